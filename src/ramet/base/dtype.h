@@ -1,0 +1,39 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ramet {
+
+/// Element types of tensors. `kU8` holds opaque bytes (packed weights, checkpoints' pieces).
+enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI32, kI64, kBool, kU8 };
+inline constexpr int kDTypeCount = 9;
+
+/// Size of one element in bytes.
+size_t size_of(DType dtype);
+/// "f32", "bf16", "i64", "bool", ...
+std::string_view name_of(DType dtype);
+/// The inverse of `name_of`; throws Error naming the known types.
+DType dtype_from_name(std::string_view name);
+bool is_floating(DType dtype);
+bool is_integer(DType dtype);
+
+/// Scalar conversions, round to nearest even; NaN stays NaN, infinities stay where the format has them
+/// (f8e4m3 has none: overflow saturates to NaN as OCP's "E4M3FN" does).
+uint16_t f32_to_bf16(float value);
+uint16_t f32_to_f16(float value);
+float f16_to_f32(uint16_t bits);
+inline float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+uint8_t f32_to_f8e4m3(float value);
+uint8_t f32_to_f8e5m2(float value);
+float f8e4m3_to_f32(uint8_t bits);
+float f8e5m2_to_f32(uint8_t bits);
+
+/// Reads element `index` of an array of `dtype` as double (bool as 0 or 1), and writes it back
+/// (rounding to nearest even). For oracles and printing, not for speed.
+double load_element(const void* data, DType dtype, int64_t index);
+void store_element(void* data, DType dtype, int64_t index, double value);
+
+}  // namespace ramet

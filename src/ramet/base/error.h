@@ -1,0 +1,62 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace ramet {
+
+/// What a user needs to know of a fault, in five parts. Empty parts are left out of the message.
+struct ErrorParts {
+  std::string what{};      ///< what was wrong, one clause: "unknown key"
+  std::string where{};     ///< file and line, node of the graph, name of the tensor: "bert.toml:12 train.stepz"
+  std::string found{};     ///< the offending value
+  std::string expected{};  ///< what would have been right
+  std::string remedy{};    ///< what to do
+};
+
+/// How a command must end when an error reaches it (DESIGN, Errors).
+enum class ErrorKind {
+  kUsage,   ///< wrong use or bad input: exit status 2
+  kFailure  ///< a run that failed: exit status 1
+};
+
+/// The only exception that Ramet throws on purpose. `what()` is the parts joined:
+/// "WHERE: WHAT; found X; expected Y. REMEDY".
+class Error : public std::runtime_error {
+ public:
+  explicit Error(ErrorParts parts, ErrorKind kind = ErrorKind::kUsage);
+  const ErrorParts& parts() const { return parts_; }
+  ErrorKind kind() const { return kind_; }
+
+ private:
+  ErrorParts parts_;
+  ErrorKind kind_;
+};
+
+/// Throws an `Error` of kind `kFailure` that says that Ramet itself is at fault. For states that no
+/// input can reach; `where` names the function.
+[[noreturn]] void internal_error(const std::string& where, const std::string& what);
+
+/// The candidate nearest to `word` by edit distance, or "" when none is near (more than a third of the
+/// letters differ). For "unknown key 'stepz'; did you mean 'steps'?".
+template <typename Range>
+std::string nearest_name(const std::string& word, const Range& candidates);
+
+/// Levenshtein distance between two strings, in edits.
+int edit_distance(const std::string& a, const std::string& b);
+
+template <typename Range>
+std::string nearest_name(const std::string& word, const Range& candidates) {
+  std::string best;
+  int best_distance = static_cast<int>(word.size()) / 3 + 2;
+  for (const auto& candidate : candidates) {
+    const int distance = edit_distance(word, std::string(candidate));
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = std::string(candidate);
+    }
+  }
+  return best;
+}
+
+}  // namespace ramet
