@@ -1,0 +1,70 @@
+# The commands of the project; each does all that it needs, on a fresh Debian 12 machine too.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 30
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+
+setup: ## install the Debian packages that a build needs
+	@scripts/setup.sh
+
+# $(call compile,PRESET[,TARGETS]): configures and builds what changed.
+compile = cmake --preset $(1) --log-level=WARNING >/dev/null && cmake --build --preset $(1) -j $(JOBS) $(2)
+
+build: setup ## build/ramet and all else
+	$(call compile,release)
+
+demo: setup ## BERT learns real English, before your eyes
+	$(call compile,release,--target ramet_cli)
+	scripts/demo.sh
+
+test: setup ## every test
+	$(call compile,release)
+	scripts/run_tests.py --build build
+
+debug: setup ## every test, without optimisation
+	$(call compile,debug)
+	scripts/run_tests.py --build build-debug
+
+asan: setup ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call compile,asan)
+	ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:$$ASAN_OPTIONS UBSAN_OPTIONS=print_stacktrace=1:$$UBSAN_OPTIONS \
+	  scripts/run_tests.py --build build-asan --timeout 3600
+
+tsan: setup ## every test under ThreadSanitizer
+	$(call compile,tsan)
+	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:$$TSAN_OPTIONS \
+	  scripts/run_tests.py --build build-tsan --timeout 3600
+
+bench: setup ## speed and memory against PyTorch
+	scripts/setup.sh --peers
+	$(call compile,release)
+	scripts/bench.sh
+
+soak: setup ## train, kill and resume for SOAK_MINUTES (30), comparing bits
+	$(call compile,release,--target ramet_cli)
+	scripts/soak.sh $(SOAK_MINUTES)
+
+fuzz: ## every parser under libFuzzer for FUZZ_SECONDS (60) each
+	scripts/setup.sh --clang
+	$(call compile,fuzz)
+	scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+format: ## clang-format over all C++ files
+	@scripts/setup.sh --clang
+	git ls-files -z --cached --others --exclude-standard '*.h' '*.cc' | xargs -0 clang-format-19 -i
+
+lint: ## the rules of the tree, formatting and clang-tidy
+	@scripts/setup.sh --clang
+	scripts/lint.py
+	git ls-files -z '*.h' '*.cc' | xargs -0 clang-format-19 --dry-run --Werror
+	cmake --preset release --log-level=WARNING >/dev/null
+	scripts/tidy.sh build $(JOBS)
+
+clean: ## remove the build folders
+	rm -rf build build-debug build-asan build-tsan build-fuzz
+
+.PHONY: help setup build demo test debug asan tsan bench soak fuzz format lint clean

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Installs what Ramet needs on Debian 12: asks for nothing, does nothing twice.
+#
+#   scripts/setup.sh            what building, testing and the demo need (Debian packages)
+#   scripts/setup.sh --clang    also clang, its sanitizer runtimes, clang-format and clang-tidy
+#                               (make fuzz, make format, make lint)
+#   scripts/setup.sh --peers    also the Python packages that benchmarks compare with, in .venv (make bench)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+base_packages=(
+  build-essential cmake ninja-build ccache mold pkg-config git ca-certificates python3
+  libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
+  libxxhash-dev libzstd-dev libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
+)
+clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
+peer_debian_packages=(python3-venv python3-pip)
+# Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
+peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0)
+
+wanted=("${base_packages[@]}")
+peers=no
+for argument in "$@"; do
+  case "$argument" in
+    --clang) wanted+=("${clang_packages[@]}") ;;
+    --peers) wanted+=("${peer_debian_packages[@]}"); peers=yes ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *)
+      echo "setup: unknown option '$argument'; expected --clang or --peers" >&2
+      exit 2
+      ;;
+  esac
+done
+
+missing_packages() {
+  local package
+  for package in "${wanted[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || echo "$package"
+  done
+}
+
+# Runs apt-get as root; once more after a pause when it fails, as a mirror may be busy for a moment.
+apt() {
+  local run=()
+  if [ "$(id -u)" -ne 0 ]; then run=(sudo -n); fi
+  local command=("${run[@]}" env DEBIAN_FRONTEND=noninteractive
+    apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@")
+  if ! "${command[@]}" </dev/null; then
+    echo "setup: apt-get $1 failed; trying once more in five seconds" >&2
+    sleep 5
+    "${command[@]}" </dev/null
+  fi
+}
+
+install_debian_packages() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "setup: this is not a Debian system (no dpkg-query or apt-get); install these by hand: ${wanted[*]}" >&2
+    exit 1
+  fi
+  local missing
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" -ne 0 ] && ! { command -v sudo >/dev/null && sudo -n true 2>/dev/null </dev/null; }; then
+    echo "setup: these Debian packages are missing: ${missing[*]}" >&2
+    echo "setup: installing them needs root, or sudo without a password. Run as root:" >&2
+    echo "         apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "setup: installing ${#missing[@]} Debian packages: ${missing[*]}"
+  apt update || echo "setup: the package lists could not be refreshed; going on with those at hand" >&2
+  if ! apt install -y --no-install-recommends "${missing[@]}"; then
+    echo "setup: Debian packages could not be installed; are the package sources reachable? Wanted: ${missing[*]}" >&2
+    exit 1
+  fi
+}
+
+install_peer_packages() {
+  local stamp=.venv/.peers wanted_text="${peer_packages[*]}"
+  [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted_text" ] || return 0
+  echo "setup: installing into .venv: $wanted_text"
+  [ -x .venv/bin/python ] || python3 -m venv .venv
+  local command=(.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "${peer_packages[@]}")
+  if ! "${command[@]}" </dev/null; then
+    echo "setup: pip failed; trying once more in five seconds" >&2
+    sleep 5
+    "${command[@]}" </dev/null
+  fi
+  echo "$wanted_text" >"$stamp"
+}
+
+install_debian_packages
+if [ "$peers" = yes ]; then install_peer_packages; fi

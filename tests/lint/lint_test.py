@@ -1,0 +1,88 @@
+"""The tree keeps the rules of scripts/lint.py, and lint.py notices when it does not."""
+import importlib.util
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+spec = importlib.util.spec_from_file_location("lint", ROOT / "scripts" / "lint.py")
+lint = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lint)
+
+
+class Tree(unittest.TestCase):
+    def test_keeps_the_rules(self):
+        breaches, warnings = lint.check(ROOT)
+        for line in warnings:
+            print(line)
+        self.assertEqual(breaches, [])
+
+    def test_is_seen_at_all(self):
+        names = {path.relative_to(ROOT).as_posix() for path in lint.files_of(ROOT)}
+        self.assertLessEqual({"src/ramet/base/error.h", "src/ramet/base/error.cc", "scripts/lint.py"}, names)
+
+
+class BadSamples(unittest.TestCase):
+    """Each sample is a small tree with one fault."""
+
+    def breaches_of(self, **files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            return lint.check(pathlib.Path(folder))
+
+    def test_a_clean_tree_has_no_breach(self):
+        files = {"src/ramet/ir/graph.h": '#pragma once\n#include "ramet/base/shape.h"\n#include "ramet/ir/op.h"\n',
+                 "src/ramet/cli/main.cc": '#include "ramet/track/run_log.h"\n#include <vector>\n',
+                 "tests/base/x_test.cc": '#include "ramet/cli/main.h"\n'}
+        self.assertEqual(self.breaches_of(**files), ([], []))
+
+    def test_an_include_of_a_lower_folder(self):
+        breaches, _ = self.breaches_of(**{"src/ramet/ir/graph.cc": '#include "ramet/ir/graph.h"\n'
+                                                                  '  #  include "ramet/program/compile.h"\n'})
+        self.assertEqual(len(breaches), 1)
+        self.assertRegex(breaches[0], r"^src/ramet/ir/graph\.cc:2: ir/ includes program/, which stands below it")
+
+    def test_every_pair_of_folders(self):
+        for above, folder in enumerate(lint.LAYERS):
+            for index, included in enumerate(lint.LAYERS):
+                breaches, _ = self.breaches_of(
+                    **{f"src/ramet/{folder}/x.cc": f'#include "ramet/{included}/y.h"\n'})
+                self.assertEqual(len(breaches), int(index > above), f"{folder} includes {included}")
+
+    def test_unknown_folders(self):
+        breaches, _ = self.breaches_of(**{"src/ramet/util/x.cc": "", "src/ramet/ir/x.cc": '#include "ramet/util/y.h"\n'})
+        self.assertEqual([line.split(";")[0] for line in breaches],
+                         ["src/ramet/ir/x.cc:1: includes unknown folder util/",
+                          "src/ramet/util/x.cc:1: unknown folder src/ramet/util"])
+
+    def test_a_header_without_pragma_once(self):
+        breaches, _ = self.breaches_of(**{"src/ramet/base/x.h": "// #pragma once\nint x();\n"})
+        self.assertEqual(breaches, ["src/ramet/base/x.h:1: a header without #pragma once"])
+
+    def test_long_files(self):
+        files = {"src/ramet/base/long.cc": "\n" * 901, "src/ramet/base/longish.cc": "\n" * 701,
+                 "docs/long.md": "\n" * 2000}
+        breaches, warnings = self.breaches_of(**files)
+        self.assertEqual([line.split(";")[0] for line in breaches], ["src/ramet/base/long.cc:901: 901 lines"])
+        self.assertEqual([line.split(";")[0] for line in warnings],
+                         ["src/ramet/base/longish.cc:701: warning: 701 lines"])
+
+    def test_machine_paths_and_registry_hosts(self):
+        for word in lint.MACHINE_PATHS + lint.REGISTRY_HOSTS:
+            breaches, _ = self.breaches_of(**{"docs/a.md": f"fine\nsee {word}thing and more\n"
+                                              if word.startswith("/") else f"fine\nsee https://{word}/x\n"})
+            self.assertEqual(len(breaches), 1, word)
+            self.assertTrue(breaches[0].startswith(f"docs/a.md:2: names '{word}"), breaches[0])
+
+    def test_paths_that_only_look_alike(self):
+        breaches, _ = self.breaches_of(**{"docs/a.md": "build/work/x ${HOME}/root/y homework/ ./root/z\n"})
+        self.assertEqual(breaches, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
