@@ -1,0 +1,131 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ramet/base/shape.h"
+#include "ramet/ir/attribute.h"
+
+namespace ramet {
+
+struct OpDef;
+class Graph;
+struct Tensor;
+class GraphBuilder;
+
+/// A node as seen from outside any graph: all that its cost, its sharding and its kernel depend on.
+struct NodeSignature {
+  const OpDef* op = nullptr;
+  std::vector<TensorType> inputs;
+  std::vector<TensorType> outputs;
+  Attributes attributes;
+  std::string name;  ///< for messages only
+
+  /// "matmul 'layer0/ffn' (bf16[2048,768], bf16[768,3072])"
+  std::string text() const;
+};
+
+/// Work of one node on one device.
+struct Cost {
+  double flops = 0;        ///< floating-point operations, a multiply-add counts two
+  int64_t bytes_read = 0;  ///< from device memory
+  int64_t bytes_written = 0;
+};
+
+/// How dimensions of a node's operands correspond, in the manner of an einsum (cf. Shardy's op_sharding_rule).
+/// Each dimension of each operand is a product of factors, major first. A factor that stands in every output
+/// is free to be split; one that stands in inputs only is reduced: shards hold partial results that must be
+/// combined as `reduce` says; a `whole` factor must not be split.
+/// Text form: "([i,k],[k,j])->[i,j]"; a compound dimension "a*b"; a whole factor "!k"; an operand dimension of
+/// extent 1 that broadcasts "1".
+struct ShardingRule {
+  enum class Reduce { kNone, kSum, kMax, kMin };
+  struct Factor {
+    std::string name;
+    int64_t size = 0;
+    bool whole = false;
+    Reduce reduce = Reduce::kNone;
+  };
+  using Dim = std::vector<int>;       ///< indices of factors, major first; empty for a broadcast 1
+  using Operand = std::vector<Dim>;   ///< one entry a dimension
+  std::vector<Factor> factors;
+  std::vector<Operand> inputs, outputs;
+
+  /// Parses the text form against the operands' shapes, which give the factors' sizes (at most one unknown
+  /// factor in each compound dimension can be inferred; others must be known from elsewhere). Reduced factors
+  /// get `reduce`. Throws Error when extents contradict each other.
+  static ShardingRule parse(std::string_view text, const NodeSignature& node, Reduce reduce = Reduce::kSum);
+  std::string text() const;
+};
+
+/// What a gradient rule gets, and the tools to build its answer.
+struct GradientContext {
+  GraphBuilder& build;                      ///< appends to the graph being differentiated
+  const NodeSignature& node;                ///< the forward node
+  std::span<const Tensor> inputs, outputs;  ///< its values, usable in the backward graph
+  std::span<const Tensor> output_gradients; ///< one an output; invalid where no gradient flows
+  std::vector<bool> needed;                 ///< one an input: whether its gradient is wanted
+};
+
+/// One attribute of an op, for the verifier and for `--help`.
+struct AttributeSpec {
+  std::string name;
+  enum class Kind { kBool, kInt, kFloat, kString, kInts, kDType } kind;
+  bool required = true;
+  std::string doc;
+};
+
+/// All that the compiler knows of an op (DESIGN: an op is one thing in one place).
+struct OpDef {
+  std::string name;
+  std::string doc;  ///< one line: what it computes, with shapes
+  int min_inputs = 0;
+  int max_inputs = 0;  ///< -1: any number
+  std::vector<AttributeSpec> attributes;
+
+  /// Type rule: output types from input types and attributes. `node.outputs` is empty. Throws Error whose
+  /// `where` is `node.text()`.
+  std::function<std::vector<TensorType>(const NodeSignature& node)> infer;
+  /// Reverse-mode rule: one gradient an input (an invalid Tensor where there is none). Empty: the op has no
+  /// gradient, and differentiate refuses to pass through it unless `gradient_stops`.
+  std::function<std::vector<Tensor>(GradientContext&)> gradient;
+  /// Whether gradients stop here silently (comparisons, argmax, one-hot, casts to integers).
+  bool gradient_stops = false;
+  std::function<ShardingRule(const NodeSignature& node)> sharding;
+  std::function<Cost(const NodeSignature& node)> cost;
+  /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
+  std::string map_op{};
+  /// Whether the order of two inputs does not matter to any bit (for common subexpressions).
+  bool commutative = false;
+  /// Costs nothing at run time: the output is the input's bytes under another type (reshape).
+  bool is_view = false;
+  /// Whether recomputing the node in the backward pass is cheap against storing its outputs (element-wise, norms).
+  bool cheap = false;
+  /// Precision policy under a low-precision recipe (transform/precision.h).
+  enum class Precision {
+    kFollow,    ///< computes in the type of its floating inputs; casts none (element-wise, shapes, norms)
+    kLow,       ///< floating inputs are cast to the compute type (matrix products, attention)
+    kFull       ///< floating inputs are cast to f32 (losses, optimizers, reductions to a scalar)
+  } precision = Precision::kFollow;
+};
+
+/// The table of all ops. Entries are added once, by ops/ (see ops/register.h), and never change.
+class OpRegistry {
+ public:
+  static OpRegistry& instance();
+  /// Throws Error on a second op of the same name.
+  const OpDef& add(OpDef op);
+  /// Throws Error naming the nearest known op.
+  const OpDef& get(std::string_view name) const;
+  const OpDef* find(std::string_view name) const;
+  std::vector<const OpDef*> all() const;  ///< in order of name
+
+ private:
+  std::map<std::string, OpDef, std::less<>> ops_;
+};
+
+}  // namespace ramet

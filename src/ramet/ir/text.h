@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ramet/ir/graph.h"
+
+namespace ramet {
+
+/// The text form of a graph. It parses back to an equal graph (same ids, names, types, attributes).
+///
+///     graph "bert" {
+///       input %0 "input_ids" : i32[16,128] data
+///       input %1 "word.weight" : f32[30522,768] state
+///       %2 "hidden" = gather(%1, %0) {axis=0} : f32[16,128,768] @ "embeddings/word"
+///       %3, %4 = split(%2) {...} : f32[...], f32[...]
+///       output "loss" = %9 result
+///     }
+std::string print(const Graph& graph);
+
+/// Parses the text form and verifies the graph. Throws Error with "LINE:COLUMN" in `where`, what was found and what was
+/// expected. Hostile text is refused, never crashes: sizes are bounded (rank 16, 2^40 elements a dimension, no overflow).
+/// `source` names the text in messages.
+Graph parse_graph(std::string_view text, const std::string& source = "graph");
+
+/// Graphviz form, for people.
+std::string print_dot(const Graph& graph);
+
+}  // namespace ramet
