@@ -1,0 +1,126 @@
+#include "ramet/ir/graph.h"
+
+#include <set>
+
+#include "ramet/base/error.h"
+#include "ramet/ir/text.h"
+
+namespace ramet {
+
+std::string_view name_of(InputRole role) {
+  switch (role) {
+    case InputRole::kData: return "data";
+    case InputRole::kScalar: return "scalar";
+    case InputRole::kState: return "state";
+  }
+  internal_error("name_of", "unknown input role");
+}
+
+std::string_view name_of(OutputRole role) { return role == OutputRole::kResult ? "result" : "state"; }
+
+ValueId Graph::add_input(const std::string& name, TensorType type, InputRole role) {
+  if (find_input(name) != kNoValue)
+    throw Error({.what = "a second graph input of the same name", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+  const ValueId id = static_cast<ValueId>(values_.size());
+  values_.push_back({std::move(type), name, kNoNode, 0});
+  inputs_.push_back({id, role});
+  return id;
+}
+
+NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, std::string name) {
+  NodeSignature signature{&op, {}, {}, std::move(attributes), std::move(name)};
+  signature.inputs.reserve(inputs.size());
+  for (ValueId input : inputs) {
+    if (input < 0 || static_cast<size_t>(input) >= values_.size())
+      throw Error({.what = "node reads a value that does not exist",
+                   .where = signature.text(),
+                   .found = "%" + std::to_string(input)});
+    signature.inputs.push_back(type(input));
+  }
+  const int count = static_cast<int>(inputs.size());
+  if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs))
+    throw Error({.what = "wrong number of inputs",
+                 .where = signature.text(),
+                 .found = std::to_string(count),
+                 .expected = std::to_string(op.min_inputs) +
+                             (op.max_inputs == op.min_inputs ? ""
+                              : op.max_inputs < 0            ? " or more"
+                                                             : " to " + std::to_string(op.max_inputs))});
+  std::vector<TensorType> types = op.infer(signature);
+  const NodeId id = static_cast<NodeId>(nodes_.size());
+  Node node{&op, std::move(inputs), {}, std::move(signature.attributes), std::move(signature.name)};
+  for (size_t i = 0; i < types.size(); ++i) {
+    node.outputs.push_back(static_cast<ValueId>(values_.size()));
+    values_.push_back({std::move(types[i]), "", id, static_cast<int>(i)});
+  }
+  nodes_.push_back(std::move(node));
+  return id;
+}
+
+void Graph::add_output(const std::string& name, ValueId value, OutputRole role) {
+  if (find_output(name))
+    throw Error({.what = "a second graph output of the same name", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+  if (value < 0 || static_cast<size_t>(value) >= values_.size())
+    throw Error({.what = "output of a value that does not exist", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+  outputs_.push_back({name, value, role});
+}
+
+ValueId Graph::find_input(std::string_view name) const {
+  for (const auto& input : inputs_)
+    if (value(input.value).name == name) return input.value;
+  return kNoValue;
+}
+
+const GraphOutput* Graph::find_output(std::string_view name) const {
+  for (const auto& output : outputs_)
+    if (output.name == name) return &output;
+  return nullptr;
+}
+
+NodeSignature Graph::signature(NodeId id) const {
+  const Node& source = node(id);
+  NodeSignature signature{source.op, {}, {}, source.attributes, source.name};
+  for (ValueId input : source.inputs) signature.inputs.push_back(type(input));
+  for (ValueId output : source.outputs) signature.outputs.push_back(type(output));
+  return signature;
+}
+
+std::vector<std::vector<NodeId>> Graph::uses() const {
+  std::vector<std::vector<NodeId>> uses(values_.size());
+  for (NodeId id = 0; id < static_cast<NodeId>(nodes_.size()); ++id)
+    for (ValueId input : node(id).inputs) {
+      auto& users = uses[static_cast<size_t>(input)];
+      if (users.empty() || users.back() != id) users.push_back(id);
+    }
+  return uses;
+}
+
+Hash Graph::hash() const { return hash_text(print(*this)); }
+
+void GraphCopier::copy_inputs() {
+  for (const auto& input : from_.inputs()) {
+    const Value& value = from_.value(input.value);
+    map(input.value, to_.add_input(value.name, value.type, input.role));
+  }
+}
+
+NodeId GraphCopier::copy_node(NodeId id) {
+  const Node& node = from_.node(id);
+  std::vector<ValueId> inputs;
+  inputs.reserve(node.inputs.size());
+  for (ValueId input : node.inputs) inputs.push_back((*this)[input]);
+  const NodeId copy = to_.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const ValueId output = to_.node(copy).outputs[i];
+    map(node.outputs[i], output);
+    const std::string& name = from_.value(node.outputs[i]).name;
+    if (!name.empty()) to_.set_value_name(output, name);
+  }
+  return copy;
+}
+
+void GraphCopier::copy_outputs() {
+  for (const auto& output : from_.outputs()) to_.add_output(output.name, (*this)[output.value], output.role);
+}
+
+}  // namespace ramet

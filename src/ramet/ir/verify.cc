@@ -1,0 +1,112 @@
+#include <set>
+
+#include "ramet/base/error.h"
+#include "ramet/ir/graph.h"
+
+namespace ramet {
+namespace {
+
+using Kind = AttributeSpec::Kind;
+
+bool is_of_kind(const Attribute& attribute, Kind kind) {
+  switch (kind) {
+    case Kind::kBool: return std::holds_alternative<bool>(attribute);
+    case Kind::kInt: return std::holds_alternative<int64_t>(attribute);
+    case Kind::kFloat: return std::holds_alternative<double>(attribute) || std::holds_alternative<int64_t>(attribute);
+    case Kind::kString: return std::holds_alternative<std::string>(attribute);
+    case Kind::kInts: return std::holds_alternative<std::vector<int64_t>>(attribute);
+    case Kind::kDType: return std::holds_alternative<DType>(attribute);
+  }
+  return false;
+}
+
+class Verifier {
+ public:
+  Verifier(const Graph& graph, const std::string& after) : graph_(graph), after_(after) {}
+
+  void run() const {
+    check_inputs();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) check_node(id);
+    check_values();
+    check_outputs();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& where, const std::string& what, const std::string& found = "",
+                         const std::string& expected = "") const {
+    throw Error({.what = "graph '" + graph_.name() + "' is not valid after " + after_ + ": " + what,
+                 .where = where,
+                 .found = found,
+                 .expected = expected},
+                ErrorKind::kFailure);
+  }
+
+  bool exists(ValueId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.values().size(); }
+
+  void check_inputs() const {
+    std::set<std::string> names;
+    for (const auto& input : graph_.inputs()) {
+      if (!exists(input.value)) fail("input", "value does not exist", "%" + std::to_string(input.value));
+      const Value& value = graph_.value(input.value);
+      if (value.producer != kNoNode) fail("input '" + value.name + "'", "an input has a producer");
+      if (value.name.empty() || !names.insert(value.name).second)
+        fail("input '" + value.name + "'", "input names must be unique and not empty");
+    }
+  }
+
+  void check_node(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const NodeSignature signature = graph_.signature(id);
+    const std::string where = signature.text();
+    for (ValueId input : node.inputs) {
+      if (!exists(input)) fail(where, "reads a value that does not exist", "%" + std::to_string(input));
+      if (graph_.value(input).producer >= id) fail(where, "reads a value before it is produced", "%" + std::to_string(input));
+    }
+    check_attributes(node, where);
+    NodeSignature question = signature;
+    question.outputs.clear();
+    const std::vector<TensorType> types = node.op->infer(question);
+    if (types != signature.outputs)
+      fail(where, "output types differ from the type rule's",
+           signature.outputs.empty() ? "none" : signature.outputs[0].text(), types.empty() ? "none" : types[0].text());
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const Value& value = graph_.value(node.outputs[i]);
+      if (value.producer != id || value.output_index != static_cast<int>(i)) fail(where, "an output names another producer");
+    }
+  }
+
+  void check_attributes(const Node& node, const std::string& where) const {
+    for (const auto& spec : node.op->attributes)
+      if (spec.required && !node.attributes.has(spec.name)) fail(where, "missing attribute '" + spec.name + "'");
+    for (const auto& [name, attribute] : node.attributes) {
+      const AttributeSpec* spec = nullptr;
+      for (const auto& candidate : node.op->attributes)
+        if (candidate.name == name) spec = &candidate;
+      if (!spec) fail(where, "unknown attribute '" + name + "'");
+      if (!is_of_kind(attribute, spec->kind)) fail(where, "attribute '" + name + "' is of the wrong kind", text_of(attribute));
+    }
+  }
+
+  void check_values() const {
+    size_t produced = graph_.inputs().size();
+    for (const Node& node : graph_.nodes()) produced += node.outputs.size();
+    if (produced != graph_.values().size()) fail("values", "some value is produced by nobody, or twice");
+  }
+
+  void check_outputs() const {
+    std::set<std::string> names;
+    for (const auto& output : graph_.outputs()) {
+      if (!exists(output.value)) fail("output '" + output.name + "'", "value does not exist");
+      if (!names.insert(output.name).second) fail("output '" + output.name + "'", "output names must be unique");
+    }
+  }
+
+  const Graph& graph_;
+  const std::string& after_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, const std::string& after) { Verifier(graph, after).run(); }
+
+}  // namespace ramet

@@ -1,0 +1,73 @@
+#include "ramet/kernel/kernel.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "ramet/base/error.h"
+
+namespace ramet {
+namespace {
+
+bool wants_dispatch_trace() {
+  static const bool wanted = [] {
+    const char* verbose = std::getenv("RAMET_VERBOSE");
+    return verbose && std::string_view(verbose).find("dispatch") != std::string_view::npos;
+  }();
+  return wanted;
+}
+
+/// RAMET_KERNELS=NAME allows only kernels of that name (the reference always remains).
+const char* forced_kernel() { return std::getenv("RAMET_KERNELS"); }
+
+}  // namespace
+
+void Backend::add(KernelEntry entry) { entries_[entry.op].push_back(std::move(entry)); }
+
+const std::vector<KernelEntry>& Backend::entries(const std::string& op) const {
+  static const std::vector<KernelEntry> none;
+  const auto found = entries_.find(op);
+  return found == entries_.end() ? none : found->second;
+}
+
+const KernelEntry& Backend::select(const NodeSignature& node, const std::string& name,
+                                   std::vector<std::string>* skipped) const {
+  const char* forced = name.empty() ? forced_kernel() : nullptr;
+  std::string reasons;
+  for (const KernelEntry& entry : entries(node.op->name)) {
+    std::string reason;
+    if (!name.empty() && entry.name != name) reason = "another kernel was asked for";
+    else if (forced && entry.name != forced && entry.name != "reference") reason = "RAMET_KERNELS forbids it";
+    else if (entry.refuse) reason = entry.refuse(node);
+    if (reason.empty()) {
+      if (wants_dispatch_trace())
+        std::fprintf(stderr, "ramet: dispatch %s -> %s%s\n", node.text().c_str(), entry.name.c_str(), reasons.c_str());
+      return entry;
+    }
+    reasons += "; skipped " + entry.name + ": " + reason;
+    if (skipped) skipped->push_back(entry.name + ": " + reason);
+  }
+  throw Error({.what = "no kernel for the node in " + kernel_class_ + reasons,
+               .where = node.text(),
+               .remedy = "Use types that the op supports, or another backend"});
+}
+
+KernelChoice Backend::choose(const NodeSignature& node, int threads) const {
+  KernelChoice choice;
+  const KernelEntry& entry = select(node, "", &choice.skipped);
+  choice.name = entry.name;
+  if (entry.scratch) choice.scratch_bytes = entry.scratch(node, threads);
+  if (entry.may_alias) choice.may_alias = entry.may_alias(node);
+  return choice;
+}
+
+std::optional<PackedLayout> Backend::packing(const NodeSignature& node, int index) const {
+  const KernelEntry& entry = select(node, "", nullptr);
+  return entry.packing ? entry.packing(node, index) : std::nullopt;
+}
+
+std::unique_ptr<Kernel> Backend::make(const NodeSignature& node, int threads, const std::string& name) const {
+  return select(node, name, nullptr).make(node, threads);
+}
+
+}  // namespace ramet
