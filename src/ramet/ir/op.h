@@ -111,6 +111,8 @@ struct OpDef {
     kLow,       ///< floating inputs are cast to the compute type (matrix products, attention)
     kFull       ///< floating inputs are cast to f32 (losses, optimizers, reductions to a scalar)
   } precision = Precision::kFollow;
+  /// Inputs that the precision pass leaves in f32 whatever the policy: bias, gain, statistics.
+  std::vector<int> full_inputs{};
 };
 
 /// The table of all ops. Entries are added once, by ops/ (see ops/register.h), and never change.

@@ -1,0 +1,75 @@
+#include "ramet/transform/step_graph.h"
+
+#include <map>
+
+#include "ramet/base/error.h"
+#include "ramet/ir/text.h"
+
+namespace ramet {
+namespace {
+
+[[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
+                       const std::string& found = "", const std::string& expected = "") {
+  throw Error({.what = "step is not valid after " + after + ": " + what, .where = where, .found = found, .expected = expected},
+              ErrorKind::kFailure);
+}
+
+void verify_states(const Graph& graph, const std::map<std::string, const StateTensor*>& states, const std::string& after) {
+  const auto check = [&](const std::string& name, const TensorType& type, const std::string& what) {
+    const std::string where = what + " '" + name + "' of graph '" + graph.name() + "'";
+    const auto state = states.find(name);
+    if (state == states.end()) fail(after, where, "no state of that name");
+    if (state->second->type != type) fail(after, where, "type differs from the state's", type.text(), state->second->type.text());
+  };
+  for (const auto& input : graph.inputs())
+    if (input.role == InputRole::kState) check(graph.value(input.value).name, graph.type(input.value), "input");
+  for (const auto& output : graph.outputs())
+    if (output.role == OutputRole::kState) check(output.name, graph.type(output.value), "output");
+}
+
+}  // namespace
+
+std::string_view name_of(StateKind kind) {
+  switch (kind) {
+    case StateKind::kWeight: return "weight";
+    case StateKind::kOptimizer: return "optimizer";
+    case StateKind::kAccumulator: return "accumulator";
+    case StateKind::kDerived: return "derived";
+  }
+  internal_error("name_of", "unknown state kind");
+}
+
+const StateTensor& StepGraph::state(const std::string& name) const {
+  for (const auto& state : states)
+    if (state.name == name) return state;
+  throw Error({.what = "no such state", .where = "step", .found = "'" + name + "'"});
+}
+
+void verify(const StepGraph& step, const std::string& after) {
+  std::map<std::string, const StateTensor*> states;
+  for (const auto& state : step.states)
+    if (!states.emplace(state.name, &state).second) fail(after, "state '" + state.name + "'", "a second state of that name");
+  if (step.lanes < 1 || step.micro_batches_per_lane < 1) fail(after, "lanes", "lanes and micro-batches must be 1 or more");
+  for (const Graph* graph : {&step.micro, &step.update, &step.derive, &step.evaluate}) {
+    verify(*graph, after);
+    verify_states(*graph, states, after);
+  }
+}
+
+std::string print(const StepGraph& step) {
+  std::string text = "step lanes=" + std::to_string(step.lanes) +
+                     " micro_batches_per_lane=" + std::to_string(step.micro_batches_per_lane) + "\n";
+  static const char* init_names[] = {"zeros", "constant", "normal", "truncated_normal", "uniform"};
+  for (const auto& state : step.states) {
+    text += "state " + text_of(Attribute(state.name)) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
+    if (state.init.kind != StateInit::Kind::kZeros)
+      text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" + text_of(Attribute(state.init.a)) +
+              ", " + text_of(Attribute(state.init.b)) + ")";
+    if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
+    text += "\n";
+  }
+  for (const Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) text += print(*graph);
+  return text;
+}
+
+}  // namespace ramet
