@@ -1,5 +1,6 @@
 #include "ramet/base/dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -32,20 +33,24 @@ struct Format {
   bool ieee;  // false: E4M3FN, where only all-ones is NaN and there is no infinity
 };
 constexpr Format kF16Format{5, 10, 15, true};
+constexpr Format kBF16Format{8, 7, 127, true};
 constexpr Format kE4M3Format{4, 3, 7, false};
 constexpr Format kE5M2Format{5, 2, 15, true};
 
-uint32_t encode(float value, const Format& format) {
-  const uint32_t sign = std::bit_cast<uint32_t>(value) >> 31 << (format.exponent_bits + format.mantissa_bits);
+/// From double, of which every float is one: so that both round once.
+uint32_t encode(double value, const Format& format) {
+  const uint32_t sign = static_cast<uint32_t>(std::signbit(value)) << (format.exponent_bits + format.mantissa_bits);
   const uint32_t top = (1u << format.exponent_bits) - 1;
   const uint32_t infinity = top << format.mantissa_bits;
   const uint32_t nan = format.ieee ? infinity | (1u << (format.mantissa_bits - 1))
                                    : infinity | ((1u << format.mantissa_bits) - 1);
   if (std::isnan(value)) return sign | nan;
   if (std::isinf(value)) return sign | (format.ieee ? infinity : nan);
-  const double magnitude = std::fabs(static_cast<double>(value));
+  const double magnitude = std::fabs(value);
   if (magnitude == 0) return sign;
-  int exponent = std::max(std::ilogb(magnitude), 1 - format.bias);
+  const int largest = static_cast<int>(top) - format.bias;  // beyond any finite value, so that mantissas stay small
+  int exponent = std::clamp(std::ilogb(magnitude), 1 - format.bias, largest + 1);
+  if (exponent > largest) return sign | (format.ieee ? infinity : nan);
   // nearbyint rounds to nearest even in the default mode; scaling by a power of two is exact.
   const double scaled = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
   uint64_t mantissa = static_cast<uint64_t>(scaled);
@@ -86,6 +91,15 @@ T load_as(const void* data, int64_t index) {
 template <typename T>
 void store_as(void* data, int64_t index, T value) {
   std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+template <typename T>
+T to_integer(double value) {
+  if (std::isnan(value)) return 0;
+  constexpr T kLowest = std::numeric_limits<T>::lowest(), kHighest = std::numeric_limits<T>::max();
+  if (value <= static_cast<double>(kLowest)) return kLowest;
+  if (value >= static_cast<double>(kHighest)) return kHighest;
+  return static_cast<T>(value);
 }
 
 }  // namespace
@@ -134,14 +148,14 @@ double load_element(const void* data, DType dtype, int64_t index) {
 void store_element(void* data, DType dtype, int64_t index, double value) {
   switch (dtype) {
     case DType::kF32: return store_as(data, index, static_cast<float>(value));
-    case DType::kF16: return store_as(data, index, f32_to_f16(static_cast<float>(value)));
-    case DType::kBF16: return store_as(data, index, f32_to_bf16(static_cast<float>(value)));
-    case DType::kF8E4M3: return store_as(data, index, f32_to_f8e4m3(static_cast<float>(value)));
-    case DType::kF8E5M2: return store_as(data, index, f32_to_f8e5m2(static_cast<float>(value)));
-    case DType::kI32: return store_as(data, index, static_cast<int32_t>(value));
-    case DType::kI64: return store_as(data, index, static_cast<int64_t>(value));
+    case DType::kF16: return store_as(data, index, static_cast<uint16_t>(encode(value, kF16Format)));
+    case DType::kBF16: return store_as(data, index, static_cast<uint16_t>(encode(value, kBF16Format)));
+    case DType::kF8E4M3: return store_as(data, index, static_cast<uint8_t>(encode(value, kE4M3Format)));
+    case DType::kF8E5M2: return store_as(data, index, static_cast<uint8_t>(encode(value, kE5M2Format)));
+    case DType::kI32: return store_as(data, index, to_integer<int32_t>(value));
+    case DType::kI64: return store_as(data, index, to_integer<int64_t>(value));
     case DType::kBool: return store_as(data, index, static_cast<uint8_t>(value != 0));
-    case DType::kU8: return store_as(data, index, static_cast<uint8_t>(value));
+    case DType::kU8: return store_as(data, index, to_integer<uint8_t>(value));
   }
   internal_error("store_element", "unknown dtype");
 }

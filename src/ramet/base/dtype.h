@@ -31,8 +31,9 @@ uint8_t f32_to_f8e5m2(float value);
 float f8e4m3_to_f32(uint8_t bits);
 float f8e5m2_to_f32(uint8_t bits);
 
-/// Reads element `index` of an array of `dtype` as double (bool as 0 or 1), and writes it back
-/// (rounding to nearest even). For oracles and printing, not for speed.
+/// Reads element `index` of an array of `dtype` as double (bool as 0 or 1; i64 rounded beyond 2^53), and writes
+/// it back: floats round once, from double, to nearest even; integers drop the fraction and stay within their
+/// range (NaN gives 0). For oracles and printing, not for speed.
 double load_element(const void* data, DType dtype, int64_t index);
 void store_element(void* data, DType dtype, int64_t index, double value);
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace ramet {
 
@@ -37,8 +41,8 @@ class Error : public std::runtime_error {
 /// input can reach; `where` names the function.
 [[noreturn]] void internal_error(const std::string& where, const std::string& what);
 
-/// The candidate nearest to `word` by edit distance, or "" when none is near (more than a third of the
-/// letters differ). For "unknown key 'stepz'; did you mean 'steps'?".
+/// The first of the candidates nearest to `word` by edit distance, or "" when none is near: more edits than one and a
+/// third of the letters, or as many as there are letters. For "unknown key 'stepz'; did you mean 'steps'?".
 template <typename Range>
 std::string nearest_name(const std::string& word, const Range& candidates);
 
@@ -48,8 +52,11 @@ int edit_distance(const std::string& a, const std::string& b);
 template <typename Range>
 std::string nearest_name(const std::string& word, const Range& candidates) {
   std::string best;
-  int best_distance = static_cast<int>(word.size()) / 3 + 2;
+  int best_distance = std::min(static_cast<int>(word.size() / 3) + 2, static_cast<int>(word.size()));
   for (const auto& candidate : candidates) {
+    // Lengths alone can tell; so a word of megabytes costs nothing.
+    const auto difference = static_cast<int64_t>(std::string_view(candidate).size()) - static_cast<int64_t>(word.size());
+    if (std::abs(difference) >= best_distance) continue;
     const int distance = edit_distance(word, std::string(candidate));
     if (distance < best_distance) {
       best_distance = distance;

@@ -36,5 +36,7 @@ class Hasher {
 
 /// CRC-32C (Castagnoli) of bytes, continued from `crc` (0 to start). Frames of logs and records use it.
 uint32_t crc32c(const void* data, size_t size, uint32_t crc = 0);
+/// The same by tables alone, as on CPUs without a CRC-32C instruction.
+uint32_t crc32c_by_table(const void* data, size_t size, uint32_t crc = 0);
 
 }  // namespace ramet

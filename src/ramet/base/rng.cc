@@ -1,6 +1,7 @@
 #include "ramet/base/rng.h"
 
 #include <cmath>
+#include <utility>
 
 namespace ramet {
 namespace {
@@ -13,6 +14,37 @@ uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
+}
+
+/// Natural logarithm of x in (0, 1], to about an ulp: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and
+/// log m = 2 artanh((m - 1) / (m + 1)) by its series.
+double logarithm(double x) {
+  int exponent;
+  double m = std::frexp(x, &exponent);
+  if (m < 0.70710678118654752) m *= 2, --exponent;
+  const double s = (m - 1) / (m + 1), square = s * s;
+  double series = 0;
+  for (int k = 21; k >= 3; k -= 2) series = (series + 1.0 / k) * square;
+  constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;  // the high part times e is exact
+  return exponent * kLn2High + (2 * s + (2 * s * series + exponent * kLn2Low));
+}
+
+/// Cosine and sine of 2 pi word / 2^32, to about an ulp: the nearest quarter turn is taken off exactly, the rest is
+/// at most an eighth of a turn and goes through Taylor's series.
+std::pair<double, double> turn(uint32_t word) {
+  const uint32_t quarter = (word + 0x20000000u) >> 30;
+  const double x = static_cast<int32_t>(word - (quarter << 30)) * (0x1.921fb54442d18p+2 * 0x1p-32);
+  const double square = x * x;
+  double cosine = 1, sine = 1;
+  for (int k = 18; k >= 2; k -= 2) cosine = 1 - cosine * square / (k * (k - 1));
+  for (int k = 17; k >= 3; k -= 2) sine = 1 - sine * square / (k * (k - 1));
+  sine *= x;
+  switch (quarter & 3) {
+    case 0: return {cosine, sine};
+    case 1: return {-sine, cosine};
+    case 2: return {-cosine, -sine};
+    default: return {sine, -cosine};
+  }
 }
 
 }  // namespace
@@ -32,8 +64,8 @@ std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter, const std
 }
 
 RandomStream::RandomStream(uint64_t seed, RandomPurpose purpose, uint64_t step, uint64_t tensor)
-    : step_(static_cast<uint32_t>(step)), tensor_(static_cast<uint32_t>(tensor ^ (tensor >> 32))) {
-  const uint64_t key = mix(seed + 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(purpose));
+    : step_(static_cast<uint32_t>(step)), tensor_(static_cast<uint32_t>(tensor)) {
+  const uint64_t key = mix(mix(seed + 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(purpose)) + (tensor >> 32));
   key_ = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
@@ -46,12 +78,16 @@ uint16_t RandomStream::bits16(uint64_t element) const {
   return static_cast<uint16_t>(element % 2 ? word >> 16 : word);
 }
 
-double RandomStream::normal(uint64_t element) const {
-  const auto words = block(element / 4);
-  const uint64_t pair = element % 4 & ~1ull;
-  const double u1 = (words[pair] + 1.0) * 0x1p-32, u2 = words[pair + 1] * 0x1p-32;
-  const double radius = std::sqrt(-2 * std::log(u1)), angle = 2 * M_PI * u2;
-  return element % 2 ? radius * std::sin(angle) : radius * std::cos(angle);
+std::array<double, 4> RandomStream::normal_block(uint64_t block) const {
+  const auto words = this->block(block);
+  std::array<double, 4> normals;
+  for (size_t pair = 0; pair < 4; pair += 2) {
+    const double radius = std::sqrt(-2 * logarithm((words[pair] + 1.0) * 0x1p-32));
+    const auto [cosine, sine] = turn(words[pair + 1]);
+    normals[pair] = radius * cosine;
+    normals[pair + 1] = radius * sine;
+  }
+  return normals;
 }
 
 uint32_t RandomStream::below(uint64_t element, uint32_t bound) const {

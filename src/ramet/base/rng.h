@@ -17,7 +17,8 @@ std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter, const std
 
 /// A stateless source of numbers for one (seed, purpose, step, tensor): draws depend on the logical
 /// element only, so any part of a tensor can be drawn anywhere, in any order (DESIGN, exact bits rule 4).
-/// The counter is {element block low, block high, step, tensor}, the key is the seed mixed with the purpose.
+/// The counter is {element block low, block high, step, low half of tensor}, the key is the seed mixed with the
+/// purpose and the high half of tensor.
 class RandomStream {
  public:
   RandomStream(uint64_t seed, RandomPurpose purpose, uint64_t step, uint64_t tensor);
@@ -29,8 +30,12 @@ class RandomStream {
   uint16_t bits16(uint64_t element) const;
   /// Uniform in [0, 1), 24 bits.
   float uniform(uint64_t element) const { return static_cast<float>(bits(element) >> 8) * 0x1p-24f; }
-  /// Standard normal by Box-Muller in double, from the pair of words that holds `element`.
-  double normal(uint64_t element) const;
+  /// Standard normal by Box-Muller in double, from the pair of words that holds `element`: words (0, 1) make elements
+  /// 0 (cosine) and 1 (sine) of a block, words (2, 3) elements 2 and 3. With logarithm, sine and cosine of its own, so
+  /// that no bit depends on the C library.
+  double normal(uint64_t element) const { return normal_block(element / 4)[element % 4]; }
+  /// `normal` of the four elements of a block at once.
+  std::array<double, 4> normal_block(uint64_t block) const;
   /// Uniform integer in [0, bound), by multiply-shift of 32 bits. Bound must be in [1, 2^31].
   uint32_t below(uint64_t element, uint32_t bound) const;
 

@@ -5,10 +5,23 @@
 #include "ramet/base/error.h"
 
 namespace ramet {
+namespace {
+
+int64_t product_of(int64_t a, int64_t b, const Shape& shape) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product))
+    throw Error({.what = "a tensor larger than any memory",
+                 .found = shape.text(),
+                 .expected = "fewer than 2^63 elements and bytes"});
+  return product;
+}
+
+}  // namespace
 
 int64_t Shape::elements() const {
+  if (std::find(dims_.begin(), dims_.end(), 0) != dims_.end()) return 0;
   int64_t product = 1;
-  for (int64_t dim : dims_) product *= dim;
+  for (int64_t dim : dims_) product = product_of(product, dim, *this);
   return product;
 }
 
@@ -20,9 +33,11 @@ std::string Shape::text() const {
 
 std::vector<int64_t> Shape::strides() const {
   std::vector<int64_t> strides(dims_.size(), 1);
-  for (int i = rank() - 2; i >= 0; --i) strides[i] = strides[i + 1] * dims_[i + 1];
+  for (int i = rank() - 2; i >= 0; --i) strides[i] = product_of(strides[i + 1], dims_[i + 1], *this);
   return strides;
 }
+
+int64_t TensorType::bytes() const { return product_of(elements(), static_cast<int64_t>(size_of(dtype)), shape); }
 
 std::string TensorType::text() const { return std::string(name_of(dtype)) + shape.text(); }
 

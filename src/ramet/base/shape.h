@@ -20,11 +20,12 @@ class Shape {
   /// Extent of dimension `axis`; a negative axis counts from the end.
   int64_t dim(int axis) const { return dims_[static_cast<size_t>(axis < 0 ? axis + rank() : axis)]; }
   int64_t operator[](int axis) const { return dim(axis); }
+  /// Product of the extents; throws Error when it does not fit 63 bits.
   int64_t elements() const;
   const std::vector<int64_t>& dims() const { return dims_; }
   /// "[16,128]"; a scalar is "[]".
   std::string text() const;
-  /// Row-major strides in elements.
+  /// Row-major strides in elements; throws Error when one does not fit 63 bits.
   std::vector<int64_t> strides() const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
@@ -39,7 +40,8 @@ struct TensorType {
   Shape shape;
 
   int64_t elements() const { return shape.elements(); }
-  int64_t bytes() const { return elements() * static_cast<int64_t>(size_of(dtype)); }
+  /// Throws Error when the number does not fit 63 bits.
+  int64_t bytes() const;
   /// "bf16[16,128]"
   std::string text() const;
   friend bool operator==(const TensorType&, const TensorType&) = default;

@@ -10,7 +10,8 @@ namespace ramet {
 /// size of the team; kernels must not let that decide a bit of any result.
 class ThreadTeam {
  public:
-  /// A team of `threads` >= 1, the caller among them. Workers spin briefly, then sleep.
+  /// A team of `threads` in [1, 4096], the caller among them. Workers spin briefly, then sleep. Throws Error when the
+  /// system refuses so many.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -18,7 +19,7 @@ class ThreadTeam {
 
   int size() const;
   /// Runs `body(rank)` once on every thread and waits for all. An exception in a body is rethrown here
-  /// after all have ended. Not reentrant.
+  /// after all have ended. One call at a time: a call from inside a body, or from a second thread meanwhile, throws.
   void run(const std::function<void(int rank)>& body);
   /// Splits [0, count) into contiguous parts, one a thread, cut at multiples of `grain`, and runs
   /// `body(begin, end, rank)` for each part that is not empty.
@@ -29,7 +30,7 @@ class ThreadTeam {
   std::unique_ptr<State> state_;
 };
 
-/// Number of processors this process may use (affinity and cgroup limits respected).
+/// Number of processors this process may use: its affinity, and its cgroup's share of time rounded up.
 int available_processors();
 
 }  // namespace ramet
