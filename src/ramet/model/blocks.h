@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ramet/ops/build.h"
+#include "ramet/transform/step_graph.h"
+
+namespace ramet {
+
+/// Collects the weights that a model declares while it is built, and offers the blocks that all models share. An example
+/// of how a user writes a model: everything here is ops/build.h.
+class ModelBuilder {
+ public:
+  /// `weights` may be null: then the graph alone is wanted (a second graph of the same model).
+  ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training, int64_t seed);
+
+  GraphBuilder& build() { return build_; }
+  /// A matrix: normal(0, deviation or the model's init range), in the group that decays.
+  Tensor matrix(const std::string& name, Shape shape, double deviation = 0);
+  /// A vector (bias, gain): constant, in the group that does not decay.
+  Tensor vector(const std::string& name, int64_t size, double value);
+
+  /// x W^T + b with weights "NAME.weight" [out, in] and "NAME.bias".
+  Tensor dense(Tensor x, const std::string& name, int64_t out);
+  Tensor norm(Tensor x, const std::string& name, double epsilon);
+  Tensor drop(Tensor x, double rate, const std::string& name);
+  /// Self-attention of qkv [B,S,3*hidden] -> [B,S,hidden]; mask may be invalid.
+  Tensor self_attention(Tensor qkv, Tensor mask, int64_t heads, double dropout_rate, bool causal, const std::string& name);
+  Tensor counter();
+
+ private:
+  Tensor weight(const std::string& name, Shape shape, StateInit init, const std::string& group);
+
+  GraphBuilder build_;
+  std::vector<StateTensor>* weights_;
+  double init_range_;
+  bool training_;
+  int64_t seed_;
+};
+
+/// Throws Error unless `hidden` is a multiple of `heads` and all sizes are positive.
+void check_sizes(const std::string& model, int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary);
+/// Throws Error when a sequence is longer than the table of positions.
+void check_sequence(const std::string& model, int64_t sequence, int64_t positions);
+
+}  // namespace ramet

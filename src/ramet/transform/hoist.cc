@@ -1,0 +1,134 @@
+#include "ramet/transform/hoist.h"
+
+#include <map>
+#include <set>
+
+namespace ramet {
+namespace {
+
+/// Describes a value by how it is computed from states, so that equal values of two graphs meet in one name.
+class Hoister {
+ public:
+  explicit Hoister(StepGraph& step) : step_(step) {
+    for (const auto& state : step.states) {
+      if (state.kind == StateKind::kWeight || state.kind == StateKind::kDerived) constant_.insert(state.name);
+      taken_.insert(state.name);
+    }
+  }
+
+  Graph run(const Graph& graph) {
+    find_constant_values(graph);
+    std::vector<bool> exported = find_exports(graph);
+    Graph result(graph.name());
+    GraphCopier copier(graph, result);
+    copier.copy_inputs();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+      const Node& node = graph.node(id);
+      bool whole = !node.outputs.empty();
+      for (ValueId output : node.outputs) whole = whole && is_constant(output);
+      if (!whole) {
+        copier.copy_node(id);
+        continue;
+      }
+      for (ValueId output : node.outputs)
+        if (exported[static_cast<size_t>(output)]) {
+          const std::string name = state_of(graph, output);
+          ValueId input = result.find_input(name);
+          if (input == kNoValue) input = result.add_input(name, graph.type(output), InputRole::kState);
+          copier.map(output, input);
+        }
+    }
+    copier.copy_outputs();
+    return result;
+  }
+
+ private:
+  bool is_constant(ValueId id) const { return !key_[static_cast<size_t>(id)].empty(); }
+
+  /// Values computed from weights alone, and at least one weight, get a key that says how.
+  void find_constant_values(const Graph& graph) {
+    key_.assign(graph.values().size(), "");
+    for (const auto& input : graph.inputs()) {
+      const std::string& name = graph.value(input.value).name;
+      if (input.role == InputRole::kState && constant_.count(name)) key_[static_cast<size_t>(input.value)] = "$" + name;
+    }
+    for (const Node& node : graph.nodes()) {
+      bool constant = !node.inputs.empty();
+      std::string key = node.op->name + "(";
+      for (ValueId input : node.inputs) {
+        constant = constant && is_constant(input);
+        key += key_[static_cast<size_t>(input)] + ",";
+      }
+      if (!constant) continue;
+      for (const auto& [name, attribute] : node.attributes) key += name + "=" + text_of(attribute) + ";";
+      for (size_t i = 0; i < node.outputs.size(); ++i)
+        key_[static_cast<size_t>(node.outputs[i])] = key + ")" + std::to_string(i);
+    }
+  }
+
+  /// Constant values, made by a node, that something outside the constant part reads.
+  std::vector<bool> find_exports(const Graph& graph) const {
+    std::vector<bool> exported(graph.values().size(), false);
+    for (const Node& node : graph.nodes()) {
+      bool constant = !node.outputs.empty();
+      for (ValueId output : node.outputs) constant = constant && is_constant(output);
+      if (constant) continue;
+      for (ValueId input : node.inputs)
+        if (is_constant(input)) exported[static_cast<size_t>(input)] = true;
+    }
+    for (const auto& output : graph.outputs())
+      if (is_constant(output.value)) exported[static_cast<size_t>(output.value)] = true;
+    return exported;
+  }
+
+  /// The value in `derive`, copied there with what it needs.
+  ValueId derive_value(const Graph& graph, ValueId id) {
+    const std::string& key = key_[static_cast<size_t>(id)];
+    if (const auto known = derived_.find(key); known != derived_.end()) return known->second;
+    const Value& value = graph.value(id);
+    if (value.producer == kNoNode) {
+      ValueId input = step_.derive.find_input(value.name);
+      if (input == kNoValue) input = step_.derive.add_input(value.name, value.type, InputRole::kState);
+      return derived_[key] = input;
+    }
+    const Node& node = graph.node(value.producer);
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(derive_value(graph, input));
+    const NodeId copy = step_.derive.add_node(*node.op, inputs, node.attributes, node.name);
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      derived_[key_[static_cast<size_t>(node.outputs[i])]] = step_.derive.node(copy).outputs[i];
+    return derived_[key];
+  }
+
+  std::string state_of(const Graph& graph, ValueId id) {
+    const std::string key = key_[static_cast<size_t>(id)];
+    if (const auto known = states_.find(key); known != states_.end()) return known->second;
+    const size_t dollar = key.find('$');
+    const std::string weight = key.substr(dollar + 1, key.find_first_of(",)", dollar) - dollar - 1);
+    std::string name = "derived." + weight;
+    for (int i = 1; !taken_.insert(name).second; ++i) name = "derived." + std::to_string(i) + "." + weight;
+    const ValueId value = derive_value(graph, id);
+    step_.derive.add_output(name, value, OutputRole::kState);
+    step_.states.push_back({name, graph.type(id), StateKind::kDerived, {}, ""});
+    return states_[key] = name;
+  }
+
+  StepGraph& step_;
+  std::set<std::string> constant_, taken_;
+  std::vector<std::string> key_;
+  std::map<std::string, ValueId> derived_;
+  std::map<std::string, std::string> states_;
+};
+
+}  // namespace
+
+StepGraph hoist(StepGraph step) {
+  Hoister hoister(step);
+  Graph micro = hoister.run(step.micro);
+  Graph evaluate = hoister.run(step.evaluate);
+  step.micro = std::move(micro);
+  step.evaluate = std::move(evaluate);
+  return step;
+}
+
+}  // namespace ramet
