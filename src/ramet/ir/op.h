@@ -71,6 +71,13 @@ struct GradientContext {
   std::vector<bool> needed;                 ///< one an input: whether its gradient is wanted
 };
 
+/// What a simplification rule gets. Inputs are values of the graph under construction, already simplified.
+struct SimplifyContext {
+  GraphBuilder& build;
+  const NodeSignature& node;
+  std::span<const Tensor> inputs;
+};
+
 /// One attribute of an op, for the verifier and for `--help`.
 struct AttributeSpec {
   std::string name;
@@ -95,6 +102,9 @@ struct OpDef {
   std::function<std::vector<Tensor>(GradientContext&)> gradient;
   /// Whether gradients stop here silently (comparisons, argmax, one-hot, casts to integers).
   bool gradient_stops = false;
+  /// Algebraic identities: a tensor of the same type that equals output 0, or an invalid one when none applies. Must not
+  /// change a bit. May build nodes. Empty: none.
+  std::function<Tensor(SimplifyContext&)> simplify{};
   std::function<ShardingRule(const NodeSignature& node)> sharding;
   std::function<Cost(const NodeSignature& node)> cost;
   /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
