@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ramet/data/batches.h"
+
+namespace ramet {
+
+/// Makes batches ahead of their use on one background thread. The order is that of the samples; what `next` returns
+/// does not depend on timing. An Error while making a batch reaches the caller of `next` in its place in the order.
+class Loader {
+ public:
+  /// Batches of `batch` samples from sample `first_sample` on, at most `ahead` >= 1 of them made and not yet taken.
+  /// `batches` < 0 goes on without end; else `next` after the last is an Error.
+  Loader(std::shared_ptr<const BatchSource> source, int64_t first_sample, int64_t batch, int ahead = 2,
+         int64_t batches = -1);
+  /// Stops the thread and waits for it (at most for the batch at work).
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next batch; waits for it.
+  Batch next();
+  /// Seconds that `next` has waited so far: above zero when data is slower than training.
+  double waited_seconds() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ramet
