@@ -1,0 +1,87 @@
+#include "ramet/kernel/reference/reference.h"
+
+#include <cstring>
+
+#include "ramet/base/error.h"
+
+namespace ramet {
+
+// One function a family; each adds the kernels of its file.
+void add_reference_map(Backend& backend);
+void add_reference_shape(Backend& backend);
+void add_reference_index(Backend& backend);
+void add_reference_reduce(Backend& backend);
+
+namespace {
+
+class ReferenceKernel : public Kernel {
+ public:
+  ReferenceKernel(NodeSignature node, std::function<void(const ReferenceOperands&)> run)
+      : node_(std::move(node)), run_(std::move(run)) {}
+  void run(const KernelContext& context) const override { run_(ReferenceOperands(node_, context)); }
+
+ private:
+  NodeSignature node_;
+  std::function<void(const ReferenceOperands&)> run_;
+};
+
+}  // namespace
+
+const Backend& reference_backend() {
+  static const Backend backend = [] {
+    Backend reference("reference");
+    add_reference_kernels(reference);
+    return reference;
+  }();
+  return backend;
+}
+
+void add_reference_kernels(Backend& backend) {
+  add_reference_map(backend);
+  add_reference_shape(backend);
+  add_reference_index(backend);
+  add_reference_reduce(backend);
+}
+
+void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = "reference";
+  entry.make = [run = std::move(run)](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
+    return std::make_unique<ReferenceKernel>(node, run);
+  };
+  backend.add(std::move(entry));
+}
+
+int64_t ReferenceOperands::get_int(int input, int64_t index) const {
+  if (input_type(input).dtype != DType::kI64) return static_cast<int64_t>(get(input, index));
+  int64_t value;
+  std::memcpy(&value, static_cast<const char*>(input_bytes(input)) + index * 8, 8);
+  return value;
+}
+
+void ReferenceOperands::set_int(int output, int64_t index, int64_t value) const {
+  if (output_type(output).dtype != DType::kI64) return set(output, index, static_cast<double>(value));
+  std::memcpy(static_cast<char*>(output_bytes(output)) + index * 8, &value, 8);
+}
+
+void for_each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {
+  if (shape.elements() == 0) return;
+  std::vector<int64_t> index(static_cast<size_t>(shape.rank()), 0);
+  while (true) {
+    visit(index);
+    int axis = shape.rank() - 1;
+    while (axis >= 0 && ++index[static_cast<size_t>(axis)] == shape.dim(axis)) index[static_cast<size_t>(axis--)] = 0;
+    if (axis < 0) return;
+  }
+}
+
+int64_t broadcast_offset(const Shape& shape, const std::vector<int64_t>& index) {
+  int64_t offset = 0;
+  const int extra = static_cast<int>(index.size()) - shape.rank();
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    offset = offset * shape.dim(axis) + (shape.dim(axis) == 1 ? 0 : index[static_cast<size_t>(axis + extra)]);
+  return offset;
+}
+
+}  // namespace ramet

@@ -1,0 +1,20 @@
+#include "ramet/ir/op.h"
+
+namespace ramet {
+
+// One function a family; each adds the entries of its file.
+void register_elementwise_ops(OpRegistry& registry);
+void register_map_ops(OpRegistry& registry);
+void register_shape_ops(OpRegistry& registry);
+void register_index_ops(OpRegistry& registry);
+void register_reduce_ops(OpRegistry& registry);
+
+void register_all_ops(OpRegistry& registry) {
+  register_elementwise_ops(registry);
+  register_map_ops(registry);
+  register_shape_ops(registry);
+  register_index_ops(registry);
+  register_reduce_ops(registry);
+}
+
+}  // namespace ramet
