@@ -109,4 +109,35 @@ struct CrossEntropy {
 };
 CrossEntropy cross_entropy(Tensor logits, Tensor labels);
 
+// --- optimizers, for update graphs ---
+// Scalars are f32[]. When grad_scale is not finite nothing changes: weights and states come out as they went in.
+
+/// Sum of squares, f32[], in the canonical order: blocks of 4096 elements (16 lanes each), then a balanced tree.
+Tensor sum_squares(Tensor a);
+
+struct SgdOptions {
+  double momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+struct SgdResult {
+  Tensor weight, momentum;  ///< momentum is invalid when there is none
+};
+/// PyTorch's SGD without dampening; `momentum` (the state) is ignored when options.momentum is 0.
+SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale, const SgdOptions& options);
+
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  bool decoupled = true;  ///< AdamW; false: Adam with L2 in the gradient. LAMB ignores it.
+};
+struct AdamScalars {
+  Tensor rate, correction1, correction2, grad_scale;  ///< correction_i = 1 - beta_i^t, t = 1 in the first step
+};
+struct AdamResult {
+  Tensor weight, m, v;
+};
+/// Adam (Kingma and Ba) and AdamW (Loshchilov and Hutter) by PyTorch's formulas.
+AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars, const AdamOptions& options);
+/// LAMB (You et al., arXiv 1904.00962) with the identity as scaling function: two nodes.
+AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars, const AdamOptions& options);
+
 }  // namespace ramet

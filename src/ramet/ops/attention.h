@@ -1,0 +1,31 @@
+#pragma once
+
+#include "ramet/ir/op.h"
+
+namespace ramet {
+
+/// A node `attention` or `attention_grad` as its kernels see it. For every sample b and head h, with P = softmax over
+/// visible keys of scale * q k^T: out = dropout(P) v. A key k is visible to query q unless mask[b,k] is 0, or causal and
+/// k > q. A query that sees no key gives zeros and lse = -inf.
+///
+/// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h).
+struct AttentionForm {
+  int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
+  bool packed = false;   ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
+  bool causal = false;
+  double scale = 1;
+  double dropout = 0;
+  int64_t seed = 0, tensor = 0;
+  DType dtype = DType::kF32;  ///< of q, k, v, out and their gradients
+  DType mask_dtype = DType::kI32;
+  // Which inputs hold what; -1: absent. The last three are attention_grad's.
+  int query = 0, key = 0, value = 0, mask = -1, counter = -1, out = -1, lse = -1, dout = -1;
+
+  /// Elements between one position of q (or k, v) and the next, and where k and v begin in the packed input.
+  int64_t position_stride() const { return (packed ? 3 : 1) * heads * head_size; }
+  int64_t part_offset(int part) const { return packed ? part * heads * head_size : 0; }
+};
+/// Throws Error naming the node when the operands do not fit.
+AttentionForm attention_form(const NodeSignature& node);
+
+}  // namespace ramet
