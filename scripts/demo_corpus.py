@@ -2,12 +2,11 @@
 """Makes the demo's English corpus from Debian packages, without installing them.
 
 Each source is fetched with apt-get, unpacked with dpkg-deb, and written as UTF-8 text in BERT's form: a sentence a
-line, an empty line after each document. One document in fifty is held out, for measuring.
+line, an empty line after each document.
 
-    OUT/corpus/NAME.txt     for training
-    OUT/heldout/NAME.txt    for measuring
-    OUT/licences/NAME       what the package says of its copyright
-    OUT/SOURCES.md          the sources with versions, licences and sizes
+    OUT/NAME.txt         the text
+    OUT/licences/NAME    what the package says of its copyright
+    OUT/SOURCES.md       the sources with versions, licences and sizes
 
 Packages are kept in CACHE, so a second run needs no network; when nothing changed it does nothing at all.
 
@@ -29,7 +28,6 @@ import tempfile
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HELD_OUT_EVERY = 50
 FEWEST_LETTERS = 0.7  # of a sentence's characters; below are tables, formulas and markup
 
 Source = collections.namedtuple("Source", "name package title licence read")
@@ -314,27 +312,20 @@ def version_of(path):
 # ---- Writing ----
 
 def write_source(source, package_path, out):
-    """Extracts one source; returns (training bytes, held-out bytes)."""
+    """Extracts one source; returns the bytes of text."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         unpacked = run_quietly(["dpkg-deb", "-x", str(package_path), folder])
         if unpacked.returncode != 0:
             raise CannotFetch(f"{package_path} is damaged ({unpacked.stderr.strip()}). Remove it and run again")
-        parts = {"corpus": [], "heldout": []}
-        documents = (document for document in source.read(root) if len(document) >= 2)
-        for index, document in enumerate(documents):
-            part = "heldout" if index % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else "corpus"
-            parts[part].append("\n".join(document) + "\n\n")
-        if not parts["heldout"]:
-            parts["heldout"].append(parts["corpus"].pop())
-        for part, texts in parts.items():
-            (out / part / f"{source.name}.txt").write_text("".join(texts), "utf-8")
+        text = "".join("\n".join(document) + "\n\n" for document in source.read(root) if len(document) >= 2).encode()
+        (out / f"{source.name}.txt").write_bytes(text)
         for name in ("copyright", "copyright.gz"):
             path = root / "usr/share/doc" / source.package / name
             if path.exists():
-                text = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
-                (out / "licences" / source.name).write_bytes(text)
-    return tuple(sum(len(text.encode()) for text in parts[part]) for part in ("corpus", "heldout"))
+                said = path.read_bytes()
+                (out / "licences" / source.name).write_bytes(gzip.decompress(said) if name.endswith(".gz") else said)
+    return len(text)
 
 
 def build(out, cache):
@@ -347,23 +338,21 @@ def build(out, cache):
         return
     new = out.with_name(out.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
-    for part in ("corpus", "heldout", "licences"):
-        (new / part).mkdir(parents=True)
-    rows = ["| text | package | licence | training | held out |", "| --- | --- | --- | ---: | ---: |"]
-    totals = [0, 0]
+    (new / "licences").mkdir(parents=True)
+    rows = ["| text | package | licence | size |", "| --- | --- | --- | ---: |"]
+    total = 0
     for source in SOURCES:
-        training, heldout = write_source(source, packages[source.name], new)
-        totals = [totals[0] + training, totals[1] + heldout]
+        size = write_source(source, packages[source.name], new)
+        total += size
         rows.append(f"| {source.title} | {source.package} {version_of(packages[source.name])} | {source.licence} | "
-                    f"{training / 1e6:.2f} MB | {heldout / 1e6:.2f} MB |")
-        print(f"{source.title}: {training / 1e6:.2f} MB, {heldout / 1e6:.2f} MB held out "
-              f"({source.package}, {source.licence})", flush=True)
-    rows.append(f"| all | | | {totals[0] / 1e6:.2f} MB | {totals[1] / 1e6:.2f} MB |")
+                    f"{size / 1e6:.2f} MB |")
+        print(f"{source.title}: {size / 1e6:.2f} MB ({source.package}, {source.licence})", flush=True)
+    rows.append(f"| all | | | {total / 1e6:.2f} MB |")
     (new / "SOURCES.md").write_text("\n".join(rows) + "\n")
     (new / "stamp").write_text(fingerprint)
     shutil.rmtree(out, ignore_errors=True)
     new.rename(out)
-    print(f"{totals[0] / 1e6:.1f} MB of English in {out}/corpus, {totals[1] / 1e6:.1f} MB held out", flush=True)
+    print(f"{total / 1e6:.1f} MB of English in {out}", flush=True)
 
 
 def main():
