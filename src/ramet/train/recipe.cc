@@ -1,0 +1,406 @@
+#include "ramet/train/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <toml++/toml.h>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/ir/attribute.h"
+#include "ramet/model/presets.h"
+#include "ramet/transform/recompute.h"
+
+namespace ramet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostText = 256 << 10;  // a recipe is a page, not a book
+constexpr int64_t kMostDots = 4096;      // each may nest a table, and a parser's stack is not endless
+
+/// Where a value comes from and what its relative paths mean.
+struct Source {
+  std::string place;  ///< "bert.toml:12", "--set"
+  fs::path folder;
+};
+
+std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+std::string table_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+const RecipeKey* find_key(const std::string& name) {
+  const auto& keys = recipe_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const RecipeKey& key) { return key.name == name; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+bool is_table(const std::string& name) {
+  return std::any_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) { return key.name.starts_with(name + "."); });
+}
+
+/// The known key or table that somebody who wrote `name` most likely meant; "" for none.
+std::string nearest_key(const std::string& name) {
+  std::set<std::string> here, all;
+  for (const auto& key : recipe_keys()) {
+    all.insert(key.name);
+    for (std::string table = table_of(key.name); !table.empty(); table = table_of(table)) all.insert(table);
+  }
+  for (const auto& known : all)
+    if (table_of(known) == table_of(name)) here.insert(leaf_of(known));
+  if (const std::string near = nearest_name(leaf_of(name), here); !near.empty())
+    return table_of(name).empty() ? near : table_of(name) + "." + near;
+  for (const auto& known : all)  // the right word in the wrong table
+    if (leaf_of(known) == leaf_of(name)) return known;
+  return nearest_name(name, all);
+}
+
+[[noreturn]] void unknown_key(const std::string& name, const std::string& place) {
+  const std::string near = nearest_key(name);
+  throw Error({.what = "unknown key '" + name.substr(0, 200) + "'",
+               .where = place,
+               .expected = near.empty() ? "" : "perhaps '" + near + "'",
+               .remedy = "`ramet recipe --help` lists all keys"});
+}
+
+std::string number_text(double value) {
+  if (value == std::floor(value) && std::fabs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
+  return text_of(Attribute(value));
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+std::string kind_text(const RecipeKey& key) {
+  Recipe recipe;
+  const RecipeField field = key.field(recipe);
+  if (std::holds_alternative<bool*>(field)) return "true or false";
+  if (std::holds_alternative<std::string*>(field)) {
+    if (!key.choices.empty()) return joined(key.choices);
+    return key.kind == RecipeKey::Kind::kPath ? "a path in quotes" : "a text in quotes";
+  }
+  const bool whole = std::holds_alternative<int64_t*>(field) || std::holds_alternative<std::optional<int64_t>*>(field);
+  const std::string kind = whole ? "a whole number" : "a number";
+  return key.low == 0 && key.high == 0 ? kind : kind + " from " + number_text(key.low) + " to " + number_text(key.high);
+}
+
+/// Text of a TOML value for a message.
+std::string value_text(const toml::node& node) {
+  if (node.is_table()) return "a table";
+  if (node.is_array()) return "a list";
+  if (const auto* text = node.as_string()) return "'" + text->get().substr(0, 100) + "'";
+  if (const auto* number = node.as_integer()) return std::to_string(number->get());
+  if (const auto* number = node.as_floating_point()) return text_of(Attribute(number->get()));
+  if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
+  return "a date or time";
+}
+
+/// Puts one value into its field, or throws.
+class Assignment {
+ public:
+  Assignment(Recipe& recipe, const RecipeKey& key, const Source& source) : recipe_(recipe), key_(key), source_(source) {}
+
+  void assign(const toml::node& node) {
+    node_ = &node;
+    std::visit([this](auto* field) { put(*field); }, key_.field(recipe_));
+    recipe_.places[key_.name] = source_.place;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error({.what = what, .where = source_.place + " " + key_.name, .found = value_text(*node_), .expected = kind_text(key_)});
+  }
+  template <typename Number>
+  Number in_range(Number value) const {
+    const auto wide = static_cast<double>(value);
+    if (!std::isfinite(wide)) refuse("not a finite number");
+    if ((key_.low != 0 || key_.high != 0) && (wide < key_.low || wide > key_.high)) refuse("out of range");
+    return value;
+  }
+  void put(bool& field) const {
+    const auto* truth = node_->as_boolean();
+    if (!truth) refuse("wrong kind of value");
+    field = truth->get();
+  }
+  void put(int64_t& field) const {
+    const auto* number = node_->as_integer();
+    if (!number) refuse("wrong kind of value");
+    field = in_range(number->get());
+  }
+  void put(double& field) const {
+    const auto* whole = node_->as_integer();
+    const auto* number = node_->as_floating_point();
+    if (!whole && !number) refuse("wrong kind of value");
+    field = in_range(number ? number->get() : static_cast<double>(whole->get()));
+  }
+  void put(std::string& field) const {
+    const auto* text = node_->as_string();
+    if (!text) refuse("wrong kind of value");
+    std::string value = text->get();
+    if (value.find('\0') != std::string::npos) refuse("a text with a NUL character");
+    if (!key_.choices.empty() && std::find(key_.choices.begin(), key_.choices.end(), value) == key_.choices.end()) refuse("unknown choice");
+    if (key_.kind == RecipeKey::Kind::kPath && !value.empty() && fs::path(value).is_relative())
+      value = (fs::absolute(source_.folder) / value).lexically_normal().string();
+    field = std::move(value);
+  }
+  template <typename Number>
+  void put(std::optional<Number>& field) const {
+    Number value{};
+    put(value);
+    field = value;
+  }
+
+  Recipe& recipe_;
+  const RecipeKey& key_;
+  const Source& source_;
+  const toml::node* node_ = nullptr;
+};
+
+std::string quoted_text(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    char code[8];
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (static_cast<unsigned char>(c) < 32 || c == 127) {
+      std::snprintf(code, sizeof code, "\\u%04X", c);
+      text += code;
+    } else {
+      text += c;
+    }
+  }
+  return text + "\"";
+}
+
+[[noreturn]] void syntax_error(const toml::parse_error& error, const std::string& where) {
+  throw Error({.what = "not TOML: " + std::string(error.description()), .where = where});
+}
+
+void assign_table(Recipe& recipe, const toml::table& table, const std::string& prefix, const std::string& source, const fs::path& folder) {
+  for (const auto& [key_node, value] : table) {
+    const std::string name = prefix + std::string(key_node.str());
+    const Source place{source + ":" + std::to_string(key_node.source().begin.line), folder};
+    if (const RecipeKey* key = find_key(name)) {
+      Assignment(recipe, *key, place).assign(value);
+    } else if (is_table(name)) {
+      if (!value.is_table())
+        throw Error({.what = "'" + name + "' is a table", .where = place.place, .found = value_text(value), .expected = "[" + name + "]"});
+      assign_table(recipe, *value.as_table(), name + ".", source, folder);
+    } else {
+      unknown_key(name, place.place);
+    }
+  }
+}
+
+/// "a.b=c" with c as TOML, or as a plain text where that is what the key wants.
+void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
+  const size_t equals = setting.find('=');
+  const std::string name = setting.substr(0, equals), text = equals == std::string::npos ? "" : setting.substr(equals + 1);
+  if (equals == std::string::npos || name.empty())
+    throw Error({.what = "not a setting", .where = "--set", .found = "'" + setting.substr(0, 100) + "'", .expected = "KEY=VALUE, as train.steps=100"});
+  const RecipeKey* key = find_key(name);
+  if (!key && is_table(name)) throw Error({.what = "'" + name + "' is a table, not a key", .where = "--set " + setting.substr(0, 100)});
+  if (!key) unknown_key(name, "--set");
+  if (resumed && key->decides)
+    throw Error({.what = "this key decides the numbers of the run, so it cannot change while a run is resumed",
+                 .where = "--set " + name,
+                 .remedy = "Start a new run; model.init_from takes the weights of a checkpoint"});
+  const Source source{"--set", fs::current_path()};
+  toml::table parsed;
+  bool plain = std::holds_alternative<std::string*>(key->field(recipe)) && !text.starts_with('"') && !text.starts_with('\'');
+  if (!plain) {
+    try {
+      parsed = toml::parse("value = " + text);
+      plain = parsed.size() != 1;
+    } catch (const toml::parse_error&) {
+      plain = true;
+    }
+  }
+  if (plain) {
+    try {
+      (void)toml::parse("value = " + quoted_text(text));  // what is printed must be read again
+    } catch (const toml::parse_error&) {
+      throw Error({.what = "not a text of UTF-8", .where = "--set " + name});
+    }
+    parsed = toml::table{{"value", text}};
+  }
+  Assignment(recipe, *key, source).assign(*parsed.get("value"));
+}
+
+/// Numbers that divide `value`, the nearest to `wanted` first, as a text.
+std::string divisors_near(int64_t value, int64_t wanted) {
+  std::vector<int64_t> divisors;
+  for (int64_t i = 1; i <= value / i; ++i)
+    if (value % i == 0) {
+      divisors.push_back(i);
+      if (i != value / i) divisors.push_back(value / i);
+    }
+  std::sort(divisors.begin(), divisors.end());
+  if (divisors.size() > 12) {
+    std::stable_sort(divisors.begin(), divisors.end(), [&](int64_t a, int64_t b) { return std::abs(a - wanted) < std::abs(b - wanted); });
+    divisors.resize(12);
+    std::sort(divisors.begin(), divisors.end());
+  }
+  std::vector<std::string> words;
+  for (int64_t divisor : divisors) words.push_back(std::to_string(divisor));
+  return joined(words);
+}
+
+/// What keys must mean together.
+void check_recipe(const Recipe& recipe) {
+  const auto& train = recipe.train;
+  if (train.accumulation % train.lanes != 0)
+    throw Error({.what = "train.lanes must divide train.accumulation",
+                 .where = recipe.where("train.lanes"),
+                 .found = std::to_string(train.lanes) + " lanes of " + std::to_string(train.accumulation) + " micro-batches",
+                 .expected = divisors_near(train.accumulation, train.lanes)});
+  if (recipe.data.kind == "text" && recipe.data.corpus.empty())
+    throw Error({.what = "data.kind = \"text\" needs data.corpus",
+                 .where = recipe.where("data.kind"),
+                 .expected = "the folder of a corpus",
+                 .remedy = "Make one with `ramet vocab` and `ramet corpus`, or use data.kind = \"synthetic\""});
+  if (recipe.schedule.end > recipe.schedule.learning_rate)
+    throw Error({.what = "the learning rate would rise after the warm-up",
+                 .where = recipe.where("train.schedule.end"),
+                 .found = number_text(recipe.schedule.end),
+                 .expected = "at most train.schedule.learning_rate, " + number_text(recipe.schedule.learning_rate)});
+  if (recipe.schedule.kind != "constant" && recipe.schedule.steps && *recipe.schedule.steps < recipe.schedule.warmup_steps)
+    throw Error({.what = "the schedule ends before its warm-up does",
+                 .where = recipe.where("train.schedule.steps"),
+                 .found = std::to_string(*recipe.schedule.steps),
+                 .expected = "at least train.schedule.warmup_steps, " + std::to_string(recipe.schedule.warmup_steps)});
+  if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0)
+    throw Error({.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});
+  if (recipe.data.max_predictions && *recipe.data.max_predictions > recipe.data.sequence_length)
+    throw Error({.what = "more predictions than tokens",
+                 .where = recipe.where("data.masking.max_predictions"),
+                 .found = std::to_string(*recipe.data.max_predictions),
+                 .expected = "at most data.sequence_length, " + std::to_string(recipe.data.sequence_length)});
+  if (recipe.train.recompute != "auto") {
+    try {
+      parse_recompute(recipe.train.recompute);
+    } catch (const Error& error) {
+      ErrorParts parts = error.parts();
+      parts.where = recipe.where("train.recompute");
+      throw Error(std::move(parts));
+    }
+  }
+  const auto presets = recipe.model.kind == "bert" ? bert_preset_names() : gpt2_preset_names();
+  if (!recipe.model.preset.empty() && std::find(presets.begin(), presets.end(), recipe.model.preset) == presets.end())
+    throw Error({.what = "unknown preset of " + recipe.model.kind,
+                 .where = recipe.where("model.preset"),
+                 .found = "'" + recipe.model.preset.substr(0, 100) + "'",
+                 .expected = joined(presets)});
+}
+
+std::string field_text(const RecipeField& field) {
+  return std::visit(
+      [](const auto* value) -> std::string {
+        using T = std::remove_cvref_t<decltype(*value)>;
+        if constexpr (std::is_same_v<T, std::optional<int64_t>> || std::is_same_v<T, std::optional<double>>)
+          return *value ? text_of(Attribute(**value)) : "";
+        else if constexpr (std::is_same_v<T, std::string>)
+          return quoted_text(*value);
+        else
+          return text_of(Attribute(*value));
+      },
+      field);
+}
+
+std::string print_keys(const Recipe& recipe, bool deciding_only) {
+  Recipe copy = recipe;
+  std::string text, table;
+  for (const auto& key : recipe_keys()) {
+    const std::string value = field_text(key.field(copy));
+    if (value.empty() || (deciding_only && !key.decides)) continue;
+    if (table_of(key.name) != table) {
+      table = table_of(key.name);
+      text += (text.empty() ? "[" : "\n[") + table + "]\n";
+    }
+    text += leaf_of(key.name) + " = " + value + "\n";
+  }
+  return text;
+}
+
+/// `text` in lines of at most `width`, each after `indent`.
+std::string wrapped(const std::string& text, const std::string& indent, size_t width) {
+  std::string result, line;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t space = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, space - begin);
+    begin = space + 1;
+    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
+      result += indent + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line.empty() ? result : result + indent + line + "\n";
+}
+
+}  // namespace
+
+std::string Recipe::where(const std::string& key) const {
+  const auto place = places.find(key);
+  return place == places.end() ? key : place->second + " " + key;
+}
+
+Recipe parse_recipe(std::string_view text, const std::string& source, const fs::path& folder, std::span<const std::string> settings) {
+  if (text.size() > kMostText)
+    throw Error({.what = "too long for a recipe", .where = source, .found = format_size(static_cast<int64_t>(text.size())), .expected = "at most 256 KiB"});
+  if (std::count(text.begin(), text.end(), '.') > kMostDots)
+    throw Error({.what = "too many dots for a recipe", .where = source, .expected = "at most " + std::to_string(kMostDots)});
+  Recipe recipe;
+  try {
+    const toml::table table = toml::parse(text);
+    assign_table(recipe, table, "", source, folder);
+  } catch (const toml::parse_error& error) {
+    syntax_error(error, source + ":" + std::to_string(error.source().begin.line));
+  }
+  for (const auto& setting : settings) apply_setting(recipe, setting, false);
+  if (recipe.name.empty()) recipe.name = fs::path(source).stem().string();
+  if (recipe.model.preset.empty()) recipe.model.preset = "mini";
+  check_recipe(recipe);
+  return recipe;
+}
+
+Recipe load_recipe(const fs::path& path, std::span<const std::string> settings) {
+  return parse_recipe(read_file(path), path.string(), path.parent_path().empty() ? fs::path(".") : path.parent_path(), settings);
+}
+
+void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings) {
+  for (const auto& setting : settings) apply_setting(recipe, setting, true);
+  check_recipe(recipe);
+}
+
+std::string print_recipe(const Recipe& recipe) { return print_keys(recipe, false); }
+
+Hash recipe_hash(const Recipe& recipe) { return hash_text(print_keys(recipe, true)); }
+
+std::string recipe_help(const std::string& prefix) {
+  if (!prefix.empty() && !find_key(prefix) && !is_table(prefix)) unknown_key(prefix, "ramet recipe");
+  Recipe defaults;
+  std::string text, table = "?";
+  for (const auto& key : recipe_keys()) {
+    if (!prefix.empty() && key.name != prefix && !key.name.starts_with(prefix + ".")) continue;
+    if (table_of(key.name) != table) {
+      table = table_of(key.name);
+      if (!text.empty()) text += "\n";
+      if (!table.empty()) text += "[" + table + "]\n";
+    }
+    std::string value = field_text(key.field(defaults));
+    if ((value.empty() || value == "\"\"") && !key.otherwise.empty()) value = key.otherwise;
+    text += "  " + leaf_of(key.name) + " = " + kind_text(key) + "; default " + value + (key.decides ? "" : "; may change on resume") + "\n";
+    text += wrapped(key.doc, "      ", 100);
+  }
+  return text;
+}
+
+}  // namespace ramet

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ramet/base/hash.h"
+
+namespace ramet {
+
+/// All that decides the numbers of a training run (DESIGN, words). Read from TOML; the table `recipe_keys()` documents
+/// every field. A field that is not set takes the value that `complete_recipe` finds for it.
+struct Recipe {
+  std::string name;
+
+  struct Model {
+    std::string kind = "bert", preset;
+    std::optional<int64_t> layers, hidden, heads, intermediate, vocabulary_size, max_positions;
+    std::optional<double> dropout, attention_dropout;
+    std::string init_from;
+  } model;
+
+  struct Data {
+    std::string kind = "synthetic", corpus;
+    int64_t sequence_length = 128;
+    double masking_probability = 0.15;
+    bool whole_word = false;
+    std::optional<int64_t> max_predictions;
+    bool next_sentence = true;
+    double short_sequences = 0.1;
+    int64_t variants = 10;
+    bool shuffle = true;
+    int64_t prefetch = 2;
+  } data;
+
+  struct Train {
+    int64_t steps = 1000, micro_batch = 16, accumulation = 1, lanes = 1, chunks = 1, seed = 0;
+    std::string precision = "bf16", bits = "exact", recompute = "none";
+    std::optional<double> loss_scale;
+    double clip_norm = 1.0;
+  } train;
+
+  struct Optimizer {
+    std::string kind = "adamw";
+    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01, momentum = 0.9;
+    bool nesterov = false;
+  } optimizer;
+
+  struct Schedule {
+    std::string kind = "linear";
+    double learning_rate = 1e-4, end = 0, power = 1;
+    int64_t warmup_steps = 0;
+    std::optional<int64_t> steps;
+  } schedule;
+
+  struct Evaluation {
+    int64_t every = 0, batches = 16;
+  } evaluation;
+
+  struct Checkpoint {
+    int64_t every = 0, keep = 2;
+  } checkpoint;
+
+  /// Where each key was set, as "bert.toml:12" or "--set"; keys that were not are absent.
+  std::map<std::string, std::string> places;
+
+  /// "bert.toml:12 train.lanes", or "train.lanes" for a default: the `where` of an error.
+  std::string where(const std::string& key) const;
+};
+
+/// Where a key's value lives.
+using RecipeField = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*>;
+
+/// One key of a recipe: all that parsing, checking, printing and `ramet recipe --help` need to know.
+struct RecipeKey {
+  enum class Kind { kPlain, kPath };
+  std::string name;  ///< "train.optimizer.beta1"
+  std::string doc;
+  RecipeField (*field)(Recipe&);
+  double low = 0, high = 0;              ///< of numbers, inclusive; none when both are 0
+  std::vector<std::string> choices{};    ///< of texts; empty: any
+  Kind kind = Kind::kPlain;
+  bool decides = true;                   ///< whether it decides bits: only others may change on resume
+  std::string otherwise{};               ///< what an unset value means, for the documentation
+};
+const std::vector<RecipeKey>& recipe_keys();
+
+/// Parses a recipe and applies `settings` ("a.b=c", in order, after the file), then checks types, ranges and what keys
+/// mean together. Relative paths are taken from `folder` in the text and from the working directory in settings.
+/// Throws Error with FILE:LINE and the key; an unknown key names the nearest known one.
+Recipe parse_recipe(std::string_view text, const std::string& source, const std::filesystem::path& folder,
+                    std::span<const std::string> settings = {});
+Recipe load_recipe(const std::filesystem::path& path, std::span<const std::string> settings = {});
+/// Changes keys of a recipe that is being resumed: Error for those that decide bits.
+void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings);
+
+/// Every set key as TOML, in the order of the table; parses back to an equal recipe.
+std::string print_recipe(const Recipe& recipe);
+/// Over the keys that decide bits. Equal hashes (and an equal corpus) promise equal runs.
+Hash recipe_hash(const Recipe& recipe);
+/// Documentation of every key; `prefix` limits it to a table, as "train.optimizer".
+std::string recipe_help(const std::string& prefix = "");
+
+}  // namespace ramet
