@@ -8,6 +8,11 @@ void register_map_ops(OpRegistry& registry);
 void register_shape_ops(OpRegistry& registry);
 void register_index_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
+void register_matmul_ops(OpRegistry& registry);
+void register_normalize_ops(OpRegistry& registry);
+void register_attention_ops(OpRegistry& registry);
+void register_loss_ops(OpRegistry& registry);
+void register_optimizer_ops(OpRegistry& registry);
 
 void register_all_ops(OpRegistry& registry) {
   register_elementwise_ops(registry);
@@ -15,6 +20,11 @@ void register_all_ops(OpRegistry& registry) {
   register_shape_ops(registry);
   register_index_ops(registry);
   register_reduce_ops(registry);
+  register_matmul_ops(registry);
+  register_normalize_ops(registry);
+  register_attention_ops(registry);
+  register_loss_ops(registry);
+  register_optimizer_ops(registry);
 }
 
 }  // namespace ramet

@@ -11,6 +11,11 @@ void add_reference_map(Backend& backend);
 void add_reference_shape(Backend& backend);
 void add_reference_index(Backend& backend);
 void add_reference_reduce(Backend& backend);
+void add_reference_matmul(Backend& backend);
+void add_reference_normalize(Backend& backend);
+void add_reference_attention(Backend& backend);
+void add_reference_loss(Backend& backend);
+void add_reference_optimizer(Backend& backend);
 
 namespace {
 
@@ -41,12 +46,19 @@ void add_reference_kernels(Backend& backend) {
   add_reference_shape(backend);
   add_reference_index(backend);
   add_reference_reduce(backend);
+  add_reference_matmul(backend);
+  add_reference_normalize(backend);
+  add_reference_attention(backend);
+  add_reference_loss(backend);
+  add_reference_optimizer(backend);
 }
 
-void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run) {
+void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run,
+                   std::function<std::string(const NodeSignature&)> refuse) {
   KernelEntry entry;
   entry.op = op;
   entry.name = "reference";
+  entry.refuse = std::move(refuse);
   entry.make = [run = std::move(run)](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
     return std::make_unique<ReferenceKernel>(node, run);
   };

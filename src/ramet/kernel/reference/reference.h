@@ -38,8 +38,9 @@ class ReferenceOperands {
 /// Adds every reference kernel; a faster backend calls this last.
 void add_reference_kernels(Backend& backend);
 
-/// Adds the reference kernel of an op: a function run on the team's owner thread.
-void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run);
+/// Adds the reference kernel of an op: a function run on the team's owner thread; `refuse` as in KernelEntry.
+void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run,
+                   std::function<std::string(const NodeSignature&)> refuse = {});
 
 /// Calls `visit(index)` for each index vector of `shape` in row-major order.
 void for_each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);

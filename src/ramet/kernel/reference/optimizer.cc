@@ -1,0 +1,105 @@
+#include <cmath>
+
+#include "ramet/kernel/reference/reference.h"
+
+namespace ramet {
+namespace {
+
+void run_sum_squares(const ReferenceOperands& operands) {
+  double sum = 0;
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) sum += std::pow(operands.get(0, i), 2);
+  operands.set(0, 0, sum);
+}
+
+void run_sgd(const ReferenceOperands& operands) {
+  const double momentum = operands.attributes().get_float("momentum");
+  const double decay = operands.attributes().get_float("weight_decay");
+  const bool nesterov = operands.attributes().get_bool_or("nesterov", false), has_state = momentum != 0;
+  const double rate = operands.get(has_state ? 3 : 2, 0), scale = operands.get(has_state ? 4 : 3, 0);
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
+    const double w = operands.get(0, i), state = has_state ? operands.get(2, i) : 0;
+    const bool whole = std::isfinite(scale);
+    const double d = scale * operands.get(1, i) + decay * w;
+    const double next = momentum * state + d;
+    operands.set(0, i, whole ? w - rate * (nesterov ? d + momentum * next : next) : w);
+    if (has_state) operands.set(1, i, whole ? next : state);
+  }
+}
+
+/// The moments of Adam and LAMB.
+struct AdamRule {
+  double beta1, beta2, epsilon, decay, correction1, correction2;
+
+  struct Next {
+    double m, v, direction;
+  };
+
+  AdamRule(const Attributes& attributes, double correction1, double correction2)
+      : beta1(attributes.get_float("beta1")),
+        beta2(attributes.get_float("beta2")),
+        epsilon(attributes.get_float("epsilon")),
+        decay(attributes.get_float("weight_decay")),
+        correction1(correction1),
+        correction2(correction2) {}
+
+  /// Moments after the gradient `d`, and the direction that they give.
+  Next next(double d, double m, double v) const {
+    const double next_m = m + (1 - beta1) * (d - m), next_v = beta2 * v + (1 - beta2) * d * d;
+    return {next_m, next_v, next_m / correction1 / (std::sqrt(next_v / correction2) + epsilon)};
+  }
+};
+
+void run_adam(const ReferenceOperands& operands) {
+  const AdamRule rule(operands.attributes(), operands.get(5, 0), operands.get(6, 0));
+  const bool decoupled = operands.attributes().get_bool("decoupled");
+  const double rate = operands.get(4, 0), scale = operands.get(7, 0);
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
+    const double w = operands.get(0, i), m = operands.get(2, i), v = operands.get(3, i);
+    const double d = scale * operands.get(1, i) + (decoupled ? 0 : rule.decay * w);
+    const AdamRule::Next next = rule.next(d, m, v);
+    const bool whole = std::isfinite(scale);
+    operands.set(0, i, whole ? w * (decoupled ? 1 - rate * rule.decay : 1) - rate * next.direction : w);
+    operands.set(1, i, whole ? next.m : m);
+    operands.set(2, i, whole ? next.v : v);
+  }
+}
+
+void run_lamb_direction(const ReferenceOperands& operands) {
+  const AdamRule rule(operands.attributes(), operands.get(4, 0), operands.get(5, 0));
+  const double scale = operands.get(6, 0);
+  double squares_u = 0, squares_w = 0;
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
+    const double w = operands.get(0, i), m = operands.get(2, i), v = operands.get(3, i);
+    const AdamRule::Next next = rule.next(scale * operands.get(1, i), m, v);
+    const bool whole = std::isfinite(scale);
+    const double u = whole ? next.direction + rule.decay * w : 0;
+    squares_u += u * u;
+    squares_w += w * w;
+    operands.set(0, i, whole ? next.m : m);
+    operands.set(1, i, whole ? next.v : v);
+    operands.set(2, i, u);
+  }
+  operands.set(3, 0, squares_u);
+  operands.set(4, 0, squares_w);
+}
+
+void run_lamb_apply(const ReferenceOperands& operands) {
+  const double norm_u = std::sqrt(operands.get(2, 0)), norm_w = std::sqrt(operands.get(3, 0));
+  const double ratio = norm_u > 0 && norm_w > 0 ? norm_w / norm_u : 1;
+  const double rate = operands.get(4, 0);
+  const bool whole = std::isfinite(operands.get(5, 0));
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i)
+    operands.set(0, i, whole ? operands.get(0, i) - rate * ratio * operands.get(1, i) : operands.get(0, i));
+}
+
+}  // namespace
+
+void add_reference_optimizer(Backend& backend) {
+  add_reference(backend, "sum_squares", run_sum_squares);
+  add_reference(backend, "sgd", run_sgd);
+  add_reference(backend, "adam", run_adam);
+  add_reference(backend, "lamb_direction", run_lamb_direction);
+  add_reference(backend, "lamb_apply", run_lamb_apply);
+}
+
+}  // namespace ramet

@@ -1,0 +1,241 @@
+#include "ramet/ops/attention.h"
+
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/base/hash.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/network_rules.h"
+
+namespace ramet {
+namespace {
+
+using Kind = AttributeSpec::Kind;
+
+bool is_gradient(const NodeSignature& node) { return node.op->name == "attention_grad"; }
+
+/// Numbers the inputs in their order: q, k, v (or qkv), mask, counter, then out, lse, dout.
+void number_inputs(const NodeSignature& node, AttentionForm& form) {
+  int next = form.packed ? 1 : 3;
+  if (!form.packed) form.key = 1, form.value = 2;
+  if (node.attributes.get_bool_or("masked", false)) form.mask = next++;
+  if (form.dropout > 0) form.counter = next++;
+  if (is_gradient(node)) form.out = next++, form.lse = next++, form.dout = next++;
+  if (static_cast<int>(node.inputs.size()) != next)
+    refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()),
+                std::to_string(next) + ": " + (form.packed ? "qkv" : "query, key, value") +
+                    (form.mask >= 0 ? ", mask" : "") + (form.counter >= 0 ? ", counter" : "") +
+                    (form.out >= 0 ? ", out, lse, dout" : ""),
+                "packed=true takes one tensor for query, key and value; masked=true a mask; dropout > 0 the counter");
+}
+
+void read_shape(const NodeSignature& node, AttentionForm& form) {
+  const TensorType& query = node.inputs[0];
+  require_floating(node, 0, form.packed ? "qkv" : "query");
+  const int rank = form.packed ? 5 : 4;
+  if (query.shape.rank() != rank || (form.packed && query.shape[2] != 3))
+    refuse(node, form.packed ? "a packed qkv has the wrong shape" : "query has the wrong shape", query.text(),
+                form.packed ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
+  form.dtype = query.dtype;
+  form.batch = query.shape[0];
+  form.sequence = query.shape[1];
+  form.heads = query.shape.dim(-2);
+  form.head_size = query.shape.dim(-1);
+  if (form.head_size == 0) refuse(node, "heads have no size", query.text());
+  if (!form.packed) {
+    require_type(node, 1, "key", query);
+    require_type(node, 2, "value", query);
+  }
+}
+
+void check_dropout(const NodeSignature& node, double rate) {
+  if (!(rate >= 0 && rate < 1)) refuse(node, "the dropout rate is out of range", std::to_string(rate), "0 <= rate < 1");
+}
+
+}  // namespace
+
+AttentionForm attention_form(const NodeSignature& node) {
+  AttentionForm form;
+  const Attributes& attributes = node.attributes;
+  form.packed = attributes.get_bool("packed");
+  form.causal = attributes.get_bool_or("causal", false);
+  form.scale = attributes.get_float("scale");
+  form.dropout = attributes.get_float_or("dropout", 0);
+  form.seed = attributes.get_int_or("seed", 0);
+  form.tensor = attributes.get_int_or("tensor", 0);
+  check_dropout(node, form.dropout);
+  number_inputs(node, form);
+  read_shape(node, form);
+  if (form.mask >= 0) {
+    const TensorType& mask = node.inputs[static_cast<size_t>(form.mask)];
+    form.mask_dtype = mask.dtype;
+    if ((mask.dtype != DType::kI32 && mask.dtype != DType::kBool) || mask.shape != Shape{form.batch, form.sequence})
+      refuse(node, "the mask has the wrong type", mask.text(),
+                  "i32 or bool " + Shape{form.batch, form.sequence}.text());
+  }
+  if (form.counter >= 0) require_type(node, form.counter, "counter", {DType::kI64, Shape{2}});
+  if (is_gradient(node)) {
+    const TensorType out{form.dtype, Shape{form.batch, form.sequence, form.heads, form.head_size}};
+    require_type(node, form.out, "out", out);
+    require_type(node, form.lse, "lse", {DType::kF32, Shape{form.batch, form.heads, form.sequence}});
+    require_type(node, form.dout, "dout", out);
+  }
+  return form;
+}
+
+namespace {
+
+std::vector<TensorType> infer_attention(const NodeSignature& node) {
+  const AttentionForm form = attention_form(node);
+  return {{form.dtype, Shape{form.batch, form.sequence, form.heads, form.head_size}},
+          {DType::kF32, Shape{form.batch, form.heads, form.sequence}}};
+}
+
+std::vector<TensorType> infer_attention_grad(const NodeSignature& node) {
+  const AttentionForm form = attention_form(node);
+  return std::vector<TensorType>(form.packed ? 1 : 3, node.inputs[0]);
+}
+
+std::vector<Tensor> attention_gradient(GradientContext& context) {
+  if (context.output_gradients[1].valid())
+    refuse(context.node, "output 1 (lse) has no gradient", "", "", "Write the attention with matmul and softmax");
+  const AttentionForm form = attention_form(context.node);
+  std::vector<Tensor> inputs(context.inputs.begin(), context.inputs.end());
+  inputs.push_back(context.outputs[0]);
+  inputs.push_back(context.outputs[1]);
+  inputs.push_back(cast_to(context.output_gradients[0], form.dtype));
+  std::vector<Tensor> gradients = context.build.ops("attention_grad", inputs, context.node.attributes);
+  gradients.resize(context.inputs.size());
+  return gradients;
+}
+
+/// Samples and heads are free; positions and head size are whole, as every query meets every key.
+ShardingRule attention_sharding(const NodeSignature& node) {
+  const AttentionForm form = attention_form(node);
+  const std::string part = form.packed ? "[b,!s,!p,h,!d]" : "[b,!s,h,!d]";
+  const std::string parts = form.packed ? part : part + "," + part + "," + part;
+  std::string inputs = parts;
+  if (form.mask >= 0) inputs += ",[b,!s]";
+  if (form.counter >= 0) inputs += ",[!c]";
+  if (!is_gradient(node)) return ShardingRule::parse("(" + inputs + ")->([b,!s,h,!d],[b,h,!s])", node);
+  return ShardingRule::parse("(" + inputs + ",[b,!s,h,!d],[b,h,!s],[b,!s,h,!d])->(" + parts + ")", node);
+}
+
+/// Products of S x S by D in the forward pass are two, in the backward pass five.
+Cost attention_cost(const NodeSignature& node) {
+  const AttentionForm form = attention_form(node);
+  const double pairs = static_cast<double>(form.batch * form.heads) * static_cast<double>(form.sequence) *
+                       static_cast<double>(form.sequence) * (form.causal ? 0.5 : 1.0);
+  const double products = is_gradient(node) ? 5 : 2;
+  return streaming_cost(node, pairs * (2.0 * products * static_cast<double>(form.head_size) + 8.0));
+}
+
+std::vector<AttributeSpec> attention_attributes() {
+  return {{"packed", Kind::kBool, true, "one input [B,S,3,heads,D] instead of three [B,S,heads,D]"},
+          {"scale", Kind::kFloat, true, "what q k^T is multiplied by"},
+          {"causal", Kind::kBool, false, "hide keys after the query"},
+          {"masked", Kind::kBool, false, "an input [B,S] of keys follows, 0 = hidden"},
+          {"dropout", Kind::kFloat, false, "rate on the probabilities; the input counter i64[2] follows"},
+          {"seed", Kind::kInt, false, "of the dropout's random numbers"},
+          {"tensor", Kind::kInt, false, "id of the dropout's logical tensor"}};
+}
+
+// --- dropout ---
+
+std::vector<TensorType> infer_dropout(const NodeSignature& node) {
+  require_floating(node, 0, "a");
+  require_type(node, 1, "counter", {DType::kI64, Shape{2}});
+  check_dropout(node, node.attributes.get_float("rate"));
+  return {node.inputs[0]};
+}
+
+/// The same op on the gradient: it draws the same bits again, so no mask is stored.
+std::vector<Tensor> dropout_gradient(GradientContext& context) {
+  return {context.build.op("dropout", {context.output_gradients[0], context.inputs[1]}, context.node.attributes), {}};
+}
+
+ShardingRule dropout_sharding(const NodeSignature& node) {
+  const std::string dims = factor_names("d", node.inputs[0].shape.rank());
+  return ShardingRule::parse("([" + dims + "],[!c])->[" + dims + "]", node);
+}
+
+void check_random_name(const std::string& op, const std::string& name, Tensor counter) {
+  if (name.empty())
+    throw Error({.what = "dropout needs the name of its logical random tensor",
+                 .where = op,
+                 .remedy = "Give random_name, unique in the model"});
+  if (!counter.valid())
+    throw Error({.what = "dropout needs the input 'counter'",
+                 .where = op + " '" + name + "'",
+                 .expected = "an i64[2] scalar input {step, micro-batch index}"});
+}
+
+int64_t tensor_id(const std::string& name) { return static_cast<int64_t>(hash64(name)); }
+
+}  // namespace
+
+void register_attention_ops(OpRegistry& registry) {
+  registry.add({.name = "attention",
+                .doc = "(q, k, v [B,S,heads,D] or qkv [B,S,3,heads,D], mask, counter) -> softmax(scale q k^T) v "
+                       "[B,S,heads,D], lse f32[B,heads,S]",
+                .min_inputs = 1,
+                .max_inputs = 5,
+                .attributes = attention_attributes(),
+                .infer = infer_attention,
+                .gradient = attention_gradient,
+                .sharding = attention_sharding,
+                .cost = attention_cost,
+                .precision = OpDef::Precision::kLow});
+  registry.add({.name = "attention_grad",
+                .doc = "(inputs of attention, out, lse, dout) -> dqkv, or dq, dk, dv",
+                .min_inputs = 4,
+                .max_inputs = 8,
+                .attributes = attention_attributes(),
+                .infer = infer_attention_grad,
+                .gradient = {},
+                .sharding = attention_sharding,
+                .cost = attention_cost});
+  registry.add({.name = "dropout",
+                .doc = "(a, counter i64[2]) -> each element kept with probability 1 - rate and scaled by 1/(1 - rate)",
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .attributes = {{"rate", Kind::kFloat, true, "share of the elements that become 0"},
+                               {"seed", Kind::kInt, true, "of the random numbers"},
+                               {"tensor", Kind::kInt, true, "id of the logical tensor"}},
+                .infer = infer_dropout,
+                .gradient = dropout_gradient,
+                .sharding = dropout_sharding,
+                .cost = [](const NodeSignature& node) {
+                  return streaming_cost(node, 2.0 * static_cast<double>(node.inputs[0].elements()));
+                },
+                .map_op = "dropout",
+                .cheap = true});
+}
+
+Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options) {
+  if (key.valid() != value.valid())
+    throw Error({.what = "attention has a key without a value, or the reverse",
+                 .where = "attention in '" + query.builder->scope_path() + "'",
+                 .remedy = "Give both, or neither and a packed [B,S,3,heads,D]"});
+  Attributes attributes{{"packed", !key.valid()}};
+  const double head_size = query.shape().rank() > 0 ? static_cast<double>(query.dim(-1)) : 1.0;
+  attributes.set("scale", options.scale != 0 ? options.scale : 1.0 / std::sqrt(head_size));
+  if (options.causal) attributes.set("causal", true);
+  std::vector<Tensor> inputs{query};
+  if (key.valid()) inputs.insert(inputs.end(), {key, value});
+  if (mask.valid()) attributes.set("masked", true), inputs.push_back(mask);
+  if (options.dropout != 0) {
+    check_random_name("attention", options.random_name, counter);
+    attributes.set("dropout", options.dropout).set("seed", options.seed).set("tensor", tensor_id(options.random_name));
+    inputs.push_back(counter);
+  }
+  return query.builder->ops("attention", std::move(inputs), std::move(attributes))[0];
+}
+
+Tensor dropout(Tensor a, Tensor counter, double rate, int64_t seed, const std::string& random_name) {
+  if (rate == 0) return a;
+  check_random_name("dropout", random_name, counter);
+  return a.builder->op("dropout", {a, counter}, {{"rate", rate}, {"seed", seed}, {"tensor", tensor_id(random_name)}});
+}
+
+}  // namespace ramet

@@ -1,0 +1,30 @@
+#include "ramet/ops/network_rules.h"
+
+#include "ramet/ops/build.h"
+
+namespace ramet {
+
+void require_type(const NodeSignature& node, int index, const std::string& operand, const TensorType& type) {
+  const TensorType& found = node.inputs.at(static_cast<size_t>(index));
+  if (found != type)
+    refuse(node, "input " + std::to_string(index) + " (" + operand + ") has the wrong type", found.text(), type.text());
+}
+
+std::string factor_names(const std::string& prefix, int count, const std::string& mark) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += (i ? "," : "") + mark + prefix + std::to_string(i);
+  return text;
+}
+
+Tensor as_rows(Tensor a) {
+  if (a.shape().rank() == 2) return a;
+  int64_t rows = 1;
+  for (int axis = 0; axis + 1 < a.shape().rank(); ++axis) rows *= a.dim(axis);
+  return reshape(a, {rows, a.dim(-1)});
+}
+
+Tensor column_sum(Tensor a) {
+  return a.builder->op("reduce_sum", {as_rows(a)}, {{"axes", std::vector<int64_t>{0}}, {"dtype", DType::kF32}});
+}
+
+}  // namespace ramet

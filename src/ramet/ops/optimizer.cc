@@ -1,0 +1,218 @@
+#include "ramet/base/error.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/network_rules.h"
+
+// Optimizers are functions of states; kernels may write a state over the one it comes from. They share one rule: when
+// grad_scale is not finite, every state comes out as it went in, so that a step whose gradients hold a NaN or an infinity
+// (whose norm then does, and with it grad_scale) leaves the weights whole. g is multiplied by grad_scale before use.
+
+namespace ramet {
+namespace {
+
+using Kind = AttributeSpec::Kind;
+
+/// Inputs [0, count) are tensors of one shape, called `names`; all further inputs are host scalars.
+void check_update(const NodeSignature& node, std::initializer_list<const char*> names,
+                  std::initializer_list<const char*> scalars) {
+  const size_t wanted = names.size() + scalars.size();
+  if (node.inputs.size() != wanted)
+    refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()), std::to_string(wanted));
+  int index = 0;
+  for (const char* name : names) {
+    require_floating(node, index, name);
+    require_shape(node, index++, name, node.inputs[0].shape);
+  }
+  for (const char* name : scalars) require_type(node, index++, name, scalar_f32());
+}
+
+double rate_attribute(const NodeSignature& node, const std::string& name, double least, double below) {
+  const double value = node.attributes.get_float(name);
+  if (!(value >= least && value < below))
+    refuse(node, name + " is out of range", text_of(value), text_of(least) + " <= " + name + " < " + text_of(below));
+  return value;
+}
+
+void check_decay(const NodeSignature& node) { rate_attribute(node, "weight_decay", 0, 1e30); }
+
+void check_adam_attributes(const NodeSignature& node) {
+  rate_attribute(node, "beta1", 0, 1);
+  rate_attribute(node, "beta2", 0, 1);
+  rate_attribute(node, "epsilon", 0, 1e30);
+  check_decay(node);
+}
+
+std::vector<TensorType> infer_sum_squares(const NodeSignature& node) {
+  require_floating(node, 0, "a");
+  return {scalar_f32()};
+}
+
+std::vector<TensorType> infer_sgd(const NodeSignature& node) {
+  check_decay(node);
+  if (rate_attribute(node, "momentum", 0, 1) == 0) {
+    check_update(node, {"w", "g"}, {"lr", "grad_scale"});
+    if (node.attributes.get_bool_or("nesterov", false))
+      refuse(node, "nesterov needs momentum", "momentum=0.0", "0 < momentum < 1");
+    return {node.inputs[0]};
+  }
+  check_update(node, {"w", "g", "momentum"}, {"lr", "grad_scale"});
+  return {node.inputs[0], node.inputs[2]};
+}
+
+std::vector<TensorType> infer_adam(const NodeSignature& node) {
+  check_adam_attributes(node);
+  check_update(node, {"w", "g", "m", "v"}, {"lr", "correction1", "correction2", "grad_scale"});
+  return {node.inputs[0], node.inputs[2], node.inputs[3]};
+}
+
+std::vector<TensorType> infer_lamb_direction(const NodeSignature& node) {
+  check_adam_attributes(node);
+  check_update(node, {"w", "g", "m", "v"}, {"correction1", "correction2", "grad_scale"});
+  return {node.inputs[2], node.inputs[3], {DType::kF32, node.inputs[0].shape}, scalar_f32(), scalar_f32()};
+}
+
+std::vector<TensorType> infer_lamb_apply(const NodeSignature& node) {
+  check_update(node, {"w", "u"}, {"sum_squares_u", "sum_squares_w", "lr", "grad_scale"});
+  return {node.inputs[0]};
+}
+
+/// Every element is updated alone: all dimensions are free. Scalars have none.
+ShardingRule update_sharding(const NodeSignature& node) {
+  const std::string tensor = "[" + factor_names("d", node.inputs[0].shape.rank()) + "]";
+  // Input 0 says which operands are tensors: in a scalar weight's update all operands look alike, and are.
+  const auto list = [&](const std::vector<TensorType>& types) {
+    std::string text;
+    for (const TensorType& type : types)
+      text += (text.empty() ? "" : ",") + (type.shape.rank() == 0 ? std::string("[]") : tensor);
+    return "(" + text + ")";
+  };
+  return ShardingRule::parse(list(node.inputs) + "->" + list(node.outputs), node);
+}
+
+std::function<Cost(const NodeSignature&)> flops_each(double flops) {
+  return [flops](const NodeSignature& node) {
+    return streaming_cost(node, flops * static_cast<double>(node.inputs[0].elements()));
+  };
+}
+
+std::vector<AttributeSpec> adam_attributes() {
+  return {{"beta1", Kind::kFloat, true, "decay of the first moment"},
+          {"beta2", Kind::kFloat, true, "decay of the second moment"},
+          {"epsilon", Kind::kFloat, true, "added to the root of the second moment"},
+          {"weight_decay", Kind::kFloat, true, "strength of the decay towards 0"}};
+}
+
+OpDef update_op(std::string name, std::string doc, int min_inputs, int max_inputs) {
+  OpDef op;
+  op.name = std::move(name);
+  op.doc = std::move(doc);
+  op.min_inputs = min_inputs;
+  op.max_inputs = max_inputs;
+  op.sharding = update_sharding;
+  op.precision = OpDef::Precision::kFull;
+  return op;
+}
+
+}  // namespace
+
+void register_optimizer_ops(OpRegistry& registry) {
+  OpDef sum_squares = update_op("sum_squares", "sum of a^2 -> f32[]: blocks of 4096 elements, then a balanced tree", 1, 1);
+  sum_squares.infer = infer_sum_squares;
+  sum_squares.sharding = whole_sharding;
+  sum_squares.cost = flops_each(2);
+  // The one of them that a model may put into its loss.
+  sum_squares.gradient = [](GradientContext& context) -> std::vector<Tensor> {
+    const Tensor a = context.inputs[0];
+    const Tensor da = multiply(scale(cast_to(a, DType::kF32), 2), cast_to(context.output_gradients[0], DType::kF32));
+    return {cast_to(da, a.dtype())};
+  };
+  registry.add(std::move(sum_squares));
+
+  OpDef sgd = update_op("sgd",
+                        "(w, g, momentum, lr, grad_scale): d = grad_scale g + weight_decay w; momentum' = momentum "
+                        "attribute * momentum + d; w' = w - lr momentum' (nesterov: w - lr (d + attribute * momentum')); "
+                        "without momentum: (w, g, lr, grad_scale) -> w'",
+                        4, 5);
+  sgd.attributes = {{"momentum", Kind::kFloat, true, "share of the last direction that is kept; 0: no state"},
+                    {"weight_decay", Kind::kFloat, true, "added to the gradient, times w"},
+                    {"nesterov", Kind::kBool, false, "look ahead by one step"}};
+  sgd.infer = infer_sgd;
+  sgd.cost = flops_each(7);
+  registry.add(std::move(sgd));
+
+  OpDef adam = update_op("adam",
+                         "(w, g, m, v, lr, correction1, correction2, grad_scale) -> w', m', v': m' = m + (1-beta1)(d-m), "
+                         "v' = beta2 v + (1-beta2) d^2, w' = w - lr (m'/correction1) / (sqrt(v'/correction2) + epsilon), "
+                         "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay)",
+                         8, 8);
+  adam.attributes = adam_attributes();
+  adam.attributes.push_back({"decoupled", Kind::kBool, true, "weight decay apart from the moments (AdamW)"});
+  adam.infer = infer_adam;
+  adam.cost = flops_each(15);
+  registry.add(std::move(adam));
+
+  OpDef direction = update_op("lamb_direction",
+                              "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
+                              "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum of u^2, sum of "
+                              "w^2; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
+                              7, 7);
+  direction.attributes = adam_attributes();
+  direction.infer = infer_lamb_direction;
+  direction.sharding = whole_sharding;  // the norms are sums over all of the tensor
+  direction.cost = flops_each(19);
+  registry.add(std::move(direction));
+
+  OpDef apply = update_op("lamb_apply",
+                          "(w, u, sum_squares_u, sum_squares_w, lr, grad_scale) -> w - lr |w|/|u| u; the ratio is 1 when "
+                          "one of the norms is 0",
+                          6, 6);
+  apply.infer = infer_lamb_apply;
+  apply.cost = flops_each(2);
+  registry.add(std::move(apply));
+}
+
+Tensor sum_squares(Tensor a) { return a.builder->op("sum_squares", {a}); }
+
+SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
+              const SgdOptions& options) {
+  Attributes attributes{{"momentum", options.momentum}, {"weight_decay", options.weight_decay}};
+  if (options.nesterov) attributes.set("nesterov", true);
+  std::vector<Tensor> inputs{weight, gradient};
+  if (options.momentum != 0) inputs.push_back(momentum);
+  inputs.insert(inputs.end(), {rate, grad_scale});
+  const std::vector<Tensor> outputs = weight.builder->ops("sgd", std::move(inputs), std::move(attributes));
+  return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor{}};
+}
+
+namespace {
+Attributes attributes_of(const AdamOptions& options) {
+  return {{"beta1", options.beta1},
+          {"beta2", options.beta2},
+          {"epsilon", options.epsilon},
+          {"weight_decay", options.weight_decay}};
+}
+}  // namespace
+
+AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
+                const AdamOptions& options) {
+  Attributes attributes = attributes_of(options);
+  attributes.set("decoupled", options.decoupled);
+  const auto outputs = weight.builder->ops(
+      "adam",
+      {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
+      std::move(attributes));
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
+                const AdamOptions& options) {
+  GraphBuilder& build = *weight.builder;
+  const auto direction =
+      build.ops("lamb_direction",
+                {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale},
+                attributes_of(options));
+  const Tensor updated = build.op(
+      "lamb_apply", {weight, direction[2], direction[3], direction[4], scalars.rate, scalars.grad_scale});
+  return {updated, direction[0], direction[1]};
+}
+
+}  // namespace ramet
