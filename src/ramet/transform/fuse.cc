@@ -1,0 +1,161 @@
+#include "ramet/transform/fuse.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ramet/ops/map_program.h"
+
+namespace ramet {
+namespace {
+
+constexpr int kNoCluster = -1;
+
+/// Nodes that will be one map, last first. The map stands where the last of them stood.
+struct Cluster {
+  std::vector<NodeId> nodes;
+  NodeId last = kNoNode;
+  Shape space;
+  std::set<ValueId> inputs;  // read from outside
+  int steps = 0;
+};
+
+class Fuser {
+ public:
+  Fuser(const Graph& graph, const FuseLimits& limits) : graph_(graph), limits_(limits), uses_(graph.uses()) {
+    cluster_of_.assign(graph.nodes().size(), kNoCluster);
+    is_output_.assign(graph.values().size(), false);
+    for (const auto& output : graph.outputs()) is_output_[static_cast<size_t>(output.value)] = true;
+  }
+
+  Graph run() {
+    for (NodeId id = static_cast<NodeId>(graph_.nodes().size()) - 1; id >= 0; --id)
+      if (is_fusible(id)) assign(id);
+    return rebuild();
+  }
+
+ private:
+  bool is_fusible(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.op->map_op.empty() || node.outputs.size() != 1) return false;
+    const TensorType& type = graph_.type(node.outputs[0]);
+    return is_floating(type.dtype) || type.dtype == DType::kBool;
+  }
+
+  /// Where a node will run: at its own place, or at its cluster's.
+  NodeId place(NodeId id) const {
+    const int cluster = cluster_of_[static_cast<size_t>(id)];
+    return cluster == kNoCluster ? id : clusters_[static_cast<size_t>(cluster)].last;
+  }
+
+  void assign(NodeId id) {
+    const ValueId value = graph_.node(id).outputs[0];
+    // Earliest place first: whoever reads the value from outside must run after the map that makes it.
+    std::map<NodeId, int> candidates;
+    for (NodeId user : uses_[static_cast<size_t>(value)])
+      if (const int cluster = cluster_of_[static_cast<size_t>(user)]; cluster != kNoCluster) candidates.emplace(place(user), cluster);
+    if (!candidates.empty()) {
+      const auto [where, cluster] = *candidates.begin();
+      if (may_join(id, clusters_[static_cast<size_t>(cluster)])) return join(id, cluster);
+    }
+    clusters_.push_back({{}, id, graph_.type(value).shape, {}, 0});
+    join(id, static_cast<int>(clusters_.size()) - 1);
+  }
+
+  bool may_join(NodeId id, const Cluster& cluster) const {
+    const Node& node = graph_.node(id);
+    const ValueId value = node.outputs[0];
+    if (graph_.type(value).shape != cluster.space) return false;
+    for (NodeId user : uses_[static_cast<size_t>(value)])
+      if (place(user) < cluster.last) return false;
+    std::set<ValueId> inputs = cluster.inputs;
+    inputs.erase(value);
+    inputs.insert(node.inputs.begin(), node.inputs.end());
+    return static_cast<int>(inputs.size()) <= limits_.inputs && cluster.steps + step_count(id) <= limits_.steps;
+  }
+
+  int step_count(NodeId id) const { return static_cast<int>(map_program_of(graph_.signature(id)).steps.size()); }
+
+  void join(NodeId id, int index) {
+    Cluster& cluster = clusters_[static_cast<size_t>(index)];
+    const Node& node = graph_.node(id);
+    cluster_of_[static_cast<size_t>(id)] = index;
+    cluster.nodes.push_back(id);
+    cluster.steps += step_count(id);
+    cluster.inputs.erase(node.outputs[0]);
+    cluster.inputs.insert(node.inputs.begin(), node.inputs.end());
+  }
+
+  Graph rebuild() {
+    Graph result(graph_.name());
+    GraphCopier copier(graph_, result);
+    copier.copy_inputs();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const int index = cluster_of_[static_cast<size_t>(id)];
+      if (index == kNoCluster || clusters_[static_cast<size_t>(index)].nodes.size() == 1) copier.copy_node(id);
+      else if (clusters_[static_cast<size_t>(index)].last == id) emit(clusters_[static_cast<size_t>(index)], copier, result);
+    }
+    copier.copy_outputs();
+    return result;
+  }
+
+  bool is_read_outside(ValueId value, const Cluster& cluster) const {
+    if (is_output_[static_cast<size_t>(value)]) return true;
+    const auto& users = uses_[static_cast<size_t>(value)];
+    return std::any_of(users.begin(), users.end(), [&](NodeId user) {
+      return std::find(cluster.nodes.begin(), cluster.nodes.end(), user) == cluster.nodes.end();
+    });
+  }
+
+  void emit(const Cluster& cluster, GraphCopier& copier, Graph& result) const {
+    MapProgram program;
+    std::vector<ValueId> inputs, outputs;
+    std::map<ValueId, int> number;
+    for (ValueId input : cluster.inputs) {
+      number[input] = program.inputs++;
+      inputs.push_back(copier[input]);
+    }
+    std::string dtypes;
+    for (auto id = cluster.nodes.rbegin(); id != cluster.nodes.rend(); ++id) {
+      const Node& node = graph_.node(*id);
+      append(program, map_program_of(graph_.signature(*id)), node, number);
+      if (!is_read_outside(node.outputs[0], cluster)) continue;
+      program.outputs.push_back({number[node.outputs[0]], MapProgram::Reduce::kNone});
+      dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(graph_.type(node.outputs[0]).dtype));
+      outputs.push_back(node.outputs[0]);
+    }
+    Attributes attributes{{"program", program.text()}, {"shape", cluster.space.dims()}, {"dtypes", dtypes}};
+    const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, graph_.node(cluster.last).name);
+    for (size_t i = 0; i < outputs.size(); ++i) copier.map(outputs[i], result.node(map).outputs[i]);
+  }
+
+  /// Appends one node's own program, whose inputs are the node's inputs, to the cluster's.
+  static void append(MapProgram& program, const MapProgram& own, const Node& node, std::map<ValueId, int>& number) {
+    std::vector<int> values;
+    for (ValueId input : node.inputs) values.push_back(number.at(input));
+    for (MapProgram::Step step : own.steps) {
+      for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];
+      values.push_back(program.values());
+      program.steps.push_back(std::move(step));
+    }
+    number[node.outputs[0]] = values[static_cast<size_t>(own.outputs[0].value)];
+  }
+
+  const Graph& graph_;
+  const FuseLimits limits_;
+  const std::vector<std::vector<NodeId>> uses_;
+  std::vector<int> cluster_of_;
+  std::vector<bool> is_output_;
+  std::vector<Cluster> clusters_;
+};
+
+}  // namespace
+
+Graph fuse(const Graph& graph, const FuseLimits& limits) { return Fuser(graph, limits).run(); }
+
+StepGraph fuse(StepGraph step) {
+  for (Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) *graph = fuse(*graph);
+  return step;
+}
+
+}  // namespace ramet
