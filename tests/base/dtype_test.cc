@@ -50,7 +50,8 @@ struct SmallFloat {
 };
 
 std::vector<SmallFloat> small_floats() {
-  return {{"f16", DType::kF16, 5, 10, 15, true, f32_to_f16, [](uint32_t b) { return f16_to_f32(static_cast<uint16_t>(b)); }},
+  return {{"f16", DType::kF16, 5, 10, 15, true, f32_to_f16,
+           [](uint32_t b) { return f16_to_f32(static_cast<uint16_t>(b)); }},
           {"bf16", DType::kBF16, 8, 7, 127, true, f32_to_bf16,
            [](uint32_t b) { return bf16_to_f32(static_cast<uint16_t>(b)); }},
           {"f8e4m3", DType::kF8E4M3, 4, 3, 7, false, f32_to_f8e4m3,
@@ -97,7 +98,8 @@ TEST(DType, RoundsToNearestEvenBetweenAllNeighbours) {
           ASSERT_EQ(format.encode(direction * tie), sign | even) << format.name << " tie after " << low;
         }
         ASSERT_EQ(format.encode(direction * std::nextafter(tie, 0.0f)), sign | low) << format.name << " " << low;
-        ASSERT_EQ(format.encode(direction * std::nextafter(tie, kInfinity)), sign | (low + 1)) << format.name << " " << low;
+        ASSERT_EQ(format.encode(direction * std::nextafter(tie, kInfinity)), sign | (low + 1))
+            << format.name << " " << low;
       }
     }
 }
@@ -108,7 +110,9 @@ TEST(DType, OverflowsAsTheFormatSays) {
     const double step = format.value(last) - format.value(last - 1);
     // Half a step beyond the largest is a tie between it and the value that would come next.
     const auto edge = static_cast<float>(format.value(last) + step / 2);
-    const auto overflow = [&](uint32_t bits) { return format.has_infinity ? format.is_infinite(bits) : format.is_nan(bits); };
+    const auto overflow = [&](uint32_t bits) {
+      return format.has_infinity ? format.is_infinite(bits) : format.is_nan(bits);
+    };
     EXPECT_EQ(format.encode(std::nextafter(edge, 0.0f)), last) << format.name;
     if (last % 2 == 0) {
       EXPECT_EQ(format.encode(edge), last) << format.name;
@@ -206,8 +210,9 @@ TEST(DType, AnUnknownNameIsRefusedWithTheKnownOnes) {
     dtype_from_name("float32");
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "unknown element type; found 'float32'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8");
+    EXPECT_STREQ(
+        error.what(),
+        "unknown element type; found 'float32'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8");
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   }
 }

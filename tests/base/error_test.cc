@@ -11,7 +11,10 @@ namespace ramet {
 namespace {
 
 TEST(Error, JoinsItsParts) {
-  const Error error({.what = "unknown key", .where = "bert.toml:12", .found = "'stepz'", .expected = "'steps'",
+  const Error error({.what = "unknown key",
+                     .where = "bert.toml:12",
+                     .found = "'stepz'",
+                     .expected = "'steps'",
                      .remedy = "Correct the name"});
   EXPECT_STREQ(error.what(), "bert.toml:12: unknown key; found 'stepz'; expected 'steps'. Correct the name");
   EXPECT_EQ(error.parts().where, "bert.toml:12");
@@ -29,9 +32,10 @@ TEST(Error, OfRametItselfSaysSo) {
   try {
     internal_error("place", "two buffers overlap");
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "place: internal error: two buffers overlap. This is a fault of Ramet, not of your input; please report "
-                 "it with the command");
+    EXPECT_STREQ(
+        error.what(),
+        "place: internal error: two buffers overlap. This is a fault of Ramet, not of your input; please report "
+        "it with the command");
     EXPECT_EQ(error.kind(), ErrorKind::kFailure);
     return;
   }

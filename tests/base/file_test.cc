@@ -54,7 +54,8 @@ TEST(ReadFile, NamesThePathAndTheReason) {
   const TemporaryFolder folder;
   const std::string missing = (folder / "missing").string();
   EXPECT_EQ(message_of([&] { read_file(missing); }), missing + ": cannot open the file (No such file or directory)");
-  EXPECT_EQ(message_of([&] { MappedFile map(missing); }), missing + ": cannot open the file (No such file or directory)");
+  EXPECT_EQ(message_of([&] { MappedFile map(missing); }),
+            missing + ": cannot open the file (No such file or directory)");
   EXPECT_EQ(message_of([&] { read_file(folder.path()); }),
             folder.path().string() + ": cannot read the file (Is a directory)");
   EXPECT_EQ(message_of([&] { MappedFile map(folder.path()); }),
@@ -83,10 +84,12 @@ TEST(WriteFileAtomic, ReplacesAndLeavesNothingBeside) {
 TEST(WriteFileAtomic, NamesTheFileItWasAskedFor) {
   const TemporaryFolder folder;
   const std::string path = (folder / "missing/file").string();
-  EXPECT_EQ(message_of([&] { write_file_atomic(path, "x"); }), path + ": cannot create the file (No such file or directory)");
+  EXPECT_EQ(message_of([&] { write_file_atomic(path, "x"); }),
+            path + ": cannot create the file (No such file or directory)");
   fs::create_directories(folder / "taken/inside");
   const std::string taken = (folder / "taken").string();
-  EXPECT_EQ(message_of([&] { write_file_atomic(taken, "x"); }), taken + ": cannot put the file in place (Is a directory)");
+  EXPECT_EQ(message_of([&] { write_file_atomic(taken, "x"); }),
+            taken + ": cannot put the file in place (Is a directory)");
   EXPECT_EQ(entries_of(folder.path()), 1u) << "the temporary file was left behind";
 }
 
@@ -141,10 +144,10 @@ TEST(WriteFileAtomic, AFullDiskLeavesTheOldFileWhole) {
   const TemporaryFolder folder;
   const fs::path path = folder / "checkpoint";
   write_file_atomic(path, "the old contents");
-  const std::string text = in_limited_process(1 << 16, [&] {
-    return message_of([&] { write_file_atomic(path, std::string(1 << 20, 'n')); });
-  });
-  EXPECT_EQ(text, path.string() + ": cannot write the file (File too large). Free some room, or raise the limit, and try again");
+  const std::string text = in_limited_process(
+      1 << 16, [&] { return message_of([&] { write_file_atomic(path, std::string(1 << 20, 'n')); }); });
+  EXPECT_EQ(text, path.string() +
+                      ": cannot write the file (File too large). Free some room, or raise the limit, and try again");
   EXPECT_EQ(read_file(path), "the old contents");
   EXPECT_EQ(entries_of(folder.path()), 1u) << "the temporary file was left behind";
 }
@@ -155,9 +158,10 @@ TEST(FileWriter, SaysThatTheDeviceIsFull) {
     writer.write("x");
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "/dev/full: cannot write the file (No space left on device). Free some room, or raise the limit, and try "
-                 "again");
+    EXPECT_STREQ(
+        error.what(),
+        "/dev/full: cannot write the file (No space left on device). Free some room, or raise the limit, and try "
+        "again");
     EXPECT_EQ(error.kind(), ErrorKind::kFailure);
   }
 }
@@ -176,7 +180,8 @@ TEST(FileWriter, CountsWhatItWrote) {
 }
 
 TEST(FileWriter, CannotCreateInAMissingFolder) {
-  EXPECT_THAT(message_of([] { FileWriter writer("/nonexistent/file"); }), StartsWith("/nonexistent/file: cannot create the file"));
+  EXPECT_THAT(message_of([] { FileWriter writer("/nonexistent/file"); }),
+              StartsWith("/nonexistent/file: cannot create the file"));
 }
 
 TEST(SyncDirectory, RefusesWhatIsNone) {
@@ -203,8 +208,8 @@ TEST(ParseSize, Units) {
 }
 
 TEST(ParseSize, RefusesAnythingElse) {
-  for (const std::string text : {"", " ", "MiB", "-1", "-1MiB", "1 XiB", "1MiBs", "inf", "nan", "1e400", "0x10", "1..5", "+5",
-                                 "9000000TiB", "1 M iB", " 1", "1\n", "5 percent", "9223372036854775808"})
+  for (const std::string text : {"", " ", "MiB", "-1", "-1MiB", "1 XiB", "1MiBs", "inf", "nan", "1e400", "0x10", "1..5",
+                                 "+5", "9000000TiB", "1 M iB", " 1", "1\n", "5 percent", "9223372036854775808"})
     EXPECT_EQ(message_of([&] { parse_size(text); }),
               "not a size; found '" + text + "'; expected a number and a unit, as in 512MiB or 1.5GiB")
         << text;

@@ -12,8 +12,7 @@ namespace {
 
 // Known answers published with Random123 (Salmon et al.), file kat_vectors, philox4x32 10.
 TEST(Philox, MatchesThePublishedKnownAnswers) {
-  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
-            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
             (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
@@ -29,8 +28,9 @@ TEST(RandomStream, DrawsDifferByPurposeStepAndTensor) {
 }
 
 TEST(RandomStream, AllSixtyFourBitsOfATensorsIdCount) {
-  const RandomStream a(1, RandomPurpose::kInit, 0, 0x0000000100000002ull), b(1, RandomPurpose::kInit, 0, 0x0000000200000001ull),
-      c(1, RandomPurpose::kInit, 0, 0x0000000300000000ull), d(1, RandomPurpose::kInit, 0, 0x0000000000000003ull);
+  const RandomStream a(1, RandomPurpose::kInit, 0, 0x0000000100000002ull),
+      b(1, RandomPurpose::kInit, 0, 0x0000000200000001ull), c(1, RandomPurpose::kInit, 0, 0x0000000300000000ull),
+      d(1, RandomPurpose::kInit, 0, 0x0000000000000003ull);
   const std::set<uint32_t> draws = {a.bits(0), b.bits(0), c.bits(0), d.bits(0)};
   EXPECT_EQ(draws.size(), 4u);
 }

@@ -35,9 +35,10 @@ TEST(Shape, CountsAndPrints) {
 
 TEST(Shape, SizesBeyondSixtyThreeBitsAreRefused) {
   const Shape huge{int64_t{1} << 40, int64_t{1} << 40};
-  EXPECT_EQ(message_of([&] { (void)huge.elements(); }),
-            "a tensor larger than any memory; found [1099511627776,1099511627776]; expected fewer than 2^63 elements and "
-            "bytes");
+  EXPECT_EQ(
+      message_of([&] { (void)huge.elements(); }),
+      "a tensor larger than any memory; found [1099511627776,1099511627776]; expected fewer than 2^63 elements and "
+      "bytes");
   // The elements fit; the bytes do not.
   const TensorType type{DType::kF32, Shape{int64_t{1} << 31, int64_t{1} << 31}};
   EXPECT_EQ(type.elements(), int64_t{1} << 62);
@@ -76,9 +77,10 @@ TEST(Broadcast, FollowsNumPysRule) {
   EXPECT_EQ(broadcast_shapes({}, {2, 5}, ""), (Shape{2, 5}));
   EXPECT_EQ(broadcast_shapes({8, 1, 6, 1}, {7, 1, 5}, ""), (Shape{8, 7, 6, 5}));
   EXPECT_EQ(broadcast_shapes({0}, {1}, ""), (Shape{0}));
-  EXPECT_EQ(message_of([] { broadcast_shapes({2, 3}, {4, 3}, "node add.7"); }),
-            "node add.7: shapes do not broadcast; found [2,3] and [4,3]; expected equal extents, or 1, in each dimension "
-            "counted from the last");
+  EXPECT_EQ(
+      message_of([] { broadcast_shapes({2, 3}, {4, 3}, "node add.7"); }),
+      "node add.7: shapes do not broadcast; found [2,3] and [4,3]; expected equal extents, or 1, in each dimension "
+      "counted from the last");
   EXPECT_NE(message_of([] { broadcast_shapes({0}, {2}, ""); }), "no error");
 }
 

@@ -30,6 +30,8 @@ RAMET_FUZZ_TARGET(bpe, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(bpe) {
-  return {.inputs = {"the aaaa aaaaaa isn't  12 x\n\n", "caf\xc3\xa9 \xe4\xb8\xad<|endoftext|>\xff\xfe", std::string(300, 'a')},
-          .words = {"<|endoftext|>", "'ll", " the", "\xc2\xa0", "\xe2\x80\xa8", "\xed\xa0\x80", "\xf4\x90\x80\x80", "aaaa"}};
+  return {.inputs = {"the aaaa aaaaaa isn't  12 x\n\n", "caf\xc3\xa9 \xe4\xb8\xad<|endoftext|>\xff\xfe",
+                     std::string(300, 'a')},
+          .words = {"<|endoftext|>", "'ll", " the", "\xc2\xa0", "\xe2\x80\xa8", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                    "aaaa"}};
 }

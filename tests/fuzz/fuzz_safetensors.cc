@@ -27,11 +27,12 @@ RAMET_FUZZ_TARGET(safetensors, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(safetensors) {
-  return {.inputs = {file_of(R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24),
-                     file_of(R"({"__metadata__":{"format":"pt"},"w":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},)"
-                             R"("b":{"dtype":"I64","shape":[],"data_offsets":[8,16]}})",
-                             16),
-                     file_of("{}", 0)},
-          .words = {"\"dtype\":\"F32\"", "\"shape\":[0]", "\"data_offsets\":[0,0]", "\"__metadata__\":{}", "F16", "F64", "BOOL",
-                    "F8_E4M3", "[", "]", "{", "}", ",", "18446744073709551615", "\\u0000", "\\ud800", "\"a\":"}};
+  return {
+      .inputs = {file_of(R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24),
+                 file_of(R"({"__metadata__":{"format":"pt"},"w":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},)"
+                         R"("b":{"dtype":"I64","shape":[],"data_offsets":[8,16]}})",
+                         16),
+                 file_of("{}", 0)},
+      .words = {"\"dtype\":\"F32\"", "\"shape\":[0]", "\"data_offsets\":[0,0]", "\"__metadata__\":{}", "F16", "F64",
+                "BOOL", "F8_E4M3", "[", "]", "{", "}", ",", "18446744073709551615", "\\u0000", "\\ud800", "\"a\":"}};
 }

@@ -82,8 +82,8 @@ void run_mutations(const std::string& name, Body body, Seeds given) {
   for (long i = -static_cast<long>(seeds.inputs.size()); i < iterations; ++i) {
     // Each mutation has a generator of its own, so that one can be tried alone.
     const auto number = static_cast<uint64_t>(std::max(i, 0L));
-    const std::string input = i < 0 ? seeds.inputs[static_cast<size_t>(-i - 1)]
-                                    : Mutator(kSeed + number, seeds.words).mutate(seeds.inputs);
+    const std::string input =
+        i < 0 ? seeds.inputs[static_cast<size_t>(-i - 1)] : Mutator(kSeed + number, seeds.words).mutate(seeds.inputs);
     std::snprintf(current, sizeof current, "fuzz: target %s ended at %s %ld (%zu bytes)\n", name.c_str(),
                   i < 0 ? "seed" : "mutation", i < 0 ? -i - 1 : i, input.size());
     ::alarm(kSecondsPerInput);
@@ -113,8 +113,8 @@ void write_seeds(const std::string& name, const Seeds& seeds) {
 fs::path as_file(std::string_view contents) {
   static int fd = -1;
   if (fd < 0) fd = ::memfd_create("fuzz", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, 0) != 0 || ::pwrite(fd, contents.data(), contents.size(), 0) !=
-                                               static_cast<ssize_t>(contents.size())) {
+  if (fd < 0 || ::ftruncate(fd, 0) != 0 ||
+      ::pwrite(fd, contents.data(), contents.size(), 0) != static_cast<ssize_t>(contents.size())) {
     std::perror("fuzz: no file in memory");
     std::abort();
   }
@@ -128,9 +128,9 @@ fs::path empty_folder() {
     return base / ("ramet-fuzz-" + std::to_string(::getpid()));
   }();
   static const bool registered = std::atexit([] {
-    std::error_code none;
-    fs::remove_all(folder, none);
-  }) == 0;
+                                   std::error_code none;
+                                   fs::remove_all(folder, none);
+                                 }) == 0;
   (void)registered;
   fs::remove_all(folder);
   fs::create_directories(folder);

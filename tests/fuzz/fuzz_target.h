@@ -46,23 +46,23 @@ std::filesystem::path empty_folder();
 #define RAMET_FUZZ_SEEDS(name) static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name()
 
 #ifdef RAMET_LIBFUZZER
-#define RAMET_FUZZ_TARGET(name, parameter)                                              \
-  static void ramet_fuzz_##name(parameter);                                             \
-  static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name();                                \
-  extern "C" int LLVMFuzzerInitialize(int*, char***) {                                  \
+#define RAMET_FUZZ_TARGET(name, parameter)                                                         \
+  static void ramet_fuzz_##name(parameter);                                                        \
+  static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name();                                           \
+  extern "C" int LLVMFuzzerInitialize(int*, char***) {                                             \
     ::ramet::fuzz::write_seeds(#name, ::ramet::fuzz::all_seeds(#name, ramet_fuzz_seeds_##name())); \
-    return 0;                                                                           \
-  }                                                                                     \
-  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {             \
-    ::ramet::fuzz::survive(ramet_fuzz_##name, {reinterpret_cast<const char*>(data), size}); \
-    return 0;                                                                           \
-  }                                                                                     \
+    return 0;                                                                                      \
+  }                                                                                                \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {                        \
+    ::ramet::fuzz::survive(ramet_fuzz_##name, {reinterpret_cast<const char*>(data), size});        \
+    return 0;                                                                                      \
+  }                                                                                                \
   static void ramet_fuzz_##name(parameter)
 #else
 #include <gtest/gtest.h>
-#define RAMET_FUZZ_TARGET(name, parameter)                                              \
-  static void ramet_fuzz_##name(parameter);                                             \
-  static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name();                                \
+#define RAMET_FUZZ_TARGET(name, parameter)                                                                \
+  static void ramet_fuzz_##name(parameter);                                                               \
+  static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name();                                                  \
   TEST(Fuzz, name) { ::ramet::fuzz::run_mutations(#name, ramet_fuzz_##name, ramet_fuzz_seeds_##name()); } \
   static void ramet_fuzz_##name(parameter)
 #endif

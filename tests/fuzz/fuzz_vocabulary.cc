@@ -33,7 +33,8 @@ RAMET_FUZZ_TARGET(vocabulary, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(vocabulary) {
-  return {.inputs = {"t[PAD]\n[UNK]\nthe\n##s\n", "j{\"a\": 0, \"b\": 1, \"\\u0120c\": 2}",
-                     "k[PAD]\n[UNK]\nthe\n\f{\"do_lower_case\": true, \"strip_accents\": null}"},
-          .words = {"[UNK]", "\": 0", "\": 1", "{", "}", "\\ud83d", "\"do_lower_case\"", "false", "null", "\f", "\r\n"}};
+  return {
+      .inputs = {"t[PAD]\n[UNK]\nthe\n##s\n", "j{\"a\": 0, \"b\": 1, \"\\u0120c\": 2}",
+                 "k[PAD]\n[UNK]\nthe\n\f{\"do_lower_case\": true, \"strip_accents\": null}"},
+      .words = {"[UNK]", "\": 0", "\": 1", "{", "}", "\\ud83d", "\"do_lower_case\"", "false", "null", "\f", "\r\n"}};
 }

@@ -7,8 +7,8 @@ using namespace ramet;
 namespace {
 
 const WordPieceTokenizer& tokenizer() {
-  static const WordPieceTokenizer instance(
-      Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "##b", "##a", "b", ".", "é", "##é", "中", "##s", "ok"}));
+  static const WordPieceTokenizer instance(Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "##b",
+                                                       "##a", "b", ".", "é", "##é", "中", "##s", "ok"}));
   return instance;
 }
 
@@ -31,7 +31,8 @@ RAMET_FUZZ_TARGET(wordpiece, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(wordpiece) {
-  return {.inputs = {"The ab, abab. [MASK] ok", "caf\xc3\xa9 e\xcc\x81 \xe4\xb8\xad\xe6\x96\x87", "a\xff\xc3 b\x01", std::string(300, 'a')},
-          .words = {"[MASK]", "[CLS", "\xcc\x81", "\xe4\xb8\xad", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xc4\xb0", "\xe2\x80\xa8",
-                    "\xef\xbf\xbd", "ab", ".", " "}};
+  return {.inputs = {"The ab, abab. [MASK] ok", "caf\xc3\xa9 e\xcc\x81 \xe4\xb8\xad\xe6\x96\x87", "a\xff\xc3 b\x01",
+                     std::string(300, 'a')},
+          .words = {"[MASK]", "[CLS", "\xcc\x81", "\xe4\xb8\xad", "\xf0\x9f\x98\x80", "\xed\xa0\x80", "\xc4\xb0",
+                    "\xe2\x80\xa8", "\xef\xbf\xbd", "ab", ".", " "}};
 }

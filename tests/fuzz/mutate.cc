@@ -8,9 +8,22 @@
 namespace ramet::fuzz {
 namespace {
 
-constexpr std::array<const char*, 16> kNumbers = {
-    "0",          "-1",         "1",       "2147483647",          "2147483648",          "-2147483649", "4294967296",
-    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "1e308", "1e-320", "nan", "inf", "0.5", "99999999999999999999999"};
+constexpr std::array<const char*, 16> kNumbers = {"0",
+                                                  "-1",
+                                                  "1",
+                                                  "2147483647",
+                                                  "2147483648",
+                                                  "-2147483649",
+                                                  "4294967296",
+                                                  "9223372036854775807",
+                                                  "9223372036854775808",
+                                                  "-9223372036854775808",
+                                                  "1e308",
+                                                  "1e-320",
+                                                  "nan",
+                                                  "inf",
+                                                  "0.5",
+                                                  "99999999999999999999999"};
 constexpr std::array<uint64_t, 12> kBinaryNumbers = {
     0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, ~0ull};
 
@@ -65,8 +78,10 @@ void Mutator::change(std::string& input, const std::vector<std::string>& seeds) 
       const size_t end = std::min(input.find('\n', at), size);
       if (begin >= end) return;
       const std::string line = input.substr(begin, end - begin) + "\n";
-      if (below(2)) input.insert(begin, line);
-      else input.erase(begin, end - begin);
+      if (below(2))
+        input.insert(begin, line);
+      else
+        input.erase(begin, end - begin);
     }
   }
 }

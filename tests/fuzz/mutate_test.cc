@@ -60,7 +60,8 @@ TEST(Survive, LetsErrorsPassAndNothingElse) {
 }
 
 TEST(RunMutations, NamesTheMutationThatBroke) {
-  EXPECT_DEATH(run_mutations("nowhere", breaks_on_long_input, {kInputs, {}}), "target nowhere ended at mutation [0-9]+");
+  EXPECT_DEATH(run_mutations("nowhere", breaks_on_long_input, {kInputs, {}}),
+               "target nowhere ended at mutation [0-9]+");
 }
 
 TEST(AsFile, HoldsWhatItWasGivenLast) {

@@ -42,8 +42,8 @@ uint32_t encode(double value, const Format& format) {
   const uint32_t sign = static_cast<uint32_t>(std::signbit(value)) << (format.exponent_bits + format.mantissa_bits);
   const uint32_t top = (1u << format.exponent_bits) - 1;
   const uint32_t infinity = top << format.mantissa_bits;
-  const uint32_t nan = format.ieee ? infinity | (1u << (format.mantissa_bits - 1))
-                                   : infinity | ((1u << format.mantissa_bits) - 1);
+  const uint32_t nan =
+      format.ieee ? infinity | (1u << (format.mantissa_bits - 1)) : infinity | ((1u << format.mantissa_bits) - 1);
   if (std::isnan(value)) return sign | nan;
   if (std::isinf(value)) return sign | (format.ieee ? infinity : nan);
   const double magnitude = std::fabs(value);

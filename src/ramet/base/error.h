@@ -55,7 +55,8 @@ std::string nearest_name(const std::string& word, const Range& candidates) {
   int best_distance = std::min(static_cast<int>(word.size() / 3) + 2, static_cast<int>(word.size()));
   for (const auto& candidate : candidates) {
     // Lengths alone can tell; so a word of megabytes costs nothing.
-    const auto difference = static_cast<int64_t>(std::string_view(candidate).size()) - static_cast<int64_t>(word.size());
+    const auto difference =
+        static_cast<int64_t>(std::string_view(candidate).size()) - static_cast<int64_t>(word.size());
     if (std::abs(difference) >= best_distance) continue;
     const int distance = edit_distance(word, std::string(candidate));
     if (distance < best_distance) {

@@ -29,7 +29,8 @@ constexpr auto kCrcTables = make_crc_tables();
 
 #if defined(__x86_64__)
 /// The instruction takes eight bytes every three cycles; three streams would hide that, but this outruns any disk.
-__attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(const unsigned char* bytes, size_t size, uint32_t crc) {
+__attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(const unsigned char* bytes, size_t size,
+                                                                 uint32_t crc) {
   uint64_t wide = ~crc;
   for (; size >= 8; size -= 8, bytes += 8) {
     uint64_t word;

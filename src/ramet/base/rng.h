@@ -8,7 +8,14 @@ namespace ramet {
 
 /// What a random draw is for. Part of the counter, so that no two uses share numbers.
 enum class RandomPurpose : uint32_t {
-  kInit = 1, kDropout = 2, kMasking = 3, kShuffle = 4, kSynthetic = 5, kRounding = 6, kTest = 7, kSentencePair = 8
+  kInit = 1,
+  kDropout = 2,
+  kMasking = 3,
+  kShuffle = 4,
+  kSynthetic = 5,
+  kRounding = 6,
+  kTest = 7,
+  kSentencePair = 8
 };
 
 /// Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).

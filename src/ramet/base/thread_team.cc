@@ -37,8 +37,8 @@ void pause_cpu() {
 
 struct ThreadTeam::State {
   std::vector<std::thread> workers;
-  std::atomic<uint64_t> epoch{0};    // counts tasks given out
-  std::atomic<int> unfinished{0};    // workers still busy with the current task
+  std::atomic<uint64_t> epoch{0};  // counts tasks given out
+  std::atomic<int> unfinished{0};  // workers still busy with the current task
   std::atomic<int> sleepers{0};
   const std::function<void(int)>* body = nullptr;
   bool stop = false;
@@ -134,14 +134,15 @@ void ThreadTeam::run(const std::function<void(int)>& body) {
     state_->record_failure();
   }
   for (int spins = 0; state_->unfinished.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) pause_cpu();
-    else std::this_thread::yield();
+    if (spins < kSpins)
+      pause_cpu();
+    else
+      std::this_thread::yield();
   }
   if (state_->failure) std::rethrow_exception(std::exchange(state_->failure, nullptr));
 }
 
-void ThreadTeam::split(int64_t count, int64_t grain,
-                       const std::function<void(int64_t, int64_t, int)>& body) {
+void ThreadTeam::split(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) {
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);
   const int64_t blocks = (count - 1) / grain + 1;
