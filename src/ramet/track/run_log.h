@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ramet {
+
+/// A named number of one step.
+using Metric = std::pair<std::string, double>;
+
+/// Appends to a run's log without ever holding up training: what is given is queued (at most `kMostQueued` bytes; beyond
+/// that metrics are dropped and counted) and a background thread writes it. A full disk does not stop it either: it
+/// keeps what it has and tries again. What was written before a kill can be read after it.
+///
+/// The file is a row of frames: "RLF1", u32 length of the payload, u32 CRC-32C of the payload, payload (little-endian).
+/// A payload is 'J' and a JSON object (an event), 'S', u32 id and names each ended by NUL (the names of metrics), or 'M',
+/// u32 id, i64 step, f64 seconds since 1970 and one f64 a name.
+class RunLogWriter {
+ public:
+  static constexpr size_t kMostQueued = 16 << 20;
+
+  /// Opens the file, or makes it; what is in it stays.
+  explicit RunLogWriter(const std::filesystem::path& path);
+  /// Writes what is queued and closes.
+  ~RunLogWriter();
+  RunLogWriter(const RunLogWriter&) = delete;
+  RunLogWriter& operator=(const RunLogWriter&) = delete;
+
+  void metrics(int64_t step, std::span<const Metric> values);
+  /// `json` is the text of a JSON object; it should have "event".
+  void event(std::string_view json);
+  /// Waits until all that was given before is written and durable, or the disk has refused it. Returns whether it was.
+  bool flush();
+  /// Metrics that were dropped because the queue was full.
+  int64_t dropped() const;
+  /// Why the last write failed; empty when it did not.
+  std::string problem() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Metrics of one step, in the order in which they were logged.
+struct LoggedStep {
+  int64_t step = 0;
+  double time = 0;  ///< seconds since 1970
+  std::vector<Metric> values;
+};
+
+/// What a log holds. A run that was resumed logs some steps again: the last entry of a step stands.
+struct RunLog {
+  std::map<int64_t, std::vector<LoggedStep>> steps;  ///< entries of each step, one for each set of names
+  std::vector<std::string> events;                   ///< JSON objects as text, in order
+  int64_t skipped_bytes = 0;                         ///< that belong to no whole frame: a kill's torn end, or damage
+
+  /// The value of a metric by step.
+  std::vector<std::pair<int64_t, double>> series(std::string_view name) const;
+  /// The last value of a metric, or NaN.
+  double last(std::string_view name) const;
+  /// All names, in alphabetical order.
+  std::vector<std::string> names() const;
+};
+
+/// Reads a log from its bytes; never fails: what is not a whole frame is skipped and counted.
+RunLog parse_run_log(std::string_view bytes);
+/// Throws Error when the file cannot be read.
+RunLog read_run_log(const std::filesystem::path& path);
+
+}  // namespace ramet
