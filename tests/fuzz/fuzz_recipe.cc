@@ -20,11 +20,13 @@ RAMET_FUZZ_TARGET(recipe, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(recipe) {
-  fuzz::Seeds seeds = {
-      .inputs = {"name = \"x\"\n[model]\nkind = \"bert\"\npreset = \"mini\"\n[train]\nsteps = 10\nlanes = 2\nprecision = \"f32\"\n",
-                 "train.schedule = {kind = \"cosine\", learning_rate = 1e-3, warmup_steps = 5}\n[data]\nkind = \"synthetic\"\n",
-                 "\ftrain.steps=7\nmodel.dropout=0.2\ndata.kind=text\ndata.corpus=a/b\n"},
-      .words = {"[[train]]", "= true", "= []", "= {}", "1979-05-27", "0x10", "1_000", "+inf", "'''", "\"\"\"", "\\u0000", "\f", "="}};
+  fuzz::Seeds seeds = {.inputs = {"name = \"x\"\n[model]\nkind = \"bert\"\npreset = \"mini\"\n[train]\nsteps = "
+                                  "10\nlanes = 2\nprecision = \"f32\"\n",
+                                  "train.schedule = {kind = \"cosine\", learning_rate = 1e-3, warmup_steps = "
+                                  "5}\n[data]\nkind = \"synthetic\"\n",
+                                  "\ftrain.steps=7\nmodel.dropout=0.2\ndata.kind=text\ndata.corpus=a/b\n"},
+                       .words = {"[[train]]", "= true", "= []", "= {}", "1979-05-27", "0x10", "1_000", "+inf", "'''",
+                                 "\"\"\"", "\\u0000", "\f", "="}};
   for (const auto& key : recipe_keys()) {
     seeds.words.push_back(key.name);
     for (const auto& choice : key.choices) seeds.words.push_back('"' + choice + '"');
