@@ -1,0 +1,221 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "random_model.h"
+#include "ramet/base/error.h"
+#include "ramet/ir/text.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/ops/build.h"
+#include "ramet/transform/chunk.h"
+#include "ramet/transform/differentiate.h"
+#include "ramet/transform/fuse.h"
+#include "ramet/transform/hoist.h"
+#include "ramet/transform/precision.h"
+#include "ramet/transform/recompute.h"
+#include "ramet/transform/simplify.h"
+
+namespace ramet {
+namespace {
+
+Graph training_graph(const Model& model, DType compute = DType::kF32) {
+  std::vector<std::string> names;
+  for (const auto& weight : model.weights) names.push_back(weight.name);
+  return differentiate(lower_precision(model.forward, compute), "loss", names);
+}
+
+std::map<std::string, HostTensor> run(const Graph& graph) {
+  const auto values = interpret(graph, reference_backend(), feeds_for(graph));
+  std::map<std::string, HostTensor> named;
+  for (size_t i = 0; i < values.size(); ++i) named[graph.outputs()[i].name] = values[i];
+  return named;
+}
+
+void expect_near(const std::map<std::string, HostTensor>& a, const std::map<std::string, HostTensor>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) {
+    ASSERT_EQ(tensor.type, b.at(name).type) << name;
+    double scale = 1e-6, worst = 0;
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      scale = std::max(scale, std::fabs(tensor.get(i)));
+      worst = std::max(worst, std::fabs(tensor.get(i) - b.at(name).get(i)));
+    }
+    EXPECT_LE(worst, tolerance * scale) << name;
+  }
+}
+
+StepGraph step_of(const Graph& micro, const Model& model) {
+  StepGraph step;
+  step.micro = micro;
+  step.states = model.weights;
+  return step;
+}
+
+TEST(Simplify, KeepsEveryBitAndRemovesNodes) {
+  for (const Model& model : {tiny_bert(), tiny_gpt2()}) {
+    const Graph graph = training_graph(model);
+    const Graph simpler = simplify(graph);
+    verify(simpler, "simplify");
+    EXPECT_LT(simpler.nodes().size(), graph.nodes().size());
+    EXPECT_EQ(run(graph), run(simpler));
+    EXPECT_EQ(print(simplify(simpler)), print(simpler)) << "a second time changes nothing";
+  }
+}
+
+TEST(Simplify, DropsStatesThatNobodyReads) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {2}, InputRole::kState);
+  build.output("y", exp(x));
+  log(build.input("unused", DType::kF32, {2}, InputRole::kState));
+  const Graph simpler = simplify(graph);
+  EXPECT_EQ(simpler.find_input("unused"), kNoValue);
+  EXPECT_EQ(simpler.nodes().size(), 1u);
+}
+
+TEST(Fuse, MeansTheSame) {
+  for (const Model& model : {tiny_bert(), tiny_gpt2()}) {
+    const Graph graph = simplify(training_graph(model));
+    const Graph fused = fuse(graph);
+    verify(fused, "fuse");
+    EXPECT_LT(fused.nodes().size(), graph.nodes().size());
+    expect_near(run(graph), run(fused), 1e-5);
+  }
+}
+
+TEST(Fuse, JoinsAChainAndKeepsWhatOthersRead) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {4, 3}, InputRole::kState);
+  const Tensor bias = build.input("bias", DType::kF32, {3}, InputRole::kState);
+  const Tensor shifted = add(x, bias);
+  build.output("y", gelu(shifted));
+  build.output("shifted", shifted);
+  const Graph fused = fuse(graph);
+  ASSERT_EQ(fused.nodes().size(), 1u) << print(fused);
+  EXPECT_EQ(fused.node(0).op->name, "map");
+  EXPECT_EQ(fused.node(0).outputs.size(), 2u);
+  expect_near(run(graph), run(fused), 1e-6);
+}
+
+/// Random graphs of element-wise nodes and matrix products: no fusion may make a cycle or lose a value.
+TEST(Fuse, IsRightOnRandomGraphs) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const RandomStream random(seed, RandomPurpose::kTest, 0, 0);
+    Graph graph("random");
+    GraphBuilder build(graph);
+    std::vector<Tensor> values = {build.input("a", DType::kF32, {3, 3}, InputRole::kState),
+                                  build.input("b", DType::kF32, {3, 3}, InputRole::kState)};
+    uint64_t draw = 0;
+    const auto pick = [&] { return values[random.below(draw++, static_cast<uint32_t>(values.size()))]; };
+    for (int i = 0; i < 25; ++i) {
+      const uint32_t kind = random.below(draw++, 6);
+      if (kind == 0) values.push_back(matmul(pick(), pick()));
+      else if (kind == 1) values.push_back(tanh(pick()));
+      else if (kind == 2) values.push_back(scale(pick(), 0.5));
+      else if (kind == 3) values.push_back(sigmoid(pick()));
+      else values.push_back(add(pick(), pick()));
+    }
+    for (int i = 0; i < 3; ++i) build.output("out" + std::to_string(i), pick());
+    const Graph fused = fuse(graph);
+    verify(fused, "fuse");
+    expect_near(run(graph), run(fused), 1e-5);
+  }
+}
+
+TEST(Recompute, ChangesNoBit) {
+  const Model model = tiny_bert();
+  const StepGraph step = step_of(fuse(simplify(training_graph(model, DType::kBF16))), model);
+  const auto expected = run(step.micro);
+  std::set<size_t> sizes = {step.micro.nodes().size()};
+  for (const char* text : {"cheap", "layer", "layer:1", "all"}) {
+    const StepGraph result = recompute(step, parse_recompute(text));
+    verify(result, "recompute");
+    EXPECT_EQ(run(result.micro), expected) << text;
+    EXPECT_GT(result.micro.nodes().size(), step.micro.nodes().size()) << text;
+    sizes.insert(result.micro.nodes().size());
+  }
+  EXPECT_GE(sizes.size(), 4u) << "the levels differ";
+}
+
+TEST(Recompute, FitTakesTheFirstPlanThatFits) {
+  const Model model = tiny_bert();
+  const StepGraph step = step_of(simplify(training_graph(model)), model);
+  const auto nodes = [](const StepGraph& candidate) { return -static_cast<int64_t>(candidate.micro.nodes().size()); };
+  RecomputeOptions options = parse_recompute("fit:1GiB");
+  options.byte_limit = 0;  // "fits" at once: any graph has more than zero nodes
+  EXPECT_EQ(recompute(step, options, nodes).micro.nodes().size(), step.micro.nodes().size());
+  options.byte_limit = -static_cast<int64_t>(step.micro.nodes().size()) - 20;
+  const size_t found = recompute(step, options, nodes).micro.nodes().size();
+  EXPECT_GE(found, step.micro.nodes().size() + 20);
+}
+
+TEST(Recompute, RefusesUnknownLevels) {
+  EXPECT_THROW(parse_recompute("some"), Error);
+  EXPECT_THROW(parse_recompute("layer:1,x"), Error);
+  try {
+    const Model model = tiny_bert();
+    recompute(step_of(training_graph(model), model), parse_recompute("layer:7"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "train.recompute: no such layer to recompute; found 7; expected 0 to 2");
+  }
+}
+
+TEST(Precision, ComputesProductsInTheLowTypeAndKeepsGradientsOfWeightsFull) {
+  const Model model = tiny_bert();
+  const Graph graph = training_graph(model, DType::kBF16);
+  verify(graph, "precision");
+  int low = 0;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
+    if (graph.node(id).op->precision == OpDef::Precision::kLow && graph.signature(id).inputs[0].dtype == DType::kBF16) ++low;
+  EXPECT_GT(low, 20);
+  for (const auto& output : graph.outputs()) EXPECT_EQ(graph.type(output.value).dtype, DType::kF32) << output.name;
+  expect_near({{"loss", run(training_graph(model))["loss"]}}, {{"loss", run(graph)["loss"]}}, 2e-2);
+}
+
+TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
+  const Model model = tiny_bert();
+  StepGraph step = step_of(simplify(training_graph(model, DType::kBF16)), model);
+  step.evaluate = simplify(lower_precision(model.evaluate, DType::kBF16));
+  const StepGraph hoisted = hoist(step);
+  verify(hoisted, "hoist");
+  EXPECT_GT(hoisted.derive.nodes().size(), 10u);
+  for (const Node& node : hoisted.micro.nodes()) {
+    bool weights_only = !node.inputs.empty();
+    for (ValueId input : node.inputs) {
+      const Value& value = hoisted.micro.value(input);
+      weights_only = weights_only && value.producer == kNoNode && hoisted.micro.find_input(value.name) == input &&
+                     value.name.rfind("derived.", 0) != 0 && is_floating(value.type.dtype);
+    }
+    EXPECT_FALSE(weights_only) << node.op->name << " " << node.name;
+  }
+  // Run derive, then micro on its results: the same bits as before.
+  auto feeds = feeds_for(step.micro);
+  const auto derived = interpret(hoisted.derive, reference_backend(), feeds_for(hoisted.derive));
+  for (size_t i = 0; i < derived.size(); ++i) feeds[hoisted.derive.outputs()[i].name] = derived[i];
+  const auto values = interpret(hoisted.micro, reference_backend(), feeds);
+  const auto expected = run(step.micro);
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(values[i], expected.at(hoisted.micro.outputs()[i].name)) << hoisted.micro.outputs()[i].name;
+}
+
+TEST(Chunks, AreSetOnFeatureSumsOnly) {
+  const Model model = tiny_bert();
+  const Graph graph = set_chunks(simplify(training_graph(model)), 2);
+  verify(graph, "chunks");
+  int forward = 0, weight_gradients = 0;
+  for (const Node& node : graph.nodes()) {
+    if (!node.attributes.has("chunks") || node.attributes.get_int("chunks") != 2) continue;
+    const bool contracts_rows = node.attributes.get_bool_or("transpose_a", false);
+    (contracts_rows ? weight_gradients : forward) += 1;
+  }
+  EXPECT_GE(forward, 12);
+  EXPECT_EQ(weight_gradients, 0) << "rows come from the batch: lanes order those sums";
+  expect_near(run(simplify(training_graph(model))), run(graph), 1e-5);
+}
+
+}  // namespace
+}  // namespace ramet
