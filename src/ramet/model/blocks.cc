@@ -54,7 +54,7 @@ Tensor ModelBuilder::self_attention(Tensor qkv, Tensor mask, int64_t heads, doub
   options.random_name = name;
   options.seed = seed_;
   const Tensor heads_apart = reshape(qkv, {batch, length, 3, heads, hidden / heads});
-  const Tensor mixed = packed_attention(heads_apart, mask, options.dropout > 0 ? counter() : Tensor{}, options);
+  const Tensor mixed = attention(heads_apart, {}, {}, mask, options.dropout > 0 ? counter() : Tensor{}, options);
   return reshape(mixed, {batch, length, hidden});
 }
 

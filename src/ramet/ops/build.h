@@ -94,8 +94,6 @@ struct AttentionOptions {
 /// Fused attention. qkv: [B, S, 3, heads, D] or three tensors [B, S, heads, D]; mask: i32 or bool [B, S] of keys
 /// (0 = hidden), or invalid. -> [B, S, heads, D]. `counter` is the scalar input i64[2], needed with dropout.
 Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options);
-/// The same of one tensor qkv [B, S, 3, heads, D] -> [B, S, heads, D], whose gradient is one tensor too.
-Tensor packed_attention(Tensor qkv, Tensor mask, Tensor counter, const AttentionOptions& options);
 
 /// Inverted dropout: keeps each element with probability 1 - rate and scales by 1/(1-rate). Numbers come from Philox
 /// (seed, kDropout, step, hash64(random_name), micro-batch index * elements + element), 16 bits an element; `counter` is
