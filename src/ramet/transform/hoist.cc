@@ -87,6 +87,9 @@ class Hoister {
     if (const auto known = derived_.find(key); known != derived_.end()) return known->second;
     const Value& value = graph.value(id);
     if (value.producer == kNoNode) {
+      // A derived state is what `derive` makes of it, not what it was before.
+      if (const GraphOutput* made = step_.derive.find_output(value.name); made && made->role == OutputRole::kState)
+        return derived_[key] = made->value;
       ValueId input = step_.derive.find_input(value.name);
       if (input == kNoValue) input = step_.derive.add_input(value.name, value.type, InputRole::kState);
       return derived_[key] = input;

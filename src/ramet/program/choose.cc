@@ -1,0 +1,54 @@
+#include "ramet/program/choose.h"
+
+#include <unordered_map>
+
+namespace ramet {
+namespace {
+
+/// All that a kernel depends on, as text.
+std::string key_of(const Graph& graph, const Node& node) {
+  std::string key = node.op->name;
+  const auto add_type = [&](ValueId id) {
+    const TensorType& type = graph.type(id);
+    key += static_cast<char>('A' + static_cast<int>(type.dtype));
+    for (int64_t dim : type.shape.dims()) key.append(reinterpret_cast<const char*>(&dim), sizeof dim);
+    key += ';';
+  };
+  for (ValueId input : node.inputs) add_type(input);
+  key += '>';
+  for (ValueId output : node.outputs) add_type(output);
+  for (const auto& [name, attribute] : node.attributes) key += name + '=' + text_of(attribute) + ';';
+  return key;
+}
+
+}  // namespace
+
+std::array<const Graph*, kSegmentCount> graphs_of(const StepGraph& step) {
+  return {&step.micro, &step.update, &step.derive, &step.evaluate};
+}
+
+KernelChoices choose_kernels(const StepGraph& step, const KernelLibrary& library, int threads) {
+  KernelChoices result;
+  std::unordered_map<std::string, int32_t> known;
+  const auto graphs = graphs_of(step);
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    const Graph& graph = *graphs[g];
+    auto& tasks = result.task_of_node[g];
+    tasks.assign(graph.nodes().size(), -1);
+    for (size_t id = 0; id < tasks.size(); ++id) {
+      const Node& node = graph.node(static_cast<NodeId>(id));
+      if (node.op->is_view) continue;
+      const auto [place, fresh] = known.emplace(key_of(graph, node), static_cast<int32_t>(result.tasks.size()));
+      tasks[id] = place->second;
+      if (!fresh) continue;
+      NodeSignature signature = graph.signature(static_cast<NodeId>(id));
+      KernelChoice choice = library.choose(signature, threads);
+      const Cost cost = node.op->cost ? node.op->cost(signature) : Cost{};
+      result.tasks.push_back({std::move(signature), choice.name, choice.scratch_bytes, cost});
+      result.choices.push_back(std::move(choice));
+    }
+  }
+  return result;
+}
+
+}  // namespace ramet

@@ -1,0 +1,117 @@
+#include "ramet/program/compile.h"
+
+#include <cstdlib>
+
+#include "ramet/base/error.h"
+#include "ramet/program/choose.h"
+#include "ramet/program/join.h"
+#include "ramet/program/liveness.h"
+#include "ramet/program/pack.h"
+#include "ramet/program/pass_log.h"
+#include "ramet/program/refuse.h"
+#include "ramet/program/schedule.h"
+#include "ramet/transform/hoist.h"
+#include "ramet/transform/simplify.h"
+
+namespace ramet {
+namespace {
+
+/// From a step that will not change any more to a program without addresses.
+Executable lower(StepGraph step, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
+  if (options.pack) step = log.step("pack", [&] { return pack(std::move(step), library); });
+  const auto schedules = log.run("schedule", [&] {
+    std::array<Schedule, kSegmentCount> all;
+    const auto graphs = graphs_of(step);
+    for (size_t i = 0; i < graphs.size(); ++i) all[i] = schedule(*graphs[i]);
+    return all;
+  });
+  const KernelChoices kernels = log.run("choose", [&] { return choose_kernels(step, library, options.threads); });
+  Executable exe = log.run("liveness", [&] { return assign_buffers(step, schedules, kernels); });
+  exe.threads = options.threads;
+  exe.kernel_class = library.kernel_class();
+  return exe;
+}
+
+std::vector<PlaceItem> items_of(const Executable& exe) {
+  std::vector<PlaceItem> items;
+  items.reserve(exe.buffers.size());
+  for (const Buffer& buffer : exe.buffers) items.push_back({buffer.bytes, buffer.first, buffer.last});
+  return items;
+}
+
+/// Gives every buffer its address. What always lives lies at the bottom, in order; the rest is packed above it.
+void place_buffers(Executable& exe, const PlaceOptions& options) {
+  const std::vector<PlaceItem> items = items_of(exe);
+  exe.bound_bytes = live_bound(items, options.alignment, &exe.peak_instant);
+  std::vector<PlaceItem> moving;
+  std::vector<size_t> moving_id;
+  int64_t base = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].first > 0 || items[i].last < exe.instants - 1) {
+      moving.push_back(items[i]);
+      moving_id.push_back(i);
+      continue;
+    }
+    exe.buffers[i].offset = base;
+    base += (items[i].bytes + options.alignment - 1) & -options.alignment;
+  }
+  const Placement placement = place(moving, options);
+  for (size_t i = 0; i < moving.size(); ++i) exe.buffers[moving_id[i]].offset = base + placement.offsets[i];
+  exe.arena_bytes = base + placement.height;
+  exe.placement = placement.method;
+}
+
+}  // namespace
+
+Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options) {
+  PassLog log;
+  const Hash key = log.run("key", [&] { return compile_key(step, library, options); });
+  const bool joined = step.micro_batches() == 1;
+
+  // What the step computes, made smaller. Joined first, so that all else sees gradients go straight to their updates.
+  step = log.step("join", [&] { return join(std::move(step)); });
+  step = log.step("simplify", [&] { return simplify(std::move(step)); });
+  // Casts of weights once an update, not once a micro-batch.
+  step = log.step("hoist", [&] { return hoist(std::move(step)); });
+  // What each candidate of recomputation would need: everything but the addresses.
+  const auto peak_bytes = [&](const StepGraph& candidate) {
+    PassLog quiet;
+    return live_bound(items_of(lower(candidate, library, options, quiet)), options.place.alignment);
+  };
+  const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
+  // After all that may merge nodes: a copy made here is meant.
+  step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
+
+  Executable exe = lower(std::move(step), library, options, log);
+  exe.key = key;
+  exe.joined = joined;
+  log.run("place", [&] { return place_buffers(exe, options.place), 0; });
+#ifdef RAMET_VERIFY
+  verify(exe, "compile");
+#endif
+  if (options.device_memory > 0 && exe.arena_bytes > options.device_memory)
+    refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
+      return peak_bytes(recompute(whole, other, peak_bytes));
+    });
+  exe.pass_seconds = log.take_seconds();
+  return exe;
+}
+
+Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options) {
+  Hasher hasher;
+  const auto add = [&](const std::string& name, const std::string& value) { hasher.update(name + "=" + value + "\n"); };
+  add("version", std::to_string(Executable::kVersion));
+  add("kernels", library.kernel_class());
+  if (const char* forced = std::getenv("RAMET_KERNELS")) add("forced", forced);
+  add("threads", std::to_string(options.threads));
+  add("device_memory", std::to_string(options.device_memory));
+  add("recompute", std::to_string(static_cast<int>(options.recompute.mode)) + " " + std::to_string(options.recompute.byte_limit));
+  for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
+  add("pack", options.pack ? "1" : "0");
+  add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
+                   std::to_string(options.place.tolerance));
+  hasher.update(print(step));
+  return hasher.digest();
+}
+
+}  // namespace ramet

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ramet/program/executable.h"
+#include "ramet/program/kernel_library.h"
+#include "ramet/program/place.h"
+#include "ramet/transform/recompute.h"
+#include "ramet/transform/step_graph.h"
+
+namespace ramet {
+
+struct CompileOptions {
+  int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
+  int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
+  RecomputeOptions recompute;
+  bool pack = true;           ///< keep weights in the kernels' layouts too
+  PlaceOptions place;
+};
+
+/// The whole way from a step to a program (DESIGN, the way a model takes): a line a pass. Deterministic: equal arguments give
+/// equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints what each pass made and took to stderr;
+/// builds with RAMET_VERIFY verify after each. Throws Error (refuse.h) when the arena would exceed `device_memory`.
+Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options = {});
+
+/// Hash of all that `compile`'s result depends on: the step's text, the kernel class, the options, the compiler's version.
+/// A saved executable with this key can be used in place of a new one.
+Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options);
+
+}  // namespace ramet

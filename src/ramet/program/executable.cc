@@ -1,0 +1,212 @@
+#include "ramet/program/executable.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <map>
+
+#include "ramet/base/error.h"
+
+namespace ramet {
+
+std::string_view name_of(BufferClass buffer_class) {
+  static constexpr std::string_view names[] = {"weights",     "optimizer", "gradients", "derived",
+                                               "activations", "scratch",   "host"};
+  return names[static_cast<size_t>(buffer_class)];
+}
+
+double Executable::gap() const {
+  return bound_bytes > 0 ? static_cast<double>(arena_bytes - bound_bytes) / static_cast<double>(bound_bytes) : 0;
+}
+
+int Executable::find_state(std::string_view name) const {
+  for (size_t i = 0; i < states.size(); ++i)
+    if (states[i].tensor.name == name) return static_cast<int>(i);
+  return -1;
+}
+
+std::string Executable::at(int32_t instant) const {
+  for (const Segment& segment : segments) {
+    if (instant < segment.first || instant > segment.last) continue;
+    const int32_t index = instant - segment.first - 1;
+    if (index < 0) return segment.name + ": feeds";
+    if (index >= static_cast<int32_t>(segment.instructions.size())) return segment.name + ": results";
+    const Instruction& instruction = segment.instructions[static_cast<size_t>(index)];
+    const std::string op = instruction.task < 0 ? "copy" : tasks[static_cast<size_t>(instruction.task)].node.op->name;
+    return segment.name + ": " + op + (instruction.name.empty() ? "" : " '" + instruction.name + "'");
+  }
+  return "combine";
+}
+
+std::array<int64_t, kBufferClassCount> Executable::live_at(int32_t instant) const {
+  std::array<int64_t, kBufferClassCount> live{};
+  for (const Buffer& buffer : buffers)
+    if (buffer.first <= instant && instant <= buffer.last)
+      live[static_cast<size_t>(buffer.kind)] += (buffer.bytes + 63) / 64 * 64;
+  return live;
+}
+
+std::vector<int> lane_slot_of(int64_t lanes) {
+  std::vector<int> slots;
+  for (int64_t lane = 0; lane < lanes; ++lane) slots.push_back(std::popcount(static_cast<uint64_t>(lane)));
+  return slots;
+}
+
+int lane_slots(int64_t lanes) {
+  const std::vector<int> slots = lane_slot_of(lanes);
+  return 1 + *std::max_element(slots.begin(), slots.end());
+}
+
+std::vector<std::vector<std::pair<int, int>>> lane_combines(int64_t lanes) {
+  std::vector<std::vector<std::pair<int, int>>> combines;
+  int waiting = 0;
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    ++waiting;
+    auto& now = combines.emplace_back();
+    const bool last = lane + 1 == lanes;
+    // Trailing ones of the lane's number: so many equal subtrees end with it.
+    for (int64_t rest = lane; (rest & 1 || last) && waiting > 1; rest >>= 1, --waiting)
+      now.emplace_back(waiting - 2, waiting - 1);
+  }
+  return combines;
+}
+
+namespace {
+
+class ExecutableVerifier {
+ public:
+  ExecutableVerifier(const Executable& executable, const std::string& source) : exe_(executable), source_(source) {}
+
+  void run() const {
+    check(exe_.threads >= 1 && exe_.lanes >= 1 && exe_.micro_batches_per_lane >= 1 && exe_.lanes <= 1 << 20 && exe_.micro_batches_per_lane <= 1 << 20,
+          "threads, lanes and micro-batches must be 1 or more, and lanes and micro-batches at most 2^20");
+    check(exe_.arena_bytes >= 0 && exe_.instants >= 0, "arena and timeline must not be negative");
+    for (const Buffer& buffer : exe_.buffers) check_buffer(buffer);
+    check_overlaps();
+    const auto slots = static_cast<size_t>(lane_slots(exe_.lanes));
+    for (const StatePlace& state : exe_.states) {
+      const bool summed = state.tensor.kind == StateKind::kAccumulator;
+      check(state.slots.size() == (summed ? slots : 1), "state '" + state.tensor.name + "' has a wrong number of slots");
+      for (BufferId slot : state.slots) check_operand(slot, state.tensor.type, "state '" + state.tensor.name + "'");
+    }
+    for (const Segment& segment : exe_.segments) check_segment(segment);
+  }
+
+ private:
+  void check(bool holds, const std::string& what) const {
+    if (!holds) throw Error({.what = "executable is not sound: " + what, .where = source_, .remedy = "Compile it again"});
+  }
+
+  void check_buffer(const Buffer& buffer) const {
+    check(buffer.bytes >= 0 && buffer.offset >= 0 && buffer.offset % 64 == 0 && buffer.bytes <= exe_.arena_bytes &&
+              buffer.offset <= exe_.arena_bytes - buffer.bytes,
+          "buffer '" + buffer.name + "' lies outside the arena");
+    check(0 <= buffer.first && buffer.first <= buffer.last && buffer.last < exe_.instants,
+          "buffer '" + buffer.name + "' lives outside the timeline");
+  }
+
+  /// A sweep over time that keeps what is alive in order of address.
+  void check_overlaps() const {
+    std::vector<std::pair<int32_t, int32_t>> begins, ends;
+    for (size_t i = 0; i < exe_.buffers.size(); ++i) {
+      const Buffer& buffer = exe_.buffers[i];
+      if (buffer.bytes == 0) continue;
+      begins.emplace_back(buffer.first, static_cast<int32_t>(i));
+      ends.emplace_back(buffer.last, static_cast<int32_t>(i));
+    }
+    std::sort(begins.begin(), begins.end());
+    std::sort(ends.begin(), ends.end());
+    std::map<int64_t, const Buffer*> alive;
+    size_t ended = 0;
+    for (const auto& [when, id] : begins) {
+      for (; ended < ends.size() && ends[ended].first < when; ++ended)
+        alive.erase(exe_.buffers[static_cast<size_t>(ends[ended].second)].offset);
+      const Buffer& buffer = exe_.buffers[static_cast<size_t>(id)];
+      const auto [place, fresh] = alive.emplace(buffer.offset, &buffer);
+      check(fresh, "buffers '" + buffer.name + "' and '" + place->second->name + "' overlap");
+      if (const auto next = std::next(place); next != alive.end())
+        check(buffer.offset + buffer.bytes <= next->first, "buffers '" + buffer.name + "' and '" + next->second->name + "' overlap");
+      if (place != alive.begin()) {
+        const Buffer& before = *std::prev(place)->second;
+        check(before.offset + before.bytes <= buffer.offset, "buffers '" + before.name + "' and '" + buffer.name + "' overlap");
+      }
+    }
+  }
+
+  void check_operand(BufferId id, const TensorType& type, const std::string& what) const {
+    check(id >= 0 && static_cast<size_t>(id) < exe_.buffers.size(), what + " names a buffer that does not exist");
+    check(exe_.buffers[static_cast<size_t>(id)].bytes >= type.bytes(), what + " does not fit into its buffer");
+  }
+
+  void check_segment(const Segment& segment) const {
+    for (const auto* bindings : {&segment.feeds, &segment.scalars, &segment.results})
+      for (const Binding& binding : *bindings) {
+        check_operand(binding.buffer, binding.type, "'" + binding.name + "'");
+        check(binding.ready >= -1 && binding.ready < static_cast<int32_t>(segment.instructions.size()),
+              "'" + binding.name + "' is written by an instruction that does not exist");
+      }
+    for (const Instruction& instruction : segment.instructions) check_instruction(instruction);
+  }
+
+  void check_instruction(const Instruction& instruction) const {
+    const std::string what = "instruction '" + instruction.name + "'";
+    const auto& [task, name, inputs, outputs, scratch] = instruction;
+    if (task < 0) {
+      check(inputs.size() == 1 && outputs.size() == 1, what + " is no copy of one buffer to another");
+      const auto exists = [&](BufferId id) { return id >= 0 && static_cast<size_t>(id) < exe_.buffers.size(); };
+      check(exists(inputs[0]) && exists(outputs[0]), what + " names a buffer that does not exist");
+      check(exe_.buffers[static_cast<size_t>(inputs[0])].bytes == exe_.buffers[static_cast<size_t>(outputs[0])].bytes,
+            what + " copies between buffers of two sizes");
+      return;
+    }
+    check(static_cast<size_t>(task) < exe_.tasks.size(), what + " names a task that does not exist");
+    const Task& known = exe_.tasks[static_cast<size_t>(task)];
+    check(inputs.size() == known.node.inputs.size() && outputs.size() == known.node.outputs.size(),
+          what + " has a wrong number of operands");
+    for (size_t i = 0; i < inputs.size(); ++i) check_operand(inputs[i], known.node.inputs[i], what);
+    for (size_t i = 0; i < outputs.size(); ++i) check_operand(outputs[i], known.node.outputs[i], what);
+    check(known.scratch_bytes >= 0 && (scratch != kNoBuffer) == (known.scratch_bytes > 0), what + " lacks its scratch");
+    if (scratch != kNoBuffer) check_operand(scratch, {DType::kU8, Shape{known.scratch_bytes}}, what);
+  }
+
+  const Executable& exe_;
+  const std::string& source_;
+};
+
+}  // namespace
+
+std::string print(const Executable& executable) {
+  std::string text = "executable " + executable.key.hex() + " " + executable.kernel_class + " threads=" + std::to_string(executable.threads) +
+                     " lanes=" + std::to_string(executable.lanes) + " micro_batches_per_lane=" +
+                     std::to_string(executable.micro_batches_per_lane) + " arena=" + std::to_string(executable.arena_bytes) +
+                     " bound=" + std::to_string(executable.bound_bytes) + "\n";
+  const auto place = [&](BufferId id) {
+    const Buffer& buffer = executable.buffers[static_cast<size_t>(id)];
+    return "@" + std::to_string(buffer.offset) + "+" + std::to_string(buffer.bytes);
+  };
+  for (const StatePlace& state : executable.states) {
+    text += "state '" + state.tensor.name + "' : " + state.tensor.type.text() + " " + std::string(name_of(state.tensor.kind));
+    for (BufferId slot : state.slots) text += " " + place(slot);
+    text += "\n";
+  }
+  for (const Segment& segment : executable.segments) {
+    text += "segment '" + segment.name + "' instants " + std::to_string(segment.first) + " to " + std::to_string(segment.last) + "\n";
+    for (const auto& [bindings, what] : {std::pair{&segment.feeds, "feed"}, std::pair{&segment.scalars, "scalar"}, std::pair{&segment.results, "result"}})
+      for (const Binding& binding : *bindings)
+        text += std::string("  ") + what + " '" + binding.name + "' : " + binding.type.text() + " " + place(binding.buffer) + "\n";
+    for (const Instruction& instruction : segment.instructions) {
+      const Task* task = instruction.task < 0 ? nullptr : &executable.tasks[static_cast<size_t>(instruction.task)];
+      text += "  ";
+      for (BufferId id : instruction.outputs) text += place(id) + " ";
+      text += "= " + (task ? task->node.op->name + "[" + task->kernel + "]" : std::string("copy"));
+      for (BufferId id : instruction.inputs) text += " " + place(id);
+      if (instruction.scratch != kNoBuffer) text += " scratch " + place(instruction.scratch);
+      text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") + std::string("\n");
+    }
+  }
+  return text;
+}
+
+void verify(const Executable& executable, const std::string& source) { ExecutableVerifier(executable, source).run(); }
+
+}  // namespace ramet

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ramet/base/hash.h"
+#include "ramet/ir/op.h"
+#include "ramet/transform/step_graph.h"
+
+namespace ramet {
+
+/// What the bytes of a buffer are for: the rows of a memory report.
+enum class BufferClass : uint8_t {
+  kWeights,
+  kOptimizer,
+  kGradients,    ///< accumulators, one slot a live subtree of the lanes
+  kDerived,      ///< casts and packings of weights
+  kActivations,  ///< values between instructions, transient gradients among them
+  kScratch,      ///< of one instruction
+  kHost          ///< feeds, scalars and results: copied from and to the host
+};
+inline constexpr int kBufferClassCount = 7;
+/// "weights", "optimizer", "gradients", "derived", "activations", "scratch", "host"
+std::string_view name_of(BufferClass buffer_class);
+
+/// Index of a buffer in Executable::buffers; kNoBuffer where there is none.
+using BufferId = int32_t;
+inline constexpr BufferId kNoBuffer = -1;
+
+/// A range of the arena, alive at every instant of [first, last] of the step's timeline. Several values may share one
+/// (views, results written in place of an operand, a state and its successor).
+struct Buffer {
+  std::string name;  ///< of the state or of the first value that lives there
+  BufferClass kind = BufferClass::kActivations;
+  int64_t bytes = 0;
+  int64_t offset = 0;  ///< from the start of the arena, a multiple of 64
+  int32_t first = 0, last = 0;
+};
+
+/// A node without its name, its kernel and its work: one for all instructions that do the same.
+struct Task {
+  NodeSignature node;  ///< `name` is that of the first such node
+  std::string kernel;
+  int64_t scratch_bytes = 0;
+  Cost cost;
+};
+
+/// One kernel call, or one copy.
+struct Instruction {
+  int32_t task = -1;  ///< index in Executable::tasks; -1: copies buffer inputs[0] to outputs[0]
+  std::string name;   ///< of the node
+  std::vector<BufferId> inputs, outputs;
+  BufferId scratch = kNoBuffer;
+};
+
+/// A feed, scalar or result by name.
+struct Binding {
+  std::string name;
+  TensorType type;
+  BufferId buffer = kNoBuffer;
+  int32_t ready = -1;  ///< results: index of the instruction that wrote it; -1 when none did
+};
+
+/// A straight run of instructions. Instruction i works at instant `first + 1 + i`; feeds are written at `first`, results are
+/// read at `last`.
+struct Segment {
+  std::string name;
+  std::vector<Instruction> instructions;
+  std::vector<Binding> feeds, scalars, results;
+  int32_t first = 0, last = 0;
+};
+
+enum class SegmentId : uint8_t { kMicro, kUpdate, kDerive, kEvaluate };
+inline constexpr int kSegmentCount = 4;
+
+/// Where a state lives. Accumulators of a step with lanes have a buffer a slot, all others one.
+struct StatePlace {
+  StateTensor tensor;
+  std::vector<BufferId> slots;
+};
+
+/// A compiled training step: everything that happens, in order, and where every byte is. It is plain data; the runtime
+/// runs it and the simulator times it. The step:
+///
+///     for lane in lanes:
+///       slot = number of subtrees that wait to be combined
+///       zero the accumulators' slot; for each micro-batch of the lane: run micro on that slot
+///       while the last two subtrees are of equal size: combine them (first += second)
+///     combine what is left from the right; run update; run derive
+///
+/// which is the balanced binary tree that splits n leaves at the largest power of two below n.
+struct Executable {
+  static constexpr int kVersion = 1;  ///< of the saved form and of the compiler's conventions
+
+  Hash key;  ///< of all that the result depends on (see compile_key)
+  std::string kernel_class;
+  int threads = 1;
+  int64_t lanes = 1, micro_batches_per_lane = 1;
+  bool joined = false;  ///< micro and update are one segment (kMicro): kUpdate is empty
+  std::vector<Task> tasks;
+  std::vector<Buffer> buffers;
+  std::vector<StatePlace> states;
+  std::array<Segment, kSegmentCount> segments;
+  int32_t instants = 0;      ///< length of the timeline micro, combine, update, derive, evaluate
+  int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
+  int64_t bound_bytes = 0;   ///< no placement of this schedule can be smaller
+  int32_t peak_instant = 0;  ///< where `bound_bytes` are alive
+  std::string placement;     ///< how the placement was found
+  std::vector<std::pair<std::string, double>> pass_seconds;  ///< of the compilation; not saved
+
+  const Segment& segment(SegmentId id) const { return segments[static_cast<size_t>(id)]; }
+  int64_t planned_bytes() const { return arena_bytes; }
+  int64_t micro_batches() const { return lanes * micro_batches_per_lane; }
+  double gap() const;
+  /// Index of a state by its logical name, or -1.
+  int find_state(std::string_view name) const;
+  /// Name of what happens at an instant: "micro: layer3/attention/backward", "combine".
+  std::string at(int32_t instant) const;
+  /// Bytes alive at an instant, for each class.
+  std::array<int64_t, kBufferClassCount> live_at(int32_t instant) const;
+};
+
+/// Slots that accumulators need: the most subtrees that can wait, and the one being summed. At most ceil(log2 lanes) + 1.
+int lane_slots(int64_t lanes);
+
+/// How the lanes' sums meet: after each lane, the (into, from) slots to be combined, in order.
+std::vector<std::vector<std::pair<int, int>>> lane_combines(int64_t lanes);
+/// Slot in which each lane sums.
+std::vector<int> lane_slot_of(int64_t lanes);
+
+/// Checks that an executable is sound whatever it came from: ids in range, buffers inside the arena and large enough for
+/// what the instructions write, no two that are alive together overlapping. Throws Error with `where` = `source`.
+void verify(const Executable& executable, const std::string& source);
+
+/// Listing for people: states, then the instructions of each segment with the addresses of their operands.
+std::string print(const Executable& executable);
+
+/// Saved form: a header, then a body with its checksum.
+void save_executable(const Executable& executable, const std::filesystem::path& path);
+/// Throws Error on a file that is not whole, of another version, or that does not verify.
+Executable load_executable(const std::filesystem::path& path);
+/// The same to and from memory; `source` names the bytes in messages.
+std::string executable_bytes(const Executable& executable);
+Executable executable_from_bytes(std::string_view bytes, const std::string& source);
+
+}  // namespace ramet

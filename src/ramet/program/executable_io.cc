@@ -1,0 +1,289 @@
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/program/executable.h"
+
+namespace ramet {
+namespace {
+
+// The saved form, little-endian: the magic, then u32 version, u32 CRC-32C of the body, u64 length of the body, then the body:
+// fields in the order of `transfer` below; numbers as they are, strings and lists after a u64 count.
+constexpr char kMagic[8] = {'R', 'A', 'M', 'E', 'T', 'E', 'X', 'E'};
+constexpr size_t kHeader = sizeof kMagic + 4 + 4 + 8;
+
+class Writer {
+ public:
+  static constexpr bool kReads = false;
+  template <typename Number>
+  void number(const Number& value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(const std::string& value) {
+    number(static_cast<uint64_t>(value.size()));
+    bytes += value;
+  }
+  template <typename Item>
+  void count(const std::vector<Item>& list, size_t) {
+    number(static_cast<uint64_t>(list.size()));
+  }
+  std::string bytes;
+};
+
+class Reader {
+ public:
+  static constexpr bool kReads = true;
+  Reader(std::string_view bytes, const std::string& source) : rest_(bytes), source_(source) {}
+  template <typename Number>
+  void number(Number& value) {
+    need(sizeof value);
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_.remove_prefix(sizeof value);
+  }
+  void text(std::string& value) {
+    const size_t size = length(1);
+    value.assign(rest_.data(), size);
+    rest_.remove_prefix(size);
+  }
+  /// Sizes the list; every item takes at least `least` bytes, so that no count can ask for more memory than the file has.
+  template <typename Item>
+  void count(std::vector<Item>& list, size_t least) {
+    list.resize(length(least));
+  }
+  [[noreturn]] void fail(const std::string& what, const std::string& found = "") const {
+    throw Error({.what = what, .where = source_, .found = found, .remedy = "Delete it; it will be compiled again"});
+  }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  size_t length(size_t least) {
+    uint64_t size = 0;
+    number(size);
+    if (size > rest_.size() / least) fail("executable ends too early");
+    return static_cast<size_t>(size);
+  }
+  void need(size_t size) const {
+    if (rest_.size() < size) fail("executable ends too early");
+  }
+  std::string_view rest_;
+  const std::string& source_;
+};
+
+// One function for both ways, so that what is written is what is read.
+template <typename Stream, typename T>
+void transfer(Stream& s, T& value) requires(std::is_arithmetic_v<T>) { s.number(value); }
+template <typename Stream>
+void transfer(Stream& s, std::string& value) { s.text(value); }
+
+template <typename Stream, typename E>
+void transfer_enum(Stream& s, E& value, int count) {
+  uint8_t byte = static_cast<uint8_t>(value);
+  s.number(byte);
+  if constexpr (Stream::kReads)
+    if (byte >= count) s.fail("executable has an unknown kind", std::to_string(byte));
+  value = static_cast<E>(byte);
+}
+
+template <typename Stream>
+void transfer_bool(Stream& s, bool& value) {
+  uint8_t byte = value;
+  s.number(byte);
+  value = byte != 0;
+}
+
+template <typename Stream, typename Item, typename Transfer>
+void transfer_list(Stream& s, std::vector<Item>& list, Transfer item, size_t least = 1) {
+  s.count(list, least);
+  for (Item& each : list) item(s, each);
+}
+
+template <typename Stream>
+void transfer_numbers(Stream& s, auto& list) {
+  transfer_list(s, list, [](Stream& stream, auto& value) { stream.number(value); }, sizeof list[0]);
+}
+
+template <typename Stream>
+void transfer(Stream& s, TensorType& type) {
+  transfer_enum(s, type.dtype, kDTypeCount);
+  std::vector<int64_t> dims = type.shape.dims();
+  transfer_numbers(s, dims);
+  if constexpr (Stream::kReads) {
+    int64_t bytes = 8;  // the largest element
+    for (int64_t dim : dims)
+      if (dim < 0 || __builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes))
+        s.fail("executable has a tensor of an impossible size");
+    type.shape = Shape(std::move(dims));
+  }
+}
+
+template <typename Stream>
+void transfer(Stream& s, Attribute& attribute) {
+  auto kind = static_cast<uint8_t>(attribute.index());
+  s.number(kind);
+  if constexpr (Stream::kReads) {
+    switch (kind) {
+      case 0: attribute = false; break;
+      case 1: attribute = int64_t{0}; break;
+      case 2: attribute = 0.0; break;
+      case 3: attribute = std::string(); break;
+      case 4: attribute = std::vector<int64_t>(); break;
+      case 5: attribute = DType::kF32; break;
+      default: s.fail("executable has an unknown kind of attribute", std::to_string(kind));
+    }
+  }
+  std::visit(
+      [&](auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, bool>) transfer_bool(s, value);
+        else if constexpr (std::is_same_v<T, std::vector<int64_t>>) transfer_numbers(s, value);
+        else if constexpr (std::is_same_v<T, DType>) transfer_enum(s, value, kDTypeCount);
+        else transfer(s, value);
+      },
+      attribute);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Attributes& attributes) {
+  std::vector<std::pair<std::string, Attribute>> list(attributes.begin(), attributes.end());
+  transfer_list(s, list, [](Stream& stream, auto& item) {
+    transfer(stream, item.first);
+    transfer(stream, item.second);
+  });
+  if constexpr (Stream::kReads)
+    for (auto& [name, attribute] : list) attributes.set(name, std::move(attribute));
+}
+
+template <typename Stream>
+void transfer(Stream& s, Task& task) {
+  std::string op = task.node.op ? task.node.op->name : "";
+  transfer(s, op);
+  if constexpr (Stream::kReads) {
+    task.node.op = OpRegistry::instance().find(op);
+    if (!task.node.op) s.fail("executable has an unknown op", "'" + op + "'");
+  }
+  const auto type = [](Stream& stream, TensorType& each) { transfer(stream, each); };
+  transfer_list(s, task.node.inputs, type);
+  transfer_list(s, task.node.outputs, type);
+  transfer(s, task.node.attributes);
+  transfer(s, task.node.name);
+  transfer(s, task.kernel);
+  s.number(task.scratch_bytes);
+  s.number(task.cost.flops);
+  s.number(task.cost.bytes_read);
+  s.number(task.cost.bytes_written);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Buffer& buffer) {
+  transfer(s, buffer.name);
+  transfer_enum(s, buffer.kind, kBufferClassCount);
+  s.number(buffer.bytes);
+  s.number(buffer.offset);
+  s.number(buffer.first);
+  s.number(buffer.last);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Instruction& instruction) {
+  s.number(instruction.task);
+  transfer(s, instruction.name);
+  transfer_numbers(s, instruction.inputs);
+  transfer_numbers(s, instruction.outputs);
+  s.number(instruction.scratch);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Binding& binding) {
+  transfer(s, binding.name);
+  transfer(s, binding.type);
+  s.number(binding.buffer);
+  s.number(binding.ready);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Segment& segment) {
+  transfer(s, segment.name);
+  transfer_list(s, segment.instructions, [](Stream& stream, Instruction& each) { transfer(stream, each); });
+  for (auto* bindings : {&segment.feeds, &segment.scalars, &segment.results})
+    transfer_list(s, *bindings, [](Stream& stream, Binding& each) { transfer(stream, each); });
+  s.number(segment.first);
+  s.number(segment.last);
+}
+
+template <typename Stream>
+void transfer(Stream& s, StatePlace& state) {
+  transfer(s, state.tensor.name);
+  transfer(s, state.tensor.type);
+  transfer_enum(s, state.tensor.kind, 4);
+  transfer_enum(s, state.tensor.init.kind, 5);
+  s.number(state.tensor.init.a);
+  s.number(state.tensor.init.b);
+  transfer(s, state.tensor.group);
+  transfer_numbers(s, state.slots);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Executable& exe) {
+  s.number(exe.key.low);
+  s.number(exe.key.high);
+  transfer(s, exe.kernel_class);
+  s.number(exe.threads);
+  s.number(exe.lanes);
+  s.number(exe.micro_batches_per_lane);
+  transfer_bool(s, exe.joined);
+  transfer_list(s, exe.tasks, [](Stream& stream, Task& each) { transfer(stream, each); });
+  transfer_list(s, exe.buffers, [](Stream& stream, Buffer& each) { transfer(stream, each); });
+  transfer_list(s, exe.states, [](Stream& stream, StatePlace& each) { transfer(stream, each); });
+  for (Segment& segment : exe.segments) transfer(s, segment);
+  s.number(exe.instants);
+  s.number(exe.arena_bytes);
+  s.number(exe.bound_bytes);
+  s.number(exe.peak_instant);
+  transfer(s, exe.placement);
+}
+
+}  // namespace
+
+std::string executable_bytes(const Executable& executable) {
+  Writer body;
+  transfer(body, const_cast<Executable&>(executable));  // a writer changes nothing
+  Writer whole;
+  whole.bytes.assign(kMagic, sizeof kMagic);
+  whole.number(static_cast<uint32_t>(Executable::kVersion));
+  whole.number(crc32c(body.bytes.data(), body.bytes.size()));
+  whole.number(static_cast<uint64_t>(body.bytes.size()));
+  return whole.bytes + body.bytes;
+}
+
+Executable executable_from_bytes(std::string_view bytes, const std::string& source) {
+  Reader header(bytes.substr(0, kHeader), source);
+  if (bytes.size() < kHeader || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
+    header.fail("not an executable of Ramet");
+  uint64_t skipped = 0, length = 0;
+  uint32_t version = 0, crc = 0;
+  header.number(skipped);
+  header.number(version);
+  header.number(crc);
+  header.number(length);
+  if (version != Executable::kVersion)
+    header.fail("executable of another version of Ramet", std::to_string(version));
+  const std::string_view body = bytes.substr(kHeader);
+  if (body.size() != length) header.fail("executable is cut off or has something behind it", std::to_string(body.size()) + " bytes");
+  if (crc32c(body.data(), body.size()) != crc) header.fail("executable is damaged: its checksum does not fit");
+  Reader reader(body, source);
+  Executable exe;
+  transfer(reader, exe);
+  if (!reader.at_end()) reader.fail("executable has something behind its end");
+  verify(exe, source);
+  return exe;
+}
+
+void save_executable(const Executable& executable, const std::filesystem::path& path) {
+  write_file_atomic(path, executable_bytes(executable));
+}
+
+Executable load_executable(const std::filesystem::path& path) { return executable_from_bytes(read_file(path), path.string()); }
+
+}  // namespace ramet

@@ -1,0 +1,285 @@
+#include "ramet/program/liveness.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace ramet {
+namespace {
+
+BufferClass class_of(StateKind kind) {
+  switch (kind) {
+    case StateKind::kWeight: return BufferClass::kWeights;
+    case StateKind::kOptimizer: return BufferClass::kOptimizer;
+    case StateKind::kAccumulator: return BufferClass::kGradients;
+    case StateKind::kDerived: return BufferClass::kDerived;
+  }
+  return BufferClass::kDerived;
+}
+
+/// Buffers of one segment. A *root* is a value that is no view; roots get buffers, views have their root's.
+class SegmentBuilder {
+ public:
+  SegmentBuilder(Executable& exe, const std::unordered_map<std::string, BufferId>& states, const Graph& graph,
+                 const Schedule& schedule, const std::vector<int32_t>& task_of_node, const KernelChoices& kernels, Segment& segment)
+      : exe_(exe), states_(states), graph_(graph), schedule_(schedule), task_of_node_(task_of_node), kernels_(kernels),
+        segment_(segment) {}
+
+  void run() {
+    number_instructions();
+    find_last_reads();
+    bind_inputs();
+    for (NodeId id : schedule_.order)
+      if (!graph_.node(id).op->is_view) add_instruction(id);
+    write_states_back();
+    bind_results();
+    segment_.last = segment_.first + 1 + static_cast<int32_t>(segment_.instructions.size());
+    stretch_to_end();
+  }
+
+ private:
+  static constexpr int32_t kEnd = INT32_MAX;  // read after the last instruction
+
+  ValueId root(ValueId value) const { return root_[static_cast<size_t>(value)]; }
+  int32_t& last_read(ValueId root) { return last_read_[static_cast<size_t>(root)]; }
+  BufferId& buffer(ValueId root) { return buffer_[static_cast<size_t>(root)]; }
+  bool is_state(BufferId id) const { return static_cast<size_t>(id) < state_buffers_; }
+
+  void number_instructions() {
+    root_.resize(graph_.values().size());
+    for (size_t value = 0; value < root_.size(); ++value) root_[value] = static_cast<ValueId>(value);
+    instant_.assign(graph_.nodes().size(), -1);
+    int32_t next = segment_.first + 1;
+    for (const Node& node : graph_.nodes())
+      if (node.op->is_view)
+        for (ValueId output : node.outputs) root_[static_cast<size_t>(output)] = root(node.inputs[0]);
+    for (NodeId id : schedule_.order)
+      if (!graph_.node(id).op->is_view) instant_[static_cast<size_t>(id)] = next++;
+    state_buffers_ = exe_.buffers.size();
+  }
+
+  void find_last_reads() {
+    last_read_.assign(graph_.values().size(), -1);
+    buffer_.assign(graph_.values().size(), kNoBuffer);
+    for (NodeId id : schedule_.order)
+      for (ValueId input : graph_.node(id).inputs)
+        last_read(root(input)) = std::max(last_read(root(input)), instant_[static_cast<size_t>(id)]);
+    for (const GraphOutput& output : graph_.outputs()) {
+      last_read(root(output.value)) = kEnd;
+      if (output.role != OutputRole::kState) continue;
+      const auto state = states_.find(output.name);
+      if (state != states_.end()) becomes_.emplace(root(output.value), state->second);
+    }
+  }
+
+  BufferId add_buffer(std::string name, BufferClass kind, int64_t bytes, int32_t first, int32_t last) {
+    exe_.buffers.push_back({std::move(name), kind, bytes, 0, first, last});
+    if (last == kEnd) open_.push_back(static_cast<BufferId>(exe_.buffers.size() - 1));
+    return static_cast<BufferId>(exe_.buffers.size() - 1);
+  }
+
+  void bind_inputs() {
+    for (const GraphInput& input : graph_.inputs()) {
+      const Value& value = graph_.value(input.value);
+      if (input.role == InputRole::kState) {
+        buffer(input.value) = states_.at(value.name);
+        old_value_[buffer(input.value)] = input.value;
+        continue;
+      }
+      buffer(input.value) = add_buffer(value.name, BufferClass::kHost, value.type.bytes(), segment_.first,
+                                       std::max(segment_.first, last_read(input.value)));
+      auto& bindings = input.role == InputRole::kData ? segment_.feeds : segment_.scalars;
+      bindings.push_back({value.name, value.type, buffer(input.value), -1});
+    }
+  }
+
+  /// Whether the kernel reads `operand` only where the same element of output `index` comes after.
+  bool may_overwrite(const Node& node, const KernelChoice& choice, ValueId operand, int index) const {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (root(node.inputs[i]) != operand) continue;
+      const std::pair<int, int> wanted(static_cast<int>(i), index);
+      if (std::find(choice.may_alias.begin(), choice.may_alias.end(), wanted) == choice.may_alias.end()) return false;
+    }
+    return true;
+  }
+
+  /// The state that the output becomes, when its old value is dead by then or dies here and may be overwritten.
+  BufferId state_to_write(const Node& node, const KernelChoice& choice, int index, int32_t now) {
+    const ValueId output = node.outputs[static_cast<size_t>(index)];
+    const auto [begin, end] = becomes_.equal_range(output);
+    for (auto state = begin; state != end; ++state) {
+      const auto old = old_value_.find(state->second);
+      const int32_t last = old == old_value_.end() ? -1 : last_read(old->second);
+      if (last < now || (last == now && may_overwrite(node, choice, old->second, index))) return state->second;
+    }
+    return kNoBuffer;
+  }
+
+  /// An operand of the same size that dies here and may be overwritten.
+  BufferId operand_to_overwrite(const Node& node, const KernelChoice& choice, int index, int32_t now,
+                                const std::vector<BufferId>& taken) {
+    const int64_t bytes = graph_.type(node.outputs[static_cast<size_t>(index)]).bytes();
+    for (const auto& [from, to] : choice.may_alias) {
+      if (to != index || from < 0 || static_cast<size_t>(from) >= node.inputs.size()) continue;
+      const ValueId operand = root(node.inputs[static_cast<size_t>(from)]);
+      const BufferId candidate = buffer(operand);
+      if (is_state(candidate) || last_read(operand) != now || exe_.buffers[static_cast<size_t>(candidate)].bytes != bytes) continue;
+      if (std::find(taken.begin(), taken.end(), candidate) != taken.end()) continue;
+      if (may_overwrite(node, choice, operand, index)) return candidate;
+    }
+    return kNoBuffer;
+  }
+
+  void add_instruction(NodeId id) {
+    const Node& node = graph_.node(id);
+    const int32_t now = instant_[static_cast<size_t>(id)];
+    const int32_t task = task_of_node_[static_cast<size_t>(id)];
+    const KernelChoice& choice = kernels_.choices[static_cast<size_t>(task)];
+    Instruction instruction{task, node.name, {}, {}, kNoBuffer};
+    for (ValueId input : node.inputs) instruction.inputs.push_back(buffer(root(input)));
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId output = node.outputs[i];
+      const int32_t last = std::max(last_read(output), now);
+      BufferId target = state_to_write(node, choice, static_cast<int>(i), now);
+      if (target == kNoBuffer) target = operand_to_overwrite(node, choice, static_cast<int>(i), now, instruction.outputs);
+      if (target == kNoBuffer) {
+        const std::string& name = graph_.value(output).name;
+        target = add_buffer(name.empty() ? node.name : name, BufferClass::kActivations, graph_.type(output).bytes(), now, last);
+      } else if (!is_state(target)) {
+        Buffer& shared = exe_.buffers[static_cast<size_t>(target)];
+        shared.last = std::max(shared.last, last);
+        if (last == kEnd) open_.push_back(target);
+      }
+      buffer(output) = target;
+      instruction.outputs.push_back(target);
+    }
+    const int64_t scratch = kernels_.tasks[static_cast<size_t>(task)].scratch_bytes;
+    if (scratch > 0) instruction.scratch = add_buffer("scratch of " + node.name, BufferClass::kScratch, scratch, now, now);
+    segment_.instructions.push_back(std::move(instruction));
+  }
+
+  int32_t next_instant() const { return segment_.first + 1 + static_cast<int32_t>(segment_.instructions.size()); }
+
+  void add_copy(BufferId from, BufferId to, const std::string& name) {
+    segment_.instructions.push_back({-1, name, {from}, {to}, kNoBuffer});
+  }
+
+  /// Copies next values that could not be written in place. Whoever still needs the old value of a state that is copied
+  /// over (another state, a result) gets a copy of that first.
+  void write_states_back() {
+    struct Copy {
+      BufferId from, to;
+      std::string name;
+    };
+    std::vector<Copy> copies;
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (output.role != OutputRole::kState) continue;
+      const BufferId from = buffer(root(output.value)), to = states_.at(output.name);
+      if (from != to) copies.push_back({from, to, output.name});
+    }
+    const auto is_copied_over = [&](BufferId id) {
+      return std::any_of(copies.begin(), copies.end(), [&](const Copy& copy) { return copy.to == id; });
+    };
+    const auto save = [&](BufferId& from, const std::string& name) {
+      if (!is_state(from) || !is_copied_over(from)) return;
+      const BufferId saved = add_buffer(name, BufferClass::kActivations, exe_.buffers[static_cast<size_t>(from)].bytes, next_instant(), kEnd);
+      add_copy(from, saved, "save/" + name);
+      from = saved;
+    };
+    for (Copy& copy : copies) save(copy.from, copy.name);
+    for (const GraphOutput& output : graph_.outputs())
+      if (output.role == OutputRole::kResult) save(buffer(root(output.value)), output.name);
+    for (const Copy& copy : copies) add_copy(copy.from, copy.to, "write/" + copy.name);
+  }
+
+  void bind_results() {
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (output.role != OutputRole::kResult) continue;
+      const NodeId producer = graph_.value(root(output.value)).producer;
+      const int32_t ready = producer == kNoNode ? -1 : instant_[static_cast<size_t>(producer)] - segment_.first - 1;
+      segment_.results.push_back({output.name, graph_.type(output.value), buffer(root(output.value)), ready});
+    }
+  }
+
+  void stretch_to_end() {
+    for (BufferId id : open_) exe_.buffers[static_cast<size_t>(id)].last = segment_.last;
+  }
+
+  Executable& exe_;
+  const std::unordered_map<std::string, BufferId>& states_;
+  const Graph& graph_;
+  const Schedule& schedule_;
+  const std::vector<int32_t>& task_of_node_;
+  const KernelChoices& kernels_;
+  Segment& segment_;
+  size_t state_buffers_ = 0;                              // ids below are of states; transients of other segments are never met
+  std::vector<ValueId> root_;
+  std::vector<int32_t> instant_, last_read_;
+  std::vector<BufferId> buffer_;
+  std::vector<BufferId> open_;                            // live to the segment's end, which is not known yet
+  std::unordered_multimap<ValueId, BufferId> becomes_;    // roots that become states
+  std::unordered_map<BufferId, ValueId> old_value_;       // the input that holds a state's old value
+};
+
+std::unordered_map<std::string, BufferId> add_states(Executable& exe, const StepGraph& step) {
+  std::unordered_map<std::string, BufferId> first_slot;
+  const int slots = lane_slots(step.lanes);
+  // Class by class, so that what a report and a checkpoint read together lies together.
+  for (StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kDerived, StateKind::kAccumulator})
+    for (const StateTensor& state : step.states) {
+      if (state.kind != kind) continue;
+      StatePlace place{state, {}};
+      for (int slot = 0; slot < (kind == StateKind::kAccumulator ? slots : 1); ++slot) {
+        place.slots.push_back(static_cast<BufferId>(exe.buffers.size()));
+        exe.buffers.push_back({slot ? state.name + " (slot " + std::to_string(slot) + ")" : state.name, class_of(kind),
+                               state.type.bytes(), 0, 0, 0});
+      }
+      first_slot[state.name] = place.slots[0];
+      exe.states.push_back(std::move(place));
+    }
+  return first_slot;
+}
+
+/// Accumulators live from the first micro-batch to their last use in the update; their other slots until lanes are combined.
+void set_state_lives(Executable& exe, int32_t combine) {
+  std::vector<int32_t> last_use(exe.buffers.size(), combine);
+  const Segment& update = exe.segment(SegmentId::kUpdate);
+  for (size_t i = 0; i < update.instructions.size(); ++i) {
+    const Instruction& instruction = update.instructions[i];
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs})
+      for (BufferId id : *operands) last_use[static_cast<size_t>(id)] = update.first + 1 + static_cast<int32_t>(i);
+  }
+  for (const Binding& result : update.results) last_use[static_cast<size_t>(result.buffer)] = update.last;
+  for (const StatePlace& state : exe.states)
+    for (size_t slot = 0; slot < state.slots.size(); ++slot) {
+      Buffer& buffer = exe.buffers[static_cast<size_t>(state.slots[slot])];
+      buffer.first = 0;
+      if (state.tensor.kind != StateKind::kAccumulator) buffer.last = exe.instants - 1;
+      else buffer.last = slot ? combine : last_use[static_cast<size_t>(state.slots[slot])];
+    }
+}
+
+}  // namespace
+
+Executable assign_buffers(const StepGraph& step, const std::array<Schedule, kSegmentCount>& schedules,
+                          const KernelChoices& kernels) {
+  Executable exe;
+  exe.lanes = step.lanes;
+  exe.micro_batches_per_lane = step.micro_batches_per_lane;
+  exe.tasks = kernels.tasks;
+  const auto states = add_states(exe, step);
+  const auto graphs = graphs_of(step);
+  int32_t next = 0, combine = 0;
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    Segment& segment = exe.segments[g];
+    segment.name = graphs[g]->name();
+    segment.first = next;
+    SegmentBuilder(exe, states, *graphs[g], schedules[g], kernels.task_of_node[g], kernels, segment).run();
+    next = segment.last + 1;
+    if (g == static_cast<size_t>(SegmentId::kMicro)) combine = next++;
+  }
+  exe.instants = next;
+  set_state_lives(exe, combine);
+  return exe;
+}
+
+}  // namespace ramet

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ramet {
+
+/// A buffer to be placed: `bytes` long, alive at every instant of [first, last].
+struct PlaceItem {
+  int64_t bytes = 0;
+  int32_t first = 0, last = 0;
+};
+
+struct PlaceOptions {
+  int64_t alignment = 64;  ///< of every offset; a power of two
+  /// Bound on the search after the portfolio, in visits of a pair of overlapping items and not in seconds, so that the
+  /// same program always gets the same addresses. About 10^8 a second.
+  int64_t search_work = 120'000'000;
+  /// The search ends when height <= bound * (1 + tolerance).
+  double tolerance = 0;
+};
+
+/// Addresses, and how good they are.
+struct Placement {
+  std::vector<int64_t> offsets;  ///< one an item
+  int64_t height = 0;            ///< bytes of the arena
+  int64_t bound = 0;             ///< no placement can be lower: the most bytes alive at one instant
+  std::string method;            ///< "size", "total-width-area", "search", ...
+  int64_t work = 0;              ///< pairs visited
+
+  /// Share of the arena above the bound; 0 is proven optimal.
+  double gap() const { return bound > 0 ? static_cast<double>(height - bound) / static_cast<double>(bound) : 0; }
+};
+
+/// Packs buffers into one arena so that no two that are alive at one instant overlap. The offline dynamic storage
+/// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one meets the bound,
+/// and otherwise searches: a canonical depth-first search for small parts (ideas of Moffitt, "MiniMalloc", ASPLOS 2023)
+/// and a local search over orders for large ones. Parts that share no instant are solved apart.
+Placement place(std::span<const PlaceItem> items, const PlaceOptions& options = {});
+
+/// Most bytes alive at one instant, sizes rounded up to the alignment; `instant` gets the first such.
+int64_t live_bound(std::span<const PlaceItem> items, int64_t alignment, int32_t* instant = nullptr);
+
+}  // namespace ramet

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ramet/base/thread_team.h"
+
+namespace ramet {
+
+/// The one allocation of a device: `bytes` of zeroed memory, aligned to 2 MiB and backed by huge pages where the system has
+/// them. Every page is touched before the constructor returns, so that memory that is not there is missed now.
+class Arena {
+ public:
+  /// Throws Error when the machine has not so much memory left.
+  Arena(int64_t bytes, ThreadTeam& team);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  void* mapping_ = nullptr;
+  size_t mapped_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace ramet

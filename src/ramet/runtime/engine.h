@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ramet/kernel/kernel.h"
+#include "ramet/program/executable.h"
+
+namespace ramet {
+
+/// A tensor somewhere in memory, by name; owns nothing.
+struct TensorView {
+  std::string_view name;
+  const TensorType* type = nullptr;
+  const std::byte* data = nullptr;
+
+  /// Element `index` as double.
+  double get(int64_t index = 0) const { return load_element(data, type->dtype, index); }
+};
+
+/// Where a feed callback puts the data inputs of one micro-batch; they are copied at once.
+class FeedSink {
+ public:
+  virtual ~FeedSink() = default;
+  /// Throws Error when there is no such input, or its type differs.
+  virtual void set(std::string_view name, const TensorType& type, const void* data) = 0;
+};
+
+/// Called for each micro-batch, in order: (lane, micro-batch within the lane, where to put it).
+using Feed = std::function<void(int64_t lane, int64_t micro, FeedSink& sink)>;
+
+/// A scalar input of the step, as the learning rate. "counter" is the engine's own.
+struct ScalarValue {
+  std::string_view name;
+  double value = 0;
+};
+
+/// What a step gave. Views hold until the next step of the engine.
+class StepResults {
+ public:
+  /// Results of micro-batch `index` (in order of lanes, then within them).
+  std::span<const TensorView> micro(int64_t index) const { return micro_[static_cast<size_t>(index)]; }
+  /// Results of the update; those of the one micro-batch too where both are joined.
+  std::span<const TensorView> update() const { return update_; }
+  /// First result of this name: of the update, or else of the last micro-batch; null when there is none.
+  const TensorView* find(std::string_view name) const;
+  /// Sum of a scalar result over the micro-batches, in order, in double; throws Error on an unknown name.
+  double sum(std::string_view name) const;
+  int64_t micro_batches() const { return static_cast<int64_t>(micro_.size()); }
+
+  /// Name of the first scalar result that was not finite: the step ended there. Empty when all went well.
+  std::string not_finite;
+  /// Whether weights or optimizer states had been changed when the step ended early.
+  bool states_changed = false;
+
+ private:
+  friend class EngineState;
+  std::vector<std::vector<TensorView>> micro_;
+  std::vector<TensorView> update_;
+};
+
+/// Where numbers went wrong first.
+struct NonFinite {
+  std::string segment, node, op;
+  int64_t lane = 0, micro = 0;
+  std::string output;                ///< type of the operand
+  int64_t count = 0, first = 0;      ///< elements that are not finite, and the first of them
+  std::vector<std::string> inputs;   ///< "bf16[16,128] from -3.5 to 80.25"
+  std::string text() const;
+};
+
+/// Time of all instructions with one op and kernel.
+struct ProfileRow {
+  std::string segment, op, kernel, node;  ///< node only in rows by node
+  int64_t calls = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+};
+
+/// Runs an Executable on this machine. All memory is taken when it is made: the arena, the kernels, the tables of addresses and
+/// the places of results; a step allocates nothing. One thread drives an engine.
+class Engine {
+ public:
+  /// Throws Error when the executable is of another kernel class than the backend's, or memory lacks. `threads` must be what it
+  /// was compiled for; 0 takes that.
+  Engine(Executable executable, const Backend& backend, int threads = 0);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Executable& executable() const;
+  int threads() const;
+
+  /// Sets a state by its logical name. After weights, call `run_derive`. Throws Error on an unknown name or another type.
+  void write_state(std::string_view name, const TensorType& type, const void* data);
+  /// A state as it is now, in place.
+  TensorView state(std::string_view name) const;
+  void read_state(std::string_view name, std::span<std::byte> into) const;
+  void run_derive();
+
+  /// One training step. `step` is the counter's first number; random draws depend on it. `scalars` holds each scalar input of the
+  /// step but "counter". A scalar f32 result that is not finite (the loss, the norm of the gradients) ends the step there, before an
+  /// update where it comes before one.
+  const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
+  /// Forward only, on one batch.
+  std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
+
+  /// Runs the step again, changing no weight, and checks every output of every instruction; tells the first that is not
+  /// finite, or nothing. States that are not finite already are told too. For use after a step that ended early.
+  std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
+
+  /// Hash over all weights in canonical order: names, types, bytes.
+  Hash weights_hash() const;
+
+  /// From now on each instruction is timed (tens of nanoseconds each); false stops and keeps what was measured.
+  void profile(bool on);
+  std::vector<ProfileRow> profile_by_kernel() const;  ///< longest first
+  std::vector<ProfileRow> profile_by_node() const;    ///< longest first
+
+ private:
+  std::unique_ptr<class EngineState> state_;
+};
+
+/// A table of profile rows: time, share, GF/s, GB/s.
+std::string profile_text(std::span<const ProfileRow> rows, int64_t steps, size_t most = 30);
+
+}  // namespace ramet

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "ramet/runtime/engine_state.h"
+
+namespace ramet {
+namespace {
+
+/// What there is in a floating tensor.
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+  int64_t bad = 0, first_bad = -1;
+};
+
+Range range_of(const std::byte* data, const TensorType& type) {
+  Range range;
+  const int64_t count = type.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = load_element(data, type.dtype, i);
+    if (!std::isfinite(value)) {
+      if (range.bad++ == 0) range.first_bad = i;
+      continue;
+    }
+    range.low = std::min(range.low, value);
+    range.high = std::max(range.high, value);
+  }
+  return range;
+}
+
+std::string text_of(const Range& range, const TensorType& type) {
+  char text[96];
+  if (range.low > range.high) std::snprintf(text, sizeof text, " without a finite element");
+  else std::snprintf(text, sizeof text, " from %.6g to %.6g", range.low, range.high);
+  return type.text() + text + (range.bad ? ", " + std::to_string(range.bad) + " not finite" : "");
+}
+
+}  // namespace
+
+std::string NonFinite::text() const {
+  std::string text = op + " '" + node + "' in " + segment;
+  if (lane > 0 || micro > 0) text += " (lane " + std::to_string(lane) + ", micro-batch " + std::to_string(micro) + ")";
+  text += " gave " + std::to_string(count) + " numbers that are not finite, the first at element " + std::to_string(first) + " of " + output;
+  for (size_t i = 0; i < inputs.size(); ++i) text += "\n  input " + std::to_string(i) + ": " + inputs[i];
+  return text;
+}
+
+/// Runs a step instruction by instruction, leaving out those that change weights or optimizer states.
+class NonFiniteSearch {
+ public:
+  explicit NonFiniteSearch(EngineState& engine) : engine_(engine), exe_(engine.exe_), trained_(exe_.buffers.size(), false) {
+    for (const StatePlace& state : exe_.states)
+      trained_[static_cast<size_t>(state.slots[0])] =
+          state.tensor.kind == StateKind::kWeight || state.tensor.kind == StateKind::kOptimizer;
+  }
+
+  std::optional<NonFinite> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
+    if (auto found = check_states()) return found;
+    engine_.run_all(SegmentId::kDerive);
+    const Segment& micro_segment = engine_.segment(SegmentId::kMicro);
+    int64_t index = 0;
+    for (int64_t lane = 0; lane < exe_.lanes; ++lane) {
+      const int slot = engine_.lane_slot_[static_cast<size_t>(lane)];
+      engine_.zero_accumulators(slot);
+      for (int64_t micro = 0; micro < exe_.micro_batches_per_lane; ++micro, ++index) {
+        engine_.take_feeds(micro_segment, feed, lane, micro);
+        engine_.set_scalars(micro_segment, step, index, scalars);
+        if (auto found = check_segment(SegmentId::kMicro, slot, lane, micro)) return found;
+      }
+      for (const auto& [into, from] : engine_.combines_[static_cast<size_t>(lane)]) engine_.combine_slots(into, from);
+    }
+    if (exe_.joined) return std::nullopt;
+    engine_.set_scalars(engine_.segment(SegmentId::kUpdate), step, 0, scalars);
+    return check_segment(SegmentId::kUpdate, 0, 0, 0);
+  }
+
+ private:
+  std::optional<NonFinite> check_states() const {
+    for (const StatePlace& state : exe_.states) {
+      if (!trained_[static_cast<size_t>(state.slots[0])] || !is_floating(state.tensor.type.dtype)) continue;
+      const Range range = range_of(engine_.at(state.slots[0]), state.tensor.type);
+      if (range.bad == 0) continue;
+      NonFinite found;
+      found.segment = "the states before the step";
+      found.op = std::string(name_of(state.tensor.kind));
+      found.node = state.tensor.name;
+      found.output = state.tensor.type.text();
+      found.count = range.bad;
+      found.first = range.first_bad;
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  bool changes_training(const Instruction& instruction) const {
+    return std::any_of(instruction.outputs.begin(), instruction.outputs.end(), [&](BufferId id) { return trained_[static_cast<size_t>(id)]; });
+  }
+
+  std::optional<NonFinite> check_segment(SegmentId id, int slot, int64_t lane, int64_t micro) {
+    const Segment& segment = engine_.segment(id);
+    const CallTable& table = engine_.tables_[static_cast<size_t>(id)][static_cast<size_t>(slot)];
+    for (size_t i = 0; i < segment.instructions.size(); ++i) {
+      const Instruction& instruction = segment.instructions[i];
+      if (changes_training(instruction)) continue;
+      const Call& call = table.calls[i];
+      if (instruction.task < 0) {
+        engine_.run_call(call);
+        continue;
+      }
+      const NodeSignature& node = exe_.tasks[static_cast<size_t>(instruction.task)].node;
+      // Before the call: it may write over them.
+      std::vector<std::string> inputs;
+      for (size_t k = 0; k < node.inputs.size(); ++k)
+        inputs.push_back(is_floating(node.inputs[k].dtype)
+                             ? text_of(range_of(static_cast<const std::byte*>(call.inputs[k]), node.inputs[k]), node.inputs[k])
+                             : node.inputs[k].text());
+      engine_.run_call(call);
+      for (size_t k = 0; k < node.outputs.size(); ++k) {
+        if (!is_floating(node.outputs[k].dtype)) continue;
+        const Range range = range_of(static_cast<const std::byte*>(call.outputs[k]), node.outputs[k]);
+        if (range.bad == 0) continue;
+        return NonFinite{segment.name, instruction.name, node.op->name, lane, micro, node.outputs[k].text(), range.bad, range.first_bad, inputs};
+      }
+    }
+    return std::nullopt;
+  }
+
+  EngineState& engine_;
+  const Executable& exe_;
+  std::vector<bool> trained_;
+};
+
+std::optional<NonFinite> EngineState::find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
+  return NonFiniteSearch(*this).run(step, feed, scalars);
+}
+
+}  // namespace ramet
