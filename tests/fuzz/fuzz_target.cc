@@ -121,17 +121,21 @@ fs::path as_file(std::string_view contents) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
-fs::path empty_folder() {
-  static const fs::path folder = [] {
-    std::error_code none;
-    const fs::path base = fs::is_directory("/dev/shm", none) ? fs::path("/dev/shm") : fs::temp_directory_path();
-    return base / ("ramet-fuzz-" + std::to_string(::getpid()));
-  }();
-  static const bool registered = std::atexit([] {
-                                   std::error_code none;
-                                   fs::remove_all(folder, none);
-                                 }) == 0;
-  (void)registered;
+fs::path empty_folder(const std::string& name) {
+  // Removed when the process ends, with all that targets kept there.
+  static const struct Home {
+    fs::path path;
+    Home() {
+      std::error_code none;
+      const fs::path base = fs::is_directory("/dev/shm", none) ? fs::path("/dev/shm") : fs::temp_directory_path();
+      path = base / ("ramet-fuzz-" + std::to_string(::getpid()));
+    }
+    ~Home() {
+      std::error_code none;
+      fs::remove_all(path, none);
+    }
+  } home;
+  const fs::path folder = home.path / name;
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder;

@@ -38,8 +38,8 @@ void write_seeds(const std::string& name, const Seeds& seeds);
 /// A file in memory with these contents, for parsers that take a path. Lives until the next call.
 std::filesystem::path as_file(std::string_view contents);
 
-/// A folder in memory, or else in the folder for temporary files, empty at each call.
-std::filesystem::path empty_folder();
+/// A folder of that name in memory, or else in the folder for temporary files; emptied at each call, gone in the end.
+std::filesystem::path empty_folder(const std::string& name);
 
 }  // namespace ramet::fuzz
 

@@ -24,7 +24,7 @@ RAMET_FUZZ_TARGET(vocabulary, std::string_view input) {
   } else if (kind == 'j') {
     check(read_vocabulary_json(fuzz::as_file(text)));
   } else {  // a whole tokenizer: vocabulary, options or merges
-    const auto folder = fuzz::empty_folder();
+    const auto folder = fuzz::empty_folder("vocabulary");
     const size_t cut = text.find('\f');
     write_file_atomic(folder / "vocab.txt", text.substr(0, cut));
     if (cut != text.npos) write_file_atomic(folder / "tokenizer_config.json", text.substr(cut + 1));

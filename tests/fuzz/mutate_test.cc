@@ -71,8 +71,11 @@ TEST(AsFile, HoldsWhatItWasGivenLast) {
 }
 
 TEST(EmptyFolder, IsEmptyEachTime) {
-  write_file_atomic(empty_folder() / "a", "x");
-  EXPECT_TRUE(std::filesystem::is_empty(empty_folder()));
+  const auto other = empty_folder("other") / "kept";
+  write_file_atomic(other, "x");
+  write_file_atomic(empty_folder("one") / "a", "x");
+  EXPECT_TRUE(std::filesystem::is_empty(empty_folder("one")));
+  EXPECT_EQ(read_file(other), "x");
 }
 
 }  // namespace
