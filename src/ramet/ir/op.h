@@ -106,6 +106,9 @@ struct OpDef {
   /// change a bit. May build nodes. Empty: none.
   std::function<Tensor(SimplifyContext&)> simplify{};
   std::function<ShardingRule(const NodeSignature& node)> sharding;
+  /// Attributes of the node that computes one shard, when factor f of `rule` (this op's, for the whole node) is split in
+  /// parts[f]. Needed by ops whose attributes hold extents of dimensions that may be split. Empty: unchanged.
+  std::function<Attributes(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule)> localize{};
   std::function<Cost(const NodeSignature& node)> cost;
   /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
   std::string map_op{};

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
-#include "ramet/base/hash.h"
 #include "ramet/ir/op.h"
 
 namespace ramet {
@@ -60,8 +59,9 @@ class Parser {
     return value;
   }
   uint64_t integer(uint64_t most, const std::string& meaning) {
+    const size_t start = at_;
     const uint64_t value = number<uint64_t>(meaning);
-    if (value > most) fail(meaning + ", at most " + std::to_string(most));
+    if (value > most) at_ = start, fail(meaning + ", at most " + std::to_string(most));
     return value;
   }
   double real() {
@@ -120,7 +120,7 @@ class Parser {
       expect(",");
       step.tensor = number<uint64_t>("the tensor's id");
       expect("]");
-      dropout_threshold(step.parameter, "map program");
+      if (!(step.parameter >= 0 && step.parameter < 1)) fail("a dropout rate in [0, 1)");
     } else if (info.parameters > 0) {
       expect("[");
       step.parameter = real();
@@ -274,7 +274,7 @@ MapProgram map_program_of(const NodeSignature& node) {
   } else if (info.types == MapOpTypes::kDropout) {
     step.parameter = node.attributes.get_float("rate");
     step.seed = static_cast<uint64_t>(node.attributes.get_int("seed"));
-    step.tensor = hash64(node.attributes.get_string("tensor"));
+    step.tensor = static_cast<uint64_t>(node.attributes.get_int("tensor"));
   } else {
     if (info.parameters > 0) step.parameter = node.attributes.get_float("parameter");
     if (info.parameters > 1) step.second = node.attributes.get_float("second");
@@ -288,14 +288,5 @@ Shape map_space_of(const NodeSignature& node) {
   if (node.op->name == "map") return Shape(node.attributes.get_ints("shape"));
   return node.outputs.at(0).shape;
 }
-
-uint32_t dropout_threshold(double rate, const std::string& where) {
-  if (!(rate >= 0 && rate < 1))
-    throw Error({.what = "dropout rate out of range", .where = where, .found = real_text(rate), .expected = "0 <= rate < 1"});
-  const auto threshold = static_cast<uint32_t>(std::nearbyint(rate * 65536));
-  return threshold < 65536 ? threshold : 65535;
-}
-
-float dropout_scale(uint32_t threshold) { return static_cast<float>(1.0 / (1.0 - threshold / 65536.0)); }
 
 }  // namespace ramet

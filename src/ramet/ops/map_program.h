@@ -65,7 +65,7 @@ struct MapProgram {
     double second = 0;            ///< q
     DType dtype = DType::kF32;    ///< of cast: f32, i32, i64 or bool
     uint64_t seed = 0;            ///< of dropout
-    uint64_t tensor = 0;          ///< of dropout: hash64 of the random name
+    uint64_t tensor = 0;          ///< of dropout: id of the logical tensor (see ops/random_bits.h)
     const MapOpInfo& info() const { return map_op_table()[static_cast<size_t>(op)]; }
     friend bool operator==(const Step&, const Step&) = default;
   };
@@ -99,10 +99,5 @@ std::vector<DType> map_value_types(const MapProgram& program, std::span<const DT
 MapProgram map_program_of(const NodeSignature& node);
 /// The iteration space of such a node.
 Shape map_space_of(const NodeSignature& node);
-
-/// 2^16 * rate, rounded: an element is dropped when its 16 random bits are below it. Throws Error outside [0, 1).
-uint32_t dropout_threshold(double rate, const std::string& where);
-/// What a kept element is multiplied by: 1 / (1 - threshold / 2^16), rounded to f32.
-float dropout_scale(uint32_t threshold);
 
 }  // namespace ramet

@@ -6,7 +6,7 @@ namespace ramet {
 void register_elementwise_ops(OpRegistry& registry);
 void register_map_ops(OpRegistry& registry);
 void register_shape_ops(OpRegistry& registry);
-void register_index_ops(OpRegistry& registry);
+void register_indexing_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
@@ -18,7 +18,7 @@ void register_all_ops(OpRegistry& registry) {
   register_elementwise_ops(registry);
   register_map_ops(registry);
   register_shape_ops(registry);
-  register_index_ops(registry);
+  register_indexing_ops(registry);
   register_reduce_ops(registry);
   register_matmul_ops(registry);
   register_normalize_ops(registry);

@@ -197,6 +197,19 @@ ShardingRule same_dims_sharding(const NodeSignature& node, const std::vector<int
   return rule.build();
 }
 
+int64_t local_extent(const ShardingRule::Dim& dim, const std::vector<int64_t>& parts, const ShardingRule& rule) {
+  int64_t extent = 1;
+  for (int factor : dim) extent *= rule.factors[static_cast<size_t>(factor)].size / parts[static_cast<size_t>(factor)];
+  return extent;
+}
+
+Attributes localize_shape(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule) {
+  Attributes attributes = node.attributes;
+  std::vector<int64_t> shape;
+  for (const ShardingRule::Dim& dim : rule.outputs.at(0)) shape.push_back(local_extent(dim, parts, rule));
+  return attributes.set("shape", shape);
+}
+
 AttributeSpec required_attribute(const std::string& name, AttributeSpec::Kind kind, const std::string& doc) {
   return {name, kind, true, doc};
 }

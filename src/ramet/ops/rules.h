@@ -74,6 +74,11 @@ ShardingRule whole_sharding(const NodeSignature& node);
 /// Input 0 and all outputs have the same dimensions, of which those in `whole` must stay whole and the others are free.
 ShardingRule same_dims_sharding(const NodeSignature& node, const std::vector<int>& whole);
 
+/// OpDef::localize of ops whose attribute `shape` is the shape of output 0.
+Attributes localize_shape(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule);
+/// Extent of one dimension in a shard.
+int64_t local_extent(const ShardingRule::Dim& dim, const std::vector<int64_t>& parts, const ShardingRule& rule);
+
 // --- attributes ---
 
 AttributeSpec required_attribute(const std::string& name, AttributeSpec::Kind kind, const std::string& doc);

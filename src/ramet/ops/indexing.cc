@@ -1,0 +1,275 @@
+#include "ramet/base/error.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/rules.h"
+
+// Ops whose elements are found by index or by order.
+
+namespace ramet {
+namespace {
+
+using Kind = AttributeSpec::Kind;
+using Dims = std::vector<int64_t>;
+using Reduce = ShardingRule::Reduce;
+
+Cost move_cost(const NodeSignature& node) { return streaming_cost(node, 0); }
+
+// --- one_hot ---
+
+OpDef one_hot_op() {
+  OpDef op;
+  op.name = "one_hot";
+  op.doc = "indices [...] -> [..., depth]: 1 at the index, 0 elsewhere; all 0 when the index is outside [0, depth)";
+  op.min_inputs = op.max_inputs = 1;
+  op.attributes = {required_attribute("depth", Kind::kInt, "extent of the new last dimension"),
+                   required_attribute("dtype", Kind::kDType, "of the result")};
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    require_dtype(node, 0, "indices", {DType::kI32, DType::kI64});
+    Dims dims = node.inputs[0].shape.dims();
+    dims.push_back(node.attributes.get_int("depth"));
+    require_bounded(node, Shape(dims));
+    if (node.attributes.get_dtype("dtype") == DType::kU8) refuse(node, "one_hot cannot be of opaque bytes", "u8");
+    return {{node.attributes.get_dtype("dtype"), Shape(std::move(dims))}};
+  };
+  op.gradient_stops = true;
+  op.sharding = [](const NodeSignature& node) {
+    RuleBuilder rule;
+    ShardingRule::Operand dims;
+    for (int64_t extent : node.inputs[0].shape.dims()) dims.push_back({rule.factor(extent)});
+    rule.input(dims);
+    dims.push_back({rule.factor(node.outputs[0].shape.dim(-1), true)});
+    return rule.output(dims).build();
+  };
+  op.cost = move_cost;
+  op.cheap = true;
+  return op;
+}
+
+// --- gather and scatter_add ---
+
+OpDef gather_op() {
+  OpDef op;
+  op.name = "gather";
+  op.doc = "rows of a table [V, ...] by indices [I...] -> [I..., ...]; an index outside [0, V) is an error at run time";
+  op.min_inputs = op.max_inputs = 2;
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    require_rank(node, 0, "table", 1);
+    require_dtype(node, 1, "indices", {DType::kI32, DType::kI64});
+    Dims dims = node.inputs[1].shape.dims();
+    const Dims& table = node.inputs[0].shape.dims();
+    dims.insert(dims.end(), table.begin() + 1, table.end());
+    require_bounded(node, Shape(dims));
+    return {{node.inputs[0].dtype, Shape(std::move(dims))}};
+  };
+  op.gradient = [](GradientContext& c) {
+    const TensorType& table = c.node.inputs[0];
+    Attributes attributes{{"rows", table.shape.dim(0)}, {"dtype", table.dtype}};
+    return std::vector{c.build.op("scatter_add", {c.inputs[1], c.output_gradients[0]}, attributes), Tensor{}};
+  };
+  op.sharding = [](const NodeSignature& node) {
+    RuleBuilder rule;
+    ShardingRule::Operand table{{rule.factor(node.inputs[0].shape.dim(0), true)}}, indices, out;
+    for (int64_t extent : node.inputs[1].shape.dims()) indices.push_back({rule.factor(extent)});
+    out = indices;
+    for (int axis = 1; axis < node.inputs[0].shape.rank(); ++axis) {
+      table.push_back({rule.factor(node.inputs[0].shape.dim(axis))});
+      out.push_back(table.back());
+    }
+    return rule.input(table).input(indices).output(out).build();
+  };
+  op.cost = [](const NodeSignature& node) {
+    Cost cost;
+    cost.bytes_read = node.inputs[1].bytes() + node.outputs[0].bytes();
+    cost.bytes_written = node.outputs[0].bytes();
+    return cost;
+  };
+  op.cheap = true;
+  return op;
+}
+
+OpDef scatter_add_op() {
+  OpDef op;
+  op.name = "scatter_add";
+  op.doc = "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32";
+  op.min_inputs = op.max_inputs = 2;
+  op.attributes = {required_attribute("rows", Kind::kInt, "extent of the first dimension of the result"),
+                   optional_attribute("dtype", Kind::kDType, "of the result (the updates')")};
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    require_dtype(node, 0, "indices", {DType::kI32, DType::kI64});
+    require_floating(node, 1, "updates");
+    const Dims &indices = node.inputs[0].shape.dims(), &updates = node.inputs[1].shape.dims();
+    if (updates.size() < indices.size() || !std::equal(indices.begin(), indices.end(), updates.begin()))
+      refuse(node, "the first dimensions of the updates are not those of the indices", node.inputs[1].text(), node.inputs[0].shape.text());
+    Dims dims{node.attributes.get_int("rows")};
+    dims.insert(dims.end(), updates.begin() + static_cast<long>(indices.size()), updates.end());
+    require_bounded(node, Shape(dims));
+    const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[1].dtype;
+    if (!is_floating(dtype)) refuse(node, "sums of updates are floating-point", std::string(name_of(dtype)));
+    return {{dtype, Shape(std::move(dims))}};
+  };
+  op.gradient = [](GradientContext& c) {
+    return std::vector{Tensor{}, cast_to(gather(c.output_gradients[0], c.inputs[0]), c.inputs[1].dtype())};
+  };
+  op.sharding = [](const NodeSignature& node) {
+    RuleBuilder rule;
+    ShardingRule::Operand indices, out{{rule.factor(node.outputs[0].shape.dim(0), true)}};
+    for (int64_t extent : node.inputs[0].shape.dims()) indices.push_back({rule.factor(extent, false, Reduce::kSum)});
+    ShardingRule::Operand updates = indices;
+    for (int axis = 1; axis < node.outputs[0].shape.rank(); ++axis) {
+      out.push_back({rule.factor(node.outputs[0].shape.dim(axis))});
+      updates.push_back(out.back());
+    }
+    return rule.input(indices).input(updates).output(out).build();
+  };
+  op.cost = [](const NodeSignature& node) { return streaming_cost(node, static_cast<double>(node.inputs[1].elements())); };
+  return op;
+}
+
+// --- argmax, argmin ---
+
+OpDef arg_op(const std::string& name, const std::string& what) {
+  OpDef op;
+  op.name = name;
+  op.doc = "i32 index of the " + what + " element along `axis`, the first of equals; a NaN counts as " + what;
+  op.min_inputs = op.max_inputs = 1;
+  op.attributes = {required_attribute("axis", Kind::kInt, "along which to look")};
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    const TensorType& a = node.inputs[0];
+    if (!is_floating(a.dtype) && !is_integer(a.dtype)) refuse(node, "cannot order this element type", a.text(), "floats or integers");
+    const int axis = axis_attribute(node, "axis", a.shape.rank());
+    if (a.shape.dim(axis) < 1 || a.shape.dim(axis) > INT32_MAX)
+      refuse(node, "no index fits this extent", std::to_string(a.shape.dim(axis)), "1 to 2^31 - 1");
+    Dims dims = a.shape.dims();
+    dims.erase(dims.begin() + axis);
+    return {{DType::kI32, Shape(std::move(dims))}};
+  };
+  op.gradient_stops = true;
+  op.sharding = [](const NodeSignature& node) {
+    RuleBuilder rule;
+    const Shape& shape = node.inputs[0].shape;
+    const int axis = axis_attribute(node, "axis", shape.rank());
+    ShardingRule::Operand in, out;
+    for (int i = 0; i < shape.rank(); ++i) {
+      in.push_back({rule.factor(shape.dim(i), i == axis)});
+      if (i != axis) out.push_back(in.back());
+    }
+    return rule.input(in).output(out).build();
+  };
+  op.cost = [](const NodeSignature& node) { return streaming_cost(node, static_cast<double>(node.inputs[0].elements())); };
+  return op;
+}
+
+// --- cumsum ---
+
+OpDef cumsum_op() {
+  OpDef op;
+  op.name = "cumsum";
+  op.doc = "running sums along `axis`, in order of index, in f32";
+  op.min_inputs = op.max_inputs = 1;
+  op.attributes = {required_attribute("axis", Kind::kInt, "along which to add"),
+                   optional_attribute("reverse", Kind::kBool, "start at the last element (false)")};
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    const TensorType& a = node.inputs[0];
+    if (!is_floating(a.dtype) && !is_integer(a.dtype)) refuse(node, "cannot add this element type", a.text(), "floats or integers");
+    axis_attribute(node, "axis", a.shape.rank());
+    return {a};
+  };
+  op.gradient = [](GradientContext& c) {
+    Attributes attributes{{"axis", c.node.attributes.get_int("axis")}};
+    if (!c.node.attributes.get_bool_or("reverse", false)) attributes.set("reverse", true);
+    return std::vector{c.build.op("cumsum", {c.output_gradients[0]}, attributes)};
+  };
+  op.sharding = [](const NodeSignature& node) {
+    return same_dims_sharding(node, {axis_attribute(node, "axis", node.inputs[0].shape.rank())});
+  };
+  op.cost = [](const NodeSignature& node) { return streaming_cost_each(node, 1); };
+  op.cheap = true;
+  return op;
+}
+
+// --- reverse ---
+
+OpDef reverse_op() {
+  OpDef op;
+  op.name = "reverse";
+  op.doc = "elements in the opposite order along `axes`";
+  op.min_inputs = op.max_inputs = 1;
+  op.attributes = {required_attribute("axes", Kind::kInts, "along which the order turns; empty: all")};
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    axes_attribute(node, "axes", node.inputs[0].shape.rank());
+    return {node.inputs[0]};
+  };
+  op.gradient = [](GradientContext& c) { return std::vector{c.build.op("reverse", {c.output_gradients[0]}, c.node.attributes)}; };
+  op.sharding = [](const NodeSignature& node) {
+    return same_dims_sharding(node, axes_attribute(node, "axes", node.inputs[0].shape.rank()));
+  };
+  op.cost = move_cost;
+  op.cheap = true;
+  return op;
+}
+
+// --- top_k ---
+
+OpDef top_k_op() {
+  OpDef op;
+  op.name = "top_k";
+  op.doc = "the k greatest elements along the last dimension, greatest first, and their i32 indices; of equals the first";
+  op.min_inputs = op.max_inputs = 1;
+  op.attributes = {required_attribute("k", Kind::kInt, "how many")};
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    const TensorType& a = node.inputs[0];
+    require_rank(node, 0, "values", 1);
+    if (!is_floating(a.dtype) && !is_integer(a.dtype)) refuse(node, "cannot order this element type", a.text(), "floats or integers");
+    const int64_t k = node.attributes.get_int("k");
+    if (k < 0 || k > a.shape.dim(-1) || a.shape.dim(-1) > INT32_MAX)
+      refuse(node, "'k' out of range", std::to_string(k), "0 to the last extent, " + std::to_string(a.shape.dim(-1)));
+    Dims dims = a.shape.dims();
+    dims.back() = k;
+    return {{a.dtype, Shape(dims)}, {DType::kI32, Shape(dims)}};
+  };
+  op.gradient = [](GradientContext& c) {
+    if (!c.output_gradients[0].valid()) return std::vector{Tensor{}};
+    // One row of zeros and a 1 for each chosen element: k is small.
+    const TensorType& type = c.node.inputs[0];
+    const Tensor chosen = one_hot(c.outputs[1], type.shape.dim(-1), type.dtype);
+    Dims dims = c.output_gradients[0].shape().dims();
+    dims.push_back(1);
+    const Tensor spread = multiply(chosen, reshape(c.output_gradients[0], Shape(dims)));
+    return std::vector{cast_to(reduce_sum(spread, {-2}), type.dtype)};
+  };
+  op.sharding = [](const NodeSignature& node) {
+    RuleBuilder rule;
+    const Shape& shape = node.inputs[0].shape;
+    ShardingRule::Operand in, out;
+    for (int axis = 0; axis + 1 < shape.rank(); ++axis) in.push_back({rule.factor(shape.dim(axis))});
+    out = in;
+    in.push_back({rule.factor(shape.dim(-1), true)});
+    out.push_back({rule.factor(node.outputs[0].shape.dim(-1), true)});
+    return rule.input(in).output(out).output(out).build();
+  };
+  op.cost = [](const NodeSignature& node) { return streaming_cost(node, 8.0 * static_cast<double>(node.inputs[0].elements())); };
+  return op;
+}
+
+}  // namespace
+
+void register_indexing_ops(OpRegistry& registry) {
+  for (OpDef (*make)() : {one_hot_op, gather_op, scatter_add_op, cumsum_op, reverse_op, top_k_op}) registry.add(make());
+  registry.add(arg_op("argmax", "greatest"));
+  registry.add(arg_op("argmin", "least"));
+}
+
+Tensor one_hot(Tensor indices, int64_t depth, DType dtype) {
+  return indices.builder->op("one_hot", {indices}, {{"depth", depth}, {"dtype", dtype}});
+}
+Tensor gather(Tensor table, Tensor indices) { return table.builder->op("gather", {table, indices}); }
+Tensor scatter_add(Tensor indices, Tensor updates, int64_t rows) {
+  return indices.builder->op("scatter_add", {indices, updates}, {{"rows", rows}});
+}
+Tensor argmax(Tensor a, int64_t axis) { return a.builder->op("argmax", {a}, {{"axis", axis}}); }
+Tensor cumsum(Tensor a, int64_t axis) { return a.builder->op("cumsum", {a}, {{"axis", axis}}); }
+std::pair<Tensor, Tensor> top_k(Tensor a, int64_t k) {
+  const std::vector<Tensor> outputs = a.builder->ops("top_k", {a}, {{"k", k}});
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace ramet

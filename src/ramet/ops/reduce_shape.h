@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "ramet/ir/op.h"
+
+namespace ramet {
+
+/// One pass of a reduction: [outer, reduced, inner] -> [outer, inner], row-major.
+struct ReduceGroup {
+  int64_t outer = 1, reduced = 1, inner = 1;
+};
+/// The passes of a reduction of `shape` over sorted `axes`, innermost group of adjacent axes first; each works on what
+/// the one before left (see ops/reduce_order.h).
+std::vector<ReduceGroup> reduce_groups(const Shape& shape, const std::vector<int>& axes);
+/// Sorted axes of a reduce node.
+std::vector<int> reduce_axes(const NodeSignature& node);
+
+}  // namespace ramet
