@@ -1,0 +1,295 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "ops/op_cases.h"
+#include "ramet/base/error.h"
+#include "ramet/ir/builder.h"
+#include "ramet/ir/text.h"
+#include "ramet/kernel/interpret.h"
+
+namespace ramet {
+namespace {
+
+std::string label(const OpCase& op_case) { return op_case.op + "/" + op_case.name; }
+
+std::vector<HostTensor> run(const OpCase& op_case, const std::vector<HostTensor>& inputs) {
+  return interpret_node(signature_of(op_case), reference_backend(), inputs);
+}
+
+/// |a - b| <= tolerance * max(1, largest |b|), NaN like NaN, infinities equal.
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  double most = 1;
+  for (double value : b)
+    if (std::isfinite(value)) most = std::max(most, std::fabs(value));
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(b[i]) ? std::isnan(a[i]) : a[i] == b[i]) continue;
+    ASSERT_NEAR(a[i], b[i], tolerance * most) << what << ", element " << i;
+  }
+}
+
+class EveryCase : public testing::TestWithParam<OpCase> {};
+
+std::string test_name(const testing::TestParamInfo<OpCase>& info) {
+  std::string name = info.param.op + "_" + info.param.name;
+  for (char& letter : name)
+    if (!std::isalnum(static_cast<unsigned char>(letter))) letter = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, EveryCase, testing::ValuesIn(op_cases()), test_name);
+
+TEST(OpTable, EveryOpHasACaseAndAnEntryThatIsWhole) {
+  std::set<std::string> covered;
+  for (const OpCase& op_case : op_cases()) covered.insert(op_case.op);
+  for (const OpDef* op : OpRegistry::instance().all()) {
+    EXPECT_TRUE(covered.count(op->name)) << op->name << " has no line in the case table";
+    EXPECT_FALSE(op->doc.empty()) << op->name;
+    EXPECT_TRUE(op->infer && op->sharding && op->cost) << op->name;
+    EXPECT_FALSE(op->gradient && op->gradient_stops) << op->name;
+    for (const AttributeSpec& attribute : op->attributes) EXPECT_FALSE(attribute.doc.empty()) << op->name << " " << attribute.name;
+  }
+}
+
+TEST_P(EveryCase, VerifiesAndReadsBackFromText) {
+  const OpCase& op_case = GetParam();
+  Graph graph("case");
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < op_case.inputs.size(); ++i)
+    inputs.push_back(graph.add_input("in" + std::to_string(i), op_case.inputs[i].type, InputRole::kData));
+  const NodeId node = graph.add_node(OpRegistry::instance().get(op_case.op), inputs, op_case.attributes, op_case.name);
+  for (size_t i = 0; i < graph.node(node).outputs.size(); ++i)
+    graph.add_output("out" + std::to_string(i), graph.node(node).outputs[i]);
+  verify(graph, "building");
+  EXPECT_EQ(print(parse_graph(print(graph))), print(graph));
+}
+
+TEST_P(EveryCase, CostsWhatItMoves) {
+  const NodeSignature node = signature_of(GetParam());
+  const Cost cost = node.op->cost(node);
+  EXPECT_GE(cost.flops, 0);
+  EXPECT_GE(cost.bytes_read, 0);
+  EXPECT_GE(cost.bytes_written, 0);
+  if (node.op->is_view) return;
+  EXPECT_GT(cost.bytes_written + cost.bytes_read, 0);
+}
+
+TEST_P(EveryCase, HasTheExpectedValues) {
+  const OpCase& op_case = GetParam();
+  if (!op_case.in_reference) GTEST_SKIP() << "the reference does not compute it";
+  const auto outputs = run(op_case, inputs_of(op_case));
+  for (size_t i = 0; i < op_case.expected.size(); ++i)
+    if (!op_case.expected[i].empty())
+      expect_near(outputs[i].values(), op_case.expected[i], 2e-6, label(op_case) + " output " + std::to_string(i));
+}
+
+/// In a narrower type the result is that of f32 on the same (rounded) values, rounded.
+TEST_P(EveryCase, ComputesInNarrowTypesAsInF32) {
+  const OpCase& op_case = GetParam();
+  if (!op_case.in_reference || !op_case.low_types) GTEST_SKIP();
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    const OpCase low = in_type(op_case, dtype);
+    const auto low_inputs = inputs_of(low);
+    std::vector<HostTensor> full_inputs;
+    for (size_t i = 0; i < low_inputs.size(); ++i)
+      full_inputs.push_back(HostTensor::of(op_case.inputs[i].type.dtype, low_inputs[i].type.shape, low_inputs[i].values()));
+    const auto full = run(op_case, full_inputs), narrow = run(low, low_inputs);
+    for (size_t i = 0; i < full.size(); ++i)
+      expect_near(narrow[i].values(), full[i].values(), dtype == DType::kBF16 ? 4e-3 : 5e-4,
+                  label(op_case) + " in " + std::string(name_of(dtype)) + ", output " + std::to_string(i));
+  }
+}
+
+// --- gradients against finite differences ---
+
+bool has_gradient(const OpCase& op_case, const NodeSignature& node, size_t output) {
+  if (!is_floating(node.outputs[output].dtype)) return false;
+  const auto& wanted = op_case.gradient_outputs;
+  return wanted.empty() || std::find(wanted.begin(), wanted.end(), static_cast<int>(output)) != wanted.end();
+}
+
+/// Weights of the outputs' elements in the scalar that is differentiated; none for outputs without gradient.
+std::vector<HostTensor> output_weights(const OpCase& op_case, const NodeSignature& node) {
+  std::vector<HostTensor> weights;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    OpCase drawn{.op = "weights", .name = label(op_case) + std::to_string(i), .inputs = {}};
+    drawn.inputs.push_back({node.outputs[i], 0.5, 1.5});
+    weights.push_back(has_gradient(op_case, node, i) ? inputs_of(drawn)[0] : HostTensor());
+  }
+  return weights;
+}
+
+double weighted_sum(const std::vector<HostTensor>& outputs, const std::vector<HostTensor>& weights) {
+  double sum = 0;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    for (int64_t e = 0; !weights[i].data.empty() && e < outputs[i].elements(); ++e) sum += outputs[i].get(e) * weights[i].get(e);
+  return sum;
+}
+
+/// The op's own gradient rule, run by the reference: one tensor an input, empty where the rule gives none.
+std::vector<HostTensor> gradients_by_rule(const OpCase& op_case, const std::vector<HostTensor>& inputs,
+                                          const std::vector<HostTensor>& weights) {
+  Graph graph("gradient");
+  GraphBuilder build(graph);
+  std::map<std::string, HostTensor> feeds;
+  const auto feed = [&](const std::string& name, const HostTensor& tensor) {
+    feeds[name] = tensor;
+    return build.input(name, tensor.type.dtype, tensor.type.shape);
+  };
+  std::vector<Tensor> in, dout;
+  for (size_t i = 0; i < inputs.size(); ++i) in.push_back(feed("in" + std::to_string(i), inputs[i]));
+  const std::vector<Tensor> out = build.ops(op_case.op, in, op_case.attributes);
+  for (size_t i = 0; i < out.size(); ++i)
+    dout.push_back(weights[i].data.empty() ? Tensor{} : feed("dout" + std::to_string(i), weights[i]));
+  const NodeSignature node = signature_of(op_case);
+  std::vector<bool> needed;
+  for (const TensorType& type : node.inputs) needed.push_back(is_floating(type.dtype));
+  GradientContext context{build, node, in, out, dout, needed};
+  const std::vector<Tensor> gradients = node.op->gradient(context);
+  EXPECT_EQ(gradients.size(), inputs.size());
+  std::vector<size_t> of_input;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].valid()) continue;
+    EXPECT_EQ(gradients[i].shape(), inputs[i].type.shape) << "gradient of input " << i;
+    build.output("grad" + std::to_string(i), gradients[i]);
+    of_input.push_back(i);
+  }
+  verify(graph, "gradient");
+  const auto results = interpret(graph, reference_backend(), feeds);
+  std::vector<HostTensor> by_input(inputs.size());
+  for (size_t i = 0; i < results.size(); ++i) by_input[of_input[i]] = results[i];
+  return by_input;
+}
+
+/// d(weighted sum)/d(element), by a five-point stencil whose error is of order h^4.
+double finite_difference(const OpCase& op_case, std::vector<HostTensor> inputs, size_t input, int64_t element,
+                         const std::vector<HostTensor>& weights) {
+  const double at = inputs[input].get(element), h = 0.01;
+  const auto value = [&](double x) {
+    inputs[input].set(element, x);
+    return weighted_sum(run(op_case, inputs), weights);
+  };
+  return (8 * (value(at + h) - value(at - h)) - (value(at + 2 * h) - value(at - 2 * h))) / (12 * h);
+}
+
+TEST_P(EveryCase, GradientIsThatOfFiniteDifferences) {
+  const OpCase& op_case = GetParam();
+  const NodeSignature node = signature_of(op_case);
+  if (!node.op->gradient || op_case.gradient_tolerance == 0 || !op_case.in_reference) GTEST_SKIP();
+  const auto inputs = inputs_of(op_case), weights = output_weights(op_case, node);
+  const auto gradients = gradients_by_rule(op_case, inputs, weights);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].type.dtype != DType::kF32 || !op_case.inputs[i].differentiate) continue;
+    std::vector<double> wanted, found(static_cast<size_t>(inputs[i].elements()), 0.0);
+    if (!gradients[i].data.empty()) found = gradients[i].values();
+    for (int64_t e = 0; e < inputs[i].elements(); ++e) wanted.push_back(finite_difference(op_case, inputs, i, e, weights));
+    expect_near(found, wanted, op_case.gradient_tolerance, label(op_case) + " gradient of input " + std::to_string(i));
+  }
+}
+
+// --- sharding rules, by splitting ---
+
+/// Half `part` (0 or 1) of factor `factor` of a tensor whose dimensions are `operand`; all of it when it has none of it.
+HostTensor half_of(const HostTensor& tensor, const ShardingRule& rule, const ShardingRule::Operand& operand, int factor,
+                   int part) {
+  std::vector<std::vector<int64_t>> kept;  // for each dimension, the indices that stay
+  std::vector<int64_t> dims;
+  for (size_t axis = 0; axis < operand.size(); ++axis) {
+    std::vector<int64_t> indices;
+    for (int64_t index = 0; index < tensor.type.shape.dims()[axis]; ++index) {
+      int64_t rest = index;
+      bool stays = true;
+      for (auto it = operand[axis].rbegin(); it != operand[axis].rend(); ++it) {
+        const int64_t size = rule.factors[static_cast<size_t>(*it)].size, digit = rest % size;
+        rest /= size;
+        if (*it == factor) stays = digit / (size / 2) == part;
+      }
+      if (stays) indices.push_back(index);
+    }
+    dims.push_back(static_cast<int64_t>(indices.size()));
+    kept.push_back(std::move(indices));
+  }
+  HostTensor half({tensor.type.dtype, Shape(dims)});
+  const auto strides = tensor.type.shape.strides();
+  for (int64_t e = 0; e < half.elements(); ++e) {
+    int64_t rest = e, from = 0;
+    for (size_t axis = dims.size(); axis-- > 0;) {
+      from += kept[axis][static_cast<size_t>(rest % dims[axis])] * strides[axis];
+      rest /= dims[axis];
+    }
+    half.set(e, tensor.get(from));
+  }
+  return half;
+}
+
+bool contains(const ShardingRule::Operand& operand, int factor) {
+  for (const auto& dim : operand)
+    for (int index : dim)
+      if (index == factor) return true;
+  return false;
+}
+
+double combined(ShardingRule::Reduce reduce, double a, double b) {
+  switch (reduce) {
+    case ShardingRule::Reduce::kSum: return a + b;
+    case ShardingRule::Reduce::kMax: return std::max(a, b);
+    case ShardingRule::Reduce::kMin: return std::min(a, b);
+    case ShardingRule::Reduce::kNone: break;
+  }
+  ADD_FAILURE() << "a factor that no output has says no way to combine";
+  return 0;
+}
+
+/// Computes the node in two shards along a factor and expects what the whole node gives: the same bits where the factor
+/// stands in the output, a combination of partial results where it is reduced.
+void expect_splits(const OpCase& op_case, const NodeSignature& node, const ShardingRule& rule, int factor) {
+  const ShardingRule::Factor& split = rule.factors[static_cast<size_t>(factor)];
+  const auto inputs = inputs_of(op_case);
+  const auto whole = run(op_case, inputs);
+  std::vector<std::vector<HostTensor>> shards;
+  for (int part = 0; part < 2; ++part) {
+    OpCase shard = op_case;
+    std::vector<HostTensor> halves;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      halves.push_back(half_of(inputs[i], rule, rule.inputs[i], factor, part));
+      shard.inputs[i].type = halves.back().type;
+    }
+    if (node.op->localize) {
+      std::vector<int64_t> parts(rule.factors.size(), 1);
+      parts[static_cast<size_t>(factor)] = 2;
+      shard.attributes = node.op->localize(node, parts, rule);
+    }
+    shards.push_back(run(shard, halves));
+  }
+  for (size_t o = 0; o < whole.size(); ++o) {
+    const std::string what = label(op_case) + ", factor " + split.name + " of " + rule.text() + ", output " + std::to_string(o);
+    if (contains(rule.outputs[o], factor)) {
+      for (int part = 0; part < 2; ++part)
+        EXPECT_EQ(shards[static_cast<size_t>(part)][o].values(), half_of(whole[o], rule, rule.outputs[o], factor, part).values()) << what;
+      continue;
+    }
+    std::vector<double> sum;
+    for (int64_t e = 0; e < whole[o].elements(); ++e) sum.push_back(combined(split.reduce, shards[0][o].get(e), shards[1][o].get(e)));
+    expect_near(sum, whole[o].values(), 1e-5, what);
+  }
+}
+
+TEST_P(EveryCase, ShardsAsItsRuleSays) {
+  const OpCase& op_case = GetParam();
+  const NodeSignature node = signature_of(op_case);
+  const ShardingRule rule = node.op->sharding(node);
+  ASSERT_EQ(rule.inputs.size(), node.inputs.size());
+  ASSERT_EQ(rule.outputs.size(), node.outputs.size());
+  EXPECT_EQ(ShardingRule::parse(rule.text(), node).text(), rule.text());
+  for (int factor = 0; factor < static_cast<int>(rule.factors.size()); ++factor) {
+    const ShardingRule::Factor& split = rule.factors[static_cast<size_t>(factor)];
+    if (split.whole || split.size < 2 || split.size % 2 != 0 || op_case.by_position || !op_case.in_reference) continue;
+    expect_splits(op_case, node, rule, factor);
+  }
+}
+
+}  // namespace
+}  // namespace ramet
