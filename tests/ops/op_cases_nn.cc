@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "ops/op_cases.h"
@@ -87,6 +88,23 @@ void add_attention(std::vector<OpCase>& cases) {
     cases.push_back({.op = "attention", .name = name, .inputs = std::move(inputs), .attributes = std::move(attributes),
                      .gradient_outputs = {0}, .by_position = random});
   };
+  // torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), q = 0.1 i, k = cos i, v = sin i in [B,H,S,D].
+  OpCase peer{.op = "attention", .name = "peer", .inputs = {}, .attributes = {{"packed", false}, {"causal", true}, {"scale", std::sqrt(0.5)}}};
+  for (int which = 0; which < 3; ++which) {
+    CaseInput input{{kF32, Shape{1, 3, 2, 2}}, 0, 0, {}};
+    for (int s = 0; s < 3; ++s)
+      for (int h = 0; h < 2; ++h)
+        for (int d = 0; d < 2; ++d) {
+          const double i = (h * 3 + s) * 2 + d;
+          input.values.push_back(which == 0 ? 0.1 * i : which == 1 ? std::cos(i) : std::sin(i));
+        }
+    peer.inputs.push_back(input);
+  }
+  peer.expected = {{0.0, 0.8414709848078965, -0.27941549819892586, 0.6569865987187891, 0.3379928032100316, 0.581145174046167,
+                    -0.08094917886375974, 0.6186834155053482, -0.03991979389500131, 0.17731870315720605, -0.1876587836298626,
+                    0.4308324809395379}};
+  peer.gradient_outputs = {0};
+  cases.push_back(std::move(peer));
   add("plain", {part, part, part}, {{"packed", false}});
   add("packed", {f32({2, 4, 3, 2, 3})}, {{"packed", true}});
   add("causal", {part, part, part}, {{"packed", false}, {"causal", true}});
@@ -100,7 +118,7 @@ void add_attention(std::vector<OpCase>& cases) {
     std::vector<CaseInput> inputs(packed ? 1 : 3, packed ? f32({2, 4, 3, 2, 3}) : part);
     inputs.insert(inputs.end(), {keys, part, f32({2, 2, 4}), part});
     cases.push_back({.op = "attention_grad", .name = packed ? "packed" : "plain", .inputs = std::move(inputs),
-                     .attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}}});
+                     .attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}}, .low_types = false});
   }
   const Attributes drop{{"rate", 0.25}, {"seed", int64_t{11}}, {"tensor", int64_t{-5}}};
   cases.push_back({.op = "dropout", .name = "matrix", .inputs = {f32({5, 7}), counter(2, 3)}, .attributes = drop, .by_position = true});

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "ops/op_cases.h"
@@ -111,27 +112,29 @@ bool has_gradient(const OpCase& op_case, const NodeSignature& node, size_t outpu
   return wanted.empty() || std::find(wanted.begin(), wanted.end(), static_cast<int>(output)) != wanted.end();
 }
 
+/// A tensor for some inputs or outputs.
+using MaybeTensors = std::vector<std::optional<HostTensor>>;
+
 /// Weights of the outputs' elements in the scalar that is differentiated; none for outputs without gradient.
-std::vector<HostTensor> output_weights(const OpCase& op_case, const NodeSignature& node) {
-  std::vector<HostTensor> weights;
+MaybeTensors output_weights(const OpCase& op_case, const NodeSignature& node) {
+  MaybeTensors weights;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     OpCase drawn{.op = "weights", .name = label(op_case) + std::to_string(i), .inputs = {}};
     drawn.inputs.push_back({node.outputs[i], 0.5, 1.5});
-    weights.push_back(has_gradient(op_case, node, i) ? inputs_of(drawn)[0] : HostTensor());
+    weights.push_back(has_gradient(op_case, node, i) ? std::optional(inputs_of(drawn)[0]) : std::nullopt);
   }
   return weights;
 }
 
-double weighted_sum(const std::vector<HostTensor>& outputs, const std::vector<HostTensor>& weights) {
+double weighted_sum(const std::vector<HostTensor>& outputs, const MaybeTensors& weights) {
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i)
-    for (int64_t e = 0; !weights[i].data.empty() && e < outputs[i].elements(); ++e) sum += outputs[i].get(e) * weights[i].get(e);
+    for (int64_t e = 0; weights[i] && e < outputs[i].elements(); ++e) sum += outputs[i].get(e) * weights[i]->get(e);
   return sum;
 }
 
-/// The op's own gradient rule, run by the reference: one tensor an input, empty where the rule gives none.
-std::vector<HostTensor> gradients_by_rule(const OpCase& op_case, const std::vector<HostTensor>& inputs,
-                                          const std::vector<HostTensor>& weights) {
+/// The op's own gradient rule, run by the reference: one tensor an input, none where the rule gives none.
+MaybeTensors gradients_by_rule(const OpCase& op_case, const std::vector<HostTensor>& inputs, const MaybeTensors& weights) {
   Graph graph("gradient");
   GraphBuilder build(graph);
   std::map<std::string, HostTensor> feeds;
@@ -143,7 +146,7 @@ std::vector<HostTensor> gradients_by_rule(const OpCase& op_case, const std::vect
   for (size_t i = 0; i < inputs.size(); ++i) in.push_back(feed("in" + std::to_string(i), inputs[i]));
   const std::vector<Tensor> out = build.ops(op_case.op, in, op_case.attributes);
   for (size_t i = 0; i < out.size(); ++i)
-    dout.push_back(weights[i].data.empty() ? Tensor{} : feed("dout" + std::to_string(i), weights[i]));
+    dout.push_back(weights[i] ? feed("dout" + std::to_string(i), *weights[i]) : Tensor{});
   const NodeSignature node = signature_of(op_case);
   std::vector<bool> needed;
   for (const TensorType& type : node.inputs) needed.push_back(is_floating(type.dtype));
@@ -159,14 +162,14 @@ std::vector<HostTensor> gradients_by_rule(const OpCase& op_case, const std::vect
   }
   verify(graph, "gradient");
   const auto results = interpret(graph, reference_backend(), feeds);
-  std::vector<HostTensor> by_input(inputs.size());
+  MaybeTensors by_input(inputs.size());
   for (size_t i = 0; i < results.size(); ++i) by_input[of_input[i]] = results[i];
   return by_input;
 }
 
 /// d(weighted sum)/d(element), by a five-point stencil whose error is of order h^4.
 double finite_difference(const OpCase& op_case, std::vector<HostTensor> inputs, size_t input, int64_t element,
-                         const std::vector<HostTensor>& weights) {
+                         const MaybeTensors& weights) {
   const double at = inputs[input].get(element), h = 0.01;
   const auto value = [&](double x) {
     inputs[input].set(element, x);
@@ -179,12 +182,13 @@ TEST_P(EveryCase, GradientIsThatOfFiniteDifferences) {
   const OpCase& op_case = GetParam();
   const NodeSignature node = signature_of(op_case);
   if (!node.op->gradient || op_case.gradient_tolerance == 0 || !op_case.in_reference) GTEST_SKIP();
-  const auto inputs = inputs_of(op_case), weights = output_weights(op_case, node);
+  const auto inputs = inputs_of(op_case);
+  const MaybeTensors weights = output_weights(op_case, node);
   const auto gradients = gradients_by_rule(op_case, inputs, weights);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].type.dtype != DType::kF32 || !op_case.inputs[i].differentiate) continue;
     std::vector<double> wanted, found(static_cast<size_t>(inputs[i].elements()), 0.0);
-    if (!gradients[i].data.empty()) found = gradients[i].values();
+    if (gradients[i]) found = gradients[i]->values();
     for (int64_t e = 0; e < inputs[i].elements(); ++e) wanted.push_back(finite_difference(op_case, inputs, i, e, weights));
     expect_near(found, wanted, op_case.gradient_tolerance, label(op_case) + " gradient of input " + std::to_string(i));
   }
@@ -277,13 +281,26 @@ void expect_splits(const OpCase& op_case, const NodeSignature& node, const Shard
   }
 }
 
+/// Each dimension is the product of its factors.
+void expect_extents(const ShardingRule& rule, const std::vector<ShardingRule::Operand>& operands, const std::vector<TensorType>& types) {
+  ASSERT_EQ(operands.size(), types.size()) << rule.text();
+  for (size_t i = 0; i < types.size(); ++i) {
+    std::vector<int64_t> extents;
+    for (const auto& dim : operands[i]) {
+      int64_t extent = 1;
+      for (int factor : dim) extent *= rule.factors[static_cast<size_t>(factor)].size;
+      extents.push_back(extent);
+    }
+    EXPECT_EQ(extents, types[i].shape.dims()) << rule.text();
+  }
+}
+
 TEST_P(EveryCase, ShardsAsItsRuleSays) {
   const OpCase& op_case = GetParam();
   const NodeSignature node = signature_of(op_case);
   const ShardingRule rule = node.op->sharding(node);
-  ASSERT_EQ(rule.inputs.size(), node.inputs.size());
-  ASSERT_EQ(rule.outputs.size(), node.outputs.size());
-  EXPECT_EQ(ShardingRule::parse(rule.text(), node).text(), rule.text());
+  expect_extents(rule, rule.inputs, node.inputs);
+  expect_extents(rule, rule.outputs, node.outputs);
   for (int factor = 0; factor < static_cast<int>(rule.factors.size()); ++factor) {
     const ShardingRule::Factor& split = rule.factors[static_cast<size_t>(factor)];
     if (split.whole || split.size < 2 || split.size % 2 != 0 || op_case.by_position || !op_case.in_reference) continue;

@@ -1,0 +1,269 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/op_cases.h"
+#include "ramet/base/error.h"
+#include "ramet/base/hash.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/matmul.h"
+#include "ramet/ops/random_bits.h"
+#include "ramet/ops/reduce_order.h"
+#include "ramet/transform/differentiate.h"
+
+namespace ramet {
+namespace {
+
+using testing::HasSubstr;
+constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kI32 = DType::kI32;
+
+NodeSignature node_of(const std::string& op, std::vector<TensorType> inputs, Attributes attributes = {}) {
+  NodeSignature node{&OpRegistry::instance().get(op), std::move(inputs), {}, std::move(attributes), "test"};
+  node.outputs = node.op->infer(node);
+  return node;
+}
+
+std::string refusal(const std::string& op, std::vector<TensorType> inputs, Attributes attributes = {}) {
+  try {
+    node_of(op, std::move(inputs), std::move(attributes));
+  } catch (const Error& error) {
+    EXPECT_THAT(error.parts().where, HasSubstr(op + " 'test' (")) << "the message names the node";
+    return error.what();
+  }
+  return "";
+}
+
+std::string sharding(const std::string& op, std::vector<TensorType> inputs, Attributes attributes = {}) {
+  const NodeSignature node = node_of(op, std::move(inputs), std::move(attributes));
+  return node.op->sharding(node).text();
+}
+
+HostTensor random_tensor(const std::string& name, TensorType type) {
+  return inputs_of({.op = "random", .name = name, .inputs = {{std::move(type)}}})[0];
+}
+
+// --- products ---
+
+TEST(Matmul, SaysWhatDoesNotFit) {
+  EXPECT_EQ(refusal("matmul", {{kF32, {2, 3}}, {kF32, {4, 5}}}),
+            "matmul 'test' (f32[2,3], f32[4,5]): the contracted dimensions differ; found 3 of f32[2,3] and 4 of f32[4,5]; expected "
+            "equal extents. Check transpose_a, transpose_b, or the shapes");
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 3}}, {kBF16, {3, 5}}}), HasSubstr("of different types; found f32[2,3] and bf16[3,5]"));
+  EXPECT_THAT(refusal("matmul", {{kI32, {2, 3}}, {kI32, {3, 5}}}), HasSubstr("a must be floating; found i32[2,3]"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {3}}, {kF32, {3, 5}}}), HasSubstr("Reshape a vector to [1,3]"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 2, 3}}, {kF32, {5, 3, 5}}}), HasSubstr("broadcast"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}}, {{"chunks", int64_t{4}}}),
+              HasSubstr("chunks must divide the contracted dimension; found chunks=4; expected a divisor of 6"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}}, {{"accumulate", true}}), HasSubstr("wrong number of inputs; found 2; expected 3"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}, {kBF16, {2, 5}}}, {{"accumulate", true}}),
+              HasSubstr("input 2 (c) has the wrong type; found bf16[2,5]; expected f32[2,5]"));
+  EXPECT_THAT(refusal("linear", {{kF32, {2, 6}}, {kF32, {6, 5}}, {kF32, {6}}}), HasSubstr("input 2 (bias) has the wrong shape; found [6]; expected [5]"));
+  EXPECT_THAT(refusal("linear", {{kF32, {2, 6}}, {kF32, {2, 6, 5}}, {kF32, {5}}}), HasSubstr("the weight of linear must be a matrix"));
+}
+
+TEST(Matmul, HonoursThePackedTypeOfItsWeight) {
+  const Attributes packed{{"b_packed", "tiles"}, {"b_shape", std::vector<int64_t>{8, 6}}, {"b_dtype", kBF16}, {"transpose_b", true}};
+  EXPECT_EQ(node_of("matmul", {{kBF16, {4, 6}}, {DType::kU8, {999}}}, packed).outputs[0].text(), "bf16[4,8]");
+  EXPECT_THAT(refusal("matmul", {{kF32, {4, 6}}, {DType::kU8, {999}}}, packed), HasSubstr("of different types; found f32[4,6] and bf16[8,6]"));
+  EXPECT_THAT(refusal("matmul", {{kBF16, {4, 6}}, {kBF16, {8, 6}}}, packed), HasSubstr("a packed operand must be bytes"));
+  const NodeSignature node = node_of("matmul", {{kBF16, {4, 6}}, {DType::kU8, {999}}}, packed);
+  EXPECT_THROW(reference_backend().choose(node, 1), Error);
+}
+
+TEST(Matmul, SeesAllRowsOfAWeightProductAsOneMatrix) {
+  MatmulForm form = matmul_form(node_of("matmul", {{kF32, {2, 3, 4}}, {kF32, {4, 5}}}));
+  EXPECT_EQ(form.batch, 1);
+  EXPECT_EQ(form.m, 6);
+  form = matmul_form(node_of("matmul", {{kF32, {2, 1, 3, 4}}, {kF32, {7, 4, 5}}}));
+  EXPECT_EQ(form.batch, 14);
+  EXPECT_EQ(form.a_index[13], 1);
+  EXPECT_EQ(form.b_index[13], 6);
+}
+
+TEST(Matmul, SplitsAContractionOnlyBetweenItsChunks) {
+  EXPECT_EQ(sharding("matmul", {{kF32, {4, 6}}, {kF32, {6, 8}}}), "([m,!k],[!k,n])->[m,n]");
+  EXPECT_EQ(sharding("matmul", {{kF32, {4, 6}}, {kF32, {6, 8}}}, {{"chunks", int64_t{2}}}), "([m,c*!k],[c*!k,n])->[m,n]");
+  EXPECT_EQ(sharding("matmul", {{kF32, {3, 6, 4}}, {kF32, {8, 6}}}, {{"transpose_a", true}, {"transpose_b", true}}),
+            "([s0,!k,m],[n,!k])->[s0,m,n]");
+  EXPECT_EQ(sharding("matmul", {{kF32, {3, 1, 4, 6}}, {kF32, {5, 6, 8}}}), "([s0,1,m,!k],[s1,!k,n])->[s0,s1,m,n]");
+  // A bias is added once: no shard may hold a part of the sum.
+  EXPECT_EQ(sharding("linear", {{kF32, {4, 6}}, {kF32, {6, 8}}, {kF32, {8}}}, {{"chunks", int64_t{2}}}), "([m,!c*!k],[!c*!k,n],[n])->[m,n]");
+}
+
+TEST(Matmul, CombinesChunksInF32AlongTheTree) {
+  const HostTensor a = random_tensor("a", {kF32, {3, 20}}), b = random_tensor("b", {kF32, {20, 4}});
+  const auto product = [&](int64_t from, int64_t to, int64_t row, int64_t column) {
+    double sum = 0;
+    for (int64_t k = from; k < to; ++k) sum += a.get(row * 20 + k) * b.get(k * 4 + column);
+    return sum;
+  };
+  const NodeSignature node = node_of("matmul", {a.type, b.type}, {{"chunks", int64_t{5}}});
+  const HostTensor out = interpret_node(node, reference_backend(), {a, b})[0];
+  int differ = 0;
+  for (int64_t row = 0; row < 3; ++row)
+    for (int64_t column = 0; column < 4; ++column) {
+      float part[5];
+      for (int64_t c = 0; c < 5; ++c) part[c] = static_cast<float>(product(c * 4, c * 4 + 4, row, column));
+      const float tree = ((part[0] + part[1]) + (part[2] + part[3])) + part[4];
+      EXPECT_EQ(out.get(row * 4 + column), tree);
+      differ += tree != static_cast<float>(product(0, 20, row, column));
+    }
+  EXPECT_GT(differ, 0) << "the order of sums must show, or this test shows nothing";
+}
+
+/// Types of the gradients of sum(f(inputs)) by each input.
+TEST(Matmul, GivesWeightsF32GradientsAndActivationsTheirOwnType) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", kBF16, {2, 3, 4}), w = build.input("w", kBF16, {5, 4}), bias = build.input("bias", kF32, {5});
+  const Tensor y = linear(x, w, bias);
+  const NodeSignature node = graph.signature(0);
+  const std::vector<Tensor> inputs{x, w, bias}, outputs{y}, dy{build.input("dy", kBF16, {2, 3, 5})};
+  GradientContext context{build, node, inputs, outputs, dy, {true, true, true}};
+  const std::vector<Tensor> gradients = node.op->gradient(context);
+  EXPECT_EQ(gradients[0].type().text(), "bf16[2,3,4]");
+  EXPECT_EQ(gradients[1].type().text(), "f32[5,4]");
+  EXPECT_EQ(gradients[2].type().text(), "f32[5]");
+}
+
+TEST(Matmul, GradientKeepsChunksWhereTheyFit) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", kF32, {3, 8}), w = build.input("w", kF32, {8, 12});
+  build.op("matmul", {x, w}, {{"chunks", int64_t{4}}});
+  const NodeSignature node = graph.signature(0);
+  const std::vector<Tensor> inputs{x, w}, outputs{build.tensor(2)}, dy{build.input("dy", kF32, {3, 12})};
+  GradientContext context{build, node, inputs, outputs, dy, {true, true}};
+  node.op->gradient(context);
+  std::map<std::string, int64_t> chunks;
+  for (const Node& made : graph.nodes())
+    if (made.op->name == "matmul") chunks[graph.type(made.outputs[0]).text()] = made.attributes.get_int_or("chunks", 1);
+  EXPECT_EQ(chunks["f32[3,8]"], 4);
+  EXPECT_EQ(chunks["f32[8,12]"], 1) << "rows are samples";
+}
+
+// --- norms, attention, losses ---
+
+TEST(Norms, SayWhatDoesNotFit) {
+  EXPECT_THAT(refusal("layer_norm", {{kF32, {2, 6}}, {kF32, {5}}, {kF32, {6}}}, {{"epsilon", 1e-5}}),
+              HasSubstr("input 1 (gain) has the wrong shape; found [5]; expected [6]"));
+  EXPECT_THAT(refusal("layer_norm", {{kF32, {2, 6}}, {kF32, {6}}, {kF32, {6}}}, {{"epsilon", -1.0}}), HasSubstr("epsilon is out of range"));
+  EXPECT_THAT(refusal("rms_norm", {{kI32, {2, 6}}, {kF32, {6}}}, {{"epsilon", 1e-5}}), HasSubstr("input 0 (a) is not floating-point"));
+  EXPECT_THAT(refusal("softmax", {{kF32, {2, 6}}}, {{"axis", int64_t{2}}}), HasSubstr("axis"));
+}
+
+TEST(Norms, ShardByRows) {
+  const Attributes epsilon{{"epsilon", 1e-5}};
+  EXPECT_EQ(sharding("layer_norm", {{kF32, {2, 4, 6}}, {kF32, {6}}, {kF32, {6}}}, epsilon), "([r0,r1,!w],[!w],[!w])->([r0,r1,!w],[r0,r1],[r0,r1])");
+  EXPECT_EQ(sharding("rms_norm", {{kF32, {6}}, {kF32, {6}}}, epsilon), "([!w],[!w])->([!w],[])");
+  EXPECT_EQ(sharding("softmax", {{kF32, {2, 4, 6}}}, {{"axis", int64_t{-2}}}), "([d0,!d1,d2])->[d0,!d1,d2]");
+}
+
+TEST(Norms, RefuseAGradientOfTheirStatistics) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", kF32, {3, 8}), gain = build.input("gain", kF32, {8});
+  const auto outputs = build.ops("rms_norm", {x, gain}, {{"epsilon", 1e-5}});
+  build.output("loss", reduce_sum(outputs[1]));
+  try {
+    differentiate(graph, "loss", {"x"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("output 1 has no gradient"));
+  }
+}
+
+TEST(Attention, SaysWhatDoesNotFit) {
+  const TensorType qkv{kF32, {2, 4, 3, 2, 8}}, part{kF32, {2, 4, 2, 8}};
+  const Attributes packed{{"packed", true}, {"scale", 1.0}}, loose{{"packed", false}, {"scale", 1.0}};
+  EXPECT_THAT(refusal("attention", {part, part, part}, packed), HasSubstr("wrong number of inputs; found 3; expected 1: qkv"));
+  EXPECT_THAT(refusal("attention", {part}, packed), HasSubstr("a packed qkv has the wrong shape"));
+  EXPECT_THAT(refusal("attention", {part, {kF32, {2, 5, 2, 8}}, part}, loose), HasSubstr("input 1 (key) has the wrong type; found f32[2,5,2,8]"));
+  Attributes masked = packed;
+  masked.set("masked", true);
+  EXPECT_THAT(refusal("attention", {qkv, {kF32, {2, 4}}}, masked), HasSubstr("the mask has the wrong type; found f32[2,4]; expected i32 or bool [2,4]"));
+  Attributes dropping = packed;
+  dropping.set("dropout", 1.0);
+  EXPECT_THAT(refusal("attention", {qkv, {DType::kI64, {2}}}, dropping), HasSubstr("the dropout rate is out of range"));
+  EXPECT_EQ(sharding("attention", {qkv, {kI32, {2, 4}}}, masked), "([b,!s,!p,h,!d],[b,!s])->([b,!s,h,!d],[b,h,!s])");
+}
+
+TEST(Attention, FunctionRefusesDropoutWithoutItsNumbers) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor qkv = build.input("qkv", kF32, {2, 4, 3, 2, 8});
+  EXPECT_THROW(attention(qkv, {}, {}, {}, {}, {.dropout = 0.1}), Error);
+  EXPECT_THROW(attention(qkv, {}, {}, {}, {}, {.dropout = 0.1, .random_name = "a"}), Error);
+  EXPECT_THROW(attention(qkv, qkv, {}, {}, {}, {}), Error);
+  EXPECT_EQ(attention(qkv, {}, {}, {}, {}, {}).type().text(), "f32[2,4,2,8]");
+  EXPECT_DOUBLE_EQ(graph.nodes().back().attributes.get_float("scale"), 1 / std::sqrt(8.0));
+}
+
+/// Attention written with products and softmax gives what the fused op gives.
+TEST(Attention, IsSoftmaxOfScoresTimesValues) {
+  const TensorType part{kF32, {2, 5, 3, 4}};
+  std::map<std::string, HostTensor> feeds;
+  Graph graph("g");
+  GraphBuilder build(graph);
+  std::vector<Tensor> parts;
+  for (const char* name : {"q", "k", "v"}) {
+    feeds[name] = random_tensor(name, part);
+    parts.push_back(build.input(name, kF32, part.shape));
+  }
+  build.output("fused", attention(parts[0], parts[1], parts[2], {}, {}, {.scale = 0.7}));
+  const Tensor scores = softmax(scale(einsum("bqhd,bkhd->bhqk", {parts[0], parts[1]}), 0.7));
+  build.output("plain", einsum("bhqk,bkhd->bqhd", {scores, parts[2]}));
+  const auto results = interpret(graph, reference_backend(), feeds);
+  for (int64_t i = 0; i < results[0].elements(); ++i) EXPECT_NEAR(results[0].get(i), results[1].get(i), 1e-6);
+}
+
+TEST(Attention, HiddenQueriesGiveZerosNotNaN) {
+  const TensorType qkv{kF32, {1, 3, 3, 2, 4}};
+  const NodeSignature node = node_of("attention", {qkv, {kI32, {1, 3}}}, {{"packed", true}, {"scale", 1.0}, {"masked", true}});
+  const auto outputs = interpret_node(node, reference_backend(), {random_tensor("x", qkv), HostTensor::of(kI32, {1, 3}, {0, 0, 0})});
+  for (double value : outputs[0].values()) EXPECT_EQ(value, 0);
+  for (double value : outputs[1].values()) EXPECT_EQ(value, -INFINITY);
+}
+
+TEST(Dropout, DrawsTheBitsOfItsLogicalElements) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor counter = build.input("counter", DType::kI64, {2}, InputRole::kScalar);
+  build.output("y", dropout(build.input("x", kF32, {50, 20}), counter, 0.3, 17, "layer0/dropout"));
+  std::vector<double> ones(1000, 1.0);
+  const HostTensor y = interpret(graph, reference_backend(),
+                                 {{"x", HostTensor::of(kF32, {50, 20}, ones)}, {"counter", HostTensor::of(DType::kI64, {2}, {4, 2})}})[0];
+  const RandomStream stream(17, RandomPurpose::kDropout, 4, hash64("layer0/dropout"));
+  int dropped = 0;
+  for (int64_t i = 0; i < 1000; ++i) {
+    const bool kept = stream.bits16(static_cast<uint64_t>(2 * 1000 + i)) >= 19661;  // 0.3 * 2^16
+    EXPECT_EQ(y.get(i), kept ? static_cast<float>(1 / 0.7) : 0.0f);
+    dropped += !kept;
+  }
+  EXPECT_NEAR(dropped, 300, 60);
+}
+
+TEST(Dropout, RefusesBadRates) {
+  const Attributes bad{{"rate", 1.0}, {"seed", int64_t{1}}, {"tensor", int64_t{1}}};
+  EXPECT_THAT(refusal("dropout", {{kF32, {4}}, {DType::kI64, {2}}}, bad), HasSubstr("the dropout rate is out of range"));
+  EXPECT_THAT(refusal("dropout", {{kF32, {4}}, {kI32, {2}}}, {{"rate", 0.5}, {"seed", int64_t{1}}, {"tensor", int64_t{1}}}),
+              HasSubstr("input 1 (counter) has the wrong type; found i32[2]; expected i64[2]"));
+}
+
+TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
+  const NodeSignature node = node_of("cross_entropy", {{kF32, {2, 3}}, {kI32, {2}}});
+  try {
+    interpret_node(node, reference_backend(), {random_tensor("x", {kF32, {2, 3}}), HostTensor::of(kI32, {2}, {1, 3})});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kFailure);
+    EXPECT_THAT(error.what(), HasSubstr("row 1: a label is no class; found 3; expected less than 3, or -1 to ignore the row"));
+  }
+  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}, {kI32, {3}}}), HasSubstr("input 1 (labels) has the wrong type; found i32[3]; expected i32[2]"));
+  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 0}}, {kI32, {2}}}), HasSubstr("no classes"));
+}
+
+}  // namespace
+}  // namespace ramet
