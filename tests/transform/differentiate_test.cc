@@ -37,7 +37,7 @@ void check_model(const Model& model) {
     const RandomStream stream(7, RandomPurpose::kTest, 1, hash64(weight.name));
     const HostTensor original = feeds.at(weight.name);
     double expected = 0;
-    constexpr double kStep = 2e-2;
+    constexpr double kStep = 5e-3;
     HostTensor up = original, down = original;
     for (int64_t i = 0; i < original.elements(); ++i) {
       const double direction = stream.normal(static_cast<uint64_t>(i));

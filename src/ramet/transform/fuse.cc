@@ -124,6 +124,7 @@ class Fuser {
       dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(graph_.type(node.outputs[0]).dtype));
       outputs.push_back(node.outputs[0]);
     }
+    if (outputs.empty()) return;  // nobody reads the chain: it is dead
     Attributes attributes{{"program", program.text()}, {"shape", cluster.space.dims()}, {"dtypes", dtypes}};
     const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, graph_.node(cluster.last).name);
     for (size_t i = 0; i < outputs.size(); ++i) copier.map(outputs[i], result.node(map).outputs[i]);
