@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <string>
 
 #include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/base/hash.h"
+#include "support/temporary.h"
 
 namespace ramet {
 namespace {
@@ -39,6 +43,117 @@ TEST(Lanes, AreCombinedByTheTreeInFewSlots) {
     }
     EXPECT_EQ(slot[0], tree(0, lanes));
   }
+}
+
+/// By hand: a product of a fed matrix with a weight, and the sum of its squares. Ops of the registry, for the saved form.
+Executable sample() {
+  Executable exe;
+  exe.key = hash_text("sample");
+  exe.kernel_class = "none";
+  exe.threads = 2;
+  exe.instants = 8;
+  const TensorType matrix{DType::kF32, {4, 4}}, scalar{DType::kF32, {}};
+  const OpRegistry& ops = OpRegistry::instance();
+  exe.tasks.push_back({{&ops.get("matmul"), {matrix, matrix}, {matrix}, {{"transpose_b", true}}, "product"}, "plain", 128, {128, 128, 64}});
+  exe.tasks.push_back({{&ops.get("sum_squares"), {matrix}, {scalar}, {}, "norm"}, "plain", 0, {32, 64, 4}});
+  exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 7},      {"x", BufferClass::kHost, 64, 64, 0, 1},
+                 {"y", BufferClass::kActivations, 64, 128, 1, 2}, {"scratch of product", BufferClass::kScratch, 128, 192, 1, 1},
+                 {"norm", BufferClass::kActivations, 4, 64, 2, 3}};
+  exe.states.push_back({{"w", matrix, StateKind::kWeight, {StateInit::Kind::kNormal, 0, 0.5}, "decay"}, {0}});
+  Segment& micro = exe.segments[0];
+  micro = {"step", {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}}, {{"x", matrix, 1, -1}}, {}, {{"norm", scalar, 4, 1}}, 0, 3};
+  exe.arena_bytes = 320;
+  exe.bound_bytes = 320;
+  exe.peak_instant = 1;
+  exe.placement = "size";
+  return exe;
+}
+
+void expect_error(const std::function<void()>& run, const std::string& part) {
+  try {
+    run();
+    FAIL() << "no error with '" << part << "'";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Executable, IsTheSameAfterSavingAndLoading) {
+  const TemporaryFolder folder;
+  const Executable exe = sample();
+  verify(exe, "sample");
+  save_executable(exe, folder / "step.exe");
+  const Executable loaded = load_executable(folder / "step.exe");
+  EXPECT_EQ(executable_bytes(loaded), executable_bytes(exe));
+  EXPECT_EQ(print(loaded), print(exe));
+  EXPECT_EQ(loaded.tasks[0].node.attributes, exe.tasks[0].node.attributes);
+  EXPECT_EQ(loaded.states[0].tensor.group, "decay");
+  EXPECT_EQ(loaded.key, exe.key);
+}
+
+TEST(Executable, RefusesWhatIsNotWhole) {
+  const std::string bytes = executable_bytes(sample());
+  const auto load = [](const std::string& given) { return [given] { executable_from_bytes(given, "step.exe"); }; };
+  expect_error(load(""), "step.exe: not an executable of Ramet");
+  expect_error(load("RAMETEXE"), "not an executable of Ramet");
+  expect_error(load(bytes.substr(0, bytes.size() - 1)), "cut off or has something behind it");
+  expect_error(load(bytes + "x"), "cut off or has something behind it");
+  std::string other = bytes;
+  other[8] = 99;
+  expect_error(load(other), "of another version of Ramet; found 99");
+  for (size_t at = 24; at < bytes.size(); at += 7) {
+    std::string flipped = bytes;
+    flipped[at] = static_cast<char>(flipped[at] ^ 16);
+    expect_error(load(flipped), "its checksum does not fit");
+  }
+}
+
+/// A body with a checksum that fits, whatever is in it, as a hostile file would have.
+std::string with_checksum(std::string bytes) {
+  const uint32_t crc = crc32c(bytes.data() + 24, bytes.size() - 24);
+  const uint64_t length = bytes.size() - 24;
+  std::memcpy(bytes.data() + 12, &crc, sizeof crc);
+  std::memcpy(bytes.data() + 16, &length, sizeof length);
+  return bytes;
+}
+
+TEST(Executable, HostileBytesGiveErrorsAndNothingElse) {
+  const std::string bytes = executable_bytes(sample());
+  int refused = 0, taken = 0;
+  for (size_t at = 24; at < bytes.size(); ++at)
+    for (const int value : {0, 1, 127, 255}) {
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(value);
+      try {
+        executable_from_bytes(with_checksum(changed), "step.exe");
+        ++taken;  // a name, say: still sound
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  EXPECT_GT(refused, taken);
+  for (size_t size = 24; size < bytes.size(); size += 3)
+    EXPECT_THROW(executable_from_bytes(with_checksum(bytes.substr(0, size)), "step.exe"), Error);
+}
+
+TEST(Executable, VerifierFindsWhatIsUnsound) {
+  const auto broken = [](const std::function<void(Executable&)>& change) {
+    return [change] {
+      Executable exe = sample();
+      change(exe);
+      verify(exe, "sample");
+    };
+  };
+  expect_error(broken([](Executable& exe) { exe.buffers[2].offset = 64; }), "buffers 'y' and 'x' overlap");
+  expect_error(broken([](Executable& exe) { exe.buffers[2].offset = 0; }), "overlap");
+  expect_error(broken([](Executable& exe) { exe.arena_bytes = 256; }), "buffer 'scratch of product' lies outside the arena");
+  expect_error(broken([](Executable& exe) { exe.buffers[0].last = 8; }), "buffer 'w' lives outside the timeline");
+  expect_error(broken([](Executable& exe) { exe.buffers[4].bytes = 3; }), "'norm' does not fit into its buffer");
+  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].inputs.pop_back(); }), "wrong number of operands");
+  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].scratch = kNoBuffer; }), "lacks its scratch");
+  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[1].task = 2; }), "a task that does not exist");
+  expect_error(broken([](Executable& exe) { exe.segments[0].results[0].buffer = 17; }), "a buffer that does not exist");
+  expect_error(broken([](Executable& exe) { exe.lanes = 4; exe.states[0].tensor.kind = StateKind::kAccumulator; }), "wrong number of slots");
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace ramet {
 struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
-  RecomputeOptions recompute;
+  RecomputeOptions recompute{};
   bool pack = true;           ///< keep weights in the kernels' layouts too
-  PlaceOptions place;
+  PlaceOptions place{};
 };
 
 /// The whole way from a step to a program (DESIGN, the way a model takes): a line a pass. Deterministic: equal arguments give

@@ -1,0 +1,97 @@
+#include "ramet/report/memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "ramet/base/file.h"
+
+namespace ramet {
+namespace {
+
+int64_t padded(const Buffer& buffer) { return (buffer.bytes + 63) / 64 * 64; }
+
+/// For each class, the most bytes alive at one instant.
+std::array<int64_t, kBufferClassCount> most_of(const Executable& exe) {
+  std::array<std::vector<int64_t>, kBufferClassCount> change;
+  for (auto& each : change) each.assign(static_cast<size_t>(exe.instants) + 1, 0);
+  for (const Buffer& buffer : exe.buffers) {
+    auto& each = change[static_cast<size_t>(buffer.kind)];
+    each[static_cast<size_t>(buffer.first)] += padded(buffer);
+    each[static_cast<size_t>(buffer.last) + 1] -= padded(buffer);
+  }
+  std::array<int64_t, kBufferClassCount> most{};
+  for (size_t kind = 0; kind < change.size(); ++kind) {
+    int64_t live = 0;
+    for (int64_t delta : change[kind]) most[kind] = std::max(most[kind], live += delta);
+  }
+  return most;
+}
+
+double gap_of(const MemoryReport& report) {
+  if (report.bound_bytes == 0) return 0;
+  return static_cast<double>(report.planned_bytes - report.bound_bytes) / static_cast<double>(report.bound_bytes);
+}
+
+}  // namespace
+
+MemoryReport memory_report(const Executable& exe, size_t largest) {
+  MemoryReport report;
+  report.planned_bytes = exe.planned_bytes();
+  report.bound_bytes = exe.bound_bytes;
+  report.placement = exe.placement;
+  report.peak = exe.at(exe.peak_instant);
+  report.at_peak = exe.live_at(exe.peak_instant);
+  report.most = most_of(exe);
+  std::vector<const Buffer*> alive;
+  for (const Buffer& buffer : exe.buffers)
+    if (buffer.first <= exe.peak_instant && exe.peak_instant <= buffer.last) alive.push_back(&buffer);
+  std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
+  if (alive.size() > largest) alive.resize(largest);
+  for (const Buffer* buffer : alive)
+    report.largest.push_back({buffer->name, buffer->kind, buffer->bytes, exe.at(buffer->first), exe.at(buffer->last)});
+  return report;
+}
+
+std::string text_of(const MemoryReport& report) {
+  char line[512];
+  std::snprintf(line, sizeof line, "device memory  %s (%lld bytes), %.2f%% above the bound of this schedule; placed by %s\n",
+                format_size(report.planned_bytes).c_str(), static_cast<long long>(report.planned_bytes), 100 * gap_of(report), report.placement.c_str());
+  std::string text = line;
+  text += "most is alive at  " + report.peak + "\n\n";
+  std::snprintf(line, sizeof line, "%-12s %12s %7s %12s\n", "class", "at the peak", "share", "at most");
+  text += line;
+  for (int kind = 0; kind < kBufferClassCount; ++kind) {
+    const auto k = static_cast<size_t>(kind);
+    if (report.most[k] == 0) continue;
+    std::snprintf(line, sizeof line, "%-12s %12s %6.1f%% %12s\n", std::string(name_of(static_cast<BufferClass>(kind))).c_str(),
+                  format_size(report.at_peak[k]).c_str(), 100.0 * static_cast<double>(report.at_peak[k]) / static_cast<double>(std::max<int64_t>(1, report.bound_bytes)),
+                  format_size(report.most[k]).c_str());
+    text += line;
+  }
+  text += "\nlargest buffers at the peak\n";
+  for (const auto& large : report.largest) {
+    std::snprintf(line, sizeof line, "%12s  %-11s ", format_size(large.bytes).c_str(), std::string(name_of(large.kind)).c_str());
+    text += line + large.name + "\n";
+  }
+  return text;
+}
+
+std::string json_of(const MemoryReport& report) {
+  nlohmann::ordered_json json;
+  json["planned_bytes"] = report.planned_bytes;
+  json["bound_bytes"] = report.bound_bytes;
+  json["gap"] = gap_of(report);
+  json["placement"] = report.placement;
+  json["peak"] = report.peak;
+  for (int kind = 0; kind < kBufferClassCount; ++kind)
+    json["classes"][std::string(name_of(static_cast<BufferClass>(kind)))] = {{"at_peak", report.at_peak[static_cast<size_t>(kind)]},
+                                                                            {"most", report.most[static_cast<size_t>(kind)]}};
+  json["largest"] = nlohmann::ordered_json::array();
+  for (const auto& large : report.largest)
+    json["largest"].push_back({{"name", large.name}, {"class", std::string(name_of(large.kind))}, {"bytes", large.bytes},
+                               {"from", large.from}, {"to", large.to}});
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace ramet

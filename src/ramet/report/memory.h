@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ramet/program/executable.h"
+
+namespace ramet {
+
+/// What a person asks of an executable's memory.
+struct MemoryReport {
+  int64_t planned_bytes = 0;  ///< the arena: all device memory that will ever be used
+  int64_t bound_bytes = 0;    ///< no placement of this schedule can be smaller
+  std::string placement;      ///< how the placement was found
+  std::string peak;           ///< what happens when the most is alive
+  std::array<int64_t, kBufferClassCount> at_peak{};  ///< bytes alive there, by class
+  std::array<int64_t, kBufferClassCount> most{};     ///< most bytes of a class alive at any one time
+  struct Large {
+    std::string name;
+    BufferClass kind;
+    int64_t bytes = 0;
+    std::string from, to;  ///< what happens when its life begins and ends
+  };
+  std::vector<Large> largest;  ///< alive at the peak, largest first
+};
+
+/// `largest` is how many buffers to name.
+MemoryReport memory_report(const Executable& executable, size_t largest = 12);
+/// As a table.
+std::string text_of(const MemoryReport& report);
+/// As one JSON object: planned_bytes, bound_bytes, gap, placement, peak, classes {NAME: {at_peak, most}}, largest [...].
+std::string json_of(const MemoryReport& report);
+
+/// A picture of the arena: time from left to right, addresses upwards, a rectangle a buffer, coloured by class; hovering tells its
+/// name, size and life. Buffers too small to be seen are left out.
+std::string memory_svg(const Executable& executable);
+
+}  // namespace ramet
