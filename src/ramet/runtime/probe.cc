@@ -1,0 +1,192 @@
+#include "ramet/runtime/probe.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/base/hash.h"
+#include "ramet/runtime/process.h"
+
+namespace ramet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Plain memory for the operands of one task, in huge pages where there are any, as the arena's is.
+class Scratchpad {
+ public:
+  explicit Scratchpad(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + kSlack) {
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw Error({.what = "no memory for a measurement", .found = format_size(bytes)}, ErrorKind::kFailure);
+    memory_ = static_cast<std::byte*>(memory);
+    madvise(memory_, bytes_, MADV_HUGEPAGE);
+  }
+  ~Scratchpad() { munmap(memory_, bytes_); }
+  Scratchpad(const Scratchpad&) = delete;
+  Scratchpad& operator=(const Scratchpad&) = delete;
+
+  std::byte* take(int64_t bytes) {
+    std::byte* place = memory_ + used_;
+    used_ += (static_cast<size_t>(bytes) + 63) / 64 * 64;
+    return place;
+  }
+
+ private:
+  static constexpr size_t kSlack = size_t{1} << 21;
+  size_t bytes_, used_ = 0;
+  std::byte* memory_;
+};
+
+int64_t bytes_of(const Task& task) {
+  int64_t bytes = task.scratch_bytes + 64;
+  for (const TensorType& type : task.node.inputs) bytes += type.bytes() + 64;
+  for (const TensorType& type : task.node.outputs) bytes += type.bytes() + 64;
+  return bytes;
+}
+
+/// Numbers that kernels meet: floats around 0.01 (no denormals, no infinities), integers 0 (valid as indices and labels).
+void fill(std::byte* data, const TensorType& type) {
+  if (!is_floating(type.dtype)) return;  // fresh memory is zero
+  const int64_t count = type.elements(), block = std::min<int64_t>(count, 4096);
+  for (int64_t i = 0; i < block; ++i) store_element(data, type.dtype, i, 0.01 + 1e-5 * static_cast<double>(i % 97));
+  const auto size = static_cast<int64_t>(size_of(type.dtype));
+  for (int64_t i = block; i < count; i += block)
+    std::memcpy(data + i * size, data, static_cast<size_t>(std::min(block, count - i) * size));
+}
+
+/// Best of a few runs of a task; each run's operands are what the run before left in the caches.
+double time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds) {
+  Scratchpad pad(bytes_of(task));
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const TensorType& type : task.node.inputs) {
+    std::byte* data = pad.take(type.bytes());
+    fill(data, type);
+    inputs.push_back(data);
+  }
+  for (const TensorType& type : task.node.outputs) outputs.push_back(pad.take(type.bytes()));
+  void* scratch = pad.take(task.scratch_bytes);
+  const std::unique_ptr<Kernel> kernel = backend.make(task.node, team.size(), task.kernel);
+  kernel->run({inputs, outputs, scratch, team});  // touches the memory
+  double best = 1e30, total = 0;
+  for (int run = 0; run < most_runs && (run == 0 || total < most_seconds); ++run) {
+    const auto start = Clock::now();
+    kernel->run({inputs, outputs, scratch, team});
+    const double seconds = seconds_since(start);
+    best = std::min(best, seconds);
+    total += seconds;
+  }
+  return best;
+}
+
+Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs, Attributes attributes) {
+  Task task;
+  task.node = {&OpRegistry::instance().get(op), std::move(inputs), {}, std::move(attributes), "probe"};
+  task.node.outputs = task.node.op->infer(task.node);
+  const KernelChoice choice = backend.choose(task.node, threads);
+  task.kernel = choice.name;
+  task.scratch_bytes = choice.scratch_bytes;
+  if (task.node.op->cost) task.cost = task.node.op->cost(task.node);
+  return task;
+}
+
+std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (cache && *cache) folder = cache;
+  else if (home && *home) folder = std::filesystem::path(home) / ".cache";
+  else return {};
+  const std::string name = hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads)).hex().substr(0, 16);
+  return folder / "ramet" / ("machine-" + name + ".json");
+}
+
+}  // namespace
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0)
+      if (const size_t colon = line.find(':'); colon != std::string::npos) return line.substr(std::min(line.size(), colon + 2));
+  return "unknown CPU";
+}
+
+Machine probe_machine(const Backend& backend, int threads) {
+  Machine machine;
+  machine.name = cpu_name();
+  machine.kernel_class = backend.kernel_class();
+  machine.threads = threads;
+  ThreadTeam team(threads);
+  const auto flops = [&](DType dtype) {
+    const TensorType matrix{dtype, {768, 768}};
+    const Task product = make_task(backend, threads, "matmul", {matrix, matrix}, {});
+    return product.cost.flops / time_task(product, backend, team, 8, 0.15);
+  };
+  machine.f32_flops = flops(DType::kF32);
+  machine.bf16_flops = flops(DType::kBF16);
+  const TensorType large{DType::kF32, {4 << 20}};
+  const Task sum = make_task(backend, threads, "add", {large, large}, {});
+  machine.bandwidth = 3.0 * static_cast<double>(large.bytes()) / time_task(sum, backend, team, 6, 0.1);
+  const TensorType tiny{DType::kF32, {16}};
+  machine.overhead = std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
+  return machine;
+}
+
+void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds) {
+  // What matters most first: how often a task runs times what the rates say it takes.
+  std::vector<double> weight(exe.tasks.size(), 0);
+  for (size_t id = 0; id < exe.segments.size(); ++id) {
+    const double runs = id == static_cast<size_t>(SegmentId::kMicro) ? static_cast<double>(exe.micro_batches()) : 1;
+    if (id == static_cast<size_t>(SegmentId::kEvaluate)) continue;
+    for (const Instruction& instruction : exe.segments[id].instructions)
+      if (instruction.task >= 0) {
+        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
+        weight[static_cast<size_t>(instruction.task)] += runs * task_seconds(machine, task.node, task.kernel, task.cost);
+      }
+  }
+  std::vector<size_t> order;
+  for (size_t i = 0; i < weight.size(); ++i)
+    if (weight[i] > 0) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weight[a] > weight[b]; });
+  ThreadTeam team(machine.threads);
+  const auto start = Clock::now();
+  const int64_t most_bytes = available_memory() / 2;
+  for (const size_t i : order) {
+    const Task& task = exe.tasks[i];
+    const std::string key = task_key(task.node, task.kernel);
+    if (machine.tasks.count(key) || bytes_of(task) > most_bytes) continue;
+    if (seconds_since(start) > budget_seconds) break;
+    machine.tasks[key] = time_task(task, backend, team, 4, 0.03);
+  }
+}
+
+Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds) {
+  const std::string cpu = cpu_name();
+  const std::filesystem::path file = cache_file(cpu, backend, exe.threads);
+  Machine machine;
+  try {
+    if (!file.empty() && std::filesystem::exists(file)) machine = machine_from_json(read_file(file), file.string());
+  } catch (const std::exception&) {
+    machine = {};
+  }
+  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != exe.threads)
+    machine = probe_machine(backend, exe.threads);
+  measure_tasks(machine, exe, backend, budget_seconds);
+  if (file.empty()) return machine;
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    write_file_atomic(file, json_of(machine));
+  } catch (const std::exception&) {  // no place to keep it: measured again next time
+  }
+  return machine;
+}
+
+}  // namespace ramet
