@@ -219,6 +219,38 @@ TEST(Attention, IsSoftmaxOfScoresTimesValues) {
   for (int64_t i = 0; i < results[0].elements(); ++i) EXPECT_NEAR(results[0].get(i), results[1].get(i), 1e-6);
 }
 
+/// Element ((b heads + h) S + q) S + k of the probabilities, counted on from micro-batch to micro-batch.
+TEST(Attention, DropsProbabilitiesByTheirLogicalElements) {
+  constexpr int64_t kBatch = 2, kLength = 5, kHeads = 3, kSize = 4, kElements = kBatch * kHeads * kLength * kLength;
+  const TensorType qkv{kF32, {kBatch, kLength, 3, kHeads, kSize}};
+  const HostTensor x = random_tensor("x", qkv);
+  const auto run = [&](Attributes attributes, std::vector<HostTensor> inputs) {
+    attributes.set("packed", true).set("scale", 0.7);
+    std::vector<TensorType> types;
+    for (const HostTensor& input : inputs) types.push_back(input.type);
+    return interpret_node(node_of("attention", types, attributes), reference_backend(), inputs);
+  };
+  const HostTensor lse = run({}, {x})[1];
+  const auto outputs = run({{"dropout", 0.25}, {"seed", int64_t{9}}, {"tensor", int64_t{77}}}, {x, HostTensor::of(DType::kI64, {2}, {6, 3})});
+  EXPECT_EQ(outputs[1], lse) << "lse knows nothing of dropout";
+  const RandomStream stream(9, RandomPurpose::kDropout, 6, 77);
+  const auto at = [&](int part, int64_t b, int64_t s, int64_t h, int64_t d) { return x.get((((b * kLength + s) * 3 + part) * kHeads + h) * kSize + d); };
+  for (int64_t b = 0; b < kBatch; ++b)
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t q = 0; q < kLength; ++q) {
+        double wanted[kSize] = {};
+        for (int64_t k = 0; k < kLength; ++k) {
+          const int64_t element = ((b * kHeads + h) * kLength + q) * kLength + k;
+          if (stream.bits16(static_cast<uint64_t>(3 * kElements + element)) < 16384) continue;
+          double score = 0;
+          for (int64_t d = 0; d < kSize; ++d) score += at(0, b, q, h, d) * at(1, b, k, h, d);
+          const double p = std::exp(0.7 * score - lse.get((b * kHeads + h) * kLength + q)) / 0.75;
+          for (int64_t d = 0; d < kSize; ++d) wanted[d] += p * at(2, b, k, h, d);
+        }
+        for (int64_t d = 0; d < kSize; ++d) EXPECT_NEAR(outputs[0].get(((b * kLength + q) * kHeads + h) * kSize + d), wanted[d], 1e-6);
+      }
+}
+
 TEST(Attention, HiddenQueriesGiveZerosNotNaN) {
   const TensorType qkv{kF32, {1, 3, 3, 2, 4}};
   const NodeSignature node = node_of("attention", {qkv, {kI32, {1, 3}}}, {{"packed", true}, {"scale", 1.0}, {"masked", true}});

@@ -31,7 +31,30 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, dou
   }
 }
 
+/// The cases that a check applies to.
+template <typename Predicate>
+std::vector<OpCase> cases_where(const Predicate& applies) {
+  std::vector<OpCase> chosen;
+  for (const OpCase& op_case : op_cases())
+    if (applies(op_case)) chosen.push_back(op_case);
+  return chosen;
+}
+std::vector<OpCase> reference_cases() {
+  return cases_where([](const OpCase& op_case) { return op_case.in_reference; });
+}
+std::vector<OpCase> narrow_cases() {
+  return cases_where([](const OpCase& op_case) { return op_case.in_reference && op_case.low_types; });
+}
+std::vector<OpCase> gradient_cases() {
+  return cases_where([](const OpCase& op_case) {
+    return op_case.in_reference && op_case.gradient_tolerance > 0 && OpRegistry::instance().get(op_case.op).gradient;
+  });
+}
+
 class EveryCase : public testing::TestWithParam<OpCase> {};
+class ReferenceCase : public testing::TestWithParam<OpCase> {};
+class NarrowCase : public testing::TestWithParam<OpCase> {};
+class GradientCase : public testing::TestWithParam<OpCase> {};
 
 std::string test_name(const testing::TestParamInfo<OpCase>& info) {
   std::string name = info.param.op + "_" + info.param.name;
@@ -41,6 +64,9 @@ std::string test_name(const testing::TestParamInfo<OpCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, EveryCase, testing::ValuesIn(op_cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, ReferenceCase, testing::ValuesIn(reference_cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, NarrowCase, testing::ValuesIn(narrow_cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, GradientCase, testing::ValuesIn(gradient_cases()), test_name);
 
 TEST(OpTable, EveryEntryIsWhole) {
   for (const OpDef* op : OpRegistry::instance().all()) {
@@ -74,9 +100,8 @@ TEST_P(EveryCase, CostsWhatItMoves) {
   EXPECT_GT(cost.bytes_written + cost.bytes_read, 0);
 }
 
-TEST_P(EveryCase, HasTheExpectedValues) {
+TEST_P(ReferenceCase, HasTheExpectedValues) {
   const OpCase& op_case = GetParam();
-  if (!op_case.in_reference) GTEST_SKIP() << "the reference does not compute it";
   const auto outputs = run(op_case, inputs_of(op_case));
   for (size_t i = 0; i < op_case.expected.size(); ++i)
     if (!op_case.expected[i].empty())
@@ -84,9 +109,8 @@ TEST_P(EveryCase, HasTheExpectedValues) {
 }
 
 /// In a narrower type the result is that of f32 on the same (rounded) values, rounded.
-TEST_P(EveryCase, ComputesInNarrowTypesAsInF32) {
+TEST_P(NarrowCase, ComputesAsInF32) {
   const OpCase& op_case = GetParam();
-  if (!op_case.in_reference || !op_case.low_types) GTEST_SKIP();
   for (DType dtype : {DType::kBF16, DType::kF16}) {
     const OpCase low = in_type(op_case, dtype);
     const auto low_inputs = inputs_of(low);
@@ -174,10 +198,9 @@ double finite_difference(const OpCase& op_case, std::vector<HostTensor> inputs, 
   return (8 * (value(at + h) - value(at - h)) - (value(at + 2 * h) - value(at - 2 * h))) / (12 * h);
 }
 
-TEST_P(EveryCase, GradientIsThatOfFiniteDifferences) {
+TEST_P(GradientCase, IsThatOfFiniteDifferences) {
   const OpCase& op_case = GetParam();
   const NodeSignature node = signature_of(op_case);
-  if (!node.op->gradient || op_case.gradient_tolerance == 0 || !op_case.in_reference) GTEST_SKIP();
   const auto inputs = inputs_of(op_case);
   const MaybeTensors weights = output_weights(op_case, node);
   const auto gradients = gradients_by_rule(op_case, inputs, weights);
