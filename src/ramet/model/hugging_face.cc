@@ -106,7 +106,7 @@ std::vector<Source> match(const SafetensorsReader& file, const std::vector<State
   throw Error({.what = "the file's tensors are not the model's",
                .where = file.path().string(),
                .found = found,
-               .remedy = "Check model.kind, model.preset and model.vocab_size against the file"});
+               .remedy = "Check model.kind, model.preset and model.vocabulary_size against the file"});
 }
 
 void widen(const SafetensorsReader& file, const SafetensorsEntry& entry, float* to) {
