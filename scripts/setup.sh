@@ -45,10 +45,11 @@ apt() {
   if [ "$(id -u)" -ne 0 ]; then run=(sudo -n); fi
   local command=("${run[@]}" env DEBIAN_FRONTEND=noninteractive
     apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@")
-  if ! "${command[@]}" </dev/null; then
+  # What it unpacks is no news; what goes wrong stands in its error output.
+  if ! "${command[@]}" </dev/null >/dev/null; then
     echo "setup: apt-get $1 failed; trying once more in five seconds" >&2
     sleep 5
-    "${command[@]}" </dev/null
+    "${command[@]}" </dev/null >/dev/null
   fi
 }
 
