@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
@@ -111,16 +112,24 @@ std::unique_ptr<Tokenizer> load_bpe(const fs::path& json, const fs::path& merges
   return BpeTokenizer::load(json, merges, options);
 }
 
-/// The first of `names` that stands in `folder`, or an empty path.
+/// The first of `names`, each after `prefix`, that stands in `folder`, or an empty path.
 template <size_t N>
-fs::path first_there(const fs::path& folder, const std::array<const char*, N>& names) {
+fs::path first_there(const fs::path& folder, const std::string& prefix, const std::array<const char*, N>& names) {
   for (const char* name : names)
-    if (fs::exists(folder / name)) return folder / name;
+    if (std::error_code ignored; fs::exists(folder / (prefix + name), ignored)) return folder / (prefix + name);
   return {};
 }
 
-constexpr std::array kJsonNames = {"vocab.json", "encoder.json", "gpt2-encoder.json"};
-constexpr std::array kMergesNames = {"merges.txt", "vocab.bpe", "gpt2-merges.bpe"};
+constexpr std::array kJsonNames = {"vocab.json", "encoder.json"};
+constexpr std::array kMergesNames = {"merges.txt", "vocab.bpe", "merges.bpe"};
+
+/// What stands before a public name in a file's name ("gpt2-" of gpt2-encoder.json), or null when it has none.
+template <size_t N>
+std::optional<std::string> prefix_of(const std::string& file, const std::array<const char*, N>& names) {
+  for (const std::string_view name : names)
+    if (file.ends_with(name)) return file.substr(0, file.size() - name.size());
+  return {};
+}
 
 }  // namespace
 
@@ -133,11 +142,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
                  .remedy = "Train one with `ramet vocab`, or name the folder of a published model"});
   const bool folder = fs::is_directory(path, ignored);
   const fs::path base = folder ? path : path.parent_path();
-  const std::string extension = path.extension().string();
-  const bool wants_bpe = !folder && (extension == ".json" || extension == ".bpe" || path.filename() == "merges.txt");
-  if (!folder && !wants_bpe) return load_wordpiece(path);
-  const fs::path json = extension == ".json" && !folder ? path : first_there(base, kJsonNames);
-  const fs::path merges = wants_bpe && extension != ".json" ? path : first_there(base, kMergesNames);
+  const std::string file = folder ? "vocab.json" : path.filename().string();
+  const auto json_prefix = prefix_of(file, kJsonNames), merges_prefix = prefix_of(file, kMergesNames);
+  if (!json_prefix && !merges_prefix) return load_wordpiece(path);
+  const std::string prefix = json_prefix ? *json_prefix : *merges_prefix;
+  const fs::path json = json_prefix && !folder ? path : first_there(base, prefix, kJsonNames);
+  const fs::path merges = merges_prefix ? path : first_there(base, prefix, kMergesNames);
   if (!json.empty() && !merges.empty()) return load_bpe(json, merges);
   if (folder && fs::exists(path / "vocab.txt", ignored)) return load_wordpiece(path / "vocab.txt");
   throw Error({.what = "no whole tokenizer here",
