@@ -1,0 +1,18 @@
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/matmul.h"
+#include "ramet/kernel/kernel.h"
+#include "ramet/kernel/reference/reference.h"
+
+namespace ramet {
+
+const Backend& cpu_backend() {
+  static const Backend backend = [] {
+    Backend made(cpu_kernel_class());
+    add_cpu_matmul(made);
+    add_reference_kernels(made);
+    return made;
+  }();
+  return backend;
+}
+
+}  // namespace ramet

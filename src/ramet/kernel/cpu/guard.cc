@@ -1,0 +1,235 @@
+#include "ramet/kernel/cpu/guard.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/base/hash.h"
+#include "ramet/base/rng.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/pack.h"
+
+namespace ramet {
+namespace {
+
+constexpr int kGuardVersion = 1;  // raise when the guard proves other things than before
+
+/// Verdicts by "TYPE IMPLEMENTATION"; "" is good.
+using Verdicts = std::map<std::string, std::string>;
+
+struct Sample {
+  int64_t m, n, k;
+};
+// Odd and even, one block and several in each dimension, k beyond oneDNN's blocks of it.
+constexpr Sample kSamples[] = {{37, 80, 64}, {65, 200, 129}, {129, 96, 1000}, {48, 64, 3072}, {7, 129, 768}};
+
+std::vector<char> random_matrix(uint64_t which, int64_t elements, DType dtype) {
+  const RandomStream random(which, RandomPurpose::kTest, 0, 1);
+  std::vector<char> out(static_cast<size_t>(elements) * size_of(dtype));
+  for (int64_t i = 0; i < elements; ++i)
+    store_element(out.data(), dtype, i, random.uniform(static_cast<uint64_t>(i)) - 0.5);
+  return out;
+}
+
+/// One sample: its operands, and products of parts of it by any form.
+class Trial {
+ public:
+  Trial(const Sample& sample, DType compute, Verdicts& verdicts)
+      : sample_(sample), compute_(compute), verdicts_(verdicts) {
+    packed_ = {.compute = compute, .k = sample.k, .n = sample.n,
+               .n_block = onednn::preferred_block(compute, sample.k, sample.n)};
+  }
+
+  void run() {
+    if (packed_.n_block == 0) return;
+    a_ = random_matrix(1, sample_.m * sample_.k, compute_);
+    const auto source = random_matrix(2, sample_.k * sample_.n, compute_);
+    b_.resize(static_cast<size_t>(packed_.bytes()) + 64);
+    b_begin_ = b_.data() + (64 - reinterpret_cast<uintptr_t>(b_.data()) % 64) % 64;
+    pack_blocks(packed_, source.data(), compute_, compute_, 0, packed_.blocks(), b_begin_);
+    whole_ = product({}, 0, sample_.m, 0, sample_.n);
+    for (int64_t cut : {int64_t{1}, sample_.m / 2, sample_.m - 3}) check_rows(cut);
+    for (int64_t cut = packed_.n_block; cut < sample_.n; cut += packed_.n_block) check_columns(cut);
+    for (DType out : {DType::kF32, DType::kBF16})
+      if (out == DType::kF32 || compute_ == DType::kBF16) check_forms(out);
+  }
+
+ private:
+  struct Form {
+    DType out = DType::kF32;
+    std::optional<DType> bias;
+    bool accumulate = false;
+  };
+
+  std::vector<char> product(const Form& form, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+    std::string why;
+    const onednn::GemmShape shape{.m = row_end - row, .n = column_end - column, .k = sample_.k, .compute = compute_,
+                                  .out = form.out, .bias = form.bias, .accumulate = form.accumulate,
+                                  .n_block = packed_.n_block};
+    const int64_t elements = shape.m * shape.n;
+    std::vector<char> out(static_cast<size_t>(elements) * size_of(form.out));
+    const auto gemm = onednn::Gemm::make(shape, 1, &why);
+    if (!gemm) return out;  // the plan that needs this form is refused by itself
+    verdicts_.try_emplace(key(*gemm));
+    if (form.accumulate) out = random_matrix(3, elements, form.out);
+    const auto bias = random_matrix(4, shape.n, form.bias.value_or(DType::kF32));
+    std::vector<char> scratch(static_cast<size_t>(gemm->scratch_bytes()) + 64);
+    const char* b = b_begin_ + column / packed_.n_block * packed_.block_bytes();
+    gemm->run(0, a_.data() + static_cast<size_t>(row * sample_.k) * size_of(compute_), b, bias.data(), out.data(),
+              scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64);
+    last_ = key(*gemm);
+    return out;
+  }
+
+  std::string key(const onednn::Gemm& gemm) const {
+    return std::string(ramet::name_of(compute_)) + " " + gemm.implementation();
+  }
+
+  void differs(const std::string& what) {
+    verdicts_[last_] = "differs: " + what + " of " + std::to_string(sample_.m) + "x" + std::to_string(sample_.n) + "x" +
+                       std::to_string(sample_.k);
+  }
+
+  void check_rows(int64_t cut) {
+    if (cut <= 0 || cut >= sample_.m) return;
+    const size_t bytes = static_cast<size_t>(cut * sample_.n) * 4;
+    const auto top = product({}, 0, cut, 0, sample_.n), bottom = product({}, cut, sample_.m, 0, sample_.n);
+    if (std::memcmp(top.data(), whole_.data(), bytes) != 0 ||
+        std::memcmp(bottom.data(), whole_.data() + bytes, bottom.size()) != 0)
+      differs("row blocks");
+  }
+
+  void check_columns(int64_t cut) {
+    const auto left = product({}, 0, sample_.m, 0, cut), right = product({}, 0, sample_.m, cut, sample_.n);
+    for (int64_t i = 0; i < sample_.m; ++i) {
+      const char* row = whole_.data() + i * sample_.n * 4;
+      if (std::memcmp(row, left.data() + i * cut * 4, static_cast<size_t>(cut) * 4) != 0 ||
+          std::memcmp(row + cut * 4, right.data() + i * (sample_.n - cut) * 4,
+                      static_cast<size_t>(sample_.n - cut) * 4) != 0)
+        return differs("column blocks");
+    }
+  }
+
+  /// Rounding, bias and accumulation inside oneDNN against the same by finish_row.
+  void check_forms(DType out) {
+    std::vector<Form> forms{{out, std::nullopt, false}, {out, DType::kF32, false}};
+    if (compute_ == DType::kBF16) forms.push_back({out, DType::kBF16, false});
+    if (out == DType::kF32) forms.push_back({out, std::nullopt, true});
+    for (const Form& form : forms) {
+      const auto found = product(form, 0, sample_.m, 0, sample_.n);
+      const DType bias_type = form.bias.value_or(DType::kF32);
+      const auto bias = random_matrix(4, sample_.n, bias_type), c = random_matrix(3, sample_.m * sample_.n, out);
+      std::vector<char> expected(found.size()), row(static_cast<size_t>(sample_.n) * 4);
+      for (int64_t i = 0; i < sample_.m; ++i) {
+        std::memcpy(row.data(), whole_.data() + i * sample_.n * 4, row.size());
+        const char* c_row = c.data() + static_cast<size_t>(i * sample_.n) * size_of(out);
+        finish_row(reinterpret_cast<float*>(row.data()), 1, 0, sample_.n, form.bias ? bias.data() : nullptr, bias_type,
+                   form.accumulate ? reinterpret_cast<const float*>(c_row) : nullptr,
+                   expected.data() + static_cast<size_t>(i * sample_.n) * size_of(out), out);
+      }
+      if (expected != found)
+        differs(form.bias ? "fused bias" : form.accumulate ? "accumulation" : "rounding of the output");
+    }
+  }
+
+  Sample sample_;
+  DType compute_;
+  Verdicts& verdicts_;
+  PackedMatrix packed_;
+  std::vector<char> a_, b_, whole_;
+  char* b_begin_ = nullptr;
+  std::string last_;
+};
+
+Verdicts prove() {
+  Verdicts verdicts;
+  const onednn::OneThread one_thread;
+  for (DType compute : {DType::kF32, DType::kBF16})
+    for (const Sample& sample : kSamples) Trial(sample, compute, verdicts).run();
+  return verdicts;
+}
+
+std::string text_of(const Verdicts& verdicts) {
+  std::string text;
+  for (const auto& [key, fault] : verdicts) text += key + " " + (fault.empty() ? "equal" : fault) + "\n";
+  return text;
+}
+
+Verdicts parse(std::istream& text) {
+  Verdicts verdicts;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string type, implementation, fault;
+    words >> type >> implementation;
+    std::getline(words >> std::ws, fault);
+    verdicts[type + " " + implementation] = fault == "equal" ? "" : fault;
+  }
+  return verdicts;
+}
+
+std::filesystem::path cache_folder() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "ramet";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "ramet";
+  return {};
+}
+
+/// Verdicts from the cache, or proven now and left there. The first line of the file must say exactly what they hold
+/// for and its second what the rest hashes to; anything else is as no file.
+Verdicts load_or_prove() {
+  const std::string subject = "guard " + std::to_string(kGuardVersion) + "; " + cpu_model() + "; " +
+                              name_of(cpu_level()) + "; oneDNN " + onednn::version();
+  const auto folder = cache_folder();
+  const auto path = folder / ("guard-" + hash_text(subject).hex() + ".txt");
+  std::error_code ignored;
+  if (!folder.empty() && std::filesystem::exists(path, ignored)) {
+    try {
+      const std::string text = read_file(path);
+      std::istringstream lines(text);
+      std::string first, second;
+      std::getline(lines, first);
+      std::getline(lines, second);
+      const std::string rest(std::istreambuf_iterator<char>(lines), {});
+      if (first == subject && second == hash_text(rest).hex()) {
+        std::istringstream verdicts(rest);
+        return parse(verdicts);
+      }
+    } catch (const Error&) {
+      // Unreadable: proven again below.
+    }
+  }
+  const Verdicts verdicts = prove();
+  if (!folder.empty()) {
+    try {
+      std::filesystem::create_directories(folder, ignored);
+      const std::string text = text_of(verdicts);
+      write_file_atomic(path, subject + "\n" + hash_text(text).hex() + "\n" + text);
+    } catch (const Error&) {
+      // Not writable: the next process proves again.
+    }
+  }
+  return verdicts;
+}
+
+}  // namespace
+
+std::string guard_refuses(DType compute, const std::string& implementation) {
+  cpu_level();
+  static const Verdicts verdicts = load_or_prove();
+  const auto found = verdicts.find(std::string(name_of(compute)) + " " + implementation);
+  if (found == verdicts.end()) return "oneDNN's " + implementation + " is not proven to give equal bits";
+  return found->second.empty() ? "" : "oneDNN's " + implementation + " " + found->second;
+}
+
+std::string guard_prove() {
+  cpu_level();
+  return text_of(prove());
+}
+
+}  // namespace ramet

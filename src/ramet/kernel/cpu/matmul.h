@@ -1,0 +1,10 @@
+#pragma once
+
+#include "ramet/kernel/kernel.h"
+
+namespace ramet {
+
+/// Adds the kernels of `matmul`, `linear` and `pack`: "onednn", then "plain".
+void add_cpu_matmul(Backend& backend);
+
+}  // namespace ramet

@@ -1,0 +1,288 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/pack.cc"
+#include "ramet/kernel/cpu/targets.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/convert-inl.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/pack.h"
+#include "ramet/ops/reduce_order.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t kUnits = 16;  // units of k in a group
+constexpr int64_t kWidth = 64;  // most columns of a block
+
+using U32 = hn::ScalableTag<uint32_t>;
+using F32 = hn::ScalableTag<float>;
+
+/// f32 that stands for what it rounds to in a narrower type.
+struct F32AsBf16 { float value; };
+struct F32AsF16 { float value; };
+template <class DF>
+HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F32AsBf16* from) {
+  const hn::RebindToUnsigned<DF> du;
+  return hn::BitCast(df, hn::And(RoundToBf16(du, hn::LoadU(df, &from->value)), hn::Set(du, 0xffff0000u)));
+}
+template <class DF>
+HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F32AsF16* from) {
+  const hn::Rebind<hwy::float16_t, DF> d16;
+  return hn::PromoteTo(df, hn::DemoteTo(d16, hn::LoadU(df, &from->value)));
+}
+
+template <typename T>
+HWY_INLINE hn::Vec<F32> LoadSome(const T* from, int64_t count) {
+  const F32 df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  return count >= lanes ? LoadF32(df, from) : LoadF32N(df, from, static_cast<size_t>(std::max<int64_t>(count, 0)));
+}
+
+/// A value as bf16 in the upper half of its lane.
+template <typename T>
+HWY_INLINE hn::Vec<U32> UpperBf16(hn::Vec<F32> value) {
+  const U32 du;
+  if constexpr (sizeof(T) == 2 && std::is_same_v<T, Bf16>) return hn::BitCast(du, value);
+  else return hn::And(RoundToBf16(du, value), hn::Set(du, 0xffff0000u));
+}
+
+/// One group of units from a source whose rows are k: out [16][width], zero where k or columns end.
+template <typename T, bool kPairs>
+void UnitsFromRows(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* out) {
+  const U32 du;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(du));
+  for (int64_t unit = 0; unit < kUnits; ++unit, out += width) {
+    const int64_t row = kPairs ? 2 * unit : unit;
+    const T* first = source + row * stride;
+    for (int64_t j = 0; j < width; j += lanes) {
+      const int64_t left = cols - j;
+      auto value = hn::Zero(du);
+      if constexpr (kPairs) {
+        if (row < k) value = hn::ShiftRight<16>(UpperBf16<T>(LoadSome(first + j, left)));
+        if (row + 1 < k) value = hn::Or(value, UpperBf16<T>(LoadSome(first + stride + j, left)));
+      } else if (row < k) {
+        value = hn::BitCast(du, LoadSome(first + j, left));
+      }
+      hn::StoreU(value, du, out + j);
+    }
+  }
+}
+
+/// A row of `count` values converted to the compute type.
+template <typename T, typename C>
+HWY_INLINE void ConvertRow(const T* from, int64_t count, C* to) {
+  if constexpr (std::is_same_v<T, C>) {
+    std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(count) * sizeof(T));
+  } else {
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) StoreF32(df, LoadF32(df, from + i), to + i);
+    if (i < count) StoreF32N(df, LoadF32N(df, from + i, static_cast<size_t>(count - i)), to + i,
+                             static_cast<size_t>(count - i));
+  }
+}
+
+/// One group of units from a source whose rows are columns of B: tile [width][16].
+template <typename T, typename C>
+void UnitsFromColumns(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* tile) {
+  const int64_t group = kUnits * 4 / static_cast<int64_t>(sizeof(C)), count = std::min(k, group);
+  for (int64_t j = 0; j < width; ++j, tile += kUnits) {
+    if (j >= cols || count < group) std::memset(tile, 0, kUnits * 4);
+    if (j < cols) ConvertRow(source + j * stride, count, reinterpret_cast<C*>(tile));
+  }
+}
+
+/// out [cols][rows] = in [rows][cols]^T; both multiples of 4.
+void Transpose32(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride, int64_t rows,
+                 int64_t cols) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) out[j * out_stride + i] = in[i * in_stride + j];
+#else
+  const hn::Full128<uint32_t> d;
+  const hn::Full128<uint64_t> dd;
+  for (int64_t i = 0; i < rows; i += 4)
+    for (int64_t j = 0; j < cols; j += 4) {
+      const uint32_t* from = in + i * in_stride + j;
+      const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + in_stride);
+      const auto r2 = hn::LoadU(d, from + 2 * in_stride), r3 = hn::LoadU(d, from + 3 * in_stride);
+      const auto a = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+      const auto e = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)), f = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+      uint32_t* to = out + j * out_stride + i;
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, a, b)), d, to);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, a, b)), d, to + out_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, e, f)), d, to + 2 * out_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, e, f)), d, to + 3 * out_stride);
+    }
+#endif
+}
+
+template <typename T, typename C>
+void PackBlocksOf(const PackedMatrix& packed, const T* source, int64_t begin, int64_t end, char* out) {
+  constexpr bool kPairs = sizeof(C) == 2;
+  constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
+  HWY_ALIGN uint32_t tile[kWidth * kUnits];
+  const int64_t width = packed.n_block, k_chunk = packed.k_chunk();
+  for (int64_t chunk = 0; chunk < packed.chunks; ++chunk)
+    for (int64_t block = begin; block < end; ++block) {
+      auto* to = reinterpret_cast<uint32_t*>(out + chunk * packed.chunk_bytes() + block * packed.block_bytes());
+      const int64_t cols = std::min(width, packed.n - block * width);
+      for (int64_t k = 0; k < k_chunk; k += kGroup, to += kUnits * width) {
+        const int64_t at = chunk * k_chunk + k;
+        if (packed.transposed) {
+          UnitsFromColumns<T, C>(source + block * width * packed.k + at, packed.k, k_chunk - k, cols, width, tile);
+          Transpose32(tile, kUnits, to, width, width, kUnits);
+        } else {
+          UnitsFromRows<T, kPairs>(source + at * packed.n + block * width, packed.n, k_chunk - k, cols, width, to);
+        }
+      }
+    }
+}
+
+template <typename T, typename C>
+void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows, int64_t cols, C* out) {
+  constexpr bool kPairs = sizeof(C) == 2;
+  constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
+  if (!transposed) {
+    for (int64_t i = 0; i < rows; ++i) ConvertRow(source + i * stride, cols, out + i * cols);
+    return;
+  }
+  HWY_ALIGN uint32_t tile[kWidth * kUnits], turned[kWidth * kUnits];
+  for (int64_t i = 0; i < rows; i += kWidth)
+    for (int64_t k = 0; k < cols; k += kGroup) {
+      const int64_t height = std::min(kWidth, rows - i), count = std::min(kGroup, cols - k);
+      UnitsFromRows<T, kPairs>(source + k * stride + i, stride, cols - k, height, kWidth, tile);
+      Transpose32(tile, kWidth, turned, kUnits, kUnits, kWidth);
+      for (int64_t r = 0; r < height; ++r)
+        std::memcpy(static_cast<void*>(out + (i + r) * cols + k), turned + r * kUnits,
+                    static_cast<size_t>(count) * sizeof(C));
+    }
+}
+
+template <typename Body>
+void WithStorage(DType type, const void* data, const Body& body) {
+  if (type == DType::kF32) return body(static_cast<const float*>(data));
+  if (type == DType::kBF16) return body(static_cast<const Bf16*>(data));
+  if (type == DType::kF16) return body(static_cast<const F16*>(data));
+  internal_error("pack", "no 16- or 32-bit floating type: " + std::string(name_of(type)));
+}
+
+void PackBlocks(const PackedMatrix& packed, const void* source, DType type, DType logical, int64_t begin, int64_t end,
+                void* out) {
+  char* to = static_cast<char*>(out);
+  const bool rounds = type == DType::kF32 && packed.compute == DType::kF32;
+  if (rounds && logical == DType::kBF16)
+    return PackBlocksOf<F32AsBf16, float>(packed, static_cast<const F32AsBf16*>(source), begin, end, to);
+  if (rounds && logical == DType::kF16)
+    return PackBlocksOf<F32AsF16, float>(packed, static_cast<const F32AsF16*>(source), begin, end, to);
+  WithStorage(type, source, [&](auto* typed) {
+    using T = std::remove_cvref_t<decltype(*typed)>;
+    if (packed.compute == DType::kBF16) PackBlocksOf<T, Bf16>(packed, typed, begin, end, to);
+    else PackBlocksOf<T, float>(packed, typed, begin, end, to);
+  });
+}
+
+void CopyBlock(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
+               DType compute, void* out) {
+  WithStorage(type, source, [&](auto* typed) {
+    if (compute == DType::kBF16) CopyBlockOf(typed, stride, transposed, rows, cols, static_cast<Bf16*>(out));
+    else CopyBlockOf(typed, stride, transposed, rows, cols, static_cast<float*>(out));
+  });
+}
+
+/// Sums of [begin, begin+count) rows of `sums` along the tree, into the first of them.
+void TreeRows(float* sums, int64_t begin, int64_t count, int64_t stride, int64_t n) {
+  if (count == 1) return;
+  const int64_t half = tree_split(count);
+  TreeRows(sums, begin, half, stride, n);
+  TreeRows(sums, begin + half, count - half, stride, n);
+  const F32 df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  float* left = sums + begin * stride;
+  const float* right = sums + (begin + half) * stride;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Add(hn::LoadU(df, left + i), hn::LoadU(df, right + i)), df, left + i);
+  for (; i < n; ++i) left[i] += right[i];
+}
+
+template <typename B, typename O>
+void FinishOf(const float* sum, int64_t n, const B* bias, const float* c, O* out) {
+  const F32 df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t left = n - i;
+    auto value = LoadSome(sum + i, left);
+    if (bias) value = hn::Add(value, LoadSome(bias + i, left));
+    if (c) value = hn::Add(value, LoadSome(c + i, left));
+    if (left >= lanes) StoreF32(df, value, out + i);
+    else StoreF32N(df, value, out + i, static_cast<size_t>(left));
+  }
+}
+
+void FinishRow(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
+               const float* c, void* out, DType out_type) {
+  TreeRows(sums, 0, chunks, chunk_stride, n);
+  WithStorage(bias ? bias_type : DType::kF32, bias, [&](auto* typed_bias) {
+    WithStorage(out_type, out, [&](auto* typed_out) {
+      using O = std::remove_cvref_t<decltype(*typed_out)>;
+      FinishOf(sums, n, typed_bias, c, const_cast<O*>(typed_out));
+    });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <sstream>
+
+namespace ramet {
+HWY_EXPORT(PackBlocks);
+HWY_EXPORT(CopyBlock);
+HWY_EXPORT(FinishRow);
+
+void pack_blocks(const PackedMatrix& packed, const void* source, DType type, DType logical, int64_t begin, int64_t end,
+                 void* out) {
+  HWY_DYNAMIC_DISPATCH(PackBlocks)(packed, source, type, logical, begin, end, out);
+}
+
+void copy_block(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
+                DType compute, void* out) {
+  HWY_DYNAMIC_DISPATCH(CopyBlock)(source, type, stride, transposed, rows, cols, compute, out);
+}
+
+void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
+                const float* c, void* out, DType out_type) {
+  HWY_DYNAMIC_DISPATCH(FinishRow)(sums, chunks, chunk_stride, n, bias, bias_type, c, out, out_type);
+}
+
+std::string PackedMatrix::format() const {
+  return "blocked " + std::string(name_of(compute)) + " " + std::to_string(k) + " " + std::to_string(n) + " " +
+         std::to_string(n_block) + " " + std::to_string(chunks) + (transposed ? " transposed" : " plain");
+}
+
+std::optional<PackedMatrix> PackedMatrix::parse(const std::string& format) {
+  std::istringstream text(format);
+  std::string kind, dtype, order;
+  PackedMatrix packed;
+  text >> kind >> dtype >> packed.k >> packed.n >> packed.n_block >> packed.chunks >> order;
+  if (!text || kind != "blocked" || (dtype != "f32" && dtype != "bf16")) return std::nullopt;
+  packed.compute = dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  packed.transposed = order == "transposed";
+  const bool sane = packed.k > 0 && packed.n > 0 && packed.chunks > 0 && packed.k % packed.chunks == 0 &&
+                    packed.n_block > 0 && packed.n_block <= 64 && packed.n_block % 16 == 0;
+  if (!sane || packed.format() != format) return std::nullopt;
+  return packed;
+}
+
+}  // namespace ramet
+#endif

@@ -1,0 +1,264 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "kernel/kernel_tools.h"
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/guard.h"
+#include "ramet/kernel/cpu/matmul.h"
+#include "ramet/kernel/cpu/matmul_plan.h"
+#include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/pack.h"
+#include "ramet/kernel/interpret.h"
+#include "support/temporary.h"
+
+extern "C" int omp_get_max_threads(void);
+extern "C" void omp_set_num_threads(int);
+
+namespace ramet {
+namespace {
+
+using test::compare;
+using test::node_of;
+using test::random_tensor;
+
+bool has_onednn() { return cpu_level() >= CpuLevel::kAvx512; }
+
+HostTensor run(const std::string& op, const std::vector<HostTensor>& inputs, const Attributes& attributes, int threads,
+               const std::string& kernel) {
+  return interpret_node(node_of(op, inputs, attributes), cpu_backend(), inputs, threads, kernel)[0];
+}
+
+struct Product {
+  int64_t m, n, k;
+  DType dtype, out;
+  bool transpose_a, transpose_b;
+  int64_t chunks;
+  bool accumulate;
+
+  Attributes attributes() const {
+    Attributes all{{"dtype", out}};
+    if (transpose_a) all.set("transpose_a", true);
+    if (transpose_b) all.set("transpose_b", true);
+    if (chunks > 1) all.set("chunks", chunks);
+    if (accumulate) all.set("accumulate", true);
+    return all;
+  }
+  std::vector<HostTensor> inputs() const {
+    std::vector<HostTensor> all{random_tensor(dtype, transpose_a ? Shape{k, m} : Shape{m, k}, 1),
+                                random_tensor(dtype, transpose_b ? Shape{n, k} : Shape{k, n}, 2)};
+    if (accumulate) all.push_back(random_tensor(DType::kF32, {m, n}, 3));
+    return all;
+  }
+  std::string text() const {
+    return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " + std::string(name_of(dtype)) +
+           "->" + std::string(name_of(out)) + (transpose_a ? " ta" : "") + (transpose_b ? " tb" : "") + " chunks " +
+           std::to_string(chunks) + (accumulate ? " accumulate" : "");
+  }
+};
+
+/// Shapes odd and even, one row, one column, beyond the blocks of each dimension; every type and form.
+std::vector<Product> products() {
+  std::vector<Product> all;
+  const std::vector<std::array<int64_t, 3>> sizes{{1, 1, 1},    {1, 200, 96},   {3, 5, 7},     {33, 65, 130},
+                                                  {64, 64, 64}, {130, 47, 258}, {270, 16, 64}, {20, 700, 34}};
+  for (const auto& [m, n, k] : sizes)
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+      for (int form = 0; form < 4; ++form)
+        for (int variant = 0; variant < 4; ++variant) {
+          if (variant == 1 && k % 2 != 0) continue;
+          const DType out = variant == 2 || dtype == DType::kF32 ? DType::kF32 : dtype;
+          all.push_back({m, n, k, dtype, variant == 3 ? DType::kF32 : out, form % 2 == 1, form >= 2,
+                         variant == 1 ? 2 : 1, variant == 3});
+        }
+  return all;
+}
+
+double tolerance_of(DType out) { return out == DType::kF32 ? 2e-5 : out == DType::kF16 ? 2e-3 : 1.5e-2; }
+
+TEST(Matmul, AgreesWithTheReferenceAndWithAnyTeam) {
+  for (const Product& product : products()) {
+    const auto inputs = product.inputs();
+    const auto expected = run("matmul", inputs, product.attributes(), 1, "reference");
+    for (const std::string kernel : {"onednn", "plain"}) {
+      if (kernel == "onednn" && !has_onednn()) continue;
+      SCOPED_TRACE(kernel + " " + product.text());
+      const auto found = run("matmul", inputs, product.attributes(), 1, kernel);
+      ASSERT_EQ(compare(found, expected, tolerance_of(product.out)), "");
+      for (int threads : {2, 3})
+        ASSERT_EQ(found, run("matmul", inputs, product.attributes(), threads, kernel)) << threads;
+    }
+  }
+}
+
+/// A block of rows, and a block of columns, of a product equal the same of the whole, bit for bit.
+TEST(Matmul, RowAndColumnBlocksHaveTheSameBits) {
+  const std::vector<Product> samples{
+      {96, 192, 768, DType::kBF16, DType::kF32, false, false, 1, false},
+      {65, 130, 129, DType::kBF16, DType::kBF16, false, false, 1, false},
+      {96, 192, 5000, DType::kF32, DType::kF32, false, false, 1, false},
+      {48, 160, 3072, DType::kBF16, DType::kF32, false, false, 4, false},
+      {37, 77, 2049, DType::kF32, DType::kF32, false, false, 3, false}};
+  for (const Product& product : samples)
+    for (const std::string kernel : {"onednn", "plain"}) {
+      if (kernel == "onednn" && !has_onednn()) continue;
+      SCOPED_TRACE(kernel + " " + product.text());
+      const auto inputs = product.inputs();
+      const auto whole = run("matmul", inputs, product.attributes(), 2, kernel);
+      for (int64_t rows : {int64_t{1}, product.m / 2, product.m - 1}) {
+        auto part = inputs;
+        part[0].type.shape = {rows, product.k};
+        part[0].data.resize(static_cast<size_t>(part[0].type.bytes()));
+        const auto found = run("matmul", part, product.attributes(), 1, kernel);
+        ASSERT_TRUE(std::equal(found.data.begin(), found.data.end(), whole.data.begin())) << rows << " rows";
+      }
+      for (int64_t columns : {int64_t{1}, int64_t{17}, product.n / 2, product.n - 1}) {
+        auto part = inputs;
+        part[1] = HostTensor(TensorType{product.dtype, {product.k, columns}});
+        for (int64_t i = 0; i < product.k; ++i)
+          for (int64_t j = 0; j < columns; ++j) part[1].set(i * columns + j, inputs[1].get(i * product.n + j));
+        const auto found = run("matmul", part, product.attributes(), 1, kernel);
+        for (int64_t i = 0; i < product.m; ++i)
+          for (int64_t j = 0; j < columns; ++j)
+            ASSERT_EQ(found.get(i * columns + j), whole.get(i * product.n + j)) << i << "," << j << " of " << columns;
+      }
+    }
+}
+
+TEST(Matmul, PackedOperandsGiveTheSameBits) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (bool transposed : {false, true})
+      for (int64_t chunks : {1, 2}) {
+        const Product product{50, 200, 130, dtype, dtype, false, transposed, chunks, false};
+        SCOPED_TRACE(product.text());
+        auto inputs = product.inputs();
+        // The weight as the optimizer keeps it, in f32: packing rounds it.
+        const auto weight = random_tensor(DType::kF32, inputs[1].type.shape, 2);
+        inputs[1] = HostTensor::of(dtype, weight.type.shape, weight.values());
+        const auto plain = run("matmul", inputs, product.attributes(), 2, "");
+        const auto layout = cpu_backend().packing(node_of("matmul", inputs, product.attributes()), 1);
+        ASSERT_TRUE(layout.has_value());
+        for (int threads : {1, 3}) {
+          const auto packed = run("pack", {weight},
+                                  {{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}}, threads, "");
+          Attributes attributes = product.attributes();
+          attributes.set("b_packed", layout->format).set("b_shape", weight.type.shape.dims()).set("b_dtype", dtype);
+          ASSERT_EQ(plain, run("matmul", {inputs[0], packed}, attributes, threads, "")) << threads;
+        }
+      }
+}
+
+TEST(Matmul, StacksOfMatrices) {
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (int form = 0; form < 4; ++form) {
+      const Attributes attributes{{"transpose_a", form % 2 == 1}, {"transpose_b", form >= 2}};
+      const std::vector<HostTensor> inputs{
+          random_tensor(dtype, form % 2 == 1 ? Shape{3, 1, 40, 20} : Shape{3, 1, 20, 40}, 1),
+          random_tensor(dtype, form >= 2 ? Shape{2, 33, 40} : Shape{2, 40, 33}, 2)};
+      const auto expected = run("matmul", inputs, attributes, 1, "reference");
+      for (const std::string kernel : {"onednn", "plain"}) {
+        if (kernel == "onednn" && !has_onednn()) continue;
+        const auto found = run("matmul", inputs, attributes, 1, kernel);
+        EXPECT_EQ(compare(found, expected, tolerance_of(dtype)), "") << kernel << form;
+        for (int threads : {2, 7}) EXPECT_EQ(found, run("matmul", inputs, attributes, threads, kernel));
+      }
+    }
+}
+
+TEST(Linear, AddsTheBiasBeforeRounding) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (DType bias : {DType::kF32, dtype})
+      for (int64_t rows : {5, 40}) {
+        const std::vector<HostTensor> inputs{random_tensor(dtype, {2, rows, 70}, 1), random_tensor(dtype, {190, 70}, 2),
+                                             random_tensor(bias, {190}, 3)};
+        const Attributes attributes{{"transpose_weight", true}};
+        const auto expected = run("linear", inputs, attributes, 1, "reference");
+        for (const std::string kernel : {"onednn", "plain"}) {
+          if (kernel == "onednn" && !has_onednn()) continue;
+          const auto found = run("linear", inputs, attributes, 1, kernel);
+          EXPECT_EQ(compare(found, expected, tolerance_of(dtype)), "") << kernel << name_of(dtype);
+          for (int threads : {2, 3}) EXPECT_EQ(found, run("linear", inputs, attributes, threads, kernel));
+        }
+      }
+}
+
+TEST(Matmul, NothingToSumIsZero) {
+  const std::vector<HostTensor> inputs{HostTensor(TensorType{DType::kF32, {3, 0}}),
+                                       HostTensor(TensorType{DType::kF32, {0, 4}})};
+  EXPECT_EQ(run("matmul", inputs, {}, 2, ""), HostTensor(TensorType{DType::kF32, {3, 4}}));
+}
+
+TEST(Matmul, LeavesOpenMpAsItFoundIt) {
+  omp_set_num_threads(3);
+  const Product product{64, 64, 64, DType::kF32, DType::kF32, false, false, 1, false};
+  run("matmul", product.inputs(), product.attributes(), 2, "");
+  EXPECT_EQ(omp_get_max_threads(), 3);
+  {
+    const onednn::OneThread one_thread;
+    EXPECT_EQ(omp_get_max_threads(), 1);
+  }
+  EXPECT_EQ(omp_get_max_threads(), 3);
+}
+
+/// oneDNN starts no thread of its own, however OpenMP is set: the process has as many after as before.
+TEST(Matmul, OnednnStartsNoThreads) {
+  if (!has_onednn()) GTEST_SKIP() << "no oneDNN kernels on this processor";
+  omp_set_num_threads(4);
+  const auto tasks = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  const auto before = tasks();
+  const Product product{512, 512, 3072, DType::kF32, DType::kF32, true, false, 1, false};
+  MatmulForm form;
+  form.m = 512, form.n = 512, form.k = 3072;
+  form.a_index = form.b_index = {0};
+  form.a = form.b = {DType::kF32, {512, 512}};
+  form.output = {DType::kF32, {512, 512}};
+  std::string why;
+  const auto plan = MatmulPlan::make(BlockProduct::kOnednn, form, DType::kF32, std::nullopt, 1, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  const auto inputs = product.inputs();
+  HostTensor out(form.output);
+  std::vector<char> scratch(static_cast<size_t>(plan->scratch_bytes()) + 64);
+  ThreadTeam team(1);
+  plan->run(inputs[0].data.data(), inputs[1].data.data(), nullptr, out.data.data(),
+            scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64), team);
+  EXPECT_EQ(tasks(), before);
+}
+
+TEST(Guard, ProvesWhatIsInUse) {
+  if (!has_onednn()) GTEST_SKIP() << "no oneDNN kernels on this processor";
+  const std::string verdicts = guard_prove();
+  EXPECT_THAT(verdicts, testing::HasSubstr("f32 brg:avx512_core equal\n"));
+  EXPECT_THAT(verdicts, testing::Not(testing::HasSubstr("differs")));
+  EXPECT_EQ(guard_refuses(DType::kF32, "gemm:jit"), "oneDNN's gemm:jit is not proven to give equal bits");
+}
+
+TEST(Pack, FormatsReadBack) {
+  const PackedMatrix packed{.compute = DType::kBF16, .k = 768, .n = 3072, .n_block = 64, .chunks = 4, .transposed = true};
+  EXPECT_EQ(packed.format(), "blocked bf16 768 3072 64 4 transposed");
+  const auto read = PackedMatrix::parse(packed.format());
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->bytes(), 768 * 3072 * 2);
+  for (const std::string text : {"", "blocked", "blocked i32 1 1 64 1 plain", "blocked f32 0 1 64 1 plain",
+                                 "blocked f32 5 1 64 2 plain", "blocked f32 4 1 60 2 plain",
+                                 "blocked f32 4 1 64 2 plain x", "blocked f32 4 1 64 2 sideways"})
+    EXPECT_FALSE(PackedMatrix::parse(text).has_value()) << text;
+}
+
+TEST(Pack, RefusesWhatItCannotRead) {
+  const std::vector<HostTensor> weight{random_tensor(DType::kF32, {8, 8}, 1)};
+  try {
+    run("pack", weight, {{"format", "of another"}, {"bytes", 4}, {"dtype", DType::kF32}}, 1, "");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("skipped blocked: unknown format"));
+  }
+}
+
+}  // namespace
+}  // namespace ramet
