@@ -11,6 +11,8 @@
 
 #include <hwy/highway.h>
 
+#include "ramet/base/dtype.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace ramet {
 namespace HWY_NAMESPACE {
@@ -41,9 +43,13 @@ HWY_INLINE hn::Vec<DF> LoadF32(DF df, const Bf16* from) {
 }
 template <class DF>
 HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F16* from) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(df, f16_to_f32(from->bits));
+#else
   const hn::Rebind<uint16_t, DF> dh;
   const hn::Rebind<hwy::float16_t, DF> d16;
   return hn::PromoteTo(df, hn::BitCast(d16, hn::LoadU(dh, &from->bits)));
+#endif
 }
 
 template <class DF>
@@ -60,10 +66,14 @@ HWY_INLINE void StoreF32(DF df, hn::Vec<DF> value, Bf16* to) {
 }
 template <class DF>
 HWY_INLINE void StoreF32(DF df, hn::Vec<DF> value, F16* to) {
+  (void)df;
+#if HWY_TARGET == HWY_SCALAR
+  to->bits = f32_to_f16(hn::GetLane(value));  // Highway's one-lane conversion does not round
+#else
   const hn::Rebind<uint16_t, DF> dh;
   const hn::Rebind<hwy::float16_t, DF> d16;
-  (void)df;
   hn::StoreU(hn::BitCast(dh, hn::DemoteTo(d16, value)), dh, &to->bits);
+#endif
 }
 
 /// The first `count` lanes of a row's tail; the others are zero.

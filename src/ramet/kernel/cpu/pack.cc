@@ -33,8 +33,9 @@ HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F32AsBf16* from) {
 }
 template <class DF>
 HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F32AsF16* from) {
-  const hn::Rebind<hwy::float16_t, DF> d16;
-  return hn::PromoteTo(df, hn::DemoteTo(d16, hn::LoadU(df, &from->value)));
+  HWY_ALIGN F16 rounded[hn::MaxLanes(df)];
+  StoreF32(df, hn::LoadU(df, &from->value), rounded);
+  return LoadF32(df, rounded);
 }
 
 template <typename T>
