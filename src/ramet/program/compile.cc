@@ -10,6 +10,7 @@
 #include "ramet/program/pass_log.h"
 #include "ramet/program/refuse.h"
 #include "ramet/program/schedule.h"
+#include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
 
@@ -73,6 +74,9 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   step = log.step("simplify", [&] { return simplify(std::move(step)); });
   // Casts of weights once an update, not once a micro-batch.
   step = log.step("hoist", [&] { return hoist(std::move(step)); });
+  // Before recompute: what a map rounds and what it keeps in f32 is the recipe's, not the layout's.
+  step = log.step("fuse", [&] { return fuse(std::move(step)); });
+  step = log.step("simplify", [&] { return simplify(std::move(step)); });
   // What each candidate of recomputation would need: everything but the addresses.
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
