@@ -1,0 +1,165 @@
+#include "ramet/train/prepare.h"
+
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/model/presets.h"
+
+namespace ramet {
+namespace {
+
+/// A size of the recipe, or the preset's where the recipe has none.
+template <typename T>
+void fill(std::optional<T>& field, T preset) {
+  if (!field) field = preset;
+}
+
+BertConfig bert_config(const Recipe& recipe) {
+  const auto& model = recipe.model;
+  BertConfig config = bert_preset(model.preset);
+  config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads, config.intermediate = *model.intermediate;
+  config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
+  config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
+  return config;
+}
+
+Gpt2Config gpt2_config(const Recipe& recipe) {
+  const auto& model = recipe.model;
+  Gpt2Config config = gpt2_preset(model.preset);
+  config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads;
+  config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
+  config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
+  return config;
+}
+
+BatchShape batch_shape(const Recipe& recipe, int64_t samples) {
+  return {.micro_batch = samples,
+          .sequence = recipe.data.sequence_length,
+          .predictions = recipe.data.max_predictions.value_or(1),
+          .seed = recipe.train.seed,
+          .next_sentence = recipe.data.next_sentence};
+}
+
+BertBatchOptions bert_options(const Recipe& recipe, bool training) {
+  const auto& data = recipe.data;
+  BertBatchOptions options;
+  options.objective = data.next_sentence ? BertObjective::kMlmNsp : BertObjective::kMlm;
+  options.sequence_length = static_cast<int32_t>(data.sequence_length);
+  options.max_predictions = static_cast<int32_t>(*data.max_predictions);
+  options.masked_share = data.masking_probability;
+  options.whole_word = data.whole_word;
+  options.short_sequence_share = data.short_sequences;
+  options.variants = training ? static_cast<int32_t>(data.variants) : 1;
+  options.shuffle = training && data.shuffle;
+  options.seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1);  // evaluation's masks are its own
+  return options;
+}
+
+CausalBatchOptions causal_options(const Recipe& recipe, bool training) {
+  return {.sequence_length = static_cast<int32_t>(recipe.data.sequence_length),
+          .shuffle = training && recipe.data.shuffle,
+          .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};
+}
+
+std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
+  const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
+  if (recipe.model.kind == "bert")
+    return corpus ? make_bert_batches(*corpus, bert_options(recipe, training)) : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training));
+  return corpus ? make_causal_batches(*corpus, causal_options(recipe, training)) : make_synthetic_causal_batches(vocabulary, causal_options(recipe, training));
+}
+
+/// A split of the recipe's corpus; nothing when it has none of that name.
+std::optional<Corpus> open_split(const Recipe& recipe, const std::string& split) {
+  Corpus corpus = Corpus::open(recipe.data.corpus, split, CorpusCheck::kStructure);
+  if (corpus.counts().documents == 0) return {};
+  return corpus;
+}
+
+void check_model_sizes(const Recipe& recipe) {
+  const auto& model = recipe.model;
+  if (*model.hidden % *model.heads != 0)
+    throw Error({.what = "model.heads must divide model.hidden",
+                 .where = recipe.where("model.heads"),
+                 .found = std::to_string(*model.heads) + " heads of " + std::to_string(*model.hidden),
+                 .remedy = "Change one of the two"});
+  if (recipe.data.sequence_length > *model.max_positions)
+    throw Error({.what = "the sequence is longer than the model's positions",
+                 .where = recipe.where("data.sequence_length"),
+                 .found = std::to_string(recipe.data.sequence_length),
+                 .expected = "at most model.max_positions, " + std::to_string(*model.max_positions)});
+}
+
+}  // namespace
+
+Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
+  auto& model = recipe.model;
+  if (model.preset.empty()) model.preset = "mini";
+  if (model.kind == "bert") {
+    const BertConfig preset = bert_preset(model.preset);
+    fill(model.layers, preset.layers), fill(model.hidden, preset.hidden), fill(model.heads, preset.heads);
+    fill(model.intermediate, 4 * *model.hidden);
+    fill(model.max_positions, preset.positions);
+    fill(model.vocabulary_size, corpus_vocabulary > 0 ? corpus_vocabulary : preset.vocabulary);
+    fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
+    const auto& data = recipe.data;
+    fill(recipe.data.max_predictions,
+         std::max<int64_t>(1, static_cast<int64_t>(std::ceil(static_cast<double>(data.sequence_length) * data.masking_probability))));
+  } else {
+    if (model.intermediate)
+      throw Error({.what = "GPT-2's feed-forward part is always 4 x model.hidden wide", .where = recipe.where("model.intermediate"), .remedy = "Leave the key out"});
+    const Gpt2Config preset = gpt2_preset(model.preset);
+    fill(model.layers, preset.layers), fill(model.hidden, preset.hidden), fill(model.heads, preset.heads);
+    fill(model.max_positions, preset.positions);
+    fill(model.vocabulary_size, corpus_vocabulary > 0 ? corpus_vocabulary : preset.vocabulary);
+    fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
+  }
+  fill(recipe.train.loss_scale, recipe.train.precision == "f16" ? 1024.0 : 1.0);
+  fill(recipe.schedule.steps, recipe.train.steps);
+  if (corpus_vocabulary > *model.vocabulary_size)
+    throw Error({.what = "the corpus has more tokens than the model has rows for",
+                 .where = recipe.where("model.vocabulary_size"),
+                 .found = std::to_string(*model.vocabulary_size),
+                 .expected = "at least " + std::to_string(corpus_vocabulary),
+                 .remedy = "Leave the key out to take the corpus' own size"});
+  check_model_sizes(recipe);
+  return recipe;
+}
+
+Preparation prepare(const Recipe& recipe) {
+  Preparation result;
+  std::optional<Corpus> train, held_out;
+  if (recipe.data.kind == "text") {
+    train = open_split(recipe, "train");
+    if (!train) throw Error({.what = "the corpus holds no document to train on", .where = recipe.where("data.corpus"), .found = "'" + recipe.data.corpus + "'"});
+    held_out = open_split(recipe, "heldout");
+    result.data_hash = train->hash().hex();
+    // The corpus keeps its tokenizer alive as long as one of its copies lives.
+    const auto keeper = std::make_shared<const Corpus>(*train);
+    result.tokenizer = std::shared_ptr<const Tokenizer>(keeper, &keeper->tokenizer());
+    const std::string wanted = recipe.model.kind == "bert" ? "wordpiece" : "bpe";
+    if (result.tokenizer->kind() != wanted)
+      throw Error({.what = "the corpus was made with the other kind of tokenizer",
+                   .where = recipe.where("data.corpus"),
+                   .found = std::string(result.tokenizer->kind()),
+                   .expected = wanted + " for " + recipe.model.kind});
+  }
+  result.recipe = complete_recipe(recipe, result.tokenizer ? result.tokenizer->vocabulary_size() : 0);
+  result.model = build_model(result.recipe);
+  result.train = make_source(result.recipe, train ? &*train : nullptr, true);
+  if (held_out || !train) result.held_out = make_source(result.recipe, held_out ? &*held_out : nullptr, false);
+  if (held_out) result.held_out_samples = result.held_out->epoch_samples(0);
+  return result;
+}
+
+Model build_model(const Recipe& recipe) {
+  const BatchShape shape = batch_shape(recipe, recipe.train.micro_batch);
+  return recipe.model.kind == "bert" ? build_bert(bert_config(recipe), shape) : build_gpt2(gpt2_config(recipe), shape);
+}
+
+Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {
+  BatchShape shape = batch_shape(recipe, samples);
+  shape.predictions = predictions;
+  return recipe.model.kind == "bert" ? build_bert_predict(bert_config(recipe), shape, k) : build_gpt2_predict(gpt2_config(recipe), shape, k);
+}
+
+}  // namespace ramet

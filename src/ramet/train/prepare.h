@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ramet/data/batches.h"
+#include "ramet/data/tokenizer.h"
+#include "ramet/model/model.h"
+#include "ramet/train/recipe.h"
+
+namespace ramet {
+
+/// A recipe made ready: the model it means and the data it reads.
+struct Preparation {
+  Recipe recipe;  ///< complete: every field that decides a number is set
+  Model model;
+  std::shared_ptr<const BatchSource> train, held_out;  ///< `held_out` is null when the corpus has no such split
+  std::shared_ptr<const Tokenizer> tokenizer;          ///< of the corpus; null for synthetic data
+  std::string data_hash;                               ///< of the corpus; empty for synthetic data
+  int64_t held_out_samples = 0;                        ///< 0: endless (synthetic)
+
+  int64_t samples_per_step() const { return recipe.train.micro_batch * recipe.train.accumulation; }
+  int64_t tokens_per_step() const { return samples_per_step() * recipe.data.sequence_length; }
+};
+
+/// Opens the data, completes the recipe and builds the model. Throws Error naming the recipe's line for sizes that contradict
+/// each other or the data.
+Preparation prepare(const Recipe& recipe);
+
+/// The recipe with every unset size filled in, from the preset and, for text, from the vocabulary's size. `prepare` does it.
+Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
+
+/// Only the model of a complete recipe: for looking at it, and for prediction (`samples` at once).
+Model build_model(const Recipe& complete);
+/// Forward only, giving the k most likely tokens (see model/presets.h).
+Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k);
+
+}  // namespace ramet
