@@ -1,0 +1,8 @@
+#pragma once
+
+namespace ramet {
+
+/// Ramet's version, as "0.1.0".
+const char* version();
+
+}  // namespace ramet

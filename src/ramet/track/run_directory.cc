@@ -1,0 +1,181 @@
+#include "ramet/track/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <system_error>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/base/hash.h"
+#include "ramet/base/thread_team.h"
+#include "ramet/base/version.h"
+
+namespace ramet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kMostName = 60;
+
+std::string time_text(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+/// A name as part of a folder's name.
+std::string file_name_of(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    if (text.size() < kMostName) text += plain ? c : '-';
+  }
+  while (text.starts_with('.')) text.erase(0, 1);
+  return text.empty() ? "run" : text;
+}
+
+std::string short_id() {
+  std::random_device device;
+  const uint32_t bits = device() ^ static_cast<uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  char text[16];
+  std::snprintf(text, sizeof text, "%06x", bits & 0xffffff);
+  return text;
+}
+
+/// First line that a command prints, or "" when it fails.
+std::string line_of(const std::string& command) {
+  FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "re");
+  if (!pipe) return "";
+  char buffer[256] = "";
+  const bool got = std::fgets(buffer, sizeof buffer, pipe) != nullptr;
+  const int status = ::pclose(pipe);
+  std::string line = got && status == 0 ? buffer : "";
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  return line;
+}
+
+json git_state() {
+  const std::string commit = line_of("git rev-parse HEAD");
+  if (commit.empty()) return nullptr;
+  return {{"commit", commit}, {"changed", !line_of("git status --porcelain --untracked-files=no | head -n 1").empty()}};
+}
+
+/// Words from the command line need not be UTF-8; JSON must be.
+std::string dump(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n"; }
+
+std::string first_match(const char* file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(key)) {
+      const size_t colon = line.find(':');
+      const size_t begin = colon == std::string::npos ? std::string::npos : line.find_first_not_of(" \t", colon + 1);
+      return begin == std::string::npos ? "" : line.substr(begin);
+    }
+  return "";
+}
+
+/// Opens the lock file; -1 when another process holds it.
+int take_lock(const fs::path& run) {
+  const fs::path path = run / "lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) throw Error({.what = "cannot open the run's lock (" + std::generic_category().message(errno) + ")", .where = path.string()}, ErrorKind::kFailure);
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+void write_facts(const fs::path& path, const RunFacts& facts) {
+  const json run = {{"id", path.filename().string()}, {"name", facts.name}, {"started", time_text("%Y-%m-%dT%H:%M:%S%z")},
+                    {"version", version()}, {"compiler", __VERSION__}, {"command", facts.command},
+                    {"working_directory", fs::current_path().string()}, {"kernel_class", facts.kernel_class},
+                    {"threads", facts.threads}, {"git", git_state()}};
+  write_file_atomic(path / "recipe.toml", facts.recipe);
+  write_file_atomic(path / "machine.json", describe_machine());
+  write_file_atomic(path / "run.json", dump(run));  // last: it makes the folder a run
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) { other.lock_ = -1; }
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
+  const std::string stem = time_text("%Y-%m-%d") + "-" + file_name_of(facts.name) + "-";
+  fs::path path = parent / (stem + short_id());
+  std::error_code error;
+  while (fs::exists(path, error)) path = parent / (stem + short_id());
+  return create_at(path, facts);
+}
+
+RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts) {
+  if (is_run(path)) throw Error({.what = "the folder holds a run already", .where = path.string(), .remedy = "Choose another, or continue that run with --resume"});
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw Error({.what = "cannot make the run's folder (" + error.message() + ")", .where = path.string()}, ErrorKind::kFailure);
+  const fs::path absolute = fs::canonical(path, error);
+  RunDirectory run(error ? path : absolute, take_lock(path));
+  if (run.lock_ < 0) throw Error({.what = "another process makes a run in this folder", .where = path.string()});
+  write_facts(run.path_, facts);
+  return run;
+}
+
+RunDirectory RunDirectory::reopen(const fs::path& path) {
+  if (!is_run(path)) throw Error({.what = "not a run: it has no run.json", .where = path.string(), .remedy = "`ramet runs list` shows runs"});
+  std::error_code error;
+  const fs::path absolute = fs::canonical(path, error);
+  RunDirectory run(error ? path : absolute, take_lock(path));
+  if (run.lock_ < 0) throw Error({.what = "another process is running this run", .where = path.string(), .remedy = "Wait for it, or stop it"});
+  return run;
+}
+
+bool is_run(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path / "run.json", error);
+}
+
+bool is_running(const fs::path& run) {
+  const int fd = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return held;
+}
+
+std::string describe_machine() {
+  utsname system{};
+  ::uname(&system);
+  struct sysinfo memory {};
+  ::sysinfo(&memory);
+  json features = json::array();
+  std::istringstream flags(first_match("/proc/cpuinfo", "flags"));
+  for (std::string flag; flags >> flag;)
+    if (flag == "avx2" || flag == "fma" || flag == "avx512f" || flag == "avx512_bf16" || flag == "avx512_vnni" || flag == "amx_bf16") features.push_back(flag);
+  return dump({{"processor", first_match("/proc/cpuinfo", "model name")},
+               {"features", features},
+               {"processors", available_processors()},
+               {"memory_bytes", static_cast<uint64_t>(memory.totalram) * memory.mem_unit},
+               {"system", std::string(system.sysname) + " " + system.release},
+               {"architecture", system.machine},
+               {"host", system.nodename}});
+}
+
+}  // namespace ramet

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace ramet {
+
+/// What is known of a run when it begins.
+struct RunFacts {
+  std::string name;                  ///< of the recipe
+  std::string recipe;                ///< complete, as TOML
+  std::vector<std::string> command;  ///< as it was typed
+  std::string kernel_class;
+  int threads = 0;
+};
+
+/// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
+/// checkpoints/ and, for text, tokenizer/. Whoever writes to a run holds its lock, so that one run is never continued twice at
+/// once, and so that a reader can tell a live run from a killed one.
+class RunDirectory {
+ public:
+  /// Makes PARENT/DATE-NAME-ID for a new run and writes what is known.
+  static RunDirectory create(const std::filesystem::path& parent, const RunFacts& facts);
+  /// The same in exactly this folder, which must not hold a run yet.
+  static RunDirectory create_at(const std::filesystem::path& path, const RunFacts& facts);
+  /// Takes the lock of a run that is there. Throws Error when it is not a run, or another process is running it.
+  static RunDirectory reopen(const std::filesystem::path& path);
+  ~RunDirectory();
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path log() const { return path_ / "log.ramet"; }
+  std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path tokenizer() const { return path_ / "tokenizer"; }
+
+ private:
+  RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+/// Whether a folder is a run's.
+bool is_run(const std::filesystem::path& path);
+/// Whether a process runs it now.
+bool is_running(const std::filesystem::path& run);
+
+/// The machine as JSON text: processor, its features that kernels use, processors, memory, system.
+std::string describe_machine();
+
+}  // namespace ramet
