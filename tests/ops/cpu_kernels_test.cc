@@ -1,0 +1,68 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/op_cases.h"
+#include "ramet/kernel/interpret.h"
+
+namespace ramet {
+namespace {
+
+/// Every kernel of the CPU against the reference, on the case table: values within the rounding of the type, and the
+/// same bits with one, two and three threads.
+class CpuKernels : public testing::TestWithParam<OpCase> {};
+
+double tolerance_of(DType dtype) {
+  return dtype == DType::kF32 ? 2e-5 : dtype == DType::kBF16 ? 1.6e-2 : 2e-3;
+}
+
+void expect_near(const HostTensor& found, const HostTensor& wanted, const std::string& what) {
+  ASSERT_EQ(found.type, wanted.type) << what;
+  double most = 1;
+  for (double value : wanted.values())
+    if (std::isfinite(value)) most = std::max(most, std::fabs(value));
+  const double tolerance = is_floating(wanted.type.dtype) ? tolerance_of(wanted.type.dtype) * most : 0;
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    const double a = found.get(i), b = wanted.get(i);
+    if (std::isnan(b) ? std::isnan(a) : a == b) continue;
+    ASSERT_NEAR(a, b, tolerance) << what << ", element " << i;
+  }
+}
+
+void check(const OpCase& op_case) {
+  const NodeSignature node = signature_of(op_case);
+  const auto inputs = inputs_of(op_case);
+  const auto wanted = interpret_node(node, reference_backend(), inputs);
+  for (const KernelEntry& entry : cpu_backend().entries(op_case.op)) {
+    if (entry.name == "reference" || (entry.refuse && !entry.refuse(node).empty())) continue;
+    const std::string what = node.text() + " by " + entry.name;
+    const auto found = interpret_node(node, cpu_backend(), inputs, 1, entry.name);
+    for (size_t i = 0; i < wanted.size(); ++i) expect_near(found[i], wanted[i], what + ", output " + std::to_string(i));
+    for (int threads : {2, 3}) EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads, entry.name), found) << what << ", " << threads << " threads";
+  }
+}
+
+TEST_P(CpuKernels, AgreeWithTheReference) {
+  check(GetParam());
+  if (!GetParam().low_types) return;
+  check(in_type(GetParam(), DType::kBF16));
+  check(in_type(GetParam(), DType::kF16));
+}
+
+std::vector<OpCase> cases_of_reference() {
+  std::vector<OpCase> cases;
+  for (const OpCase& op_case : op_cases())
+    if (op_case.in_reference) cases.push_back(op_case);
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CpuKernels, testing::ValuesIn(cases_of_reference()), [](const auto& info) {
+  std::string name = info.param.op + "_" + info.param.name;
+  for (char& letter : name)
+    if (!std::isalnum(static_cast<unsigned char>(letter))) letter = '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace ramet
