@@ -36,7 +36,8 @@ TEST(ShardingRule, ReadsFactorsTheirSizesAndWhatIsReduced) {
 }
 
 TEST(ShardingRule, InfersCompoundDimensionsFromOtherOperands) {
-  const ShardingRule rule = ShardingRule::parse("([a*b,!c])->([a,b,!c],[1,c])", node_of({{12, 5}}, {{3, 4, 5}, {1, 5}}));
+  const ShardingRule rule =
+      ShardingRule::parse("([a*b,!c])->([a,b,!c],[1,c])", node_of({{12, 5}}, {{3, 4, 5}, {1, 5}}));
   EXPECT_EQ(rule.factors[0].size, 3);
   EXPECT_EQ(rule.factors[1].size, 4);
   EXPECT_TRUE(rule.factors[2].whole);
@@ -60,10 +61,12 @@ std::string refusal(const std::string& text, const NodeSignature& node) {
 
 TEST(ShardingRule, RefusesWhatDoesNotFitTheNode) {
   const NodeSignature node = node_of({{2, 3}, {3, 4}}, {{2, 4}});
-  EXPECT_THAT(refusal("([i,k],[k,j])->[i,i]", node), HasSubstr("extents contradict each other: 4 in f32[2,4] where the other operands give 2"));
+  EXPECT_THAT(refusal("([i,k],[k,j])->[i,i]", node),
+              HasSubstr("extents contradict each other: 4 in f32[2,4] where the other operands give 2"));
   EXPECT_THAT(refusal("([i,k])->[i,k]", node), HasSubstr("1 inputs for a node with 2"));
   EXPECT_THAT(refusal("([i],[k,j])->[i,j]", node), HasSubstr("input 0 has 1 dimensions, the node's is f32[2,3]"));
-  EXPECT_THAT(refusal("([i*x,k],[k,j])->[i*x,j]", node), HasSubstr("the size of factor 'i' does not follow from the shapes"));
+  EXPECT_THAT(refusal("([i*x,k],[k,j])->[i*x,j]", node),
+              HasSubstr("the size of factor 'i' does not follow from the shapes"));
   EXPECT_THAT(refusal("([1,k],[k,j])->[i,j]", node), HasSubstr("2 in f32[2,3] where the other operands give 1"));
 }
 

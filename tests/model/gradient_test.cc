@@ -27,7 +27,8 @@ Feeds feeds_of(const Graph& graph, int64_t vocabulary, int64_t positions) {
       const uint64_t element = static_cast<uint64_t>(i);
       double number = 0;
       if (input.role == InputRole::kState) {
-        const bool gain = value.name.find("orm.weight") != std::string::npos || value.name.find("ln_") != std::string::npos;
+        const bool gain =
+            value.name.find("orm.weight") != std::string::npos || value.name.find("ln_") != std::string::npos;
         number = 0.2 * stream.normal(element) + (gain ? 1 : 0);
       } else if (value.name == "input_ids" || value.name.find("labels") != std::string::npos) {
         number = stream.below(element, static_cast<uint32_t>(vocabulary));
@@ -67,14 +68,16 @@ void expect_gradients(const Model& model, const Feeds& feeds) {
     const auto loss = [&](double step) {
       Feeds moved = feeds;
       for (int64_t i = 0; i < gradient.elements(); ++i) {
-        const double direction = stream.normal(static_cast<uint64_t>(i)) / std::sqrt(static_cast<double>(gradient.elements()));
+        const double direction =
+            stream.normal(static_cast<uint64_t>(i)) / std::sqrt(static_cast<double>(gradient.elements()));
         moved[weight.name].set(i, feeds.at(weight.name).get(i) + step * direction);
       }
       return run(model.forward, moved).at("loss").get(0);
     };
     double along = 0;
     for (int64_t i = 0; i < gradient.elements(); ++i)
-      along += gradient.get(i) * stream.normal(static_cast<uint64_t>(i)) / std::sqrt(static_cast<double>(gradient.elements()));
+      along += gradient.get(i) * stream.normal(static_cast<uint64_t>(i)) /
+               std::sqrt(static_cast<double>(gradient.elements()));
     const double h = 0.02;
     const double numeric = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h);
     EXPECT_NEAR(along, numeric, 2e-3 * std::max(0.05, std::fabs(numeric))) << weight.name;
@@ -84,7 +87,8 @@ void expect_gradients(const Model& model, const Feeds& feeds) {
 /// The loss and the gradients in bf16 with chunked sums are near those in f32.
 void expect_low_precision_near(const Model& model, const Feeds& feeds) {
   const auto full = run(differentiate(model.forward, "loss", names_of(model.weights)), feeds);
-  const Graph low_graph = set_chunks(differentiate(lower_precision(model.forward, DType::kBF16), "loss", names_of(model.weights)), 2);
+  const Graph low_graph =
+      set_chunks(differentiate(lower_precision(model.forward, DType::kBF16), "loss", names_of(model.weights)), 2);
   verify(low_graph, "precision");
   const auto low = run(low_graph, feeds);
   EXPECT_NEAR(low.at("loss").get(0), full.at("loss").get(0), 0.02 * full.at("loss").get(0));
@@ -92,14 +96,21 @@ void expect_low_precision_near(const Model& model, const Feeds& feeds) {
     const HostTensor &a = low.at("grad." + weight.name), &b = full.at("grad." + weight.name);
     EXPECT_EQ(a.type, b.type) << weight.name;
     double difference = 0, size = 0;
-    for (int64_t i = 0; i < a.elements(); ++i) difference += std::pow(a.get(i) - b.get(i), 2), size += std::pow(b.get(i), 2);
+    for (int64_t i = 0; i < a.elements(); ++i)
+      difference += std::pow(a.get(i) - b.get(i), 2), size += std::pow(b.get(i), 2);
     EXPECT_LE(std::sqrt(difference), 0.05 * std::sqrt(size) + 1e-3) << weight.name;
   }
 }
 
 TEST(ModelGradients, BertsAreThoseOfFiniteDifferences) {
-  const BertConfig config{.layers = 1, .hidden = 8, .heads = 2, .intermediate = 12, .vocabulary = 11, .positions = 6,
-                          .dropout = 0.1, .attention_dropout = 0.2};
+  const BertConfig config{.layers = 1,
+                          .hidden = 8,
+                          .heads = 2,
+                          .intermediate = 12,
+                          .vocabulary = 11,
+                          .positions = 6,
+                          .dropout = 0.1,
+                          .attention_dropout = 0.2};
   const Model model = build_bert(config, {.micro_batch = 2, .sequence = 5, .predictions = 2, .seed = 3});
   const Feeds feeds = feeds_of(model.forward, 11, 5);
   expect_gradients(model, feeds);
@@ -107,7 +118,8 @@ TEST(ModelGradients, BertsAreThoseOfFiniteDifferences) {
 }
 
 TEST(ModelGradients, Gpt2sAreThoseOfFiniteDifferences) {
-  const Gpt2Config config{.layers = 1, .hidden = 8, .heads = 2, .vocabulary = 11, .positions = 6, .dropout = 0.1, .attention_dropout = 0.2};
+  const Gpt2Config config{
+      .layers = 1, .hidden = 8, .heads = 2, .vocabulary = 11, .positions = 6, .dropout = 0.1, .attention_dropout = 0.2};
   const Model model = build_gpt2(config, {.micro_batch = 2, .sequence = 5, .predictions = 1, .seed = 3});
   const Feeds feeds = feeds_of(model.forward, 11, 5);
   expect_gradients(model, feeds);

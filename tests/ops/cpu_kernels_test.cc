@@ -13,9 +13,7 @@ namespace {
 /// same bits with one, two and three threads.
 class CpuKernels : public testing::TestWithParam<OpCase> {};
 
-double tolerance_of(DType dtype) {
-  return dtype == DType::kF32 ? 2e-5 : dtype == DType::kBF16 ? 1.6e-2 : 2e-3;
-}
+double tolerance_of(DType dtype) { return dtype == DType::kF32 ? 2e-5 : dtype == DType::kBF16 ? 1.6e-2 : 2e-3; }
 
 void expect_near(const HostTensor& found, const HostTensor& wanted, const std::string& what) {
   ASSERT_EQ(found.type, wanted.type) << what;
@@ -39,7 +37,9 @@ void check(const OpCase& op_case) {
     const std::string what = node.text() + " by " + entry.name;
     const auto found = interpret_node(node, cpu_backend(), inputs, 1, entry.name);
     for (size_t i = 0; i < wanted.size(); ++i) expect_near(found[i], wanted[i], what + ", output " + std::to_string(i));
-    for (int threads : {2, 3}) EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads, entry.name), found) << what << ", " << threads << " threads";
+    for (int threads : {2, 3})
+      EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads, entry.name), found)
+          << what << ", " << threads << " threads";
   }
 }
 

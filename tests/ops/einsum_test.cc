@@ -12,7 +12,8 @@ namespace {
 struct EinsumCase {
   std::string equation;
   std::vector<Shape> shapes;
-  /// The same for the plain evaluator, which knows no ellipsis and wants an output; operands reshaped to `plain_shapes`.
+  /// The same for the plain evaluator, which knows no ellipsis and wants an output; operands reshaped to
+  /// `plain_shapes`.
   std::string plain{};
   std::vector<Shape> plain_shapes{};
 };
@@ -95,7 +96,8 @@ TEST_P(Einsum, IsTheSumOfProducts) {
   const std::vector<double> wanted = PlainEinsum(item.plain.empty() ? item.equation : item.plain, shapes).run(operands);
   const HostTensor found = lowered(item.equation, operands);
   ASSERT_EQ(found.elements(), static_cast<int64_t>(wanted.size())) << found.type.text();
-  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found.get(static_cast<int64_t>(i)), wanted[i], 1e-5) << "element " << i;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_NEAR(found.get(static_cast<int64_t>(i)), wanted[i], 1e-5) << "element " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -105,17 +107,20 @@ INSTANTIATE_TEST_SUITE_P(
                     EinsumCase{"bhqd,bhkd->bhqk", {{2, 3, 4, 5}, {2, 3, 2, 5}}},
                     EinsumCase{"bqhd,bkhd->bhqk", {{2, 4, 3, 5}, {2, 2, 3, 5}}},
                     EinsumCase{"bhqk,bkhd->bqhd", {{2, 3, 4, 2}, {2, 2, 3, 5}}},
-                    EinsumCase{"ijk,jil->kl", {{2, 3, 4}, {3, 2, 5}}}, EinsumCase{"ij->ji", {{2, 3}}}, EinsumCase{"ji", {{2, 3}}, "ji->ij"},
-                    EinsumCase{"ij->", {{2, 3}}}, EinsumCase{"ij->j", {{2, 3}}}, EinsumCase{"ijk->kj", {{2, 3, 4}}},
-                    EinsumCase{"ii->i", {{3, 3}}}, EinsumCase{"ii", {{3, 3}}, "ii->"}, EinsumCase{"iij->ji", {{3, 3, 2}}},
-                    EinsumCase{"iii->i", {{3, 3, 3}}}, EinsumCase{"i,j->ij", {{2}, {3}}}, EinsumCase{"i,i->", {{4}, {4}}},
-                    EinsumCase{"i,i->i", {{4}, {4}}}, EinsumCase{"ij,ij->ji", {{2, 3}, {2, 3}}}, EinsumCase{"ij,k->i", {{2, 3}, {4}}},
+                    EinsumCase{"ijk,jil->kl", {{2, 3, 4}, {3, 2, 5}}}, EinsumCase{"ij->ji", {{2, 3}}},
+                    EinsumCase{"ji", {{2, 3}}, "ji->ij"}, EinsumCase{"ij->", {{2, 3}}}, EinsumCase{"ij->j", {{2, 3}}},
+                    EinsumCase{"ijk->kj", {{2, 3, 4}}}, EinsumCase{"ii->i", {{3, 3}}},
+                    EinsumCase{"ii", {{3, 3}}, "ii->"}, EinsumCase{"iij->ji", {{3, 3, 2}}},
+                    EinsumCase{"iii->i", {{3, 3, 3}}}, EinsumCase{"i,j->ij", {{2}, {3}}},
+                    EinsumCase{"i,i->", {{4}, {4}}}, EinsumCase{"i,i->i", {{4}, {4}}},
+                    EinsumCase{"ij,ij->ji", {{2, 3}, {2, 3}}}, EinsumCase{"ij,k->i", {{2, 3}, {4}}},
                     EinsumCase{"aab,b->a", {{3, 3, 2}, {2}}}, EinsumCase{",ij->ij", {{}, {2, 3}}}));
 
-INSTANTIATE_TEST_SUITE_P(
-    ManyOperands, Einsum,
-    testing::Values(EinsumCase{"abc,cd,de->abe", {{2, 3, 4}, {4, 2}, {2, 3}}}, EinsumCase{"i,ij,j->", {{2}, {2, 3}, {3}}},
-                    EinsumCase{"ai,aj,ak->ijk", {{5, 2}, {5, 3}, {5, 4}}}, EinsumCase{"bi,bj,bij->b", {{2, 3}, {2, 4}, {2, 3, 4}}}));
+INSTANTIATE_TEST_SUITE_P(ManyOperands, Einsum,
+                         testing::Values(EinsumCase{"abc,cd,de->abe", {{2, 3, 4}, {4, 2}, {2, 3}}},
+                                         EinsumCase{"i,ij,j->", {{2}, {2, 3}, {3}}},
+                                         EinsumCase{"ai,aj,ak->ijk", {{5, 2}, {5, 3}, {5, 4}}},
+                                         EinsumCase{"bi,bj,bij->b", {{2, 3}, {2, 4}, {2, 3, 4}}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Ellipsis, Einsum,
@@ -130,7 +135,8 @@ std::string refusal(const std::string& equation, const std::vector<Shape>& shape
   Graph graph("einsum");
   GraphBuilder build(graph);
   std::vector<Tensor> inputs;
-  for (size_t i = 0; i < shapes.size(); ++i) inputs.push_back(build.input("in" + std::to_string(i), DType::kF32, shapes[i]));
+  for (size_t i = 0; i < shapes.size(); ++i)
+    inputs.push_back(build.input("in" + std::to_string(i), DType::kF32, shapes[i]));
   try {
     einsum(equation, inputs);
   } catch (const Error& error) {
@@ -140,16 +146,20 @@ std::string refusal(const std::string& equation, const std::vector<Shape>& shape
 }
 
 TEST(EinsumErrors, NameTheEquationAndTheFault) {
-  EXPECT_EQ(refusal("ij,jk->ik", {{2, 3}, {4, 5}}), "einsum 'ij,jk->ik': 'j' has two extents; found 3 and 4; expected equal extents");
+  EXPECT_EQ(refusal("ij,jk->ik", {{2, 3}, {4, 5}}),
+            "einsum 'ij,jk->ik': 'j' has two extents; found 3 and 4; expected equal extents");
   EXPECT_THAT(refusal("ij,jk->ik", {{2, 3}}), testing::HasSubstr("another number of terms"));
-  EXPECT_THAT(refusal("ij->i", {{2, 3, 4}}), testing::HasSubstr("operand 0 has another rank than its term 'ij'; found f32[2,3,4]; expected 2 dimensions"));
+  EXPECT_THAT(
+      refusal("ij->i", {{2, 3, 4}}),
+      testing::HasSubstr("operand 0 has another rank than its term 'ij'; found f32[2,3,4]; expected 2 dimensions"));
   EXPECT_THAT(refusal("...ijk->i", {{2, 3}}), testing::HasSubstr("3 or more dimensions"));
   EXPECT_THAT(refusal("ij->ijk", {{2, 3}}), testing::HasSubstr("the output has 'k', which no operand has"));
   EXPECT_THAT(refusal("ij->ii", {{2, 3}}), testing::HasSubstr("the output has 'i' twice"));
   EXPECT_THAT(refusal("i1->i", {{2, 3}}), testing::HasSubstr("not a label; found '1' in 'i1'"));
   EXPECT_THAT(refusal("......->", {{2, 3}}), testing::HasSubstr("two ellipses"));
   EXPECT_THAT(refusal("ii->i", {{2, 3}}), testing::HasSubstr("the diagonal of dimensions that differ; found [2,3]"));
-  EXPECT_THAT(refusal("...i,...i->...", {{2, 3}, {4, 3}}), testing::HasSubstr("dimension -1 of '...' does not broadcast; found 2 and 4"));
+  EXPECT_THAT(refusal("...i,...i->...", {{2, 3}, {4, 3}}),
+              testing::HasSubstr("dimension -1 of '...' does not broadcast; found 2 and 4"));
   EXPECT_THAT(refusal("->", {}), testing::HasSubstr("no operands"));
 }
 

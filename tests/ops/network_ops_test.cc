@@ -48,26 +48,34 @@ HostTensor random_tensor(const std::string& name, TensorType type) {
 
 TEST(Matmul, SaysWhatDoesNotFit) {
   EXPECT_EQ(refusal("matmul", {{kF32, {2, 3}}, {kF32, {4, 5}}}),
-            "matmul 'test' (f32[2,3], f32[4,5]): the contracted dimensions differ; found 3 of f32[2,3] and 4 of f32[4,5]; expected "
+            "matmul 'test' (f32[2,3], f32[4,5]): the contracted dimensions differ; found 3 of f32[2,3] and 4 of "
+            "f32[4,5]; expected "
             "equal extents. Check transpose_a, transpose_b, or the shapes");
-  EXPECT_THAT(refusal("matmul", {{kF32, {2, 3}}, {kBF16, {3, 5}}}), HasSubstr("of different types; found f32[2,3] and bf16[3,5]"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 3}}, {kBF16, {3, 5}}}),
+              HasSubstr("of different types; found f32[2,3] and bf16[3,5]"));
   EXPECT_THAT(refusal("matmul", {{kI32, {2, 3}}, {kI32, {3, 5}}}), HasSubstr("a must be floating; found i32[2,3]"));
   EXPECT_THAT(refusal("matmul", {{kF32, {3}}, {kF32, {3, 5}}}), HasSubstr("Reshape a vector to [1,3]"));
   EXPECT_THAT(refusal("matmul", {{kF32, {2, 2, 3}}, {kF32, {5, 3, 5}}}), HasSubstr("broadcast"));
   EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}}, {{"chunks", int64_t{4}}}),
               HasSubstr("chunks must divide the contracted dimension; found chunks=4; expected a divisor of 6"));
-  EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}}, {{"accumulate", true}}), HasSubstr("wrong number of inputs; found 2; expected 3"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}}, {{"accumulate", true}}),
+              HasSubstr("wrong number of inputs; found 2; expected 3"));
   EXPECT_THAT(refusal("matmul", {{kF32, {2, 6}}, {kF32, {6, 5}}, {kBF16, {2, 5}}}, {{"accumulate", true}}),
               HasSubstr("input 2 (c) has the wrong type; found bf16[2,5]; expected f32[2,5]"));
-  EXPECT_THAT(refusal("linear", {{kF32, {2, 6}}, {kF32, {6, 5}}, {kF32, {6}}}), HasSubstr("input 2 (bias) has the wrong shape; found [6]; expected [5]"));
-  EXPECT_THAT(refusal("linear", {{kF32, {2, 6}}, {kF32, {2, 6, 5}}, {kF32, {5}}}), HasSubstr("the weight of linear must be a matrix"));
+  EXPECT_THAT(refusal("linear", {{kF32, {2, 6}}, {kF32, {6, 5}}, {kF32, {6}}}),
+              HasSubstr("input 2 (bias) has the wrong shape; found [6]; expected [5]"));
+  EXPECT_THAT(refusal("linear", {{kF32, {2, 6}}, {kF32, {2, 6, 5}}, {kF32, {5}}}),
+              HasSubstr("the weight of linear must be a matrix"));
 }
 
 TEST(Matmul, HonoursThePackedTypeOfItsWeight) {
-  const Attributes packed{{"b_packed", "tiles"}, {"b_shape", std::vector<int64_t>{8, 6}}, {"b_dtype", kBF16}, {"transpose_b", true}};
+  const Attributes packed{
+      {"b_packed", "tiles"}, {"b_shape", std::vector<int64_t>{8, 6}}, {"b_dtype", kBF16}, {"transpose_b", true}};
   EXPECT_EQ(node_of("matmul", {{kBF16, {4, 6}}, {DType::kU8, {999}}}, packed).outputs[0].text(), "bf16[4,8]");
-  EXPECT_THAT(refusal("matmul", {{kF32, {4, 6}}, {DType::kU8, {999}}}, packed), HasSubstr("of different types; found f32[4,6] and bf16[8,6]"));
-  EXPECT_THAT(refusal("matmul", {{kBF16, {4, 6}}, {kBF16, {8, 6}}}, packed), HasSubstr("a packed operand must be bytes"));
+  EXPECT_THAT(refusal("matmul", {{kF32, {4, 6}}, {DType::kU8, {999}}}, packed),
+              HasSubstr("of different types; found f32[4,6] and bf16[8,6]"));
+  EXPECT_THAT(refusal("matmul", {{kBF16, {4, 6}}, {kBF16, {8, 6}}}, packed),
+              HasSubstr("a packed operand must be bytes"));
   const NodeSignature node = node_of("matmul", {{kBF16, {4, 6}}, {DType::kU8, {999}}}, packed);
   EXPECT_THROW(reference_backend().choose(node, 1), Error);
 }
@@ -84,12 +92,14 @@ TEST(Matmul, SeesAllRowsOfAWeightProductAsOneMatrix) {
 
 TEST(Matmul, SplitsAContractionOnlyBetweenItsChunks) {
   EXPECT_EQ(sharding("matmul", {{kF32, {4, 6}}, {kF32, {6, 8}}}), "([m,!k],[!k,n])->[m,n]");
-  EXPECT_EQ(sharding("matmul", {{kF32, {4, 6}}, {kF32, {6, 8}}}, {{"chunks", int64_t{2}}}), "([m,c*!k],[c*!k,n])->[m,n]");
+  EXPECT_EQ(sharding("matmul", {{kF32, {4, 6}}, {kF32, {6, 8}}}, {{"chunks", int64_t{2}}}),
+            "([m,c*!k],[c*!k,n])->[m,n]");
   EXPECT_EQ(sharding("matmul", {{kF32, {3, 6, 4}}, {kF32, {8, 6}}}, {{"transpose_a", true}, {"transpose_b", true}}),
             "([s0,!k,m],[n,!k])->[s0,m,n]");
   EXPECT_EQ(sharding("matmul", {{kF32, {3, 1, 4, 6}}, {kF32, {5, 6, 8}}}), "([s0,1,m,!k],[s1,!k,n])->[s0,s1,m,n]");
   // A bias is added once: no shard may hold a part of the sum.
-  EXPECT_EQ(sharding("linear", {{kF32, {4, 6}}, {kF32, {6, 8}}, {kF32, {8}}}, {{"chunks", int64_t{2}}}), "([m,!c*!k],[!c*!k,n],[n])->[m,n]");
+  EXPECT_EQ(sharding("linear", {{kF32, {4, 6}}, {kF32, {6, 8}}, {kF32, {8}}}, {{"chunks", int64_t{2}}}),
+            "([m,!c*!k],[!c*!k,n],[n])->[m,n]");
 }
 
 TEST(Matmul, CombinesChunksInF32AlongTheTree) {
@@ -117,7 +127,8 @@ TEST(Matmul, CombinesChunksInF32AlongTheTree) {
 TEST(Matmul, GivesWeightsF32GradientsAndActivationsTheirOwnType) {
   Graph graph("g");
   GraphBuilder build(graph);
-  const Tensor x = build.input("x", kBF16, {2, 3, 4}), w = build.input("w", kBF16, {5, 4}), bias = build.input("bias", kF32, {5});
+  const Tensor x = build.input("x", kBF16, {2, 3, 4}), w = build.input("w", kBF16, {5, 4}),
+               bias = build.input("bias", kF32, {5});
   const Tensor y = linear(x, w, bias);
   const NodeSignature node = graph.signature(0);
   const std::vector<Tensor> inputs{x, w, bias}, outputs{y}, dy{build.input("dy", kBF16, {2, 3, 5})};
@@ -149,14 +160,17 @@ TEST(Matmul, GradientKeepsChunksWhereTheyFit) {
 TEST(Norms, SayWhatDoesNotFit) {
   EXPECT_THAT(refusal("layer_norm", {{kF32, {2, 6}}, {kF32, {5}}, {kF32, {6}}}, {{"epsilon", 1e-5}}),
               HasSubstr("input 1 (gain) has the wrong shape; found [5]; expected [6]"));
-  EXPECT_THAT(refusal("layer_norm", {{kF32, {2, 6}}, {kF32, {6}}, {kF32, {6}}}, {{"epsilon", -1.0}}), HasSubstr("epsilon is out of range"));
-  EXPECT_THAT(refusal("rms_norm", {{kI32, {2, 6}}, {kF32, {6}}}, {{"epsilon", 1e-5}}), HasSubstr("input 0 (a) is not floating-point"));
+  EXPECT_THAT(refusal("layer_norm", {{kF32, {2, 6}}, {kF32, {6}}, {kF32, {6}}}, {{"epsilon", -1.0}}),
+              HasSubstr("epsilon is out of range"));
+  EXPECT_THAT(refusal("rms_norm", {{kI32, {2, 6}}, {kF32, {6}}}, {{"epsilon", 1e-5}}),
+              HasSubstr("input 0 (a) is not floating-point"));
   EXPECT_THAT(refusal("softmax", {{kF32, {2, 6}}}, {{"axis", int64_t{2}}}), HasSubstr("axis"));
 }
 
 TEST(Norms, ShardByRows) {
   const Attributes epsilon{{"epsilon", 1e-5}};
-  EXPECT_EQ(sharding("layer_norm", {{kF32, {2, 4, 6}}, {kF32, {6}}, {kF32, {6}}}, epsilon), "([r0,r1,!w],[!w],[!w])->([r0,r1,!w],[r0,r1],[r0,r1])");
+  EXPECT_EQ(sharding("layer_norm", {{kF32, {2, 4, 6}}, {kF32, {6}}, {kF32, {6}}}, epsilon),
+            "([r0,r1,!w],[!w],[!w])->([r0,r1,!w],[r0,r1],[r0,r1])");
   EXPECT_EQ(sharding("rms_norm", {{kF32, {6}}, {kF32, {6}}}, epsilon), "([!w],[!w])->([!w],[])");
   EXPECT_EQ(sharding("softmax", {{kF32, {2, 4, 6}}}, {{"axis", int64_t{-2}}}), "([d0,!d1,d2])->[d0,!d1,d2]");
 }
@@ -178,12 +192,15 @@ TEST(Norms, RefuseAGradientOfTheirStatistics) {
 TEST(Attention, SaysWhatDoesNotFit) {
   const TensorType qkv{kF32, {2, 4, 3, 2, 8}}, part{kF32, {2, 4, 2, 8}};
   const Attributes packed{{"packed", true}, {"scale", 1.0}}, loose{{"packed", false}, {"scale", 1.0}};
-  EXPECT_THAT(refusal("attention", {part, part, part}, packed), HasSubstr("wrong number of inputs; found 3; expected 1: qkv"));
+  EXPECT_THAT(refusal("attention", {part, part, part}, packed),
+              HasSubstr("wrong number of inputs; found 3; expected 1: qkv"));
   EXPECT_THAT(refusal("attention", {part}, packed), HasSubstr("a packed qkv has the wrong shape"));
-  EXPECT_THAT(refusal("attention", {part, {kF32, {2, 5, 2, 8}}, part}, loose), HasSubstr("input 1 (key) has the wrong type; found f32[2,5,2,8]"));
+  EXPECT_THAT(refusal("attention", {part, {kF32, {2, 5, 2, 8}}, part}, loose),
+              HasSubstr("input 1 (key) has the wrong type; found f32[2,5,2,8]"));
   Attributes masked = packed;
   masked.set("masked", true);
-  EXPECT_THAT(refusal("attention", {qkv, {kF32, {2, 4}}}, masked), HasSubstr("the mask has the wrong type; found f32[2,4]; expected i32 or bool [2,4]"));
+  EXPECT_THAT(refusal("attention", {qkv, {kF32, {2, 4}}}, masked),
+              HasSubstr("the mask has the wrong type; found f32[2,4]; expected i32 or bool [2,4]"));
   Attributes dropping = packed;
   dropping.set("dropout", 1.0);
   EXPECT_THAT(refusal("attention", {qkv, {DType::kI64, {2}}}, dropping), HasSubstr("the dropout rate is out of range"));
@@ -231,10 +248,13 @@ TEST(Attention, DropsProbabilitiesByTheirLogicalElements) {
     return interpret_node(node_of("attention", types, attributes), reference_backend(), inputs);
   };
   const HostTensor lse = run({}, {x})[1];
-  const auto outputs = run({{"dropout", 0.25}, {"seed", int64_t{9}}, {"tensor", int64_t{77}}}, {x, HostTensor::of(DType::kI64, {2}, {6, 3})});
+  const auto outputs = run({{"dropout", 0.25}, {"seed", int64_t{9}}, {"tensor", int64_t{77}}},
+                           {x, HostTensor::of(DType::kI64, {2}, {6, 3})});
   EXPECT_EQ(outputs[1], lse) << "lse knows nothing of dropout";
   const RandomStream stream(9, RandomPurpose::kDropout, 6, 77);
-  const auto at = [&](int part, int64_t b, int64_t s, int64_t h, int64_t d) { return x.get((((b * kLength + s) * 3 + part) * kHeads + h) * kSize + d); };
+  const auto at = [&](int part, int64_t b, int64_t s, int64_t h, int64_t d) {
+    return x.get((((b * kLength + s) * 3 + part) * kHeads + h) * kSize + d);
+  };
   for (int64_t b = 0; b < kBatch; ++b)
     for (int64_t h = 0; h < kHeads; ++h)
       for (int64_t q = 0; q < kLength; ++q) {
@@ -247,14 +267,17 @@ TEST(Attention, DropsProbabilitiesByTheirLogicalElements) {
           const double p = std::exp(0.7 * score - lse.get((b * kHeads + h) * kLength + q)) / 0.75;
           for (int64_t d = 0; d < kSize; ++d) wanted[d] += p * at(2, b, k, h, d);
         }
-        for (int64_t d = 0; d < kSize; ++d) EXPECT_NEAR(outputs[0].get(((b * kLength + q) * kHeads + h) * kSize + d), wanted[d], 1e-6);
+        for (int64_t d = 0; d < kSize; ++d)
+          EXPECT_NEAR(outputs[0].get(((b * kLength + q) * kHeads + h) * kSize + d), wanted[d], 1e-6);
       }
 }
 
 TEST(Attention, HiddenQueriesGiveZerosNotNaN) {
   const TensorType qkv{kF32, {1, 3, 3, 2, 4}};
-  const NodeSignature node = node_of("attention", {qkv, {kI32, {1, 3}}}, {{"packed", true}, {"scale", 1.0}, {"masked", true}});
-  const auto outputs = interpret_node(node, reference_backend(), {random_tensor("x", qkv), HostTensor::of(kI32, {1, 3}, {0, 0, 0})});
+  const NodeSignature node =
+      node_of("attention", {qkv, {kI32, {1, 3}}}, {{"packed", true}, {"scale", 1.0}, {"masked", true}});
+  const auto outputs =
+      interpret_node(node, reference_backend(), {random_tensor("x", qkv), HostTensor::of(kI32, {1, 3}, {0, 0, 0})});
   for (double value : outputs[0].values()) EXPECT_EQ(value, 0);
   for (double value : outputs[1].values()) EXPECT_EQ(value, -INFINITY);
 }
@@ -265,8 +288,9 @@ TEST(Dropout, DrawsTheBitsOfItsLogicalElements) {
   const Tensor counter = build.input("counter", DType::kI64, {2}, InputRole::kScalar);
   build.output("y", dropout(build.input("x", kF32, {50, 20}), counter, 0.3, 17, "layer0/dropout"));
   std::vector<double> ones(1000, 1.0);
-  const HostTensor y = interpret(graph, reference_backend(),
-                                 {{"x", HostTensor::of(kF32, {50, 20}, ones)}, {"counter", HostTensor::of(DType::kI64, {2}, {4, 2})}})[0];
+  const HostTensor y = interpret(
+      graph, reference_backend(),
+      {{"x", HostTensor::of(kF32, {50, 20}, ones)}, {"counter", HostTensor::of(DType::kI64, {2}, {4, 2})}})[0];
   const RandomStream stream(17, RandomPurpose::kDropout, 4, hash64("layer0/dropout"));
   int dropped = 0;
   for (int64_t i = 0; i < 1000; ++i) {
@@ -279,9 +303,11 @@ TEST(Dropout, DrawsTheBitsOfItsLogicalElements) {
 
 TEST(Dropout, RefusesBadRates) {
   const Attributes bad{{"rate", 1.0}, {"seed", int64_t{1}}, {"tensor", int64_t{1}}};
-  EXPECT_THAT(refusal("dropout", {{kF32, {4}}, {DType::kI64, {2}}}, bad), HasSubstr("the dropout rate is out of range"));
-  EXPECT_THAT(refusal("dropout", {{kF32, {4}}, {kI32, {2}}}, {{"rate", 0.5}, {"seed", int64_t{1}}, {"tensor", int64_t{1}}}),
-              HasSubstr("input 1 (counter) has the wrong type; found i32[2]; expected i64[2]"));
+  EXPECT_THAT(refusal("dropout", {{kF32, {4}}, {DType::kI64, {2}}}, bad),
+              HasSubstr("the dropout rate is out of range"));
+  EXPECT_THAT(
+      refusal("dropout", {{kF32, {4}}, {kI32, {2}}}, {{"rate", 0.5}, {"seed", int64_t{1}}, {"tensor", int64_t{1}}}),
+      HasSubstr("input 1 (counter) has the wrong type; found i32[2]; expected i64[2]"));
 }
 
 TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
@@ -291,9 +317,11 @@ TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kFailure);
-    EXPECT_THAT(error.what(), HasSubstr("row 1: a label is no class; found 3; expected less than 3, or -1 to ignore the row"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("row 1: a label is no class; found 3; expected less than 3, or -1 to ignore the row"));
   }
-  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}, {kI32, {3}}}), HasSubstr("input 1 (labels) has the wrong type; found i32[3]; expected i32[2]"));
+  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}, {kI32, {3}}}),
+              HasSubstr("input 1 (labels) has the wrong type; found i32[3]; expected i32[2]"));
   EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 0}}, {kI32, {2}}}), HasSubstr("no classes"));
 }
 

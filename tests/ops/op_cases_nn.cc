@@ -17,79 +17,159 @@ CaseInput counter(double step, double micro) { return {{kI64, Shape{2}}, 0, 0, {
 CaseInput scalar(double value) { return {{kF32, Shape{}}, 0, 0, {value}, false}; }
 
 void add_products(std::vector<OpCase>& cases) {
-  cases.push_back({.op = "matmul", .name = "by_hand", .inputs = {{{kF32, {2, 3}}, 0, 0, {1, 2, 3, 4, 5, 6}},
-                                                                 {{kF32, {3, 2}}, 0, 0, {7, 8, 9, 10, 11, 12}}},
-                   .expected = {{58, 64, 139, 154}}});
+  cases.push_back(
+      {.op = "matmul",
+       .name = "by_hand",
+       .inputs = {{{kF32, {2, 3}}, 0, 0, {1, 2, 3, 4, 5, 6}}, {{kF32, {3, 2}}, 0, 0, {7, 8, 9, 10, 11, 12}}},
+       .expected = {{58, 64, 139, 154}}});
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {
       const std::string suffix = std::string(ta ? "_ta" : "") + (tb ? "_tb" : "");
       const Shape a = ta ? Shape{6, 4} : Shape{4, 6}, b = tb ? Shape{8, 6} : Shape{6, 8};
       const Attributes attributes{{"transpose_a", ta}, {"transpose_b", tb}};
       cases.push_back({.op = "matmul", .name = "plain" + suffix, .inputs = {f32(a), f32(b)}, .attributes = attributes});
-      const Shape stack_a = ta ? Shape{2, 3, 6, 4} : Shape{2, 3, 4, 6}, stack_b = tb ? Shape{1, 3, 2, 6} : Shape{1, 3, 6, 2};
-      cases.push_back({.op = "matmul", .name = "stacks_broadcast" + suffix, .inputs = {f32(stack_a), f32(stack_b)}, .attributes = attributes});
-      cases.push_back({.op = "matmul", .name = "rows_by_weight" + suffix,
-                       .inputs = {f32(ta ? Shape{3, 6, 2} : Shape{3, 2, 6}), f32(b)}, .attributes = attributes});
+      const Shape stack_a = ta ? Shape{2, 3, 6, 4} : Shape{2, 3, 4, 6},
+                  stack_b = tb ? Shape{1, 3, 2, 6} : Shape{1, 3, 6, 2};
+      cases.push_back({.op = "matmul",
+                       .name = "stacks_broadcast" + suffix,
+                       .inputs = {f32(stack_a), f32(stack_b)},
+                       .attributes = attributes});
+      cases.push_back({.op = "matmul",
+                       .name = "rows_by_weight" + suffix,
+                       .inputs = {f32(ta ? Shape{3, 6, 2} : Shape{3, 2, 6}), f32(b)},
+                       .attributes = attributes});
       Attributes chunked = attributes;
       chunked.set("chunks", int64_t{2});
       cases.push_back({.op = "matmul", .name = "chunks" + suffix, .inputs = {f32(a), f32(b)}, .attributes = chunked});
     }
   cases.push_back({.op = "matmul", .name = "weight_stack_of_one", .inputs = {f32({2, 6}), f32({2, 6, 4})}});
-  cases.push_back({.op = "matmul", .name = "four_chunks", .inputs = {f32({2, 24}), f32({24, 2})}, .attributes = {{"chunks", int64_t{4}}}});
-  cases.push_back({.op = "matmul", .name = "accumulate", .inputs = {f32({2, 5}), f32({5, 4}), f32({2, 4})}, .attributes = {{"accumulate", true}}});
-  cases.push_back({.op = "matmul", .name = "accumulate_chunks", .inputs = {f32({2, 6}), f32({6, 4}), f32({2, 4})},
+  cases.push_back({.op = "matmul",
+                   .name = "four_chunks",
+                   .inputs = {f32({2, 24}), f32({24, 2})},
+                   .attributes = {{"chunks", int64_t{4}}}});
+  cases.push_back({.op = "matmul",
+                   .name = "accumulate",
+                   .inputs = {f32({2, 5}), f32({5, 4}), f32({2, 4})},
+                   .attributes = {{"accumulate", true}}});
+  cases.push_back({.op = "matmul",
+                   .name = "accumulate_chunks",
+                   .inputs = {f32({2, 6}), f32({6, 4}), f32({2, 4})},
                    .attributes = {{"accumulate", true}, {"chunks", int64_t{2}}}});
-  cases.push_back({.op = "matmul", .name = "wide_output", .inputs = {f32({2, 6}), f32({6, 4})}, .attributes = {{"dtype", kF32}}});
-  cases.push_back({.op = "matmul", .name = "nothing_contracted", .inputs = {f32({2, 0}), f32({0, 2})}, .expected = {{0, 0, 0, 0}}});
+  cases.push_back(
+      {.op = "matmul", .name = "wide_output", .inputs = {f32({2, 6}), f32({6, 4})}, .attributes = {{"dtype", kF32}}});
+  cases.push_back(
+      {.op = "matmul", .name = "nothing_contracted", .inputs = {f32({2, 0}), f32({0, 2})}, .expected = {{0, 0, 0, 0}}});
   cases.push_back({.op = "matmul", .name = "no_rows", .inputs = {f32({0, 3}), f32({3, 2})}});
-  cases.push_back({.op = "matmul", .name = "packed", .inputs = {f32({4, 6}), {{DType::kU8, Shape{256}}, 0, 255}},
+  cases.push_back({.op = "matmul",
+                   .name = "packed",
+                   .inputs = {f32({4, 6}), {{DType::kU8, Shape{256}}, 0, 255}},
                    .attributes = {{"b_packed", "tiles16"}, {"b_shape", std::vector<int64_t>{6, 8}}, {"b_dtype", kF32}},
-                   .low_types = false, .in_reference = false});
-  cases.push_back({.op = "linear", .name = "by_hand", .inputs = {{{kF32, {1, 2}}, 0, 0, {2, 3}}, {{kF32, {2, 2}}, 0, 0, {1, 2, 3, 4}}, {{kF32, {2}}, 0, 0, {10, 20}}},
-                   .expected = {{21, 36}}});
-  cases.push_back({.op = "linear", .name = "transposed", .inputs = {f32({2, 3, 6}), f32({4, 6}), f32({4})}, .attributes = {{"transpose_weight", true}}});
-  cases.push_back({.op = "linear", .name = "chunks", .inputs = {f32({4, 6}), f32({6, 4}), f32({4})}, .attributes = {{"chunks", int64_t{3}}}});
-  cases.push_back({.op = "pack", .name = "bytes", .inputs = {f32({4, 6})},
-                   .attributes = {{"format", "tiles16"}, {"bytes", int64_t{256}}, {"dtype", DType::kBF16}}, .low_types = false, .in_reference = false});
+                   .low_types = false,
+                   .in_reference = false});
+  cases.push_back(
+      {.op = "linear",
+       .name = "by_hand",
+       .inputs = {{{kF32, {1, 2}}, 0, 0, {2, 3}}, {{kF32, {2, 2}}, 0, 0, {1, 2, 3, 4}}, {{kF32, {2}}, 0, 0, {10, 20}}},
+       .expected = {{21, 36}}});
+  cases.push_back({.op = "linear",
+                   .name = "transposed",
+                   .inputs = {f32({2, 3, 6}), f32({4, 6}), f32({4})},
+                   .attributes = {{"transpose_weight", true}}});
+  cases.push_back({.op = "linear",
+                   .name = "chunks",
+                   .inputs = {f32({4, 6}), f32({6, 4}), f32({4})},
+                   .attributes = {{"chunks", int64_t{3}}}});
+  cases.push_back({.op = "pack",
+                   .name = "bytes",
+                   .inputs = {f32({4, 6})},
+                   .attributes = {{"format", "tiles16"}, {"bytes", int64_t{256}}, {"dtype", DType::kBF16}},
+                   .low_types = false,
+                   .in_reference = false});
 }
 
 void add_norms(std::vector<OpCase>& cases) {
   for (const char* op : {"softmax", "log_softmax"}) {
-    cases.push_back({.op = op, .name = "last_axis", .inputs = {f32({4, 6}, -3, 3)}, .attributes = {{"axis", int64_t{-1}}}});
-    cases.push_back({.op = op, .name = "middle_axis", .inputs = {f32({2, 5, 4}, -3, 3)}, .attributes = {{"axis", int64_t{1}}}});
-    cases.push_back({.op = op, .name = "first_axis", .inputs = {f32({3, 2}, -3, 3)}, .attributes = {{"axis", int64_t{0}}}});
+    cases.push_back(
+        {.op = op, .name = "last_axis", .inputs = {f32({4, 6}, -3, 3)}, .attributes = {{"axis", int64_t{-1}}}});
+    cases.push_back(
+        {.op = op, .name = "middle_axis", .inputs = {f32({2, 5, 4}, -3, 3)}, .attributes = {{"axis", int64_t{1}}}});
+    cases.push_back(
+        {.op = op, .name = "first_axis", .inputs = {f32({3, 2}, -3, 3)}, .attributes = {{"axis", int64_t{0}}}});
   }
   // torch.softmax([[1, 2, 3]]), torch.log_softmax of the same
-  cases.push_back({.op = "softmax", .name = "peer", .inputs = {{{kF32, {1, 3}}, 0, 0, {1, 2, 3}}}, .attributes = {{"axis", int64_t{-1}}},
+  cases.push_back({.op = "softmax",
+                   .name = "peer",
+                   .inputs = {{{kF32, {1, 3}}, 0, 0, {1, 2, 3}}},
+                   .attributes = {{"axis", int64_t{-1}}},
                    .expected = {{0.09003057317038046, 0.24472847105479764, 0.6652409557748218}}});
-  cases.push_back({.op = "log_softmax", .name = "peer", .inputs = {{{kF32, {1, 3}}, 0, 0, {1001, 1002, 1003}}}, .attributes = {{"axis", int64_t{-1}}},
-                   .expected = {{-2.4076059644443806, -1.4076059644443804, -0.4076059644443804}}, .low_types = false});
+  cases.push_back({.op = "log_softmax",
+                   .name = "peer",
+                   .inputs = {{{kF32, {1, 3}}, 0, 0, {1001, 1002, 1003}}},
+                   .attributes = {{"axis", int64_t{-1}}},
+                   .expected = {{-2.4076059644443806, -1.4076059644443804, -0.4076059644443804}},
+                   .low_types = false});
   const Attributes epsilon{{"epsilon", 1e-5}};
-  cases.push_back({.op = "layer_norm", .name = "rows", .inputs = {f32({4, 2, 8}), f32({8}, 0.5, 1.5), f32({8})}, .attributes = epsilon, .gradient_outputs = {0}});
-  cases.push_back({.op = "layer_norm", .name = "vector", .inputs = {f32({7}), f32({7}), f32({7})}, .attributes = epsilon, .gradient_outputs = {0}});
-  cases.push_back({.op = "layer_norm", .name = "by_hand", .inputs = {{{kF32, {1, 4}}, 0, 0, {1, 3, 5, 7}}, {{kF32, {4}}, 0, 0, {1, 2, 1, 2}}, {{kF32, {4}}, 0, 0, {0, 0, 1, 1}}},
-                   .attributes = {{"epsilon", 0.0}},
-                   .expected = {{-1.3416407864998738, -0.8944271909999159, 1.4472135954999579, 3.6832815729997477}, {4}, {0.4472135954999579}},
+  cases.push_back({.op = "layer_norm",
+                   .name = "rows",
+                   .inputs = {f32({4, 2, 8}), f32({8}, 0.5, 1.5), f32({8})},
+                   .attributes = epsilon,
                    .gradient_outputs = {0}});
-  cases.push_back({.op = "layer_norm_grad", .name = "rows", .inputs = {f32({4, 6}), f32({4, 6}), f32({6}), f32({4}), f32({4}, 0.5, 2)}});
-  cases.push_back({.op = "rms_norm", .name = "rows", .inputs = {f32({2, 4, 6}), f32({6})}, .attributes = epsilon, .gradient_outputs = {0}});
-  cases.push_back({.op = "rms_norm", .name = "by_hand", .inputs = {{{kF32, {1, 2}}, 0, 0, {3, 4}}, {{kF32, {2}}, 0, 0, {1, 2}}}, .attributes = {{"epsilon", 0.0}},
-                   .expected = {{0.848528137423857, 2.262741699796952}, {0.282842712474619}}, .gradient_outputs = {0}});
-  cases.push_back({.op = "rms_norm_grad", .name = "rows", .inputs = {f32({4, 6}), f32({4, 6}), f32({6}), f32({4}, 0.5, 2)}});
+  cases.push_back({.op = "layer_norm",
+                   .name = "vector",
+                   .inputs = {f32({7}), f32({7}), f32({7})},
+                   .attributes = epsilon,
+                   .gradient_outputs = {0}});
+  cases.push_back({.op = "layer_norm",
+                   .name = "by_hand",
+                   .inputs = {{{kF32, {1, 4}}, 0, 0, {1, 3, 5, 7}},
+                              {{kF32, {4}}, 0, 0, {1, 2, 1, 2}},
+                              {{kF32, {4}}, 0, 0, {0, 0, 1, 1}}},
+                   .attributes = {{"epsilon", 0.0}},
+                   .expected = {{-1.3416407864998738, -0.8944271909999159, 1.4472135954999579, 3.6832815729997477},
+                                {4},
+                                {0.4472135954999579}},
+                   .gradient_outputs = {0}});
+  cases.push_back({.op = "layer_norm_grad",
+                   .name = "rows",
+                   .inputs = {f32({4, 6}), f32({4, 6}), f32({6}), f32({4}), f32({4}, 0.5, 2)}});
+  cases.push_back({.op = "rms_norm",
+                   .name = "rows",
+                   .inputs = {f32({2, 4, 6}), f32({6})},
+                   .attributes = epsilon,
+                   .gradient_outputs = {0}});
+  cases.push_back({.op = "rms_norm",
+                   .name = "by_hand",
+                   .inputs = {{{kF32, {1, 2}}, 0, 0, {3, 4}}, {{kF32, {2}}, 0, 0, {1, 2}}},
+                   .attributes = {{"epsilon", 0.0}},
+                   .expected = {{0.848528137423857, 2.262741699796952}, {0.282842712474619}},
+                   .gradient_outputs = {0}});
+  cases.push_back(
+      {.op = "rms_norm_grad", .name = "rows", .inputs = {f32({4, 6}), f32({4, 6}), f32({6}), f32({4}, 0.5, 2)}});
 }
 
-CaseInput mask(std::vector<double> values, Shape shape, DType dtype = kI32) { return {{dtype, std::move(shape)}, 0, 1, std::move(values)}; }
+CaseInput mask(std::vector<double> values, Shape shape, DType dtype = kI32) {
+  return {{dtype, std::move(shape)}, 0, 1, std::move(values)};
+}
 
 void add_attention(std::vector<OpCase>& cases) {
   const CaseInput part = f32({2, 4, 2, 3});
   const CaseInput keys = mask({1, 1, 0, 1, 1, 1, 1, 0}, {2, 4});
-  const auto add = [&](const std::string& name, std::vector<CaseInput> inputs, Attributes attributes, bool random = false) {
+  const auto add = [&](const std::string& name, std::vector<CaseInput> inputs, Attributes attributes,
+                       bool random = false) {
     attributes.set("scale", 0.5);
-    cases.push_back({.op = "attention", .name = name, .inputs = std::move(inputs), .attributes = std::move(attributes),
-                     .gradient_outputs = {0}, .by_position = random});
+    cases.push_back({.op = "attention",
+                     .name = name,
+                     .inputs = std::move(inputs),
+                     .attributes = std::move(attributes),
+                     .gradient_outputs = {0},
+                     .by_position = random});
   };
-  // torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), q = 0.1 i, k = cos i, v = sin i in [B,H,S,D].
-  OpCase peer{.op = "attention", .name = "peer", .inputs = {}, .attributes = {{"packed", false}, {"causal", true}, {"scale", std::sqrt(0.5)}}};
+  // torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), q = 0.1 i, k = cos i, v = sin i in
+  // [B,H,S,D].
+  OpCase peer{.op = "attention",
+              .name = "peer",
+              .inputs = {},
+              .attributes = {{"packed", false}, {"causal", true}, {"scale", std::sqrt(0.5)}}};
   for (int which = 0; which < 3; ++which) {
     CaseInput input{{kF32, Shape{1, 3, 2, 2}}, 0, 0, {}};
     for (int s = 0; s < 3; ++s)
@@ -100,9 +180,9 @@ void add_attention(std::vector<OpCase>& cases) {
         }
     peer.inputs.push_back(input);
   }
-  peer.expected = {{0.0, 0.8414709848078965, -0.27941549819892586, 0.6569865987187891, 0.3379928032100316, 0.581145174046167,
-                    -0.08094917886375974, 0.6186834155053482, -0.03991979389500131, 0.17731870315720605, -0.1876587836298626,
-                    0.4308324809395379}};
+  peer.expected = {{0.0, 0.8414709848078965, -0.27941549819892586, 0.6569865987187891, 0.3379928032100316,
+                    0.581145174046167, -0.08094917886375974, 0.6186834155053482, -0.03991979389500131,
+                    0.17731870315720605, -0.1876587836298626, 0.4308324809395379}};
   peer.gradient_outputs = {0};
   cases.push_back(std::move(peer));
   add("plain", {part, part, part}, {{"packed", false}});
@@ -117,50 +197,89 @@ void add_attention(std::vector<OpCase>& cases) {
   for (bool packed : {false, true}) {
     std::vector<CaseInput> inputs(packed ? 1 : 3, packed ? f32({2, 4, 3, 2, 3}) : part);
     inputs.insert(inputs.end(), {keys, part, f32({2, 2, 4}), part});
-    cases.push_back({.op = "attention_grad", .name = packed ? "packed" : "plain", .inputs = std::move(inputs),
-                     .attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}}, .low_types = false});
+    cases.push_back({.op = "attention_grad",
+                     .name = packed ? "packed" : "plain",
+                     .inputs = std::move(inputs),
+                     .attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}},
+                     .low_types = false});
   }
   const Attributes drop{{"rate", 0.25}, {"seed", int64_t{11}}, {"tensor", int64_t{-5}}};
-  cases.push_back({.op = "dropout", .name = "matrix", .inputs = {f32({5, 7}), counter(2, 3)}, .attributes = drop, .by_position = true});
+  cases.push_back({.op = "dropout",
+                   .name = "matrix",
+                   .inputs = {f32({5, 7}), counter(2, 3)},
+                   .attributes = drop,
+                   .by_position = true});
 }
 
 void add_losses(std::vector<OpCase>& cases) {
   const CaseInput labels{{kI32, Shape{4}}, 0, 0, {2, -1, 0, 4}};
-  cases.push_back({.op = "cross_entropy", .name = "ignored_row", .inputs = {f32({4, 5}, -2, 2), labels}, .gradient_outputs = {0}});
-  cases.push_back({.op = "cross_entropy", .name = "all_ignored", .inputs = {f32({2, 3}), {{kI32, Shape{2}}, 0, 0, {-1, -1}}},
-                   .expected = {{0}, {0}, {0}, {}}, .gradient_outputs = {0}});
-  cases.push_back({.op = "cross_entropy", .name = "no_rows", .inputs = {f32({0, 3}), {{kI32, Shape{0}}, 0, 0, {}}}, .expected = {{0}, {0}, {0}, {}},
+  cases.push_back(
+      {.op = "cross_entropy", .name = "ignored_row", .inputs = {f32({4, 5}, -2, 2), labels}, .gradient_outputs = {0}});
+  cases.push_back({.op = "cross_entropy",
+                   .name = "all_ignored",
+                   .inputs = {f32({2, 3}), {{kI32, Shape{2}}, 0, 0, {-1, -1}}},
+                   .expected = {{0}, {0}, {0}, {}},
+                   .gradient_outputs = {0}});
+  cases.push_back({.op = "cross_entropy",
+                   .name = "no_rows",
+                   .inputs = {f32({0, 3}), {{kI32, Shape{0}}, 0, 0, {}}},
+                   .expected = {{0}, {0}, {0}, {}},
                    .gradient_outputs = {0}});
   // torch.nn.functional.cross_entropy([[1, 2, 3], [3, 1, 1], [0, 0, 0]], [2, 1, 0]); the first of equals is the argmax.
-  cases.push_back({.op = "cross_entropy", .name = "peer",
-                   .inputs = {{{kF32, {3, 3}}, 0, 0, {1, 2, 3, 3, 1, 1, 0, 0, 0}}, {{kI32, Shape{3}}, 0, 0, {2, 1, 0}}},
-                   .expected = {{1.2485876731114583}, {3}, {2}, {3.4076059644443806, 3.2395447662218846, 1.0986122886681098}}, .gradient_outputs = {0}});
-  cases.push_back({.op = "cross_entropy_grad", .name = "rows",
+  cases.push_back(
+      {.op = "cross_entropy",
+       .name = "peer",
+       .inputs = {{{kF32, {3, 3}}, 0, 0, {1, 2, 3, 3, 1, 1, 0, 0, 0}}, {{kI32, Shape{3}}, 0, 0, {2, 1, 0}}},
+       .expected = {{1.2485876731114583}, {3}, {2}, {3.4076059644443806, 3.2395447662218846, 1.0986122886681098}},
+       .gradient_outputs = {0}});
+  cases.push_back({.op = "cross_entropy_grad",
+                   .name = "rows",
                    .inputs = {f32({4, 5}, -2, 2), labels, fixed(f32({4}, 2, 3)), scalar(3), scalar(1.5)}});
 }
 
 void add_optimizers(std::vector<OpCase>& cases) {
   const CaseInput w = f32({4, 6}), second = f32({4, 6}, 0, 1);
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  cases.push_back({.op = "sum_squares", .name = "by_hand", .inputs = {{{kF32, {3}}, 0, 0, {1, -2, 3}}}, .expected = {{14}}});
+  cases.push_back(
+      {.op = "sum_squares", .name = "by_hand", .inputs = {{{kF32, {3}}, 0, 0, {1, -2, 3}}}, .expected = {{14}}});
   cases.push_back({.op = "sum_squares", .name = "long", .inputs = {f32({3, 41})}});
   for (double scale : {0.5, nan}) {
     const std::string suffix = scale == scale ? "" : "_not_finite";
-    cases.push_back({.op = "sgd", .name = "plain" + suffix, .inputs = {w, w, scalar(0.1), scalar(scale)}, .attributes = {{"momentum", 0.0}, {"weight_decay", 0.01}}, .low_types = false});
+    cases.push_back({.op = "sgd",
+                     .name = "plain" + suffix,
+                     .inputs = {w, w, scalar(0.1), scalar(scale)},
+                     .attributes = {{"momentum", 0.0}, {"weight_decay", 0.01}},
+                     .low_types = false});
     for (bool nesterov : {false, true})
-      cases.push_back({.op = "sgd", .name = (nesterov ? "nesterov" : "momentum") + suffix, .inputs = {w, w, w, scalar(0.1), scalar(scale)},
-                       .attributes = {{"momentum", 0.9}, {"weight_decay", 0.01}, {"nesterov", nesterov}}, .low_types = false});
+      cases.push_back({.op = "sgd",
+                       .name = (nesterov ? "nesterov" : "momentum") + suffix,
+                       .inputs = {w, w, w, scalar(0.1), scalar(scale)},
+                       .attributes = {{"momentum", 0.9}, {"weight_decay", 0.01}, {"nesterov", nesterov}},
+                       .low_types = false});
     const Attributes adam{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-6}, {"weight_decay", 0.1}};
     for (bool decoupled : {false, true}) {
       Attributes attributes = adam;
       attributes.set("decoupled", decoupled);
-      cases.push_back({.op = "adam", .name = (decoupled ? "decoupled" : "coupled") + suffix,
-                       .inputs = {w, w, w, second, scalar(0.1), scalar(0.19), scalar(0.0199), scalar(scale)}, .attributes = attributes, .low_types = false});
+      cases.push_back({.op = "adam",
+                       .name = (decoupled ? "decoupled" : "coupled") + suffix,
+                       .inputs = {w, w, w, second, scalar(0.1), scalar(0.19), scalar(0.0199), scalar(scale)},
+                       .attributes = attributes,
+                       .low_types = false});
     }
-    cases.push_back({.op = "lamb_direction", .name = "plain" + suffix, .inputs = {w, w, w, second, scalar(0.19), scalar(0.0199), scalar(scale)}, .attributes = adam, .low_types = false});
-    cases.push_back({.op = "lamb_apply", .name = "plain" + suffix, .inputs = {w, w, scalar(4), scalar(9), scalar(0.1), scalar(scale)}, .low_types = false});
+    cases.push_back({.op = "lamb_direction",
+                     .name = "plain" + suffix,
+                     .inputs = {w, w, w, second, scalar(0.19), scalar(0.0199), scalar(scale)},
+                     .attributes = adam,
+                     .low_types = false});
+    cases.push_back({.op = "lamb_apply",
+                     .name = "plain" + suffix,
+                     .inputs = {w, w, scalar(4), scalar(9), scalar(0.1), scalar(scale)},
+                     .low_types = false});
   }
-  cases.push_back({.op = "lamb_apply", .name = "zero_norm", .inputs = {w, w, scalar(0), scalar(9), scalar(0.1), scalar(1)}, .low_types = false});
+  cases.push_back({.op = "lamb_apply",
+                   .name = "zero_norm",
+                   .inputs = {w, w, scalar(0), scalar(9), scalar(0.1), scalar(1)},
+                   .low_types = false});
 }
 
 }  // namespace

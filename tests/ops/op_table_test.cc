@@ -20,7 +20,8 @@ std::vector<HostTensor> run(const OpCase& op_case, const std::vector<HostTensor>
 }
 
 /// |a - b| <= tolerance * max(1, largest |b|), NaN like NaN, infinities equal.
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance, const std::string& what) {
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance,
+                 const std::string& what) {
   ASSERT_EQ(a.size(), b.size()) << what;
   double most = 1;
   for (double value : b)
@@ -73,7 +74,8 @@ TEST(OpTable, EveryEntryIsWhole) {
     EXPECT_FALSE(op->doc.empty()) << op->name;
     EXPECT_TRUE(op->infer && op->sharding && op->cost) << op->name;
     EXPECT_FALSE(op->gradient && op->gradient_stops) << op->name;
-    for (const AttributeSpec& attribute : op->attributes) EXPECT_FALSE(attribute.doc.empty()) << op->name << " " << attribute.name;
+    for (const AttributeSpec& attribute : op->attributes)
+      EXPECT_FALSE(attribute.doc.empty()) << op->name << " " << attribute.name;
   }
 }
 
@@ -116,7 +118,8 @@ TEST_P(NarrowCase, ComputesAsInF32) {
     const auto low_inputs = inputs_of(low);
     std::vector<HostTensor> full_inputs;
     for (size_t i = 0; i < low_inputs.size(); ++i)
-      full_inputs.push_back(HostTensor::of(op_case.inputs[i].type.dtype, low_inputs[i].type.shape, low_inputs[i].values()));
+      full_inputs.push_back(
+          HostTensor::of(op_case.inputs[i].type.dtype, low_inputs[i].type.shape, low_inputs[i].values()));
     const auto full = run(op_case, full_inputs), narrow = run(low, low_inputs);
     for (size_t i = 0; i < full.size(); ++i)
       expect_near(narrow[i].values(), full[i].values(), dtype == DType::kBF16 ? 4e-3 : 5e-4,
@@ -154,7 +157,8 @@ double weighted_sum(const std::vector<HostTensor>& outputs, const MaybeTensors& 
 }
 
 /// The op's own gradient rule, run by the reference: one tensor an input, none where the rule gives none.
-MaybeTensors gradients_by_rule(const OpCase& op_case, const std::vector<HostTensor>& inputs, const MaybeTensors& weights) {
+MaybeTensors gradients_by_rule(const OpCase& op_case, const std::vector<HostTensor>& inputs,
+                               const MaybeTensors& weights) {
   Graph graph("gradient");
   GraphBuilder build(graph);
   std::map<std::string, HostTensor> feeds;
@@ -208,14 +212,16 @@ TEST_P(GradientCase, IsThatOfFiniteDifferences) {
     if (inputs[i].type.dtype != DType::kF32 || !op_case.inputs[i].differentiate) continue;
     std::vector<double> wanted, found(static_cast<size_t>(inputs[i].elements()), 0.0);
     if (gradients[i]) found = gradients[i]->values();
-    for (int64_t e = 0; e < inputs[i].elements(); ++e) wanted.push_back(finite_difference(op_case, inputs, i, e, weights));
+    for (int64_t e = 0; e < inputs[i].elements(); ++e)
+      wanted.push_back(finite_difference(op_case, inputs, i, e, weights));
     expect_near(found, wanted, op_case.gradient_tolerance, label(op_case) + " gradient of input " + std::to_string(i));
   }
 }
 
 // --- sharding rules, by splitting ---
 
-/// Half `part` (0 or 1) of factor `factor` of a tensor whose dimensions are `operand`; all of it when it has none of it.
+/// Half `part` (0 or 1) of factor `factor` of a tensor whose dimensions are `operand`; all of it when it has none of
+/// it.
 HostTensor half_of(const HostTensor& tensor, const ShardingRule& rule, const ShardingRule::Operand& operand, int factor,
                    int part) {
   std::vector<std::vector<int64_t>> kept;  // for each dimension, the indices that stay
@@ -288,20 +294,25 @@ void expect_splits(const OpCase& op_case, const NodeSignature& node, const Shard
     shards.push_back(run(shard, halves));
   }
   for (size_t o = 0; o < whole.size(); ++o) {
-    const std::string what = label(op_case) + ", factor " + split.name + " of " + rule.text() + ", output " + std::to_string(o);
+    const std::string what =
+        label(op_case) + ", factor " + split.name + " of " + rule.text() + ", output " + std::to_string(o);
     if (contains(rule.outputs[o], factor)) {
       for (int part = 0; part < 2; ++part)
-        EXPECT_EQ(shards[static_cast<size_t>(part)][o].values(), half_of(whole[o], rule, rule.outputs[o], factor, part).values()) << what;
+        EXPECT_EQ(shards[static_cast<size_t>(part)][o].values(),
+                  half_of(whole[o], rule, rule.outputs[o], factor, part).values())
+            << what;
       continue;
     }
     std::vector<double> sum;
-    for (int64_t e = 0; e < whole[o].elements(); ++e) sum.push_back(combined(split.reduce, shards[0][o].get(e), shards[1][o].get(e)));
+    for (int64_t e = 0; e < whole[o].elements(); ++e)
+      sum.push_back(combined(split.reduce, shards[0][o].get(e), shards[1][o].get(e)));
     expect_near(sum, whole[o].values(), 1e-5, what);
   }
 }
 
 /// Each dimension is the product of its factors.
-void expect_extents(const ShardingRule& rule, const std::vector<ShardingRule::Operand>& operands, const std::vector<TensorType>& types) {
+void expect_extents(const ShardingRule& rule, const std::vector<ShardingRule::Operand>& operands,
+                    const std::vector<TensorType>& types) {
   ASSERT_EQ(operands.size(), types.size()) << rule.text();
   for (size_t i = 0; i < types.size(); ++i) {
     std::vector<int64_t> extents;

@@ -29,7 +29,8 @@ class Updates {
     build_.output("w", next.weight);
     build_.output("m", next.m.valid() ? next.m : m);
     build_.output("v", next.v.valid() ? next.v : v);
-    for (const char* name : {"w", "m", "v"}) state_[name] = HostTensor::of(kF32, {3}, std::string(name) == "w" ? kStart : std::vector<double>(3, 0.0));
+    for (const char* name : {"w", "m", "v"})
+      state_[name] = HostTensor::of(kF32, {3}, std::string(name) == "w" ? kStart : std::vector<double>(3, 0.0));
   }
 
   void step(int t, double beta1, double beta2, double grad_scale = 1) {
@@ -68,7 +69,9 @@ Updates sgd_updates(const SgdOptions& options) {
 
 Updates adam_updates(bool decoupled) {
   const AdamOptions options{0.9, 0.99, 1e-6, 0.1, decoupled};
-  return Updates([&](Tensor w, Tensor g, Tensor m, Tensor v, const AdamScalars& scalars) { return adam(w, g, m, v, scalars, options); });
+  return Updates([&](Tensor w, Tensor g, Tensor m, Tensor v, const AdamScalars& scalars) {
+    return adam(w, g, m, v, scalars, options);
+  });
 }
 
 // Values below: torch.optim 2.x in float64, lr 0.1, three steps.
@@ -99,7 +102,9 @@ TEST(Optimizers, AdamIsPyTorchs) {
 /// LAMB by the paper's algorithm 2, in double.
 TEST(Optimizers, LambIsThePapers) {
   const AdamOptions options{0.9, 0.99, 1e-6, 0.1, true};
-  Updates updates([&](Tensor w, Tensor g, Tensor m, Tensor v, const AdamScalars& scalars) { return lamb(w, g, m, v, scalars, options); });
+  Updates updates([&](Tensor w, Tensor g, Tensor m, Tensor v, const AdamScalars& scalars) {
+    return lamb(w, g, m, v, scalars, options);
+  });
   std::vector<double> w = kStart, m(3), v(3);
   for (int t = 1; t <= 3; ++t) {
     updates.step(t, 0.9, 0.99);
@@ -125,7 +130,9 @@ TEST(Optimizers, AStepThatIsNotFiniteChangesNoBit) {
   all.push_back(sgd_updates({0.9, 0.01, true}));
   all.push_back(adam_updates(false));
   all.push_back(adam_updates(true));
-  all.push_back(Updates([&](Tensor w, Tensor g, Tensor m, Tensor v, const AdamScalars& scalars) { return lamb(w, g, m, v, scalars, options); }));
+  all.push_back(Updates([&](Tensor w, Tensor g, Tensor m, Tensor v, const AdamScalars& scalars) {
+    return lamb(w, g, m, v, scalars, options);
+  }));
   for (Updates& updates : all) {
     updates.step(1, 0.9, 0.99);
     const auto before = updates.state();
@@ -149,12 +156,17 @@ TEST(Optimizers, SayWhatDoesNotFit) {
   };
   const TensorType w{kF32, {4}}, s{kF32, {}};
   Attributes adam{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-6}, {"weight_decay", 0.0}, {"decoupled", true}};
-  EXPECT_THAT(refusal("adam", {w, {kF32, {5}}, w, w, s, s, s, s}, adam), testing::HasSubstr("input 1 (g) has the wrong shape; found [5]; expected [4]"));
-  EXPECT_THAT(refusal("adam", {w, w, w, w, s, s, s, {kF32, {1}}}, adam), testing::HasSubstr("input 7 (grad_scale) has the wrong type; found f32[1]; expected f32[]"));
+  EXPECT_THAT(refusal("adam", {w, {kF32, {5}}, w, w, s, s, s, s}, adam),
+              testing::HasSubstr("input 1 (g) has the wrong shape; found [5]; expected [4]"));
+  EXPECT_THAT(refusal("adam", {w, w, w, w, s, s, s, {kF32, {1}}}, adam),
+              testing::HasSubstr("input 7 (grad_scale) has the wrong type; found f32[1]; expected f32[]"));
   adam.set("beta2", 1.0);
-  EXPECT_THAT(refusal("adam", {w, w, w, w, s, s, s, s}, adam), testing::HasSubstr("beta2 is out of range; found 1.0; expected 0.0 <= beta2 < 1.0"));
-  EXPECT_THAT(refusal("sgd", {w, w, s, s}, {{"momentum", 0.9}, {"weight_decay", 0.0}}), testing::HasSubstr("wrong number of inputs; found 4; expected 5"));
-  EXPECT_THAT(refusal("sgd", {w, w, s, s}, {{"momentum", 0.0}, {"weight_decay", 0.0}, {"nesterov", true}}), testing::HasSubstr("nesterov needs momentum"));
+  EXPECT_THAT(refusal("adam", {w, w, w, w, s, s, s, s}, adam),
+              testing::HasSubstr("beta2 is out of range; found 1.0; expected 0.0 <= beta2 < 1.0"));
+  EXPECT_THAT(refusal("sgd", {w, w, s, s}, {{"momentum", 0.9}, {"weight_decay", 0.0}}),
+              testing::HasSubstr("wrong number of inputs; found 4; expected 5"));
+  EXPECT_THAT(refusal("sgd", {w, w, s, s}, {{"momentum", 0.0}, {"weight_decay", 0.0}, {"nesterov", true}}),
+              testing::HasSubstr("nesterov needs momentum"));
 }
 
 }  // namespace

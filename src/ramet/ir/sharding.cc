@@ -104,7 +104,8 @@ class SizeSolver {
   }
 
  private:
-  void check_ranks(const std::string& kind, const std::vector<Operand>& operands, const std::vector<TensorType>& types) {
+  void check_ranks(const std::string& kind, const std::vector<Operand>& operands,
+                   const std::vector<TensorType>& types) {
     if (operands.size() != types.size())
       parser_.fail(std::to_string(operands.size()) + " " + kind + "s for a node with " + std::to_string(types.size()));
     for (size_t i = 0; i < types.size(); ++i)
@@ -127,8 +128,10 @@ class SizeSolver {
     int64_t known = 1;
     for (int index : dim) {
       const int64_t size = rule_.factors[static_cast<size_t>(index)].size;
-      if (size < 0) unknown = index, ++unknowns;
-      else known *= size;
+      if (size < 0)
+        unknown = index, ++unknowns;
+      else
+        known *= size;
     }
     if (unknowns > 1) return false;
     const bool fits = unknowns == 0 ? known == extent : known == 0 ? extent == 0 : extent % known == 0;

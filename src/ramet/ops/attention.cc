@@ -23,10 +23,10 @@ void number_inputs(const NodeSignature& node, AttentionForm& form) {
   if (is_gradient(node)) form.out = next++, form.lse = next++, form.dout = next++;
   if (static_cast<int>(node.inputs.size()) != next)
     refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()),
-                std::to_string(next) + ": " + (form.packed ? "qkv" : "query, key, value") +
-                    (form.mask >= 0 ? ", mask" : "") + (form.counter >= 0 ? ", counter" : "") +
-                    (form.out >= 0 ? ", out, lse, dout" : ""),
-                "packed=true takes one tensor for query, key and value; masked=true a mask; dropout > 0 the counter");
+           std::to_string(next) + ": " + (form.packed ? "qkv" : "query, key, value") +
+               (form.mask >= 0 ? ", mask" : "") + (form.counter >= 0 ? ", counter" : "") +
+               (form.out >= 0 ? ", out, lse, dout" : ""),
+           "packed=true takes one tensor for query, key and value; masked=true a mask; dropout > 0 the counter");
 }
 
 void read_shape(const NodeSignature& node, AttentionForm& form) {
@@ -35,7 +35,7 @@ void read_shape(const NodeSignature& node, AttentionForm& form) {
   const int rank = form.packed ? 5 : 4;
   if (query.shape.rank() != rank || (form.packed && query.shape[2] != 3))
     refuse(node, form.packed ? "a packed qkv has the wrong shape" : "query has the wrong shape", query.text(),
-                form.packed ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
+           form.packed ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
   form.dtype = query.dtype;
   form.batch = query.shape[0];
   form.sequence = query.shape[1];
@@ -71,7 +71,7 @@ AttentionForm attention_form(const NodeSignature& node) {
     form.mask_dtype = mask.dtype;
     if ((mask.dtype != DType::kI32 && mask.dtype != DType::kBool) || mask.shape != Shape{form.batch, form.sequence})
       refuse(node, "the mask has the wrong type", mask.text(),
-                  "i32 or bool " + Shape{form.batch, form.sequence}.text());
+             "i32 or bool " + Shape{form.batch, form.sequence}.text());
   }
   if (form.counter >= 0) require_type(node, form.counter, "counter", {DType::kI64, Shape{2}});
   if (is_gradient(node)) {
@@ -205,9 +205,10 @@ void register_attention_ops(OpRegistry& registry) {
                 .infer = infer_dropout,
                 .gradient = dropout_gradient,
                 .sharding = dropout_sharding,
-                .cost = [](const NodeSignature& node) {
-                  return streaming_cost(node, 2.0 * static_cast<double>(node.inputs[0].elements()));
-                },
+                .cost =
+                    [](const NodeSignature& node) {
+                      return streaming_cost(node, 2.0 * static_cast<double>(node.inputs[0].elements()));
+                    },
                 .map_op = "dropout",
                 .cheap = true});
 }

@@ -5,13 +5,13 @@
 namespace ramet {
 
 /// A node `attention` or `attention_grad` as its kernels see it. For every sample b and head h, with P = softmax over
-/// visible keys of scale * q k^T: out = dropout(P) v. A key k is visible to query q unless mask[b,k] is 0, or causal and
-/// k > q. A query that sees no key gives zeros and lse = -inf.
+/// visible keys of scale * q k^T: out = dropout(P) v. A key k is visible to query q unless mask[b,k] is 0, or causal
+/// and k > q. A query that sees no key gives zeros and lse = -inf.
 ///
 /// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h).
 struct AttentionForm {
   int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
-  bool packed = false;   ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
+  bool packed = false;  ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
   bool causal = false;
   double scale = 1;
   double dropout = 0;

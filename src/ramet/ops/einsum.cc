@@ -95,8 +95,10 @@ struct Term {
     std::vector<int64_t> axes;
     Labels kept;
     for (size_t i = 0; i < labels.size(); ++i)
-      if (has(gone, labels[i])) axes.push_back(static_cast<int64_t>(i));
-      else kept.push_back(labels[i]);
+      if (has(gone, labels[i]))
+        axes.push_back(static_cast<int64_t>(i));
+      else
+        kept.push_back(labels[i]);
     tensor = reduce_sum(tensor, axes);
     labels = kept;
   }
@@ -184,10 +186,10 @@ Term contract(const Term& a, const Term& b, const Labels& contracted) {
   // An operand that already lies the other way round is read transposed, not copied.
   const bool transpose_a = a.labels == join(batch, contracted, a_free) && !a_free.empty();
   const bool transpose_b = b.labels == join(batch, b_free, contracted) && !b_free.empty();
-  const Tensor left = transpose_a ? matrix(a, join(batch, contracted, a_free), k, m)
-                                  : matrix(a, join(batch, a_free, contracted), m, k);
-  const Tensor right = transpose_b ? matrix(b, join(batch, b_free, contracted), n, k)
-                                   : matrix(b, join(batch, contracted, b_free), k, n);
+  const Tensor left =
+      transpose_a ? matrix(a, join(batch, contracted, a_free), k, m) : matrix(a, join(batch, a_free, contracted), m, k);
+  const Tensor right =
+      transpose_b ? matrix(b, join(batch, b_free, contracted), n, k) : matrix(b, join(batch, contracted, b_free), k, n);
   Term result{matmul(left, right, transpose_a, transpose_b), join(batch, a_free, b_free)};
   std::vector<int64_t> dims = extents(a, join(batch, a_free));
   for (int64_t extent : extents(b, b_free)) dims.push_back(extent);
@@ -205,7 +207,8 @@ Term combine(const std::string& equation, Term a, Term b, const Labels& later) {
       if (label >= 0)
         refuse(equation, "'" + name_of_label(label) + "' has two extents",
                std::to_string(a.extent(label)) + " and " + std::to_string(b.extent(label)), "equal extents");
-      if (term->extent(label) == 1) term->squeeze(axis--);
+      if (term->extent(label) == 1)
+        term->squeeze(axis--);
       else if (other.extent(label) != 1)
         refuse(equation, name_of_label(label) + " does not broadcast",
                std::to_string(a.extent(label)) + " and " + std::to_string(b.extent(label)), "equal extents, or 1");
@@ -217,8 +220,10 @@ Term combine(const std::string& equation, Term a, Term b, const Labels& later) {
     Labels alone;
     for (int label : term->labels) {
       if (has(later, label)) continue;
-      if (!has(other.labels, label)) alone.push_back(label);
-      else if (term == &a) contracted.push_back(label);
+      if (!has(other.labels, label))
+        alone.push_back(label);
+      else if (term == &a)
+        contracted.push_back(label);
     }
     term->sum_away(alone);
   }

@@ -44,31 +44,31 @@ Cost cross_entropy_cost(const NodeSignature& node) {
 
 void register_loss_ops(OpRegistry& registry) {
   // The mean over rows is one sum in one order divided once: rows are whole. Its gradient is row by row: rows are free.
-  registry.add({.name = "cross_entropy",
-                .doc = "(logits [n,v], labels i32[n], -1 = ignored) -> mean loss f32[], rows counted f32[], rows whose "
-                       "argmax is the label f32[], log-sum-exp f32[n]; a label >= v is an error at run time",
-                .min_inputs = 2,
-                .max_inputs = 2,
-                .attributes = {},
-                .infer = infer_cross_entropy,
-                .gradient = cross_entropy_gradient,
-                .sharding = [](const NodeSignature& node) {
-                  return ShardingRule::parse("([!n,!v],[!n])->([],[],[],[!n])", node);
-                },
-                .cost = cross_entropy_cost});
-  registry.add({.name = "cross_entropy_grad",
-                .doc = "(logits [n,v], labels, lse, count, dloss) -> dlogits = (softmax - one_hot) dloss / count, 0 in "
-                       "ignored rows",
-                .min_inputs = 5,
-                .max_inputs = 5,
-                .attributes = {},
-                .infer = infer_cross_entropy_grad,
-                .gradient = {},
-                .sharding = [](const NodeSignature& node) {
-                  return ShardingRule::parse("([n,!v],[n],[n],[],[])->[n,!v]", node);
-                },
-                .cost = cross_entropy_cost,
-                .full_inputs = {2, 3, 4}});
+  registry.add(
+      {.name = "cross_entropy",
+       .doc = "(logits [n,v], labels i32[n], -1 = ignored) -> mean loss f32[], rows counted f32[], rows whose "
+              "argmax is the label f32[], log-sum-exp f32[n]; a label >= v is an error at run time",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {},
+       .infer = infer_cross_entropy,
+       .gradient = cross_entropy_gradient,
+       .sharding =
+           [](const NodeSignature& node) { return ShardingRule::parse("([!n,!v],[!n])->([],[],[],[!n])", node); },
+       .cost = cross_entropy_cost});
+  registry.add(
+      {.name = "cross_entropy_grad",
+       .doc = "(logits [n,v], labels, lse, count, dloss) -> dlogits = (softmax - one_hot) dloss / count, 0 in "
+              "ignored rows",
+       .min_inputs = 5,
+       .max_inputs = 5,
+       .attributes = {},
+       .infer = infer_cross_entropy_grad,
+       .gradient = {},
+       .sharding =
+           [](const NodeSignature& node) { return ShardingRule::parse("([n,!v],[n],[n],[],[])->[n,!v]", node); },
+       .cost = cross_entropy_cost,
+       .full_inputs = {2, 3, 4}});
 }
 
 CrossEntropy cross_entropy(Tensor logits, Tensor labels) {

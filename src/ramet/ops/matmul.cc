@@ -24,11 +24,10 @@ TensorType logical_b(const NodeSignature& node) {
 }
 
 void check_operand(const NodeSignature& node, const std::string& name, const TensorType& type) {
-  if (!is_floating(type.dtype))
-    refuse(node, name + " must be floating", type.text(), "", "Cast it to a floating type");
+  if (!is_floating(type.dtype)) refuse(node, name + " must be floating", type.text(), "", "Cast it to a floating type");
   if (type.shape.rank() < 2)
     refuse(node, name + " must be a matrix or a stack of matrices", type.text(), "at least 2 dimensions",
-                "Reshape a vector to [1," + std::to_string(type.elements()) + "] or its transpose");
+           "Reshape a vector to [1," + std::to_string(type.elements()) + "] or its transpose");
 }
 
 /// Leading dimensions of a stack of matrices.
@@ -64,7 +63,7 @@ void check_extra_input(const NodeSignature& node, const MatmulForm& form) {
   const size_t expected = form.has_bias || form.accumulate ? 3 : 2;
   if (node.inputs.size() != expected)
     refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()), std::to_string(expected),
-                "accumulate=true takes a third input c, and only then");
+           "accumulate=true takes a third input c, and only then");
   if (form.has_bias) {
     require_floating(node, 2, "bias");
     require_shape(node, 2, "bias", Shape{form.n});
@@ -91,7 +90,7 @@ MatmulForm matmul_form(const NodeSignature& node) {
     refuse(node, "the weight of linear must be a matrix", form.b.text(), "2 dimensions");
   if (form.a.dtype != form.b.dtype)
     refuse(node, "the operands are of different types", form.a.text() + " and " + form.b.text(), "one type",
-                "Cast one of them");
+           "Cast one of them");
 
   form.m = form.a.shape.dim(form.transpose_a ? -1 : -2);
   form.k = form.a.shape.dim(form.transpose_a ? -2 : -1);
@@ -99,12 +98,12 @@ MatmulForm matmul_form(const NodeSignature& node) {
   const int64_t k_of_b = form.b.shape.dim(form.transpose_b ? -1 : -2);
   if (form.k != k_of_b)
     refuse(node, "the contracted dimensions differ",
-                std::to_string(form.k) + " of " + form.a.text() + (form.transpose_a ? " transposed" : "") + " and " +
-                    std::to_string(k_of_b) + " of " + form.b.text() + (form.transpose_b ? " transposed" : ""),
-                "equal extents", "Check transpose_a, transpose_b, or the shapes");
+           std::to_string(form.k) + " of " + form.a.text() + (form.transpose_a ? " transposed" : "") + " and " +
+               std::to_string(k_of_b) + " of " + form.b.text() + (form.transpose_b ? " transposed" : ""),
+           "equal extents", "Check transpose_a, transpose_b, or the shapes");
   if (form.chunks < 1 || form.k % form.chunks != 0)
     refuse(node, "chunks must divide the contracted dimension", "chunks=" + std::to_string(form.chunks),
-                "a divisor of " + std::to_string(form.k), "Choose train.chunks that divides every width of the model");
+           "a divisor of " + std::to_string(form.k), "Choose train.chunks that divides every width of the model");
 
   const Shape a_stack = stack_of(form.a.shape), b_stack = stack_of(form.b.shape);
   const Shape stack = broadcast_shapes(a_stack, b_stack, node.text());
@@ -152,8 +151,7 @@ ShardingRule matmul_sharding(const NodeSignature& node) {
   const Shape& out = form.output.shape;
   const int stack = out.rank() - 2;
   ShardingRule::Operand output;
-  for (int axis = 0; axis < stack; ++axis)
-    output.push_back({maker.factor("s" + std::to_string(axis), out[axis])});
+  for (int axis = 0; axis < stack; ++axis) output.push_back({maker.factor("s" + std::to_string(axis), out[axis])});
   const int m = maker.factor("m", out.dim(-2)), n = maker.factor("n", out.dim(-1));
   output.insert(output.end(), {{m}, {n}});
   ShardingRule::Dim contracted;
@@ -235,7 +233,7 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
   const MatmulForm form = matmul_form(context.node);
   if (form.packed)
     refuse(context.node, "a product with a packed operand has no gradient", "", "",
-                "Differentiate before operands are packed");
+           "Differentiate before operands are packed");
   const Tensor dy = context.output_gradients[0];
   const Tensor a = context.inputs[0], b = context.inputs[1];
   const Tensor low = cast_to(dy, a.dtype());

@@ -18,8 +18,8 @@ std::string factor_names(const std::string& prefix, int count, const std::string
 
 /// `a` as a matrix: all dimensions but the last become rows.
 Tensor as_rows(Tensor a);
-/// Sum over all dimensions but the last, f32, in the canonical order of rows: the gradient of a vector that was added to
-/// every row.
+/// Sum over all dimensions but the last, f32, in the canonical order of rows: the gradient of a vector that was added
+/// to every row.
 Tensor column_sum(Tensor a);
 
 }  // namespace ramet

@@ -62,8 +62,7 @@ void check_norm(const NodeSignature& node, int a, std::initializer_list<std::pai
     require_floating(node, index, name);
     require_shape(node, index, name, Shape{shape.dim(-1)});
   }
-  for (const auto& [index, name] : statistics)
-    require_type(node, index, name, {DType::kF32, without_last(shape)});
+  for (const auto& [index, name] : statistics) require_type(node, index, name, {DType::kF32, without_last(shape)});
 }
 
 void check_epsilon(const NodeSignature& node) {
@@ -108,15 +107,15 @@ void only_first_output(const GradientContext& context) {
   for (size_t i = 1; i < context.output_gradients.size(); ++i)
     if (context.output_gradients[i].valid())
       refuse(context.node, "output " + std::to_string(i) + " has no gradient", "", "",
-                  "Compute the statistic with reduce_mean to differentiate through it");
+             "Compute the statistic with reduce_mean to differentiate through it");
 }
 
 std::vector<Tensor> layer_norm_gradient(GradientContext& context) {
   only_first_output(context);
   if (!context.output_gradients[0].valid()) return std::vector<Tensor>(3);
-  return context.build.ops("layer_norm_grad", {cast_to(context.output_gradients[0], context.inputs[0].dtype()),
-                                               context.inputs[0], context.inputs[1], context.outputs[1],
-                                               context.outputs[2]});
+  return context.build.ops("layer_norm_grad",
+                           {cast_to(context.output_gradients[0], context.inputs[0].dtype()), context.inputs[0],
+                            context.inputs[1], context.outputs[1], context.outputs[2]});
 }
 
 std::vector<Tensor> rms_norm_gradient(GradientContext& context) {
@@ -165,19 +164,18 @@ void register_softmax(OpRegistry& registry) {
 }
 
 void register_layer_norm(OpRegistry& registry) {
-  registry.add({.name = "layer_norm",
-                .doc = "(a [...,w], gain [w], bias [w]) -> (a - mean) rstd gain + bias, mean f32[...], rstd f32[...]",
-                .min_inputs = 3,
-                .max_inputs = 3,
-                .attributes = {kEpsilon},
-                .infer = infer_layer_norm,
-                .gradient = layer_norm_gradient,
-                .sharding = [](const NodeSignature& node) {
-                  return norm_rule(node, 0, "([A],[W],[W])->([A],[R],[R])", false);
-                },
-                .cost = [](const NodeSignature& node) { return per_element(node, 8); },
-                .cheap = true,
-                .full_inputs = {1, 2}});
+  registry.add(
+      {.name = "layer_norm",
+       .doc = "(a [...,w], gain [w], bias [w]) -> (a - mean) rstd gain + bias, mean f32[...], rstd f32[...]",
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attributes = {kEpsilon},
+       .infer = infer_layer_norm,
+       .gradient = layer_norm_gradient,
+       .sharding = [](const NodeSignature& node) { return norm_rule(node, 0, "([A],[W],[W])->([A],[R],[R])", false); },
+       .cost = [](const NodeSignature& node) { return per_element(node, 8); },
+       .cheap = true,
+       .full_inputs = {1, 2}});
   registry.add({.name = "layer_norm_grad",
                 .doc = "(dy [...,w], a, gain [w], mean, rstd) -> da, dgain f32[w], dbias f32[w]",
                 .min_inputs = 5,
@@ -185,10 +183,11 @@ void register_layer_norm(OpRegistry& registry) {
                 .attributes = {},
                 .infer = infer_layer_norm_grad,
                 .gradient = {},
-                .sharding = [](const NodeSignature& node) {
-                  // dgain and dbias sum over rows in one order: rows are whole.
-                  return norm_rule(node, 1, "([A],[A],[W],[R],[R])->([A],[W],[W])", true);
-                },
+                .sharding =
+                    [](const NodeSignature& node) {
+                      // dgain and dbias sum over rows in one order: rows are whole.
+                      return norm_rule(node, 1, "([A],[A],[W],[R],[R])->([A],[W],[W])", true);
+                    },
                 .cost = [](const NodeSignature& node) { return per_element(node, 14); },
                 .full_inputs = {2, 3, 4}});
 }
@@ -205,18 +204,17 @@ void register_rms_norm(OpRegistry& registry) {
                 .cost = [](const NodeSignature& node) { return per_element(node, 5); },
                 .cheap = true,
                 .full_inputs = {1}});
-  registry.add({.name = "rms_norm_grad",
-                .doc = "(dy [...,w], a, gain [w], rstd) -> da, dgain f32[w]",
-                .min_inputs = 4,
-                .max_inputs = 4,
-                .attributes = {},
-                .infer = infer_rms_norm_grad,
-                .gradient = {},
-                .sharding = [](const NodeSignature& node) {
-                  return norm_rule(node, 1, "([A],[A],[W],[R])->([A],[W])", true);
-                },
-                .cost = [](const NodeSignature& node) { return per_element(node, 10); },
-                .full_inputs = {2, 3}});
+  registry.add(
+      {.name = "rms_norm_grad",
+       .doc = "(dy [...,w], a, gain [w], rstd) -> da, dgain f32[w]",
+       .min_inputs = 4,
+       .max_inputs = 4,
+       .attributes = {},
+       .infer = infer_rms_norm_grad,
+       .gradient = {},
+       .sharding = [](const NodeSignature& node) { return norm_rule(node, 1, "([A],[A],[W],[R])->([A],[W])", true); },
+       .cost = [](const NodeSignature& node) { return per_element(node, 10); },
+       .full_inputs = {2, 3}});
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 #include "ramet/ops/network_rules.h"
 
 // Optimizers are functions of states; kernels may write a state over the one it comes from. They share one rule: when
-// grad_scale is not finite, every state comes out as it went in, so that a step whose gradients hold a NaN or an infinity
-// (whose norm then does, and with it grad_scale) leaves the weights whole. g is multiplied by grad_scale before use.
+// grad_scale is not finite, every state comes out as it went in, so that a step whose gradients hold a NaN or an
+// infinity (whose norm then does, and with it grad_scale) leaves the weights whole. g is multiplied by grad_scale
+// before use.
 
 namespace ramet {
 namespace {
@@ -115,7 +116,8 @@ OpDef update_op(std::string name, std::string doc, int min_inputs, int max_input
 }  // namespace
 
 void register_optimizer_ops(OpRegistry& registry) {
-  OpDef sum_squares = update_op("sum_squares", "sum of a^2 -> f32[]: blocks of 4096 elements, then a balanced tree", 1, 1);
+  OpDef sum_squares =
+      update_op("sum_squares", "sum of a^2 -> f32[]: blocks of 4096 elements, then a balanced tree", 1, 1);
   sum_squares.infer = infer_sum_squares;
   sum_squares.sharding = whole_sharding;
   sum_squares.cost = flops_each(2);
@@ -127,11 +129,12 @@ void register_optimizer_ops(OpRegistry& registry) {
   };
   registry.add(std::move(sum_squares));
 
-  OpDef sgd = update_op("sgd",
-                        "(w, g, momentum, lr, grad_scale): d = grad_scale g + weight_decay w; momentum' = momentum "
-                        "attribute * momentum + d; w' = w - lr momentum' (nesterov: w - lr (d + attribute * momentum')); "
-                        "without momentum: (w, g, lr, grad_scale) -> w'",
-                        4, 5);
+  OpDef sgd =
+      update_op("sgd",
+                "(w, g, momentum, lr, grad_scale): d = grad_scale g + weight_decay w; momentum' = momentum "
+                "attribute * momentum + d; w' = w - lr momentum' (nesterov: w - lr (d + attribute * momentum')); "
+                "without momentum: (w, g, lr, grad_scale) -> w'",
+                4, 5);
   sgd.attributes = {{"momentum", Kind::kFloat, true, "share of the last direction that is kept; 0: no state"},
                     {"weight_decay", Kind::kFloat, true, "added to the gradient, times w"},
                     {"nesterov", Kind::kBool, false, "look ahead by one step"}};
@@ -139,32 +142,35 @@ void register_optimizer_ops(OpRegistry& registry) {
   sgd.cost = flops_each(7);
   registry.add(std::move(sgd));
 
-  OpDef adam = update_op("adam",
-                         "(w, g, m, v, lr, correction1, correction2, grad_scale) -> w', m', v': m' = m + (1-beta1)(d-m), "
-                         "v' = beta2 v + (1-beta2) d^2, w' = w - lr (m'/correction1) / (sqrt(v'/correction2) + epsilon), "
-                         "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay)",
-                         8, 8);
+  OpDef adam =
+      update_op("adam",
+                "(w, g, m, v, lr, correction1, correction2, grad_scale) -> w', m', v': m' = m + (1-beta1)(d-m), "
+                "v' = beta2 v + (1-beta2) d^2, w' = w - lr (m'/correction1) / (sqrt(v'/correction2) + epsilon), "
+                "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay)",
+                8, 8);
   adam.attributes = adam_attributes();
   adam.attributes.push_back({"decoupled", Kind::kBool, true, "weight decay apart from the moments (AdamW)"});
   adam.infer = infer_adam;
   adam.cost = flops_each(15);
   registry.add(std::move(adam));
 
-  OpDef direction = update_op("lamb_direction",
-                              "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
-                              "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum of u^2, sum of "
-                              "w^2; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
-                              7, 7);
+  OpDef direction =
+      update_op("lamb_direction",
+                "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
+                "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum of u^2, sum of "
+                "w^2; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
+                7, 7);
   direction.attributes = adam_attributes();
   direction.infer = infer_lamb_direction;
   direction.sharding = whole_sharding;  // the norms are sums over all of the tensor
   direction.cost = flops_each(19);
   registry.add(std::move(direction));
 
-  OpDef apply = update_op("lamb_apply",
-                          "(w, u, sum_squares_u, sum_squares_w, lr, grad_scale) -> w - lr |w|/|u| u; the ratio is 1 when "
-                          "one of the norms is 0",
-                          6, 6);
+  OpDef apply =
+      update_op("lamb_apply",
+                "(w, u, sum_squares_u, sum_squares_w, lr, grad_scale) -> w - lr |w|/|u| u; the ratio is 1 when "
+                "one of the norms is 0",
+                6, 6);
   apply.infer = infer_lamb_apply;
   apply.cost = flops_each(2);
   registry.add(std::move(apply));
@@ -197,8 +203,7 @@ AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
   Attributes attributes = attributes_of(options);
   attributes.set("decoupled", options.decoupled);
   const auto outputs = weight.builder->ops(
-      "adam",
-      {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
+      "adam", {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
       std::move(attributes));
   return {outputs[0], outputs[1], outputs[2]};
 }
@@ -206,12 +211,11 @@ AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
 AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
                 const AdamOptions& options) {
   GraphBuilder& build = *weight.builder;
-  const auto direction =
-      build.ops("lamb_direction",
-                {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale},
-                attributes_of(options));
-  const Tensor updated = build.op(
-      "lamb_apply", {weight, direction[2], direction[3], direction[4], scalars.rate, scalars.grad_scale});
+  const auto direction = build.ops(
+      "lamb_direction", {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale},
+      attributes_of(options));
+  const Tensor updated =
+      build.op("lamb_apply", {weight, direction[2], direction[3], direction[4], scalars.rate, scalars.grad_scale});
   return {updated, direction[0], direction[1]};
 }
 

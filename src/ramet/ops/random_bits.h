@@ -7,9 +7,9 @@
 
 namespace ramet {
 
-// What dropout means, for every backend. An element of logical index e (micro-batch included) is kept when its 16 random
-// bits, RandomStream(seed, kDropout, step, tensor).bits16(e), are >= dropout_threshold(rate); kept ones are multiplied by
-// dropout_scale(rate).
+// What dropout means, for every backend. An element of logical index e (micro-batch included) is kept when its 16
+// random bits, RandomStream(seed, kDropout, step, tensor).bits16(e), are >= dropout_threshold(rate); kept ones are
+// multiplied by dropout_scale(rate).
 
 /// Draws below this drop the element: the rate in steps of 2^-16.
 inline uint32_t dropout_threshold(double rate) { return static_cast<uint32_t>(std::lround(rate * 65536.0)); }

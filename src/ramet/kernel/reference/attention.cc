@@ -136,8 +136,8 @@ void run_dropout(const ReferenceOperands& operands) {
   const Attributes& attributes = operands.attributes();
   const int64_t elements = operands.input_type(0).elements();
   const int64_t counter[2] = {operands.get_int(1, 0), operands.get_int(1, 1)};
-  const DropoutDraw draw(attributes.get_float("rate"), attributes.get_int("seed"), attributes.get_int("tensor"), counter,
-                         elements);
+  const DropoutDraw draw(attributes.get_float("rate"), attributes.get_int("seed"), attributes.get_int("tensor"),
+                         counter, elements);
   for (int64_t i = 0; i < elements; ++i) {
     const double factor = draw.factor(i);
     operands.set(0, i, factor == 0 ? 0.0 : operands.get(0, i) * factor);

@@ -34,8 +34,9 @@ double dot(const MatmulForm& form, const MatrixView& a, const MatrixView& b, int
   };
   if (form.chunks == 1) return chunk(0);
   // Chunk sums meet in f32: that is where other devices' sums would come in.
-  return tree_combine<float>(0, form.chunks, [&](int64_t index) { return static_cast<float>(chunk(index)); },
-                             [](float x, float y) { return x + y; });
+  return tree_combine<float>(
+      0, form.chunks, [&](int64_t index) { return static_cast<float>(chunk(index)); },
+      [](float x, float y) { return x + y; });
 }
 
 void run_matmul(const ReferenceOperands& operands) {

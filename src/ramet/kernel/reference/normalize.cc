@@ -46,8 +46,7 @@ void run_layer_norm(const ReferenceOperands& operands) {
     for (int64_t i = 0; i < rows.width; ++i) variance += std::pow(operands.get(0, base + i) - mean, 2);
     const double rstd = 1 / std::sqrt(variance / width + epsilon);
     for (int64_t i = 0; i < rows.width; ++i)
-      operands.set(0, base + i,
-                   (operands.get(0, base + i) - mean) * rstd * operands.get(1, i) + operands.get(2, i));
+      operands.set(0, base + i, (operands.get(0, base + i) - mean) * rstd * operands.get(1, i) + operands.get(2, i));
     operands.set(1, row, mean);
     operands.set(2, row, rstd);
   }
