@@ -33,6 +33,8 @@ struct OpCase {
 };
 
 // The tables, one a family of ops, and all of them.
+void add_elementwise_cases(std::vector<OpCase>& cases);
+void add_shape_cases(std::vector<OpCase>& cases);
 void add_network_cases(std::vector<OpCase>& cases);
 const std::vector<OpCase>& op_cases();
 
