@@ -17,9 +17,9 @@ struct PlaceOptions {
   int64_t alignment = 64;  ///< of every offset; a power of two
   /// Bound on the search after the portfolio, in visits of a pair of overlapping items and not in seconds, so that the
   /// same program always gets the same addresses. About 10^8 a second.
-  int64_t search_work = 120'000'000;
-  /// The search ends when height <= bound * (1 + tolerance).
-  double tolerance = 0;
+  int64_t search_work = 60'000'000;
+  /// The search ends when height <= bound * (1 + tolerance). A thousandth is less than what a page or two rounds away.
+  double tolerance = 0.001;
 };
 
 /// Addresses, and how good they are.

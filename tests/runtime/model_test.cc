@@ -1,0 +1,134 @@
+// Whole training steps of small models: what must not change a bit, and what was planned.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/base/host_tensor.h"
+#include "ramet/base/rng.h"
+#include "ramet/program/compile.h"
+#include "ramet/runtime/engine.h"
+#include "ramet/runtime/probe.h"
+#include "ramet/sim/step_time.h"
+#include "ramet/train/prepare.h"
+#include "ramet/train/step.h"
+
+namespace ramet {
+namespace {
+
+struct Outcome {
+  Hash weights;
+  std::vector<double> losses;
+  int64_t planned = 0;
+};
+
+Preparation small_model(const std::string& kind, std::vector<std::string> settings) {
+  const std::vector<std::string> base = {"model.kind=" + kind, "model.layers=2", "model.hidden=32", "model.heads=2",
+                                         kind == "bert" ? "model.intermediate=64" : "model.max_positions=32",
+                                         "model.vocabulary_size=128", "data.sequence_length=16", "train.micro_batch=2"};
+  settings.insert(settings.begin(), base.begin(), base.end());
+  return prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".", settings));
+}
+
+void initialize(Engine& engine) {
+  for (const StatePlace& state : engine.executable().states) {
+    if (state.tensor.kind != StateKind::kWeight) continue;
+    HostTensor tensor(state.tensor.type);
+    const RandomStream random(1, RandomPurpose::kInit, 0, hash64(state.tensor.name));
+    const bool gain = state.tensor.init.kind == StateInit::Kind::kConstant;
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.set(i, gain ? state.tensor.init.a : 0.05 * random.normal(static_cast<uint64_t>(i)));
+    engine.write_state(state.tensor.name, tensor.type, tensor.data.data());
+  }
+  engine.run_derive();
+}
+
+Outcome train(const Preparation& ready, const Backend& backend, int threads, const std::string& recompute, int64_t steps, bool pack = true) {
+  CompileOptions options;
+  options.threads = threads;
+  options.recompute = parse_recompute(recompute);
+  options.pack = pack;
+  Engine engine(compile(make_training_step(ready.model, ready.recipe), backend, options), backend);
+  initialize(engine);
+  Outcome run;
+  run.planned = engine.executable().planned_bytes();
+  const int64_t batch = ready.recipe.train.micro_batch;
+  for (int64_t step = 0; step < steps; ++step) {
+    const double beta1 = ready.recipe.optimizer.beta1, beta2 = ready.recipe.optimizer.beta2;
+    const ScalarValue scalars[] = {{"learning_rate", 1e-3},
+                                   {"correction1", 1 - std::pow(beta1, static_cast<double>(step + 1))},
+                                   {"correction2", 1 - std::pow(beta2, static_cast<double>(step + 1))}};
+    int64_t index = 0;  // the same samples in every step: there is something to learn
+    const StepResults& results = engine.run_step(
+        step,
+        [&](int64_t, int64_t, FeedSink& sink) {
+          const Batch data = ready.train->make(batch * index++, batch);
+          for (const NamedTensor& tensor : data.tensors) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+        },
+        scalars);
+    EXPECT_EQ(results.not_finite, "");
+    run.losses.push_back(results.sum("loss") / static_cast<double>(engine.executable().micro_batches()));
+  }
+  run.weights = engine.weights_hash();
+  return run;
+}
+
+class Models : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(Models, BitsDependOnTheRecipeAlone) {
+  const auto [kind, precision] = GetParam();
+  const Preparation ready = small_model(kind, {std::string("train.precision=") + precision, "train.accumulation=3", "train.lanes=3"});
+  const Outcome one = train(ready, cpu_backend(), 1, "none", 3);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3).weights, one.weights) << "threads";
+  EXPECT_EQ(train(ready, cpu_backend(), 3, "none", 3).weights, one.weights) << "threads";
+  EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3, false).weights, one.weights) << "packing";
+  for (const char* recompute : {"cheap", "layer", "layer:1", "all"}) {
+    const Outcome other = train(ready, cpu_backend(), 2, recompute, 3);
+    EXPECT_EQ(other.weights, one.weights) << recompute;
+    EXPECT_EQ(other.losses, one.losses) << recompute;
+  }
+}
+
+TEST_P(Models, JoinedStepsLearn) {
+  const auto [kind, precision] = GetParam();
+  const Preparation ready = small_model(kind, {std::string("train.precision=") + precision});
+  const Outcome plain = train(ready, cpu_backend(), 2, "none", 4), again = train(ready, cpu_backend(), 1, "all", 4);
+  EXPECT_EQ(plain.weights, again.weights);
+  EXPECT_LT(plain.losses.back(), plain.losses.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Models, testing::Combine(testing::Values("bert", "gpt2"), testing::Values("f32", "bf16")),
+                         [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+
+TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
+  const Preparation ready = prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".", std::vector<std::string>{"model.kind=bert", "model.preset=mini", "train.micro_batch=32"}));
+  const StepGraph step = make_training_step(ready.model, ready.recipe);
+  int64_t before = INT64_MAX;
+  for (const char* recompute : {"none", "cheap", "layer"}) {
+    const Executable exe = compile(step, cpu_backend(), {.threads = 2, .recompute = parse_recompute(recompute)});
+    EXPECT_LT(exe.planned_bytes(), before) << recompute;
+    EXPECT_LE(exe.gap(), 0.01) << recompute;
+    before = exe.planned_bytes();
+  }
+}
+
+TEST(Prediction, RestsOnMeasuredTasks) {
+  const Preparation ready = small_model("bert", {});
+  const Executable exe = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), {.threads = 1});
+  Machine machine = probe_machine(cpu_backend(), 1);
+  EXPECT_GT(machine.f32_flops, 1e8);
+  EXPECT_GT(machine.bandwidth, 1e8);
+  const double rough = predict_step_seconds(exe, machine);
+  measure_tasks(machine, exe, cpu_backend(), 5);
+  const StepTime time = predict_step(exe, machine);
+  EXPECT_GT(rough, 0);
+  EXPECT_GT(time.measured_share, 0.5);
+  EXPECT_NEAR(time.seconds, time.micro + time.update + time.derive + time.lanes, 1e-12);
+  const Machine same = machine_from_json(json_of(machine), "test");
+  EXPECT_EQ(predict_step_seconds(exe, same), time.seconds);
+  EXPECT_THROW(machine_from_json("{\"name\": 3}", "machine.json"), Error);
+}
+
+}  // namespace
+}  // namespace ramet
