@@ -9,6 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/host_tensor.h"
 #include "ramet/kernel/kernel.h"
+#include "ramet/kernel/reference/reference.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet::toy {
@@ -111,7 +112,7 @@ inline std::vector<std::pair<int, int>> all_inputs(const NodeSignature& node) {
   return pairs;
 }
 
-/// Kernels for the ops above. With `in_place` none may write over its operands: the plain way, for comparison.
+/// Kernels for the ops above. Without `in_place` none may write over its operands: the plain way, for comparison.
 inline Backend make_backend(bool in_place = true) {
   Backend backend("toy");
   const auto aliases = in_place ? all_inputs : [](const NodeSignature&) { return std::vector<std::pair<int, int>>{}; };
@@ -162,6 +163,7 @@ inline Backend make_backend(bool in_place = true) {
                  });
                },
                {}, {}, {}});
+  add_reference_kernels(backend);  // for what passes make of the ops: maps, say
   return backend;
 }
 
