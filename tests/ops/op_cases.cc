@@ -12,6 +12,8 @@ namespace ramet {
 const std::vector<OpCase>& op_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> all;
+    add_elementwise_cases(all);
+    add_shape_cases(all);
     add_network_cases(all);
     return all;
   }();

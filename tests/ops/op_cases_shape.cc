@@ -130,7 +130,7 @@ void add_reductions(std::vector<OpCase>& cases) {
                    .gradient_tolerance = 0});
   cases.push_back({.op = "reduce_sum", .name = "f32 of bf16", .inputs = {{{DType::kBF16, {70, 6}}, -1, 1}},
                    .attributes = {{"axes", Dims{0}}, {"dtype", DType::kF32}}});
-  cases.push_back({.op = "reduce_sum", .name = "i32 wraps", .inputs = {given(DType::kI32, {2}, {2147483647, 1})}, .expected = {{-2147483648.0}}});
+  cases.push_back({.op = "reduce_sum", .name = "i32 wraps", .inputs = {given(DType::kI32, {3}, {2147483647, 1, 0})}, .expected = {{-2147483648.0}}});
 }
 
 }  // namespace

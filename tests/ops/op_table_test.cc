@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -98,7 +99,9 @@ TEST_P(EveryCase, CostsWhatItMoves) {
   EXPECT_GE(cost.flops, 0);
   EXPECT_GE(cost.bytes_read, 0);
   EXPECT_GE(cost.bytes_written, 0);
-  if (node.op->is_view) return;
+  const auto empty = [](const TensorType& type) { return type.elements() == 0; };
+  const bool nothing = std::all_of(node.outputs.begin(), node.outputs.end(), empty);
+  if (node.op->is_view || nothing) return;
   EXPECT_GT(cost.bytes_written + cost.bytes_read, 0);
 }
 
@@ -298,9 +301,8 @@ void expect_splits(const OpCase& op_case, const NodeSignature& node, const Shard
         label(op_case) + ", factor " + split.name + " of " + rule.text() + ", output " + std::to_string(o);
     if (contains(rule.outputs[o], factor)) {
       for (int part = 0; part < 2; ++part)
-        EXPECT_EQ(shards[static_cast<size_t>(part)][o].values(),
-                  half_of(whole[o], rule, rule.outputs[o], factor, part).values())
-            << what;
+        EXPECT_TRUE(shards[static_cast<size_t>(part)][o] == half_of(whole[o], rule, rule.outputs[o], factor, part))
+            << what << ", part " << part;
       continue;
     }
     std::vector<double> sum;

@@ -20,8 +20,6 @@ struct Local {
 /// One gradient an input, before it is summed over broadcast dimensions; invalid: none.
 using Gradient = std::function<std::vector<Tensor>(const Local&)>;
 
-Tensor one_minus(Tensor a) { return add_scalar(negate(a), 1); }
-
 /// Where two values tie, the first gets the whole gradient of maximum and minimum.
 std::vector<Tensor> choose_gradient(const Local& l, std::string_view compare) {
   const Tensor first = map_binary(compare, l.a, l.b), nothing = zeros(*l.g.builder, {l.g.dtype(), {}});

@@ -70,7 +70,7 @@ class ReshapeSharding {
     const auto product = [](const Dims& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); };
     const bool whole = product(from) == 0 || product(from) != product(to);
     const std::vector<int64_t> sizes = whole ? std::vector<int64_t>{} : common_factors(from, to);
-    if (sizes.empty() && product(from) != 1) {
+    if (whole || (sizes.empty() && product(from) != 1)) {
       for (int64_t extent : from) in_.push_back({rule_.factor(extent, true)});
       for (int64_t extent : to) out_.push_back({rule_.factor(extent, true)});
       return;
