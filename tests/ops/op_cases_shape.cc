@@ -25,89 +25,182 @@ void add_shapes(std::vector<OpCase>& cases) {
   cases.push_back({.op = "reshape", .name = "no common factors", .inputs = {f32({4, 6})}, .attributes = shape({6, 4})});
   cases.push_back({.op = "reshape", .name = "scalar", .inputs = {f32({1, 1})}, .attributes = shape({})});
   cases.push_back({.op = "reshape", .name = "empty", .inputs = {f32({0, 6})}, .attributes = shape({2, 0})});
-  cases.push_back({.op = "reshape", .name = "i64", .inputs = {{{DType::kI64, {4, 6}}, -9, 9}}, .attributes = shape({2, 12})});
+  cases.push_back(
+      {.op = "reshape", .name = "i64", .inputs = {{{DType::kI64, {4, 6}}, -9, 9}}, .attributes = shape({2, 12})});
   const auto permutation = [](Dims axes) { return Attributes{{"permutation", axes}}; };
   cases.push_back({.op = "transpose", .name = "matrix", .inputs = {f32({4, 6})}, .attributes = permutation({1, 0})});
-  cases.push_back({.op = "transpose", .name = "heads", .inputs = {f32({2, 3, 4, 5})}, .attributes = permutation({0, 2, 1, 3})});
-  cases.push_back({.op = "transpose", .name = "turn", .inputs = {f32({2, 3, 4})}, .attributes = permutation({2, 0, 1})});
-  cases.push_back({.op = "transpose", .name = "values", .inputs = {given(DType::kI32, {2, 3}, {1, 2, 3, 4, 5, 6})},
-                   .attributes = permutation({1, 0}), .expected = {{1, 4, 2, 5, 3, 6}}});
+  cases.push_back(
+      {.op = "transpose", .name = "heads", .inputs = {f32({2, 3, 4, 5})}, .attributes = permutation({0, 2, 1, 3})});
+  cases.push_back(
+      {.op = "transpose", .name = "turn", .inputs = {f32({2, 3, 4})}, .attributes = permutation({2, 0, 1})});
+  cases.push_back({.op = "transpose",
+                   .name = "values",
+                   .inputs = {given(DType::kI32, {2, 3}, {1, 2, 3, 4, 5, 6})},
+                   .attributes = permutation({1, 0}),
+                   .expected = {{1, 4, 2, 5, 3, 6}}});
   cases.push_back({.op = "broadcast_to", .name = "rows", .inputs = {f32({6})}, .attributes = shape({4, 6})});
   cases.push_back({.op = "broadcast_to", .name = "middle", .inputs = {f32({2, 1, 3})}, .attributes = shape({2, 4, 3})});
   cases.push_back({.op = "broadcast_to", .name = "scalar", .inputs = {f32({})}, .attributes = shape({3, 2})});
   cases.push_back({.op = "broadcast_to", .name = "to empty", .inputs = {f32({1, 3})}, .attributes = shape({0, 3})});
   cases.push_back({.op = "reverse", .name = "one axis", .inputs = {f32({4, 6})}, .attributes = {{"axes", Dims{1}}}});
-  cases.push_back({.op = "reverse", .name = "values", .inputs = {given(DType::kI32, {2, 2}, {1, 2, 3, 4})},
-                   .attributes = {{"axes", Dims{}}}, .expected = {{4, 3, 2, 1}}});
+  cases.push_back({.op = "reverse",
+                   .name = "values",
+                   .inputs = {given(DType::kI32, {2, 2}, {1, 2, 3, 4})},
+                   .attributes = {{"axes", Dims{}}},
+                   .expected = {{4, 3, 2, 1}}});
 }
 
 void add_pieces(std::vector<OpCase>& cases) {
-  cases.push_back({.op = "slice", .name = "inner", .inputs = {f32({4, 6})},
+  cases.push_back({.op = "slice",
+                   .name = "inner",
+                   .inputs = {f32({4, 6})},
                    .attributes = {{"start", Dims{0, 2}}, {"stop", Dims{4, 5}}}});
-  cases.push_back({.op = "slice", .name = "strided", .inputs = {given(DType::kF32, {7}, {0, 1, 2, 3, 4, 5, 6})},
-                   .attributes = {{"start", Dims{1}}, {"stop", Dims{7}}, {"stride", Dims{3}}}, .expected = {{1, 4}}});
-  cases.push_back({.op = "slice", .name = "strided to the end", .inputs = {f32({4, 7})},
+  cases.push_back({.op = "slice",
+                   .name = "strided",
+                   .inputs = {given(DType::kF32, {7}, {0, 1, 2, 3, 4, 5, 6})},
+                   .attributes = {{"start", Dims{1}}, {"stop", Dims{7}}, {"stride", Dims{3}}},
+                   .expected = {{1, 4}}});
+  cases.push_back({.op = "slice",
+                   .name = "strided to the end",
+                   .inputs = {f32({4, 7})},
                    .attributes = {{"start", Dims{0, 0}}, {"stop", Dims{4, 7}}, {"stride", Dims{1, 2}}}});
-  cases.push_back({.op = "slice", .name = "nothing", .inputs = {f32({4, 6})}, .attributes = {{"start", Dims{2, 0}}, {"stop", Dims{2, 6}}}});
-  cases.push_back({.op = "pad", .name = "both sides", .inputs = {given(DType::kF32, {2}, {1, 2})},
-                   .attributes = {{"low", Dims{1}}, {"high", Dims{2}}, {"value", 9.0}}, .expected = {{9, 1, 2, 9, 9}}});
-  cases.push_back({.op = "pad", .name = "between", .inputs = {f32({4, 3})},
+  cases.push_back({.op = "slice",
+                   .name = "nothing",
+                   .inputs = {f32({4, 6})},
+                   .attributes = {{"start", Dims{2, 0}}, {"stop", Dims{2, 6}}}});
+  cases.push_back({.op = "pad",
+                   .name = "both sides",
+                   .inputs = {given(DType::kF32, {2}, {1, 2})},
+                   .attributes = {{"low", Dims{1}}, {"high", Dims{2}}, {"value", 9.0}},
+                   .expected = {{9, 1, 2, 9, 9}}});
+  cases.push_back({.op = "pad",
+                   .name = "between",
+                   .inputs = {f32({4, 3})},
                    .attributes = {{"low", Dims{0, 1}}, {"high", Dims{0, 0}}, {"interior", Dims{0, 2}}}});
-  cases.push_back({.op = "pad", .name = "empty", .inputs = {f32({0, 3})}, .attributes = {{"low", Dims{2, 0}}, {"high", Dims{0, 1}}}});
-  cases.push_back({.op = "concat", .name = "columns", .inputs = {f32({4, 2}), f32({4, 3}), f32({4, 1})}, .attributes = {{"axis", 1}}});
-  cases.push_back({.op = "concat", .name = "rows", .inputs = {given(DType::kI32, {1, 2}, {1, 2}), given(DType::kI32, {2, 2}, {3, 4, 5, 6})},
-                   .attributes = {{"axis", -2}}, .expected = {{1, 2, 3, 4, 5, 6}}});
-  cases.push_back({.op = "concat", .name = "one and an empty one", .inputs = {f32({4, 2}), f32({4, 0})}, .attributes = {{"axis", 1}}});
-  cases.push_back({.op = "split", .name = "columns", .inputs = {f32({4, 6})}, .attributes = {{"sizes", Dims{1, 2, 3}}, {"axis", 1}}});
-  cases.push_back({.op = "split", .name = "rows", .inputs = {given(DType::kI32, {3, 2}, {1, 2, 3, 4, 5, 6})},
-                   .attributes = {{"sizes", Dims{1, 2}}, {"axis", 0}}, .expected = {{1, 2}, {3, 4, 5, 6}}});
+  cases.push_back({.op = "pad",
+                   .name = "empty",
+                   .inputs = {f32({0, 3})},
+                   .attributes = {{"low", Dims{2, 0}}, {"high", Dims{0, 1}}}});
+  cases.push_back({.op = "concat",
+                   .name = "columns",
+                   .inputs = {f32({4, 2}), f32({4, 3}), f32({4, 1})},
+                   .attributes = {{"axis", 1}}});
+  cases.push_back({.op = "concat",
+                   .name = "rows",
+                   .inputs = {given(DType::kI32, {1, 2}, {1, 2}), given(DType::kI32, {2, 2}, {3, 4, 5, 6})},
+                   .attributes = {{"axis", -2}},
+                   .expected = {{1, 2, 3, 4, 5, 6}}});
+  cases.push_back({.op = "concat",
+                   .name = "one and an empty one",
+                   .inputs = {f32({4, 2}), f32({4, 0})},
+                   .attributes = {{"axis", 1}}});
+  cases.push_back({.op = "split",
+                   .name = "columns",
+                   .inputs = {f32({4, 6})},
+                   .attributes = {{"sizes", Dims{1, 2, 3}}, {"axis", 1}}});
+  cases.push_back({.op = "split",
+                   .name = "rows",
+                   .inputs = {given(DType::kI32, {3, 2}, {1, 2, 3, 4, 5, 6})},
+                   .attributes = {{"sizes", Dims{1, 2}}, {"axis", 0}},
+                   .expected = {{1, 2}, {3, 4, 5, 6}}});
 }
 
 void add_sources(std::vector<OpCase>& cases) {
   const auto source = [](DType dtype, Dims dims) { return Attributes{{"dtype", dtype}, {"shape", dims}}; };
-  cases.push_back({.op = "full", .name = "f32", .inputs = {}, .attributes = source(DType::kF32, {4, 6}).set("value", 1.5)});
-  cases.push_back({.op = "full", .name = "i32", .inputs = {}, .attributes = source(DType::kI32, {2}).set("value", -3.0), .expected = {{-3, -3}}});
-  cases.push_back({.op = "iota", .name = "rows", .inputs = {}, .attributes = source(DType::kI32, {2, 3}).set("axis", 0), .expected = {{0, 0, 0, 1, 1, 1}}});
-  cases.push_back({.op = "iota", .name = "columns", .inputs = {}, .attributes = source(DType::kF32, {4, 3}).set("axis", -1)});
+  cases.push_back(
+      {.op = "full", .name = "f32", .inputs = {}, .attributes = source(DType::kF32, {4, 6}).set("value", 1.5)});
+  cases.push_back({.op = "full",
+                   .name = "i32",
+                   .inputs = {},
+                   .attributes = source(DType::kI32, {2}).set("value", -3.0),
+                   .expected = {{-3, -3}}});
+  cases.push_back({.op = "iota",
+                   .name = "rows",
+                   .inputs = {},
+                   .attributes = source(DType::kI32, {2, 3}).set("axis", 0),
+                   .expected = {{0, 0, 0, 1, 1, 1}}});
+  cases.push_back(
+      {.op = "iota", .name = "columns", .inputs = {}, .attributes = source(DType::kF32, {4, 3}).set("axis", -1)});
   for (const char* kind : {"uniform", "normal", "truncated_normal"})
-    cases.push_back({.op = "random", .name = kind, .inputs = {},
-                     .attributes = source(DType::kF32, {8, 8}).set("kind", kind).set("a", 0.5).set("b", 2.0).set("seed", 7).set(
-                         "tensor", static_cast<int64_t>(hash64("weight")))});
+    cases.push_back({.op = "random",
+                     .name = kind,
+                     .inputs = {},
+                     .attributes = source(DType::kF32, {8, 8})
+                                       .set("kind", kind)
+                                       .set("a", 0.5)
+                                       .set("b", 2.0)
+                                       .set("seed", 7)
+                                       .set("tensor", static_cast<int64_t>(hash64("weight")))});
 }
 
 void add_indexing(std::vector<OpCase>& cases) {
   const CaseInput indices = given(DType::kI32, {2, 3}, {4, 0, 4, 1, 2, 4});
   cases.push_back({.op = "gather", .name = "rows", .inputs = {f32({5, 4}), indices}});
-  cases.push_back({.op = "gather", .name = "i64 indices of a vector", .inputs = {f32({5}), given(DType::kI64, {4}, {0, 4, 2, 2})}});
+  cases.push_back(
+      {.op = "gather", .name = "i64 indices of a vector", .inputs = {f32({5}), given(DType::kI64, {4}, {0, 4, 2, 2})}});
   cases.push_back({.op = "gather", .name = "no indices", .inputs = {f32({5, 4}), given(DType::kI32, {0}, {})}});
-  cases.push_back({.op = "scatter_add", .name = "rows", .inputs = {indices, f32({2, 3, 4})}, .attributes = {{"rows", 5}}});
-  cases.push_back({.op = "scatter_add", .name = "values", .inputs = {given(DType::kI32, {3}, {2, 0, 2}), given(DType::kF32, {3}, {1, 10, 100})},
-                   .attributes = {{"rows", 4}}, .expected = {{10, 0, 101, 0}}});
-  cases.push_back({.op = "scatter_add", .name = "f32 of bf16", .inputs = {indices, {{DType::kBF16, {2, 3, 4}}, -1, 1}},
+  cases.push_back(
+      {.op = "scatter_add", .name = "rows", .inputs = {indices, f32({2, 3, 4})}, .attributes = {{"rows", 5}}});
+  cases.push_back({.op = "scatter_add",
+                   .name = "values",
+                   .inputs = {given(DType::kI32, {3}, {2, 0, 2}), given(DType::kF32, {3}, {1, 10, 100})},
+                   .attributes = {{"rows", 4}},
+                   .expected = {{10, 0, 101, 0}}});
+  cases.push_back({.op = "scatter_add",
+                   .name = "f32 of bf16",
+                   .inputs = {indices, {{DType::kBF16, {2, 3, 4}}, -1, 1}},
                    .attributes = {{"rows", 5}, {"dtype", DType::kF32}}});
-  cases.push_back({.op = "one_hot", .name = "values", .inputs = {given(DType::kI32, {3}, {1, -1, 3})},
-                   .attributes = {{"depth", 3}, {"dtype", DType::kF32}}, .expected = {{0, 1, 0, 0, 0, 0, 0, 0, 0}}});
-  cases.push_back({.op = "one_hot", .name = "matrix", .inputs = {indices}, .attributes = {{"depth", 5}, {"dtype", DType::kBool}}});
+  cases.push_back({.op = "one_hot",
+                   .name = "values",
+                   .inputs = {given(DType::kI32, {3}, {1, -1, 3})},
+                   .attributes = {{"depth", 3}, {"dtype", DType::kF32}},
+                   .expected = {{0, 1, 0, 0, 0, 0, 0, 0, 0}}});
+  cases.push_back(
+      {.op = "one_hot", .name = "matrix", .inputs = {indices}, .attributes = {{"depth", 5}, {"dtype", DType::kBool}}});
   for (const char* op : {"argmax", "argmin"}) {
-    cases.push_back({.op = op, .name = "last", .inputs = {given(DType::kF32, {4, 6}, distinct(24))}, .attributes = {{"axis", -1}}});
-    cases.push_back({.op = op, .name = "first", .inputs = {given(DType::kF32, {4, 6}, distinct(24))}, .attributes = {{"axis", 0}}});
+    cases.push_back(
+        {.op = op, .name = "last", .inputs = {given(DType::kF32, {4, 6}, distinct(24))}, .attributes = {{"axis", -1}}});
+    cases.push_back(
+        {.op = op, .name = "first", .inputs = {given(DType::kF32, {4, 6}, distinct(24))}, .attributes = {{"axis", 0}}});
   }
-  cases.push_back({.op = "argmax", .name = "first of equals", .inputs = {given(DType::kF32, {4}, {1, 3, 3, 2})}, .attributes = {{"axis", 0}}, .expected = {{1}}});
-  cases.push_back({.op = "argmin", .name = "i32", .inputs = {given(DType::kI32, {4}, {1, -3, 3, -3})}, .attributes = {{"axis", 0}}, .expected = {{1}}});
+  cases.push_back({.op = "argmax",
+                   .name = "first of equals",
+                   .inputs = {given(DType::kF32, {4}, {1, 3, 3, 2})},
+                   .attributes = {{"axis", 0}},
+                   .expected = {{1}}});
+  cases.push_back({.op = "argmin",
+                   .name = "i32",
+                   .inputs = {given(DType::kI32, {4}, {1, -3, 3, -3})},
+                   .attributes = {{"axis", 0}},
+                   .expected = {{1}}});
   cases.push_back({.op = "cumsum", .name = "last", .inputs = {f32({4, 6})}, .attributes = {{"axis", 1}}});
-  cases.push_back({.op = "cumsum", .name = "first", .inputs = {given(DType::kI32, {3, 2}, {1, 2, 3, 4, 5, 6})}, .attributes = {{"axis", 0}},
+  cases.push_back({.op = "cumsum",
+                   .name = "first",
+                   .inputs = {given(DType::kI32, {3, 2}, {1, 2, 3, 4, 5, 6})},
+                   .attributes = {{"axis", 0}},
                    .expected = {{1, 2, 4, 6, 9, 12}}});
-  cases.push_back({.op = "cumsum", .name = "from the end", .inputs = {f32({4, 6})}, .attributes = {{"axis", 1}, {"reverse", true}}});
-  cases.push_back({.op = "top_k", .name = "three", .inputs = {given(DType::kF32, {4, 6}, distinct(24))}, .attributes = {{"k", 3}},
+  cases.push_back({.op = "cumsum",
+                   .name = "from the end",
+                   .inputs = {f32({4, 6})},
+                   .attributes = {{"axis", 1}, {"reverse", true}}});
+  cases.push_back({.op = "top_k",
+                   .name = "three",
+                   .inputs = {given(DType::kF32, {4, 6}, distinct(24))},
+                   .attributes = {{"k", 3}},
                    .gradient_outputs = {0}});
-  cases.push_back({.op = "top_k", .name = "values", .inputs = {given(DType::kI32, {5}, {3, 9, 1, 9, 4})}, .attributes = {{"k", 3}},
+  cases.push_back({.op = "top_k",
+                   .name = "values",
+                   .inputs = {given(DType::kI32, {5}, {3, 9, 1, 9, 4})},
+                   .attributes = {{"k", 3}},
                    .expected = {{9, 9, 4}, {1, 3, 4}}});
   cases.push_back({.op = "top_k", .name = "none", .inputs = {f32({4, 6})}, .attributes = {{"k", 0}}});
 }
 
 void add_reductions(std::vector<OpCase>& cases) {
   for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}) {
-    const auto in = [&](Shape shape) { return given(DType::kF32, shape, distinct(static_cast<int>(shape.elements()))); };
+    const auto in = [&](Shape shape) {
+      return given(DType::kF32, shape, distinct(static_cast<int>(shape.elements())));
+    };
     const auto axes = [](Dims list, bool keep = false) {
       return keep ? Attributes{{"axes", list}, {"keep_dims", true}} : Attributes{{"axes", list}};
     };
@@ -119,18 +212,45 @@ void add_reductions(std::vector<OpCase>& cases) {
     cases.push_back({.op = op, .name = "of a scalar", .inputs = {in({})}});
     cases.push_back({.op = op, .name = "no outputs", .inputs = {f32({0, 3})}, .attributes = axes({1})});
     cases.push_back({.op = op, .name = "i32", .inputs = {{{DType::kI32, {4, 6}}, -5, 5}}, .attributes = axes({1})});
-    cases.push_back({.op = op, .name = "long", .inputs = {f32({2, 200}, 0.9, 1.1)}, .attributes = axes({1}), .gradient_tolerance = 0});
-    cases.push_back({.op = op, .name = "many rows", .inputs = {f32({200, 2}, 0.9, 1.1)}, .attributes = axes({0}), .gradient_tolerance = 0});
+    cases.push_back({.op = op,
+                     .name = "long",
+                     .inputs = {f32({2, 200}, 0.9, 1.1)},
+                     .attributes = axes({1}),
+                     .gradient_tolerance = 0});
+    cases.push_back({.op = op,
+                     .name = "many rows",
+                     .inputs = {f32({200, 2}, 0.9, 1.1)},
+                     .attributes = axes({0}),
+                     .gradient_tolerance = 0});
   }
-  cases.push_back({.op = "reduce_sum", .name = "of nothing", .inputs = {f32({3, 0})}, .attributes = {{"axes", Dims{1}}}, .expected = {{0, 0, 0}}});
-  cases.push_back({.op = "reduce_prod", .name = "of nothing", .inputs = {f32({3, 0})}, .attributes = {{"axes", Dims{1}}}, .expected = {{1, 1, 1}}});
-  cases.push_back({.op = "reduce_prod", .name = "zeros", .inputs = {given(DType::kF32, {3, 3}, {2, 3, 4, 2, 0, 4, 0, 3, 0})},
-                   .attributes = {{"axes", Dims{1}}}, .expected = {{24, 0, 0}}});
-  cases.push_back({.op = "reduce_sum", .name = "chunks", .inputs = {f32({4, 64})}, .attributes = {{"axes", Dims{1}}, {"chunks", 4}},
+  cases.push_back({.op = "reduce_sum",
+                   .name = "of nothing",
+                   .inputs = {f32({3, 0})},
+                   .attributes = {{"axes", Dims{1}}},
+                   .expected = {{0, 0, 0}}});
+  cases.push_back({.op = "reduce_prod",
+                   .name = "of nothing",
+                   .inputs = {f32({3, 0})},
+                   .attributes = {{"axes", Dims{1}}},
+                   .expected = {{1, 1, 1}}});
+  cases.push_back({.op = "reduce_prod",
+                   .name = "zeros",
+                   .inputs = {given(DType::kF32, {3, 3}, {2, 3, 4, 2, 0, 4, 0, 3, 0})},
+                   .attributes = {{"axes", Dims{1}}},
+                   .expected = {{24, 0, 0}}});
+  cases.push_back({.op = "reduce_sum",
+                   .name = "chunks",
+                   .inputs = {f32({4, 64})},
+                   .attributes = {{"axes", Dims{1}}, {"chunks", 4}},
                    .gradient_tolerance = 0});
-  cases.push_back({.op = "reduce_sum", .name = "f32 of bf16", .inputs = {{{DType::kBF16, {70, 6}}, -1, 1}},
+  cases.push_back({.op = "reduce_sum",
+                   .name = "f32 of bf16",
+                   .inputs = {{{DType::kBF16, {70, 6}}, -1, 1}},
                    .attributes = {{"axes", Dims{0}}, {"dtype", DType::kF32}}});
-  cases.push_back({.op = "reduce_sum", .name = "i32 wraps", .inputs = {given(DType::kI32, {3}, {2147483647, 1, 0})}, .expected = {{-2147483648.0}}});
+  cases.push_back({.op = "reduce_sum",
+                   .name = "i32 wraps",
+                   .inputs = {given(DType::kI32, {3}, {2147483647, 1, 0})},
+                   .expected = {{-2147483648.0}}});
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ using Memory = std::unique_ptr<void, Free>;
 Memory allocate(int64_t bytes) {
   void* memory = std::aligned_alloc(64, (static_cast<size_t>(bytes) / 64 + 1) * 64);
   if (!memory)
-    throw Error({.what = "out of memory in the interpreter", .found = std::to_string(bytes) + " bytes"}, ErrorKind::kFailure);
+    throw Error({.what = "out of memory in the interpreter", .found = std::to_string(bytes) + " bytes"},
+                ErrorKind::kFailure);
   return Memory(memory);
 }
 
@@ -47,7 +48,8 @@ Memory copy_in(const HostTensor& tensor) {
 
 const HostTensor& feed_of(const std::map<std::string, HostTensor>& feeds, const Value& input) {
   const auto found = feeds.find(input.name);
-  if (found == feeds.end()) throw Error({.what = "no tensor is fed to the graph input", .where = "'" + input.name + "'"});
+  if (found == feeds.end())
+    throw Error({.what = "no tensor is fed to the graph input", .where = "'" + input.name + "'"});
   if (found->second.type != input.type)
     throw Error({.what = "the tensor fed to the graph input is of another type",
                  .where = "'" + input.name + "'",

@@ -10,8 +10,8 @@
 
 namespace ramet {
 
-/// Runs a graph node by node with `backend`'s kernels, each value in memory of its own until its last use: for tests and
-/// constant folding, not for speed. `feeds` holds one tensor for each graph input, by name; throws Error on a
+/// Runs a graph node by node with `backend`'s kernels, each value in memory of its own until its last use: for tests
+/// and constant folding, not for speed. `feeds` holds one tensor for each graph input, by name; throws Error on a
 /// missing one or one of another type. Returns the graph's outputs in order.
 std::vector<HostTensor> interpret(const Graph& graph, const Backend& backend,
                                   const std::map<std::string, HostTensor>& feeds, int threads = 1);

@@ -40,9 +40,7 @@ const std::map<std::string_view, Gradient>& gradients() {
     return [op, of_output](const Local& l) { return std::vector{map_binary(op, of_output ? l.y : l.a, l.g)}; };
   };
   static const auto grad_with = [](std::string_view op) {
-    return [op](const Local& l) {
-      return std::vector{l.g.builder->op(op, {l.a, l.g}, {{"parameter", l.p}})};
-    };
+    return [op](const Local& l) { return std::vector{l.g.builder->op(op, {l.a, l.g}, {{"parameter", l.p}})}; };
   };
   static const auto pass = [](const Local& l) { return std::vector{l.g}; };
   static const std::map<std::string_view, Gradient> table{
@@ -99,7 +97,8 @@ const std::map<std::string_view, Gradient>& gradients() {
 
 /// Ops whose result has a gradient of zero everywhere (or none at all): it stops there without a word.
 bool stops(const MapOpInfo& info) {
-  if (info.types == MapOpTypes::kCompare || info.types == MapOpTypes::kTest || info.types == MapOpTypes::kLogical) return true;
+  if (info.types == MapOpTypes::kCompare || info.types == MapOpTypes::kTest || info.types == MapOpTypes::kLogical)
+    return true;
   return info.name == "sign" || info.name == "floor" || info.name == "ceil" || info.name == "round" ||
          info.name == "stop_gradient";
 }
@@ -107,7 +106,11 @@ bool stops(const MapOpInfo& info) {
 std::vector<Tensor> gradient_of(const Gradient& gradient, GradientContext& context) {
   const auto input = [&](size_t i) { return i < context.inputs.size() ? context.inputs[i] : Tensor{}; };
   const Attributes& attributes = context.node.attributes;
-  Local local{input(0), input(1), input(2), context.outputs[0], context.output_gradients[0],
+  Local local{input(0),
+              input(1),
+              input(2),
+              context.outputs[0],
+              context.output_gradients[0],
               attributes.has("parameter") ? attributes.get_float("parameter") : 0,
               attributes.has("second") ? attributes.get_float("second") : 0};
   std::vector<Tensor> results = gradient(local);
@@ -141,13 +144,17 @@ std::vector<TensorType> infer(const NodeSignature& node) {
   for (size_t i = 1; i < node.inputs.size(); ++i) shape = broadcast_shapes(shape, node.inputs[i].shape, node.text());
   require_bounded(node, shape);
   const MapProgram::Step& step = program.steps[0];
-  if (step.info().parameters > 0 && std::isnan(step.parameter)) refuse(node, "attribute 'parameter' is not a number", "nan");
+  if (step.info().parameters > 0 && std::isnan(step.parameter))
+    refuse(node, "attribute 'parameter' is not a number", "nan");
   if (step.info().parameters > 1 && !(step.parameter <= step.second))
-    refuse(node, "bounds in the wrong order", text_of(step.parameter) + " and " + text_of(step.second), "parameter <= second");
+    refuse(node, "bounds in the wrong order", text_of(step.parameter) + " and " + text_of(step.second),
+           "parameter <= second");
   return {{result_dtype(node, program), shape}};
 }
 
-bool same_type(const NodeSignature& node, size_t input, const TensorType& output) { return node.inputs[input] == output; }
+bool same_type(const NodeSignature& node, size_t input, const TensorType& output) {
+  return node.inputs[input] == output;
+}
 
 /// Identities that keep every bit: what does nothing goes away.
 Tensor simplify(SimplifyContext& context) {
@@ -159,8 +166,10 @@ Tensor simplify(SimplifyContext& context) {
   };
   const bool nothing = name == "cast" || name == "stop_gradient" || (name == "scale" && parameter_is(1));
   if (nothing && same_type(node, 0, output)) return context.inputs[0];
-  if (name == "select" && context.inputs[1].id == context.inputs[2].id && same_type(node, 1, output)) return context.inputs[1];
-  if ((name == "maximum" || name == "minimum") && context.inputs[0].id == context.inputs[1].id) return context.inputs[0];
+  if (name == "select" && context.inputs[1].id == context.inputs[2].id && same_type(node, 1, output))
+    return context.inputs[1];
+  if ((name == "maximum" || name == "minimum") && context.inputs[0].id == context.inputs[1].id)
+    return context.inputs[0];
   return {};
 }
 
@@ -172,7 +181,8 @@ OpDef make_op(const MapOpInfo& info) {
   using Kind = AttributeSpec::Kind;
   if (info.parameters > 0) op.attributes.push_back(required_attribute("parameter", Kind::kFloat, "p"));
   if (info.parameters > 1) op.attributes.push_back(required_attribute("second", Kind::kFloat, "q"));
-  if (info.types == MapOpTypes::kCast) op.attributes.push_back(required_attribute("dtype", Kind::kDType, "of the result"));
+  if (info.types == MapOpTypes::kCast)
+    op.attributes.push_back(required_attribute("dtype", Kind::kDType, "of the result"));
   op.infer = infer;
   op.gradient_stops = stops(info);
   const auto found = gradients().find(info.name);
@@ -191,7 +201,8 @@ OpDef make_op(const MapOpInfo& info) {
 
 void register_elementwise_ops(OpRegistry& registry) {
   for (const MapOpInfo& info : map_op_table())
-    if (info.types != MapOpTypes::kDropout) registry.add(make_op(info));  // dropout is an op of its own (ops/attention.cc)
+    if (info.types != MapOpTypes::kDropout)
+      registry.add(make_op(info));  // dropout is an op of its own (ops/attention.cc)
 }
 
 Tensor map_unary(std::string_view op, Tensor a) { return a.builder->op(op, {a}); }

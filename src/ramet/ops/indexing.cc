@@ -98,7 +98,8 @@ OpDef scatter_add_op() {
     require_floating(node, 1, "updates");
     const Dims &indices = node.inputs[0].shape.dims(), &updates = node.inputs[1].shape.dims();
     if (updates.size() < indices.size() || !std::equal(indices.begin(), indices.end(), updates.begin()))
-      refuse(node, "the first dimensions of the updates are not those of the indices", node.inputs[1].text(), node.inputs[0].shape.text());
+      refuse(node, "the first dimensions of the updates are not those of the indices", node.inputs[1].text(),
+             node.inputs[0].shape.text());
     Dims dims{node.attributes.get_int("rows")};
     dims.insert(dims.end(), updates.begin() + static_cast<long>(indices.size()), updates.end());
     require_bounded(node, Shape(dims));
@@ -120,7 +121,9 @@ OpDef scatter_add_op() {
     }
     return rule.input(indices).input(updates).output(out).build();
   };
-  op.cost = [](const NodeSignature& node) { return streaming_cost(node, static_cast<double>(node.inputs[1].elements())); };
+  op.cost = [](const NodeSignature& node) {
+    return streaming_cost(node, static_cast<double>(node.inputs[1].elements()));
+  };
   return op;
 }
 
@@ -134,7 +137,8 @@ OpDef arg_op(const std::string& name, const std::string& what) {
   op.attributes = {required_attribute("axis", Kind::kInt, "along which to look")};
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     const TensorType& a = node.inputs[0];
-    if (!is_floating(a.dtype) && !is_integer(a.dtype)) refuse(node, "cannot order this element type", a.text(), "floats or integers");
+    if (!is_floating(a.dtype) && !is_integer(a.dtype))
+      refuse(node, "cannot order this element type", a.text(), "floats or integers");
     const int axis = axis_attribute(node, "axis", a.shape.rank());
     if (a.shape.dim(axis) < 1 || a.shape.dim(axis) > INT32_MAX)
       refuse(node, "no index fits this extent", std::to_string(a.shape.dim(axis)), "1 to 2^31 - 1");
@@ -154,7 +158,9 @@ OpDef arg_op(const std::string& name, const std::string& what) {
     }
     return rule.input(in).output(out).build();
   };
-  op.cost = [](const NodeSignature& node) { return streaming_cost(node, static_cast<double>(node.inputs[0].elements())); };
+  op.cost = [](const NodeSignature& node) {
+    return streaming_cost(node, static_cast<double>(node.inputs[0].elements()));
+  };
   return op;
 }
 
@@ -169,7 +175,8 @@ OpDef cumsum_op() {
                    optional_attribute("reverse", Kind::kBool, "start at the last element (false)")};
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     const TensorType& a = node.inputs[0];
-    if (!is_floating(a.dtype) && !is_integer(a.dtype)) refuse(node, "cannot add this element type", a.text(), "floats or integers");
+    if (!is_floating(a.dtype) && !is_integer(a.dtype))
+      refuse(node, "cannot add this element type", a.text(), "floats or integers");
     axis_attribute(node, "axis", a.shape.rank());
     return {a};
   };
@@ -198,7 +205,9 @@ OpDef reverse_op() {
     axes_attribute(node, "axes", node.inputs[0].shape.rank());
     return {node.inputs[0]};
   };
-  op.gradient = [](GradientContext& c) { return std::vector{c.build.op("reverse", {c.output_gradients[0]}, c.node.attributes)}; };
+  op.gradient = [](GradientContext& c) {
+    return std::vector{c.build.op("reverse", {c.output_gradients[0]}, c.node.attributes)};
+  };
   op.sharding = [](const NodeSignature& node) {
     return same_dims_sharding(node, axes_attribute(node, "axes", node.inputs[0].shape.rank()));
   };
@@ -212,13 +221,15 @@ OpDef reverse_op() {
 OpDef top_k_op() {
   OpDef op;
   op.name = "top_k";
-  op.doc = "the k greatest elements along the last dimension, greatest first, and their i32 indices; of equals the first";
+  op.doc =
+      "the k greatest elements along the last dimension, greatest first, and their i32 indices; of equals the first";
   op.min_inputs = op.max_inputs = 1;
   op.attributes = {required_attribute("k", Kind::kInt, "how many")};
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     const TensorType& a = node.inputs[0];
     require_rank(node, 0, "values", 1);
-    if (!is_floating(a.dtype) && !is_integer(a.dtype)) refuse(node, "cannot order this element type", a.text(), "floats or integers");
+    if (!is_floating(a.dtype) && !is_integer(a.dtype))
+      refuse(node, "cannot order this element type", a.text(), "floats or integers");
     const int64_t k = node.attributes.get_int("k");
     if (k < 0 || k > a.shape.dim(-1) || a.shape.dim(-1) > INT32_MAX)
       refuse(node, "'k' out of range", std::to_string(k), "0 to the last extent, " + std::to_string(a.shape.dim(-1)));
@@ -246,7 +257,9 @@ OpDef top_k_op() {
     out.push_back({rule.factor(node.outputs[0].shape.dim(-1), true)});
     return rule.input(in).output(out).output(out).build();
   };
-  op.cost = [](const NodeSignature& node) { return streaming_cost(node, 8.0 * static_cast<double>(node.inputs[0].elements())); };
+  op.cost = [](const NodeSignature& node) {
+    return streaming_cost(node, 8.0 * static_cast<double>(node.inputs[0].elements()));
+  };
   return op;
 }
 

@@ -23,7 +23,8 @@ std::vector<DType> output_dtypes(const NodeSignature& node) {
 
 Shape output_shape(const NodeSignature& node, const Shape& space, Reduce reduce) {
   if (reduce == Reduce::kNone) return space;
-  if (space.rank() == 0) refuse(node, "a sum over a dimension of a scalar", space.text(), "an iteration space of rank 1 or more");
+  if (space.rank() == 0)
+    refuse(node, "a sum over a dimension of a scalar", space.text(), "an iteration space of rank 1 or more");
   if (reduce == Reduce::kSumRows) return Shape{space.dim(-1)};
   return Shape(std::vector<int64_t>(space.dims().begin(), space.dims().end() - 1));
 }
@@ -34,7 +35,8 @@ void check_inputs(const NodeSignature& node, const MapProgram& program, const Sh
     const TensorType& type = node.inputs[i];
     const std::string operand = "input " + std::to_string(i);
     if (counters[i]) {
-      if (type != TensorType{DType::kI64, Shape{2}}) refuse(node, operand + " is a counter of another type", type.text(), "i64[2]");
+      if (type != TensorType{DType::kI64, Shape{2}})
+        refuse(node, operand + " is a counter of another type", type.text(), "i64[2]");
     } else if (broadcast_shapes(type.shape, space, node.text()) != space) {
       refuse(node, operand + " does not broadcast to the iteration space", type.text(), space.text());
     }
@@ -123,7 +125,8 @@ std::vector<Tensor> gradient(GradientContext& context) {
     const NodeSignature node = graph.signature(graph.value(values[result].id).producer);
     if (!gradients[result].valid() || node.op->gradient_stops) continue;
     if (!node.op->gradient)
-      throw Error({.what = "op '" + node.op->name + "' has no gradient, and the loss depends on it", .where = context.node.text()});
+      throw Error({.what = "op '" + node.op->name + "' has no gradient, and the loss depends on it",
+                   .where = context.node.text()});
     std::vector<Tensor> operands;
     std::vector<bool> needed;
     for (int operand : step.operands) {
@@ -144,8 +147,8 @@ std::vector<Tensor> gradient(GradientContext& context) {
   return results;
 }
 
-/// Dimensions of the iteration space are free where every output has them. Where an output sums over one and another does
-/// not, it must stay whole: shards would hold a part of the one and a partial sum of the other. Draws of dropout
+/// Dimensions of the iteration space are free where every output has them. Where an output sums over one and another
+/// does not, it must stay whole: shards would hold a part of the one and a partial sum of the other. Draws of dropout
 /// count the elements of the whole space, so that a program with one stays whole too.
 ShardingRule sharding(const NodeSignature& node) {
   const MapProgram program = map_program_of(node);
@@ -164,13 +167,16 @@ ShardingRule sharding(const NodeSignature& node) {
                                   all ? ShardingRule::Reduce::kSum : ShardingRule::Reduce::kNone));
   }
   for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (counters[i]) rule.input({{rule.factor(2, true)}});
-    else rule.input(broadcast_operand(node.inputs[i].shape, space, factors));
+    if (counters[i])
+      rule.input({{rule.factor(2, true)}});
+    else
+      rule.input(broadcast_operand(node.inputs[i].shape, space, factors));
   for (const auto& output : program.outputs) {
     ShardingRule::Operand dims;
     for (int axis = 0; axis < space.rank(); ++axis) {
       const bool last = axis + 1 == space.rank();
-      if (output.reduce == Reduce::kNone || (output.reduce == Reduce::kSumRows) == last) dims.push_back({factors[static_cast<size_t>(axis)]});
+      if (output.reduce == Reduce::kNone || (output.reduce == Reduce::kSumRows) == last)
+        dims.push_back({factors[static_cast<size_t>(axis)]});
     }
     rule.output(std::move(dims));
   }
@@ -200,7 +206,8 @@ void register_map_ops(OpRegistry& registry) {
   using Kind = AttributeSpec::Kind;
   OpDef op;
   op.name = "map";
-  op.doc = "a program of element-wise steps over one iteration space; outputs may be summed over rows or the last dimension";
+  op.doc =
+      "a program of element-wise steps over one iteration space; outputs may be summed over rows or the last dimension";
   op.min_inputs = 0;
   op.max_inputs = -1;
   op.attributes = {required_attribute("program", Kind::kString, "text of the MapProgram"),

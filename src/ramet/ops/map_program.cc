@@ -131,8 +131,10 @@ class Parser {
 
   MapProgram::Output output(const MapProgram& program) {
     MapProgram::Output output;
-    if (accept("sum_rows(")) output.reduce = MapProgram::Reduce::kSumRows;
-    else if (accept("sum_last(")) output.reduce = MapProgram::Reduce::kSumLast;
+    if (accept("sum_rows("))
+      output.reduce = MapProgram::Reduce::kSumRows;
+    else if (accept("sum_last("))
+      output.reduce = MapProgram::Reduce::kSumLast;
     output.value = value(program.values());
     if (output.reduce != MapProgram::Reduce::kNone) expect(")");
     return output;
@@ -150,7 +152,8 @@ std::string real_text(double value) {
 std::string step_text(const MapProgram::Step& step) {
   const MapOpInfo& info = step.info();
   std::string text(info.name);
-  if (info.types == MapOpTypes::kCast) text += "[" + std::string(name_of(step.dtype)) + "]";
+  if (info.types == MapOpTypes::kCast)
+    text += "[" + std::string(name_of(step.dtype)) + "]";
   else if (info.types == MapOpTypes::kDropout)
     text += "[" + real_text(step.parameter) + "," + std::to_string(step.seed) + "," + std::to_string(step.tensor) + "]";
   else if (info.parameters > 0)
@@ -231,7 +234,8 @@ std::string MapProgram::text() const {
 std::vector<bool> MapProgram::counters() const {
   std::vector<bool> result(static_cast<size_t>(inputs), false);
   for (const Step& step : steps)
-    if (step.info().types == MapOpTypes::kDropout && step.operands[1] < inputs) result[static_cast<size_t>(step.operands[1])] = true;
+    if (step.info().types == MapOpTypes::kDropout && step.operands[1] < inputs)
+      result[static_cast<size_t>(step.operands[1])] = true;
   return result;
 }
 

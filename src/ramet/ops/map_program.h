@@ -14,15 +14,15 @@ struct NodeSignature;
 
 /// Which element types a map op takes and gives. Integers wrap; bool is 0 or 1.
 enum class MapOpTypes : uint8_t {
-  kNumber,    ///< floats or integers of one kind -> the same
-  kFloat,     ///< floats -> float
-  kCompare,   ///< floats, or integers of one kind, or bools -> bool
-  kTest,      ///< floats -> bool
-  kLogical,   ///< bools -> bool
-  kSelect,    ///< bool, then two of one kind -> that kind
-  kAny,       ///< any -> the same
-  kCast,      ///< any -> Step::dtype
-  kDropout    ///< float, counter i64[2] -> float
+  kNumber,   ///< floats or integers of one kind -> the same
+  kFloat,    ///< floats -> float
+  kCompare,  ///< floats, or integers of one kind, or bools -> bool
+  kTest,     ///< floats -> bool
+  kLogical,  ///< bools -> bool
+  kSelect,   ///< bool, then two of one kind -> that kind
+  kAny,      ///< any -> the same
+  kCast,     ///< any -> Step::dtype
+  kDropout   ///< float, counter i64[2] -> float
 };
 
 /// One operation of a map program. Floating values are f32 whatever the inputs' and outputs' types; i32, i64 and bool
@@ -31,11 +31,11 @@ enum class MapOpTypes : uint8_t {
 struct MapOpInfo {
   std::string_view name;  ///< "add", "gelu", "dropout", ...
   int arity;
-  int parameters;         ///< number of immediate floats: 0, 1 (slope, factor, rate) or 2 (clamp's bounds)
+  int parameters;  ///< number of immediate floats: 0, 1 (slope, factor, rate) or 2 (clamp's bounds)
   MapOpTypes types;
   bool commutative;
-  int flops;              ///< operations an element, for the cost model
-  std::string_view doc;   ///< what it computes of its operands a, b, c and its immediates p, q
+  int flops;             ///< operations an element, for the cost model
+  std::string_view doc;  ///< what it computes of its operands a, b, c and its immediates p, q
   /// The meaning on floats, in double; the oracle of every backend. Null for ops that floats do not have, for
   /// "cast" (see `Step::dtype`) and for "dropout", which draws bits.
   double (*scalar)(double a, double b, double c, double p, double q);
@@ -55,17 +55,18 @@ const MapOpInfo& map_op(std::string_view name);
 /// ops/reduce_order.h defines.
 ///
 /// Text form (attribute `program` of node `map`), number of inputs, steps, outputs:
-/// "2:%2=add(%0,%1);%3=gelu(%2);%4=scale[0.5](%3)->%3,sum_rows(%4)". Immediates stand in brackets: numbers of an op that
-/// takes them; "cast[i32](%0)"; "dropout[rate,seed,tensor](%0,%1)" with the seed and the 64-bit tensor id in decimal.
+/// "2:%2=add(%0,%1);%3=gelu(%2);%4=scale[0.5](%3)->%3,sum_rows(%4)". Immediates stand in brackets: numbers of an op
+/// that takes them; "cast[i32](%0)"; "dropout[rate,seed,tensor](%0,%1)" with the seed and the 64-bit tensor id in
+/// decimal.
 struct MapProgram {
   struct Step {
-    int op = 0;                   ///< index in map_op_table()
-    std::vector<int> operands;    ///< value numbers
-    double parameter = 0;         ///< p
-    double second = 0;            ///< q
-    DType dtype = DType::kF32;    ///< of cast: f32, i32, i64 or bool
-    uint64_t seed = 0;            ///< of dropout
-    uint64_t tensor = 0;          ///< of dropout: id of the logical tensor (see ops/random_bits.h)
+    int op = 0;                 ///< index in map_op_table()
+    std::vector<int> operands;  ///< value numbers
+    double parameter = 0;       ///< p
+    double second = 0;          ///< q
+    DType dtype = DType::kF32;  ///< of cast: f32, i32, i64 or bool
+    uint64_t seed = 0;          ///< of dropout
+    uint64_t tensor = 0;        ///< of dropout: id of the logical tensor (see ops/random_bits.h)
     const MapOpInfo& info() const { return map_op_table()[static_cast<size_t>(op)]; }
     friend bool operator==(const Step&, const Step&) = default;
   };

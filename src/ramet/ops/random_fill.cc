@@ -17,7 +17,8 @@ RandomKind random_kind_from_name(std::string_view name) {
 
 float random_initial_value(RandomKind kind, double a, double b, uint64_t seed, uint64_t tensor, uint64_t element) {
   const auto stream = [&](uint64_t attempt) { return RandomStream(seed, RandomPurpose::kInit, attempt, tensor); };
-  if (kind == RandomKind::kUniform) return static_cast<float>(a + (b - a) * static_cast<double>(stream(0).uniform(element)));
+  if (kind == RandomKind::kUniform)
+    return static_cast<float>(a + (b - a) * static_cast<double>(stream(0).uniform(element)));
   double draw = stream(0).normal(element);
   // The attempt takes the place of the step in the counter. Each misses with probability 0.046, so that the bound is
   // never met in practice; it only keeps the loop finite.

@@ -12,13 +12,17 @@ namespace {
 
 using Reduce = ShardingRule::Reduce;
 
-bool is_reduced(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool is_reduced(const std::vector<int>& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keep_dims) {
   std::vector<int64_t> dims;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (!is_reduced(axes, axis)) dims.push_back(shape.dim(axis));
-    else if (keep_dims) dims.push_back(1);
+    if (!is_reduced(axes, axis))
+      dims.push_back(shape.dim(axis));
+    else if (keep_dims)
+      dims.push_back(1);
   }
   return Shape(std::move(dims));
 }
@@ -38,7 +42,8 @@ std::vector<TensorType> infer(const NodeSignature& node) {
            "1, or a divisor of the extent of the only reduced dimension");
   const bool extreme = node.op->name == "reduce_max" || node.op->name == "reduce_min";
   for (int axis : axes)
-    if (extreme && a.shape.dim(axis) == 0) refuse(node, "the greatest or least of no elements", a.text(), "an extent of 1 or more");
+    if (extreme && a.shape.dim(axis) == 0)
+      refuse(node, "the greatest or least of no elements", a.text(), "an extent of 1 or more");
   return {{dtype, reduced_shape(a.shape, axes, node.attributes.get_bool_or("keep_dims", false))}};
 }
 
@@ -52,8 +57,10 @@ ShardingRule sharding_as(const NodeSignature& node, Reduce reduce, bool whole) {
     const bool reduced = is_reduced(axes, axis);
     const int factor = rule.factor(shape.dim(axis), whole && reduced, reduced ? reduce : Reduce::kNone);
     in.push_back({factor});
-    if (!reduced) out.push_back({factor});
-    else if (keep_dims) out.push_back({});
+    if (!reduced)
+      out.push_back({factor});
+    else if (keep_dims)
+      out.push_back({});
   }
   return rule.input(in).output(out).build();
 }
@@ -122,12 +129,15 @@ OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, b
                    optional_attribute("keep_dims", Kind::kBool, "keep reduced dimensions with extent 1 (false)")};
   if (name == "reduce_sum") {
     op.attributes.push_back(optional_attribute("dtype", Kind::kDType, "of the result (the input's)"));
-    op.attributes.push_back(optional_attribute("chunks", Kind::kInt, "equal parts of the reduced dimension, combined by a tree (1)"));
+    op.attributes.push_back(
+        optional_attribute("chunks", Kind::kInt, "equal parts of the reduced dimension, combined by a tree (1)"));
   }
   op.infer = infer;
   op.simplify = simplify;
   op.sharding = [reduce, splits](const NodeSignature& node) { return sharding_as(node, reduce, !splits); };
-  op.cost = [](const NodeSignature& node) { return streaming_cost(node, static_cast<double>(node.inputs[0].elements())); };
+  op.cost = [](const NodeSignature& node) {
+    return streaming_cost(node, static_cast<double>(node.inputs[0].elements()));
+  };
   // Sums name the type of their result, so that a low input needs no cast; products have a range that low types lack.
   if (name == "reduce_prod") op.precision = OpDef::Precision::kFull;
   return op;
@@ -162,7 +172,9 @@ std::vector<ReduceGroup> reduce_groups(const Shape& shape, const std::vector<int
   return groups;
 }
 
-std::vector<int> reduce_axes(const NodeSignature& node) { return axes_attribute(node, "axes", node.inputs[0].shape.rank()); }
+std::vector<int> reduce_axes(const NodeSignature& node) {
+  return axes_attribute(node, "axes", node.inputs[0].shape.rank());
+}
 
 void register_reduce_ops(OpRegistry& registry) {
   OpDef sum = make_op("reduce_sum", "sum", Reduce::kSum, true);
@@ -179,10 +191,18 @@ void register_reduce_ops(OpRegistry& registry) {
   registry.add(std::move(product));
 }
 
-Tensor reduce_sum(Tensor a, std::vector<int64_t> axes, bool keep_dims) { return reduce("reduce_sum", a, axes, keep_dims); }
-Tensor reduce_max(Tensor a, std::vector<int64_t> axes, bool keep_dims) { return reduce("reduce_max", a, axes, keep_dims); }
-Tensor reduce_min(Tensor a, std::vector<int64_t> axes, bool keep_dims) { return reduce("reduce_min", a, axes, keep_dims); }
-Tensor reduce_prod(Tensor a, std::vector<int64_t> axes, bool keep_dims) { return reduce("reduce_prod", a, axes, keep_dims); }
+Tensor reduce_sum(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+  return reduce("reduce_sum", a, axes, keep_dims);
+}
+Tensor reduce_max(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+  return reduce("reduce_max", a, axes, keep_dims);
+}
+Tensor reduce_min(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+  return reduce("reduce_min", a, axes, keep_dims);
+}
+Tensor reduce_prod(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+  return reduce("reduce_prod", a, axes, keep_dims);
+}
 
 Tensor reduce_mean(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
   // A sum and a factor: shards of a sum can be combined, those of a mean cannot. Long sums are kept in f32.
@@ -190,7 +210,8 @@ Tensor reduce_mean(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
   if (!axes.empty()) attributes.set("axes", axes);
   if (keep_dims) attributes.set("keep_dims", true);
   const Tensor sum = a.builder->op("reduce_sum", {a}, attributes);
-  const double count = static_cast<double>(a.shape().elements()) / static_cast<double>(std::max<int64_t>(1, sum.shape().elements()));
+  const double count =
+      static_cast<double>(a.shape().elements()) / static_cast<double>(std::max<int64_t>(1, sum.shape().elements()));
   return cast_to(scale(sum, 1 / count), a.dtype());
 }
 

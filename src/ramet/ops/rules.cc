@@ -12,9 +12,13 @@ constexpr int kMostRank = 16;
 constexpr int64_t kMostExtent = int64_t{1} << 40;
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
-const TensorType& operand_of(const NodeSignature& node, int input) { return node.inputs.at(static_cast<size_t>(input)); }
+const TensorType& operand_of(const NodeSignature& node, int input) {
+  return node.inputs.at(static_cast<size_t>(input));
+}
 
-std::string describe(int input, const std::string& operand) { return "input " + std::to_string(input) + " (" + operand + ")"; }
+std::string describe(int input, const std::string& operand) {
+  return "input " + std::to_string(input) + " (" + operand + ")";
+}
 
 }  // namespace
 
@@ -30,7 +34,8 @@ void require_floating(const NodeSignature& node, int input, const std::string& o
            "Cast it first");
 }
 
-void require_dtype(const NodeSignature& node, int input, const std::string& operand, std::initializer_list<DType> allowed) {
+void require_dtype(const NodeSignature& node, int input, const std::string& operand,
+                   std::initializer_list<DType> allowed) {
   const TensorType& type = operand_of(node, input);
   std::string names;
   for (DType dtype : allowed) {
@@ -43,7 +48,7 @@ void require_dtype(const NodeSignature& node, int input, const std::string& oper
 void require_rank(const NodeSignature& node, int input, const std::string& operand, int least, int most) {
   const TensorType& type = operand_of(node, input);
   if (type.shape.rank() >= least && type.shape.rank() <= most) return;
-  const std::string expected = least == most   ? "rank " + std::to_string(least)
+  const std::string expected = least == most       ? "rank " + std::to_string(least)
                                : most >= kMostRank ? "rank " + std::to_string(least) + " or more"
                                                    : "rank " + std::to_string(least) + " to " + std::to_string(most);
   refuse(node, describe(input, operand) + " has the wrong rank", type.text(), expected);
@@ -191,7 +196,8 @@ ShardingRule same_dims_sharding(const NodeSignature& node, const std::vector<int
     ShardingRule::Operand dims = operand;
     // A whole dimension may change its extent from input to output (pad, top-k): then it is a factor of its own.
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (output.shape.dim(axis) != shape.dim(axis)) dims[static_cast<size_t>(axis)] = {rule.factor(output.shape.dim(axis), true)};
+      if (output.shape.dim(axis) != shape.dim(axis))
+        dims[static_cast<size_t>(axis)] = {rule.factor(output.shape.dim(axis), true)};
     rule.output(std::move(dims));
   }
   return rule.build();

@@ -17,7 +17,8 @@ namespace ramet {
                          const std::string& expected = "", const std::string& remedy = "");
 /// "input 1 (weight)" style: `operand` is a word for the message.
 void require_floating(const NodeSignature& node, int input, const std::string& operand);
-void require_dtype(const NodeSignature& node, int input, const std::string& operand, std::initializer_list<DType> allowed);
+void require_dtype(const NodeSignature& node, int input, const std::string& operand,
+                   std::initializer_list<DType> allowed);
 void require_rank(const NodeSignature& node, int input, const std::string& operand, int least, int most = 16);
 void require_shape(const NodeSignature& node, int input, const std::string& operand, const Shape& expected);
 /// Extents of a shape that an attribute gives: at most 16, each in [0, 2^40], at most 2^48 elements.
@@ -28,7 +29,8 @@ void require_bounded(const NodeSignature& node, const Shape& shape);
 int axis_attribute(const NodeSignature& node, const std::string& name, int rank);
 /// Attribute `name` as sorted, distinct axes; absent or empty: all.
 std::vector<int> axes_attribute(const NodeSignature& node, const std::string& name, int rank);
-/// Type that two floating types compute in together: equal ones stay, f32 wins, other pairs give f32. Throws for others.
+/// Type that two floating types compute in together: equal ones stay, f32 wins, other pairs give f32. Throws for
+/// others.
 DType promote_floats(const NodeSignature& node, DType a, DType b);
 
 // --- gradients ---

@@ -55,9 +55,12 @@ class ReshapeSharding {
       const size_t i0 = i, j0 = j;
       int64_t left = i < from_.size() ? from_[i++] : 1, right = j < to_.size() ? to_[j++] : 1;
       while (left != right) {
-        if (left < right && i < from_.size()) left *= from_[i++];
-        else if (right < left && j < to_.size()) right *= to_[j++];
-        else break;
+        if (left < right && i < from_.size())
+          left *= from_[i++];
+        else if (right < left && j < to_.size())
+          right *= to_[j++];
+        else
+          break;
       }
       group(Dims(from_.begin() + static_cast<long>(i0), from_.begin() + static_cast<long>(i)),
             Dims(to_.begin() + static_cast<long>(j0), to_.begin() + static_cast<long>(j)));
@@ -67,7 +70,9 @@ class ReshapeSharding {
 
  private:
   void group(const Dims& from, const Dims& to) {
-    const auto product = [](const Dims& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); };
+    const auto product = [](const Dims& dims) {
+      return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+    };
     const bool whole = product(from) == 0 || product(from) != product(to);
     const std::vector<int64_t> sizes = whole ? std::vector<int64_t>{} : common_factors(from, to);
     if (whole || (sizes.empty() && product(from) != 1)) {
@@ -81,7 +86,8 @@ class ReshapeSharding {
     append(out_, to, factors, sizes);
   }
 
-  static void append(ShardingRule::Operand& operand, const Dims& dims, const std::vector<int>& factors, const std::vector<int64_t>& sizes) {
+  static void append(ShardingRule::Operand& operand, const Dims& dims, const std::vector<int>& factors,
+                     const std::vector<int64_t>& sizes) {
     size_t next = 0;
     for (int64_t extent : dims) {
       ShardingRule::Dim dim;
@@ -113,7 +119,8 @@ OpDef reshape_op() {
   op.simplify = [](SimplifyContext& c) -> Tensor {
     const Shape shape(c.node.attributes.get_ints("shape"));
     if (c.inputs[0].shape() == shape) return c.inputs[0];
-    if (const Node* inner = producer_of(c.inputs[0], "reshape")) return reshape(c.build.tensor(inner->inputs[0]), shape);
+    if (const Node* inner = producer_of(c.inputs[0], "reshape"))
+      return reshape(c.build.tensor(inner->inputs[0]), shape);
     return {};
   };
   op.sharding = [](const NodeSignature& node) {
@@ -207,19 +214,22 @@ Dims per_dimension(const NodeSignature& node, const std::string& name, int64_t o
   if (!node.attributes.has(name)) return Dims(at(rank), otherwise);
   const Dims& values = node.attributes.get_ints(name);
   if (static_cast<int>(values.size()) != rank)
-    refuse(node, "attribute '" + name + "' needs one number a dimension", text_of(values), std::to_string(rank) + " numbers");
+    refuse(node, "attribute '" + name + "' needs one number a dimension", text_of(values),
+           std::to_string(rank) + " numbers");
   return values;
 }
 
 std::vector<TensorType> infer_slice(const NodeSignature& node) {
   const TensorType& a = node.inputs[0];
-  const Dims start = per_dimension(node, "start", 0), stop = per_dimension(node, "stop", 0), stride = per_dimension(node, "stride", 1);
+  const Dims start = per_dimension(node, "start", 0), stop = per_dimension(node, "stop", 0),
+             stride = per_dimension(node, "stride", 1);
   Dims dims;
   for (size_t i = 0; i < start.size(); ++i) {
     const int64_t extent = a.shape.dims()[i];
     if (start[i] < 0 || stop[i] < start[i] || stop[i] > extent)
       refuse(node, "slice out of range in dimension " + std::to_string(i),
-             "[" + std::to_string(start[i]) + ", " + std::to_string(stop[i]) + ")", "0 <= start <= stop <= " + std::to_string(extent));
+             "[" + std::to_string(start[i]) + ", " + std::to_string(stop[i]) + ")",
+             "0 <= start <= stop <= " + std::to_string(extent));
     if (stride[i] < 1) refuse(node, "stride below 1", std::to_string(stride[i]), "1 or more");
     const int64_t length = stop[i] - start[i];
     dims.push_back(length / stride[i] + (length % stride[i] != 0));
@@ -240,7 +250,8 @@ OpDef slice_op() {
   op.name = "slice";
   op.doc = "elements start, start + stride, ... below stop along each dimension";
   op.min_inputs = op.max_inputs = 1;
-  op.attributes = {required_attribute("start", Kind::kInts, "one a dimension"), required_attribute("stop", Kind::kInts, "one a dimension"),
+  op.attributes = {required_attribute("start", Kind::kInts, "one a dimension"),
+                   required_attribute("stop", Kind::kInts, "one a dimension"),
                    optional_attribute("stride", Kind::kInts, "one a dimension (1)")};
   op.infer = infer_slice;
   op.gradient = [](GradientContext& c) {
@@ -252,16 +263,20 @@ OpDef slice_op() {
       high.push_back(extent - start[i] - (count == 0 ? 0 : (count - 1) * stride[i] + 1));
     }
     Attributes attributes{{"low", start}, {"high", high}};
-    if (std::any_of(interior.begin(), interior.end(), [](int64_t gap) { return gap > 0; })) attributes.set("interior", interior);
+    if (std::any_of(interior.begin(), interior.end(), [](int64_t gap) { return gap > 0; }))
+      attributes.set("interior", interior);
     return std::vector{c.build.op("pad", {c.output_gradients[0]}, attributes)};
   };
-  op.simplify = [](SimplifyContext& c) { return c.node.op->infer(c.node)[0] == c.node.inputs[0] ? c.inputs[0] : Tensor{}; };
+  op.simplify = [](SimplifyContext& c) {
+    return c.node.op->infer(c.node)[0] == c.node.inputs[0] ? c.inputs[0] : Tensor{};
+  };
   op.sharding = [](const NodeSignature& node) { return same_dims_sharding(node, changed_axes(node)); };
   op.localize = [](const NodeSignature& node, const Dims& parts, const ShardingRule& rule) {
     Attributes attributes = node.attributes;
     Dims stop = attributes.get_ints("stop");
     for (size_t i = 0; i < stop.size(); ++i)
-      if (node.inputs[0].shape.dims()[i] == node.outputs[0].shape.dims()[i]) stop[i] = local_extent(rule.inputs[0][i], parts, rule);
+      if (node.inputs[0].shape.dims()[i] == node.outputs[0].shape.dims()[i])
+        stop[i] = local_extent(rule.inputs[0][i], parts, rule);
     return attributes.set("stop", stop);
   };
   op.cost = [](const NodeSignature& node) {
@@ -274,12 +289,14 @@ OpDef slice_op() {
 }
 
 std::vector<TensorType> infer_pad(const NodeSignature& node) {
-  const Dims low = per_dimension(node, "low", 0), high = per_dimension(node, "high", 0), interior = per_dimension(node, "interior", 0);
+  const Dims low = per_dimension(node, "low", 0), high = per_dimension(node, "high", 0),
+             interior = per_dimension(node, "interior", 0);
   constexpr int64_t kMost = int64_t{1} << 40;
   Dims dims;
   for (size_t i = 0; i < low.size(); ++i) {
     for (int64_t count : {low[i], high[i], interior[i]})
-      if (count < 0 || count > kMost) refuse(node, "padding out of range", std::to_string(count), "0 to 2^40; use slice to cut");
+      if (count < 0 || count > kMost)
+        refuse(node, "padding out of range", std::to_string(count), "0 to 2^40; use slice to cut");
     const int64_t extent = node.inputs[0].shape.dims()[i];
     if (extent > 1 && interior[i] > kMost / extent) refuse(node, "padding out of range", std::to_string(interior[i]));
     dims.push_back(low[i] + high[i] + extent + (extent > 1 ? (extent - 1) * interior[i] : 0));
@@ -309,7 +326,9 @@ OpDef pad_op() {
     }
     return std::vector{slice(c.output_gradients[0], low, stop, stride)};
   };
-  op.simplify = [](SimplifyContext& c) { return c.node.op->infer(c.node)[0] == c.node.inputs[0] ? c.inputs[0] : Tensor{}; };
+  op.simplify = [](SimplifyContext& c) {
+    return c.node.op->infer(c.node)[0] == c.node.inputs[0] ? c.inputs[0] : Tensor{};
+  };
   op.sharding = [](const NodeSignature& node) { return same_dims_sharding(node, changed_axes(node)); };
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
@@ -345,7 +364,8 @@ ShardingRule joint_sharding(const NodeSignature& node) {
   for (int i = 0; i < shape.rank(); ++i) factors.push_back(i == axis ? -1 : rule.factor(shape.dim(i)));
   const auto operand = [&](const TensorType& type) {
     ShardingRule::Operand dims;
-    for (int i = 0; i < shape.rank(); ++i) dims.push_back({i == axis ? rule.factor(type.shape.dim(i), true) : factors[at(i)]});
+    for (int i = 0; i < shape.rank(); ++i)
+      dims.push_back({i == axis ? rule.factor(type.shape.dim(i), true) : factors[at(i)]});
     return dims;
   };
   for (const TensorType& type : node.inputs) rule.input(operand(type));
@@ -389,7 +409,8 @@ std::vector<TensorType> infer_split(const NodeSignature& node) {
     parts.push_back({a.dtype, Shape(std::move(dims))});
   }
   if (left != 0 || parts.size() != sizes.size() || sizes.empty())
-    refuse(node, "'sizes' do not add up to the dimension", text_of(sizes), std::to_string(a.shape.dim(axis)) + " in all");
+    refuse(node, "'sizes' do not add up to the dimension", text_of(sizes),
+           std::to_string(a.shape.dim(axis)) + " in all");
   return parts;
 }
 
@@ -398,7 +419,8 @@ OpDef split_op() {
   op.name = "split";
   op.doc = "pieces of the input of the given sizes along `axis`";
   op.min_inputs = op.max_inputs = 1;
-  op.attributes = {required_attribute("sizes", Kind::kInts, "of the pieces"), required_attribute("axis", Kind::kInt, "that is cut")};
+  op.attributes = {required_attribute("sizes", Kind::kInts, "of the pieces"),
+                   required_attribute("axis", Kind::kInt, "that is cut")};
   op.infer = infer_split;
   op.gradient = [](GradientContext& c) {
     std::vector<Tensor> parts;
@@ -423,7 +445,8 @@ OpDef source_op(const std::string& name, const std::string& doc) {
   OpDef op;
   op.name = name;
   op.doc = doc;
-  op.attributes = {required_attribute("dtype", Kind::kDType, "of the result"), required_attribute("shape", Kind::kInts, "of the result")};
+  op.attributes = {required_attribute("dtype", Kind::kDType, "of the result"),
+                   required_attribute("shape", Kind::kInts, "of the result")};
   op.infer = infer_source;
   op.gradient_stops = true;
   op.sharding = elementwise_sharding;
@@ -451,7 +474,8 @@ OpDef iota_op() {
   op.attributes.push_back(required_attribute("axis", Kind::kInt, "along which numbers grow"));
   op.infer = [](const NodeSignature& node) {
     const std::vector<TensorType> types = infer_source(node);
-    if (types[0].dtype == DType::kBool || types[0].dtype == DType::kU8) refuse(node, "cannot count in this type", types[0].text());
+    if (types[0].dtype == DType::kBool || types[0].dtype == DType::kU8)
+      refuse(node, "cannot count in this type", types[0].text());
     axis_attribute(node, "axis", types[0].shape.rank());
     return types;
   };
@@ -493,7 +517,8 @@ OpDef random_op() {
 }  // namespace
 
 void register_shape_ops(OpRegistry& registry) {
-  for (OpDef (*make)() : {reshape_op, transpose_op, broadcast_op, slice_op, pad_op, concat_op, split_op, full_op, iota_op, random_op})
+  for (OpDef (*make)() :
+       {reshape_op, transpose_op, broadcast_op, slice_op, pad_op, concat_op, split_op, full_op, iota_op, random_op})
     registry.add(make());
 }
 
@@ -502,8 +527,10 @@ Tensor reshape(Tensor a, Shape shape) {
   int64_t known = 1;
   auto unknown = dims.end();
   for (auto dim = dims.begin(); dim != dims.end(); ++dim) {
-    if (*dim == -1 && unknown == dims.end()) unknown = dim;
-    else if (*dim > 0 && known <= (int64_t{1} << 48)) known *= *dim;
+    if (*dim == -1 && unknown == dims.end())
+      unknown = dim;
+    else if (*dim > 0 && known <= (int64_t{1} << 48))
+      known *= *dim;
   }
   if (unknown != dims.end() && known > 0 && a.shape().elements() % known == 0) *unknown = a.shape().elements() / known;
   return a.builder->op("reshape", {a}, {{"shape", dims}});
@@ -524,7 +551,8 @@ Tensor slice(Tensor a, std::vector<int64_t> start, std::vector<int64_t> stop, st
     for (size_t i = 0; i < bound->size() && i < a.shape().dims().size(); ++i)
       if ((*bound)[i] < 0) (*bound)[i] += a.shape().dims()[i];
   Attributes attributes{{"start", start}, {"stop", stop}};
-  if (std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step != 1; })) attributes.set("stride", stride);
+  if (std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step != 1; }))
+    attributes.set("stride", stride);
   return a.builder->op("slice", {a}, attributes);
 }
 

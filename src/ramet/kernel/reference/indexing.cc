@@ -42,8 +42,10 @@ void gather(const ReferenceOperands& operands) {
   for (int64_t i = 0; i < operands.input_type(1).elements(); ++i) {
     const int64_t row = checked_index(operands, 1, i, table.extent);
     for (int64_t h = 0; h < table.inner; ++h) {
-      if (is_floating(operands.input_type(0).dtype)) operands.set(0, i * table.inner + h, operands.get(0, row * table.inner + h));
-      else operands.set_int(0, i * table.inner + h, operands.get_int(0, row * table.inner + h));
+      if (is_floating(operands.input_type(0).dtype))
+        operands.set(0, i * table.inner + h, operands.get(0, row * table.inner + h));
+      else
+        operands.set_int(0, i * table.inner + h, operands.get_int(0, row * table.inner + h));
     }
   }
 }
@@ -53,7 +55,8 @@ void scatter_add(const ReferenceOperands& operands) {
   std::vector<double> sums(static_cast<size_t>(operands.output_type(0).elements()), 0.0);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
     const int64_t row = checked_index(operands, 0, i, out.extent);
-    for (int64_t h = 0; h < out.inner; ++h) sums[static_cast<size_t>(row * out.inner + h)] += operands.get(1, i * out.inner + h);
+    for (int64_t h = 0; h < out.inner; ++h)
+      sums[static_cast<size_t>(row * out.inner + h)] += operands.get(1, i * out.inner + h);
   }
   for (size_t i = 0; i < sums.size(); ++i) operands.set(0, static_cast<int64_t>(i), sums[i]);
 }
@@ -86,7 +89,8 @@ void find_extreme(const ReferenceOperands& operands, bool greatest) {
 void cumsum(const ReferenceOperands& operands) {
   const Shape& shape = operands.input_type(0).shape;
   const AxisView view(shape, axis_attribute(operands.node(), "axis", shape.rank()));
-  const bool reverse = operands.attributes().get_bool_or("reverse", false), floating = is_floating(operands.input_type(0).dtype);
+  const bool reverse = operands.attributes().get_bool_or("reverse", false),
+             floating = is_floating(operands.input_type(0).dtype);
   const bool narrow = operands.input_type(0).dtype == DType::kI32;
   for (int64_t o = 0; o < view.outer; ++o)
     for (int64_t i = 0; i < view.inner; ++i) {
@@ -112,10 +116,13 @@ void reverse(const ReferenceOperands& operands) {
     int64_t from = 0;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       const int64_t i = index[static_cast<size_t>(axis)];
-      from = from * shape.dim(axis) + (std::find(axes.begin(), axes.end(), axis) != axes.end() ? shape.dim(axis) - 1 - i : i);
+      from = from * shape.dim(axis) +
+             (std::find(axes.begin(), axes.end(), axis) != axes.end() ? shape.dim(axis) - 1 - i : i);
     }
-    if (is_integer(operands.input_type(0).dtype)) operands.set_int(0, element++, operands.get_int(0, from));
-    else operands.set(0, element++, operands.get(0, from));
+    if (is_integer(operands.input_type(0).dtype))
+      operands.set_int(0, element++, operands.get_int(0, from));
+    else
+      operands.set(0, element++, operands.get(0, from));
   });
 }
 
@@ -131,8 +138,10 @@ void top_k(const ReferenceOperands& operands) {
     });
     for (int64_t i = 0; i < k; ++i) {
       const int64_t from = row * extent + order[static_cast<size_t>(i)], to = row * k + i;
-      if (is_floating(operands.input_type(0).dtype)) operands.set(0, to, operands.get(0, from));
-      else operands.set_int(0, to, operands.get_int(0, from));
+      if (is_floating(operands.input_type(0).dtype))
+        operands.set(0, to, operands.get(0, from));
+      else
+        operands.set_int(0, to, operands.get_int(0, from));
       operands.set_int(1, to, order[static_cast<size_t>(i)]);
     }
   }

@@ -59,7 +59,9 @@ class MapOracle {
   void run() {
     for (size_t i = 0; i < program_.outputs.size(); ++i)
       sums_.emplace_back(program_.outputs[i].reduce == MapProgram::Reduce::kNone
-                             ? 0 : static_cast<size_t>(operands_.output_type(static_cast<int>(i)).elements()), 0.0);
+                             ? 0
+                             : static_cast<size_t>(operands_.output_type(static_cast<int>(i)).elements()),
+                         0.0);
     int64_t element = 0;
     for_each_index(space_, [&](const std::vector<int64_t>& index) {
       load(index);
@@ -67,7 +69,8 @@ class MapOracle {
       store(element++);
     });
     for (size_t i = 0; i < sums_.size(); ++i)
-      for (size_t j = 0; j < sums_[i].size(); ++j) operands_.set(static_cast<int>(i), static_cast<int64_t>(j), sums_[i][j]);
+      for (size_t j = 0; j < sums_[i].size(); ++j)
+        operands_.set(static_cast<int>(i), static_cast<int64_t>(j), sums_[i][j]);
   }
 
  private:
@@ -76,8 +79,10 @@ class MapOracle {
       if (counters_[static_cast<size_t>(i)]) continue;
       const int64_t offset = broadcast_offset(operands_.input_type(i).shape, index);
       MapValue& value = values_[static_cast<size_t>(i)];
-      if (is_floating(types_[static_cast<size_t>(i)])) value.number = operands_.get(i, offset);
-      else value.integer = operands_.get_int(i, offset);
+      if (is_floating(types_[static_cast<size_t>(i)]))
+        value.number = operands_.get(i, offset);
+      else
+        value.integer = operands_.get_int(i, offset);
     }
   }
 

@@ -12,7 +12,8 @@ namespace {
 int64_t target_of(const Shape& shape, const std::vector<int>& axes, const std::vector<int64_t>& index) {
   int64_t target = 0;
   for (int axis = 0; axis < shape.rank(); ++axis)
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) target = target * shape.dim(axis) + index[static_cast<size_t>(axis)];
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end())
+      target = target * shape.dim(axis) + index[static_cast<size_t>(axis)];
   return target;
 }
 
@@ -60,8 +61,10 @@ double lesser_of(double a, double b) { return a < b || a != a ? a : b; }
 void add_reduce(Backend& backend, const std::string& op, std::optional<uint64_t> start,
                 std::function<double(double, double)> floats, std::function<uint64_t(uint64_t, uint64_t)> integers) {
   add_reference(backend, op, [=](const ReferenceOperands& operands) {
-    if (is_integer(operands.input_type(0).dtype)) reduce_integers(operands, start, integers);
-    else reduce(operands, !start, start ? static_cast<double>(*start) : 0.0, floats);
+    if (is_integer(operands.input_type(0).dtype))
+      reduce_integers(operands, start, integers);
+    else
+      reduce(operands, !start, start ? static_cast<double>(*start) : 0.0, floats);
   });
 }
 
@@ -70,12 +73,10 @@ void add_reduce(Backend& backend, const std::string& op, std::optional<uint64_t>
 void add_reference_reduce(Backend& backend) {
   add_reduce(backend, "reduce_sum", 0, std::plus<double>(), std::plus<uint64_t>());
   add_reduce(backend, "reduce_prod", 1, std::multiplies<double>(), std::multiplies<uint64_t>());
-  add_reduce(backend, "reduce_max", std::nullopt, greater_of, [](uint64_t a, uint64_t b) {
-    return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b;
-  });
-  add_reduce(backend, "reduce_min", std::nullopt, lesser_of, [](uint64_t a, uint64_t b) {
-    return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b;
-  });
+  add_reduce(backend, "reduce_max", std::nullopt, greater_of,
+             [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b; });
+  add_reduce(backend, "reduce_min", std::nullopt, lesser_of,
+             [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b; });
 }
 
 }  // namespace ramet

@@ -32,7 +32,8 @@ void reshape(const ReferenceOperands& operands) {
 template <typename Source>
 void pull(const ReferenceOperands& operands, const Source& source) {
   int64_t element = 0;
-  for_each_index(operands.output_type(0).shape, [&](const Dims& index) { move_element(operands, 0, source(index), 0, element++); });
+  for_each_index(operands.output_type(0).shape,
+                 [&](const Dims& index) { move_element(operands, 0, source(index), 0, element++); });
 }
 
 void transpose(const ReferenceOperands& operands) {
@@ -63,8 +64,10 @@ void slice(const ReferenceOperands& operands) {
 void fill(const ReferenceOperands& operands, double value) {
   const bool floating = is_floating(operands.output_type(0).dtype);
   for (int64_t i = 0; i < operands.output_type(0).elements(); ++i) {
-    if (floating) operands.set(0, i, value);
-    else operands.set_int(0, i, static_cast<int64_t>(value));
+    if (floating)
+      operands.set(0, i, value);
+    else
+      operands.set_int(0, i, static_cast<int64_t>(value));
   }
 }
 
@@ -121,8 +124,10 @@ void iota(const ReferenceOperands& operands) {
   int64_t element = 0;
   for_each_index(shape, [&](const Dims& index) {
     const int64_t value = index[static_cast<size_t>(axis)];
-    if (is_floating(operands.output_type(0).dtype)) operands.set(0, element++, static_cast<double>(value));
-    else operands.set_int(0, element++, value);
+    if (is_floating(operands.output_type(0).dtype))
+      operands.set(0, element++, static_cast<double>(value));
+    else
+      operands.set_int(0, element++, value);
   });
 }
 
@@ -130,7 +135,8 @@ void random(const ReferenceOperands& operands) {
   const Attributes& attributes = operands.attributes();
   const RandomKind kind = random_kind_from_name(attributes.get_string("kind"));
   const double a = attributes.get_float("a"), b = attributes.get_float("b");
-  const auto seed = static_cast<uint64_t>(attributes.get_int("seed")), tensor = static_cast<uint64_t>(attributes.get_int("tensor"));
+  const auto seed = static_cast<uint64_t>(attributes.get_int("seed")),
+             tensor = static_cast<uint64_t>(attributes.get_int("tensor"));
   for (int64_t i = 0; i < operands.output_type(0).elements(); ++i)
     operands.set(0, i, static_cast<double>(random_initial_value(kind, a, b, seed, tensor, static_cast<uint64_t>(i))));
 }
@@ -145,7 +151,8 @@ void add_reference_shape(Backend& backend) {
   add_reference(backend, "pad", pad);
   add_reference(backend, "concat", concat);
   add_reference(backend, "split", split);
-  add_reference(backend, "full", [](const ReferenceOperands& operands) { fill(operands, operands.attributes().get_float("value")); });
+  add_reference(backend, "full",
+                [](const ReferenceOperands& operands) { fill(operands, operands.attributes().get_float("value")); });
   add_reference(backend, "iota", iota);
   add_reference(backend, "random", random);
 }
