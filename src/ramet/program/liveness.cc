@@ -25,9 +25,11 @@ class SegmentBuilder {
         segment_(segment) {}
 
   void run() {
+    find_roots();
+    bind_states();
     number_instructions();
     find_last_reads();
-    bind_inputs();
+    bind_feeds();
     for (NodeId id : schedule_.order)
       if (!graph_.node(id).op->is_view) add_instruction(id);
     write_states_back();
@@ -44,31 +46,70 @@ class SegmentBuilder {
   BufferId& buffer(ValueId root) { return buffer_[static_cast<size_t>(root)]; }
   bool is_state(BufferId id) const { return static_cast<size_t>(id) < state_buffers_; }
 
-  void number_instructions() {
+  void find_roots() {
     root_.resize(graph_.values().size());
     for (size_t value = 0; value < root_.size(); ++value) root_[value] = static_cast<ValueId>(value);
-    instant_.assign(graph_.nodes().size(), -1);
-    int32_t next = segment_.first + 1;
     for (const Node& node : graph_.nodes())
       if (node.op->is_view)
         for (ValueId output : node.outputs) root_[static_cast<size_t>(output)] = root(node.inputs[0]);
-    for (NodeId id : schedule_.order)
-      if (!graph_.node(id).op->is_view) instant_[static_cast<size_t>(id)] = next++;
+  }
+
+  void bind_states() {
     state_buffers_ = exe_.buffers.size();
+    buffer_.assign(graph_.values().size(), kNoBuffer);
+    for (const GraphInput& input : graph_.inputs()) {
+      if (input.role != InputRole::kState) continue;
+      buffer(input.value) = states_.at(graph_.value(input.value).name);
+      old_value_[buffer(input.value)] = input.value;
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      if (output.role == OutputRole::kState) becomes_.emplace(root(output.value), states_.at(output.name));
+  }
+
+  /// Every node that is no view gets an instant, and one more for each copy right behind it.
+  void number_instructions() {
+    std::vector<NodeId> last_reader(graph_.values().size(), kNoNode);
+    for (NodeId id : schedule_.order)
+      for (ValueId input : graph_.node(id).inputs) last_reader[static_cast<size_t>(root(input))] = id;
+    for (const GraphOutput& output : graph_.outputs()) last_reader[static_cast<size_t>(root(output.value))] = kNoNode;
+    instant_.assign(graph_.nodes().size(), -1);
+    int32_t next = segment_.first + 1;
+    for (NodeId id : schedule_.order) {
+      if (graph_.node(id).op->is_view) continue;
+      instant_[static_cast<size_t>(id)] = next++;
+      next += plan_copies(id, last_reader);
+    }
+  }
+
+  /// Outputs that become a state whose old value this node is the last to read, but that its kernel may not write over it:
+  /// they are copied there at once, so that they need no room to the end of the segment.
+  int32_t plan_copies(NodeId id, const std::vector<NodeId>& last_reader) {
+    const Node& node = graph_.node(id);
+    int32_t copies = 0;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const auto [begin, end] = becomes_.equal_range(node.outputs[i]);
+      for (auto state = begin; state != end; ++state) {
+        const auto old = old_value_.find(state->second);
+        if (old == old_value_.end() || last_reader[static_cast<size_t>(old->second)] != id) continue;
+        if (may_overwrite(node, choice_of(id), old->second, static_cast<int>(i))) continue;
+        copied_at_once_[node.outputs[i]] = state->second;
+        ++copies;
+        break;
+      }
+    }
+    return copies;
+  }
+
+  const KernelChoice& choice_of(NodeId id) const {
+    return kernels_.choices[static_cast<size_t>(task_of_node_[static_cast<size_t>(id)])];
   }
 
   void find_last_reads() {
     last_read_.assign(graph_.values().size(), -1);
-    buffer_.assign(graph_.values().size(), kNoBuffer);
     for (NodeId id : schedule_.order)
       for (ValueId input : graph_.node(id).inputs)
         last_read(root(input)) = std::max(last_read(root(input)), instant_[static_cast<size_t>(id)]);
-    for (const GraphOutput& output : graph_.outputs()) {
-      last_read(root(output.value)) = kEnd;
-      if (output.role != OutputRole::kState) continue;
-      const auto state = states_.find(output.name);
-      if (state != states_.end()) becomes_.emplace(root(output.value), state->second);
-    }
+    for (const GraphOutput& output : graph_.outputs()) last_read(root(output.value)) = kEnd;
   }
 
   BufferId add_buffer(std::string name, BufferClass kind, int64_t bytes, int32_t first, int32_t last) {
@@ -77,14 +118,10 @@ class SegmentBuilder {
     return static_cast<BufferId>(exe_.buffers.size() - 1);
   }
 
-  void bind_inputs() {
+  void bind_feeds() {
     for (const GraphInput& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
-      if (input.role == InputRole::kState) {
-        buffer(input.value) = states_.at(value.name);
-        old_value_[buffer(input.value)] = input.value;
-        continue;
-      }
+      if (input.role == InputRole::kState) continue;
       buffer(input.value) = add_buffer(value.name, BufferClass::kHost, value.type.bytes(), segment_.first,
                                        std::max(segment_.first, last_read(input.value)));
       auto& bindings = input.role == InputRole::kData ? segment_.feeds : segment_.scalars;
@@ -133,12 +170,20 @@ class SegmentBuilder {
     const Node& node = graph_.node(id);
     const int32_t now = instant_[static_cast<size_t>(id)];
     const int32_t task = task_of_node_[static_cast<size_t>(id)];
-    const KernelChoice& choice = kernels_.choices[static_cast<size_t>(task)];
+    const KernelChoice& choice = choice_of(id);
+    std::vector<std::pair<BufferId, BufferId>> copies;
     Instruction instruction{task, node.name, {}, {}, kNoBuffer};
     for (ValueId input : node.inputs) instruction.inputs.push_back(buffer(root(input)));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId output = node.outputs[i];
       const int32_t last = std::max(last_read(output), now);
+      if (const auto state = copied_at_once_.find(output); state != copied_at_once_.end()) {
+        const int32_t copied = now + 1 + static_cast<int32_t>(copies.size());
+        instruction.outputs.push_back(add_buffer(node.name, BufferClass::kActivations, graph_.type(output).bytes(), now, copied));
+        copies.emplace_back(instruction.outputs.back(), state->second);
+        buffer(output) = state->second;
+        continue;
+      }
       BufferId target = state_to_write(node, choice, static_cast<int>(i), now);
       if (target == kNoBuffer) target = operand_to_overwrite(node, choice, static_cast<int>(i), now, instruction.outputs);
       if (target == kNoBuffer) {
@@ -155,6 +200,7 @@ class SegmentBuilder {
     const int64_t scratch = kernels_.tasks[static_cast<size_t>(task)].scratch_bytes;
     if (scratch > 0) instruction.scratch = add_buffer("scratch of " + node.name, BufferClass::kScratch, scratch, now, now);
     segment_.instructions.push_back(std::move(instruction));
+    for (const auto& [from, to] : copies) add_copy(from, to, "write/" + node.name);
   }
 
   int32_t next_instant() const { return segment_.first + 1 + static_cast<int32_t>(segment_.instructions.size()); }
@@ -217,6 +263,7 @@ class SegmentBuilder {
   std::vector<BufferId> buffer_;
   std::vector<BufferId> open_;                            // live to the segment's end, which is not known yet
   std::unordered_multimap<ValueId, BufferId> becomes_;    // roots that become states
+  std::unordered_map<ValueId, BufferId> copied_at_once_;  // outputs that are copied into a state behind their node
   std::unordered_map<BufferId, ValueId> old_value_;       // the input that holds a state's old value
 };
 

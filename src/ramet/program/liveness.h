@@ -10,8 +10,8 @@ namespace ramet {
 /// `instants`. Bytes are shared wherever that is sound:
 ///  - a view is its operand
 ///  - an output is written over an operand that dies there, where the kernel allows it
-///  - the next value of a state is written into the state, once nothing reads the old value; where that cannot be, it is
-///    copied there at the end of the segment
+///  - the next value of a state is written into the state, once nothing reads the old value; where the kernel may not, it is
+///    copied there behind its node; where the old value is read later, at the end of the segment
 ///  - feeds are buffers like any others, and die with their last use
 Executable assign_buffers(const StepGraph& step, const std::array<Schedule, kSegmentCount>& schedules,
                           const KernelChoices& kernels);
