@@ -1,3 +1,4 @@
+#include "ramet/kernel/cpu/attention.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/matmul.h"
 #include "ramet/kernel/kernel.h"
@@ -9,6 +10,7 @@ const Backend& cpu_backend() {
   static const Backend backend = [] {
     Backend made(cpu_kernel_class());
     add_cpu_matmul(made);
+    add_cpu_attention(made);
     add_reference_kernels(made);
     return made;
   }();

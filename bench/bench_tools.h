@@ -1,0 +1,71 @@
+#pragma once
+
+// What the kernel benchmarks share: times, the peak of plain fused multiply-adds on the same cores, the load.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "ramet/base/thread_team.h"
+#include "ramet/kernel/cpu/peak.h"
+
+namespace ramet::bench {
+
+inline double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Shortest of several runs within `budget` seconds, at least three: other processes only ever add time.
+inline double best_time(double budget, const std::function<void()>& run) {
+  double best = 1e30;
+  const double end = seconds() + budget;
+  for (int i = 0; i < 3 || seconds() < end; ++i) {
+    const double start = seconds();
+    run();
+    best = std::min(best, seconds() - start);
+  }
+  return best;
+}
+
+/// Bytes at 64, with small values in them (any 16 or 32 bits of them are a small float).
+class Buffer {
+ public:
+  explicit Buffer(int64_t bytes)
+      : bytes_(std::max<int64_t>(64, (bytes + 63) / 64 * 64)),
+        data_(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes_)))) {
+    auto* words = reinterpret_cast<uint32_t*>(data_);
+    for (int64_t i = 0; i < bytes_ / 4; ++i) words[i] = 0x3c003c00u + static_cast<uint32_t>(i * 2654435761u >> 8 & 0x01ff01ff);
+  }
+  ~Buffer() { std::free(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  int64_t bytes_;
+  char* data_;
+};
+
+/// Peak in GF/s of the team: fused multiply-adds of f32, or pairs of bf16 where the processor has them.
+inline double peak(ThreadTeam& team, bool bf16) {
+  double best = 0;
+  for (int i = 0; i < 40; ++i) {
+    const double start = seconds();
+    std::vector<double> flops(static_cast<size_t>(team.size()));
+    team.run([&](int rank) { flops[static_cast<size_t>(rank)] = fma_loop(bf16, 200000); });
+    double total = 0;
+    for (double each : flops) total += each;
+    best = std::max(best, total / (seconds() - start) * 1e-9);
+  }
+  return best;
+}
+
+inline void print_load() {
+  double load[3] = {};
+  if (getloadavg(load, 3) == 3) std::printf("load average %.2f %.2f %.2f\n", load[0], load[1], load[2]);
+}
+
+}  // namespace ramet::bench

@@ -1,0 +1,117 @@
+// What the two directions of attention share. Included once per target, as Highway's *-inl.h files are.
+#if defined(RAMET_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAMET_ATTENTION_INL_H_
+#undef RAMET_ATTENTION_INL_H_
+#else
+#define RAMET_ATTENTION_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "ramet/kernel/cpu/attention_layout.h"
+#include "ramet/kernel/cpu/attention_plan.h"
+#include "ramet/kernel/cpu/math-inl.h"
+#include "ramet/kernel/cpu/pack-inl.h"
+#include "ramet/kernel/cpu/philox-inl.h"
+#include "ramet/ops/random_bits.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet {
+namespace HWY_NAMESPACE {
+
+/// Sixteen columns of f32 at a time, in as many vectors as they take, so that sums over columns are the same
+/// sixteen chains wherever they are made.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+template <typename C>
+HWY_INLINE void Product(const TileProduct& product) {
+  if constexpr (sizeof(C) == 2) tile_product_bf16(product);
+  else tile_product_f32(product);
+}
+
+/// Values as storage of the compute type: bf16 in the upper half of its lane, rounded to nearest even. NaN stays NaN as
+/// long as it is a quiet one, which is all that arithmetic makes.
+template <typename C>
+HWY_INLINE hn::Vec<U32> Rounded(hn::Vec<F32> value) {
+  const U32 du;
+  const auto bits = hn::BitCast(du, value);
+  if constexpr (sizeof(C) == 4) return bits;
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+}
+
+/// Stores what `Rounded` made as elements.
+template <typename C>
+HWY_INLINE void StoreRounded(hn::Vec<U32> rounded, C* to) {
+  const U32 du;
+  if constexpr (sizeof(C) == 4) {
+    hn::StoreU(rounded, du, reinterpret_cast<uint32_t*>(to));
+  } else {
+    const hn::Rebind<uint16_t, U32> dh;
+    const hn::RebindToSigned<U32> di;
+    hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, hn::ShiftRight<16>(rounded))), dh, &to->bits);
+  }
+}
+
+/// Rows of a head as operand a: [rows][depth_stride] units, zero behind the head size.
+template <typename T, typename C>
+void HeadRows(const AttentionLayout& layout, const T* source, int64_t stride, int64_t rows, uint32_t* out) {
+  for (int64_t i = 0; i < rows; ++i, out += layout.depth_stride()) {
+    if (layout.depth_stride() * layout.ratio != layout.head_size)
+      std::memset(out, 0, static_cast<size_t>(layout.depth_stride()) * 4);
+    ConvertRow(source + i * stride, layout.head_size, reinterpret_cast<C*>(out));
+  }
+}
+
+/// A head as operand b contracted over head size: panels of 64 positions [depth_stride][64].
+template <typename T, typename C>
+void HeadByDepth(const AttentionLayout& layout, const T* source, int64_t stride, uint32_t* out) {
+  HWY_ALIGN uint32_t tile[kWidth * kUnits];
+  const int64_t group = kUnits * layout.ratio;
+  for (int64_t position = 0; position < layout.positions(); position += kPanel)
+    for (int64_t unit = 0; unit < layout.depth_stride(); unit += kUnits, out += kUnits * kPanel) {
+      const int64_t d = unit / kUnits * group;
+      UnitsFromColumns<T, C>(source + position * stride + d, stride, layout.head_size - d,
+                             std::max<int64_t>(0, layout.sequence - position), kPanel, tile);
+      Transpose32(tile, kUnits, out, kPanel, kPanel, kUnits);
+    }
+}
+
+/// A head as operand b contracted over positions: panels of 64 of head size [position units][64].
+template <typename T, typename C>
+void HeadByPosition(const AttentionLayout& layout, const T* source, int64_t stride, uint32_t* out) {
+  for (int64_t panel = 0; panel < layout.panels(); ++panel)
+    for (int64_t unit = 0; unit < layout.position_units(); unit += kUnits, out += kUnits * kPanel) {
+      const int64_t position = unit * layout.ratio;
+      UnitsFromRows<T, sizeof(C) == 2>(source + position * stride + panel * kPanel, stride,
+                                       layout.sequence - position, layout.head_size - panel * kPanel, kPanel, out);
+    }
+}
+
+/// What is added to the scores of each key: 0, or -infinity for a hidden one and for those behind the last.
+inline void KeyBias(const AttentionForm& form, const void* mask, int64_t sample, int64_t positions, float* bias) {
+  for (int64_t k = 0; k < positions; ++k) {
+    bool visible = k < form.sequence;
+    if (visible && mask) {
+      const int64_t at = sample * form.sequence + k;
+      visible = form.mask_dtype == DType::kBool ? static_cast<const uint8_t*>(mask)[at] != 0
+                                                : static_cast<const int32_t*>(mask)[at] != 0;
+    }
+    bias[k] = visible ? 0.0f : -kInfinity;
+  }
+}
+
+/// The dropout of the node in this micro-batch, if any.
+inline std::optional<DropoutDraw> DrawOf(const AttentionForm& form, const int64_t* counter) {
+  if (form.counter < 0 || form.dropout == 0) return std::nullopt;
+  return DropoutDraw(form.dropout, form.seed, form.tensor, counter,
+                     form.batch * form.heads * form.sequence * form.sequence);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet
+HWY_AFTER_NAMESPACE();
+
+#endif  // RAMET_ATTENTION_INL_H_

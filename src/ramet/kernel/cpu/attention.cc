@@ -1,0 +1,76 @@
+#include "ramet/kernel/cpu/attention.h"
+
+#include "ramet/kernel/cpu/attention_plan.h"
+
+namespace ramet {
+namespace {
+
+/// An address `offset` elements further; null stays null.
+template <typename P>
+P* further(P* base, int64_t offset, DType dtype) {
+  using Byte = std::conditional_t<std::is_const_v<P>, const char, char>;
+  return base ? static_cast<Byte*>(base) + offset * static_cast<int64_t>(size_of(dtype)) : nullptr;
+}
+
+class AttentionKernel : public Kernel {
+ public:
+  AttentionKernel(const AttentionForm& form, bool gradient, int threads)
+      : form_(form), gradient_(gradient), plan_(form, gradient, threads) {}
+
+  void run(const KernelContext& context) const override {
+    AttentionOperands operands;
+    const auto input = [&](int index) { return index < 0 ? nullptr : context.inputs[static_cast<size_t>(index)]; };
+    const auto part = [&](int index, int which) {
+      return further(input(form_.packed ? 0 : index), form_.part_offset(which), form_.dtype);
+    };
+    operands.query = part(form_.query, 0);
+    operands.key = part(form_.key, 1);
+    operands.value = part(form_.value, 2);
+    operands.mask = input(form_.mask);
+    operands.counter = static_cast<const int64_t*>(input(form_.counter));
+    if (!gradient_) {
+      operands.out = context.outputs[0];
+      operands.lse = static_cast<float*>(context.outputs[1]);
+    } else {
+      operands.out = const_cast<void*>(input(form_.out));
+      operands.lse = static_cast<float*>(const_cast<void*>(input(form_.lse)));
+      operands.dout = input(form_.dout);
+      const auto gradient = [&](int which) {
+        return further(context.outputs[form_.packed ? 0 : static_cast<size_t>(which)], form_.part_offset(which),
+                       form_.dtype);
+      };
+      operands.dquery = gradient(0);
+      operands.dkey = gradient(1);
+      operands.dvalue = gradient(2);
+    }
+    plan_.run(operands, context.scratch, context.team);
+  }
+
+ private:
+  AttentionForm form_;
+  bool gradient_;
+  AttentionPlan plan_;
+};
+
+KernelEntry attention_entry(const std::string& op, bool gradient) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = "tiles";
+  entry.refuse = [](const NodeSignature& node) { return AttentionPlan::refuse(attention_form(node)); };
+  entry.make = [gradient](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<AttentionKernel>(attention_form(node), gradient, threads);
+  };
+  entry.scratch = [gradient](const NodeSignature& node, int threads) {
+    return AttentionPlan(attention_form(node), gradient, threads).scratch_bytes();
+  };
+  return entry;
+}
+
+}  // namespace
+
+void add_cpu_attention(Backend& backend) {
+  backend.add(attention_entry("attention", false));
+  backend.add(attention_entry("attention_grad", true));
+}
+
+}  // namespace ramet

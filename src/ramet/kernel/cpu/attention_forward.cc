@@ -1,0 +1,192 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/attention_forward.cc"
+#include "ramet/kernel/cpu/targets.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ramet/kernel/cpu/attention-inl.h"
+#include "ramet/kernel/cpu/attention_pass.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet {
+namespace HWY_NAMESPACE {
+
+/// One thread's work: T is the operands' type, C that of products.
+template <typename T, typename C>
+class Forward {
+ public:
+  Forward(const AttentionForm& form, const AttentionOperands& operands, char* scratch)
+      : form_(form),
+        operands_(operands),
+        layout_{form.sequence, form.head_size, sizeof(C) == 2 ? 2 : 1},
+        scratch_(scratch),
+        at_(layout_, scratch_),
+        draw_(DrawOf(form, operands.counter)) {}
+
+  void block(int64_t index) {
+    const int64_t blocks = (form_.sequence + kForwardQueries - 1) / kForwardQueries;
+    if (index / blocks != head_) begin_head(index / blocks);
+    first_query_ = index % blocks * kForwardQueries;
+    queries_ = std::min(kForwardQueries, form_.sequence - first_query_);
+    HeadRows<T, C>(layout_, at(operands_.query) + first_query_ * stride(), stride(), queries_, at_.query);
+    for (int64_t i = 0; i < queries_; ++i) at_.most[i] = -kInfinity, at_.total[i] = 0;
+    const int64_t seen = form_.causal ? first_query_ + queries_ : form_.sequence;
+    for (int64_t key = 0; key < seen; key += kForwardKeys) keys(key, std::min(kForwardKeys, seen - key));
+    finish();
+  }
+
+ private:
+  int64_t stride() const { return form_.position_stride(); }
+  /// Position 0 of this head in q, k or v.
+  const T* at(const void* operand) const {
+    return static_cast<const T*>(operand) + (sample_ * form_.sequence * stride() + in_sample_ * form_.head_size);
+  }
+
+  void begin_head(int64_t head) {
+    head_ = head;
+    sample_ = head / form_.heads;
+    in_sample_ = head % form_.heads;
+    HeadByDepth<T, C>(layout_, at(operands_.key), stride(), at_.key);
+    HeadByPosition<T, C>(layout_, at(operands_.value), stride(), at_.value);
+    KeyBias(form_, operands_.mask, sample_, layout_.positions(), at_.bias);
+  }
+
+  /// The tile of `count` keys from `key` on: scores, probabilities, their product with v.
+  void keys(int64_t key, int64_t count) {
+    const int64_t columns = (count + 63) / 64 * 64, panel = kPanel * layout_.depth_stride();
+    Product<C>({queries_, columns, layout_.depth(), at_.query, layout_.depth_stride(), at_.key + key / kPanel * panel,
+                panel, at_.scores, kForwardKeys, false});
+    for (int64_t i = 0; i < queries_; ++i) {
+      bool hides = operands_.mask != nullptr || key + columns > form_.sequence;
+      const int64_t last = form_.causal && first_query_ + i < key + columns ? first_query_ + i - key : columns;
+      softmax_row(i, key, columns, hides, last);
+    }
+    Product<C>({queries_, layout_.columns(), columns / layout_.ratio, at_.probabilities, kForwardKeys / layout_.ratio,
+                at_.value + key / layout_.ratio * kPanel, layout_.position_units() * kPanel, at_.sums,
+                layout_.sums_stride(), key != 0});
+  }
+
+  /// Scores of row i to probabilities against the running maximum; keys beyond column `last` are hidden.
+  HWY_INLINE void softmax_row(int64_t i, int64_t key, int64_t columns, bool hides, int64_t last) {
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    float* scores = at_.scores + i * kForwardKeys;
+    const auto scale = hn::Set(df, static_cast<float>(form_.scale));
+    auto most = hn::Set(df, -kInfinity);
+    for (int64_t j = 0; j < columns; j += lanes) {
+      auto score = hn::Mul(hn::LoadU(df, scores + j), scale);
+      if (hides) score = hn::Add(score, hn::LoadU(df, at_.bias + key + j));
+      if (j + lanes > last)
+        score = hn::IfThenElse(hn::Le(hn::Iota(df, static_cast<float>(j)), hn::Set(df, static_cast<float>(last))),
+                               score, hn::Set(df, -kInfinity));
+      hn::StoreU(score, df, scores + j);
+      most = hn::Max(most, score);
+    }
+    const float before = at_.most[i], now = std::max(before, hn::GetLane(hn::MaxOfLanes(df, most)));
+    // A row that sees nothing yet subtracts 0: its probabilities are then exp(-inf) = 0, not NaN.
+    const float shift = now == -kInfinity ? 0 : now;
+    const float sum = exponentials(i, key, columns, shift);
+    if (now != before && before != -kInfinity) {
+      const float ratio = hn::GetLane(ExpNegative(df, hn::Set(df, before - now)));
+      at_.total[i] = std::fma(at_.total[i], ratio, sum);
+      scale_sums(i, ratio);
+    } else {
+      at_.total[i] += sum;
+    }
+    at_.most[i] = now;
+  }
+
+  HWY_INLINE float exponentials(int64_t i, int64_t key, int64_t columns, float shift) {
+    const F32 df;
+    const U32 du;
+    const hn::Rebind<uint16_t, F32> dh;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    const float* scores = at_.scores + i * kForwardKeys;
+    C* out = reinterpret_cast<C*>(at_.probabilities) + i * kForwardKeys;
+    const auto most = hn::Set(df, shift);
+    const uint16_t* bits = nullptr;
+    if (draw_) {
+      const int64_t element = (head_ * form_.sequence + first_query_ + i) * form_.sequence + key;
+      bits = PhiloxBits16(draw_->stream, draw_->first + static_cast<uint64_t>(element), columns, at_.bits);
+    }
+    const auto threshold = hn::Set(du, draw_ ? draw_->threshold : 0u);
+    const auto factor = hn::Set(df, draw_ ? draw_->scale : 1.0f);
+    auto sum = hn::Zero(df);
+    for (int64_t j = 0; j < columns; j += lanes) {
+      auto p = ExpNegative(df, hn::Sub(hn::LoadU(df, scores + j), most));
+      sum = hn::Add(sum, p);
+      if (bits) {
+        const auto drawn = hn::PromoteTo(du, hn::LoadU(dh, bits + j));
+        p = hn::IfThenZeroElse(hn::RebindMask(df, hn::Lt(drawn, threshold)), hn::Mul(p, factor));
+      }
+      StoreRounded(Rounded<C>(p), out + j);
+    }
+    return hn::GetLane(hn::SumOfLanes(df, sum));
+  }
+
+  HWY_INLINE void scale_sums(int64_t i, float ratio) {
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    float* sums = at_.sums + i * layout_.sums_stride();
+    for (int64_t d = 0; d < layout_.columns(); d += lanes)
+      hn::StoreU(hn::Mul(hn::LoadU(df, sums + d), hn::Set(df, ratio)), df, sums + d);
+  }
+
+  void finish() {
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    for (int64_t i = 0; i < queries_; ++i) {
+      const int64_t query = first_query_ + i;
+      const float total = at_.total[i], inverse = total == 0 ? 0 : 1 / total;
+      const float* sums = at_.sums + i * layout_.sums_stride();
+      T* out = static_cast<T*>(operands_.out) +
+               ((sample_ * form_.sequence + query) * form_.heads + in_sample_) * form_.head_size;
+      for (int64_t d = 0; d < form_.head_size; d += lanes) {
+        const auto value = hn::Mul(hn::LoadU(df, sums + d), hn::Set(df, inverse));
+        const int64_t left = form_.head_size - d;
+        if (left >= lanes) StoreF32(df, value, out + d);
+        else StoreF32N(df, value, out + d, static_cast<size_t>(left));
+      }
+      operands_.lse[head_ * form_.sequence + query] =
+          total == 0 ? -kInfinity : at_.most[i] + hn::GetLane(Log(df, hn::Set(df, total)));
+    }
+  }
+
+  const AttentionForm& form_;
+  const AttentionOperands& operands_;
+  AttentionLayout layout_;
+  Scratch scratch_;
+  ForwardBuffers at_;
+  std::optional<DropoutDraw> draw_;
+  int64_t head_ = -1, sample_ = 0, in_sample_ = 0, first_query_ = 0, queries_ = 0;
+};
+
+template <typename T, typename C>
+void ForwardOf(const AttentionForm& form, const AttentionOperands& operands, char* scratch, int64_t begin, int64_t end) {
+  Forward<T, C> forward(form, operands, scratch);
+  for (int64_t index = begin; index < end; ++index) forward.block(index);
+}
+
+void ForwardBlocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
+                   int64_t begin, int64_t end) {
+  if (bf16) return ForwardOf<Bf16, Bf16>(form, operands, scratch, begin, end);
+  WithStorage(form.dtype, operands.query, [&](auto* typed) {
+    ForwardOf<std::remove_cvref_t<decltype(*typed)>, float>(form, operands, scratch, begin, end);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet {
+HWY_EXPORT(ForwardBlocks);
+
+void attention_forward_blocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
+                              int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(ForwardBlocks)(form, bf16, operands, scratch, begin, end);
+}
+
+}  // namespace ramet
+#endif

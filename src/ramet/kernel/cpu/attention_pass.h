@@ -1,0 +1,14 @@
+#pragma once
+
+#include "ramet/kernel/cpu/attention_plan.h"
+
+namespace ramet {
+
+/// Blocks of queries [begin, end) of all heads of all samples, in that order; `bf16` says how products are made.
+void attention_forward_blocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
+                              int64_t begin, int64_t end);
+/// Heads [begin, end) of all samples.
+void attention_backward_heads(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
+                              int64_t begin, int64_t end);
+
+}  // namespace ramet

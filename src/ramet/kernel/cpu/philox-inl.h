@@ -1,0 +1,105 @@
+// Philox 4x32-10 for as many blocks at a time as a vector has lanes, the same numbers as base/rng.h.
+// Included once per target, as Highway's *-inl.h files are.
+#if defined(RAMET_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAMET_PHILOX_INL_H_
+#undef RAMET_PHILOX_INL_H_
+#else
+#define RAMET_PHILOX_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include <hwy/highway.h>
+
+#include "ramet/base/rng.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The four words of a block, one block a lane.
+template <class DU>
+struct PhiloxWords {
+  hn::Vec<DU> word[4];
+};
+
+#if HWY_TARGET != HWY_SCALAR
+/// Low and high halves of the 64-bit products of lanes with one multiplier.
+template <class DU, class V = hn::Vec<DU>>
+HWY_INLINE void MultiplyWide(DU du, V a, V multiplier, V* low, V* high) {
+  const hn::RepartitionToWide<DU> dw;
+  const auto even = hn::MulEven(a, multiplier);
+  const auto odd = hn::MulEven(hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(dw, a))), multiplier);
+  *low = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd)), hn::BitCast(du, even));
+  *high = hn::OddEven(hn::BitCast(du, odd), hn::BitCast(du, hn::ShiftRight<32>(even)));
+}
+#endif
+
+/// Blocks of the stream whose indices are low + 2^32 high.
+template <class DU>
+HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::Vec<DU> low, hn::Vec<DU> high) {
+#if HWY_TARGET == HWY_SCALAR
+  const auto words = philox({hn::GetLane(low), hn::GetLane(high), stream.step(), stream.tensor()}, stream.key());
+  return {{hn::Set(du, words[0]), hn::Set(du, words[1]), hn::Set(du, words[2]), hn::Set(du, words[3])}};
+#else
+  auto c0 = low, c1 = high, c2 = hn::Set(du, stream.step()), c3 = hn::Set(du, stream.tensor());
+  const auto m0 = hn::Set(du, 0xD2511F53u), m1 = hn::Set(du, 0xCD9E8D57u);
+  uint32_t k0 = stream.key()[0], k1 = stream.key()[1];
+  for (int round = 0; round < 10; ++round) {
+    auto low0 = c0, high0 = c0, low1 = c0, high1 = c0;
+    MultiplyWide(du, c0, m0, &low0, &high0);
+    MultiplyWide(du, c2, m1, &low1, &high1);
+    c0 = hn::Xor(hn::Xor(high1, c1), hn::Set(du, k0));
+    c2 = hn::Xor(hn::Xor(high0, c3), hn::Set(du, k1));
+    c1 = low1;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+#endif
+}
+
+/// Blocks first, first + stride, ... one a lane.
+template <class DU>
+HWY_INLINE PhiloxWords<DU> PhiloxBlocksFrom(DU du, const RandomStream& stream, uint64_t first, uint64_t stride = 1) {
+  HWY_ALIGN uint32_t low[hn::MaxLanes(du)], high[hn::MaxLanes(du)];
+  for (size_t i = 0; i < hn::Lanes(du); ++i) {
+    const uint64_t block = first + i * stride;
+    low[i] = static_cast<uint32_t>(block);
+    high[i] = static_cast<uint32_t>(block >> 32);
+  }
+  return PhiloxBlocks(du, stream, hn::Load(du, low), hn::Load(du, high));
+}
+
+/// Most halves that PhiloxBits16 may write beyond the asked ones.
+constexpr int64_t kPhiloxSlack = 8 * 16 + 8;
+
+/// stream.bits16(first + i) for i in [0, count) -> out; `out` has room for count + kPhiloxSlack, and only what the
+/// returned pointer (within `out`) begins is the answer: it starts inside a block.
+inline const uint16_t* PhiloxBits16(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* out) {
+  const hn::ScalableTag<uint32_t> du;
+  const uint64_t begin = first / 8, end = (first + static_cast<uint64_t>(count) + 7) / 8;
+  uint16_t* to = out;
+  for (uint64_t block = begin; block < end; block += hn::Lanes(du), to += 8 * hn::Lanes(du)) {
+    const auto words = PhiloxBlocksFrom(du, stream, block);
+#if HWY_TARGET == HWY_SCALAR
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t word = hn::GetLane(words.word[i]);
+      std::memcpy(to + 2 * i, &word, 4);
+    }
+#else
+    hn::StoreInterleaved4(words.word[0], words.word[1], words.word[2], words.word[3], du,
+                          reinterpret_cast<uint32_t*>(to));
+#endif
+  }
+  return out + first % 8;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet
+HWY_AFTER_NAMESPACE();
+
+#endif  // RAMET_PHILOX_INL_H_

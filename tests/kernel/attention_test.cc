@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel/kernel_tools.h"
+#include "ramet/kernel/cpu/attention.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/interpret.h"
+
+namespace ramet {
+namespace {
+
+using test::compare;
+using test::node_of;
+using test::random_tensor;
+
+struct Case {
+  int64_t batch, sequence, heads, head_size;
+  DType dtype = DType::kF32;
+  bool packed = true, causal = false, masked = false;
+  double dropout = 0;
+
+  std::string text() const {
+    return std::to_string(batch) + "x" + std::to_string(sequence) + "x" + std::to_string(heads) + "x" +
+           std::to_string(head_size) + " " + std::string(name_of(dtype)) + (packed ? " packed" : "") +
+           (causal ? " causal" : "") + (masked ? " masked" : "") + (dropout > 0 ? " dropout" : "");
+  }
+
+  Attributes attributes() const {
+    Attributes all{{"packed", packed}, {"scale", 1.0 / std::sqrt(static_cast<double>(head_size))}};
+    if (causal) all.set("causal", true);
+    if (masked) all.set("masked", true);
+    if (dropout > 0) all.set("dropout", dropout).set("seed", int64_t{5}).set("tensor", int64_t{77});
+    return all;
+  }
+
+  std::vector<HostTensor> inputs() const {
+    const Shape part{batch, sequence, heads, head_size};
+    std::vector<HostTensor> all;
+    if (packed) all.push_back(random_tensor(dtype, {batch, sequence, 3, heads, head_size}, 1));
+    else for (uint64_t i = 0; i < 3; ++i) all.push_back(random_tensor(dtype, part, 1 + i));
+    if (masked) {
+      // Every third key hidden; the whole second sample, so that its queries see nothing.
+      HostTensor mask(TensorType{DType::kI32, {batch, sequence}});
+      for (int64_t i = 0; i < mask.elements(); ++i) mask.set(i, i / sequence == 1 || i % 3 == 1 ? 0 : 1);
+      all.push_back(mask);
+    }
+    if (dropout > 0) all.push_back(HostTensor::of(DType::kI64, {2}, {3, 4}));
+    return all;
+  }
+};
+
+struct Results {
+  std::vector<HostTensor> forward, gradients;
+};
+
+Results run(const Case& one, const std::string& kernel, int threads) {
+  Results results;
+  auto inputs = one.inputs();
+  results.forward = interpret_node(node_of("attention", inputs, one.attributes()), cpu_backend(), inputs, threads, kernel);
+  inputs.push_back(results.forward[0]);
+  inputs.push_back(results.forward[1]);
+  inputs.push_back(random_tensor(one.dtype, results.forward[0].type.shape, 9));
+  results.gradients =
+      interpret_node(node_of("attention_grad", inputs, one.attributes()), cpu_backend(), inputs, threads, kernel);
+  return results;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (bool causal : {false, true})
+      for (bool masked : {false, true})
+        for (double dropout : {0.0, 0.25}) {
+          all.push_back({2, 40, 2, 16, dtype, true, causal, masked, dropout});
+          all.push_back({2, 37, 1, 5, dtype, false, causal, masked, dropout});
+          all.push_back({1, 136, 2, 64, dtype, true, causal, masked, dropout});
+        }
+  all.push_back({1, 1, 1, 1, DType::kF32});
+  all.push_back({1, 70, 1, 256, DType::kBF16, true, true});
+  all.push_back({1, 67, 1, 200, DType::kF32, false, true});
+  all.push_back({1, 259, 1, 80, DType::kBF16, true, true, false, 0.1});
+  return all;
+}
+
+TEST(Attention, AgreesWithTheReferenceAndWithAnyTeam) {
+  for (const Case& one : cases()) {
+    SCOPED_TRACE(one.text());
+    const Results expected = run(one, "reference", 1), found = run(one, "tiles", 1);
+    const double tolerance = one.dtype == DType::kF32 ? 2e-5 : one.dtype == DType::kF16 ? 4e-3 : 2.5e-2;
+    EXPECT_EQ(compare(found.forward[0], expected.forward[0], tolerance), "");
+    EXPECT_EQ(compare(found.forward[1], expected.forward[1], tolerance), "");
+    for (size_t i = 0; i < found.gradients.size(); ++i)
+      EXPECT_EQ(compare(found.gradients[i], expected.gradients[i], 2 * tolerance), "") << "gradient " << i;
+    for (int threads : {2, 3}) {
+      const Results again = run(one, "tiles", threads);
+      EXPECT_EQ(found.forward, again.forward) << threads;
+      EXPECT_EQ(found.gradients, again.gradients) << threads;
+    }
+  }
+}
+
+/// A sample and a head give the same bits alone as among others (but for dropout, whose draws they would shift).
+TEST(Attention, SamplesAndHeadsAreIndependent) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const Case whole{3, 150, 2, 64, dtype, false, true};
+    const Results all = run(whole, "tiles", 2);
+    Case part = whole;
+    part.batch = 1;
+    const auto inputs = whole.inputs();
+    std::vector<HostTensor> some;
+    for (const auto& input : inputs) {
+      HostTensor cut(TensorType{dtype, {1, 150, 2, 64}});
+      std::copy_n(input.data.begin() + static_cast<std::ptrdiff_t>(cut.data.size()), cut.data.size(), cut.data.begin());
+      some.push_back(cut);
+    }
+    const auto found =
+        interpret_node(node_of("attention", some, part.attributes()), cpu_backend(), some, 1, "tiles");
+    EXPECT_TRUE(std::equal(found[0].data.begin(), found[0].data.end(),
+                           all.forward[0].data.begin() + static_cast<std::ptrdiff_t>(found[0].data.size())));
+  }
+}
+
+TEST(Attention, NothingToAttend) {
+  const Case one{0, 4, 2, 8, DType::kBF16};
+  EXPECT_EQ(run(one, "tiles", 2).forward[0].elements(), 0);
+}
+
+}  // namespace
+}  // namespace ramet
