@@ -72,7 +72,7 @@ Tensor matmul(Tensor a, Tensor b, bool transpose_a = false, bool transpose_b = f
 /// matmul(a, b) + bias, bias [N]: one node, so that a kernel can add on its f32 tile.
 Tensor linear(Tensor a, Tensor weight, Tensor bias, bool transpose_weight = true);
 /// "bhqd,bhkd->bhqk"; lowered to transposes, reshapes, matmul and sums.
-Tensor einsum(std::string_view equation, std::vector<Tensor> operands);
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
 
 // --- networks ---
 Tensor softmax(Tensor a, int64_t axis = -1);

@@ -265,7 +265,7 @@ std::vector<Term> bind_operands(const Equation& equation, const std::vector<Tens
 
 }  // namespace
 
-Tensor einsum(std::string_view text, std::vector<Tensor> operands) {
+Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
   Equation equation = parse_equation(text);
   if (operands.empty()) refuse(equation.text, "no operands");
   int ellipsis = 0;
