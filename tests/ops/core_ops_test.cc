@@ -94,7 +94,8 @@ TEST_F(CoreOps, RefuseHostileAttributes) {
   };
   refused("full", {}, {{"dtype", DType::kF32}, {"shape", Dims{huge, huge}}, {"value", 0.0}});
   refused("full", {}, {{"dtype", DType::kF32}, {"shape", Dims{int64_t{1} << 40, int64_t{1} << 40}}, {"value", 0.0}});
-  refused("full", {}, {{"dtype", DType::kI32}, {"shape", Dims{1}}, {"value", 1e300}});
+  refused("full", {}, {{"dtype", DType::kI64}, {"shape", Dims{1}}, {"value", 1e300}});
+  refused("full", {}, {{"dtype", DType::kI32}, {"shape", Dims{1}}, {"value", 3e9}});
   refused("full", {}, {{"dtype", DType::kF32}, {"shape", Dims(17, 1)}, {"value", 0.0}});
   refused("reshape", {a_}, {});
   refused("reshape", {a_}, {{"shape", 24}});

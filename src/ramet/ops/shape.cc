@@ -462,8 +462,11 @@ OpDef full_op() {
   op.infer = [](const NodeSignature& node) {
     const double value = node.attributes.get_float("value");
     const std::vector<TensorType> types = infer_source(node);
-    if (!is_floating(types[0].dtype) && !(value >= -0x1p63 && value < 0x1p63))
-      refuse(node, "not an integer of this type", text_of(value), std::string(name_of(types[0].dtype)));
+    const DType dtype = types[0].dtype;
+    const double high = dtype == DType::kI64 ? 0x1p63 : dtype == DType::kI32 ? 0x1p31 : dtype == DType::kU8 ? 256 : 2;
+    const double low = is_integer(dtype) ? -high : 0;
+    if (!is_floating(dtype) && !(value >= low && value < high))
+      refuse(node, "the value does not fit the element type", text_of(value), std::string(name_of(dtype)));
     return types;
   };
   return op;
