@@ -40,7 +40,7 @@ def measure(case, rounds, steps, threads, runners):
         for name in runners:
             if name == "ramet":
                 command = ["build/ramet", "train", f"examples/{recipe}.toml", "--set", f"train.precision={precision}",
-                           "--set", "train.accumulation=1", "--set", "checkpoint.every=0", "--set", "evaluation.every=0",
+                           "--set", "train.accumulation=1", "--set", "train.evaluation.batches=0",
                            "--steps", str(steps + 2), "--threads", str(threads), "--run-dir", "build/bench-runs", "--json"]
             else:
                 command = [sys.executable, "bench/peers/torch_train.py", *torch_args, "--precision", precision,

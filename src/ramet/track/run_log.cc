@@ -27,6 +27,7 @@ constexpr std::string_view kMark = "RLF1";
 constexpr size_t kFrameHeader = 12;
 constexpr size_t kMostPayload = 1 << 20;  // a frame is a line, not a file: bounds what damage can claim
 constexpr size_t kMostNames = 4096;
+constexpr size_t kMostDepth = 64;
 constexpr auto kRetry = std::chrono::milliseconds(500);
 constexpr auto kSync = std::chrono::seconds(5);
 
@@ -202,8 +203,17 @@ class LogReader {
   }
 
  private:
+  /// Whether brackets nest deeper than an event has reason to: who prints it again goes down as deep.
+  static bool is_deep(std::string_view text) {
+    size_t depth = 0;
+    for (const char c : text) {
+      if ((c == '{' || c == '[') && ++depth > kMostDepth) return true;
+      if ((c == '}' || c == ']') && depth > 0) --depth;
+    }
+    return false;
+  }
   bool take_event(std::string_view text) {
-    if (!nlohmann::json::accept(text) || !text.starts_with('{')) return false;
+    if (is_deep(text) || !nlohmann::json::accept(text) || !text.starts_with('{')) return false;
     log.events.emplace_back(text);
     return true;
   }

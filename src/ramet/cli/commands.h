@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ramet/train/checkpoint.h"
+#include "ramet/train/trainer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ramet::cli {
+
+/// What the command line asked for: the chosen command sets `action`, which `main` runs and whose result is the exit status.
+struct Session {
+  std::function<int()> action;
+  std::vector<std::string> command;  ///< as it was typed
+  bool json = false;
+};
+
+void add_train(CLI::App& app, Session& session);
+void add_plan(CLI::App& app, Session& session);
+void add_eval(CLI::App& app, Session& session);
+void add_predict(CLI::App& app, Session& session);
+void add_vocab(CLI::App& app, Session& session);
+void add_corpus(CLI::App& app, Session& session);
+void add_runs(CLI::App& app, Session& session);
+void add_inspect(CLI::App& app, Session& session);
+void add_export(CLI::App& app, Session& session);
+void add_recipe(CLI::App& app, Session& session);
+
+/// Options that several commands share, and what they mean.
+struct ModelOptions {
+  std::vector<std::string> settings;
+  int threads = 0;
+  std::string device_memory;
+  std::string runs = "runs";
+
+  TrainerOptions trainer() const;
+};
+void add_model_options(CLI::App& command, ModelOptions& options);
+void add_runs_option(CLI::App& command, std::string& folder);
+void add_json_option(CLI::App& command, Session& session);
+
+/// A recipe's file, a run, or one of a run's checkpoints, as the argument of a command: the recipe, and the weights to take.
+struct Subject {
+  Recipe recipe;
+  std::filesystem::path run;                        ///< empty for a recipe's file
+  std::optional<std::filesystem::path> checkpoint;  ///< absent: fresh weights
+};
+/// Throws Error when the text names nothing. A run's weights are those of its newest checkpoint.
+Subject find_subject(const std::string& text, const ModelOptions& options);
+
+}  // namespace ramet::cli

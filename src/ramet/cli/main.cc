@@ -1,0 +1,126 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "ramet/base/file.h"
+#include "ramet/base/version.h"
+#include "ramet/cli/commands.h"
+#include "ramet/cli/console.h"
+#include "ramet/track/catalogue.h"
+#include "ramet/track/run_directory.h"
+
+namespace ramet::cli {
+
+TrainerOptions ModelOptions::trainer() const {
+  TrainerOptions options;
+  options.threads = threads;
+  if (!device_memory.empty()) {
+    try {
+      options.device_memory = parse_size(device_memory);
+    } catch (const Error& error) {
+      ErrorParts parts = error.parts();
+      parts.where = "--device-memory";
+      throw Error(std::move(parts));
+    }
+  }
+  return options;
+}
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("--set", options.settings, "change a key of the recipe, as train.steps=100; may stand several times")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_option("--threads", options.threads, "threads that compute (default: all processors); changes no bit of any result")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--device-memory", options.device_memory, "most memory that the program may take, as 2GiB (default: no limit)")->type_name("SIZE");
+}
+
+void add_runs_option(CLI::App& command, std::string& folder) {
+  command.add_option("--run-dir", folder, "folder of runs")->type_name("DIR")->capture_default_str();
+}
+
+void add_json_option(CLI::App& command, Session& session) {
+  command.add_flag("--json", session.json, "print JSON, one object a line, for programs");
+}
+
+Subject find_subject(const std::string& text, const ModelOptions& options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  Subject subject;
+  if (fs::is_regular_file(text, error)) {
+    subject.recipe = load_recipe(text, options.settings);
+    return subject;
+  }
+  if (text.ends_with(".toml")) {
+    subject.recipe = load_recipe(text, options.settings);  // says that it cannot be opened
+    return subject;
+  }
+  subject.run = find_run(text, options.runs);
+  subject.recipe = load_recipe(subject.run / "recipe.toml", options.settings);
+  fs::path path = fs::path(text).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  if (path.filename().string().starts_with("step-") && path.parent_path().filename() == "checkpoints") {
+    subject.checkpoint = path;
+  } else if (const auto all = list_checkpoints(subject.run / "checkpoints"); !all.empty()) {
+    subject.checkpoint = all.back();
+  }
+  return subject;
+}
+
+namespace {
+
+const std::vector<std::string> kCommands = {"train", "plan", "eval", "predict", "vocab", "corpus", "runs", "inspect", "export", "recipe"};
+
+int run(int argc, char** argv) {
+  Session session;
+  session.command.assign(argv, argv + argc);
+  for (int i = 1; i < argc; ++i) session.json = session.json || std::string(argv[i]) == "--json";
+  CLI::App app("Ramet compiles the whole training of a model into one static program, and runs it.", "ramet");
+  app.set_version_flag("--version", version());
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  add_train(app, session);
+  add_plan(app, session);
+  add_eval(app, session);
+  add_predict(app, session);
+  add_vocab(app, session);
+  add_corpus(app, session);
+  add_runs(app, session);
+  add_inspect(app, session);
+  add_export(app, session);
+  add_recipe(app, session);
+  try {
+    if (argc == 1) {
+      std::fputs(app.help().c_str(), stderr);
+      return 2;
+    }
+    if (const std::string first = argv[1]; !first.starts_with("-") && std::find(kCommands.begin(), kCommands.end(), first) == kCommands.end()) {
+      const std::string near = nearest_name(first, kCommands);
+      throw Error({.what = "no such command", .where = "ramet", .found = "'" + first.substr(0, 80) + "'", .expected = near.empty() ? "" : "perhaps '" + near + "'",
+                   .remedy = "`ramet --help` lists the commands"});
+    }
+    app.parse(argc, argv);
+    return session.action();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::string text = error.what();
+    while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+    const std::string command = argc > 1 && argv[1][0] != '-' ? std::string(" ") + argv[1] : "";
+    return report(Error({.what = text, .where = "ramet" + command, .remedy = "`ramet" + command + " --help` tells what it takes"}), session.json);
+  } catch (const Error& error) {
+    return report(error, session.json);
+  } catch (const std::bad_alloc&) {
+    return report(Error({.what = "out of memory", .where = "ramet", .remedy = "Use a smaller model or micro-batch, or more memory"}, ErrorKind::kFailure), session.json);
+  } catch (const std::exception& error) {
+    return report(Error({.what = std::string("internal error: ") + error.what(), .where = "ramet",
+                         .remedy = "This is a fault of Ramet, not of your input; please report it with the command"}, ErrorKind::kFailure), session.json);
+  }
+}
+
+}  // namespace
+}  // namespace ramet::cli
+
+int main(int argc, char** argv) { return ramet::cli::run(argc, argv); }
