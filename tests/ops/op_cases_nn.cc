@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/op_cases.h"
+#include "ramet/kernel/interpret.h"
 
 namespace ramet {
 namespace {
@@ -195,12 +196,22 @@ void add_attention(std::vector<OpCase>& cases) {
   add("dropout", {f32({2, 4, 3, 2, 3}), keys, counter(3, 5)},
       {{"packed", true}, {"masked", true}, {"dropout", 0.3}, {"seed", int64_t{7}}, {"tensor", int64_t{99}}}, true);
   for (bool packed : {false, true}) {
-    std::vector<CaseInput> inputs(packed ? 1 : 3, packed ? f32({2, 4, 3, 2, 3}) : part);
-    inputs.insert(inputs.end(), {keys, part, f32({2, 2, 4}), part});
+    const std::string name = packed ? "packed" : "plain";
+    OpCase forward{.op = "attention", .name = "forward of " + name, .inputs = {}};
+    forward.inputs.assign(packed ? 1 : 3, packed ? f32({2, 4, 3, 2, 3}) : part);
+    forward.inputs.push_back(keys);
+    forward.attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}};
+    // Kernels may read the results of the forward pass instead of computing them again: they must be its results.
+    std::vector<HostTensor> values = inputs_of(forward);
+    for (HostTensor& result : interpret_node(signature_of(forward), reference_backend(), values))
+      values.push_back(std::move(result));
+    std::vector<CaseInput> inputs;
+    for (const HostTensor& value : values) inputs.push_back({.type = value.type, .values = value.values()});
+    inputs.push_back(part);
     cases.push_back({.op = "attention_grad",
-                     .name = packed ? "packed" : "plain",
+                     .name = name,
                      .inputs = std::move(inputs),
-                     .attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}},
+                     .attributes = forward.attributes,
                      .low_types = false});
   }
   const Attributes drop{{"rate", 0.25}, {"seed", int64_t{11}}, {"tensor", int64_t{-5}}};
