@@ -54,7 +54,7 @@ void measure(const Case& one, DType dtype, ThreadTeam& team, double peak, double
   std::memset(out.data(), 0, static_cast<size_t>(form.output.bytes()));
   const void* c = one.gradient ? out.data() : nullptr;
   const double time =
-      best_time(budget, [&] { plan->run(a.data(), b.data(), c, out.data(), scratch.data(), team); });
+      best_time(team, budget, [&] { plan->run(a.data(), b.data(), c, out.data(), scratch.data(), team); });
   const double rate = 2.0 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(one.k) / time * 1e-9;
   std::printf("%-4s %-14s %9.3f ms %7.1f GF/s %5.1f%%  scratch %.1f MiB  %s\n", std::string(name_of(dtype)).c_str(),
               one.name.c_str(), time * 1e3, rate, 100 * rate / peak,

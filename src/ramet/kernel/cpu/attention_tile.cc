@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/attention_tile.h"
+#include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet {
@@ -22,18 +23,25 @@ HWY_INLINE void Tile(const TileProduct& p, const float* a, const float* b, float
   const F32 df;
   constexpr int64_t kLanes = 16 / kToSixteen;
   hn::Vec<F32> sums[kRows][kVectors];
+  RAMET_UNROLL
   for (int i = 0; i < kRows; ++i)
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j)
       sums[i][j] = p.add ? hn::LoadU(df, c + i * p.c_stride + j * kLanes) : hn::Zero(df);
   for (int64_t k = 0; k < p.k; ++k, b += kPanel) {
     hn::Vec<F32> row[kVectors];
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(df, b + j * kLanes);
+    RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const auto factor = hn::Set(df, a[i * p.a_stride + k]);
+      RAMET_UNROLL
       for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(factor, row[j], sums[i][j]);
     }
   }
+  RAMET_UNROLL
   for (int i = 0; i < kRows; ++i)
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], df, c + i * p.c_stride + j * kLanes);
 }
 

@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "ramet/kernel/cpu/attention_tile.h"
+#include "ramet/kernel/cpu/unroll.h"
 
 namespace ramet {
 namespace {
@@ -8,18 +9,25 @@ namespace {
 template <int kRows, int kVectors>
 void tile(const TileProduct& p, const uint32_t* a, const uint32_t* b, float* c) {
   __m512 sums[kRows][kVectors];
+  RAMET_UNROLL
   for (int i = 0; i < kRows; ++i)
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j)
       sums[i][j] = p.add ? _mm512_loadu_ps(c + i * p.c_stride + 16 * j) : _mm512_setzero_ps();
   for (int64_t k = 0; k < p.k; ++k, b += kPanel) {
     __m512bh row[kVectors];
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) row[j] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 16 * j));
+    RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[i * p.a_stride + k])));
+      RAMET_UNROLL
       for (int j = 0; j < kVectors; ++j) sums[i][j] = _mm512_dpbf16_ps(sums[i][j], pair, row[j]);
     }
   }
+  RAMET_UNROLL
   for (int i = 0; i < kRows; ++i)
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(c + i * p.c_stride + 16 * j, sums[i][j]);
 }
 

@@ -8,6 +8,7 @@
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/matmul_plain.h"
+#include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet {
@@ -27,18 +28,25 @@ HWY_INLINE void Tile(int64_t depth, const float* a, int64_t a_stride, const floa
   const F32 df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
   hn::Vec<F32> sums[kRows][kVectors];
+  RAMET_UNROLL
   for (int i = 0; i < kRows; ++i)
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j)
       sums[i][j] = first ? hn::Zero(df) : hn::LoadU(df, c + i * c_stride + j * lanes);
   for (int64_t p = 0; p < depth; ++p, b += kVectors * lanes) {
     hn::Vec<F32> row[kVectors];
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(df, b + j * lanes);
+    RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const auto factor = hn::Set(df, a[i * a_stride + p]);
+      RAMET_UNROLL
       for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(factor, row[j], sums[i][j]);
     }
   }
+  RAMET_UNROLL
   for (int i = 0; i < kRows; ++i)
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], df, c + i * c_stride + j * lanes);
 }
 

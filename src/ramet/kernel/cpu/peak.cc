@@ -6,6 +6,7 @@
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/peak.h"
+#include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet {
@@ -19,10 +20,11 @@ double FmaLoop(int64_t rounds) {
   hn::Vec<decltype(df)> sums[kChains];
   for (auto& sum : sums) sum = hn::Zero(df);
   for (int64_t round = 0; round < rounds; ++round)
-    for (auto& sum : sums) {
-      sum = hn::MulAdd(factor, factor, sum);
+    RAMET_UNROLL
+    for (int i = 0; i < kChains; ++i) {
+      sums[i] = hn::MulAdd(factor, factor, sums[i]);
 #if HWY_TARGET != HWY_SCALAR
-      asm volatile("" : "+v"(sum.raw));  // each is done, in a register
+      asm volatile("" : "+v"(sums[i].raw));  // each is done, in a register
 #endif
     }
   HWY_ALIGN float kept[hn::MaxLanes(df)];
