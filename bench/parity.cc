@@ -1,0 +1,95 @@
+// Trains a small model without dropout in f32 and writes what another framework needs to repeat it: the first weights, every
+// batch, the settings, and the losses. bench/peers/torch_parity.py repeats it in PyTorch and compares.
+//
+//     build/bench/parity --model bert --out build/parity-bert [--steps 100] [--threads 2]
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/model/safetensors.h"
+#include "ramet/train/schedule.h"
+#include "ramet/train/trainer.h"
+
+#include "../tests/train/parity_recipe.h"
+
+namespace {
+
+using namespace ramet;
+
+void write_weights(const Trainer& trainer, Engine& engine, const std::filesystem::path& path) {
+  std::vector<SafetensorsSpec> specs;
+  for (const StateTensor& weight : trainer.preparation().model.weights) specs.push_back({weight.name, weight.type});
+  SafetensorsWriter writer(path, specs);
+  for (const StateTensor& weight : trainer.preparation().model.weights)
+    writer.write(engine.state(weight.name).data, static_cast<size_t>(weight.type.bytes()));
+  writer.close();
+}
+
+void write_batches(const Preparation& preparation, int64_t steps, const std::filesystem::path& path) {
+  std::vector<Batch> batches;
+  std::vector<SafetensorsSpec> specs;
+  const int64_t samples = preparation.samples_per_step();
+  for (int64_t step = 0; step < steps; ++step) {
+    batches.push_back(preparation.train->make(step * samples, samples));
+    for (const NamedTensor& tensor : batches.back().tensors) specs.push_back({std::to_string(step) + "/" + tensor.name, tensor.type});
+  }
+  SafetensorsWriter writer(path, specs);
+  for (const Batch& batch : batches)
+    for (const NamedTensor& tensor : batch.tensors) writer.write(tensor.bytes.data(), tensor.bytes.size());
+  writer.close();
+}
+
+nlohmann::json config_of(const Recipe& recipe, int64_t steps) {
+  nlohmann::json config = {{"model", recipe.model.kind},
+                           {"layers", *recipe.model.layers},
+                           {"hidden", *recipe.model.hidden},
+                           {"heads", *recipe.model.heads},
+                           {"vocabulary", *recipe.model.vocabulary_size},
+                           {"positions", *recipe.model.max_positions},
+                           {"beta1", recipe.optimizer.beta1},
+                           {"beta2", recipe.optimizer.beta2},
+                           {"epsilon", recipe.optimizer.epsilon},
+                           {"weight_decay", recipe.optimizer.weight_decay},
+                           {"clip_norm", recipe.train.clip_norm}};
+  for (int64_t step = 0; step < steps; ++step) config["learning_rates"].push_back(learning_rate_at(recipe, step));
+  return config;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string model = "bert", out = "build/parity";
+  int64_t steps = 100;
+  int threads = 2;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i], value = argv[i + 1];
+    if (key == "--model") model = value;
+    else if (key == "--out") out = value;
+    else if (key == "--steps") steps = std::stoll(value);
+    else if (key == "--threads") threads = std::stoi(value);
+    else return std::fprintf(stderr, "parity: unknown option %s\n", key.c_str()), 2;
+  }
+  try {
+    std::filesystem::create_directories(out);
+    TrainerOptions options;
+    options.threads = threads;
+    Trainer trainer(prepare(parse_recipe(parity_recipe(model), "parity", ".")), options);
+    trainer.initialize();
+    write_weights(trainer, trainer.engine(), out + "/weights.safetensors");
+    write_batches(trainer.preparation(), steps, out + "/batches.safetensors");
+    nlohmann::json config = config_of(trainer.preparation().recipe, steps);
+    for (int64_t step = 0; step < steps; ++step) {
+      const double loss = number_of(trainer.step(), "loss");
+      config["losses"].push_back(loss);
+      if (step % 10 == 0) std::printf("step %lld loss %.6f\n", static_cast<long long>(step), loss), std::fflush(stdout);
+    }
+    write_file_atomic(out + "/config.json", config.dump());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "parity: %s\n", error.what());
+    return 1;
+  }
+}
