@@ -114,13 +114,13 @@ std::string duration_text(double seconds) {
 std::string number_text(double value) {
   char text[48];
   const double size = std::fabs(value);
-  if (size >= 1000 && size < 1e15) {
+  if ((size >= 1000 || value == std::floor(value)) && size < 1e15) {
     std::snprintf(text, sizeof text, "%.0f", value);
     std::string grouped(text);
     for (auto at = static_cast<int64_t>(grouped.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) grouped.insert(static_cast<size_t>(at), ",");
     return grouped;
   }
-  std::snprintf(text, sizeof text, size != 0 && size < 1e-3 ? "%.3g" : "%.4f", value);
+  std::snprintf(text, sizeof text, size < 1e-3 ? "%.3g" : size < 100 ? "%.4f" : "%.1f", value);
   return text;
 }
 
@@ -143,14 +143,16 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
       if (i == widths.size()) widths.push_back(0);
       widths[i] = std::max(widths[i], columns(row[i]));
     }
+  // A column of numbers aligns right; the first row may be a head, a dash stands for no number.
+  std::vector<bool> right(widths.size(), rows.size() > 1);
+  for (size_t r = 1; r < rows.size(); ++r)
+    for (size_t i = 0; i < rows[r].size(); ++i) right[i] = right[i] && (rows[r][i].empty() || is_number(rows[r][i]));
   std::string text;
-  for (size_t r = 0; r < rows.size(); ++r) {
+  for (const auto& row : rows) {
     std::string line;
-    for (size_t i = 0; i < rows[r].size(); ++i) {
-      const std::string space(widths[i] - columns(rows[r][i]), ' ');
-      const bool right = rows.size() > 1 && is_number(rows[std::min(rows.size() - 1, std::max<size_t>(r, 1))].size() > i
-                                                          ? rows[std::min(rows.size() - 1, std::max<size_t>(r, 1))][i] : "");
-      line += (i ? "  " : "") + (right ? space + rows[r][i] : rows[r][i] + space);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string space(widths[i] - columns(row[i]), ' ');
+      line += (i ? "  " : "") + (right[i] ? space + row[i] : row[i] + space);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

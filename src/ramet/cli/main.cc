@@ -99,7 +99,7 @@ int run(int argc, char** argv) {
     }
     if (const std::string first = argv[1]; !first.starts_with("-") && std::find(kCommands.begin(), kCommands.end(), first) == kCommands.end()) {
       const std::string near = nearest_name(first, kCommands);
-      throw Error({.what = "no such command", .where = "ramet", .found = "'" + first.substr(0, 80) + "'", .expected = near.empty() ? "" : "perhaps '" + near + "'",
+      throw Error({.what = "no such command", .found = "'" + first.substr(0, 80) + "'", .expected = near.empty() ? "" : "perhaps '" + near + "'",
                    .remedy = "`ramet --help` lists the commands"});
     }
     app.parse(argc, argv);
@@ -109,13 +109,13 @@ int run(int argc, char** argv) {
     std::string text = error.what();
     while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
     const std::string command = argc > 1 && argv[1][0] != '-' ? std::string(" ") + argv[1] : "";
-    return report(Error({.what = text, .where = "ramet" + command, .remedy = "`ramet" + command + " --help` tells what it takes"}), session.json);
+    return report(Error({.what = text, .where = argc > 1 && argv[1][0] != '-' ? argv[1] : "", .remedy = "`ramet" + command + " --help` tells what it takes"}), session.json);
   } catch (const Error& error) {
     return report(error, session.json);
   } catch (const std::bad_alloc&) {
-    return report(Error({.what = "out of memory", .where = "ramet", .remedy = "Use a smaller model or micro-batch, or more memory"}, ErrorKind::kFailure), session.json);
+    return report(Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"}, ErrorKind::kFailure), session.json);
   } catch (const std::exception& error) {
-    return report(Error({.what = std::string("internal error: ") + error.what(), .where = "ramet",
+    return report(Error({.what = std::string("internal error: ") + error.what(),
                          .remedy = "This is a fault of Ramet, not of your input; please report it with the command"}, ErrorKind::kFailure), session.json);
   }
 }

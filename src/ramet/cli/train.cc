@@ -35,6 +35,14 @@ struct TrainArguments : ModelOptions {
   bool profile = false;
 };
 
+/// Losses and accuracies: what a person wants to know of a step.
+Numbers results_of(const Numbers& metrics) {
+  Numbers results;
+  for (const auto& number : metrics)
+    if (number.first.ends_with("loss") || number.first.ends_with("accuracy")) results.push_back(number);
+  return results;
+}
+
 /// What is told on the console and written into the run's log.
 class Reporter : public TrainingObserver {
  public:
@@ -155,7 +163,7 @@ class TrainCommand {
       end.print();
       return;
     }
-    std::printf("%s after %lld steps: %s\n", result.interrupted ? "stopped" : "done", static_cast<long long>(result.steps), numbers_text(result.last_step).c_str());
+    std::printf("%s after %lld steps: %s\n", result.interrupted ? "stopped" : "done", static_cast<long long>(result.steps), numbers_text(results_of(result.last_step)).c_str());
     if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation).c_str());
     std::printf("memory: %s planned, %s at the peak of the process\n", format_size(trainer.executable().planned_bytes()).c_str(),
                 format_size(measured_peak_bytes()).c_str());
@@ -191,7 +199,7 @@ void add_train(CLI::App& app, Session& session) {
   command->callback([arguments, &session] {
     session.action = [arguments, &session] {
       if (arguments->recipe.empty() && arguments->resume.empty())
-        throw Error({.what = "needs a recipe, or a run to go on with", .where = "ramet train", .remedy = "`ramet train RECIPE` or `ramet train --resume RUN`"});
+        throw Error({.what = "needs a recipe, or a run to go on with", .where = "train", .remedy = "`ramet train RECIPE` or `ramet train --resume RUN`"});
       return TrainCommand(*arguments, session).run();
     };
   });
