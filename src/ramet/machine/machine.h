@@ -16,7 +16,7 @@ struct Machine {
   int threads = 1;
   double f32_flops = 0;      ///< of a large matrix product, operations a second
   double bf16_flops = 0;     ///< the same in bf16
-  double bandwidth = 0;      ///< bytes a second, read and written, by element-wise work on memory larger than caches
+  double bandwidth = 0;      ///< bytes a second, read and written, of copies larger than caches
   double overhead = 0;       ///< seconds from one instruction to the next
   /// Seconds of tasks that were measured, by task_key.
   std::map<std::string, double> tasks;

@@ -15,11 +15,11 @@ struct PlaceItem {
 
 struct PlaceOptions {
   int64_t alignment = 64;  ///< of every offset; a power of two
-  /// Bound on the search after the portfolio, in visits of a pair of overlapping items and not in seconds, so that the
+  /// Bound on the search after the portfolio, in visits of pairs of overlapping items (and in steps of sorting them), not in seconds, so that the
   /// same program always gets the same addresses. About 10^8 a second.
   int64_t search_work = 60'000'000;
-  /// The search ends when height <= bound * (1 + tolerance). A thousandth is less than what a page or two rounds away.
-  double tolerance = 0.001;
+  /// The portfolio and the search end when height <= bound * (1 + tolerance): the rest is not worth waiting for.
+  double tolerance = 0.0025;
 };
 
 /// Addresses, and how good they are.
@@ -28,7 +28,7 @@ struct Placement {
   int64_t height = 0;            ///< bytes of the arena
   int64_t bound = 0;             ///< no placement can be lower: the most bytes alive at one instant
   std::string method;            ///< "size", "total-width-area", "search", ...
-  int64_t work = 0;              ///< pairs visited
+  int64_t work = 0;              ///< visits, as of `search_work`
 
   /// Share of the arena above the bound; 0 is proven optimal.
   double gap() const { return bound > 0 ? static_cast<double>(height - bound) / static_cast<double>(bound) : 0; }

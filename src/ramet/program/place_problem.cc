@@ -1,6 +1,7 @@
 #include "ramet/program/place_problem.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace ramet {
 namespace {
@@ -101,7 +102,7 @@ int64_t FirstFit::run(std::span<const int32_t> order, int64_t limit) {
       const int64_t offset = offsets_[static_cast<size_t>(other)];
       if (offset >= 0) taken_.emplace_back(offset, offset + problem_.items[static_cast<size_t>(other)].bytes);
     }
-    work_ += static_cast<int64_t>(neighbours.size());
+    work_ += static_cast<int64_t>(neighbours.size()) + static_cast<int64_t>(taken_.size()) * std::bit_width(taken_.size());
     std::sort(taken_.begin(), taken_.end());
     const int64_t bytes = problem_.items[static_cast<size_t>(item)].bytes;
     int64_t lowest = 0;

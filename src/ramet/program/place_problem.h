@@ -34,7 +34,7 @@ class FirstFit {
   /// Height of the placement, or some value >= `limit` when it cannot be below it (it then stops early).
   int64_t run(std::span<const int32_t> order, int64_t limit = INT64_MAX);
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  int64_t work() const { return work_; }  ///< pairs visited, over all runs
+  int64_t work() const { return work_; }  ///< visits of pairs and steps of sorting, over all runs
 
  private:
   const PlaceProblem& problem_;
@@ -48,7 +48,7 @@ struct SearchResult {
   std::vector<int64_t> offsets;
 };
 
-/// Tries to come from `height` (that of `order`) down to `good`, in at most `work` visits of pairs. Deterministic.
+/// Tries to come from `height` (that of `order`) down to `good`, in at most `work` (see PlaceOptions). Deterministic.
 SearchResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& order, int64_t height,
                            int64_t good, int64_t work);
 

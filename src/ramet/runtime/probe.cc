@@ -98,6 +98,20 @@ Task make_task(const Backend& backend, int threads, const std::string& op, std::
   return task;
 }
 
+/// Bytes a second, read and written, of a copy too large for caches.
+double copy_bandwidth(ThreadTeam& team) {
+  constexpr int64_t kBytes = int64_t{48} << 20;
+  Scratchpad pad(2 * kBytes);
+  std::byte *from = pad.take(kBytes), *to = pad.take(kBytes);
+  double best = 1e30;
+  for (int run = 0; run < 5; ++run) {  // the first touches the memory
+    const auto start = Clock::now();
+    team.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) { std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin)); });
+    if (run > 0) best = std::min(best, seconds_since(start));
+  }
+  return 2.0 * kBytes / best;
+}
+
 std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -132,9 +146,7 @@ Machine probe_machine(const Backend& backend, int threads) {
   };
   machine.f32_flops = flops(DType::kF32);
   machine.bf16_flops = flops(DType::kBF16);
-  const TensorType large{DType::kF32, {4 << 20}};
-  const Task sum = make_task(backend, threads, "add", {large, large}, {});
-  machine.bandwidth = 3.0 * static_cast<double>(large.bytes()) / time_task(sum, backend, team, 6, 0.1);
+  machine.bandwidth = copy_bandwidth(team);
   const TensorType tiny{DType::kF32, {16}};
   machine.overhead = std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
   return machine;

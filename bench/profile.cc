@@ -1,0 +1,114 @@
+// Where the time of a training step goes, by kernel and by node, beside what was predicted.
+// usage: profile [RECIPE.toml] [--set a.b=c ...] [--steps N] [--threads N] [--nodes] [--recompute LEVEL]
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "ramet/base/file.h"
+#include "ramet/base/thread_team.h"
+#include "ramet/program/compile.h"
+#include "ramet/report/memory.h"
+#include "ramet/runtime/engine.h"
+#include "ramet/runtime/probe.h"
+#include "ramet/runtime/process.h"
+#include "ramet/sim/step_time.h"
+#include "ramet/train/initialize.h"
+#include "ramet/train/prepare.h"
+#include "ramet/train/step.h"
+
+namespace {
+
+using namespace ramet;
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Wanted {
+  std::string recipe;
+  std::vector<std::string> settings;
+  int64_t steps = 3;
+  bool nodes = false;
+  CompileOptions compile;
+};
+
+Wanted parse(int count, char** words) {
+  Wanted wanted;
+  wanted.compile.threads = available_processors();
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    const auto next = [&] { return std::string(i + 1 < count ? words[++i] : ""); };
+    if (word == "--set") wanted.settings.push_back(next());
+    else if (word == "--steps") wanted.steps = std::stoll(next());
+    else if (word == "--threads") wanted.compile.threads = std::stoi(next());
+    else if (word == "--recompute") wanted.compile.recompute = parse_recompute(next());
+    else if (word == "--nodes") wanted.nodes = true;
+    else wanted.recipe = word;
+  }
+  return wanted;
+}
+
+void set_weights(Engine& engine, const Preparation& ready) {
+  ThreadTeam team(engine.threads());
+  std::vector<float> values;
+  for (const StatePlace& state : engine.executable().states) {
+    if (state.tensor.kind != StateKind::kWeight) continue;
+    values.resize(static_cast<size_t>(state.tensor.type.elements()));
+    initialize_state(state.tensor, static_cast<uint64_t>(ready.recipe.train.seed), values, team);
+    engine.write_state(state.tensor.name, state.tensor.type, values.data());
+  }
+  engine.run_derive();
+}
+
+/// Best seconds of a step; the first one warms up and is not counted.
+double run_steps(Engine& engine, const Preparation& ready, int64_t steps) {
+  const int64_t batch = ready.recipe.train.micro_batch;
+  const Batch data = ready.train->make(0, batch);
+  const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
+    for (const NamedTensor& tensor : data.tensors) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+  };
+  std::vector<ScalarValue> scalars;
+  for (const Segment& segment : engine.executable().segments)
+    for (const Binding& scalar : segment.scalars)
+      if (scalar.name != "counter") scalars.push_back({scalar.name, scalar.name == "learning_rate" ? 1e-4 : 0.5});
+  engine.run_step(0, feed, scalars);
+  double best = 1e30;
+  engine.profile(true);
+  for (int64_t step = 1; step <= steps; ++step) {
+    const auto start = Clock::now();
+    engine.run_step(step, feed, scalars);
+    best = std::min(best, since(start));
+  }
+  engine.profile(false);
+  return best;
+}
+
+}  // namespace
+
+int main(int count, char** words) try {
+  const Wanted wanted = parse(count, words);
+  const Recipe recipe = wanted.recipe.empty() ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
+                                              : load_recipe(wanted.recipe, wanted.settings);
+  const Preparation ready = prepare(recipe);
+  auto start = Clock::now();
+  Executable compiled = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), wanted.compile);
+  std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
+  start = Clock::now();
+  const Machine machine = local_machine(compiled, cpu_backend());
+  const StepTime predicted = predict_step(compiled, machine);
+  std::printf("%s: %.0f GF/s f32, %.0f GF/s bf16, %.1f GB/s, %.2f us a call; known in %.2f s\n", machine.name.c_str(), machine.f32_flops * 1e-9,
+              machine.bf16_flops * 1e-9, machine.bandwidth * 1e-9, machine.overhead * 1e6, since(start));
+  Engine engine(std::move(compiled), cpu_backend());
+  set_weights(engine, ready);
+  const double seconds = run_steps(engine, ready, wanted.steps);
+  const auto tokens = static_cast<double>(ready.tokens_per_step());
+  std::printf("predicted %.3f s a step (%.0f%% of it from measured tasks), measured %.3f s: %+.1f%%\n", predicted.seconds, 100 * predicted.measured_share, seconds,
+              100 * (predicted.seconds / seconds - 1));
+  std::printf("%.0f tokens/s, %.1f GF/s in matrix products by the model's count\n", tokens / seconds, ready.model.flops_per_token * tokens / seconds * 1e-9);
+  std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(), format_size(measured_peak_bytes()).c_str());
+  std::printf("%s", profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps, 40).c_str());
+  return 0;
+} catch (const std::exception& fault) {
+  std::fprintf(stderr, "%s\n", fault.what());
+  return 1;
+}
