@@ -1,5 +1,5 @@
 // How long the compiler takes over whole training steps of the presets, pass by pass, and how near to its bound each is
-// placed.   usage: compile [PRESET ...] [--passes] [--f32] [--recompute LEVEL] [--threads N] [--accumulation N]
+// placed.   usage: compile [PRESET ...] [--passes] [--f32] [--recompute LEVEL] [--threads N] [--accumulation N] [--set a.b=c]
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -51,6 +51,7 @@ int main(int count, char** words) try {
     else if (word == "--svg") svg = next();
     else if (word == "--f32") settings.push_back("train.precision=f32");
     else if (word == "--recompute") options.recompute = parse_recompute(next());
+    else if (word == "--set") settings.push_back(next());
     else if (word == "--threads") options.threads = std::stoi(next());
     else if (word == "--accumulation") settings.push_back("train.accumulation=" + next());
     else if (word == "--device-memory") options.device_memory = parse_size(next());

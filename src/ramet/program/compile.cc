@@ -86,14 +86,25 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   // After all that may merge nodes: a copy made here is meant.
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
 
-  Executable exe = lower(std::move(step), library, options, log);
-  exe.key = key;
-  exe.joined = joined;
-  log.run("place", [&] { return place_buffers(exe, options.place), 0; });
+  const auto build = [&](StepGraph whole_step, const CompileOptions& how) {
+    Executable exe = lower(std::move(whole_step), library, how, log);
+    exe.key = key;
+    exe.joined = joined;
+    log.run("place", [&] { return place_buffers(exe, how.place), 0; });
 #ifdef RAMET_VERIFY
-  verify(exe, "compile");
+    verify(exe, "compile");
 #endif
-  if (options.device_memory > 0 && exe.arena_bytes > options.device_memory)
+    return exe;
+  };
+  const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };
+  Executable exe = build(step, options);
+  if (!fits(exe) && options.pack) {
+    // Packings buy speed with memory, and no bit depends on them: what would else not run goes without.
+    CompileOptions plain = options;
+    plain.pack = false;
+    if (Executable smaller = build(std::move(step), plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
+  }
+  if (!fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
       return peak_bytes(recompute(whole, other, peak_bytes));
     });

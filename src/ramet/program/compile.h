@@ -14,7 +14,7 @@ struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
-  bool pack = true;           ///< keep weights in the kernels' layouts too
+  bool pack = true;           ///< keep weights in the kernels' layouts too, where device memory allows
   PlaceOptions place{};
 };
 

@@ -1,5 +1,8 @@
 #include "ramet/program/refuse.h"
 
+#include <algorithm>
+#include <set>
+
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
@@ -18,13 +21,28 @@ std::string breakdown(const Executable& exe) {
   return text + "; the most is alive at " + exe.at(exe.peak_instant);
 }
 
-/// Bytes that grow with the micro-batch: everything of the micro segment that is no state.
-int64_t batch_bytes(const Executable& exe) {
-  return bytes_of(exe, BufferClass::kActivations) + bytes_of(exe, BufferClass::kScratch) + bytes_of(exe, BufferClass::kHost);
+/// About what the step would need with its micro-batch cut into `parts`. Transient buffers of a weight's size are taken for gradients,
+/// which do not shrink; a joined step would have to keep all of them.
+int64_t bytes_with_smaller_batch(const Executable& exe, int64_t parts) {
+  std::set<int64_t> weight_sizes;
+  int64_t fixed = 0, weights = 0, largest = 0;
+  std::vector<int64_t> change(static_cast<size_t>(exe.instants) + 1, 0);
+  for (const StatePlace& state : exe.states)
+    if (state.tensor.kind == StateKind::kWeight) weight_sizes.insert(state.tensor.type.bytes());
+  for (const Buffer& buffer : exe.buffers) {
+    const bool transient = buffer.kind == BufferClass::kActivations || buffer.kind == BufferClass::kScratch || buffer.kind == BufferClass::kHost;
+    if (!transient) {
+      fixed += buffer.bytes;
+      if (buffer.kind == BufferClass::kWeights) weights += buffer.bytes, largest = std::max(largest, buffer.bytes);
+    } else if (!weight_sizes.count(buffer.bytes)) {
+      change[static_cast<size_t>(buffer.first)] += buffer.bytes;
+      change[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+    }
+  }
+  int64_t live = 0, most = 0;
+  for (int64_t delta : change) most = std::max(most, live += delta);
+  return fixed + largest + (exe.joined ? weights : 0) + most / parts;
 }
-
-/// Gradients that a step of several micro-batches would keep and a joined one does not: as large as the weights.
-int64_t new_accumulators(const Executable& exe) { return exe.joined ? bytes_of(exe, BufferClass::kWeights) : 0; }
 
 std::string advice(const std::string& what, int64_t bytes, int64_t limit) {
   return what + ": about " + format_size(bytes) + (bytes <= limit ? ", fits" : "");
@@ -42,16 +60,16 @@ void refuse_memory(const Executable& exe, const CompileOptions& options, const P
     if (const auto bytes = plan_bytes({mode, {}, 0}); bytes && *bytes < need)
       add(advice("recompute \"" + std::string(name) + "\"", *bytes, limit));
   }
-  const int64_t batch = batch_bytes(exe);
-  for (int64_t part = 2; part <= 64; part *= 2) {
-    const int64_t bytes = need - batch + batch / part + new_accumulators(exe);
-    if (bytes >= need && part < 64) continue;
-    if (bytes > limit && part < 64) continue;
-    if (bytes < need) add(advice("a micro-batch of 1/" + std::to_string(part), bytes, limit));
+  for (int64_t parts = 2; parts <= 64; parts *= 2) {
+    const int64_t bytes = bytes_with_smaller_batch(exe, parts);
+    if (bytes >= need || (bytes > limit && parts < 64)) continue;
+    add(advice("a micro-batch of 1/" + std::to_string(parts), bytes, limit));
     break;
   }
   if (const int64_t moments = bytes_of(exe, BufferClass::kOptimizer); moments > 0)
     add(advice("optimizer states in half the bytes (bf16, or an optimizer with fewer)", need - moments / 2, limit));
+  if (const int64_t states = bytes_of(exe, BufferClass::kWeights) + bytes_of(exe, BufferClass::kOptimizer); states > limit)
+    add("nothing on one device like this, for weights and optimizer states alone take " + format_size(states));
   add("--device-memory of " + std::to_string(need) + " bytes or more");
   throw Error({.what = "the training step does not fit into device memory",
                .where = "device memory",
