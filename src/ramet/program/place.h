@@ -35,9 +35,8 @@ struct Placement {
 };
 
 /// Packs buffers into one arena so that no two that are alive at one instant overlap. The offline dynamic storage
-/// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one meets the bound,
-/// and otherwise searches: a canonical depth-first search for small parts (ideas of Moffitt, "MiniMalloc", ASPLOS 2023)
-/// and a local search over orders for large ones. Parts that share no instant are solved apart.
+/// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one comes near enough to the
+/// bound, and otherwise improves the best order by a local search. Parts that share no instant are solved apart.
 Placement place(std::span<const PlaceItem> items, const PlaceOptions& options = {});
 
 /// Most bytes alive at one instant, sizes rounded up to the alignment; `instant` gets the first such.
