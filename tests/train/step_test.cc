@@ -1,0 +1,167 @@
+#include "ramet/train/step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/ir/text.h"
+#include "ramet/ops/build.h"
+#include "ramet/train/trainer.h"
+
+namespace ramet {
+namespace {
+
+using ::testing::HasSubstr;
+
+Recipe tiny(std::vector<std::string> more = {}) {
+  std::vector<std::string> settings = {"model.preset=tiny", "model.layers=1", "model.hidden=32", "model.heads=2", "model.vocabulary_size=64", "model.max_positions=16",
+                                       "data.sequence_length=16", "train.micro_batch=4", "train.precision=f32", "train.evaluation.batches=2"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return parse_recipe("", "tiny.toml", ".", settings);
+}
+
+StepGraph step_of(const Recipe& recipe) {
+  const Preparation preparation = prepare(recipe);
+  return make_training_step(preparation.model, preparation.recipe);
+}
+
+int count(const Graph& graph, const std::string& op) {
+  int found = 0;
+  for (const auto& node : graph.nodes()) found += node.op->name == op;
+  return found;
+}
+
+TEST(TrainingStep, IsSoundForEveryOptimizerAndPrecision) {
+  for (const char* optimizer : {"sgd", "adam", "adamw", "lamb"})
+    for (const char* precision : {"f32", "bf16", "f16"}) {
+      const StepGraph step = step_of(tiny({"train.optimizer.kind=" + std::string(optimizer), "train.precision=" + std::string(precision), "train.accumulation=4",
+                                           "train.lanes=2", "train.chunks=2"}));
+      verify(step, "the test");
+      EXPECT_EQ(step.lanes, 2);
+      EXPECT_EQ(step.micro_batches_per_lane, 2);
+    }
+}
+
+TEST(TrainingStep, HasTheStatesAndScalarsOfItsOptimizer) {
+  const StepGraph adam = step_of(tiny());
+  int weights = 0, optimizer = 0, accumulators = 0;
+  for (const auto& state : adam.states) {
+    weights += state.kind == StateKind::kWeight;
+    optimizer += state.kind == StateKind::kOptimizer;
+    accumulators += state.kind == StateKind::kAccumulator;
+  }
+  EXPECT_EQ(optimizer, 2 * weights);
+  EXPECT_EQ(accumulators, weights);
+  EXPECT_EQ(count(adam.update, "adam"), weights);
+  EXPECT_EQ(count(adam.update, "sum_squares"), weights);
+  for (const char* scalar : {"learning_rate", "correction1", "correction2"}) EXPECT_NE(adam.update.find_input(scalar), kNoValue) << scalar;
+  EXPECT_NE(adam.update.find_output("grad_norm"), nullptr);
+
+  const StepGraph sgd = step_of(tiny({"train.optimizer.kind=sgd", "train.optimizer.momentum=0"}));
+  for (const auto& state : sgd.states) EXPECT_NE(state.kind, StateKind::kOptimizer) << state.name;
+  EXPECT_EQ(sgd.update.find_input("correction1"), kNoValue);
+  EXPECT_EQ(count(step_of(tiny({"train.optimizer.kind=lamb"})).update, "lamb_apply"), weights);
+}
+
+TEST(TrainingStep, BiasesAndNormsDoNotDecay) {
+  const StepGraph step = step_of(tiny({"train.optimizer.weight_decay=0.5"}));
+  int with = 0, without = 0;
+  for (const auto& node : step.update.nodes()) {
+    if (node.op->name != "adam") continue;
+    const bool vector = step.update.type(node.inputs[0]).shape.rank() == 1;
+    EXPECT_EQ(node.attributes.get_float("weight_decay"), vector ? 0.0 : 0.5) << node.name;
+    ++(vector ? without : with);
+  }
+  EXPECT_GT(with, 3);
+  EXPECT_GT(without, 3);
+}
+
+/// Some steps of a recipe; the losses.
+std::vector<double> losses(const Recipe& recipe, int steps) {
+  Trainer trainer(prepare(recipe), {.threads = 1});
+  trainer.initialize();
+  std::vector<double> result;
+  for (int i = 0; i < steps; ++i) result.push_back(number_of(trainer.step(), "loss"));
+  return result;
+}
+
+TEST(Trainer, TheLossScaleTakesNoPart) {
+  // A power of two shifts exponents and nothing else, as long as nothing leaves the range.
+  EXPECT_EQ(losses(tiny({"train.loss_scale=1"}), 4), losses(tiny({"train.loss_scale=256"}), 4));
+}
+
+TEST(Trainer, ClippingActsOnTheNorm) {
+  Trainer trainer(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd", "train.optimizer.momentum=0", "train.optimizer.weight_decay=0",
+                                "train.schedule.kind=constant", "train.schedule.learning_rate=1"})), {.threads = 1});
+  trainer.initialize();
+  const auto& weights = trainer.preparation().model.weights;
+  std::vector<std::vector<float>> before;
+  for (const auto& weight : weights) {
+    before.emplace_back(static_cast<size_t>(weight.type.elements()));
+    trainer.engine().read_state(weight.name, std::as_writable_bytes(std::span(before.back())));
+  }
+  const Numbers metrics = trainer.step();
+  ASSERT_GT(number_of(metrics, "grad_norm"), 0.001);
+  double moved = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    std::vector<float> after(before[i].size());
+    trainer.engine().read_state(weights[i].name, std::as_writable_bytes(std::span(after)));
+    for (size_t k = 0; k < after.size(); ++k) moved += std::pow(static_cast<double>(after[k]) - static_cast<double>(before[i][k]), 2);
+  }
+  EXPECT_NEAR(std::sqrt(moved), 0.001, 2e-6);  // a step of plain descent is as long as the clipped gradient
+}
+
+TEST(Trainer, AccumulationIsTheMeanOverMicroBatches) {
+  // Without dropout four micro-batches of 4 and one of 16 are the same 16 samples; their words weigh a little differently.
+  const std::vector<std::string> plain = {"model.dropout=0", "model.attention_dropout=0", "data.short_sequences=0"};
+  auto many = plain, one = plain;
+  many.insert(many.end(), {"train.micro_batch=4", "train.accumulation=4"});
+  one.insert(one.end(), {"train.micro_batch=16"});
+  const auto a = losses(tiny(many), 3), b = losses(tiny(one), 3);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-3) << i;
+}
+
+TEST(Trainer, EvaluationTouchesNothing) {
+  Trainer trainer(prepare(tiny()), {.threads = 1});
+  trainer.initialize();
+  trainer.step();
+  const std::string hash = trainer.weights_hash();
+  const Numbers first = trainer.evaluate(), second = trainer.evaluate();
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(trainer.weights_hash(), hash);
+  EXPECT_NEAR(number_of(first, "loss"), number_of(first, "mlm_loss") + number_of(first, "nsp_loss"), 1e-12);
+  EXPECT_NEAR(number_of(first, "mlm_loss"), std::log(64), 0.5);  // hardly trained: about a guess
+}
+
+TEST(Trainer, InitialWeightsFollowSeedAndNameAlone) {
+  Trainer a(prepare(tiny()), {.threads = 1}), b(prepare(tiny({"train.optimizer.kind=sgd", "train.precision=bf16"})), {.threads = 2}), c(prepare(tiny({"train.seed=1"})), {.threads = 1});
+  a.initialize(), b.initialize(), c.initialize();
+  EXPECT_EQ(a.weights_hash(), b.weights_hash());
+  EXPECT_NE(a.weights_hash(), c.weights_hash());
+}
+
+TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {
+  const Recipe recipe = complete_recipe(parse_recipe("", "a.toml", ".", std::vector<std::string>{"model.preset=base"}));
+  EXPECT_EQ(recipe.model.layers, 12);
+  EXPECT_EQ(recipe.model.intermediate, 3072);
+  EXPECT_EQ(recipe.data.max_predictions, 20);
+  EXPECT_EQ(recipe.schedule.steps, recipe.train.steps);
+  EXPECT_EQ(recipe.train.loss_scale, 1.0);
+  // What is printed means the same again, whatever presets may become.
+  EXPECT_EQ(print_recipe(complete_recipe(parse_recipe(print_recipe(recipe), "b.toml", "."))), print_recipe(recipe));
+  const auto error_of = [](std::vector<std::string> settings, int64_t vocabulary = 0) -> std::string {
+    try {
+      complete_recipe(parse_recipe("", "a.toml", ".", settings), vocabulary);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of({"model.kind=gpt2", "model.intermediate=5"}), HasSubstr("GPT-2's feed-forward part is always 4 x model.hidden wide"));
+  EXPECT_THAT(error_of({"model.vocabulary_size=100"}, 101), HasSubstr("--set model.vocabulary_size: the corpus has more tokens than the model has rows for; found 100; expected at least 101"));
+}
+
+}  // namespace
+}  // namespace ramet
