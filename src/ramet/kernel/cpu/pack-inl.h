@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<U32> UpperBf16(hn::Vec<F32> value) {
 
 /// One group of units from a source whose rows are k: out [16][width], zero where k or columns end.
 template <typename T, bool kPairs>
-void UnitsFromRows(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* out) {
+void UnitsFromRowsEdge(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* out) {
   const U32 du;
   const auto lanes = static_cast<int64_t>(hn::Lanes(du));
   for (int64_t unit = 0; unit < kUnits; ++unit, out += width) {
@@ -71,6 +71,30 @@ void UnitsFromRows(const T* source, int64_t stride, int64_t k, int64_t cols, int
       } else if (row < k) {
         value = hn::BitCast(du, LoadSome(first + j, left));
       }
+      hn::StoreU(value, du, out + j);
+    }
+  }
+}
+
+template <typename T, bool kPairs>
+void UnitsFromRows(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* out) {
+  constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
+  if (k < kGroup || cols < width) return UnitsFromRowsEdge<T, kPairs>(source, stride, k, cols, width, out);
+  const F32 df;
+  const U32 du;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(du));
+  // Rows are far apart, often on pages of their own, where the processor does not look ahead by itself.
+  if (k >= 2 * kGroup)
+    for (int64_t row = kGroup; row < 2 * kGroup; ++row)
+      for (int64_t j = 0; j < width; j += 64 / static_cast<int64_t>(sizeof(T)))
+        __builtin_prefetch(source + row * stride + j);
+  for (int64_t unit = 0; unit < kUnits; ++unit, out += width) {
+    const T* first = source + (kPairs ? 2 * unit : unit) * stride;
+    for (int64_t j = 0; j < width; j += lanes) {
+      auto value = hn::BitCast(du, LoadF32(df, first + j));
+      if constexpr (kPairs)
+        value = hn::Or(hn::ShiftRight<16>(UpperBf16<T>(hn::BitCast(df, value))),
+                       UpperBf16<T>(LoadF32(df, first + stride + j)));
       hn::StoreU(value, du, out + j);
     }
   }

@@ -18,7 +18,8 @@ double FmaLoop(int64_t rounds) {
   const hn::ScalableTag<float> df;
   const auto factor = hn::Set(df, 1e-3f);
   hn::Vec<decltype(df)> sums[kChains];
-  for (auto& sum : sums) sum = hn::Zero(df);
+  RAMET_UNROLL
+  for (int i = 0; i < kChains; ++i) sums[i] = hn::Zero(df);
   for (int64_t round = 0; round < rounds; ++round)
     RAMET_UNROLL
     for (int i = 0; i < kChains; ++i) {
@@ -28,8 +29,9 @@ double FmaLoop(int64_t rounds) {
 #endif
     }
   HWY_ALIGN float kept[hn::MaxLanes(df)];
-  for (auto& sum : sums) {
-    hn::Store(sum, df, kept);
+  RAMET_UNROLL
+  for (int i = 0; i < kChains; ++i) {
+    hn::Store(sums[i], df, kept);
     volatile float sink = kept[0];
     (void)sink;
   }
