@@ -1,0 +1,40 @@
+#include "ramet/kernel/cpu/families.h"
+
+namespace ramet::cpu {
+
+void add_all(Backend& backend) {
+  add_cpu_map(backend);
+  add_cpu_normalize(backend);
+  add_cpu_loss(backend);
+  add_cpu_optimizer(backend);
+  add_cpu_reduce(backend);
+  add_cpu_gather(backend);
+  add_cpu_shape(backend);
+  add_cpu_random(backend);
+}
+
+void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,
+             MakeFunction make, ScratchFunction scratch, std::vector<std::pair<int, int>> aliases) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = "hwy";
+  entry.refuse = std::move(refuse);
+  entry.make = [make = std::move(make)](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<FunctionKernel>(make(node, threads));
+  };
+  entry.scratch = std::move(scratch);
+  if (!aliases.empty()) {
+    entry.may_alias = [aliases = std::move(aliases)](const NodeSignature& node) {
+      std::vector<std::pair<int, int>> fitting;
+      for (const auto& [input, output] : aliases) {
+        if (static_cast<size_t>(input) >= node.inputs.size() || static_cast<size_t>(output) >= node.outputs.size()) continue;
+        const TensorType &from = node.inputs[static_cast<size_t>(input)], &to = node.outputs[static_cast<size_t>(output)];
+        if (from.shape == to.shape && size_of(from.dtype) == size_of(to.dtype)) fitting.emplace_back(input, output);
+      }
+      return fitting;
+    };
+  }
+  backend.add(std::move(entry));
+}
+
+}  // namespace ramet::cpu

@@ -1,0 +1,340 @@
+#include "ramet/kernel/cpu/map.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/map_plan.h"
+#include "ramet/ops/random_bits.h"
+#include "ramet/ops/reduce_order.h"
+
+namespace ramet::cpu {
+namespace {
+
+using Reduce = MapProgram::Reduce;
+
+/// A part of a block that lies in one row.
+struct Segment {
+  int64_t row, column, count;
+};
+
+int64_t integer_of(const void* reg, DType type, int64_t index) {
+  return type == DType::kI64 ? static_cast<const int64_t*>(reg)[index] : static_cast<const int32_t*>(reg)[index];
+}
+void set_integer(void* reg, DType type, int64_t index, int64_t value) {
+  if (type == DType::kI64) static_cast<int64_t*>(reg)[index] = value;
+  else static_cast<int32_t*>(reg)[index] = static_cast<int32_t>(value);
+}
+
+int64_t saturated(float value) {
+  if (value != value) return 0;
+  if (value >= 0x1p63f) return std::numeric_limits<int64_t>::max();
+  if (value <= -0x1p63f) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
+/// Casts from and to i64.
+void cast_each(const void* from, DType source, void* to, DType target, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (source == DType::kF32) static_cast<int64_t*>(to)[i] = saturated(static_cast<const float*>(from)[i]);
+    else if (target == DType::kF32) static_cast<float*>(to)[i] = static_cast<float>(integer_of(from, source, i));
+    else if (target == DType::kBool) static_cast<int32_t*>(to)[i] = integer_of(from, source, i) != 0;
+    else set_integer(to, target, i, integer_of(from, source, i));
+  }
+}
+
+}  // namespace
+
+/// One thread's walk over its part of the space.
+class MapWalk {
+ public:
+  using Plan = MapEvaluator::Plan;
+  MapWalk(const Plan& plan, std::span<const void* const> inputs, std::span<void* const> outputs, char* scratch, int rank)
+      : plan_(plan),
+        inputs_(inputs),
+        outputs_(outputs),
+        registers_(scratch + rank * plan.thread_bytes),
+        places_(reinterpret_cast<const void**>(registers_ + plan.places_at)),
+        lanes_(reinterpret_cast<float*>(registers_ + plan.lanes_at)),
+        partials_(reinterpret_cast<float*>(scratch + plan.partials_at)),
+        draws_(reinterpret_cast<const DropoutBits*>(scratch + plan.draws_at)) {
+    for (void* output : outputs_)
+      for (const void* input : inputs_) aliased_ |= input == output;
+    for (size_t i = 0; i < plan_.inputs.size(); ++i)
+      if (plan_.inputs[i].uniform && plan_.values[i].reg >= 0 && plan_.elements > 0)
+        plan_.inputs[i].load(inputs_[i], 0, plan_.block, reg(static_cast<int>(i)));
+  }
+
+  /// Elements [begin, end) of the space, in order.
+  void walk(int64_t begin, int64_t end) {
+    const int64_t columns = plan_.columns;
+    for (int64_t at = begin; at < end;) {
+      const int64_t row = at / columns, column = at % columns;
+      int64_t stop;
+      if (columns > plan_.block) {
+        stop = std::min((row + 1) * columns, at + plan_.block - column % plan_.block);
+      } else {
+        int64_t next = row + std::max<int64_t>(1, plan_.block / columns);
+        if (plan_.sums_rows) next = std::min(next, (row / kReduceRows + 1) * kReduceRows);
+        stop = next * columns;
+      }
+      stop = std::min(stop, end);
+      block(at, stop - at);
+      at = stop;
+    }
+  }
+
+ private:
+  void* reg(int value) { return registers_ + plan_.values[static_cast<size_t>(value)].reg * plan_.register_bytes; }
+
+  template <typename Visit>
+  void for_each_segment(int64_t at, int64_t count, const Visit& visit) const {
+    const int64_t columns = plan_.columns;
+    for (int64_t done = 0; done < count;) {
+      const int64_t row = (at + done) / columns, column = (at + done) % columns;
+      const int64_t length = std::min(columns - column, count - done);
+      visit(Segment{row, column, length}, done);
+      done += length;
+    }
+  }
+
+  /// Element of the input that the space's element (row, column) reads.
+  static int64_t offset(const Plan& plan, const Plan::Input& input, int64_t row, int64_t column) {
+    int64_t result = column * input.strides.back();
+    for (size_t axis = plan.extents.size() - 1; axis-- > 0;) {
+      result += row % plan.extents[axis] * input.strides[axis];
+      row /= plan.extents[axis];
+    }
+    return result;
+  }
+
+  /// Where the block of the input lies one after another in memory; null when it does not.
+  const char* in_memory(int value) const {
+    const auto index = static_cast<size_t>(value);
+    const Plan::Input& input = plan_.inputs[index];
+    const auto* base = static_cast<const char*>(inputs_[index]);
+    if (input.full) return base + at_ * input.size;
+    const int64_t row = at_ / plan_.columns, column = at_ % plan_.columns;
+    if (input.strides.back() != 1 || column + count_ > plan_.columns) return nullptr;
+    return base + offset(plan_, input, row, column) * input.size;
+  }
+
+  void load(int value) {
+    const auto index = static_cast<size_t>(value);
+    const Plan::Input& input = plan_.inputs[index];
+    const auto* base = static_cast<const char*>(inputs_[index]);
+    char* target = static_cast<char*>(reg(value));
+    places_[index] = target;
+    if (input.uniform) return;
+    if (input.full) return input.load(base + at_ * input.size, 1, count_, target);
+    const int64_t width = plan_.values[index].type == DType::kI64 ? 8 : 4;
+    for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
+      const int64_t from = offset(plan_, input, segment.row, segment.column);
+      input.load(base + from * input.size, input.strides.back(), segment.count, target + done * width);
+    });
+  }
+
+  /// The value as a loop can read it: a register, or memory that needs no widening and is as long as whole vectors.
+  const void* place(int value, bool may_stay_in_memory = true) {
+    const auto index = static_cast<size_t>(value);
+    if (places_[index]) return places_[index];
+    const Plan::Input& input = plan_.inputs[index];
+    if (whole_ && may_stay_in_memory && !input.uniform && (input.dtype == DType::kF32 || input.dtype == DType::kI32))
+      places_[index] = in_memory(value);
+    if (!places_[index]) load(value);
+    return places_[index];
+  }
+
+  /// bf16 memory that the step's loop widens itself; null where it had better come from a register.
+  const void* narrow_place(const Plan::Step& step, size_t operand) const {
+    const int value = step.operands[operand];
+    if (!whole_ || value < 0 || static_cast<size_t>(value) >= plan_.inputs.size()) return nullptr;
+    const Plan::Input& input = plan_.inputs[static_cast<size_t>(value)];
+    if (input.dtype != DType::kBF16 || places_[static_cast<size_t>(value)] || input.uniform) return nullptr;
+    const StepFunction function = operand == 0 ? step.forms[1][0][0] : operand == 1 ? step.forms[0][1][0] : nullptr;
+    return function ? in_memory(value) : nullptr;
+  }
+
+  /// Whether the step may write output memory at once, while later steps and copies still read the inputs.
+  bool may_write(size_t step, int output) const {
+    if (!whole_ || output < 0 || output >= kMarks) return false;
+    if (!aliased_ || step + 1 == plan_.steps.size()) return true;
+    const void* memory = outputs_[static_cast<size_t>(output)];
+    return std::none_of(inputs_.begin(), inputs_.end(), [&](const void* input) { return input == memory; });
+  }
+
+  void block(int64_t at, int64_t count) {
+    at_ = at;
+    count_ = count;
+    whole_ = count % kMapPad == 0;
+    std::fill_n(places_, plan_.values.size(), nullptr);
+    written_ = 0;
+    if (aliased_)  // before a step writes over what an output copies
+      for (const Plan::Output& output : plan_.outputs)
+        if (static_cast<size_t>(output.value) < plan_.inputs.size()) place(output.value, false);
+    for (size_t i = 0; i < plan_.steps.size(); ++i) step(i);
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) finish(i);
+  }
+
+  void step(size_t index) {
+    const Plan::Step& step = plan_.steps[index];
+    const Plan::Value& made = plan_.values[static_cast<size_t>(step.value)];
+    StepCall call{.count = count_, .element = at_, .p = step.p, .q = step.q};
+    MapForm forms[2] = {MapForm::kF32, MapForm::kF32};
+    for (size_t i = 0; i < 3; ++i) {
+      if (step.operands[i] < 0) continue;
+      if (const void* narrow = narrow_place(step, i)) {
+        call.operands[i] = narrow;
+        forms[i] = MapForm::kBf16;
+      } else {
+        call.operands[i] = place(step.operands[i]);
+      }
+    }
+    if (step.dropout >= 0) call.dropout = draws_ + step.dropout;
+
+    MapForm form = step.form;
+    call.result = reg(step.value);
+    if (may_write(index, step.output)) {
+      const Plan::Output& output = plan_.outputs[static_cast<size_t>(step.output)];
+      char* memory = static_cast<char*>(outputs_[static_cast<size_t>(step.output)]) + at_ * output.size;
+      const bool narrow = output.dtype == DType::kBF16 && made.uses == 1 && step.forms[0][0][1];
+      if (output.dtype == DType::kF32 || output.dtype == DType::kI32) call.result = memory;
+      if (narrow) call.result = memory, form = MapForm::kBf16;
+      if (call.result == memory) written_ |= uint64_t{1} << step.output;
+    }
+    places_[step.value] = call.result;
+    if (step.generic) return run_generic(step, call);
+    const bool plain = form == MapForm::kF32 && forms[0] == MapForm::kF32 && forms[1] == MapForm::kF32;
+    const StepFunction function =
+        plain ? step.plain : step.forms[static_cast<int>(forms[0])][static_cast<int>(forms[1])][static_cast<int>(form)];
+    function(call);
+  }
+
+  void run_generic(const Plan::Step& step, const StepCall& call) {
+    DType types[3] = {};
+    for (size_t i = 0; i < 3; ++i)
+      if (step.operands[i] >= 0) types[i] = plan_.values[static_cast<size_t>(step.operands[i])].type;
+    const DType result = plan_.values[static_cast<size_t>(step.value)].type;
+    if (step.generic->types == MapOpTypes::kCast) {
+      cast_each(call.operands[0], types[0], call.result, result, count_);
+    } else {
+      const auto value = [&](size_t operand, int64_t i) {
+        return call.operands[operand] ? integer_of(call.operands[operand], types[operand], i) : 0;
+      };
+      for (int64_t i = 0; i < count_; ++i)
+        set_integer(call.result, result, i, step.generic->integer(value(0, i), value(1, i), value(2, i)));
+    }
+  }
+
+  /// Copies or sums the block of an output's value.
+  void finish(size_t index) {
+    const Plan::Output& output = plan_.outputs[index];
+    if (index < kMarks && written_ >> index & 1) return;
+    const void* value = place(output.value);
+    if (output.reduce == Reduce::kNone) {
+      char* memory = static_cast<char*>(outputs_[index]) + at_ * output.size;
+      if (value != memory) output.store(value, count_, memory);
+      return;
+    }
+    const auto* floats = static_cast<const float*>(value);
+    for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
+      if (output.reduce == Reduce::kSumRows) add_row(output, segment, floats + done);
+      else add_lanes(output, outputs_[index], segment, floats + done);
+    });
+  }
+
+  void add_row(const Plan::Output& output, const Segment& segment, const float* values) {
+    float* sums = partials_ + output.partials_at + segment.row / kReduceRows * plan_.columns + segment.column;
+    if (segment.row % kReduceRows == 0) std::memcpy(sums, values, static_cast<size_t>(segment.count) * sizeof(float));
+    else map_steps().add(values, segment.count, sums);
+  }
+
+  void add_lanes(const Plan::Output& output, void* memory, const Segment& segment, const float* values) {
+    float* lanes = lanes_ + output.lanes_at;
+    if (segment.column == 0) std::fill_n(lanes, kReduceLanes, 0.0f);
+    map_steps().add_lanes(values, segment.count, lanes);
+    if (segment.column + segment.count < plan_.columns) return;
+    for (int64_t width = kReduceLanes / 2; width > 0; width /= 2)
+      for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+    output.store(lanes, 1, static_cast<char*>(memory) + segment.row * output.size);
+  }
+
+  const Plan& plan_;
+  std::span<const void* const> inputs_;
+  std::span<void* const> outputs_;
+  char* registers_;
+  const void** places_;
+  float* lanes_;
+  float* partials_;
+  const DropoutBits* draws_;
+  bool aliased_ = false;
+
+  static constexpr int kMarks = 64;
+  int64_t at_ = 0, count_ = 0;
+  bool whole_ = false;  ///< the block is whole vectors long
+  uint64_t written_ = 0;  ///< of the first 64 outputs, those whose block a step wrote itself
+};
+
+MapEvaluator::MapEvaluator(const MapProgram& program, const Shape& space, std::span<const TensorType> inputs,
+                           std::span<const TensorType> outputs, int threads)
+    : plan_(std::make_unique<Plan>(program, space, inputs, outputs, threads)) {}
+MapEvaluator::~MapEvaluator() = default;
+
+int64_t MapEvaluator::scratch_bytes() const { return plan_->bytes; }
+
+namespace {
+
+/// Least elements that are worth a thread's waking.
+constexpr int64_t kGrain = 4096;
+
+/// Combines the sums of row blocks along the balanced tree and stores them; `sums` is [blocks, columns].
+void combine_rows(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
+                  ThreadTeam& team) {
+  team.split(columns, 256, [&](int64_t begin, int64_t end, int) {
+    for (int64_t stride = 1; stride < blocks; stride *= 2)
+      for (int64_t i = 0; i + stride < blocks; i += 2 * stride)
+        map_steps().add(sums + (i + stride) * columns + begin, end - begin, sums + i * columns + begin);
+    store(sums + begin, end - begin, static_cast<char*>(output) + begin * size);
+  });
+}
+
+}  // namespace
+
+void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch,
+                       ThreadTeam& team) const {
+  const Plan& plan = *plan_;
+  auto* memory = static_cast<char*>(scratch);
+  auto* draws = reinterpret_cast<DropoutBits*>(memory + plan.draws_at);
+  for (size_t i = 0; i < plan.dropouts.size(); ++i) {
+    const Plan::Dropout& dropout = plan.dropouts[i];
+    const auto* counter = static_cast<const int64_t*>(inputs[static_cast<size_t>(dropout.counter)]);
+    const DropoutDraw draw(dropout.rate, static_cast<int64_t>(dropout.seed), static_cast<int64_t>(dropout.tensor),
+                           counter, plan.elements);
+    draws[i] = {draw.stream.key()[0], draw.stream.key()[1], draw.stream.step(), draw.stream.tensor(),
+                draw.threshold, draw.scale, draw.first};
+  }
+  int64_t unit = 1;
+  if (plan.sums_rows) unit = kReduceRows * plan.columns;
+  else if (plan.sums_last) unit = plan.columns;
+  if (plan.elements > 0) {
+    const int64_t units = (plan.elements + unit - 1) / unit;
+    const int64_t grain = unit == 1 ? kGrain : std::max<int64_t>(1, kGrain / unit);
+    team.split(units, grain, [&](int64_t begin, int64_t end, int rank) {
+      MapWalk(plan, inputs, outputs, memory, rank).walk(begin * unit, std::min(end * unit, plan.elements));
+    });
+  }
+  const int64_t blocks = (plan.rows + kReduceRows - 1) / kReduceRows;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const Plan::Output& output = plan.outputs[i];
+    const bool by_rows = output.reduce == Reduce::kSumRows;
+    if (by_rows && blocks > 0 && plan.elements > 0) {
+      auto* sums = reinterpret_cast<float*>(memory + plan.partials_at) + output.partials_at;
+      combine_rows(sums, blocks, plan.columns, output.store, output.size, outputs[i], team);
+    } else if (output.reduce != Reduce::kNone && plan.elements == 0) {
+      std::memset(outputs[i], 0, static_cast<size_t>((by_rows ? plan.columns : plan.rows) * output.size));
+    }
+  }
+}
+
+}  // namespace ramet::cpu

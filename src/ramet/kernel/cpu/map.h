@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ramet/base/thread_team.h"
+#include "ramet/kernel/cpu/map_steps.h"
+#include "ramet/ops/map_program.h"
+
+namespace ramet::cpu {
+
+/// Evaluates a map program a block of about a thousand elements at a time: operands that lie well in memory are read
+/// there, others are gathered to registers in L1, each step is one loop over the block. Every element's value, and the
+/// order of every sum (ops/reduce_order.h), is independent of blocks and threads.
+class MapEvaluator {
+ public:
+  /// `program` must have passed map_value_types. Throws Error on element types that it does not take (u8).
+  MapEvaluator(const MapProgram& program, const Shape& space, std::span<const TensorType> inputs,
+               std::span<const TensorType> outputs, int threads);
+  ~MapEvaluator();
+
+  int64_t scratch_bytes() const;
+  /// An output may lie over an input of its own element size that has the space's shape.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch, ThreadTeam& team) const;
+
+  struct Plan;
+
+ private:
+  std::unique_ptr<const Plan> plan_;
+};
+
+}  // namespace ramet::cpu

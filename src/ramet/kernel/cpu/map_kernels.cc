@@ -1,0 +1,65 @@
+#include <algorithm>
+
+#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/map.h"
+
+namespace ramet {
+namespace {
+
+cpu::MapEvaluator evaluator_of(const NodeSignature& node, int threads) {
+  return {map_program_of(node), map_space_of(node), node.inputs, node.outputs, threads};
+}
+
+class MapKernel : public Kernel {
+ public:
+  MapKernel(const NodeSignature& node, int threads) : evaluator_(evaluator_of(node, threads)) {}
+  void run(const KernelContext& context) const override {
+    evaluator_.run(context.inputs, context.outputs, context.scratch, context.team);
+  }
+
+ private:
+  cpu::MapEvaluator evaluator_;
+};
+
+std::string refuse(const NodeSignature& node) {
+  for (const auto* types : {&node.inputs, &node.outputs})
+    for (const TensorType& type : *types)
+      if (type.dtype == DType::kU8) return "opaque bytes have no arithmetic";
+  return "";
+}
+
+/// Inputs that lie as the iteration space does, with outputs of their own element size that are not summed.
+std::vector<std::pair<int, int>> may_alias(const NodeSignature& node) {
+  const MapProgram program = map_program_of(node);
+  const Shape space = map_space_of(node);
+  const std::vector<bool> counters = program.counters();
+  std::vector<std::pair<int, int>> pairs;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const bool whole = node.inputs[i].elements() == space.elements() && node.outputs[o].elements() == space.elements();
+      if (!counters[i] && whole && program.outputs[o].reduce == MapProgram::Reduce::kNone &&
+          size_of(node.inputs[i].dtype) == size_of(node.outputs[o].dtype))
+        pairs.emplace_back(static_cast<int>(i), static_cast<int>(o));
+    }
+  return pairs;
+}
+
+}  // namespace
+
+void add_cpu_map(Backend& backend) {
+  for (const OpDef* op : OpRegistry::instance().all()) {
+    if (op->name != "map" && op->map_op.empty()) continue;
+    KernelEntry entry;
+    entry.op = op->name;
+    entry.name = "hwy";
+    entry.refuse = refuse;
+    entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+      return std::make_unique<MapKernel>(node, threads);
+    };
+    entry.scratch = [](const NodeSignature& node, int threads) { return evaluator_of(node, threads).scratch_bytes(); };
+    entry.may_alias = may_alias;
+    backend.add(std::move(entry));
+  }
+}
+
+}  // namespace ramet

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "ramet/base/dtype.h"
+
+namespace ramet::cpu {
+
+// The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (bools too, as
+// 0 or 1) or i64 an element. Registers are padded to a multiple of kMapPad elements, and loops run over whole vectors, so
+// that body and tail are one code; only loads and stores mind the exact count.
+
+inline constexpr int64_t kMapPad = 16;
+
+/// The draws of one dropout step in one run.
+struct DropoutBits {
+  uint32_t key0 = 0, key1 = 0, step = 0, tensor = 0;
+  uint32_t threshold = 0;
+  float scale = 1;
+  uint64_t first = 0;  ///< logical index of the first element of the iteration space
+};
+
+/// How a floating operand or result of a step lies in memory.
+enum class MapForm : uint8_t {
+  kF32,
+  kBf16,     ///< in memory as bf16; operands and results
+  kRounded   ///< f32 holding the bf16 rounding; results only
+};
+
+struct StepCall {
+  const void* operands[3] = {};
+  void* result = nullptr;
+  int64_t count = 0;    ///< elements; loops round it up to kMapPad
+  int64_t element = 0;  ///< index of the first one in the iteration space
+  float p = 0, q = 0;
+  const DropoutBits* dropout = nullptr;
+};
+using StepFunction = void (*)(const StepCall&);
+
+/// Widens `count` elements at `from` (distance `stride` elements: 1, 0 or any) to a register.
+using LoadFunction = void (*)(const void* from, int64_t stride, int64_t count, void* to);
+/// Narrows `count` elements of a register to memory.
+using StoreFunction = void (*)(const void* from, int64_t count, void* to);
+/// Adds `count` f32 to `sums`, element by element.
+using AddFunction = void (*)(const float* from, int64_t count, float* sums);
+/// Adds `count` f32 to 16 lanes in the canonical order of the last dimension; `count` is a multiple of 16 but at the end.
+using LaneFunction = void (*)(const float* from, int64_t count, float* lanes);
+
+/// All loops, for the instruction set at hand.
+struct MapSteps {
+  /// The loop of map op `name` whose operands have register type `type` (f32, i32, bool) and the given forms; null when
+  /// there is none. Plain forms exist for every op that the type has.
+  StepFunction (*step)(std::string_view name, DType type, MapForm a, MapForm b, MapForm result);
+  /// The loop of a cast between register types, null from or to i64.
+  StepFunction (*cast)(DType from, DType to);
+  LoadFunction (*load)(DType dtype);
+  StoreFunction (*store)(DType dtype);
+  AddFunction add;
+  LaneFunction add_lanes;
+};
+const MapSteps& map_steps();
+
+}  // namespace ramet::cpu

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ramet/base/dtype.h"
+
+namespace ramet::cpu {
+
+/// Rows [count, width] of one of the vector types; gain, bias and statistics are f32.
+struct NormArguments {
+  int64_t width = 0;
+  float epsilon = 0;
+  const void* dy = nullptr;  ///< of gradients
+  const void* a = nullptr;
+  void* out = nullptr;       ///< the rows that come out; may be a (or dy)
+  const float* gain = nullptr;
+  const float* bias = nullptr;
+  float* mean = nullptr;     ///< [count]
+  float* rstd = nullptr;     ///< [count]
+  /// Sums of gradients of gain and bias, [blocks of kReduceRows rows, width].
+  float* gain_sums = nullptr;
+  float* bias_sums = nullptr;
+};
+
+/// Each works on rows [begin, end). Gradients want rows of one block of kReduceRows.
+struct NormLoops {
+  using Loop = void (*)(const NormArguments&, int64_t begin, int64_t end);
+  Loop layer_norm, rms_norm, layer_norm_grad, rms_norm_grad, softmax, log_softmax;
+};
+/// For f32, bf16 or f16 rows, for the instruction set at hand.
+const NormLoops& norm_loops(DType dtype);
+
+}  // namespace ramet::cpu

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+namespace ramet::cpu {
+
+/// One stretch of elements, all f32; outputs may lie over their inputs.
+struct UpdateArguments {
+  int64_t count = 0;
+  const float *w = nullptr, *g = nullptr, *m = nullptr, *v = nullptr;
+  float *w_out = nullptr, *m_out = nullptr, *v_out = nullptr;
+  float grad_scale = 1, rate = 0, weight_decay = 0;
+  float momentum = 0;
+  bool nesterov = false;
+  float beta2 = 0, one_less_beta1 = 0, one_less_beta2 = 0, epsilon = 0;
+  float inverse_correction1 = 1, inverse_correction2 = 1;
+  float keep = 1;  ///< decoupled decay: what w is multiplied by
+  float* sums = nullptr;  ///< LAMB: 16 lanes of u^2, then 16 of w^2, which start at 0
+};
+
+struct UpdateLoops {
+  using Loop = void (*)(const UpdateArguments&);
+  Loop sgd;             ///< momentum state in m (null: none)
+  Loop adam;
+  Loop lamb_direction;  ///< u to w_out
+  Loop lamb_apply;      ///< g is u; rate has the trust ratio in it
+  /// Adds squares to 16 lanes, as canonical_sum does.
+  void (*squares)(const float* from, int64_t count, float* lanes);
+};
+const UpdateLoops& update_loops();
+
+}  // namespace ramet::cpu

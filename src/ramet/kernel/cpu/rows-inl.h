@@ -1,0 +1,84 @@
+// Walks over one row of f32, bf16 or f16, with the same code for body and tail, and sums in one order for every vector
+// width: 64 strided lanes, lane j adding elements j, j + 64, ..., then lane i += lane i + 32, + 16, ... + 1.
+// Included once per target, as Highway's *-inl.h files are.
+#if defined(RAMET_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAMET_ROWS_INL_H_
+#undef RAMET_ROWS_INL_H_
+#else
+#define RAMET_ROWS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "ramet/kernel/cpu/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Df = hn::ScalableTag<float>;
+using Vf = hn::Vec<Df>;
+
+HWY_INLINE int64_t vector_lanes() { return static_cast<int64_t>(hn::Lanes(Df())); }
+
+/// Loads vector `count` > 0 lanes of a row from `from`; lanes beyond are 0.
+template <typename T>
+HWY_INLINE Vf load_part(const T* from, int64_t count) {
+  const Df d;
+  return count >= vector_lanes() ? LoadF32(d, from) : LoadF32N(d, from, static_cast<size_t>(count));
+}
+template <typename T>
+HWY_INLINE void store_part(Vf value, T* to, int64_t count) {
+  const Df d;
+  if (count >= vector_lanes()) StoreF32(d, value, to);
+  else StoreF32N(d, value, to, static_cast<size_t>(count));
+}
+/// Lanes from `count` on become 0.
+HWY_INLINE Vf keep_part(Vf value, int64_t count) {
+  const Df d;
+  return count >= vector_lanes() ? value : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), value);
+}
+
+constexpr int64_t kRowLanes = 64;
+
+/// kRowLanes accumulators.
+struct RowLanes {
+  static constexpr int64_t kVectors = kRowLanes / static_cast<int64_t>(hn::MaxLanes(Df()));
+  Vf lane[kVectors];
+
+  HWY_INLINE explicit RowLanes(float start) {
+    for (Vf& vector : lane) vector = hn::Set(Df(), start);
+  }
+  HWY_INLINE void add(int64_t vector, Vf value) { lane[vector] = hn::Add(lane[vector], value); }
+  HWY_INLINE float sum() const {
+    return fold([](float a, float b) { return a + b; });
+  }
+  HWY_INLINE float most() const {
+    return fold([](float a, float b) { return a > b || a != a ? a : b; });
+  }
+  template <typename Join>
+  HWY_INLINE float fold(const Join& join) const {
+    alignas(64) float all[kRowLanes];
+    for (int64_t v = 0; v < kVectors; ++v) hn::Store(lane[v], Df(), all + v * vector_lanes());
+    for (int64_t width = kRowLanes / 2; width > 0; width /= 2)
+      for (int64_t i = 0; i < width; ++i) all[i] = join(all[i], all[i + width]);
+    return all[0];
+  }
+};
+
+/// Calls `visit(element, vector, count)` for each vector of a row: the accumulator that its lanes belong to, and how many
+/// of them are in the row.
+template <typename Visit>
+HWY_INLINE void for_each_vector(int64_t width, const Visit& visit) {
+  const int64_t step = vector_lanes(), whole = width / kRowLanes * kRowLanes;
+  for (int64_t i = 0; i < whole; i += kRowLanes)
+    for (int64_t v = 0; v < RowLanes::kVectors; ++v) visit(i + v * step, v, step);
+  for (int64_t i = whole, v = 0; i < width; i += step, ++v) visit(i, v, width - i < step ? width - i : step);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet
+HWY_AFTER_NAMESPACE();
+
+#endif  // RAMET_ROWS_INL_H_
