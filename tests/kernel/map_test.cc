@@ -276,7 +276,9 @@ TEST(CpuMap, RoundingToBf16IsExactForAllUpperHalves) {
     std::memcpy(&bits, narrow[0].data.data() + i * 2, 2);
     std::memcpy(&half_bits, half[0].data.data() + i * 2, 2);
     ASSERT_EQ(bits, f32_to_bf16(value)) << value;
-    if (!std::isnan(value)) ASSERT_EQ(half_bits, f32_to_f16(value)) << value;
+    if (!std::isnan(value)) {
+      ASSERT_EQ(half_bits, f32_to_f16(value)) << value;
+    }
   }
 }
 
