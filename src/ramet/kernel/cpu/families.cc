@@ -7,6 +7,10 @@ void add_all(Backend& backend) {
   add_cpu_normalize(backend);
   add_cpu_loss(backend);
   add_cpu_optimizer(backend);
+  add_cpu_reduce(backend);
+  add_cpu_gather(backend);
+  add_cpu_shape(backend);
+  add_cpu_random(backend);
 }
 
 void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,

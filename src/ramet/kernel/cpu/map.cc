@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/map_plan.h"
+#include "ramet/kernel/cpu/reduce.h"
 #include "ramet/ops/random_bits.h"
 #include "ramet/ops/reduce_order.h"
 
@@ -58,7 +60,7 @@ class MapWalk {
         places_(reinterpret_cast<const void**>(registers_ + plan.places_at)),
         lanes_(reinterpret_cast<float*>(registers_ + plan.lanes_at)),
         partials_(reinterpret_cast<float*>(scratch + plan.partials_at)),
-        draws_(reinterpret_cast<const DropoutBits*>(scratch + plan.draws_at)) {
+        draws_(reinterpret_cast<const DropoutDraw*>(scratch + plan.draws_at)) {
     for (void* output : outputs_)
       for (const void* input : inputs_) aliased_ |= input == output;
     for (size_t i = 0; i < plan_.inputs.size(); ++i)
@@ -267,7 +269,7 @@ class MapWalk {
   const void** places_;
   float* lanes_;
   float* partials_;
-  const DropoutBits* draws_;
+  const DropoutDraw* draws_;
   bool aliased_ = false;
 
   static constexpr int kMarks = 64;
@@ -288,31 +290,18 @@ namespace {
 /// Least elements that are worth a thread's waking.
 constexpr int64_t kGrain = 4096;
 
-/// Combines the sums of row blocks along the balanced tree and stores them; `sums` is [blocks, columns].
-void combine_rows(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
-                  ThreadTeam& team) {
-  team.split(columns, 256, [&](int64_t begin, int64_t end, int) {
-    for (int64_t stride = 1; stride < blocks; stride *= 2)
-      for (int64_t i = 0; i + stride < blocks; i += 2 * stride)
-        map_steps().add(sums + (i + stride) * columns + begin, end - begin, sums + i * columns + begin);
-    store(sums + begin, end - begin, static_cast<char*>(output) + begin * size);
-  });
-}
-
 }  // namespace
 
 void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch,
                        ThreadTeam& team) const {
   const Plan& plan = *plan_;
   auto* memory = static_cast<char*>(scratch);
-  auto* draws = reinterpret_cast<DropoutBits*>(memory + plan.draws_at);
+  auto* draws = reinterpret_cast<DropoutDraw*>(memory + plan.draws_at);
   for (size_t i = 0; i < plan.dropouts.size(); ++i) {
     const Plan::Dropout& dropout = plan.dropouts[i];
     const auto* counter = static_cast<const int64_t*>(inputs[static_cast<size_t>(dropout.counter)]);
-    const DropoutDraw draw(dropout.rate, static_cast<int64_t>(dropout.seed), static_cast<int64_t>(dropout.tensor),
-                           counter, plan.elements);
-    draws[i] = {draw.stream.key()[0], draw.stream.key()[1], draw.stream.step(), draw.stream.tensor(),
-                draw.threshold, draw.scale, draw.first};
+    new (draws + i) DropoutDraw(dropout.rate, static_cast<int64_t>(dropout.seed), static_cast<int64_t>(dropout.tensor),
+                                counter, plan.elements);
   }
   int64_t unit = 1;
   if (plan.sums_rows) unit = kReduceRows * plan.columns;
@@ -330,7 +319,7 @@ void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* cons
     const bool by_rows = output.reduce == Reduce::kSumRows;
     if (by_rows && blocks > 0 && plan.elements > 0) {
       auto* sums = reinterpret_cast<float*>(memory + plan.partials_at) + output.partials_at;
-      combine_rows(sums, blocks, plan.columns, output.store, output.size, outputs[i], team);
+      combine_row_sums(sums, blocks, plan.columns, output.store, output.size, outputs[i], team);
     } else if (output.reduce != Reduce::kNone && plan.elements == 0) {
       std::memset(outputs[i], 0, static_cast<size_t>((by_rows ? plan.columns : plan.rows) * output.size));
     }

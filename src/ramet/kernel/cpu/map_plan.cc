@@ -241,7 +241,7 @@ void MapEvaluator::Plan::lay_out_scratch() {
   lanes_at = places_at + up_to_line(static_cast<int64_t>(values.size() * sizeof(void*)));
   thread_bytes = lanes_at + up_to_line(lanes * 4);
   draws_at = threads * thread_bytes;
-  partials_at = draws_at + up_to_line(static_cast<int64_t>(dropouts.size() * sizeof(DropoutBits)));
+  partials_at = draws_at + up_to_line(static_cast<int64_t>(dropouts.size() * sizeof(DropoutDraw)));
   bytes = partials_at + partials * 4;
 }
 

@@ -248,19 +248,18 @@ template <class A, class R>
 void dropout_step(const StepCall& call) {
   const Df d;
   const Di di;
-  const Du du;
-  const cpu::DropoutBits& draw = *call.dropout;
+  const DropoutDraw& draw = *call.dropout;
   const auto* a = static_cast<const A*>(call.operands[0]);
   auto* result = static_cast<R*>(call.result);
   const Vf scale = hn::Set(d, draw.scale);
   const Vi limit = hn::Set(di, static_cast<int32_t>(draw.threshold));
   const hn::Rebind<uint16_t, Di> dh;
-  alignas(64) uint16_t room[random_bits16_room(Du(), kDrawsAtOnce)];
+  alignas(64) uint16_t room[kDrawsAtOnce + kPhiloxSlack];
   const int64_t end = padded(call.count), step = lanes();
   for (int64_t begin = 0; begin < end; begin += kDrawsAtOnce) {
     const int64_t stop = end < begin + kDrawsAtOnce ? end : begin + kDrawsAtOnce;
     const uint64_t element = draw.first + static_cast<uint64_t>(call.element + begin);
-    const uint16_t* bits = RandomBits16(du, element, stop - begin, draw.step, draw.tensor, draw.key0, draw.key1, room);
+    const uint16_t* bits = PhiloxBits16(draw.stream, element, stop - begin, room);
     for (int64_t i = begin; i < stop; i += step) {
       const Vi drawn = hn::PromoteTo(di, hn::LoadU(dh, bits + (i - begin)));
       const Vf factor = hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(drawn, limit)), scale);

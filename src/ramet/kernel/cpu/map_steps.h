@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "ramet/base/dtype.h"
+#include "ramet/ops/random_bits.h"
 
 namespace ramet::cpu {
 
@@ -12,14 +13,6 @@ namespace ramet::cpu {
 // that body and tail are one code; only loads and stores mind the exact count.
 
 inline constexpr int64_t kMapPad = 16;
-
-/// The draws of one dropout step in one run.
-struct DropoutBits {
-  uint32_t key0 = 0, key1 = 0, step = 0, tensor = 0;
-  uint32_t threshold = 0;
-  float scale = 1;
-  uint64_t first = 0;  ///< logical index of the first element of the iteration space
-};
 
 /// How a floating operand or result of a step lies in memory.
 enum class MapForm : uint8_t {
@@ -34,7 +27,7 @@ struct StepCall {
   int64_t count = 0;    ///< elements; loops round it up to kMapPad
   int64_t element = 0;  ///< index of the first one in the iteration space
   float p = 0, q = 0;
-  const DropoutBits* dropout = nullptr;
+  const DropoutDraw* dropout = nullptr;  ///< of the whole iteration space
 };
 using StepFunction = void (*)(const StepCall&);
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/kernel/cpu/normalize.h"
+#include "ramet/kernel/cpu/reduce.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/ops/reduce_order.h"
 
@@ -223,20 +223,6 @@ std::function<void(const KernelContext&)> make_norm(const NodeSignature& node, b
 
 int64_t row_blocks(int64_t rows) { return (rows + kReduceRows - 1) / kReduceRows; }
 
-/// Combines sums [blocks, width] along the balanced tree to `out`.
-void combine(float* sums, int64_t blocks, int64_t width, void* out, ThreadTeam& team) {
-  if (blocks == 0) {
-    std::memset(out, 0, static_cast<size_t>(width) * 4);
-    return;
-  }
-  team.split(width, 256, [&](int64_t begin, int64_t end, int) {
-    for (int64_t stride = 1; stride < blocks; stride *= 2)
-      for (int64_t i = 0; i + stride < blocks; i += 2 * stride)
-        cpu::map_steps().add(sums + (i + stride) * width + begin, end - begin, sums + i * width + begin);
-    std::memcpy(static_cast<float*>(out) + begin, sums + begin, static_cast<size_t>(end - begin) * 4);
-  });
-}
-
 std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& node, bool centered) {
   return [node, centered](const KernelContext& context) {
     const Rows rows = rows_of(node.inputs[1]);
@@ -259,8 +245,9 @@ std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& no
       for (int64_t block = begin; block < end; ++block)
         loop(call, block * kReduceRows, std::min(rows.count, (block + 1) * kReduceRows));
     });
-    combine(call.gain_sums, blocks, rows.width, context.outputs[1], context.team);
-    if (centered) combine(call.bias_sums, blocks, rows.width, context.outputs[2], context.team);
+    const cpu::StoreFunction store = cpu::map_steps().store(DType::kF32);
+    cpu::combine_row_sums(call.gain_sums, blocks, rows.width, store, 4, context.outputs[1], context.team);
+    if (centered) cpu::combine_row_sums(call.bias_sums, blocks, rows.width, store, 4, context.outputs[2], context.team);
   };
 }
 

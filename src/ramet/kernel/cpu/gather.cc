@@ -1,0 +1,315 @@
+// Ops that find elements by index or by order: gather, scatter_add, one_hot, argmax and argmin, cumsum, top_k.
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/map_steps.h"
+#include "ramet/ops/rules.h"
+
+namespace ramet {
+namespace {
+
+using cpu::map_steps;
+
+int64_t size_in(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
+
+/// Indices of either integer type.
+class Indices {
+ public:
+  Indices(const TensorType& type, const void* data) : wide_(type.dtype == DType::kI64), count_(type.elements()), data_(data) {}
+  int64_t count() const { return count_; }
+  int64_t operator[](int64_t i) const {
+    return wide_ ? static_cast<const int64_t*>(data_)[i] : static_cast<const int32_t*>(data_)[i];
+  }
+  void check(const NodeSignature& node, int64_t rows) const {
+    for (int64_t i = 0; i < count_; ++i)
+      if ((*this)[i] < 0 || (*this)[i] >= rows)
+        throw Error({.what = "index out of range",
+                     .where = node.text() + ", index position " + std::to_string(i),
+                     .found = std::to_string((*this)[i]),
+                     .expected = "0 to " + std::to_string(rows - 1)},
+                    ErrorKind::kFailure);
+  }
+
+ private:
+  bool wide_;
+  int64_t count_;
+  const void* data_;
+};
+
+/// Elements behind the first dimension.
+int64_t row_elements(const Shape& shape) {
+  int64_t elements = 1;
+  for (int axis = 1; axis < shape.rank(); ++axis) elements *= shape.dim(axis);
+  return elements;
+}
+
+void run_gather(const NodeSignature& node, const KernelContext& context) {
+  const TensorType& table = node.inputs[0];
+  const Indices indices(node.inputs[1], context.inputs[1]);
+  indices.check(node, table.shape.dim(0));
+  const int64_t bytes = row_elements(table.shape) * size_in(table.dtype);
+  const auto* from = static_cast<const char*>(context.inputs[0]);
+  auto* to = static_cast<char*>(context.outputs[0]);
+  if (bytes == 0) return;
+  context.team.split(indices.count(), std::max<int64_t>(1, 16384 / bytes), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) std::memcpy(to + i * bytes, from + indices[i] * bytes, static_cast<size_t>(bytes));
+  });
+}
+
+// --- scatter_add ---
+
+constexpr int64_t kRoom = 1024;    ///< floats that a thread sums or widens at a time
+constexpr int64_t kFewRows = 256;  ///< up to which threads share columns, not rows
+
+/// Positions grouped by row, in order within each: `first[row]` .. `first[row + 1]` of `order`.
+struct Groups {
+  int64_t* first;
+  int64_t* order;
+};
+
+Groups group(const Indices& indices, int64_t rows, int64_t* room) {
+  const Groups groups{room, room + rows + 1};
+  std::fill_n(groups.first, rows + 1, 0);
+  for (int64_t i = 0; i < indices.count(); ++i) ++groups.first[indices[i]];
+  std::exclusive_scan(groups.first, groups.first + rows + 1, groups.first, int64_t{0});
+  for (int64_t i = 0; i < indices.count(); ++i) groups.order[groups.first[indices[i]]++] = i;
+  // Each start has moved to its end: the next row's start.
+  std::copy_backward(groups.first, groups.first + rows, groups.first + rows + 1);
+  groups.first[0] = 0;
+  return groups;
+}
+
+struct Scatter {
+  DType from = DType::kF32, to = DType::kF32;
+  const char* updates = nullptr;
+  char* out = nullptr;
+  int64_t width = 0;
+  Groups groups{};
+
+  /// Columns [begin, end) of a row: 0 and the updates one after another, in f32.
+  void row(int64_t row, int64_t begin, int64_t end, float* room) const {
+    const int64_t first = groups.first[row], last = groups.first[row + 1], size = size_in(to);
+    char* target = out + (row * width + begin) * size;
+    if (first == last) return void(std::memset(target, 0, static_cast<size_t>((end - begin) * size)));
+    for (int64_t at = begin; at < end; at += kRoom) {
+      const int64_t count = std::min(kRoom, end - at);
+      float* sums = to == DType::kF32 ? reinterpret_cast<float*>(out) + row * width + at : room;
+      std::fill_n(sums, count, 0.0f);
+      for (int64_t i = first; i < last; ++i) {
+        const char* update = updates + (groups.order[i] * width + at) * size_in(from);
+        const auto* values = reinterpret_cast<const float*>(update);
+        if (from != DType::kF32) map_steps().load(from)(update, 1, count, room + kRoom), values = room + kRoom;
+        map_steps().add(values, count, sums);
+      }
+      if (to != DType::kF32) map_steps().store(to)(sums, count, out + (row * width + at) * size);
+    }
+  }
+};
+
+void run_scatter_add(const NodeSignature& node, const KernelContext& context) {
+  const int64_t rows = node.outputs[0].shape.dim(0);
+  const Indices indices(node.inputs[0], context.inputs[0]);
+  indices.check(node, rows);
+  auto* rooms = static_cast<float*>(context.scratch);
+  Scatter scatter{.from = node.inputs[1].dtype, .to = node.outputs[0].dtype};
+  scatter.updates = static_cast<const char*>(context.inputs[1]);
+  scatter.out = static_cast<char*>(context.outputs[0]);
+  scatter.width = row_elements(node.outputs[0].shape);
+  scatter.groups = group(indices, rows, reinterpret_cast<int64_t*>(rooms + context.team.size() * 2 * kRoom));
+  if (scatter.width == 0) return;
+  if (rows <= kFewRows) {
+    context.team.split(scatter.width, 64, [&](int64_t begin, int64_t end, int rank) {
+      for (int64_t row = 0; row < rows; ++row) scatter.row(row, begin, end, rooms + int64_t{rank} * 2 * kRoom);
+    });
+    return;
+  }
+  context.team.split(rows, std::max<int64_t>(1, 4096 / scatter.width), [&](int64_t begin, int64_t end, int rank) {
+    for (int64_t row = begin; row < end; ++row) scatter.row(row, 0, scatter.width, rooms + int64_t{rank} * 2 * kRoom);
+  });
+}
+
+int64_t scatter_scratch(const NodeSignature& node, int threads) {
+  return threads * 2 * kRoom * 4 + (node.outputs[0].shape.dim(0) + 1 + node.inputs[0].elements()) * 8;
+}
+
+// --- one_hot ---
+
+void run_one_hot(const NodeSignature& node, const KernelContext& context) {
+  const Indices indices(node.inputs[0], context.inputs[0]);
+  const DType dtype = node.outputs[0].dtype;
+  const int64_t depth = node.attributes.get_int("depth"), size = size_in(dtype);
+  auto* out = static_cast<char*>(context.outputs[0]);
+  char one[8];
+  store_element(one, dtype, 0, 1);
+  if (depth == 0) return;
+  context.team.split(indices.count(), std::max<int64_t>(1, 16384 / (depth * size)), [&](int64_t begin, int64_t end, int) {
+    std::memset(out + begin * depth * size, 0, static_cast<size_t>((end - begin) * depth * size));
+    for (int64_t i = begin; i < end; ++i)
+      if (indices[i] >= 0 && indices[i] < depth)
+        std::memcpy(out + (i * depth + indices[i]) * size, one, static_cast<size_t>(size));
+  });
+}
+
+// --- ops along one axis, a line at a time ---
+
+/// A tensor as [outer, extent, inner] around one axis.
+struct AxisView {
+  int64_t outer = 1, extent = 1, inner = 1;
+  AxisView(const Shape& shape, int axis) : extent(shape.dim(axis)) {
+    for (int i = 0; i < shape.rank(); ++i)
+      if (i != axis) (i < axis ? outer : inner) *= shape.dim(i);
+  }
+  int64_t lines() const { return outer * inner; }
+  /// First element of a line; its elements are `inner` apart.
+  int64_t first(int64_t line) const { return line / inner * extent * inner + line % inner; }
+};
+
+AxisView view_of(const NodeSignature& node) {
+  const Shape& shape = node.inputs[0].shape;
+  return {shape, axis_attribute(node, "axis", shape.rank())};
+}
+
+/// Whether a stands before b among the greatest (least): NaN first.
+template <typename T>
+bool precedes(T a, T b, bool greatest) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (a != a || b != b) return a != a && b == b;
+  return greatest ? a > b : a < b;
+}
+
+/// Calls `visit.template operator()<T>` with the type that the dtype's elements are compared and added in.
+template <typename Visit>
+void with_type(DType dtype, const Visit& visit) {
+  if (dtype == DType::kI64) visit(int64_t{});
+  else if (dtype == DType::kI32) visit(int32_t{});
+  else visit(float{});
+}
+
+/// A line's elements as T, at distance `stride` in memory, to `room`.
+template <typename T>
+const T* read_line(DType dtype, const void* data, int64_t first, int64_t stride, int64_t count, void* room) {
+  const char* from = static_cast<const char*>(data) + first * size_in(dtype);
+  if (stride == 1 && (!is_floating(dtype) || dtype == DType::kF32)) return reinterpret_cast<const T*>(from);
+  map_steps().load(dtype)(from, stride, count, room);
+  return static_cast<const T*>(room);
+}
+
+int64_t line_bytes(const NodeSignature& node) {
+  const int64_t extent = node.op->name == "top_k" ? node.inputs[0].shape.dim(-1) : view_of(node).extent;
+  return (extent * 8 + 63) / 64 * 64;
+}
+
+void run_extreme(const NodeSignature& node, const KernelContext& context, bool greatest) {
+  const AxisView view = view_of(node);
+  const DType dtype = node.inputs[0].dtype;
+  auto* out = static_cast<int32_t*>(context.outputs[0]);
+  const int64_t room_bytes = line_bytes(node);
+  with_type(dtype, [&]<typename T>(T) {
+    context.team.split(view.lines(), std::max<int64_t>(1, 4096 / view.extent), [&](int64_t begin, int64_t end, int rank) {
+      void* room = static_cast<char*>(context.scratch) + rank * room_bytes;
+      for (int64_t line = begin; line < end; ++line) {
+        const T* values = read_line<T>(dtype, context.inputs[0], view.first(line), view.inner, view.extent, room);
+        int64_t best = 0;
+        for (int64_t i = 1; i < view.extent; ++i)
+          if (precedes(values[i], values[best], greatest)) best = i;
+        out[line] = static_cast<int32_t>(best);
+      }
+    });
+  });
+}
+
+template <typename T>
+T wrapped_sum(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return a + b;
+  else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
+}
+
+void run_cumsum(const NodeSignature& node, const KernelContext& context) {
+  const AxisView view = view_of(node);
+  const DType dtype = node.inputs[0].dtype;
+  const bool reverse = node.attributes.get_bool_or("reverse", false);
+  const int64_t room_bytes = line_bytes(node), size = size_in(dtype);
+  if (view.extent == 0) return;
+  with_type(dtype, [&]<typename T>(T) {
+    context.team.split(view.lines(), std::max<int64_t>(1, 4096 / view.extent), [&](int64_t begin, int64_t end, int rank) {
+      T* sums = reinterpret_cast<T*>(static_cast<char*>(context.scratch) + rank * room_bytes);
+      for (int64_t line = begin; line < end; ++line) {
+        const T* values = read_line<T>(dtype, context.inputs[0], view.first(line), view.inner, view.extent, sums);
+        T sum = 0;
+        for (int64_t i = 0; i < view.extent; ++i) {
+          const int64_t at = reverse ? view.extent - 1 - i : i;
+          sums[at] = sum = wrapped_sum(sum, values[at]);
+        }
+        char* to = static_cast<char*>(context.outputs[0]) + view.first(line) * size;
+        const cpu::StoreFunction store = map_steps().store(dtype);
+        if (view.inner == 1) store(sums, view.extent, to);
+        else
+          for (int64_t i = 0; i < view.extent; ++i) store(sums + i, 1, to + i * view.inner * size);
+      }
+    });
+  });
+}
+
+void run_top_k(const NodeSignature& node, const KernelContext& context) {
+  const TensorType& type = node.inputs[0];
+  const int64_t extent = type.shape.dim(-1), k = node.attributes.get_int("k"), size = size_in(type.dtype);
+  if (k == 0 || type.elements() == 0) return;
+  const int64_t room_bytes = line_bytes(node);
+  auto* indices = static_cast<int32_t*>(context.outputs[1]);
+  with_type(type.dtype, [&]<typename T>(T) {
+    context.team.split(type.elements() / extent, std::max<int64_t>(1, 1024 / extent), [&](int64_t begin, int64_t end, int rank) {
+      char* room = static_cast<char*>(context.scratch) + rank * 2 * room_bytes;
+      auto* order = reinterpret_cast<int32_t*>(room + room_bytes);
+      for (int64_t row = begin; row < end; ++row) {
+        const T* values = read_line<T>(type.dtype, context.inputs[0], row * extent, 1, extent, room);
+        std::iota(order, order + extent, 0);
+        std::partial_sort(order, order + k, order + extent, [&](int32_t a, int32_t b) {
+          if (precedes(values[a], values[b], true)) return true;
+          return !precedes(values[b], values[a], true) && a < b;
+        });
+        for (int64_t i = 0; i < k; ++i) {
+          indices[row * k + i] = order[i];
+          std::memcpy(static_cast<char*>(context.outputs[0]) + (row * k + i) * size,
+                      static_cast<const char*>(context.inputs[0]) + (row * extent + order[i]) * size, static_cast<size_t>(size));
+        }
+      }
+    });
+  });
+}
+
+using Run = void (*)(const NodeSignature&, const KernelContext&);
+
+void add(Backend& backend, const std::string& op, Run run, std::function<std::string(const NodeSignature&)> refuse = {},
+         cpu::ScratchFunction scratch = {}) {
+  cpu::add_hwy(
+      backend, op, std::move(refuse),
+      [run](const NodeSignature& node, int) {
+        return [node, run](const KernelContext& context) { run(node, context); };
+      },
+      std::move(scratch));
+}
+
+std::string refuse_scatter(const NodeSignature& node) {
+  return map_steps().load(node.inputs[1].dtype) ? "" : "no arithmetic on this type";
+}
+
+}  // namespace
+
+void add_cpu_gather(Backend& backend) {
+  add(backend, "gather", run_gather);
+  add(backend, "scatter_add", run_scatter_add, refuse_scatter, scatter_scratch);
+  add(backend, "one_hot", run_one_hot);
+  const auto lines = [](int64_t each) {
+    return [each](const NodeSignature& node, int threads) { return threads * each * line_bytes(node); };
+  };
+  add(backend, "argmax", [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); }, {}, lines(1));
+  add(backend, "argmin", [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); }, {}, lines(1));
+  add(backend, "cumsum", run_cumsum, {}, lines(1));
+  add(backend, "top_k", run_top_k, {}, lines(2));
+}
+
+}  // namespace ramet

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ramet/base/thread_team.h"
+#include "ramet/kernel/cpu/map_steps.h"
+
+namespace ramet::cpu {
+
+/// How a reduction joins f32 values.
+struct Join {
+  /// into[i] = into[i] joined with from[i].
+  void (*each)(const float* from, int64_t count, float* into);
+  /// Joins `count` values to 16 strided lanes; `count` is a multiple of 16 but at the end of a row.
+  void (*lanes)(const float* from, int64_t count, float* into);
+  float (*one)(float a, float b);
+  float start;  ///< joins to nothing: 0, 1, -infinity, infinity
+};
+/// Of "reduce_sum", "reduce_prod", "reduce_max" or "reduce_min".
+const Join& join_of(const char* op);
+
+/// Joins `count` rows at distance `distance` floats, columns [begin, end), along the balanced tree (tree_split), in place:
+/// the first row holds the result.
+void combine_tree(const Join& join, float* rows, int64_t count, int64_t distance, int64_t begin, int64_t end);
+
+/// Sums of row blocks [blocks, columns] to one row, stored as `store` narrows it to elements of `size` bytes; zeros when
+/// there are no blocks.
+void combine_row_sums(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
+                      ThreadTeam& team);
+
+}  // namespace ramet::cpu
