@@ -82,11 +82,13 @@ TEST_F(Cli, TrainsAndTellsAllThatItMust) {
   EXPECT_EQ(end["steps"], 12);
   EXPECT_LT(end["loss"].get<double>(), first_loss + 1);
   EXPECT_EQ(end["weights_hash"].get<std::string>().size(), 32u);
-  for (const char* key : {"tokens_per_second", "step_seconds", "planned_bytes", "measured_peak_bytes", "compile_seconds"})
+  for (const char* key :
+       {"tokens_per_second", "step_seconds", "planned_bytes", "measured_peak_bytes", "compile_seconds"})
     EXPECT_GT(end[key].get<double>(), 0) << key;
   EXPECT_NEAR(end["tokens_per_second"].get<double>() * end["step_seconds"].get<double>(), 4 * 4 * 16, 1e-6);
   const fs::path run = end["run_directory"].get<std::string>();
-  for (const char* file : {"recipe.toml", "run.json", "machine.json", "log.ramet", "checkpoints/step-00000012/manifest.json"})
+  for (const char* file :
+       {"recipe.toml", "run.json", "machine.json", "log.ramet", "checkpoints/step-00000012/manifest.json"})
     EXPECT_TRUE(fs::exists(run / file)) << file;
   EXPECT_THAT(read_file(run / "recipe.toml"), HasSubstr("intermediate = 128\n"));
 }
@@ -114,10 +116,12 @@ TEST_F(Cli, TheSameBitsWhateverTheLayout) {
 
 TEST_F(Cli, EveryOptimizerAndPrecisionLearns) {
   for (const char* optimizer : {"sgd", "adam", "adamw", "lamb"}) {
-    const json end = train({"--set", "train.optimizer.kind=" + std::string(optimizer), "--set", "train.schedule.learning_rate=0.02", "--set", "train.steps=8"});
+    const json end = train({"--set", "train.optimizer.kind=" + std::string(optimizer), "--set",
+                            "train.schedule.learning_rate=0.02", "--set", "train.steps=8"});
     EXPECT_LT(end["loss"].get<double>(), 5.2) << optimizer;
   }
-  for (const char* precision : {"f32", "bf16", "f16"}) EXPECT_EQ(train({"--set", "train.precision=" + std::string(precision)})["steps"], 12) << precision;
+  for (const char* precision : {"f32", "bf16", "f16"})
+    EXPECT_EQ(train({"--set", "train.precision=" + std::string(precision)})["steps"], 12) << precision;
 }
 
 TEST_F(Cli, KilledAtAnyMomentItGoesOnWithTheSameBits) {
@@ -127,7 +131,8 @@ TEST_F(Cli, KilledAtAnyMomentItGoesOnWithTheSameBits) {
   for (int round = 0; round < 4; ++round) {
     const std::string run = "run" + std::to_string(round);
     Process first({"train", "tiny.toml", "--json", "--run", run, "--set", "train.steps=40"}, folder_.path());
-    while (!first.ended() && first.output().find("\"step\":") == std::string::npos) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!first.ended() && first.output().find("\"step\":") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
     first.signal(SIGKILL);
     first.wait();
@@ -145,8 +150,11 @@ TEST_F(Cli, KilledAtAnyMomentItGoesOnWithTheSameBits) {
 
 TEST_F(Cli, AStopFinishesTheStepAndSaves) {
   const std::string hash = train({"--set", "train.steps=400", "--set", "train.checkpoint.every=0"})["weights_hash"];
-  Process process({"train", "tiny.toml", "--json", "--run", "stopped", "--set", "train.steps=400", "--set", "train.checkpoint.every=0"}, folder_.path());
-  while (!process.ended() && process.output().find("\"step\":5") == std::string::npos) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Process process({"train", "tiny.toml", "--json", "--run", "stopped", "--set", "train.steps=400", "--set",
+                   "train.checkpoint.every=0"},
+                  folder_.path());
+  while (!process.ended() && process.output().find("\"step\":5") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   process.signal(SIGINT);
   const Outcome outcome = process.wait();
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -180,7 +188,8 @@ TEST_F(Cli, ResumeRefusesWhatWouldChangeBits) {
 
 TEST_F(Cli, ADamagedCheckpointIsRefusedAndThePreviousOneWorks) {
   const json end = train({"--run", "run"});
-  const fs::path checkpoints = folder_ / "run" / "checkpoints", file = checkpoints / "step-00000012" / "weight-00001-of-00001.safetensors";
+  const fs::path checkpoints = folder_ / "run" / "checkpoints",
+                 file = checkpoints / "step-00000012" / "weight-00001-of-00001.safetensors";
   std::string bytes = read_file(file);
   bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 1);
   write_file_atomic(file, bytes);
@@ -199,8 +208,8 @@ TEST_F(Cli, AFullDiskWhileSavingKeepsThePreviousCheckpoint) {
   train({"--steps", "3", "--run", "run"});
   const Outcome outcome = [&] {
     // `ulimit -f` stands for the disk; it counts blocks of 512 bytes or more, whichever shell.
-    const std::string command = "cd '" + folder_.path().string() + "' && ulimit -f 20 && trap '' XFSZ && '" + std::string(RAMET_BINARY_DIR) +
-                                "/ramet' train --resume run > full.out 2> full.err";
+    const std::string command = "cd '" + folder_.path().string() + "' && ulimit -f 20 && trap '' XFSZ && '" +
+                                std::string(RAMET_BINARY_DIR) + "/ramet' train --resume run > full.out 2> full.err";
     const int status = std::system(command.c_str());
     return Outcome{WEXITSTATUS(status), read_file(folder_ / "full.out"), read_file(folder_ / "full.err")};
   }();
@@ -214,8 +223,10 @@ TEST_F(Cli, AFullDiskWhileSavingKeepsThePreviousCheckpoint) {
 }
 
 TEST_F(Cli, NotANumberNamesTheFirstOpAndKeepsTheWeights) {
-  const Outcome outcome = ramet({"train", "tiny.toml", "--run", "run", "--set", "train.schedule.learning_rate=1e6", "--set", "train.optimizer.kind=sgd", "--set",
-                                 "train.clip_norm=0", "--set", "train.schedule.warmup_steps=0", "--set", "train.steps=200", "--set", "train.optimizer.weight_decay=10"});
+  const Outcome outcome =
+      ramet({"train", "tiny.toml", "--run", "run", "--set", "train.schedule.learning_rate=1e6", "--set",
+             "train.optimizer.kind=sgd", "--set", "train.clip_norm=0", "--set", "train.schedule.warmup_steps=0",
+             "--set", "train.steps=200", "--set", "train.optimizer.weight_decay=10"});
   EXPECT_EQ(outcome.status, 1) << outcome.out;
   EXPECT_THAT(outcome.err, ContainsRegex("step [0-9]+: '[a-z_]+' is not finite; found "));
   EXPECT_THAT(outcome.err, HasSubstr("Lower train.schedule.learning_rate"));
@@ -226,7 +237,8 @@ TEST_F(Cli, TooLittleMemoryIsRefusedBeforeTheRun) {
   const Outcome outcome = ramet({"train", "tiny.toml", "--device-memory", "10KiB"});
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
-  EXPECT_THAT(ramet({"train", "tiny.toml", "--device-memory", "lots"}).err, HasSubstr("--device-memory: not a size; found 'lots'"));
+  EXPECT_THAT(ramet({"train", "tiny.toml", "--device-memory", "lots"}).err,
+              HasSubstr("--device-memory: not a size; found 'lots'"));
 }
 
 TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
@@ -236,14 +248,20 @@ TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
     EXPECT_EQ(outcome.out, "");
   };
-  refuses({"trian"}, "ramet: no such command; found 'trian'; expected perhaps 'train'. `ramet --help` lists the commands");
+  refuses({"trian"},
+          "ramet: no such command; found 'trian'; expected perhaps 'train'. `ramet --help` lists the commands");
   refuses({}, "Usage:");
   refuses({"train"}, "ramet: train: needs a recipe, or a run to go on with");
   refuses({"train", "absent.toml"}, "absent.toml: cannot open the file (No such file or directory)");
-  refuses({"train", "tiny.toml", "--set", "train.stepz=5"}, "--set: unknown key 'train.stepz'; expected perhaps 'train.steps'");
-  refuses({"train", "tiny.toml", "--set", "train.lanes=3"}, "--set train.lanes: train.lanes must divide train.accumulation; found 3 lanes of 4 micro-batches; expected 1, 2 or 4");
-  refuses({"train", "tiny.toml", "--set", "model.heads=5"}, "--set model.heads: model.heads must divide model.hidden; found 5 heads of 32");
-  refuses({"train", "tiny.toml", "--set", "data.sequence_length=64"}, "the sequence is longer than the model's positions; found 64; expected at most model.max_positions, 32");
+  refuses({"train", "tiny.toml", "--set", "train.stepz=5"},
+          "--set: unknown key 'train.stepz'; expected perhaps 'train.steps'");
+  refuses({"train", "tiny.toml", "--set", "train.lanes=3"},
+          "--set train.lanes: train.lanes must divide train.accumulation; found 3 lanes of 4 micro-batches; expected "
+          "1, 2 or 4");
+  refuses({"train", "tiny.toml", "--set", "model.heads=5"},
+          "--set model.heads: model.heads must divide model.hidden; found 5 heads of 32");
+  refuses({"train", "tiny.toml", "--set", "data.sequence_length=64"},
+          "the sequence is longer than the model's positions; found 64; expected at most model.max_positions, 32");
   refuses({"train", "tiny.toml", "--threads", "0"}, "--threads");
   refuses({"train", "tiny.toml", "--nonsense"}, "--nonsense");
   refuses({"eval", "nowhere"}, "no such run");
@@ -254,7 +272,8 @@ TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
 }
 
 TEST_F(Cli, HelpIsThereForEveryCommand) {
-  for (const char* command : {"train", "plan", "eval", "predict", "vocab", "corpus", "runs", "inspect", "export", "recipe"}) {
+  for (const char* command :
+       {"train", "plan", "eval", "predict", "vocab", "corpus", "runs", "inspect", "export", "recipe"}) {
     const Outcome outcome = ramet({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr(std::string("Usage: ramet ") + command)) << command;
@@ -272,9 +291,11 @@ TEST_F(Cli, RunsAreListedShownComparedAndExported) {
   EXPECT_THAT(listed.out, ContainsRegex("-tiny-[0-9a-f]+ +done +3 "));
   std::vector<std::string> ids;
   std::string line;
-  for (std::istringstream lines(ramet({"runs", "list", "--json"}).out); std::getline(lines, line);) ids.push_back(json::parse(line)["id"]);
+  for (std::istringstream lines(ramet({"runs", "list", "--json"}).out); std::getline(lines, line);)
+    ids.push_back(json::parse(line)["id"]);
   ASSERT_EQ(ids.size(), 2u);
-  EXPECT_THAT(ramet({"runs", "show", ids[0].substr(ids[0].size() - 6)}).out, HasSubstr(ids[0] + ": done after 3 steps"));
+  EXPECT_THAT(ramet({"runs", "show", ids[0].substr(ids[0].size() - 6)}).out,
+              HasSubstr(ids[0] + ": done after 3 steps"));
   EXPECT_THAT(ramet({"runs", "show", "latest"}).out, HasSubstr("weights_hash"));
   const Outcome compared = ramet({"runs", "compare", ids[0], ids[1]});
   EXPECT_THAT(compared.out, ContainsRegex("train.seed +3 +8"));
@@ -289,7 +310,8 @@ TEST_F(Cli, RunsAreListedShownComparedAndExported) {
 }
 
 TEST_F(Cli, PlanSaysWhatTheRunTakes) {
-  const Outcome outcome = ramet({"plan", "tiny.toml", "--json", "--no-time", "--svg", "memory.svg", "--save", "tiny.program"});
+  const Outcome outcome =
+      ramet({"plan", "tiny.toml", "--json", "--no-time", "--svg", "memory.svg", "--save", "tiny.program"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json plan = last(outcome), end = train();
   EXPECT_EQ(plan["planned_bytes"], end["planned_bytes"]);
@@ -315,9 +337,12 @@ TEST_F(Cli, InspectsGraphsAndCheckpoints) {
 TEST_F(Cli, WeightsGoOutAndComeBack) {
   const json end = train({"--run", "run"});
   EXPECT_EQ(ramet({"export", "run", "--out", "w.safetensors"}).status, 0);
-  const json again = train({"--steps", "1", "--set", "model.init_from=w.safetensors", "--set", "train.schedule.learning_rate=0"});
+  const json again =
+      train({"--steps", "1", "--set", "model.init_from=w.safetensors", "--set", "train.schedule.learning_rate=0"});
   EXPECT_EQ(again["weights_hash"], end["weights_hash"]);
-  const json from_checkpoint = train({"--steps", "1", "--set", "model.init_from=" + end["checkpoint"].get<std::string>(), "--set", "train.schedule.learning_rate=0"});
+  const json from_checkpoint =
+      train({"--steps", "1", "--set", "model.init_from=" + end["checkpoint"].get<std::string>(), "--set",
+             "train.schedule.learning_rate=0"});
   EXPECT_EQ(from_checkpoint["weights_hash"], end["weights_hash"]);
 }
 
@@ -328,7 +353,9 @@ void write_text(const fs::path& path, int documents) {
   const char* verbs[] = {"sees", "likes", "hears", "finds"};
   std::mt19937 random(1);
   for (int d = 0; d < documents; ++d) {
-    for (int s = 0; s < 8; ++s) text += std::string("the ") + animals[random() % 5] + " " + verbs[random() % 4] + " the " + animals[random() % 5] + " .\n";
+    for (int s = 0; s < 8; ++s)
+      text += std::string("the ") + animals[random() % 5] + " " + verbs[random() % 4] + " the " +
+              animals[random() % 5] + " .\n";
     text += "\n";
   }
   write_file_atomic(path, text);
@@ -340,8 +367,12 @@ TEST_F(Cli, FromTextToFilledMasks) {
   const Outcome corpus = ramet({"corpus", "--tokenizer", "vocab", "--heldout", "0.1", "--out", "corpus", "text.txt"});
   ASSERT_EQ(corpus.status, 0) << corpus.err;
   EXPECT_THAT(corpus.out, HasSubstr("held out"));
-  const std::vector<std::string> settings = {"--set", "data.kind=text", "--set", "data.corpus=corpus", "--set", "train.steps=150", "--set", "data.sequence_length=24",
-                                             "--set", "train.schedule.learning_rate=5e-3", "--set", "train.checkpoint.every=0"};
+  const std::vector<std::string> settings = {"--set", "data.kind=text",
+                                             "--set", "data.corpus=corpus",
+                                             "--set", "train.steps=150",
+                                             "--set", "data.sequence_length=24",
+                                             "--set", "train.schedule.learning_rate=5e-3",
+                                             "--set", "train.checkpoint.every=0"};
   std::vector<std::string> shared = {"--set", "model.max_positions=32"};
   shared.insert(shared.end(), settings.begin(), settings.end());
   std::string recipe = read_file(folder_ / "tiny.toml");
@@ -366,15 +397,23 @@ TEST_F(Cli, FromTextToFilledMasks) {
   const Outcome none = ramet({"predict", "run", "no mask here"});
   EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.err, HasSubstr("the text has the wrong number of masks; found 0; expected 1 to "));
-  EXPECT_EQ(ramet({"predict", "run", "the " + std::string(400, 'x') + " dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog [MASK]"}).status, 2);
+  EXPECT_EQ(
+      ramet({"predict", "run",
+             "the " + std::string(400, 'x') +
+                 " dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog dog [MASK]"})
+          .status,
+      2);
 }
 
 TEST_F(Cli, FromTextToMoreText) {
   write_text(folder_ / "text.txt", 60);
   ASSERT_EQ(ramet({"vocab", "--kind", "bpe", "--size", "300", "--out", "vocab", "text.txt"}).status, 0);
   ASSERT_EQ(ramet({"corpus", "--tokenizer", "vocab", "--heldout", "0.1", "--out", "corpus", "text.txt"}).status, 0);
-  write_file_atomic(folder_ / "gpt.toml", "[model]\nkind = \"gpt2\"\nlayers = 1\nhidden = 32\nheads = 2\nmax_positions = 32\ndropout = 0.0\n[data]\nkind = \"text\"\ncorpus = \"corpus\"\n"
-                                          "sequence_length = 24\n[train]\nsteps = 150\nmicro_batch = 8\nprecision = \"f32\"\n[train.schedule]\nlearning_rate = 5e-3\n");
+  write_file_atomic(folder_ / "gpt.toml",
+                    "[model]\nkind = \"gpt2\"\nlayers = 1\nhidden = 32\nheads = 2\nmax_positions = 32\ndropout = "
+                    "0.0\n[data]\nkind = \"text\"\ncorpus = \"corpus\"\n"
+                    "sequence_length = 24\n[train]\nsteps = 150\nmicro_batch = 8\nprecision = "
+                    "\"f32\"\n[train.schedule]\nlearning_rate = 5e-3\n");
   const Outcome trained = ramet({"train", "gpt.toml", "--json", "--run", "run"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_LT(last(trained)["held_out_perplexity"].get<double>(), 12);
@@ -382,7 +421,8 @@ TEST_F(Cli, FromTextToMoreText) {
   ASSERT_EQ(greedy.status, 0) << greedy.err;
   EXPECT_THAT(last(greedy)["continuation"].get<std::string>(), HasSubstr(" the "));
   EXPECT_EQ(ramet({"predict", "run", "the dog", "--tokens", "8", "--json"}).out, greedy.out);
-  const std::vector<std::string> draw = {"predict", "run", "the dog", "--tokens", "30", "--temperature", "2", "--seed", "1", "--json"};
+  const std::vector<std::string> draw = {"predict",       "run", "the dog", "--tokens", "30",
+                                         "--temperature", "2",   "--seed",  "1",        "--json"};
   EXPECT_EQ(ramet(draw).out, ramet(draw).out);
 }
 
@@ -397,14 +437,16 @@ TEST_F(Cli, BadTextNamesThePlace) {
   write_file_atomic(folder_ / "empty.txt", "");
   outcome = ramet({"corpus", "--tokenizer", "vocab", "--out", "corpus", "empty.txt"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(ramet({"train", "tiny.toml", "--set", "data.kind=text", "--set", "data.corpus=absent"}).err, HasSubstr("absent"));
+  EXPECT_THAT(ramet({"train", "tiny.toml", "--set", "data.kind=text", "--set", "data.corpus=absent"}).err,
+              HasSubstr("absent"));
 }
 
 TEST(Examples, AreRecipesThatCompleteThemselves) {
   const TemporaryFolder folder;
   int count = 0;
   for (const auto& entry : fs::directory_iterator(std::string(RAMET_SOURCE_DIR) + "/examples")) {
-    if (entry.path().extension() != ".toml" || entry.path().stem() == "demo") continue;  // the demo's corpus is made by `make demo`
+    if (entry.path().extension() != ".toml" || entry.path().stem() == "demo")
+      continue;  // the demo's corpus is made by `make demo`
     const Outcome outcome = Process({"recipe", entry.path().string(), "--complete"}, folder.path()).wait();
     EXPECT_EQ(outcome.status, 0) << entry.path() << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("kind = \"synthetic\""));

@@ -30,7 +30,8 @@ struct Outcome {
 /// The program under test, running in a folder.
 class Process {
  public:
-  Process(const std::vector<std::string>& arguments, const std::filesystem::path& folder) : folder_(folder), tag_(std::to_string(++count())) {
+  Process(const std::vector<std::string>& arguments, const std::filesystem::path& folder)
+      : folder_(folder), tag_(std::to_string(++count())) {
     std::vector<std::string> words = {std::string(RAMET_BINARY_DIR) + "/ramet"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;

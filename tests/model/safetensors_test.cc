@@ -31,7 +31,8 @@ std::string error_of(const std::string& file) {
   return "no error";
 }
 
-std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& offsets) {
+std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape,
+                   const std::string& offsets) {
   return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
 }
 
@@ -41,8 +42,12 @@ TEST(Safetensors, WritesAndReadsBack) {
   const std::vector<float> weights = {1, -2, 3.5f, 4, 5, 6};
   const std::vector<int64_t> positions = {7, -8};
   {
-    SafetensorsWriter writer(path, {{"w", {DType::kF32, {2, 3}}}, {"empty", {DType::kF32, {0, 4}}}, {"p \"q\" ä", {DType::kI64, {2}}},
-                                    {"s", {DType::kBF16, {}}}}, {{"format", "pt"}, {"note", "line\nbreak"}});
+    SafetensorsWriter writer(path,
+                             {{"w", {DType::kF32, {2, 3}}},
+                              {"empty", {DType::kF32, {0, 4}}},
+                              {"p \"q\" ä", {DType::kI64, {2}}},
+                              {"s", {DType::kBF16, {}}}},
+                             {{"format", "pt"}, {"note", "line\nbreak"}});
     writer.write(weights.data(), 5);  // in pieces of any size
     writer.write(reinterpret_cast<const char*>(weights.data()) + 5, 19);
     writer.write(positions.data(), 16);
@@ -79,7 +84,10 @@ TEST(Safetensors, RefusesReadsOutsideAndUnknownNames) {
     reader.read(entry, 4, out);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("tensor 'encoder.weight': a read goes past the end of the tensor; found bytes 4 + 8; expected at most 8"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr(
+            "tensor 'encoder.weight': a read goes past the end of the tensor; found bytes 4 + 8; expected at most 8"));
   }
   try {
     reader.read(entry, UINT64_MAX, out);
@@ -115,12 +123,15 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
   EXPECT_EQ(error_of(file_of("{}", 0)), "no error");
   EXPECT_EQ(error_of(file_of("{}     ", 0)), "no error");
   EXPECT_EQ(error_of(file_of("{\"__metadata__\":{\"a\":\"b\"}}", 0)), "no error");
-  EXPECT_EQ(error_of(file_of("{" + tensor("b", "U8", "[]", "[3,4]") + "," + tensor("a", "U8", "[3]", "[0,3]") + "}", 4)), "no error");
+  EXPECT_EQ(
+      error_of(file_of("{" + tensor("b", "U8", "[]", "[3,4]") + "," + tensor("a", "U8", "[3]", "[0,3]") + "}", 4)),
+      "no error");
 }
 
 TEST(Safetensors, SaysWhatIsWrong) {
   const auto one = [](const std::string& text, size_t data) { return error_of(file_of("{" + text + "}", data)); };
-  EXPECT_THAT(error_of(""), HasSubstr("w.safetensors: not a safetensors file: it is shorter than a header's length; found 0 bytes"));
+  EXPECT_THAT(error_of(""),
+              HasSubstr("w.safetensors: not a safetensors file: it is shorter than a header's length; found 0 bytes"));
   EXPECT_THAT(error_of(std::string(8, '\xff')), HasSubstr("the header is longer than the file"));
   EXPECT_THAT(error_of(file_of("{}", 0).substr(0, 9)), HasSubstr("found a header of 2 bytes in a file of 9"));
   EXPECT_THAT(error_of(file_of("[]", 0)), HasSubstr("the header does not begin with '{'"));
@@ -128,28 +139,38 @@ TEST(Safetensors, SaysWhatIsWrong) {
   EXPECT_THAT(error_of(file_of("{} {}", 0)), HasSubstr("the header is not JSON"));
   EXPECT_THAT(one("\"a\":3", 0), HasSubstr("tensor 'a': a tensor is not described by an object; found a number"));
   EXPECT_THAT(one("\"a\":{\"dtype\":\"F32\",\"shape\":[]}", 0), HasSubstr("the key 'data_offsets' is missing"));
-  EXPECT_THAT(one(tensor("a", "F64", "[1]", "[0,8]"), 8), HasSubstr("tensor 'a': unknown element type; found 'F64'; expected one of F32, F16"));
-  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,8]"), 8), HasSubstr("data_offsets do not fit the shape; found 8 bytes; expected 4 bytes for f32[1]"));
+  EXPECT_THAT(one(tensor("a", "F64", "[1]", "[0,8]"), 8),
+              HasSubstr("tensor 'a': unknown element type; found 'F64'; expected one of F32, F16"));
+  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,8]"), 8),
+              HasSubstr("data_offsets do not fit the shape; found 8 bytes; expected 4 bytes for f32[1]"));
   EXPECT_THAT(one(tensor("a", "F32", "[-1]", "[0,4]"), 4), HasSubstr("a number is negative; found -1"));
-  EXPECT_THAT(one(tensor("a", "F32", "[1.5]", "[0,4]"), 4), HasSubstr("an extent is not a whole number; found the number 1.5"));
+  EXPECT_THAT(one(tensor("a", "F32", "[1.5]", "[0,4]"), 4),
+              HasSubstr("an extent is not a whole number; found the number 1.5"));
   EXPECT_THAT(one(tensor("a", "F32", "[4294967296,4294967296]", "[0,0]"), 0), HasSubstr("the shape is too large"));
   EXPECT_THAT(one(tensor("a", "F32", "[4611686018427387904,2]", "[0,0]"), 0), HasSubstr("the shape is too large"));
   EXPECT_THAT(one(tensor("a", "F32", "[18446744073709551615]", "[0,0]"), 0), HasSubstr("an extent is too large"));
-  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[4,0]"), 4), HasSubstr("data_offsets end before they begin; found [4, 0]"));
+  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[4,0]"), 4),
+              HasSubstr("data_offsets end before they begin; found [4, 0]"));
   EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,4,8]"), 4), HasSubstr("data_offsets has more than two numbers"));
   EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0]"), 4), HasSubstr("data_offsets needs two numbers; found 1"));
   EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,4]"), 3), HasSubstr("the file ends before the tensor does"));
-  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,4]"), 5), HasSubstr("bytes after the last tensor belong to none; found 5 bytes of data; expected 4"));
-  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[4,8]"), 8), HasSubstr("tensor 'a': bytes before the tensor belong to none"));
+  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,4]"), 5),
+              HasSubstr("bytes after the last tensor belong to none; found 5 bytes of data; expected 4"));
+  EXPECT_THAT(one(tensor("a", "F32", "[1]", "[4,8]"), 8),
+              HasSubstr("tensor 'a': bytes before the tensor belong to none"));
   EXPECT_THAT(one(tensor("a", "F32", "[2]", "[0,8]") + "," + tensor("b", "F32", "[1]", "[4,8]"), 8),
               HasSubstr("tensor 'b': the tensor overlaps the one before it"));
-  EXPECT_THAT(one(tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("a", "U8", "[1]", "[1,2]"), 2), HasSubstr("the name stands twice"));
+  EXPECT_THAT(one(tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("a", "U8", "[1]", "[1,2]"), 2),
+              HasSubstr("the name stands twice"));
   EXPECT_THAT(one("\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}", 0), HasSubstr("the key 'dtype' stands twice"));
-  EXPECT_THAT(one("\"a\":{\"typ\":\"U8\"}", 0), HasSubstr("unknown key; found 'typ'; expected dtype, shape and data_offsets"));
-  EXPECT_THAT(one("\"a\":{\"shape\":{}}", 0), HasSubstr("the key 'shape' has a value of the wrong kind; found an object"));
+  EXPECT_THAT(one("\"a\":{\"typ\":\"U8\"}", 0),
+              HasSubstr("unknown key; found 'typ'; expected dtype, shape and data_offsets"));
+  EXPECT_THAT(one("\"a\":{\"shape\":{}}", 0),
+              HasSubstr("the key 'shape' has a value of the wrong kind; found an object"));
   EXPECT_THAT(one("\"a\":{\"shape\":[[1]]}", 0), HasSubstr("an extent is not a whole number; found a list"));
   EXPECT_THAT(one("\"__metadata__\":{\"a\":1}", 0), HasSubstr("metadata is not a text; found a number"));
-  EXPECT_THAT(one(tensor("a", "U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]"), 1), HasSubstr("too many dimensions"));
+  EXPECT_THAT(one(tensor("a", "U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", "[0,1]"), 1),
+              HasSubstr("too many dimensions"));
 }
 
 TEST(Safetensors, DeepNestingIsRefusedAtOnce) {
@@ -160,8 +181,10 @@ TEST(Safetensors, DeepNestingIsRefusedAtOnce) {
 
 /// Flips, cuts and doubles bytes of a good file: whatever comes, an Error or a header whose ranges lie in the file.
 TEST(Safetensors, SurvivesMutatedFiles) {
-  const std::string good = file_of("{\"__metadata__\":{\"k\":\"v\"}," + tensor("a", "F32", "[2,3]", "[0,24]") + "," +
-                                       tensor("b", "BF16", "[4]", "[24,32]") + "," + tensor("c", "BOOL", "[]", "[32,33]") + "}", 33);
+  const std::string good =
+      file_of("{\"__metadata__\":{\"k\":\"v\"}," + tensor("a", "F32", "[2,3]", "[0,24]") + "," +
+                  tensor("b", "BF16", "[4]", "[24,32]") + "," + tensor("c", "BOOL", "[]", "[32,33]") + "}",
+              33);
   ASSERT_EQ(error_of(good), "no error");
   std::mt19937_64 random(20260101);
   int accepted = 0, refused = 0;

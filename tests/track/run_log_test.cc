@@ -1,8 +1,8 @@
 #include "ramet/track/run_log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -65,7 +65,8 @@ TEST(RunLog, AResumedRunGoesOnInTheSameFile) {
     for (int step = part * 2; step < part * 2 + 3; ++step) log_step(log, step, part * 100 + step);
   }
   const RunLog log = read_run_log(folder / "log");
-  EXPECT_THAT(log.series("loss"), ElementsAre(Pair(0, 0.0), Pair(1, 1.0), Pair(2, 102.0), Pair(3, 103.0), Pair(4, 104.0)));
+  EXPECT_THAT(log.series("loss"),
+              ElementsAre(Pair(0, 0.0), Pair(1, 1.0), Pair(2, 102.0), Pair(3, 103.0), Pair(4, 104.0)));
 }
 
 TEST(RunLog, ATornEndIsSkippedWhereverItIsCut) {
@@ -107,14 +108,16 @@ TEST(RunLog, ReadableAfterAKill) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
-  while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 5000) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 5000)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   ::kill(child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
   const RunLog log = read_run_log(path);
   const auto loss = log.series("loss");
   ASSERT_GT(loss.size(), 20u);
-  for (size_t i = 0; i < loss.size(); ++i) ASSERT_EQ(loss[i], (std::pair<int64_t, double>(static_cast<int64_t>(i), static_cast<double>(i))));
+  for (size_t i = 0; i < loss.size(); ++i)
+    ASSERT_EQ(loss[i], (std::pair<int64_t, double>(static_cast<int64_t>(i), static_cast<double>(i))));
 }
 
 TEST(RunLog, AFullDiskNeitherStopsNorBreaksIt) {
@@ -159,7 +162,10 @@ TEST(RunLog, DropsRatherThanWaitsWhenTheDiskStandsStill) {
     // Draining lets the writer end.
     std::thread drain([&] {
       char buffer[1 << 16];
-      for (int quiet = 0; quiet < 100;) quiet = ::read(reader, buffer, sizeof buffer) > 0 ? 0 : (std::this_thread::sleep_for(std::chrono::milliseconds(2)), quiet + 1);
+      for (int quiet = 0; quiet < 100;)
+        quiet = ::read(reader, buffer, sizeof buffer) > 0
+                    ? 0
+                    : (std::this_thread::sleep_for(std::chrono::milliseconds(2)), quiet + 1);
     });
     log.event("{\"event\":\"end\"}");
     log.flush();

@@ -31,7 +31,8 @@ const std::vector<StateTensor> kStates = {
 
 /// State `s` holds bytes that follow from its name and `salt`.
 void fill(const StateTensor& state, int salt, uint64_t offset, std::span<std::byte> to) {
-  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::byte>(hash64(state.name) + static_cast<uint64_t>(salt) * 31 + offset + i);
+  for (size_t i = 0; i < to.size(); ++i)
+    to[i] = static_cast<std::byte>(hash64(state.name) + static_cast<uint64_t>(salt) * 31 + offset + i);
 }
 ReadState reader(int salt) {
   return [salt](const StateTensor& state, uint64_t offset, std::span<std::byte> to) {
@@ -41,7 +42,14 @@ ReadState reader(int salt) {
 }
 
 fs::path save(const fs::path& folder, int step, SaveOptions options = {}) {
-  return save_checkpoint(folder, {.step = step, .samples = step * 8, .recipe_hash = "r", .data_hash = "d", .kernel_class = "k", .version = "v", .weights_hash = ""},
+  return save_checkpoint(folder,
+                         {.step = step,
+                          .samples = step * 8,
+                          .recipe_hash = "r",
+                          .data_hash = "d",
+                          .kernel_class = "k",
+                          .version = "v",
+                          .weights_hash = ""},
                          kStates, reader(step), options);
 }
 
@@ -90,7 +98,8 @@ TEST(Checkpoint, CutsShards) {
   const TemporaryFolder folder;
   const fs::path path = save(folder.path(), 3, {.keep = 2, .shard_bytes = 1});
   EXPECT_TRUE(fs::exists(path / "weight-00001-of-00002.safetensors"));
-  EXPECT_TRUE(fs::exists(path / "optimizer-00001-of-00001.safetensors") || fs::exists(path / "optimizer-00002-of-00002.safetensors"));
+  EXPECT_TRUE(fs::exists(path / "optimizer-00001-of-00001.safetensors") ||
+              fs::exists(path / "optimizer-00002-of-00002.safetensors"));
   expect_holds(path, 3);
 }
 
@@ -132,7 +141,8 @@ TEST(Checkpoint, EveryFlippedBitIsFoundAndNamed) {
   save(folder.path(), 1);
   const fs::path path = save(folder.path(), 2);
   int named_tensor = 0;
-  for (const char* name : {"weight-00001-of-00001.safetensors", "optimizer-00001-of-00001.safetensors", "manifest.json"}) {
+  for (const char* name :
+       {"weight-00001-of-00001.safetensors", "optimizer-00001-of-00001.safetensors", "manifest.json"}) {
     const std::string good = read_file(path / name);
     for (size_t at = 0; at < good.size(); at += name == std::string("manifest.json") ? 7 : 1) {
       std::string bad = good;
@@ -140,9 +150,11 @@ TEST(Checkpoint, EveryFlippedBitIsFoundAndNamed) {
       overwrite(path / name, bad);
       const std::string error = error_of([&] { Checkpoint(path).verify(); });
       ASSERT_NE(error, "no error") << name << " byte " << at;
-      ASSERT_THAT(error, testing::AnyOf(HasSubstr("the checkpoint is damaged"), HasSubstr("of another version"), HasSubstr("unknown"), HasSubstr("no such type"),
-                                        HasSubstr("not a"))) << name << " byte " << at;
-      named_tensor += error.find("tensor 'a.weight': ") == std::string::npos && error.find("tensor 'a.weight'") != std::string::npos;
+      ASSERT_THAT(error, testing::AnyOf(HasSubstr("the checkpoint is damaged"), HasSubstr("of another version"),
+                                        HasSubstr("unknown"), HasSubstr("no such type"), HasSubstr("not a")))
+          << name << " byte " << at;
+      named_tensor += error.find("tensor 'a.weight': ") == std::string::npos &&
+                      error.find("tensor 'a.weight'") != std::string::npos;
     }
     overwrite(path / name, good);
   }
@@ -151,20 +163,26 @@ TEST(Checkpoint, EveryFlippedBitIsFoundAndNamed) {
 
 TEST(Checkpoint, DamageNamesFileTensorAndRemedy) {
   const TemporaryFolder folder;
-  const fs::path previous = save(folder.path(), 1), path = save(folder.path(), 2), file = path / "weight-00001-of-00001.safetensors";
+  const fs::path previous = save(folder.path(), 1), path = save(folder.path(), 2),
+                 file = path / "weight-00001-of-00001.safetensors";
   const std::string good = read_file(file);
   std::string bad = good;
   bad.back() = static_cast<char>(bad.back() ^ 4);
   write_file_atomic(file, bad);
   const auto load = [&] { Checkpoint(path).load(kStates, [](const StateTensor&, std::span<const std::byte>) {}); };
-  EXPECT_THAT(error_of(load), HasSubstr(file.string() + ", tensor 'a.bias': the checkpoint is damaged: the tensor's checksum differs; found "));
+  EXPECT_THAT(
+      error_of(load),
+      HasSubstr(file.string() + ", tensor 'a.bias': the checkpoint is damaged: the tensor's checksum differs; found "));
   EXPECT_THAT(error_of(load), HasSubstr(". Resume from the previous checkpoint, " + previous.string()));
   write_file_atomic(file, good.substr(0, good.size() - 1));
-  EXPECT_THAT(error_of(load), HasSubstr("the file was cut short; found " + std::to_string(good.size() - 1) + " bytes; expected " + std::to_string(good.size())));
+  EXPECT_THAT(error_of(load), HasSubstr("the file was cut short; found " + std::to_string(good.size() - 1) +
+                                        " bytes; expected " + std::to_string(good.size())));
   fs::remove(file);
   EXPECT_THAT(error_of(load), HasSubstr("the file is missing"));
   fs::remove(path / "manifest.json");
-  EXPECT_THAT(error_of(load), HasSubstr("not a checkpoint: it has no manifest.json. Resume from the previous checkpoint, " + previous.string()));
+  EXPECT_THAT(error_of(load),
+              HasSubstr("not a checkpoint: it has no manifest.json. Resume from the previous checkpoint, " +
+                        previous.string()));
 }
 
 TEST(Checkpoint, OtherModelsAreRefusedBeforeAnythingIsWritten) {
@@ -174,10 +192,13 @@ TEST(Checkpoint, OtherModelsAreRefusedBeforeAnythingIsWritten) {
   const auto count = [&](const StateTensor&, std::span<const std::byte>) { ++written; };
   auto states = kStates;
   states[3].type.shape = Shape{5, 3};
-  EXPECT_THAT(error_of([&] { checkpoint.load(states, count); }), HasSubstr("tensor 'optimizer.m.a.weight': a tensor differs from the recipe's model; found f32[3,5]; expected f32[5,3]"));
+  EXPECT_THAT(error_of([&] { checkpoint.load(states, count); }),
+              HasSubstr("tensor 'optimizer.m.a.weight': a tensor differs from the recipe's model; found f32[3,5]; "
+                        "expected f32[5,3]"));
   states = kStates;
   states.push_back({"b", {DType::kF32, {1}}, StateKind::kWeight, {}, ""});
-  EXPECT_THAT(error_of([&] { checkpoint.load(states, count); }), HasSubstr("tensor 'b': the checkpoint lacks a tensor"));
+  EXPECT_THAT(error_of([&] { checkpoint.load(states, count); }),
+              HasSubstr("tensor 'b': the checkpoint lacks a tensor"));
   EXPECT_EQ(written, 0);
 }
 
@@ -193,8 +214,9 @@ TEST(Checkpoint, AFullDiskLeavesThePreviousOneWhole) {
       const rlimit small{limit, limit};
       ::setrlimit(RLIMIT_FSIZE, &small);
       const std::string error = error_of([&] { save(folder.path(), 2); });
-      const bool right = error.find("cannot save a checkpoint: cannot write the file (File too large)") != std::string::npos &&
-                         error.find("The last whole checkpoint is " + previous.string()) != std::string::npos;
+      const bool right =
+          error.find("cannot save a checkpoint: cannot write the file (File too large)") != std::string::npos &&
+          error.find("The last whole checkpoint is " + previous.string()) != std::string::npos;
       ::_exit(right ? 0 : 1);
     }
     int status = 0;
@@ -223,7 +245,8 @@ TEST(Checkpoint, AKillAtAnyMomentLeavesAWholeOne) {
 }
 
 TEST(Checkpoint, UnwritableFolderIsAnError) {
-  EXPECT_THAT(error_of([] { save("/proc/nowhere", 1); }), HasSubstr("cannot save a checkpoint: cannot make the folder"));
+  EXPECT_THAT(error_of([] { save("/proc/nowhere", 1); }),
+              HasSubstr("cannot save a checkpoint: cannot make the folder"));
 }
 
 }  // namespace

@@ -4,13 +4,14 @@
 
 namespace ramet {
 
-/// The run whose losses are compared with PyTorch's (bench/parity, tests/train/parity_test.cc): the mini model with a small
-/// vocabulary, f32, no dropout, AdamW with clipping, a warm-up and a linear decay.
+/// The run whose losses are compared with PyTorch's (bench/parity, tests/train/parity_test.cc): the mini model with a
+/// small vocabulary, f32, no dropout, AdamW with clipping, a warm-up and a linear decay.
 inline std::string parity_recipe(const std::string& model) {
   return R"(
 name = "parity"
 [model]
-kind = ")" + model + R"("
+kind = ")" +
+         model + R"("
 preset = "mini"
 vocabulary_size = 1000
 max_positions = 64

@@ -71,34 +71,49 @@ learning_rate = 6e-4
 }
 
 TEST(Recipe, UnknownKeysNameTheNearest) {
-  EXPECT_EQ(error_of("[train]\n\nstepz = 5\n"),
-            "bert.toml:3: unknown key 'train.stepz'; expected perhaps 'train.steps'. `ramet recipe --help` lists all keys");
-  EXPECT_THAT(error_of("[trian]\nsteps = 5\n"), StartsWith("bert.toml:1: unknown key 'trian'; expected perhaps 'train'"));
-  EXPECT_THAT(error_of("train.optimizer.beta_1 = 0.5"), HasSubstr("unknown key 'train.optimizer.beta_1'; expected perhaps 'train.optimizer.beta1'"));
-  EXPECT_THAT(error_of("[train]\nlearning_rate = 0.1"), HasSubstr("unknown key 'train.learning_rate'; expected perhaps 'train.schedule.learning_rate'"));
+  EXPECT_EQ(
+      error_of("[train]\n\nstepz = 5\n"),
+      "bert.toml:3: unknown key 'train.stepz'; expected perhaps 'train.steps'. `ramet recipe --help` lists all keys");
+  EXPECT_THAT(error_of("[trian]\nsteps = 5\n"),
+              StartsWith("bert.toml:1: unknown key 'trian'; expected perhaps 'train'"));
+  EXPECT_THAT(error_of("train.optimizer.beta_1 = 0.5"),
+              HasSubstr("unknown key 'train.optimizer.beta_1'; expected perhaps 'train.optimizer.beta1'"));
+  EXPECT_THAT(error_of("[train]\nlearning_rate = 0.1"),
+              HasSubstr("unknown key 'train.learning_rate'; expected perhaps 'train.schedule.learning_rate'"));
   EXPECT_THAT(error_of("[data.masking]\nwhole_words = true"), HasSubstr("expected perhaps 'data.masking.whole_word'"));
-  EXPECT_EQ(error_of("xyzzyxyzzyxyzzy = 1"), "bert.toml:1: unknown key 'xyzzyxyzzyxyzzy'. `ramet recipe --help` lists all keys");
-  EXPECT_THAT(error_of("", {"train.step=5"}), StartsWith("--set: unknown key 'train.step'; expected perhaps 'train.steps'"));
+  EXPECT_EQ(error_of("xyzzyxyzzyxyzzy = 1"),
+            "bert.toml:1: unknown key 'xyzzyxyzzyxyzzy'. `ramet recipe --help` lists all keys");
+  EXPECT_THAT(error_of("", {"train.step=5"}),
+              StartsWith("--set: unknown key 'train.step'; expected perhaps 'train.steps'"));
 }
 
 TEST(Recipe, WrongValuesNameThePlace) {
   EXPECT_EQ(error_of("[train]\nsteps = \"many\""),
             "bert.toml:2 train.steps: wrong kind of value; found 'many'; expected a whole number from 1 to 1000000000");
-  EXPECT_EQ(error_of("[train]\nsteps = 0"), "bert.toml:2 train.steps: out of range; found 0; expected a whole number from 1 to 1000000000");
-  EXPECT_EQ(error_of("[train]\nsteps = 1.5"), "bert.toml:2 train.steps: wrong kind of value; found 1.5; expected a whole number from 1 to 1000000000");
+  EXPECT_EQ(error_of("[train]\nsteps = 0"),
+            "bert.toml:2 train.steps: out of range; found 0; expected a whole number from 1 to 1000000000");
+  EXPECT_EQ(error_of("[train]\nsteps = 1.5"),
+            "bert.toml:2 train.steps: wrong kind of value; found 1.5; expected a whole number from 1 to 1000000000");
   EXPECT_THAT(error_of("[train]\nclip_norm = nan"), HasSubstr("train.clip_norm: not a finite number; found nan"));
-  EXPECT_THAT(error_of("[train]\nclip_norm = -1"), HasSubstr("train.clip_norm: out of range; found -1; expected a number from 0 to"));
-  EXPECT_EQ(error_of("[train]\nprecision = \"fp16\""), "bert.toml:2 train.precision: unknown choice; found 'fp16'; expected f32, bf16 or f16");
-  EXPECT_EQ(error_of("[data]\nshuffle = 1"), "bert.toml:2 data.shuffle: wrong kind of value; found 1; expected true or false");
-  EXPECT_THAT(error_of("[model]\ndropout = 1"), HasSubstr("bert.toml:2 model.dropout: out of range; found 1; expected a number from 0 to 0.99"));
+  EXPECT_THAT(error_of("[train]\nclip_norm = -1"),
+              HasSubstr("train.clip_norm: out of range; found -1; expected a number from 0 to"));
+  EXPECT_EQ(error_of("[train]\nprecision = \"fp16\""),
+            "bert.toml:2 train.precision: unknown choice; found 'fp16'; expected f32, bf16 or f16");
+  EXPECT_EQ(error_of("[data]\nshuffle = 1"),
+            "bert.toml:2 data.shuffle: wrong kind of value; found 1; expected true or false");
+  EXPECT_THAT(error_of("[model]\ndropout = 1"),
+              HasSubstr("bert.toml:2 model.dropout: out of range; found 1; expected a number from 0 to 0.99"));
   EXPECT_THAT(error_of("train = 3"), HasSubstr("bert.toml:1: 'train' is a table; found 3; expected [train]"));
   EXPECT_THAT(error_of("[train.steps]\na = 1"), HasSubstr("train.steps: wrong kind of value; found a table"));
   EXPECT_THAT(error_of("[[train]]\nsteps = 1"), HasSubstr("'train' is a table; found a list"));
-  EXPECT_THAT(error_of("name = 2026-01-01"), HasSubstr("name: wrong kind of value; found a date or time; expected a text in quotes"));
+  EXPECT_THAT(error_of("name = 2026-01-01"),
+              HasSubstr("name: wrong kind of value; found a date or time; expected a text in quotes"));
   EXPECT_THAT(error_of("[train]\nsteps = 99999999999999999999"), StartsWith("bert.toml:2: not TOML: "));
-  EXPECT_THAT(error_of("[train]\nbits = \"fast\""), HasSubstr("train.bits: unknown choice; found 'fast'; expected exact"));
+  EXPECT_THAT(error_of("[train]\nbits = \"fast\""),
+              HasSubstr("train.bits: unknown choice; found 'fast'; expected exact"));
   EXPECT_THAT(error_of("[model]\npreset = \"huge\""),
-              StartsWith("bert.toml:2 model.preset: unknown preset of bert; found 'huge'; expected tiny, mini, small, medium, base or large"));
+              StartsWith("bert.toml:2 model.preset: unknown preset of bert; found 'huge'; expected tiny, mini, small, "
+                         "medium, base or large"));
   EXPECT_THAT(error_of("[train]\nrecompute = \"some\""), StartsWith("bert.toml:2 train.recompute: "));
   EXPECT_THAT(error_of("[model]\ninit_from = \"a\\u0000b\""), HasSubstr("a text with a NUL character"));
 }
@@ -112,17 +127,24 @@ TEST(Recipe, SyntaxErrorsNameTheLine) {
 
 TEST(Recipe, KeysMustAgree) {
   EXPECT_EQ(error_of("[train]\naccumulation = 12\nlanes = 5"),
-            "bert.toml:3 train.lanes: train.lanes must divide train.accumulation; found 5 lanes of 12 micro-batches; expected 1, 2, 3, 4, 6 or 12");
-  EXPECT_THAT(error_of("[data]\nkind = \"text\""), HasSubstr("bert.toml:2 data.kind: data.kind = \"text\" needs data.corpus"));
-  EXPECT_THAT(error_of("[train.schedule]\nend = 1"), HasSubstr("the learning rate would rise after the warm-up; found 1; expected at most"));
-  EXPECT_THAT(error_of("[train.schedule]\nwarmup_steps = 10\nsteps = 5"), HasSubstr("the schedule ends before its warm-up does; found 5"));
-  EXPECT_THAT(error_of("[data]\nsequence_length = 16\nmasking.max_predictions = 17"), HasSubstr("more predictions than tokens; found 17"));
+            "bert.toml:3 train.lanes: train.lanes must divide train.accumulation; found 5 lanes of 12 micro-batches; "
+            "expected 1, 2, 3, 4, 6 or 12");
+  EXPECT_THAT(error_of("[data]\nkind = \"text\""),
+              HasSubstr("bert.toml:2 data.kind: data.kind = \"text\" needs data.corpus"));
+  EXPECT_THAT(error_of("[train.schedule]\nend = 1"),
+              HasSubstr("the learning rate would rise after the warm-up; found 1; expected at most"));
+  EXPECT_THAT(error_of("[train.schedule]\nwarmup_steps = 10\nsteps = 5"),
+              HasSubstr("the schedule ends before its warm-up does; found 5"));
+  EXPECT_THAT(error_of("[data]\nsequence_length = 16\nmasking.max_predictions = 17"),
+              HasSubstr("more predictions than tokens; found 17"));
   EXPECT_THAT(error_of("[train.optimizer]\nnesterov = true\nmomentum = 0"), HasSubstr("needs a momentum above 0"));
 }
 
 TEST(Recipe, SettingsWinAndAreChecked) {
-  const Recipe recipe = parse("[train]\nsteps = 5\n", {"train.steps=7", "train.precision=f32", "name=\"x y\"", "model.preset=124m", "model.kind=gpt2",
-                                                        "train.schedule.learning_rate=1e-3", "data.shuffle=false", "data.corpus=texts/a"});
+  const Recipe recipe =
+      parse("[train]\nsteps = 5\n",
+            {"train.steps=7", "train.precision=f32", "name=\"x y\"", "model.preset=124m", "model.kind=gpt2",
+             "train.schedule.learning_rate=1e-3", "data.shuffle=false", "data.corpus=texts/a"});
   EXPECT_EQ(recipe.train.steps, 7);
   EXPECT_EQ(recipe.train.precision, "f32");
   EXPECT_EQ(recipe.name, "x y");
@@ -130,7 +152,8 @@ TEST(Recipe, SettingsWinAndAreChecked) {
   EXPECT_EQ(recipe.schedule.learning_rate, 1e-3);
   EXPECT_EQ(recipe.data.corpus, (std::filesystem::current_path() / "texts/a").string());
   EXPECT_EQ(recipe.where("train.steps"), "--set train.steps");
-  EXPECT_THAT(error_of("", {"train.steps"}), StartsWith("--set: not a setting; found 'train.steps'; expected KEY=VALUE"));
+  EXPECT_THAT(error_of("", {"train.steps"}),
+              StartsWith("--set: not a setting; found 'train.steps'; expected KEY=VALUE"));
   EXPECT_THAT(error_of("", {"train.steps=many"}), StartsWith("--set train.steps: wrong kind of value; found 'many'"));
   EXPECT_THAT(error_of("", {"train.steps=1\nname=2"}), HasSubstr("wrong kind of value"));
   EXPECT_THAT(error_of("", {"train=1"}), HasSubstr("'train' is a table, not a key"));
@@ -139,7 +162,8 @@ TEST(Recipe, SettingsWinAndAreChecked) {
 }
 
 TEST(Recipe, PathsAreTakenFromTheRecipesFolder) {
-  const Recipe recipe = parse("[data]\nkind = \"text\"\ncorpus = \"../corpora/bible\"\n[model]\ninit_from = \"/weights\"");
+  const Recipe recipe =
+      parse("[data]\nkind = \"text\"\ncorpus = \"../corpora/bible\"\n[model]\ninit_from = \"/weights\"");
   EXPECT_EQ(recipe.data.corpus, "/corpora/bible");
   EXPECT_EQ(recipe.model.init_from, "/weights");
 }
@@ -147,7 +171,8 @@ TEST(Recipe, PathsAreTakenFromTheRecipesFolder) {
 TEST(Recipe, PrintsWhatParsesBack) {
   const std::vector<std::string> texts = {
       "", "[model]\nkind = \"gpt2\"\npreset = \"1.5b\"\nlayers = 2\n[train]\nclip_norm = 0.1\nloss_scale = 512.0\n",
-      "name = \"q\\\"uo\\\\te\\n\\u0001 \\u00e4\"\n[train.schedule]\nlearning_rate = 1.2345678901234567e-5\n[data]\nkind = \"text\"\ncorpus = \"c d\"\n"};
+      "name = \"q\\\"uo\\\\te\\n\\u0001 \\u00e4\"\n[train.schedule]\nlearning_rate = "
+      "1.2345678901234567e-5\n[data]\nkind = \"text\"\ncorpus = \"c d\"\n"};
   for (const auto& text : texts) {
     const Recipe recipe = parse(text);
     const std::string printed = print_recipe(recipe);
@@ -158,8 +183,10 @@ TEST(Recipe, PrintsWhatParsesBack) {
 
 TEST(Recipe, TheHashFollowsWhatDecidesBits) {
   const Hash hash = recipe_hash(parse(""));
-  EXPECT_EQ(recipe_hash(parse("", {"data.prefetch=7", "train.checkpoint.keep=9", "name=other", "train.recompute=all"})), hash);
-  for (const char* setting : {"train.seed=1", "train.precision=f32", "train.schedule.learning_rate=2e-4", "data.masking.whole_word=true"})
+  EXPECT_EQ(recipe_hash(parse("", {"data.prefetch=7", "train.checkpoint.keep=9", "name=other", "train.recompute=all"})),
+            hash);
+  for (const char* setting :
+       {"train.seed=1", "train.precision=f32", "train.schedule.learning_rate=2e-4", "data.masking.whole_word=true"})
     EXPECT_NE(recipe_hash(parse("", {setting})), hash) << setting;
 }
 
@@ -171,7 +198,10 @@ TEST(Recipe, ResumeChangesOnlyWhatDecidesNothing) {
     change_resumed_recipe(recipe, std::vector<std::string>{"train.seed=5"});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--set train.seed: this key decides the numbers of the run, so it cannot change while a run is resumed"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr(
+            "--set train.seed: this key decides the numbers of the run, so it cannot change while a run is resumed"));
   }
 }
 
@@ -204,19 +234,30 @@ TEST(Recipe, LoadsAFileAndNamesItInErrors) {
 }
 
 TEST(Recipe, SurvivesHostileTexts) {
-  EXPECT_THAT(error_of("a" + [] { std::string dots; for (int i = 0; i < 100'000; ++i) dots += ".a"; return dots; }() + " = 1"), HasSubstr("too many dots"));
+  EXPECT_THAT(error_of("a" +
+                       [] {
+                         std::string dots;
+                         for (int i = 0; i < 100'000; ++i) dots += ".a";
+                         return dots;
+                       }() +
+                       " = 1"),
+              HasSubstr("too many dots"));
   std::string deep;
   for (int i = 0; i < 4000; ++i) deep += "a.";
   EXPECT_NE(error_of(deep + "a = 1"), "no error");
   EXPECT_NE(error_of("a = " + std::string(100'000, '[')), "no error");
-  const std::string good = "name = \"x\"\n[model]\nkind = \"bert\"\nlayers = 2\n[train]\nsteps = 10\noptimizer = { kind = \"sgd\", momentum = 0.5 }\n";
+  const std::string good =
+      "name = \"x\"\n[model]\nkind = \"bert\"\nlayers = 2\n[train]\nsteps = 10\noptimizer = { kind = \"sgd\", momentum "
+      "= 0.5 }\n";
   std::mt19937_64 random(7);
   for (int i = 0; i < 4000; ++i) {
     std::string text = good;
     for (auto edits = random() % 4 + 1; edits > 0; --edits) {
       const size_t at = random() % (text.size() + 1);
-      if (random() % 2) text.insert(at, 1, "[]{}=.\"'\n#0e,\\\xc3"[random() % 16]);
-      else text.erase(at, random() % 5);
+      if (random() % 2)
+        text.insert(at, 1, "[]{}=.\"'\n#0e,\\\xc3"[random() % 16]);
+      else
+        text.erase(at, random() % 5);
     }
     try {
       const Recipe recipe = parse(text);

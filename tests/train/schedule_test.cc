@@ -8,7 +8,8 @@
 namespace ramet {
 namespace {
 
-Recipe recipe_of(const std::string& kind, int64_t steps, int64_t warmup, double peak, double end = 0, double power = 1) {
+Recipe recipe_of(const std::string& kind, int64_t steps, int64_t warmup, double peak, double end = 0,
+                 double power = 1) {
   Recipe recipe;
   recipe.train.steps = steps;
   recipe.schedule.kind = kind;
@@ -54,7 +55,8 @@ TEST(Schedule, Polynomial) {
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 100), 0.0);
   for (const double power : {0.1, 0.5, 2.0, 3.5, 20.0})
     for (int step = 0; step < 100; ++step)
-      EXPECT_NEAR(learning_rate_at(recipe_of("polynomial", 100, 0, 4.0, 0.0, power), step), 4 * std::pow(1 - step / 100.0, power), 1e-13)
+      EXPECT_NEAR(learning_rate_at(recipe_of("polynomial", 100, 0, 4.0, 0.0, power), step),
+                  4 * std::pow(1 - step / 100.0, power), 1e-13)
           << power << " " << step;
 }
 

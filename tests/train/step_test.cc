@@ -16,8 +16,11 @@ namespace {
 using ::testing::HasSubstr;
 
 Recipe tiny(std::vector<std::string> more = {}) {
-  std::vector<std::string> settings = {"model.preset=tiny", "model.layers=1", "model.hidden=32", "model.heads=2", "model.vocabulary_size=64", "model.max_positions=16",
-                                       "data.sequence_length=16", "train.micro_batch=4", "train.precision=f32", "train.evaluation.batches=2"};
+  std::vector<std::string> settings = {"model.preset=tiny",        "model.layers=1",
+                                       "model.hidden=32",          "model.heads=2",
+                                       "model.vocabulary_size=64", "model.max_positions=16",
+                                       "data.sequence_length=16",  "train.micro_batch=4",
+                                       "train.precision=f32",      "train.evaluation.batches=2"};
   settings.insert(settings.end(), more.begin(), more.end());
   return parse_recipe("", "tiny.toml", ".", settings);
 }
@@ -36,8 +39,9 @@ int count(const Graph& graph, const std::string& op) {
 TEST(TrainingStep, IsSoundForEveryOptimizerAndPrecision) {
   for (const char* optimizer : {"sgd", "adam", "adamw", "lamb"})
     for (const char* precision : {"f32", "bf16", "f16"}) {
-      const StepGraph step = step_of(tiny({"train.optimizer.kind=" + std::string(optimizer), "train.precision=" + std::string(precision), "train.accumulation=4",
-                                           "train.lanes=2", "train.chunks=2"}));
+      const StepGraph step =
+          step_of(tiny({"train.optimizer.kind=" + std::string(optimizer), "train.precision=" + std::string(precision),
+                        "train.accumulation=4", "train.lanes=2", "train.chunks=2"}));
       verify(step, "the test");
       EXPECT_EQ(step.lanes, 2);
       EXPECT_EQ(step.micro_batches_per_lane, 2);
@@ -56,7 +60,8 @@ TEST(TrainingStep, HasTheStatesAndScalarsOfItsOptimizer) {
   EXPECT_EQ(accumulators, weights);
   EXPECT_EQ(count(adam.update, "adam"), weights);
   EXPECT_EQ(count(adam.update, "sum_squares"), weights);
-  for (const char* scalar : {"learning_rate", "correction1", "correction2"}) EXPECT_NE(adam.update.find_input(scalar), kNoValue) << scalar;
+  for (const char* scalar : {"learning_rate", "correction1", "correction2"})
+    EXPECT_NE(adam.update.find_input(scalar), kNoValue) << scalar;
   EXPECT_NE(adam.update.find_output("grad_norm"), nullptr);
 
   const StepGraph sgd = step_of(tiny({"train.optimizer.kind=sgd", "train.optimizer.momentum=0"}));
@@ -93,8 +98,10 @@ TEST(Trainer, TheLossScaleTakesNoPart) {
 }
 
 TEST(Trainer, ClippingActsOnTheNorm) {
-  Trainer trainer(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd", "train.optimizer.momentum=0", "train.optimizer.weight_decay=0",
-                                "train.schedule.kind=constant", "train.schedule.learning_rate=1"})), {.threads = 1});
+  Trainer trainer(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd", "train.optimizer.momentum=0",
+                                "train.optimizer.weight_decay=0", "train.schedule.kind=constant",
+                                "train.schedule.learning_rate=1"})),
+                  {.threads = 1});
   trainer.initialize();
   const auto& weights = trainer.preparation().model.weights;
   std::vector<std::vector<float>> before;
@@ -108,13 +115,15 @@ TEST(Trainer, ClippingActsOnTheNorm) {
   for (size_t i = 0; i < weights.size(); ++i) {
     std::vector<float> after(before[i].size());
     trainer.engine().read_state(weights[i].name, std::as_writable_bytes(std::span(after)));
-    for (size_t k = 0; k < after.size(); ++k) moved += std::pow(static_cast<double>(after[k]) - static_cast<double>(before[i][k]), 2);
+    for (size_t k = 0; k < after.size(); ++k)
+      moved += std::pow(static_cast<double>(after[k]) - static_cast<double>(before[i][k]), 2);
   }
   EXPECT_NEAR(std::sqrt(moved), 0.001, 2e-6);  // a step of plain descent is as long as the clipped gradient
 }
 
 TEST(Trainer, AccumulationIsTheMeanOverMicroBatches) {
-  // Without dropout four micro-batches of 4 and one of 16 are the same 16 samples; their words weigh a little differently.
+  // Without dropout four micro-batches of 4 and one of 16 are the same 16 samples; their words weigh a little
+  // differently.
   const std::vector<std::string> plain = {"model.dropout=0", "model.attention_dropout=0", "data.short_sequences=0"};
   auto many = plain, one = plain;
   many.insert(many.end(), {"train.micro_batch=4", "train.accumulation=4"});
@@ -136,7 +145,9 @@ TEST(Trainer, EvaluationTouchesNothing) {
 }
 
 TEST(Trainer, InitialWeightsFollowSeedAndNameAlone) {
-  Trainer a(prepare(tiny()), {.threads = 1}), b(prepare(tiny({"train.optimizer.kind=sgd", "train.precision=bf16"})), {.threads = 2}), c(prepare(tiny({"train.seed=1"})), {.threads = 1});
+  Trainer a(prepare(tiny()), {.threads = 1}),
+      b(prepare(tiny({"train.optimizer.kind=sgd", "train.precision=bf16"})), {.threads = 2}),
+      c(prepare(tiny({"train.seed=1"})), {.threads = 1});
   a.initialize(), b.initialize(), c.initialize();
   EXPECT_EQ(a.weights_hash(), b.weights_hash());
   EXPECT_NE(a.weights_hash(), c.weights_hash());
@@ -159,8 +170,11 @@ TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_of({"model.kind=gpt2", "model.intermediate=5"}), HasSubstr("GPT-2's feed-forward part is always 4 x model.hidden wide"));
-  EXPECT_THAT(error_of({"model.vocabulary_size=100"}, 101), HasSubstr("--set model.vocabulary_size: the corpus has more tokens than the model has rows for; found 100; expected at least 101"));
+  EXPECT_THAT(error_of({"model.kind=gpt2", "model.intermediate=5"}),
+              HasSubstr("GPT-2's feed-forward part is always 4 x model.hidden wide"));
+  EXPECT_THAT(error_of({"model.vocabulary_size=100"}, 101),
+              HasSubstr("--set model.vocabulary_size: the corpus has more tokens than the model has rows for; found "
+                        "100; expected at least 101"));
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ class App;
 
 namespace ramet::cli {
 
-/// What the command line asked for: the chosen command sets `action`, which `main` runs and whose result is the exit status.
+/// What the command line asked for: the chosen command sets `action`, which `main` runs and whose result is the exit
+/// status.
 struct Session {
   std::function<int()> action;
   std::vector<std::string> command;  ///< as it was typed
@@ -46,7 +47,8 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 void add_runs_option(CLI::App& command, std::string& folder);
 void add_json_option(CLI::App& command, Session& session);
 
-/// A recipe's file, a run, or one of a run's checkpoints, as the argument of a command: the recipe, and the weights to take.
+/// A recipe's file, a run, or one of a run's checkpoints, as the argument of a command: the recipe, and the weights to
+/// take.
 struct Subject {
   Recipe recipe;
   std::filesystem::path run;                        ///< empty for a recipe's file

@@ -15,9 +15,9 @@
 namespace ramet::cli {
 namespace {
 
-constexpr double kRedraw = 0.1;    // seconds between two drawings of a bar
-constexpr double kLineEvery = 5;   // seconds between two lines where there is no terminal
-constexpr double kSmooth = 0.9;    // share of the past in the speed that is shown
+constexpr double kRedraw = 0.1;   // seconds between two drawings of a bar
+constexpr double kLineEvery = 5;  // seconds between two lines where there is no terminal
+constexpr double kSmooth = 0.9;   // share of the past in the speed that is shown
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -32,11 +32,14 @@ std::string bar_text(double share, size_t width) {
   return "[" + std::string(full, '=') + (full < width ? ">" + std::string(width - full - 1, ' ') : "") + "]";
 }
 
-bool is_number(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789.,-+e%") == std::string::npos; }
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789.,-+e%") == std::string::npos;
+}
 
 /// Columns that a text takes: code points, not bytes.
 size_t columns(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 }  // namespace
@@ -52,10 +55,14 @@ JsonLine::JsonLine(JsonLine&&) noexcept = default;
 JsonLine& JsonLine::set(const std::string& key, const std::string& value) { return value_->json[key] = value, *this; }
 JsonLine& JsonLine::set(const std::string& key, int64_t value) { return value_->json[key] = value, *this; }
 JsonLine& JsonLine::set(const std::string& key, bool value) { return value_->json[key] = value, *this; }
-JsonLine& JsonLine::set(const std::string& key, const std::vector<std::string>& values) { return value_->json[key] = values, *this; }
+JsonLine& JsonLine::set(const std::string& key, const std::vector<std::string>& values) {
+  return value_->json[key] = values, *this;
+}
 JsonLine& JsonLine::set(const std::string& key, double value) {
-  if (std::isfinite(value)) value_->json[key] = value;
-  else value_->json[key] = nullptr;
+  if (std::isfinite(value))
+    value_->json[key] = value;
+  else
+    value_->json[key] = nullptr;
   return *this;
 }
 JsonLine& JsonLine::set(const Numbers& numbers) {
@@ -65,7 +72,9 @@ JsonLine& JsonLine::set(const Numbers& numbers) {
 JsonLine& JsonLine::set_json(const std::string& key, const std::string& json) {
   return value_->json[key] = nlohmann::ordered_json::parse(json), *this;
 }
-std::string JsonLine::text() const { return value_->json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string JsonLine::text() const {
+  return value_->json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 void JsonLine::print() const {
   std::fputs((text() + "\n").c_str(), stdout);
   std::fflush(stdout);
@@ -85,8 +94,14 @@ int report(const Error& error, bool json) {
   const int status = error.kind() == ErrorKind::kUsage ? 2 : 1;
   if (json) {
     const ErrorParts& parts = error.parts();
-    const std::string text = JsonLine().set("error", parts.what).set("where", parts.where).set("found", parts.found)
-                                 .set("expected", parts.expected).set("remedy", parts.remedy).set("status", static_cast<int64_t>(status)).text();
+    const std::string text = JsonLine()
+                                 .set("error", parts.what)
+                                 .set("where", parts.where)
+                                 .set("found", parts.found)
+                                 .set("expected", parts.expected)
+                                 .set("remedy", parts.remedy)
+                                 .set("status", static_cast<int64_t>(status))
+                                 .text();
     std::fputs((text + "\n").c_str(), stderr);
   } else {
     const std::string mark = may_colour() ? "\033[1;31mramet:\033[0m " : "ramet: ";
@@ -104,10 +119,16 @@ std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
   const auto whole = static_cast<int64_t>(seconds + 0.5);
   char text[32];
-  if (seconds < 9.95) std::snprintf(text, sizeof text, "%.1fs", seconds);
-  else if (whole < 60) std::snprintf(text, sizeof text, "%llds", static_cast<long long>(whole));
-  else if (whole < 3600) std::snprintf(text, sizeof text, "%lldm%02llds", static_cast<long long>(whole / 60), static_cast<long long>(whole % 60));
-  else std::snprintf(text, sizeof text, "%lldh%02lldm", static_cast<long long>(whole / 3600), static_cast<long long>(whole / 60 % 60));
+  if (seconds < 9.95)
+    std::snprintf(text, sizeof text, "%.1fs", seconds);
+  else if (whole < 60)
+    std::snprintf(text, sizeof text, "%llds", static_cast<long long>(whole));
+  else if (whole < 3600)
+    std::snprintf(text, sizeof text, "%lldm%02llds", static_cast<long long>(whole / 60),
+                  static_cast<long long>(whole % 60));
+  else
+    std::snprintf(text, sizeof text, "%lldh%02lldm", static_cast<long long>(whole / 3600),
+                  static_cast<long long>(whole / 60 % 60));
   return text;
 }
 
@@ -117,7 +138,8 @@ std::string number_text(double value) {
   if ((size >= 1000 || value == std::floor(value)) && size < 1e15) {
     std::snprintf(text, sizeof text, "%.0f", value);
     std::string grouped(text);
-    for (auto at = static_cast<int64_t>(grouped.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) grouped.insert(static_cast<size_t>(at), ",");
+    for (auto at = static_cast<int64_t>(grouped.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
+      grouped.insert(static_cast<size_t>(at), ",");
     return grouped;
   }
   std::snprintf(text, sizeof text, size < 1e-3 ? "%.3g" : size < 100 ? "%.4f" : "%.1f", value);
@@ -131,7 +153,8 @@ std::string numbers_text(const Numbers& numbers) {
     std::replace(label.begin(), label.end(), '_', ' ');
     char share[32];
     std::snprintf(share, sizeof share, "%.1f%%", 100 * value);
-    text += (text.empty() ? "" : "  ") + label + " " + (name.ends_with("accuracy") ? std::string(share) : number_text(value));
+    text += (text.empty() ? "" : "  ") + label + " " +
+            (name.ends_with("accuracy") ? std::string(share) : number_text(value));
   }
   return text;
 }
@@ -160,12 +183,14 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-Progress::Progress(std::string name, int64_t begin, int64_t end) : name_(std::move(name)), begin_(begin), end_(end), started_(now()) {}
+Progress::Progress(std::string name, int64_t begin, int64_t end)
+    : name_(std::move(name)), begin_(begin), end_(end), started_(now()) {}
 
 Progress::~Progress() { clear(); }
 
 void Progress::step(int64_t done, const Numbers& metrics) {
-  const double loss = number_of(metrics, "loss"), seconds = number_of(metrics, "step_seconds"), rate = number_of(metrics, "tokens_per_second");
+  const double loss = number_of(metrics, "loss"), seconds = number_of(metrics, "step_seconds"),
+               rate = number_of(metrics, "tokens_per_second");
   const double keep = done == begin_ + 1 ? 0 : kSmooth;
   loss_ = loss;
   rate_ = keep * rate_ + (1 - keep) * rate;
@@ -178,14 +203,19 @@ void Progress::step(int64_t done, const Numbers& metrics) {
 }
 
 void Progress::draw(int64_t done) {
-  const std::string left = done >= end_ ? duration_text(now() - started_) + " in all" : duration_text(seconds_a_step_ * static_cast<double>(end_ - done)) + " left";
-  tail_ = std::to_string(done) + "/" + std::to_string(end_) + "  loss " + number_text(loss_) + "  " + number_text(std::round(rate_)) + " tokens/s  " + left;
+  const std::string left = done >= end_ ? duration_text(now() - started_) + " in all"
+                                        : duration_text(seconds_a_step_ * static_cast<double>(end_ - done)) + " left";
+  tail_ = std::to_string(done) + "/" + std::to_string(end_) + "  loss " + number_text(loss_) + "  " +
+          number_text(std::round(rate_)) + " tokens/s  " + left;
   if (!is_terminal()) {
     std::fputs((name_ + "  step " + tail_ + "\n").c_str(), stderr);
     return;
   }
   const size_t used = columns(name_) + tail_.size() + 7, width = terminal_width();
-  const std::string bar = width > used + 10 ? bar_text(static_cast<double>(done) / static_cast<double>(end_), std::min<size_t>(40, width - used)) + "  " : "";
+  const std::string bar =
+      width > used + 10
+          ? bar_text(static_cast<double>(done) / static_cast<double>(end_), std::min<size_t>(40, width - used)) + "  "
+          : "";
   const std::string line = name_ + "  " + (may_colour() && !bar.empty() ? "\033[32m" + bar + "\033[0m" : bar) + tail_;
   std::fputs(("\r\033[K" + line).c_str(), stderr);
   std::fflush(stderr);

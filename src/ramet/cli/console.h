@@ -19,7 +19,7 @@ class JsonLine {
   JsonLine(JsonLine&&) noexcept;
   JsonLine& set(const std::string& key, const std::string& value);
   JsonLine& set(const std::string& key, const char* value) { return set(key, std::string(value)); }
-  JsonLine& set(const std::string& key, double value);   ///< NaN and infinities as null
+  JsonLine& set(const std::string& key, double value);  ///< NaN and infinities as null
   JsonLine& set(const std::string& key, int64_t value);
   JsonLine& set(const std::string& key, bool value);
   JsonLine& set(const std::string& key, const std::vector<std::string>& values);

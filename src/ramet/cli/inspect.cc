@@ -27,7 +27,8 @@ int inspect_graph(const InspectArguments& arguments) {
   }
   const Preparation preparation = prepare(load_recipe(arguments.subject, arguments.settings));
   if (arguments.part == "forward") {
-    std::fputs((arguments.dot ? print_dot(preparation.model.forward) : print(preparation.model.forward)).c_str(), stdout);
+    std::fputs((arguments.dot ? print_dot(preparation.model.forward) : print(preparation.model.forward)).c_str(),
+               stdout);
     return 0;
   }
   step = make_training_step(preparation.model, preparation.recipe);
@@ -35,7 +36,9 @@ int inspect_graph(const InspectArguments& arguments) {
     std::fputs(print(step).c_str(), stdout);
     return 0;
   }
-  const Graph& graph = arguments.part == "update" ? step.update : arguments.part == "evaluate" ? step.evaluate : step.micro;
+  const Graph& graph = arguments.part == "update"     ? step.update
+                       : arguments.part == "evaluate" ? step.evaluate
+                                                      : step.micro;
   std::fputs((arguments.dot ? print_dot(graph) : print(graph)).c_str(), stdout);
   return 0;
 }
@@ -46,9 +49,11 @@ void print_instructions(const Executable& exe, const Segment& segment) {
   for (const auto& instruction : segment.instructions) {
     const bool copies = instruction.task < 0;
     const Task* task = copies ? nullptr : &exe.tasks[static_cast<size_t>(instruction.task)];
-    const Buffer* out = instruction.outputs.empty() ? nullptr : &exe.buffers[static_cast<size_t>(instruction.outputs[0])];
+    const Buffer* out =
+        instruction.outputs.empty() ? nullptr : &exe.buffers[static_cast<size_t>(instruction.outputs[0])];
     rows.push_back({instruction.name, copies ? "copy" : task->node.op->name, copies ? "" : task->kernel,
-                    copies || task->node.outputs.empty() ? "" : task->node.outputs[0].text(), out ? std::to_string(out->offset) : "", out ? std::to_string(out->bytes) : ""});
+                    copies || task->node.outputs.empty() ? "" : task->node.outputs[0].text(),
+                    out ? std::to_string(out->offset) : "", out ? std::to_string(out->bytes) : ""});
   }
   std::fputs((table_text(rows) + "\n").c_str(), stdout);
 }
@@ -57,23 +62,32 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
   Executable exe;
   if (arguments.subject.ends_with(".toml")) {
     const Preparation preparation = prepare(load_recipe(arguments.subject, arguments.settings));
-    exe = compile(make_training_step(preparation.model, preparation.recipe), cpu_backend(), compile_options(preparation.recipe, arguments.trainer()));
+    exe = compile(make_training_step(preparation.model, preparation.recipe), cpu_backend(),
+                  compile_options(preparation.recipe, arguments.trainer()));
   } else {
     exe = load_executable(arguments.subject);
   }
   const MemoryReport memory = memory_report(exe);
   if (json) {
     JsonLine line;
-    line.set("key", exe.key.hex()).set("kernel_class", exe.kernel_class).set("threads", static_cast<int64_t>(exe.threads)).set("lanes", exe.lanes)
-        .set("micro_batches_per_lane", exe.micro_batches_per_lane).set("buffers", static_cast<int64_t>(exe.buffers.size())).set("tasks", static_cast<int64_t>(exe.tasks.size()));
-    for (const auto& segment : exe.segments) line.set(segment.name + "_instructions", static_cast<int64_t>(segment.instructions.size()));
+    line.set("key", exe.key.hex())
+        .set("kernel_class", exe.kernel_class)
+        .set("threads", static_cast<int64_t>(exe.threads))
+        .set("lanes", exe.lanes)
+        .set("micro_batches_per_lane", exe.micro_batches_per_lane)
+        .set("buffers", static_cast<int64_t>(exe.buffers.size()))
+        .set("tasks", static_cast<int64_t>(exe.tasks.size()));
+    for (const auto& segment : exe.segments)
+      line.set(segment.name + "_instructions", static_cast<int64_t>(segment.instructions.size()));
     line.set_json("memory", json_of(memory)).print();
     return 0;
   }
-  std::printf("executable %s\nkernels %s, %d threads, %lld lanes of %lld micro-batches%s\n", exe.key.hex().c_str(), exe.kernel_class.c_str(), exe.threads,
-              static_cast<long long>(exe.lanes), static_cast<long long>(exe.micro_batches_per_lane), exe.joined ? ", micro and update joined" : "");
+  std::printf("executable %s\nkernels %s, %d threads, %lld lanes of %lld micro-batches%s\n", exe.key.hex().c_str(),
+              exe.kernel_class.c_str(), exe.threads, static_cast<long long>(exe.lanes),
+              static_cast<long long>(exe.micro_batches_per_lane), exe.joined ? ", micro and update joined" : "");
   for (const auto& segment : exe.segments)
-    if (!segment.instructions.empty()) std::printf("  %s: %zu instructions\n", segment.name.c_str(), segment.instructions.size());
+    if (!segment.instructions.empty())
+      std::printf("  %s: %zu instructions\n", segment.name.c_str(), segment.instructions.size());
   std::printf("  %zu tasks, %zu buffers, %zu states\n\n", exe.tasks.size(), exe.buffers.size(), exe.states.size());
   std::fputs(text_of(memory).c_str(), stdout);
   if (arguments.instructions) {
@@ -96,17 +110,30 @@ int inspect_checkpoint(const InspectArguments& arguments, bool json) {
   if (arguments.verify) checkpoint.verify();
   const CheckpointInfo& info = checkpoint.info();
   if (json) {
-    JsonLine().set("path", path.string()).set("step", info.step).set("samples", info.samples).set("recipe_hash", info.recipe_hash).set("data_hash", info.data_hash)
-        .set("kernel_class", info.kernel_class).set("version", info.version).set("weights_hash", info.weights_hash).set("tensors", static_cast<int64_t>(checkpoint.tensors().size()))
-        .set("bytes", checkpoint.bytes()).set("verified", arguments.verify).print();
+    JsonLine()
+        .set("path", path.string())
+        .set("step", info.step)
+        .set("samples", info.samples)
+        .set("recipe_hash", info.recipe_hash)
+        .set("data_hash", info.data_hash)
+        .set("kernel_class", info.kernel_class)
+        .set("version", info.version)
+        .set("weights_hash", info.weights_hash)
+        .set("tensors", static_cast<int64_t>(checkpoint.tensors().size()))
+        .set("bytes", checkpoint.bytes())
+        .set("verified", arguments.verify)
+        .print();
     return 0;
   }
-  std::printf("checkpoint %s\nstep %lld, %lld samples; %zu tensors, %s\n", path.c_str(), static_cast<long long>(info.step), static_cast<long long>(info.samples),
-              checkpoint.tensors().size(), format_size(checkpoint.bytes()).c_str());
-  std::printf("weights %s\nrecipe %s, kernels %s, Ramet %s\n", info.weights_hash.c_str(), info.recipe_hash.c_str(), info.kernel_class.c_str(), info.version.c_str());
+  std::printf("checkpoint %s\nstep %lld, %lld samples; %zu tensors, %s\n", path.c_str(),
+              static_cast<long long>(info.step), static_cast<long long>(info.samples), checkpoint.tensors().size(),
+              format_size(checkpoint.bytes()).c_str());
+  std::printf("weights %s\nrecipe %s, kernels %s, Ramet %s\n", info.weights_hash.c_str(), info.recipe_hash.c_str(),
+              info.kernel_class.c_str(), info.version.c_str());
   if (arguments.verify) std::printf("every checksum holds\n");
   std::vector<std::vector<std::string>> rows = {{"tensor", "type", "kind", "file"}};
-  for (const auto& tensor : checkpoint.tensors()) rows.push_back({tensor.name, tensor.type.text(), std::string(name_of(tensor.kind)), tensor.file});
+  for (const auto& tensor : checkpoint.tensors())
+    rows.push_back({tensor.name, tensor.type.text(), std::string(name_of(tensor.kind)), tensor.file});
   std::fputs(("\n" + table_text(rows)).c_str(), stdout);
   return 0;
 }
@@ -118,27 +145,40 @@ void add_inspect(CLI::App& app, Session& session) {
   CLI::App* inspect = app.add_subcommand("inspect", "Look inside: graph, executable, checkpoint");
   inspect->require_subcommand(1);
 
-  CLI::App* graph = inspect->add_subcommand("graph", "The graphs of a recipe's training step, or a file of a graph's text, checked");
-  graph->add_option("subject", arguments->subject, "a recipe (*.toml) or a file with a graph's text")->type_name("RECIPE|FILE")->required();
+  CLI::App* graph =
+      inspect->add_subcommand("graph", "The graphs of a recipe's training step, or a file of a graph's text, checked");
+  graph->add_option("subject", arguments->subject, "a recipe (*.toml) or a file with a graph's text")
+      ->type_name("RECIPE|FILE")
+      ->required();
   graph->add_option("--part", arguments->part, "which graph; forward is the model as it was built")
-      ->check(CLI::IsMember({"all", "forward", "micro", "update", "evaluate"}))->capture_default_str();
+      ->check(CLI::IsMember({"all", "forward", "micro", "update", "evaluate"}))
+      ->capture_default_str();
   graph->add_flag("--dot", arguments->dot, "as Graphviz (all: micro alone)");
   add_model_options(*graph, *arguments);
   graph->callback([arguments, &session] { session.action = [arguments] { return inspect_graph(*arguments); }; });
 
   CLI::App* executable = inspect->add_subcommand("executable", "A compiled program: its instructions and memory");
-  executable->add_option("subject", arguments->subject, "a recipe (*.toml) or a file of `ramet plan --save`")->type_name("RECIPE|FILE")->required();
-  executable->add_flag("--instructions", arguments->instructions, "every instruction with its kernel and the address of its result");
+  executable->add_option("subject", arguments->subject, "a recipe (*.toml) or a file of `ramet plan --save`")
+      ->type_name("RECIPE|FILE")
+      ->required();
+  executable->add_flag("--instructions", arguments->instructions,
+                       "every instruction with its kernel and the address of its result");
   add_model_options(*executable, *arguments);
   add_json_option(*executable, session);
-  executable->callback([arguments, &session] { session.action = [arguments, &session] { return inspect_executable(*arguments, session.json); }; });
+  executable->callback([arguments, &session] {
+    session.action = [arguments, &session] { return inspect_executable(*arguments, session.json); };
+  });
 
   CLI::App* checkpoint = inspect->add_subcommand("checkpoint", "What a checkpoint holds");
-  checkpoint->add_option("subject", arguments->subject, "a checkpoint's folder, or a run (its newest)")->type_name("CHECKPOINT|RUN")->required();
+  checkpoint->add_option("subject", arguments->subject, "a checkpoint's folder, or a run (its newest)")
+      ->type_name("CHECKPOINT|RUN")
+      ->required();
   checkpoint->add_flag("--verify", arguments->verify, "read every byte and check every checksum");
   add_runs_option(*checkpoint, arguments->runs);
   add_json_option(*checkpoint, session);
-  checkpoint->callback([arguments, &session] { session.action = [arguments, &session] { return inspect_checkpoint(*arguments, session.json); }; });
+  checkpoint->callback([arguments, &session] {
+    session.action = [arguments, &session] { return inspect_checkpoint(*arguments, session.json); };
+  });
 }
 
 }  // namespace ramet::cli

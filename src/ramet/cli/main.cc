@@ -28,14 +28,20 @@ TrainerOptions ModelOptions::trainer() const {
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  command.add_option("--set", options.settings, "change a key of the recipe, as train.steps=100; may stand several times")
+  command
+      .add_option("--set", options.settings, "change a key of the recipe, as train.steps=100; may stand several times")
       ->type_name("KEY=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  command.add_option("--threads", options.threads, "threads that compute (default: all processors); changes no bit of any result")
+  command
+      .add_option("--threads", options.threads,
+                  "threads that compute (default: all processors); changes no bit of any result")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
-  command.add_option("--device-memory", options.device_memory, "most memory that the program may take, as 2GiB (default: no limit)")->type_name("SIZE");
+  command
+      .add_option("--device-memory", options.device_memory,
+                  "most memory that the program may take, as 2GiB (default: no limit)")
+      ->type_name("SIZE");
 }
 
 void add_runs_option(CLI::App& command, std::string& folder) {
@@ -72,7 +78,8 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 
 namespace {
 
-const std::vector<std::string> kCommands = {"train", "plan", "eval", "predict", "vocab", "corpus", "runs", "inspect", "export", "recipe"};
+const std::vector<std::string> kCommands = {"train",  "plan", "eval",    "predict", "vocab",
+                                            "corpus", "runs", "inspect", "export",  "recipe"};
 
 int run(int argc, char** argv) {
   Session session;
@@ -97,9 +104,12 @@ int run(int argc, char** argv) {
       std::fputs(app.help().c_str(), stderr);
       return 2;
     }
-    if (const std::string first = argv[1]; !first.starts_with("-") && std::find(kCommands.begin(), kCommands.end(), first) == kCommands.end()) {
+    if (const std::string first = argv[1];
+        !first.starts_with("-") && std::find(kCommands.begin(), kCommands.end(), first) == kCommands.end()) {
       const std::string near = nearest_name(first, kCommands);
-      throw Error({.what = "no such command", .found = "'" + first.substr(0, 80) + "'", .expected = near.empty() ? "" : "perhaps '" + near + "'",
+      throw Error({.what = "no such command",
+                   .found = "'" + first.substr(0, 80) + "'",
+                   .expected = near.empty() ? "" : "perhaps '" + near + "'",
                    .remedy = "`ramet --help` lists the commands"});
     }
     app.parse(argc, argv);
@@ -109,14 +119,21 @@ int run(int argc, char** argv) {
     std::string text = error.what();
     while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
     const std::string command = argc > 1 && argv[1][0] != '-' ? std::string(" ") + argv[1] : "";
-    return report(Error({.what = text, .where = argc > 1 && argv[1][0] != '-' ? argv[1] : "", .remedy = "`ramet" + command + " --help` tells what it takes"}), session.json);
+    return report(Error({.what = text,
+                         .where = argc > 1 && argv[1][0] != '-' ? argv[1] : "",
+                         .remedy = "`ramet" + command + " --help` tells what it takes"}),
+                  session.json);
   } catch (const Error& error) {
     return report(error, session.json);
   } catch (const std::bad_alloc&) {
-    return report(Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"}, ErrorKind::kFailure), session.json);
+    return report(Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"},
+                        ErrorKind::kFailure),
+                  session.json);
   } catch (const std::exception& error) {
     return report(Error({.what = std::string("internal error: ") + error.what(),
-                         .remedy = "This is a fault of Ramet, not of your input; please report it with the command"}, ErrorKind::kFailure), session.json);
+                         .remedy = "This is a fault of Ramet, not of your input; please report it with the command"},
+                        ErrorKind::kFailure),
+                  session.json);
   }
 }
 

@@ -18,12 +18,18 @@ int eval(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   Preparation preparation = prepare(subject.recipe);
   if (!preparation.held_out)
-    throw Error({.what = "the corpus holds nothing out for evaluation", .where = subject.recipe.where("data.corpus"), .remedy = "Build it with `ramet corpus --heldout 0.02`"});
+    throw Error({.what = "the corpus holds nothing out for evaluation",
+                 .where = subject.recipe.where("data.corpus"),
+                 .remedy = "Build it with `ramet corpus --heldout 0.02`"});
   if (preparation.recipe.evaluation.batches == 0)
-    throw Error({.what = "the recipe evaluates no batches", .where = subject.recipe.where("train.evaluation.batches"), .found = "0", .expected = "1 or more"});
+    throw Error({.what = "the recipe evaluates no batches",
+                 .where = subject.recipe.where("train.evaluation.batches"),
+                 .found = "0",
+                 .expected = "1 or more"});
   Trainer trainer(std::move(preparation), arguments.trainer());
   if (subject.checkpoint) {
-    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint)); !warnings.empty()) warn(warnings.substr(0, warnings.size() - 1));
+    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint)); !warnings.empty())
+      warn(warnings.substr(0, warnings.size() - 1));
   } else {
     trainer.initialize();
   }
@@ -34,7 +40,8 @@ int eval(const SubjectArguments& arguments, bool json) {
     for (const auto& [name, value] : numbers) line.set("held_out_" + name, value);
     line.set("weights_hash", trainer.weights_hash()).print();
   } else {
-    const std::string weights = subject.checkpoint ? "after " + std::to_string(trainer.steps_done()) + " steps" : "before training";
+    const std::string weights =
+        subject.checkpoint ? "after " + std::to_string(trainer.steps_done()) + " steps" : "before training";
     std::printf("held out, %s: %s\n", weights.c_str(), numbers_text(numbers).c_str());
   }
   return 0;
@@ -47,10 +54,15 @@ int export_weights_to(const SubjectArguments& arguments, bool json) {
   const Checkpoint checkpoint(*subject.checkpoint);
   export_weights(arguments.out, model.weights, [&](const std::string& name, std::span<std::byte> to) {
     for (const auto& weight : model.weights)
-      if (weight.name == name) checkpoint.load({weight}, [&](const StateTensor&, std::span<const std::byte> bytes) { std::copy(bytes.begin(), bytes.end(), to.begin()); });
+      if (weight.name == name)
+        checkpoint.load({weight}, [&](const StateTensor&, std::span<const std::byte> bytes) {
+          std::copy(bytes.begin(), bytes.end(), to.begin());
+        });
   });
-  if (json) JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
-  else std::printf("%s from %s\n", arguments.out.c_str(), subject.checkpoint->c_str());
+  if (json)
+    JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
+  else
+    std::printf("%s from %s\n", arguments.out.c_str(), subject.checkpoint->c_str());
   return 0;
 }
 
@@ -59,21 +71,30 @@ int export_weights_to(const SubjectArguments& arguments, bool json) {
 void add_eval(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SubjectArguments>();
   CLI::App* command = app.add_subcommand("eval", "Measure a model on held-out data");
-  command->add_option("subject", arguments->subject, "a recipe (fresh weights), a run (its newest checkpoint) or a checkpoint of a run")->type_name("RECIPE|RUN")->required();
+  command
+      ->add_option("subject", arguments->subject,
+                   "a recipe (fresh weights), a run (its newest checkpoint) or a checkpoint of a run")
+      ->type_name("RECIPE|RUN")
+      ->required();
   add_model_options(*command, *arguments);
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
-  command->callback([arguments, &session] { session.action = [arguments, &session] { return eval(*arguments, session.json); }; });
+  command->callback(
+      [arguments, &session] { session.action = [arguments, &session] { return eval(*arguments, session.json); }; });
 }
 
 void add_export(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SubjectArguments>();
   CLI::App* command = app.add_subcommand("export", "Write a run's weights as safetensors with Hugging Face's names");
-  command->add_option("subject", arguments->subject, "a run (its newest checkpoint) or a checkpoint of a run")->type_name("RUN")->required();
+  command->add_option("subject", arguments->subject, "a run (its newest checkpoint) or a checkpoint of a run")
+      ->type_name("RUN")
+      ->required();
   command->add_option("--out", arguments->out, "the file to write")->type_name("FILE")->required();
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
-  command->callback([arguments, &session] { session.action = [arguments, &session] { return export_weights_to(*arguments, session.json); }; });
+  command->callback([arguments, &session] {
+    session.action = [arguments, &session] { return export_weights_to(*arguments, session.json); };
+  });
 }
 
 }  // namespace ramet::cli

@@ -41,21 +41,34 @@ int plan(const PlanArguments& arguments, bool json) {
   const MemoryReport memory = memory_report(exe);
   if (json) {
     JsonLine line;
-    line.set("event", "end").set("name", recipe.name).set("parameters", parameters).set("planned_bytes", exe.planned_bytes()).set("process_bytes", process_bytes)
-        .set("bound_bytes", exe.bound_bytes).set("gap", exe.gap()).set("compile_seconds", compile_seconds).set("threads", static_cast<int64_t>(options.threads))
-        .set("kernel_class", exe.kernel_class).set("tokens_per_step", preparation.tokens_per_step());
+    line.set("event", "end")
+        .set("name", recipe.name)
+        .set("parameters", parameters)
+        .set("planned_bytes", exe.planned_bytes())
+        .set("process_bytes", process_bytes)
+        .set("bound_bytes", exe.bound_bytes)
+        .set("gap", exe.gap())
+        .set("compile_seconds", compile_seconds)
+        .set("threads", static_cast<int64_t>(options.threads))
+        .set("kernel_class", exe.kernel_class)
+        .set("tokens_per_step", preparation.tokens_per_step());
     if (!arguments.no_time)
-      line.set("step_seconds", step_seconds).set("tokens_per_second", tokens / step_seconds).set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
+      line.set("step_seconds", step_seconds)
+          .set("tokens_per_second", tokens / step_seconds)
+          .set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
     line.set_json("memory", json_of(memory)).print();
     return 0;
   }
-  std::printf("%s: %s parameters, %s tokens a step, %lld steps\n", recipe.name.c_str(), number_text(static_cast<double>(parameters)).c_str(), number_text(tokens).c_str(),
+  std::printf("%s: %s parameters, %s tokens a step, %lld steps\n", recipe.name.c_str(),
+              number_text(static_cast<double>(parameters)).c_str(), number_text(tokens).c_str(),
               static_cast<long long>(recipe.train.steps));
-  std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), options.threads, exe.kernel_class.c_str());
+  std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), options.threads,
+              exe.kernel_class.c_str());
   std::fputs(text_of(memory).c_str(), stdout);
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());
   if (!arguments.no_time)
-    std::printf("time: about %s a step, %s tokens/s, %s in all\n", duration_text(step_seconds).c_str(), number_text(tokens / step_seconds).c_str(),
+    std::printf("time: about %s a step, %s tokens/s, %s in all\n", duration_text(step_seconds).c_str(),
+                number_text(tokens / step_seconds).c_str(),
                 duration_text(step_seconds * static_cast<double>(recipe.train.steps)).c_str());
   return 0;
 }
@@ -64,14 +77,17 @@ int plan(const PlanArguments& arguments, bool json) {
 
 void add_plan(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PlanArguments>();
-  CLI::App* command = app.add_subcommand("plan", "Compile a recipe and say what memory and time it takes, without running it");
+  CLI::App* command =
+      app.add_subcommand("plan", "Compile a recipe and say what memory and time it takes, without running it");
   command->add_option("recipe", arguments->recipe, "file of the recipe")->type_name("RECIPE")->required();
   add_model_options(*command, *arguments);
   command->add_option("--svg", arguments->svg, "draw the memory over the time of a step")->type_name("FILE");
-  command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")->type_name("FILE");
+  command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")
+      ->type_name("FILE");
   command->add_flag("--no-time", arguments->no_time, "memory only: does not measure this machine's speed");
   add_json_option(*command, session);
-  command->callback([arguments, &session] { session.action = [arguments, &session] { return plan(*arguments, session.json); }; });
+  command->callback(
+      [arguments, &session] { session.action = [arguments, &session] { return plan(*arguments, session.json); }; });
 }
 
 }  // namespace ramet::cli

@@ -22,9 +22,12 @@ struct PredictArguments : ModelOptions {
 std::shared_ptr<const Tokenizer> find_tokenizer(const PredictArguments& arguments, const Subject& subject) {
   std::error_code error;
   if (!arguments.tokenizer.empty()) return load_tokenizer(arguments.tokenizer);
-  if (!subject.run.empty() && fs::is_directory(subject.run / "tokenizer", error)) return load_tokenizer(subject.run / "tokenizer");
+  if (!subject.run.empty() && fs::is_directory(subject.run / "tokenizer", error))
+    return load_tokenizer(subject.run / "tokenizer");
   if (subject.recipe.data.kind == "text") return load_tokenizer(subject.recipe.data.corpus);
-  throw Error({.what = "no tokenizer: synthetic data has none", .where = arguments.subject, .remedy = "Give one with --tokenizer"});
+  throw Error({.what = "no tokenizer: synthetic data has none",
+               .where = arguments.subject,
+               .remedy = "Give one with --tokenizer"});
 }
 
 std::string percent(double share) {
@@ -38,7 +41,13 @@ void tell_masks(const std::string& text, const std::vector<std::vector<Predictor
     for (size_t m = 0; m < masks.size(); ++m) {
       std::vector<std::string> tokens;
       for (const auto& candidate : masks[m]) tokens.push_back(candidate.token);
-      JsonLine().set("event", "mask").set("text", text).set("mask", static_cast<int64_t>(m)).set("tokens", tokens).set("probability", masks[m].empty() ? 0 : masks[m][0].probability).print();
+      JsonLine()
+          .set("event", "mask")
+          .set("text", text)
+          .set("mask", static_cast<int64_t>(m))
+          .set("tokens", tokens)
+          .set("probability", masks[m].empty() ? 0 : masks[m][0].probability)
+          .print();
     }
     return;
   }
@@ -57,22 +66,30 @@ void tell_masks(const std::string& text, const std::vector<std::vector<Predictor
 int predict(const PredictArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   const auto tokenizer = find_tokenizer(arguments, subject);
-  const Recipe recipe = complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
+  const Recipe recipe =
+      complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
   Predictor predictor(recipe, tokenizer, arguments.threads, arguments.k);
-  if (!arguments.weights.empty()) predictor.load_weights(arguments.weights);
-  else if (subject.checkpoint) predictor.load(Checkpoint(*subject.checkpoint));
-  else if (!recipe.model.init_from.empty()) predictor.load_weights(recipe.model.init_from);
+  if (!arguments.weights.empty())
+    predictor.load_weights(arguments.weights);
+  else if (subject.checkpoint)
+    predictor.load(Checkpoint(*subject.checkpoint));
+  else if (!recipe.model.init_from.empty())
+    predictor.load_weights(recipe.model.init_from);
   else
-    throw Error({.what = "no weights: a recipe has none of its own, and the run has no checkpoint yet", .where = arguments.subject,
+    throw Error({.what = "no weights: a recipe has none of its own, and the run has no checkpoint yet",
+                 .where = arguments.subject,
                  .remedy = "Name a run with a checkpoint, or give a file with --weights"});
   for (const auto& text : arguments.texts) {
     if (recipe.model.kind == "bert") {
       tell_masks(text, predictor.fill_masks(text), json);
       continue;
     }
-    const std::string more = predictor.continue_text(text, arguments.tokens, arguments.temperature, static_cast<uint64_t>(arguments.seed));
-    if (json) JsonLine().set("event", "text").set("text", text).set("continuation", more).print();
-    else std::printf("%s%s\n", text.c_str(), more.c_str());
+    const std::string more =
+        predictor.continue_text(text, arguments.tokens, arguments.temperature, static_cast<uint64_t>(arguments.seed));
+    if (json)
+      JsonLine().set("event", "text").set("text", text).set("continuation", more).print();
+    else
+      std::printf("%s%s\n", text.c_str(), more.c_str());
   }
   return 0;
 }
@@ -82,18 +99,39 @@ int predict(const PredictArguments& arguments, bool json) {
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
   CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), or continue texts (gpt2)");
-  command->add_option("subject", arguments->subject, "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")->type_name("RUN|RECIPE")->required();
+  command
+      ->add_option("subject", arguments->subject,
+                   "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")
+      ->type_name("RUN|RECIPE")
+      ->required();
   command->add_option("text", arguments->texts, "texts")->type_name("TEXT")->required();
-  command->add_option("--weights", arguments->weights, "safetensors file with Hugging Face's names, instead of a checkpoint")->type_name("FILE");
-  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer's folder or file (default: the run's own)")->type_name("PATH");
-  command->add_option("--top", arguments->k, "candidates for each place")->type_name("K")->check(CLI::Range(int64_t{1}, int64_t{1000}))->capture_default_str();
-  command->add_option("--tokens", arguments->tokens, "gpt2: tokens to add")->type_name("N")->check(CLI::Range(int64_t{1}, int64_t{100'000}))->capture_default_str();
-  command->add_option("--temperature", arguments->temperature, "gpt2: 0 takes the likeliest token, above it one of the likeliest is drawn")->check(CLI::Range(0.0, 100.0))->capture_default_str();
-  command->add_option("--seed", arguments->seed, "gpt2: of the draws")->check(CLI::Range(int64_t{0}, INT64_MAX))->capture_default_str();
+  command
+      ->add_option("--weights", arguments->weights,
+                   "safetensors file with Hugging Face's names, instead of a checkpoint")
+      ->type_name("FILE");
+  command->add_option("--tokenizer", arguments->tokenizer, "tokenizer's folder or file (default: the run's own)")
+      ->type_name("PATH");
+  command->add_option("--top", arguments->k, "candidates for each place")
+      ->type_name("K")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
+      ->capture_default_str();
+  command->add_option("--tokens", arguments->tokens, "gpt2: tokens to add")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", arguments->temperature,
+                   "gpt2: 0 takes the likeliest token, above it one of the likeliest is drawn")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->seed, "gpt2: of the draws")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+      ->capture_default_str();
   add_model_options(*command, *arguments);
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
-  command->callback([arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session.json); }; });
+  command->callback(
+      [arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session.json); }; });
 }
 
 }  // namespace ramet::cli

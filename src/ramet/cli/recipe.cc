@@ -15,7 +15,10 @@ void add_recipe(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("recipe", "Check a recipe and print it whole; --help documents every key");
   command->add_option("recipe", arguments->file, "file of the recipe")->type_name("RECIPE")->required();
-  command->add_option("--set", arguments->settings, "change a key, as train.steps=100; may stand several times")->type_name("KEY=VALUE")->take_all()->allow_extra_args(false);
+  command->add_option("--set", arguments->settings, "change a key, as train.steps=100; may stand several times")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_flag("--complete", arguments->complete, "fill in what the preset and the data decide");
   command->footer("A recipe is a TOML file. All keys:\n\n" + recipe_help());
   command->callback([arguments, &session] {

@@ -19,8 +19,14 @@ struct RunsArguments {
 std::string or_dash(double value) { return std::isnan(value) ? "-" : number_text(value); }
 
 void set_summary(JsonLine& line, const RunRecord& run) {
-  line.set("id", run.id).set("name", run.name).set("status", std::string(name_of(run.status))).set("started", run.started).set("steps", run.steps())
-      .set("loss", run.log.last("loss")).set("held_out_loss", run.log.last("held_out_loss")).set("tokens_per_second", run.log.last("tokens_per_second"))
+  line.set("id", run.id)
+      .set("name", run.name)
+      .set("status", std::string(name_of(run.status)))
+      .set("started", run.started)
+      .set("steps", run.steps())
+      .set("loss", run.log.last("loss"))
+      .set("held_out_loss", run.log.last("held_out_loss"))
+      .set("tokens_per_second", run.log.last("tokens_per_second"))
       .set("path", run.path.string());
 }
 
@@ -40,7 +46,8 @@ int list(const RunsArguments& arguments, bool json) {
   }
   std::vector<std::vector<std::string>> rows = {{"run", "status", "steps", "loss", "held out", "tokens/s", "started"}};
   for (const auto& run : runs)
-    rows.push_back({run.id, std::string(name_of(run.status)), std::to_string(run.steps()), or_dash(run.log.last("loss")), or_dash(run.log.last("held_out_loss")),
+    rows.push_back({run.id, std::string(name_of(run.status)), std::to_string(run.steps()),
+                    or_dash(run.log.last("loss")), or_dash(run.log.last("held_out_loss")),
                     or_dash(std::round(run.log.last("tokens_per_second"))), run.started});
   std::fputs(table_text(rows).c_str(), stdout);
   return 0;
@@ -52,14 +59,20 @@ int show(const RunsArguments& arguments, bool json) {
     if (json) {
       JsonLine line;
       set_summary(line, run);
-      line.set("version", run.version).set("command", run.command).set("git", run.git).set("machine", run.machine).set("kernel_class", run.kernel_class)
-          .set("checkpoints", run.checkpoints).set("skipped_bytes", run.log.skipped_bytes);
+      line.set("version", run.version)
+          .set("command", run.command)
+          .set("git", run.git)
+          .set("machine", run.machine)
+          .set("kernel_class", run.kernel_class)
+          .set("checkpoints", run.checkpoints)
+          .set("skipped_bytes", run.log.skipped_bytes);
       for (const auto& name : run.log.names()) line.set("last_" + name, run.log.last(name));
       for (const auto& [key, value] : run.facts) line.set("fact_" + key, value);
       line.print();
       continue;
     }
-    std::printf("%s: %s after %lld steps\n", run.id.c_str(), std::string(name_of(run.status)).c_str(), static_cast<long long>(run.steps()));
+    std::printf("%s: %s after %lld steps\n", run.id.c_str(), std::string(name_of(run.status)).c_str(),
+                static_cast<long long>(run.steps()));
     if (!run.problem.empty()) std::printf("  %s\n", run.problem.c_str());
     std::vector<std::vector<std::string>> rows;
     const auto row = [&](const std::string& key, const std::string& value) {
@@ -71,15 +84,19 @@ int show(const RunsArguments& arguments, bool json) {
     row("machine", run.machine + (run.kernel_class.empty() ? "" : ", " + run.kernel_class));
     row("folder", run.path.string());
     for (const auto& name : run.checkpoints) row("checkpoint", name);
-    if (run.log.skipped_bytes > 0) row("log", std::to_string(run.log.skipped_bytes) + " bytes are torn or damaged and were skipped");
+    if (run.log.skipped_bytes > 0)
+      row("log", std::to_string(run.log.skipped_bytes) + " bytes are torn or damaged and were skipped");
     for (const auto& [key, value] : run.facts) {
-      const bool bytes = key.ends_with("_bytes") && !value.empty() && value.find_first_not_of("0123456789") == std::string::npos && value.size() < 18;
-      if (key == "planned_bytes" || key == "measured_peak_bytes" || key == "compile_seconds" || key == "weights_hash" || key == "step_seconds")
+      const bool bytes = key.ends_with("_bytes") && !value.empty() &&
+                         value.find_first_not_of("0123456789") == std::string::npos && value.size() < 18;
+      if (key == "planned_bytes" || key == "measured_peak_bytes" || key == "compile_seconds" || key == "weights_hash" ||
+          key == "step_seconds")
         row(key, bytes ? format_size(std::stoll(value)) : value);
     }
     for (const auto& name : run.log.names()) {
       const auto points = run.log.series(name);
-      row(name, number_text(points.front().second) + (points.size() > 1 ? " -> " + number_text(points.back().second) : ""));
+      row(name,
+          number_text(points.front().second) + (points.size() > 1 ? " -> " + number_text(points.back().second) : ""));
     }
     std::fputs(table_text(rows).c_str(), stdout);
   }
@@ -98,7 +115,8 @@ int compare(const RunsArguments& arguments, bool json) {
       if (seen.insert(key).second) keys.push_back(key);
     for (const auto& name : run.log.names()) metrics.insert(name);
   }
-  const auto add = [&](const std::string& label, const std::function<std::string(const RunRecord&)>& value, bool only_if_different) {
+  const auto add = [&](const std::string& label, const std::function<std::string(const RunRecord&)>& value,
+                       bool only_if_different) {
     std::vector<std::string> row = {label};
     std::set<std::string> values;
     for (const auto& run : runs) row.push_back(value(run)), values.insert(row.back());
@@ -131,8 +149,10 @@ int compare(const RunsArguments& arguments, bool json) {
 int export_run(const RunsArguments& arguments) {
   const RunRecord run = read_run(find_run(arguments.runs.at(0), arguments.folder));
   const std::string text = arguments.format == "csv" ? export_csv(run) : export_json(run);
-  if (arguments.out.empty() || arguments.out == "-") std::fputs(text.c_str(), stdout);
-  else write_file_atomic(arguments.out, text);
+  if (arguments.out.empty() || arguments.out == "-")
+    std::fputs(text.c_str(), stdout);
+  else
+    write_file_atomic(arguments.out, text);
   return 0;
 }
 
@@ -142,10 +162,14 @@ void add_runs(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<RunsArguments>();
   CLI::App* runs = app.add_subcommand("runs", "Look at runs: list, show, compare, export");
   runs->require_subcommand(1);
-  const auto add = [&](const std::string& name, const std::string& help, int least, int most, const std::function<int(bool)>& action) {
+  const auto add = [&](const std::string& name, const std::string& help, int least, int most,
+                       const std::function<int(bool)>& action) {
     CLI::App* command = runs->add_subcommand(name, help);
     if (most > 0)
-      command->add_option("run", arguments->runs, "a run's folder, its id, the end of its id, or latest")->type_name("RUN")->required()->expected(least, most);
+      command->add_option("run", arguments->runs, "a run's folder, its id, the end of its id, or latest")
+          ->type_name("RUN")
+          ->required()
+          ->expected(least, most);
     add_runs_option(*command, arguments->folder);
     if (name != "export") add_json_option(*command, session);
     command->callback([action, &session] { session.action = [action, &session] { return action(session.json); }; });
@@ -153,9 +177,13 @@ void add_runs(CLI::App& app, Session& session) {
   };
   add("list", "All runs, oldest first", 0, 0, [arguments](bool json) { return list(*arguments, json); });
   add("show", "What is known of a run", 1, 1000, [arguments](bool json) { return show(*arguments, json); });
-  add("compare", "Where runs differ: recipes, last metrics, and the step at which their losses part", 2, 1000, [arguments](bool json) { return compare(*arguments, json); });
-  CLI::App* exporting = add("export", "All metrics of a run", 1, 1, [arguments](bool) { return export_run(*arguments); });
-  exporting->add_option("--format", arguments->format, "csv: one row a step; json: the whole run")->check(CLI::IsMember({"csv", "json"}))->capture_default_str();
+  add("compare", "Where runs differ: recipes, last metrics, and the step at which their losses part", 2, 1000,
+      [arguments](bool json) { return compare(*arguments, json); });
+  CLI::App* exporting =
+      add("export", "All metrics of a run", 1, 1, [arguments](bool) { return export_run(*arguments); });
+  exporting->add_option("--format", arguments->format, "csv: one row a step; json: the whole run")
+      ->check(CLI::IsMember({"csv", "json"}))
+      ->capture_default_str();
   exporting->add_option("--out", arguments->out, "file (default: standard output)")->type_name("FILE");
 }
 

@@ -66,7 +66,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
     return unexpected("a number");
   }
-  bool number_float(number_float_t, const string_t& text) override { return unexpected("the number " + text.substr(0, 40)); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return unexpected("the number " + text.substr(0, 40));
+  }
   bool binary(binary_t&) override { return unexpected("binary"); }
 
   bool string(string_t& value) override {
@@ -75,7 +77,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (place_ != Place::kTensor || key_ != "dtype") return unexpected("a text");
-    const auto known = std::find_if(kTypeNames.begin(), kTypeNames.end(), [&](const auto& t) { return t.name == value; });
+    const auto known =
+        std::find_if(kTypeNames.begin(), kTypeNames.end(), [&](const auto& t) { return t.name == value; });
     if (known == kTypeNames.end()) fail("unknown element type", quote_name(value), "one of " + known_types());
     entry_.type.dtype = known->dtype;
     return true;
@@ -133,7 +136,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class Place { kOutside, kTensors, kTensor, kMetadata, kShape, kOffsets };
 
-  [[noreturn]] void fail(const std::string& what, const std::string& found = "", const std::string& expected = "") const {
+  [[noreturn]] void fail(const std::string& what, const std::string& found = "",
+                         const std::string& expected = "") const {
     throw Error({.what = what,
                  .where = source_ + (tensor_.empty() ? "" : ", tensor " + quote_name(tensor_)),
                  .found = found,
@@ -174,7 +178,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
            std::to_string(bytes) + " bytes for " + entry_.type.text());
     header_.tensors.push_back(std::move(entry_));
   }
-  std::string range_text() const { return "[" + std::to_string(entry_.begin) + ", " + std::to_string(entry_.end) + "]"; }
+  std::string range_text() const {
+    return "[" + std::to_string(entry_.begin) + ", " + std::to_string(entry_.end) + "]";
+  }
 
   std::string source_;
   SafetensorsHeader& header_;
@@ -218,15 +224,18 @@ void check_cover(SafetensorsHeader& header, uint64_t size, const std::string& so
                  .expected = std::to_string(end)});
 }
 
-std::string build_header(const std::vector<SafetensorsSpec>& tensors, const std::map<std::string, std::string>& metadata,
-                         const std::string& source, uint64_t& data_bytes) {
+std::string build_header(const std::vector<SafetensorsSpec>& tensors,
+                         const std::map<std::string, std::string>& metadata, const std::string& source,
+                         uint64_t& data_bytes) {
   std::set<std::string> names;
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   data_bytes = 0;
   for (const auto& tensor : tensors) {
     if (tensor.name.empty() || tensor.name == "__metadata__" || !names.insert(tensor.name).second)
-      throw Error({.what = "a tensor's name is empty, reserved or stands twice", .where = source, .found = quote_name(tensor.name)});
+      throw Error({.what = "a tensor's name is empty, reserved or stands twice",
+                   .where = source,
+                   .found = quote_name(tensor.name)});
     const auto bytes = static_cast<uint64_t>(tensor.type.bytes());
     header[tensor.name] = {{"dtype", safetensors_name(tensor.type.dtype)},
                            {"shape", tensor.type.shape.dims()},
@@ -254,12 +263,14 @@ SafetensorsHeader parse_safetensors_header(std::string_view file, const std::str
                  .found = std::to_string(file.size()) + " bytes",
                  .expected = "8 or more"});
   uint64_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) length |= static_cast<uint64_t>(static_cast<unsigned char>(file[i])) << 8 * i;
+  for (size_t i = 0; i < kLengthBytes; ++i)
+    length |= static_cast<uint64_t>(static_cast<unsigned char>(file[i])) << 8 * i;
   if (length > kMostHeaderBytes || length > file.size() - kLengthBytes)
-    throw Error({.what = "not a safetensors file, or cut short: the header is longer than the file or than the format allows",
-                 .where = source,
-                 .found = "a header of " + std::to_string(length) + " bytes in a file of " + std::to_string(file.size()),
-                 .expected = "at most " + std::to_string(std::min<uint64_t>(kMostHeaderBytes, file.size() - kLengthBytes))});
+    throw Error(
+        {.what = "not a safetensors file, or cut short: the header is longer than the file or than the format allows",
+         .where = source,
+         .found = "a header of " + std::to_string(length) + " bytes in a file of " + std::to_string(file.size()),
+         .expected = "at most " + std::to_string(std::min<uint64_t>(kMostHeaderBytes, file.size() - kLengthBytes))});
   const std::string_view text = file.substr(kLengthBytes, length);
   if (!text.starts_with('{'))
     throw Error({.what = "not a safetensors file: the header does not begin with '{'", .where = source});
@@ -289,11 +300,13 @@ const SafetensorsEntry& SafetensorsReader::get(std::string_view name) const {
   throw Error({.what = "no tensor of that name",
                .where = path_.string(),
                .found = quote_name(name),
-               .expected = nearest.empty() ? "one of its " + std::to_string(names.size()) + " tensors" : "perhaps " + quote_name(nearest)});
+               .expected = nearest.empty() ? "one of its " + std::to_string(names.size()) + " tensors"
+                                           : "perhaps " + quote_name(nearest)});
 }
 
 std::span<const std::byte> SafetensorsReader::bytes(const SafetensorsEntry& tensor) const {
-  return {reinterpret_cast<const std::byte*>(file_.data()) + header_.data_offset + tensor.begin, tensor.end - tensor.begin};
+  return {reinterpret_cast<const std::byte*>(file_.data()) + header_.data_offset + tensor.begin,
+          tensor.end - tensor.begin};
 }
 
 void SafetensorsReader::read(const SafetensorsEntry& tensor, uint64_t offset, std::span<std::byte> to) const {
@@ -321,7 +334,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
 SafetensorsWriter::~SafetensorsWriter() = default;
 
 void SafetensorsWriter::write(const void* data, size_t size) {
-  if (size > file_bytes_ - written_) internal_error("SafetensorsWriter::write", "more bytes than the tensors of " + path_.string() + " have");
+  if (size > file_bytes_ - written_)
+    internal_error("SafetensorsWriter::write", "more bytes than the tensors of " + path_.string() + " have");
   file_.write(data, size);
   hasher_.update(data, size);
   written_ += size;
@@ -329,7 +343,8 @@ void SafetensorsWriter::write(const void* data, size_t size) {
 
 void SafetensorsWriter::close() {
   if (written_ != file_bytes_)
-    internal_error("SafetensorsWriter::close", path_.string() + " lacks " + std::to_string(file_bytes_ - written_) + " bytes");
+    internal_error("SafetensorsWriter::close",
+                   path_.string() + " lacks " + std::to_string(file_bytes_ - written_) + " bytes");
   file_.close();
 }
 

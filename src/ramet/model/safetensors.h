@@ -28,7 +28,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> tensors;  ///< in order of their bytes, equal places in order of name
   std::map<std::string, std::string> metadata;
-  uint64_t data_offset = 0;               ///< of the data section in the file
+  uint64_t data_offset = 0;  ///< of the data section in the file
 };
 
 /// Reads and checks the header of the file whose bytes `file` are; `source` names it in messages. The rules are the

@@ -37,8 +37,10 @@ std::vector<std::pair<std::string, std::string>> recipe_lines(const std::string&
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
     at = end + 1;
-    if (line.starts_with('[') && line.ends_with(']')) table = line.substr(1, line.size() - 2) + ".";
-    else if (const size_t equals = line.find(" = "); equals != std::string::npos) lines.emplace_back(table + line.substr(0, equals), line.substr(equals + 3));
+    if (line.starts_with('[') && line.ends_with(']'))
+      table = line.substr(1, line.size() - 2) + ".";
+    else if (const size_t equals = line.find(" = "); equals != std::string::npos)
+      lines.emplace_back(table + line.substr(0, equals), line.substr(equals + 3));
   }
   return lines;
 }
@@ -55,14 +57,19 @@ void read_events(RunRecord& run) {
     if (kind != "start" && kind != "end") continue;
     for (const auto& [key, value] : event.items()) {
       if (key == "event") continue;
-      const auto same = std::find_if(run.facts.begin(), run.facts.end(), [&](const auto& fact) { return fact.first == key; });
-      if (same == run.facts.end()) run.facts.emplace_back(key, number_or_text(value));
-      else same->second = number_or_text(value);
+      const auto same =
+          std::find_if(run.facts.begin(), run.facts.end(), [&](const auto& fact) { return fact.first == key; });
+      if (same == run.facts.end())
+        run.facts.emplace_back(key, number_or_text(value));
+      else
+        same->second = number_or_text(value);
     }
     ended = kind == "end";
     if (!ended) continue;
     const std::string status = text_or_empty(event, "status");
-    run.status = status == "done" ? RunStatus::kDone : status == "interrupted" ? RunStatus::kInterrupted : RunStatus::kFailed;
+    run.status = status == "done"          ? RunStatus::kDone
+                 : status == "interrupted" ? RunStatus::kInterrupted
+                                           : RunStatus::kFailed;
     run.problem = text_or_empty(event, "error");
   }
   if (!ended) run.status = RunStatus::kKilled, run.problem.clear();
@@ -115,7 +122,9 @@ RunRecord read_run(const fs::path& path) {
   }
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path / "checkpoints", error))
-    if (const std::string name = entry.path().filename().string(); name.starts_with("step-") && name.find('.') == std::string::npos) run.checkpoints.push_back(name);
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("step-") && name.find('.') == std::string::npos)
+      run.checkpoints.push_back(name);
   std::sort(run.checkpoints.begin(), run.checkpoints.end());
   read_events(run);
   return run;
@@ -126,7 +135,9 @@ std::vector<RunRecord> list_runs(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (is_run(entry.path())) runs.push_back(read_run(entry.path()));
-  std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) { return std::tie(a.started, a.id) < std::tie(b.started, b.id); });
+  std::sort(runs.begin(), runs.end(), [](const RunRecord& a, const RunRecord& b) {
+    return std::tie(a.started, a.id) < std::tie(b.started, b.id);
+  });
   return runs;
 }
 
@@ -135,7 +146,8 @@ fs::path find_run(const std::string& text, const fs::path& folder) {
   fs::path path = fs::path(text).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
   if (is_run(path)) return path;
-  if (path.filename().string().starts_with("step-") && is_run(path.parent_path().parent_path())) return path.parent_path().parent_path();
+  if (path.filename().string().starts_with("step-") && is_run(path.parent_path().parent_path()))
+    return path.parent_path().parent_path();
   std::vector<std::string> ids;
   std::vector<fs::path> matches;
   std::pair<std::string, fs::path> latest;
@@ -145,16 +157,18 @@ fs::path find_run(const std::string& text, const fs::path& folder) {
     ids.push_back(id);
     if (id == text) return entry.path();
     if (!text.empty() && id.ends_with("-" + text)) matches.push_back(entry.path());
-    if (text == "latest") latest = std::max(latest, {text_or_empty(read_json(entry.path() / "run.json"), "started"), entry.path()});
+    if (text == "latest")
+      latest = std::max(latest, {text_or_empty(read_json(entry.path() / "run.json"), "started"), entry.path()});
   }
   if (!latest.second.empty()) return latest.second;
   if (matches.size() == 1) return matches[0];
   const std::string near = nearest_name(text, ids);
-  throw Error({.what = matches.empty() ? "no such run" : "more than one run ends in this",
-               .where = folder.string(),
-               .found = "'" + text + "'",
-               .expected = near.empty() ? "a run's folder, its id, the end of its id, or latest" : "perhaps '" + near + "'",
-               .remedy = "`ramet runs list` shows runs"});
+  throw Error(
+      {.what = matches.empty() ? "no such run" : "more than one run ends in this",
+       .where = folder.string(),
+       .found = "'" + text + "'",
+       .expected = near.empty() ? "a run's folder, its id, the end of its id, or latest" : "perhaps '" + near + "'",
+       .remedy = "`ramet runs list` shows runs"});
 }
 
 std::string export_csv(const RunRecord& run) {
@@ -188,9 +202,19 @@ std::string export_json(const RunRecord& run) {
   for (const auto& [key, value] : run.recipe) recipe[key] = value;
   for (const auto& [key, value] : run.facts) facts[key] = value;
   for (const auto& event : run.log.events) events.push_back(json::parse(event, nullptr, false));
-  const json whole = {{"id", run.id}, {"name", run.name}, {"started", run.started}, {"status", name_of(run.status)}, {"version", run.version},
-                      {"command", run.command}, {"git", run.git}, {"machine", run.machine}, {"recipe", recipe}, {"facts", facts},
-                      {"checkpoints", run.checkpoints}, {"events", events}, {"metrics", metrics}};
+  const json whole = {{"id", run.id},
+                      {"name", run.name},
+                      {"started", run.started},
+                      {"status", name_of(run.status)},
+                      {"version", run.version},
+                      {"command", run.command},
+                      {"git", run.git},
+                      {"machine", run.machine},
+                      {"recipe", recipe},
+                      {"facts", facts},
+                      {"checkpoints", run.checkpoints},
+                      {"events", events},
+                      {"metrics", metrics}};
   return whole.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -22,7 +22,8 @@ struct RunRecord {
   std::vector<std::pair<std::string, std::string>> recipe;  ///< "train.steps" and its value, in the file's order
   RunLog log;
   std::vector<std::string> checkpoints;  ///< names, oldest first
-  std::vector<std::pair<std::string, std::string>> facts;   ///< of the last "start" and "end" events: planned_bytes, weights_hash, ...
+  std::vector<std::pair<std::string, std::string>>
+      facts;  ///< of the last "start" and "end" events: planned_bytes, weights_hash, ...
 
   int64_t steps() const { return log.steps.empty() ? 0 : log.steps.rbegin()->first; }
   /// A value of the recipe as text, or "".
@@ -33,8 +34,8 @@ struct RunRecord {
 RunRecord read_run(const std::filesystem::path& path);
 /// All runs below `folder`, oldest first.
 std::vector<RunRecord> list_runs(const std::filesystem::path& folder);
-/// The run that a person means: a run's folder, one of its checkpoints, its id below `folder`, the end of its id, or "latest".
-/// Throws Error naming the nearest.
+/// The run that a person means: a run's folder, one of its checkpoints, its id below `folder`, the end of its id, or
+/// "latest". Throws Error naming the nearest.
 std::filesystem::path find_run(const std::string& text, const std::filesystem::path& folder);
 
 /// Metrics by step as CSV: one row a step, a column for each metric.

@@ -43,7 +43,8 @@ std::string time_text(const char* format) {
 std::string file_name_of(const std::string& name) {
   std::string text;
   for (const char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
     if (text.size() < kMostName) text += plain ? c : '-';
   }
   while (text.starts_with('.')) text.erase(0, 1);
@@ -94,17 +95,26 @@ std::string first_match(const char* file, const std::string& key) {
 int take_lock(const fs::path& run) {
   const fs::path path = run / "lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) throw Error({.what = "cannot open the run's lock (" + std::generic_category().message(errno) + ")", .where = path.string()}, ErrorKind::kFailure);
+  if (fd < 0)
+    throw Error(
+        {.what = "cannot open the run's lock (" + std::generic_category().message(errno) + ")", .where = path.string()},
+        ErrorKind::kFailure);
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
   ::close(fd);
   return -1;
 }
 
 void write_facts(const fs::path& path, const RunFacts& facts) {
-  const json run = {{"id", path.filename().string()}, {"name", facts.name}, {"started", time_text("%Y-%m-%dT%H:%M:%S%z")},
-                    {"version", version()}, {"compiler", __VERSION__}, {"command", facts.command},
-                    {"working_directory", fs::current_path().string()}, {"kernel_class", facts.kernel_class},
-                    {"threads", facts.threads}, {"git", git_state()}};
+  const json run = {{"id", path.filename().string()},
+                    {"name", facts.name},
+                    {"started", time_text("%Y-%m-%dT%H:%M:%S%z")},
+                    {"version", version()},
+                    {"compiler", __VERSION__},
+                    {"command", facts.command},
+                    {"working_directory", fs::current_path().string()},
+                    {"kernel_class", facts.kernel_class},
+                    {"threads", facts.threads},
+                    {"git", git_state()}};
   write_file_atomic(path / "recipe.toml", facts.recipe);
   write_file_atomic(path / "machine.json", describe_machine());
   write_file_atomic(path / "run.json", dump(run));  // last: it makes the folder a run
@@ -112,7 +122,9 @@ void write_facts(const fs::path& path, const RunFacts& facts) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(RunDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) { other.lock_ = -1; }
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) {
+  other.lock_ = -1;
+}
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
@@ -127,10 +139,15 @@ RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts)
 }
 
 RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts) {
-  if (is_run(path)) throw Error({.what = "the folder holds a run already", .where = path.string(), .remedy = "Choose another, or continue that run with --resume"});
+  if (is_run(path))
+    throw Error({.what = "the folder holds a run already",
+                 .where = path.string(),
+                 .remedy = "Choose another, or continue that run with --resume"});
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw Error({.what = "cannot make the run's folder (" + error.message() + ")", .where = path.string()}, ErrorKind::kFailure);
+  if (error)
+    throw Error({.what = "cannot make the run's folder (" + error.message() + ")", .where = path.string()},
+                ErrorKind::kFailure);
   const fs::path absolute = fs::canonical(path, error);
   RunDirectory run(error ? path : absolute, take_lock(path));
   if (run.lock_ < 0) throw Error({.what = "another process makes a run in this folder", .where = path.string()});
@@ -139,11 +156,15 @@ RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts
 }
 
 RunDirectory RunDirectory::reopen(const fs::path& path) {
-  if (!is_run(path)) throw Error({.what = "not a run: it has no run.json", .where = path.string(), .remedy = "`ramet runs list` shows runs"});
+  if (!is_run(path))
+    throw Error(
+        {.what = "not a run: it has no run.json", .where = path.string(), .remedy = "`ramet runs list` shows runs"});
   std::error_code error;
   const fs::path absolute = fs::canonical(path, error);
   RunDirectory run(error ? path : absolute, take_lock(path));
-  if (run.lock_ < 0) throw Error({.what = "another process is running this run", .where = path.string(), .remedy = "Wait for it, or stop it"});
+  if (run.lock_ < 0)
+    throw Error(
+        {.what = "another process is running this run", .where = path.string(), .remedy = "Wait for it, or stop it"});
   return run;
 }
 
@@ -163,12 +184,14 @@ bool is_running(const fs::path& run) {
 std::string describe_machine() {
   utsname system{};
   ::uname(&system);
-  struct sysinfo memory {};
+  struct sysinfo memory{};
   ::sysinfo(&memory);
   json features = json::array();
   std::istringstream flags(first_match("/proc/cpuinfo", "flags"));
   for (std::string flag; flags >> flag;)
-    if (flag == "avx2" || flag == "fma" || flag == "avx512f" || flag == "avx512_bf16" || flag == "avx512_vnni" || flag == "amx_bf16") features.push_back(flag);
+    if (flag == "avx2" || flag == "fma" || flag == "avx512f" || flag == "avx512_bf16" || flag == "avx512_vnni" ||
+        flag == "amx_bf16")
+      features.push_back(flag);
   return dump({{"processor", first_match("/proc/cpuinfo", "model name")},
                {"features", features},
                {"processors", available_processors()},

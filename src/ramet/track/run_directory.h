@@ -16,8 +16,8 @@ struct RunFacts {
 };
 
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
-/// checkpoints/ and, for text, tokenizer/. Whoever writes to a run holds its lock, so that one run is never continued twice at
-/// once, and so that a reader can tell a live run from a killed one.
+/// checkpoints/ and, for text, tokenizer/. Whoever writes to a run holds its lock, so that one run is never continued
+/// twice at once, and so that a reader can tell a live run from a killed one.
 class RunDirectory {
  public:
   /// Makes PARENT/DATE-NAME-ID for a new run and writes what is known.

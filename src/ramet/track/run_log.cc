@@ -61,8 +61,8 @@ struct RunLogWriter::State {
   int fd = -1;
   std::mutex mutex;
   std::condition_variable wake, written;
-  std::string queue;         // guarded; frames not yet taken by the thread
-  std::string pending;       // the thread's own: what it tries to write
+  std::string queue;                         // guarded; frames not yet taken by the thread
+  std::string pending;                       // the thread's own: what it tries to write
   uint64_t given = 0, done = 0, synced = 0;  // bytes; guarded
   bool stop = false, flushing = false;
   int64_t dropped = 0, dropped_told = 0;
@@ -108,8 +108,10 @@ struct RunLogWriter::State {
     while (at < pending.size() && reason.empty()) {
       const ssize_t wrote = ::write(fd, pending.data() + at, pending.size() - at);
       if (wrote < 0 && errno == EINTR) continue;
-      if (wrote <= 0) reason = std::generic_category().message(wrote < 0 ? errno : ENOSPC);
-      else at += static_cast<size_t>(wrote);
+      if (wrote <= 0)
+        reason = std::generic_category().message(wrote < 0 ? errno : ENOSPC);
+      else
+        at += static_cast<size_t>(wrote);
     }
     pending.erase(0, at);
     return reason;
@@ -119,7 +121,9 @@ struct RunLogWriter::State {
 RunLogWriter::RunLogWriter(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
   state_->fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (state_->fd < 0)
-    throw Error({.what = "cannot open the run's log (" + std::generic_category().message(errno) + ")", .where = path.string()}, ErrorKind::kFailure);
+    throw Error(
+        {.what = "cannot open the run's log (" + std::generic_category().message(errno) + ")", .where = path.string()},
+        ErrorKind::kFailure);
   state_->thread = std::thread([this] { state_->work(); });
 }
 
@@ -156,7 +160,8 @@ void RunLogWriter::metrics(int64_t step, std::span<const Metric> values) {
 }
 
 void RunLogWriter::event(std::string_view json) {
-  if (json.size() >= kMostPayload) internal_error("RunLogWriter::event", "an event of " + std::to_string(json.size()) + " bytes");
+  if (json.size() >= kMostPayload)
+    internal_error("RunLogWriter::event", "an event of " + std::to_string(json.size()) + " bytes");
   std::lock_guard lock(state_->mutex);
   if (state_->dropped > state_->dropped_told) {
     state_->dropped_told = state_->dropped;
@@ -170,7 +175,8 @@ bool RunLogWriter::flush() {
   const uint64_t wanted = state_->given;
   state_->flushing = true;
   state_->wake.notify_one();
-  state_->written.wait(lock, [&] { return state_->synced >= wanted || (!state_->flushing && !state_->problem.empty()); });
+  state_->written.wait(lock,
+                       [&] { return state_->synced >= wanted || (!state_->flushing && !state_->problem.empty()); });
   return state_->synced >= wanted;
 }
 
@@ -234,14 +240,17 @@ class LogReader {
     const auto schema = schemas_.find(get<uint32_t>(payload, 0));
     if (schema == schemas_.end() || payload.size() != 20 + 8 * schema->second.size()) return false;
     LoggedStep entry{.step = get<int64_t>(payload, 4), .time = get<double>(payload, 12), .values = {}};
-    for (size_t i = 0; i < schema->second.size(); ++i) entry.values.emplace_back(schema->second[i], get<double>(payload, 20 + 8 * i));
+    for (size_t i = 0; i < schema->second.size(); ++i)
+      entry.values.emplace_back(schema->second[i], get<double>(payload, 20 + 8 * i));
     auto& entries = log.steps[entry.step];
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const LoggedStep& other) {
       return std::equal(other.values.begin(), other.values.end(), entry.values.begin(), entry.values.end(),
                         [](const Metric& a, const Metric& b) { return a.first == b.first; });
     });
-    if (same == entries.end()) entries.push_back(std::move(entry));
-    else *same = std::move(entry);
+    if (same == entries.end())
+      entries.push_back(std::move(entry));
+    else
+      *same = std::move(entry);
     return true;
   }
 
@@ -281,8 +290,10 @@ std::vector<std::pair<int64_t, double>> RunLog::series(std::string_view name) co
     for (const auto& entry : entries)
       for (const auto& [key, value] : entry.values)
         if (key == name) {
-          if (!points.empty() && points.back().first == step) points.back().second = value;
-          else points.emplace_back(step, value);
+          if (!points.empty() && points.back().first == step)
+            points.back().second = value;
+          else
+            points.emplace_back(step, value);
         }
   return points;
 }

@@ -16,13 +16,13 @@ namespace ramet {
 /// A named number of one step.
 using Metric = std::pair<std::string, double>;
 
-/// Appends to a run's log without ever holding up training: what is given is queued (at most `kMostQueued` bytes; beyond
-/// that metrics are dropped and counted) and a background thread writes it. A full disk does not stop it either: it
-/// keeps what it has and tries again. What was written before a kill can be read after it.
+/// Appends to a run's log without ever holding up training: what is given is queued (at most `kMostQueued` bytes;
+/// beyond that metrics are dropped and counted) and a background thread writes it. A full disk does not stop it either:
+/// it keeps what it has and tries again. What was written before a kill can be read after it.
 ///
 /// The file is a row of frames: "RLF1", u32 length of the payload, u32 CRC-32C of the payload, payload (little-endian).
-/// A payload is 'J' and a JSON object (an event), 'S', u32 id and names each ended by NUL (the names of metrics), or 'M',
-/// u32 id, i64 step, f64 seconds since 1970 and one f64 a name.
+/// A payload is 'J' and a JSON object (an event), 'S', u32 id and names each ended by NUL (the names of metrics), or
+/// 'M', u32 id, i64 step, f64 seconds since 1970 and one f64 a name.
 class RunLogWriter {
  public:
   static constexpr size_t kMostQueued = 16 << 20;

@@ -53,10 +53,13 @@ void for_each_piece(const StateTensor& state, const ReadState& read, std::vector
   }
 }
 
-void begin_weight(Hasher& hasher, const StateTensor& state) { hasher.update(state.name + "\n" + state.type.text() + "\n"); }
+void begin_weight(Hasher& hasher, const StateTensor& state) {
+  hasher.update(state.name + "\n" + state.type.text() + "\n");
+}
 
 /// States of one kind, cut into files of about `shard_bytes`.
-std::vector<std::vector<const StateTensor*>> cut_shards(const std::vector<StateTensor>& states, StateKind kind, int64_t shard_bytes) {
+std::vector<std::vector<const StateTensor*>> cut_shards(const std::vector<StateTensor>& states, StateKind kind,
+                                                        int64_t shard_bytes) {
   std::vector<std::vector<const StateTensor*>> shards;
   int64_t room = 0;
   for (const auto& state : states) {
@@ -70,14 +73,16 @@ std::vector<std::vector<const StateTensor*>> cut_shards(const std::vector<StateT
 
 std::string shard_name(StateKind kind, size_t index, size_t count) {
   char text[80];
-  std::snprintf(text, sizeof text, "%s-%05zu-of-%05zu.safetensors", std::string(name_of(kind)).c_str(), index + 1, count);
+  std::snprintf(text, sizeof text, "%s-%05zu-of-%05zu.safetensors", std::string(name_of(kind)).c_str(), index + 1,
+                count);
   return text;
 }
 
 /// Writes all files of a checkpoint into `folder`.
 class Saver {
  public:
-  Saver(const fs::path& folder, CheckpointInfo& info, const ReadState& read) : folder_(folder), info_(info), read_(read) {}
+  Saver(const fs::path& folder, CheckpointInfo& info, const ReadState& read)
+      : folder_(folder), info_(info), read_(read) {}
 
   void save(const std::vector<StateTensor>& states, int64_t shard_bytes) {
     for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer}) {
@@ -85,10 +90,17 @@ class Saver {
       for (size_t i = 0; i < shards.size(); ++i) save_shard(shards[i], shard_name(kind, i, shards.size()));
     }
     info_.weights_hash = weights_.digest().hex();
-    json manifest = {{"format", "ramet-checkpoint"}, {"format_version", kFormatVersion}, {"step", info_.step},
-                     {"samples", info_.samples},     {"recipe_hash", info_.recipe_hash}, {"data_hash", info_.data_hash},
-                     {"kernel_class", info_.kernel_class}, {"version", info_.version}, {"weights_hash", info_.weights_hash},
-                     {"files", files_},              {"tensors", tensors_}};
+    json manifest = {{"format", "ramet-checkpoint"},
+                     {"format_version", kFormatVersion},
+                     {"step", info_.step},
+                     {"samples", info_.samples},
+                     {"recipe_hash", info_.recipe_hash},
+                     {"data_hash", info_.data_hash},
+                     {"kernel_class", info_.kernel_class},
+                     {"version", info_.version},
+                     {"weights_hash", info_.weights_hash},
+                     {"files", files_},
+                     {"tensors", tensors_}};
     manifest["checksum"] = hash_text(manifest.dump()).hex();
     FileWriter writer(folder_ / "manifest.json");
     writer.write(manifest.dump(1) + "\n");
@@ -134,7 +146,8 @@ void exchange(const fs::path& from, const fs::path& to) {
   std::error_code error(errno, std::generic_category());
   if (flags == RENAME_NOREPLACE) fs::rename(from, to, error);  // a file system without renameat2
   if (error)
-    throw Error({.what = "cannot put the checkpoint in place (" + error.message() + ")", .where = to.string()}, ErrorKind::kFailure);
+    throw Error({.what = "cannot put the checkpoint in place (" + error.message() + ")", .where = to.string()},
+                ErrorKind::kFailure);
 }
 
 /// Removes what an interrupted save or removal left behind.
@@ -143,7 +156,8 @@ void sweep(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     const size_t dot = name.rfind('.');
-    if (dot != std::string::npos && (name.substr(dot) == ".tmp" || name.substr(dot) == ".old") && step_of(name.substr(0, dot)))
+    if (dot != std::string::npos && (name.substr(dot) == ".tmp" || name.substr(dot) == ".old") &&
+        step_of(name.substr(0, dot)))
       fs::remove_all(entry.path(), ignored);
   }
 }
@@ -159,7 +173,8 @@ void remove_checkpoint(const fs::path& path) {
 std::string previous_remedy(const fs::path& folder, const fs::path& damaged) {
   const auto all = list_checkpoints(folder);
   for (auto path = all.rbegin(); path != all.rend(); ++path)
-    if (path->filename() != damaged.filename() && *path < damaged) return "Resume from the previous checkpoint, " + path->string();
+    if (path->filename() != damaged.filename() && *path < damaged)
+      return "Resume from the previous checkpoint, " + path->string();
   return "There is no earlier checkpoint beside it; start the run again";
 }
 
@@ -183,13 +198,14 @@ Hash weights_hash(const std::vector<StateTensor>& states, const ReadState& read)
   for (const auto& state : states) {
     if (state.kind != StateKind::kWeight) continue;
     begin_weight(hasher, state);
-    for_each_piece(state, read, buffer, [&](std::span<const std::byte> piece) { hasher.update(piece.data(), piece.size()); });
+    for_each_piece(state, read, buffer,
+                   [&](std::span<const std::byte> piece) { hasher.update(piece.data(), piece.size()); });
   }
   return hasher.digest();
 }
 
-fs::path save_checkpoint(const fs::path& folder, CheckpointInfo info, const std::vector<StateTensor>& states, const ReadState& read,
-                         const SaveOptions& options) {
+fs::path save_checkpoint(const fs::path& folder, CheckpointInfo info, const std::vector<StateTensor>& states,
+                         const ReadState& read, const SaveOptions& options) {
   const fs::path path = folder / step_name(info.step), aside = path.string() + ".tmp";
   std::error_code ignored;
   try {
@@ -197,7 +213,9 @@ fs::path save_checkpoint(const fs::path& folder, CheckpointInfo info, const std:
     fs::create_directories(folder, error);
     sweep(folder);
     fs::create_directory(aside, error);
-    if (error) throw Error({.what = "cannot make the folder (" + error.message() + ")", .where = aside.string()}, ErrorKind::kFailure);
+    if (error)
+      throw Error({.what = "cannot make the folder (" + error.message() + ")", .where = aside.string()},
+                  ErrorKind::kFailure);
     Saver(aside, info, read).save(states, options.shard_bytes);
     sync_directory(aside);
     exchange(aside, path);
@@ -209,7 +227,8 @@ fs::path save_checkpoint(const fs::path& folder, CheckpointInfo info, const std:
     ErrorParts parts = error.parts();
     parts.what = "cannot save a checkpoint: " + parts.what;
     parts.remedy = (parts.remedy.empty() ? "" : parts.remedy + ". ") +
-                   (whole.empty() ? "No checkpoint has been saved before" : "The last whole checkpoint is " + whole.back().string());
+                   (whole.empty() ? "No checkpoint has been saved before"
+                                  : "The last whole checkpoint is " + whole.back().string());
     throw Error(std::move(parts), ErrorKind::kFailure);
   }
   auto all = list_checkpoints(folder);
@@ -225,8 +244,8 @@ struct Checkpoint::Files {
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 
-void Checkpoint::damaged(const std::string& what, const std::string& file, const std::string& tensor, const std::string& found,
-                         const std::string& expected) const {
+void Checkpoint::damaged(const std::string& what, const std::string& file, const std::string& tensor,
+                         const std::string& found, const std::string& expected) const {
   throw Error({.what = "the checkpoint is damaged: " + what,
                .where = (path_ / file).string() + (tensor.empty() ? "" : ", tensor '" + tensor + "'"),
                .found = found,
@@ -239,7 +258,9 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
   const fs::path manifest_path = path_ / "manifest.json";
   std::error_code error;
   if (!fs::exists(manifest_path, error))
-    throw Error({.what = "not a checkpoint: it has no manifest.json", .where = path_.string(), .remedy = previous_remedy(path_.parent_path(), path_)});
+    throw Error({.what = "not a checkpoint: it has no manifest.json",
+                 .where = path_.string(),
+                 .remedy = previous_remedy(path_.parent_path(), path_)});
   const std::string text = read_file(manifest_path);
   if (text.size() > kMostManifest) damaged("the manifest is too long", "manifest.json");
   json manifest = json::parse(text, nullptr, false);
@@ -249,27 +270,37 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
     manifest.erase("checksum");
     if (manifest.at("format") != "ramet-checkpoint") damaged("the manifest is of another format", "manifest.json");
     if (const int version = manifest.at("format_version"); version != kFormatVersion)
-      throw Error({.what = "a checkpoint of another version", .where = path_.string(), .found = std::to_string(version), .expected = std::to_string(kFormatVersion)});
+      throw Error({.what = "a checkpoint of another version",
+                   .where = path_.string(),
+                   .found = std::to_string(version),
+                   .expected = std::to_string(kFormatVersion)});
     if (const std::string found = hash_text(manifest.dump()).hex(); found != checksum)
       damaged("the manifest's checksum differs", "manifest.json", "", found, checksum);
-    info_ = {.step = manifest.at("step"), .samples = manifest.at("samples"), .recipe_hash = manifest.at("recipe_hash"),
-             .data_hash = manifest.at("data_hash"), .kernel_class = manifest.at("kernel_class"), .version = manifest.at("version"),
+    info_ = {.step = manifest.at("step"),
+             .samples = manifest.at("samples"),
+             .recipe_hash = manifest.at("recipe_hash"),
+             .data_hash = manifest.at("data_hash"),
+             .kernel_class = manifest.at("kernel_class"),
+             .version = manifest.at("version"),
              .weights_hash = manifest.at("weights_hash")};
     for (const auto& tensor : manifest.at("tensors"))
       tensors_.push_back({.name = tensor.at("name"),
-                          .type = {dtype_from_name(tensor.at("dtype").get<std::string>()), Shape(tensor.at("shape").get<std::vector<int64_t>>())},
+                          .type = {dtype_from_name(tensor.at("dtype").get<std::string>()),
+                                   Shape(tensor.at("shape").get<std::vector<int64_t>>())},
                           .kind = kind_from_name(tensor.at("kind")),
                           .file = tensor.at("file"),
                           .hash = tensor.at("xxh3")});
     for (const auto& file : manifest.at("files")) {
       const std::string name = file.at("name");
       const uint64_t bytes = file.at("bytes");
-      if (name.find('/') != std::string::npos || name.starts_with(".")) damaged("a file's name leads elsewhere", "manifest.json");
+      if (name.find('/') != std::string::npos || name.starts_with("."))
+        damaged("a file's name leads elsewhere", "manifest.json");
       std::error_code error;
       const uint64_t found = fs::file_size(path_ / name, error);
       if (error) damaged("the file is missing", name, "", error.message());
       if (found != bytes)
-        damaged(found < bytes ? "the file was cut short" : "the file is longer than it was", name, "", std::to_string(found) + " bytes", std::to_string(bytes));
+        damaged(found < bytes ? "the file was cut short" : "the file is longer than it was", name, "",
+                std::to_string(found) + " bytes", std::to_string(bytes));
       file_hashes_[name] = file.at("xxh3");
       try {
         files_->readers.emplace(name, SafetensorsReader(path_ / name));
@@ -285,7 +316,8 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
     if (reader == files_->readers.end()) damaged("the tensor's file is not listed", "manifest.json", tensor.name);
     const auto* entry = reader->second.find(tensor.name);
     if (!entry || entry->type != tensor.type)
-      damaged("the file's header differs from the manifest", tensor.file, tensor.name, entry ? entry->type.text() : "no such tensor", tensor.type.text());
+      damaged("the file's header differs from the manifest", tensor.file, tensor.name,
+              entry ? entry->type.text() : "no such tensor", tensor.type.text());
   }
 }
 
@@ -303,7 +335,8 @@ std::span<const std::byte> Checkpoint::checked_bytes(const CheckpointTensor& ten
   return bytes;
 }
 
-void Checkpoint::load(const std::vector<StateTensor>& states, const std::function<void(const StateTensor&, std::span<const std::byte>)>& write) const {
+void Checkpoint::load(const std::vector<StateTensor>& states,
+                      const std::function<void(const StateTensor&, std::span<const std::byte>)>& write) const {
   std::map<std::string, const CheckpointTensor*> by_name;
   for (const auto& tensor : tensors_) by_name[tensor.name] = &tensor;
   for (const auto& state : states) {
@@ -311,9 +344,14 @@ void Checkpoint::load(const std::vector<StateTensor>& states, const std::functio
     const auto found = by_name.find(state.name);
     const std::string where = path_.string() + ", tensor '" + state.name + "'";
     const std::string remedy = "Resume with the recipe that the checkpoint was made with";
-    if (found == by_name.end()) throw Error({.what = "the checkpoint lacks a tensor of the recipe's model", .where = where, .remedy = remedy});
+    if (found == by_name.end())
+      throw Error({.what = "the checkpoint lacks a tensor of the recipe's model", .where = where, .remedy = remedy});
     if (found->second->type != state.type)
-      throw Error({.what = "a tensor differs from the recipe's model", .where = where, .found = found->second->type.text(), .expected = state.type.text(), .remedy = remedy});
+      throw Error({.what = "a tensor differs from the recipe's model",
+                   .where = where,
+                   .found = found->second->type.text(),
+                   .expected = state.type.text(),
+                   .remedy = remedy});
   }
   for (const auto& state : states)
     if (is_saved(state.kind)) write(state, checked_bytes(*by_name.at(state.name)));

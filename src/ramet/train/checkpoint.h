@@ -31,16 +31,17 @@ struct CheckpointInfo {
 using ReadState = std::function<void(const StateTensor& state, uint64_t offset, std::span<std::byte> to)>;
 
 struct SaveOptions {
-  int keep = 2;                           ///< checkpoints left afterwards, the new one among them
-  int64_t shard_bytes = int64_t{2} << 30; ///< a file ends with the tensor that reaches this size
+  int keep = 2;                            ///< checkpoints left afterwards, the new one among them
+  int64_t shard_bytes = int64_t{2} << 30;  ///< a file ends with the tensor that reaches this size
 };
 
 /// Writes checkpoint FOLDER/step-00000100 of the weights and optimizer states among `states`: logical tensors in
 /// safetensors files and manifest.json with checksums of each file and tensor. It is written aside, made durable and
-/// renamed: whole or not there. Then all but the newest `keep` are removed. On any failure what was there before stays, and
-/// Error (kFailure) names the last whole checkpoint. Returns the path.
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder, CheckpointInfo info, const std::vector<StateTensor>& states,
-                                      const ReadState& read, const SaveOptions& options = {});
+/// renamed: whole or not there. Then all but the newest `keep` are removed. On any failure what was there before stays,
+/// and Error (kFailure) names the last whole checkpoint. Returns the path.
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder, CheckpointInfo info,
+                                      const std::vector<StateTensor>& states, const ReadState& read,
+                                      const SaveOptions& options = {});
 
 /// Checkpoints in a folder, oldest first. Those being written or removed are not among them.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
@@ -59,8 +60,8 @@ struct CheckpointTensor {
 /// A checkpoint open for reading. Every tensor's checksum is verified as it is read.
 class Checkpoint {
  public:
-  /// Reads and checks the manifest, and that each file is there with its size and holds its tensors. Throws Error naming the
-  /// file, with the previous whole-looking checkpoint as the remedy.
+  /// Reads and checks the manifest, and that each file is there with its size and holds its tensors. Throws Error
+  /// naming the file, with the previous whole-looking checkpoint as the remedy.
   explicit Checkpoint(const std::filesystem::path& path);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -70,16 +71,17 @@ class Checkpoint {
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
   /// Bytes of all tensors.
   int64_t bytes() const;
-  /// Hands each of `states` (weights and optimizer states among them) to `write`. Throws Error, before anything is written,
-  /// for states that are missing or differ in type; and for a checksum that differs, naming file and tensor.
-  void load(const std::vector<StateTensor>& states, const std::function<void(const StateTensor&, std::span<const std::byte>)>& write) const;
+  /// Hands each of `states` (weights and optimizer states among them) to `write`. Throws Error, before anything is
+  /// written, for states that are missing or differ in type; and for a checksum that differs, naming file and tensor.
+  void load(const std::vector<StateTensor>& states,
+            const std::function<void(const StateTensor&, std::span<const std::byte>)>& write) const;
   /// Checks every file's and every tensor's checksum.
   void verify() const;
 
  private:
   struct Files;
-  [[noreturn]] void damaged(const std::string& what, const std::string& file, const std::string& tensor = "", const std::string& found = "",
-                            const std::string& expected = "") const;
+  [[noreturn]] void damaged(const std::string& what, const std::string& file, const std::string& tensor = "",
+                            const std::string& found = "", const std::string& expected = "") const;
   std::span<const std::byte> checked_bytes(const CheckpointTensor& tensor) const;
 
   std::filesystem::path path_;

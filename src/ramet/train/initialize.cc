@@ -32,13 +32,17 @@ void initialize_state(const StateTensor& state, uint64_t seed, std::span<float> 
   const RandomStream stream(seed, RandomPurpose::kInit, 0, tensor);
   team.split(static_cast<int64_t>(to.size()), 4096, [&](int64_t begin, int64_t end, int) {
     for (int64_t block = begin / kBlock; block * kBlock < end; ++block) {
-      const auto normals = init.kind == StateInit::Kind::kNormal ? stream.normal_block(static_cast<uint64_t>(block)) : std::array<double, 4>{};
+      const auto normals = init.kind == StateInit::Kind::kNormal ? stream.normal_block(static_cast<uint64_t>(block))
+                                                                 : std::array<double, 4>{};
       for (int64_t i = block * kBlock; i < std::min(end, (block + 1) * kBlock); ++i) {
         const auto element = static_cast<uint64_t>(i);
         double value = 0;
-        if (init.kind == StateInit::Kind::kUniform) value = init.a + (init.b - init.a) * static_cast<double>(stream.uniform(element));
-        else if (init.kind == StateInit::Kind::kNormal) value = init.a + init.b * normals[element % kBlock];
-        else value = init.a + init.b * truncated_normal(seed, tensor, element);
+        if (init.kind == StateInit::Kind::kUniform)
+          value = init.a + (init.b - init.a) * static_cast<double>(stream.uniform(element));
+        else if (init.kind == StateInit::Kind::kNormal)
+          value = init.a + init.b * normals[element % kBlock];
+        else
+          value = init.a + init.b * truncated_normal(seed, tensor, element);
         to[static_cast<size_t>(i)] = static_cast<float>(value);
       }
     }

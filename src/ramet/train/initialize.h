@@ -8,8 +8,9 @@
 
 namespace ramet {
 
-/// Fills `to` with the first value of a state (f32): each element is a function of (seed, the state's name, the element's
-/// index) alone, so that it can be drawn anywhere in any order. Truncated normals are drawn again beyond two deviations.
+/// Fills `to` with the first value of a state (f32): each element is a function of (seed, the state's name, the
+/// element's index) alone, so that it can be drawn anywhere in any order. Truncated normals are drawn again beyond two
+/// deviations.
 void initialize_state(const StateTensor& state, uint64_t seed, std::span<float> to, ThreadTeam& team);
 
 }  // namespace ramet

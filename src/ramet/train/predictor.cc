@@ -55,14 +55,18 @@ Predictor::Predictor(const Recipe& complete, std::shared_ptr<const Tokenizer> to
   k_ = std::min(k_, *recipe_.model.vocabulary_size);
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
-  engine_ = std::make_unique<Engine>(compile(prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), cpu_backend(), options), cpu_backend());
+  engine_ = std::make_unique<Engine>(
+      compile(prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), cpu_backend(), options),
+      cpu_backend());
   std::erase_if(weights_, [&](const StateTensor& weight) { return engine_->executable().find_state(weight.name) < 0; });
 }
 
 Predictor::~Predictor() = default;
 
 void Predictor::load(const Checkpoint& checkpoint) {
-  checkpoint.load(weights_, [&](const StateTensor& state, std::span<const std::byte> bytes) { engine_->write_state(state.name, state.type, bytes.data()); });
+  checkpoint.load(weights_, [&](const StateTensor& state, std::span<const std::byte> bytes) {
+    engine_->write_state(state.name, state.type, bytes.data());
+  });
   engine_->run_derive();
 }
 
@@ -76,21 +80,27 @@ void Predictor::load_weights(const std::filesystem::path& safetensors) {
 }
 
 std::vector<std::vector<Predictor::Candidate>> Predictor::fill_masks(const std::string& text) {
-  const int32_t mask = tokenizer_->require_special("[MASK]", "filling masks"), begin = tokenizer_->require_special("[CLS]", "filling masks");
-  const int32_t end = tokenizer_->require_special("[SEP]", "filling masks"), padding = tokenizer_->require_special("[PAD]", "filling masks");
+  const int32_t mask = tokenizer_->require_special("[MASK]", "filling masks"),
+                begin = tokenizer_->require_special("[CLS]", "filling masks");
+  const int32_t end = tokenizer_->require_special("[SEP]", "filling masks"),
+                padding = tokenizer_->require_special("[PAD]", "filling masks");
   std::vector<int32_t> ids = {begin};
   tokenizer_->encode_into(text, ids, nullptr, SpecialText::kAsTokens);
   ids.push_back(end);
   const auto length = static_cast<size_t>(recipe_.data.sequence_length);
   if (ids.size() > length)
-    throw Error({.what = "the text is too long", .where = "text", .found = std::to_string(ids.size()) + " tokens with [CLS] and [SEP]",
+    throw Error({.what = "the text is too long",
+                 .where = "text",
+                 .found = std::to_string(ids.size()) + " tokens with [CLS] and [SEP]",
                  .expected = "at most data.sequence_length, " + std::to_string(length)});
   const auto predictions = static_cast<size_t>(std::min(kMostMasks, recipe_.data.sequence_length));
   std::vector<int32_t> positions;
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] == mask) positions.push_back(static_cast<int32_t>(i));
   if (positions.empty() || positions.size() > predictions)
-    throw Error({.what = "the text has the wrong number of masks", .where = "text", .found = std::to_string(positions.size()),
+    throw Error({.what = "the text has the wrong number of masks",
+                 .where = "text",
+                 .found = std::to_string(positions.size()),
                  .expected = "1 to " + std::to_string(predictions) + " times [MASK]"});
   const size_t masks = positions.size();
   std::vector<int32_t> attention(length, 0), types(length, 0);
@@ -98,7 +108,8 @@ std::vector<std::vector<Predictor::Candidate>> Predictor::fill_masks(const std::
   ids.resize(length, padding);
   positions.resize(predictions, 0);
 
-  const TensorType row{DType::kI32, {1, recipe_.data.sequence_length}}, places{DType::kI32, {1, static_cast<int64_t>(predictions)}};
+  const TensorType row{DType::kI32, {1, recipe_.data.sequence_length}},
+      places{DType::kI32, {1, static_cast<int64_t>(predictions)}};
   const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
     sink.set("input_ids", row, ids.data());
     sink.set("token_type_ids", row, types.data());
@@ -142,7 +153,8 @@ std::string Predictor::continue_text(const std::string& text, int64_t tokens, do
       double sum = 0;
       for (int64_t i = 0; i < k_; ++i) sum += weights.emplace_back(std::pow(values.get(i), 1 / temperature));
       double draw = static_cast<double>(random.uniform(static_cast<uint64_t>(t))) * sum;
-      while (chosen + 1 < k_ && draw >= weights[static_cast<size_t>(chosen)]) draw -= weights[static_cast<size_t>(chosen++)];
+      while (chosen + 1 < k_ && draw >= weights[static_cast<size_t>(chosen)])
+        draw -= weights[static_cast<size_t>(chosen++)];
     }
     const auto id = static_cast<int32_t>(indices.get(chosen));
     if (id == end || id >= tokenizer_->vocabulary_size()) break;

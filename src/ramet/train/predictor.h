@@ -26,10 +26,11 @@ class Predictor {
   void load(const Checkpoint& checkpoint);
   void load_weights(const std::filesystem::path& safetensors);  ///< Hugging Face's names
 
-  /// BERT: the candidates for each [MASK] of `text`, in order of the text. Throws Error when there is none, or the text is too long.
+  /// BERT: the candidates for each [MASK] of `text`, in order of the text. Throws Error when there is none, or the text
+  /// is too long.
   std::vector<std::vector<Candidate>> fill_masks(const std::string& text);
-  /// GPT-2: the text that follows, `tokens` tokens at most; it ends early at <|endoftext|>. Temperature 0 takes the likeliest token;
-  /// otherwise one of the k likeliest is drawn from the counter-based generator with `seed`.
+  /// GPT-2: the text that follows, `tokens` tokens at most; it ends early at <|endoftext|>. Temperature 0 takes the
+  /// likeliest token; otherwise one of the k likeliest is drawn from the counter-based generator with `seed`.
   std::string continue_text(const std::string& text, int64_t tokens, double temperature, uint64_t seed);
 
  private:

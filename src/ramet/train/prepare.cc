@@ -17,7 +17,8 @@ void fill(std::optional<T>& field, T preset) {
 BertConfig bert_config(const Recipe& recipe) {
   const auto& model = recipe.model;
   BertConfig config = bert_preset(model.preset);
-  config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads, config.intermediate = *model.intermediate;
+  config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads,
+  config.intermediate = *model.intermediate;
   config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
   config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
   return config;
@@ -64,8 +65,10 @@ CausalBatchOptions causal_options(const Recipe& recipe, bool training) {
 std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
   if (recipe.model.kind == "bert")
-    return corpus ? make_bert_batches(*corpus, bert_options(recipe, training)) : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training));
-  return corpus ? make_causal_batches(*corpus, causal_options(recipe, training)) : make_synthetic_causal_batches(vocabulary, causal_options(recipe, training));
+    return corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
+                  : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training));
+  return corpus ? make_causal_batches(*corpus, causal_options(recipe, training))
+                : make_synthetic_causal_batches(vocabulary, causal_options(recipe, training));
 }
 
 /// A split of the recipe's corpus; nothing when it has none of that name.
@@ -103,10 +106,13 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
     fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
     const auto& data = recipe.data;
     fill(recipe.data.max_predictions,
-         std::max<int64_t>(1, static_cast<int64_t>(std::ceil(static_cast<double>(data.sequence_length) * data.masking_probability))));
+         std::max<int64_t>(
+             1, static_cast<int64_t>(std::ceil(static_cast<double>(data.sequence_length) * data.masking_probability))));
   } else {
     if (model.intermediate)
-      throw Error({.what = "GPT-2's feed-forward part is always 4 x model.hidden wide", .where = recipe.where("model.intermediate"), .remedy = "Leave the key out"});
+      throw Error({.what = "GPT-2's feed-forward part is always 4 x model.hidden wide",
+                   .where = recipe.where("model.intermediate"),
+                   .remedy = "Leave the key out"});
     const Gpt2Config preset = gpt2_preset(model.preset);
     fill(model.layers, preset.layers), fill(model.hidden, preset.hidden), fill(model.heads, preset.heads);
     fill(model.max_positions, preset.positions);
@@ -130,7 +136,10 @@ Preparation prepare(const Recipe& recipe) {
   std::optional<Corpus> train, held_out;
   if (recipe.data.kind == "text") {
     train = open_split(recipe, "train");
-    if (!train) throw Error({.what = "the corpus holds no document to train on", .where = recipe.where("data.corpus"), .found = "'" + recipe.data.corpus + "'"});
+    if (!train)
+      throw Error({.what = "the corpus holds no document to train on",
+                   .where = recipe.where("data.corpus"),
+                   .found = "'" + recipe.data.corpus + "'"});
     held_out = open_split(recipe, "heldout");
     result.data_hash = train->hash().hex();
     // The corpus keeps its tokenizer alive as long as one of its copies lives.
@@ -159,7 +168,8 @@ Model build_model(const Recipe& recipe) {
 Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {
   BatchShape shape = batch_shape(recipe, samples);
   shape.predictions = predictions;
-  return recipe.model.kind == "bert" ? build_bert_predict(bert_config(recipe), shape, k) : build_gpt2_predict(gpt2_config(recipe), shape, k);
+  return recipe.model.kind == "bert" ? build_bert_predict(bert_config(recipe), shape, k)
+                                     : build_gpt2_predict(gpt2_config(recipe), shape, k);
 }
 
 }  // namespace ramet

@@ -23,11 +23,12 @@ struct Preparation {
   int64_t tokens_per_step() const { return samples_per_step() * recipe.data.sequence_length; }
 };
 
-/// Opens the data, completes the recipe and builds the model. Throws Error naming the recipe's line for sizes that contradict
-/// each other or the data.
+/// Opens the data, completes the recipe and builds the model. Throws Error naming the recipe's line for sizes that
+/// contradict each other or the data.
 Preparation prepare(const Recipe& recipe);
 
-/// The recipe with every unset size filled in, from the preset and, for text, from the vocabulary's size. `prepare` does it.
+/// The recipe with every unset size filled in, from the preset and, for text, from the vocabulary's size. `prepare`
+/// does it.
 Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
 
 /// Only the model of a complete recipe: for looking at it, and for prediction (`samples` at once).

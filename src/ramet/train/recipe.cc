@@ -1,9 +1,9 @@
 #include "ramet/train/recipe.h"
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <toml++/toml.h>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
@@ -38,7 +38,8 @@ const RecipeKey* find_key(const std::string& name) {
 }
 
 bool is_table(const std::string& name) {
-  return std::any_of(recipe_keys().begin(), recipe_keys().end(), [&](const RecipeKey& key) { return key.name.starts_with(name + "."); });
+  return std::any_of(recipe_keys().begin(), recipe_keys().end(),
+                     [&](const RecipeKey& key) { return key.name.starts_with(name + "."); });
 }
 
 /// The known key or table that somebody who wrote `name` most likely meant; "" for none.
@@ -103,7 +104,8 @@ std::string value_text(const toml::node& node) {
 /// Puts one value into its field, or throws.
 class Assignment {
  public:
-  Assignment(Recipe& recipe, const RecipeKey& key, const Source& source) : recipe_(recipe), key_(key), source_(source) {}
+  Assignment(Recipe& recipe, const RecipeKey& key, const Source& source)
+      : recipe_(recipe), key_(key), source_(source) {}
 
   void assign(const toml::node& node) {
     node_ = &node;
@@ -113,7 +115,10 @@ class Assignment {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error({.what = what, .where = source_.place + " " + key_.name, .found = value_text(*node_), .expected = kind_text(key_)});
+    throw Error({.what = what,
+                 .where = source_.place + " " + key_.name,
+                 .found = value_text(*node_),
+                 .expected = kind_text(key_)});
   }
   template <typename Number>
   Number in_range(Number value) const {
@@ -143,7 +148,8 @@ class Assignment {
     if (!text) refuse("wrong kind of value");
     std::string value = text->get();
     if (value.find('\0') != std::string::npos) refuse("a text with a NUL character");
-    if (!key_.choices.empty() && std::find(key_.choices.begin(), key_.choices.end(), value) == key_.choices.end()) refuse("unknown choice");
+    if (!key_.choices.empty() && std::find(key_.choices.begin(), key_.choices.end(), value) == key_.choices.end())
+      refuse("unknown choice");
     if (key_.kind == RecipeKey::Kind::kPath && !value.empty() && fs::path(value).is_relative())
       value = (fs::absolute(source_.folder) / value).lexically_normal().string();
     field = std::move(value);
@@ -182,7 +188,8 @@ std::string quoted_text(const std::string& value) {
   throw Error({.what = "not TOML: " + std::string(error.description()), .where = where});
 }
 
-void assign_table(Recipe& recipe, const toml::table& table, const std::string& prefix, const std::string& source, const fs::path& folder) {
+void assign_table(Recipe& recipe, const toml::table& table, const std::string& prefix, const std::string& source,
+                  const fs::path& folder) {
   for (const auto& [key_node, value] : table) {
     const std::string name = prefix + std::string(key_node.str());
     const Source place{source + ":" + std::to_string(key_node.source().begin.line), folder};
@@ -190,7 +197,10 @@ void assign_table(Recipe& recipe, const toml::table& table, const std::string& p
       Assignment(recipe, *key, place).assign(value);
     } else if (is_table(name)) {
       if (!value.is_table())
-        throw Error({.what = "'" + name + "' is a table", .where = place.place, .found = value_text(value), .expected = "[" + name + "]"});
+        throw Error({.what = "'" + name + "' is a table",
+                     .where = place.place,
+                     .found = value_text(value),
+                     .expected = "[" + name + "]"});
       assign_table(recipe, *value.as_table(), name + ".", source, folder);
     } else {
       unknown_key(name, place.place);
@@ -201,11 +211,16 @@ void assign_table(Recipe& recipe, const toml::table& table, const std::string& p
 /// "a.b=c" with c as TOML, or as a plain text where that is what the key wants.
 void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
   const size_t equals = setting.find('=');
-  const std::string name = setting.substr(0, equals), text = equals == std::string::npos ? "" : setting.substr(equals + 1);
+  const std::string name = setting.substr(0, equals),
+                    text = equals == std::string::npos ? "" : setting.substr(equals + 1);
   if (equals == std::string::npos || name.empty())
-    throw Error({.what = "not a setting", .where = "--set", .found = "'" + setting.substr(0, 100) + "'", .expected = "KEY=VALUE, as train.steps=100"});
+    throw Error({.what = "not a setting",
+                 .where = "--set",
+                 .found = "'" + setting.substr(0, 100) + "'",
+                 .expected = "KEY=VALUE, as train.steps=100"});
   const RecipeKey* key = find_key(name);
-  if (!key && is_table(name)) throw Error({.what = "'" + name + "' is a table, not a key", .where = "--set " + setting.substr(0, 100)});
+  if (!key && is_table(name))
+    throw Error({.what = "'" + name + "' is a table, not a key", .where = "--set " + setting.substr(0, 100)});
   if (!key) unknown_key(name, "--set");
   if (resumed && key->decides)
     throw Error({.what = "this key decides the numbers of the run, so it cannot change while a run is resumed",
@@ -213,7 +228,8 @@ void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
                  .remedy = "Start a new run; model.init_from takes the weights of a checkpoint"});
   const Source source{"--set", fs::current_path()};
   toml::table parsed;
-  bool plain = std::holds_alternative<std::string*>(key->field(recipe)) && !text.starts_with('"') && !text.starts_with('\'');
+  bool plain =
+      std::holds_alternative<std::string*>(key->field(recipe)) && !text.starts_with('"') && !text.starts_with('\'');
   if (!plain) {
     try {
       parsed = toml::parse("value = " + text);
@@ -243,7 +259,8 @@ std::string divisors_near(int64_t value, int64_t wanted) {
     }
   std::sort(divisors.begin(), divisors.end());
   if (divisors.size() > 12) {
-    std::stable_sort(divisors.begin(), divisors.end(), [&](int64_t a, int64_t b) { return std::abs(a - wanted) < std::abs(b - wanted); });
+    std::stable_sort(divisors.begin(), divisors.end(),
+                     [&](int64_t a, int64_t b) { return std::abs(a - wanted) < std::abs(b - wanted); });
     divisors.resize(12);
     std::sort(divisors.begin(), divisors.end());
   }
@@ -256,10 +273,11 @@ std::string divisors_near(int64_t value, int64_t wanted) {
 void check_recipe(const Recipe& recipe) {
   const auto& train = recipe.train;
   if (train.accumulation % train.lanes != 0)
-    throw Error({.what = "train.lanes must divide train.accumulation",
-                 .where = recipe.where("train.lanes"),
-                 .found = std::to_string(train.lanes) + " lanes of " + std::to_string(train.accumulation) + " micro-batches",
-                 .expected = divisors_near(train.accumulation, train.lanes)});
+    throw Error(
+        {.what = "train.lanes must divide train.accumulation",
+         .where = recipe.where("train.lanes"),
+         .found = std::to_string(train.lanes) + " lanes of " + std::to_string(train.accumulation) + " micro-batches",
+         .expected = divisors_near(train.accumulation, train.lanes)});
   if (recipe.data.kind == "text" && recipe.data.corpus.empty())
     throw Error({.what = "data.kind = \"text\" needs data.corpus",
                  .where = recipe.where("data.kind"),
@@ -270,13 +288,15 @@ void check_recipe(const Recipe& recipe) {
                  .where = recipe.where("train.schedule.end"),
                  .found = number_text(recipe.schedule.end),
                  .expected = "at most train.schedule.learning_rate, " + number_text(recipe.schedule.learning_rate)});
-  if (recipe.schedule.kind != "constant" && recipe.schedule.steps && *recipe.schedule.steps < recipe.schedule.warmup_steps)
+  if (recipe.schedule.kind != "constant" && recipe.schedule.steps &&
+      *recipe.schedule.steps < recipe.schedule.warmup_steps)
     throw Error({.what = "the schedule ends before its warm-up does",
                  .where = recipe.where("train.schedule.steps"),
                  .found = std::to_string(*recipe.schedule.steps),
                  .expected = "at least train.schedule.warmup_steps, " + std::to_string(recipe.schedule.warmup_steps)});
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0)
-    throw Error({.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});
+    throw Error(
+        {.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});
   if (recipe.data.max_predictions && *recipe.data.max_predictions > recipe.data.sequence_length)
     throw Error({.what = "more predictions than tokens",
                  .where = recipe.where("data.masking.max_predictions"),
@@ -352,11 +372,16 @@ std::string Recipe::where(const std::string& key) const {
   return place == places.end() ? key : place->second + " " + key;
 }
 
-Recipe parse_recipe(std::string_view text, const std::string& source, const fs::path& folder, std::span<const std::string> settings) {
+Recipe parse_recipe(std::string_view text, const std::string& source, const fs::path& folder,
+                    std::span<const std::string> settings) {
   if (text.size() > kMostText)
-    throw Error({.what = "too long for a recipe", .where = source, .found = format_size(static_cast<int64_t>(text.size())), .expected = "at most 256 KiB"});
+    throw Error({.what = "too long for a recipe",
+                 .where = source,
+                 .found = format_size(static_cast<int64_t>(text.size())),
+                 .expected = "at most 256 KiB"});
   if (std::count(text.begin(), text.end(), '.') > kMostDots)
-    throw Error({.what = "too many dots for a recipe", .where = source, .expected = "at most " + std::to_string(kMostDots)});
+    throw Error(
+        {.what = "too many dots for a recipe", .where = source, .expected = "at most " + std::to_string(kMostDots)});
   Recipe recipe;
   try {
     const toml::table table = toml::parse(text);
@@ -372,7 +397,8 @@ Recipe parse_recipe(std::string_view text, const std::string& source, const fs::
 }
 
 Recipe load_recipe(const fs::path& path, std::span<const std::string> settings) {
-  return parse_recipe(read_file(path), path.string(), path.parent_path().empty() ? fs::path(".") : path.parent_path(), settings);
+  return parse_recipe(read_file(path), path.string(), path.parent_path().empty() ? fs::path(".") : path.parent_path(),
+                      settings);
 }
 
 void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings) {
@@ -397,7 +423,8 @@ std::string recipe_help(const std::string& prefix) {
     }
     std::string value = field_text(key.field(defaults));
     if ((value.empty() || value == "\"\"") && !key.otherwise.empty()) value = key.otherwise;
-    text += "  " + leaf_of(key.name) + " = " + kind_text(key) + "; default " + value + (key.decides ? "" : "; may change on resume") + "\n";
+    text += "  " + leaf_of(key.name) + " = " + kind_text(key) + "; default " + value +
+            (key.decides ? "" : "; may change on resume") + "\n";
     text += wrapped(key.doc, "      ", 100);
   }
   return text;

@@ -75,7 +75,8 @@ struct Recipe {
 };
 
 /// Where a key's value lives.
-using RecipeField = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*>;
+using RecipeField =
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*>;
 
 /// One key of a recipe: all that parsing, checking, printing and `ramet recipe --help` need to know.
 struct RecipeKey {
@@ -83,11 +84,11 @@ struct RecipeKey {
   std::string name;  ///< "train.optimizer.beta1"
   std::string doc;
   RecipeField (*field)(Recipe&);
-  double low = 0, high = 0;              ///< of numbers, inclusive; none when both are 0
-  std::vector<std::string> choices{};    ///< of texts; empty: any
+  double low = 0, high = 0;            ///< of numbers, inclusive; none when both are 0
+  std::vector<std::string> choices{};  ///< of texts; empty: any
   Kind kind = Kind::kPlain;
-  bool decides = true;                   ///< whether it decides bits: only others may change on resume
-  std::string otherwise{};               ///< what an unset value means, for the documentation
+  bool decides = true;      ///< whether it decides bits: only others may change on resume
+  std::string otherwise{};  ///< what an unset value means, for the documentation
 };
 const std::vector<RecipeKey>& recipe_keys();
 

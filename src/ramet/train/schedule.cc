@@ -40,7 +40,9 @@ double exp_of(double x) {
   return (1 + sum) * std::bit_cast<double>(static_cast<uint64_t>(1023 - halvings) << 52);
 }
 
-double power_of(double base, double exponent) { return base <= 0 ? 0 : exponent == 1 ? base : exp_of(exponent * log_of(base)); }
+double power_of(double base, double exponent) {
+  return base <= 0 ? 0 : exponent == 1 ? base : exp_of(exponent * log_of(base));
+}
 
 }  // namespace
 
@@ -50,7 +52,8 @@ double learning_rate_at(const Recipe& recipe, int64_t step) {
   const int64_t warmup = schedule.warmup_steps, last = std::max(schedule.steps.value_or(recipe.train.steps), warmup);
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
   if (schedule.kind == "constant") return peak;
-  const double x = last == warmup ? 1 : std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(last - warmup));
+  const double x =
+      last == warmup ? 1 : std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(last - warmup));
   if (schedule.kind == "cosine") return end + (peak - end) * (1 + cos_pi(x)) / 2;
   if (schedule.kind == "polynomial") return end + (peak - end) * power_of(1 - x, schedule.power);
   return peak + (end - peak) * x;

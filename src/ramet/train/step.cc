@@ -39,7 +39,8 @@ Graph make_micro(const Model& model, const Recipe& recipe, DType compute) {
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
   for (const auto& output : both.outputs())
-    if (output.name != "scaled_loss" && !output.name.starts_with("grad.")) micro.add_output(output.name, copier[output.value], output.role);
+    if (output.name != "scaled_loss" && !output.name.starts_with("grad."))
+      micro.add_output(output.name, copier[output.value], output.role);
   Scope scope(build, "accumulate");
   for (const auto& weight : model.weights) {
     const Tensor gradient = build.tensor(copier[both.find_output("grad." + weight.name)->value]);
@@ -64,23 +65,26 @@ class UpdateBuilder {
 
   void run() {
     std::vector<Tensor> gradients;
-    for (const auto& weight : model_.weights) gradients.push_back(build_.state(accumulator_of(weight.name), DType::kF32, weight.type.shape));
+    for (const auto& weight : model_.weights)
+      gradients.push_back(build_.state(accumulator_of(weight.name), DType::kF32, weight.type.shape));
     const Tensor grad_scale = make_grad_scale(gradients);
     const std::string& kind = recipe_.optimizer.kind;
     scalars_ = {.rate = scalar("learning_rate"), .correction1 = {}, .correction2 = {}, .grad_scale = grad_scale};
     if (kind != "sgd") scalars_.correction1 = scalar("correction1"), scalars_.correction2 = scalar("correction2");
     for (size_t i = 0; i < gradients.size(); ++i) {
       Scope scope(build_, "update/" + model_.weights[i].name);
-      if (kind == "sgd") update_sgd(model_.weights[i], gradients[i]);
-      else update_adam(model_.weights[i], gradients[i]);
+      if (kind == "sgd")
+        update_sgd(model_.weights[i], gradients[i]);
+      else
+        update_adam(model_.weights[i], gradients[i]);
     }
   }
 
  private:
   Tensor scalar(const std::string& name) { return build_.input(name, DType::kF32, {}, InputRole::kScalar); }
 
-  /// What gradients are multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when their norm
-  /// is not, so that the optimizers leave everything as it was.
+  /// What gradients are multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when
+  /// their norm is not, so that the optimizers leave everything as it was.
   Tensor make_grad_scale(const std::vector<Tensor>& gradients) {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
@@ -90,7 +94,8 @@ class UpdateBuilder {
     build_.output("grad_norm", norm);
     Tensor factor = full(build_, DType::kF32, {}, mean);
     if (recipe_.train.clip_norm > 0) {
-      const Tensor limit = full(build_, DType::kF32, {}, recipe_.train.clip_norm), one = full(build_, DType::kF32, {}, 1);
+      const Tensor limit = full(build_, DType::kF32, {}, recipe_.train.clip_norm),
+                   one = full(build_, DType::kF32, {}, 1);
       factor = multiply(factor, minimum(one, divide(limit, add_scalar(norm, 1e-6))));  // as PyTorch's clip_grad_norm_
     }
     return add(factor, scale(norm, 0));  // 0 x infinity is NaN
@@ -100,25 +105,34 @@ class UpdateBuilder {
     step_.states.push_back({name, weight.type, StateKind::kOptimizer, {}, weight.group});
     return build_.state(name, DType::kF32, weight.type.shape);
   }
-  double decay_of(const StateTensor& weight) const { return weight.group == "decay" ? recipe_.optimizer.weight_decay : 0; }
+  double decay_of(const StateTensor& weight) const {
+    return weight.group == "decay" ? recipe_.optimizer.weight_decay : 0;
+  }
 
   void update_sgd(const StateTensor& weight, Tensor gradient) {
     const auto& optimizer = recipe_.optimizer;
     const std::string name = "optimizer.momentum." + weight.name;
     const Tensor momentum = optimizer.momentum != 0 ? optimizer_state(name, weight) : Tensor{};
-    const SgdResult result = sgd(build_.state(weight.name, DType::kF32, weight.type.shape), gradient, momentum, scalars_.rate, scalars_.grad_scale,
-                                 {.momentum = optimizer.momentum, .weight_decay = decay_of(weight), .nesterov = optimizer.nesterov});
+    const SgdResult result =
+        sgd(build_.state(weight.name, DType::kF32, weight.type.shape), gradient, momentum, scalars_.rate,
+            scalars_.grad_scale,
+            {.momentum = optimizer.momentum, .weight_decay = decay_of(weight), .nesterov = optimizer.nesterov});
     build_.output(weight.name, result.weight, OutputRole::kState);
     if (result.momentum.valid()) build_.output(name, result.momentum, OutputRole::kState);
   }
 
   void update_adam(const StateTensor& weight, Tensor gradient) {
     const auto& optimizer = recipe_.optimizer;
-    const Tensor m = optimizer_state("optimizer.m." + weight.name, weight), v = optimizer_state("optimizer.v." + weight.name, weight);
-    const AdamOptions options{.beta1 = optimizer.beta1, .beta2 = optimizer.beta2, .epsilon = optimizer.epsilon, .weight_decay = decay_of(weight),
+    const Tensor m = optimizer_state("optimizer.m." + weight.name, weight),
+                 v = optimizer_state("optimizer.v." + weight.name, weight);
+    const AdamOptions options{.beta1 = optimizer.beta1,
+                              .beta2 = optimizer.beta2,
+                              .epsilon = optimizer.epsilon,
+                              .weight_decay = decay_of(weight),
                               .decoupled = optimizer.kind != "adam"};
     const Tensor w = build_.state(weight.name, DType::kF32, weight.type.shape);
-    const AdamResult result = optimizer.kind == "lamb" ? lamb(w, gradient, m, v, scalars_, options) : adam(w, gradient, m, v, scalars_, options);
+    const AdamResult result = optimizer.kind == "lamb" ? lamb(w, gradient, m, v, scalars_, options)
+                                                       : adam(w, gradient, m, v, scalars_, options);
     build_.output(weight.name, result.weight, OutputRole::kState);
     build_.output("optimizer.m." + weight.name, result.m, OutputRole::kState);
     build_.output("optimizer.v." + weight.name, result.v, OutputRole::kState);
@@ -140,7 +154,8 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   step.micro_batches_per_lane = recipe.train.accumulation / recipe.train.lanes;
   step.states = model.weights;
   for (const auto& weight : model.weights)
-    step.states.push_back({accumulator_of(weight.name), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group});
+    step.states.push_back(
+        {accumulator_of(weight.name), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group});
   step.micro = make_micro(model, recipe, compute);
   UpdateBuilder(model, recipe, step).run();
   step.evaluate = set_chunks(lower_precision(model.evaluate, compute), recipe.train.chunks);

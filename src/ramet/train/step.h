@@ -8,12 +8,13 @@ namespace ramet {
 
 /// The whole training step of a model under a complete recipe, before it knows of devices:
 /// - micro: forward and backward in the recipe's precision with its chunks; adds each gradient to its accumulator;
-/// - update: the global norm of the gradients (result "grad_norm"; sums of squares meet in a balanced tree over the weights
+/// - update: the global norm of the gradients (result "grad_norm"; sums of squares meet in a balanced tree over the
+/// weights
 ///   in canonical order), clipping, and the optimizer on each weight;
 /// - evaluate: the model's own, in the same precision.
-/// Scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 - beta^t).
-/// States beside weights: "accumulator.W", and "optimizer.m.W", "optimizer.v.W" or "optimizer.momentum.W" of each weight W.
-/// The gradient is the mean over the step's micro-batches. One that is not finite changes nothing.
+/// Scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
+/// beta^t). States beside weights: "accumulator.W", and "optimizer.m.W", "optimizer.v.W" or "optimizer.momentum.W" of
+/// each weight W. The gradient is the mean over the step's micro-batches. One that is not finite changes nothing.
 StepGraph make_training_step(const Model& model, const Recipe& recipe);
 
 }  // namespace ramet

@@ -22,8 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Adds up the results of micro-batches and tells them as metrics. Losses are means over the words that they count ("X_loss"
-/// by "X_count", "loss" by "count" where there is one); "X_correct" and "X_count" make "X_accuracy".
+/// Adds up the results of micro-batches and tells them as metrics. Losses are means over the words that they count
+/// ("X_loss" by "X_count", "loss" by "count" where there is one); "X_correct" and "X_count" make "X_accuracy".
 class ResultSums {
  public:
   void add(std::span<const TensorView> results) {
@@ -46,7 +46,8 @@ class ResultSums {
       if (is_loss(name)) {
         const auto by_words = weighted_.find(name);
         double mean = sum / static_cast<double>(batches_);
-        if (weighted && by_words != weighted_.end()) mean = by_words->second / std::max(1.0, sums_.at(count_name(name)));
+        if (weighted && by_words != weighted_.end())
+          mean = by_words->second / std::max(1.0, sums_.at(count_name(name)));
         if (name != "loss") total += mean;
         result.emplace_back(name, mean);
       }
@@ -66,7 +67,9 @@ class ResultSums {
 
  private:
   static bool is_loss(const std::string& name) { return name == "loss" || name.ends_with("_loss"); }
-  static std::string count_name(const std::string& loss) { return loss.substr(0, loss.size() - std::strlen("loss")) + "count"; }
+  static std::string count_name(const std::string& loss) {
+    return loss.substr(0, loss.size() - std::strlen("loss")) + "count";
+  }
 
   std::map<std::string, double> sums_, weighted_;
   int64_t batches_ = 0;
@@ -115,7 +118,8 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
   const auto start = Clock::now();
   const CompileOptions compiling = compile_options(preparation_.recipe, options);
   threads_ = compiling.threads;
-  Executable executable = compile(make_training_step(preparation_.model, preparation_.recipe), cpu_backend(), compiling);
+  Executable executable =
+      compile(make_training_step(preparation_.model, preparation_.recipe), cpu_backend(), compiling);
   compile_seconds_ = seconds_since(start);
   engine_ = std::make_unique<Engine>(std::move(executable), cpu_backend(), threads_);
   if (options.profile) engine_->profile(true);
@@ -143,10 +147,14 @@ void Trainer::initialize() {
     engine_->write_state(state.name, state.type, values.data());
   }
   const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
-    engine_->write_state(name, engine_->executable().states[static_cast<size_t>(engine_->executable().find_state(name))].tensor.type, bytes.data());
+    engine_->write_state(
+        name, engine_->executable().states[static_cast<size_t>(engine_->executable().find_state(name))].tensor.type,
+        bytes.data());
   };
   if (!file.empty() && std::filesystem::is_directory(file))
-    Checkpoint(file).load(preparation_.model.weights, [&](const StateTensor& state, std::span<const std::byte> bytes) { write(state.name, bytes); });
+    Checkpoint(file).load(preparation_.model.weights, [&](const StateTensor& state, std::span<const std::byte> bytes) {
+      write(state.name, bytes);
+    });
   else if (!file.empty())
     import_weights(file, preparation_.model.weights, write);
   engine_->run_derive();
@@ -157,16 +165,23 @@ void Trainer::initialize() {
 std::string Trainer::restore(const Checkpoint& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   const std::string recipe = recipe_hash(preparation_.recipe).hex();
-  const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected, const std::string& remedy) {
-    throw Error({.what = what, .where = checkpoint.path().string(), .found = found, .expected = expected, .remedy = remedy});
+  const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected,
+                          const std::string& remedy) {
+    throw Error(
+        {.what = what, .where = checkpoint.path().string(), .found = found, .expected = expected, .remedy = remedy});
   };
   if (info.recipe_hash != recipe)
-    refuse("the checkpoint was made with another recipe", "recipe " + info.recipe_hash, recipe, "To begin a new run from its weights, set model.init_from to it");
+    refuse("the checkpoint was made with another recipe", "recipe " + info.recipe_hash, recipe,
+           "To begin a new run from its weights, set model.init_from to it");
   if (info.data_hash != preparation_.data_hash)
-    refuse("the checkpoint was made with other data", "corpus " + info.data_hash, preparation_.data_hash, "Point data.corpus to the corpus of that run");
+    refuse("the checkpoint was made with other data", "corpus " + info.data_hash, preparation_.data_hash,
+           "Point data.corpus to the corpus of that run");
   if (info.samples != info.step * preparation_.samples_per_step())
-    refuse("the checkpoint's step and data position contradict each other", std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
-  checkpoint.load(states(), [&](const StateTensor& state, std::span<const std::byte> bytes) { engine_->write_state(state.name, state.type, bytes.data()); });
+    refuse("the checkpoint's step and data position contradict each other",
+           std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
+  checkpoint.load(states(), [&](const StateTensor& state, std::span<const std::byte> bytes) {
+    engine_->write_state(state.name, state.type, bytes.data());
+  });
   engine_->run_derive();
   steps_done_ = info.step;
   whole_ = true;
@@ -176,14 +191,16 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   if (info.kernel_class != kernels)
     warnings += "the checkpoint was made with kernels of class " + info.kernel_class + ", this is " + kernels +
                 ": the run goes on, but its bits are not those of an unbroken run\n";
-  if (info.version != version()) warnings += "the checkpoint was made by Ramet " + info.version + ", this is " + version() + "\n";
+  if (info.version != version())
+    warnings += "the checkpoint was made by Ramet " + info.version + ", this is " + version() + "\n";
   return warnings;
 }
 
 Feed Trainer::feed_of(const std::vector<Batch>& batches) const {
   const int64_t per_lane = engine_->executable().micro_batches_per_lane;
   return [this, &batches, per_lane](int64_t lane, int64_t micro, FeedSink& sink) {
-    put_batch(batches[static_cast<size_t>(lane * per_lane + micro)], engine_->executable().segment(SegmentId::kMicro), sink);
+    put_batch(batches[static_cast<size_t>(lane * per_lane + micro)], engine_->executable().segment(SegmentId::kMicro),
+              sink);
   };
 }
 
@@ -231,11 +248,13 @@ void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch
   const auto first = engine_->find_first_nonfinite(steps_done_, feed_of(batches), scalars_of(steps_done_));
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   if (preparation_.recipe.train.precision == "f16") remedy += "; with f16 also try another train.loss_scale, or bf16";
-  throw Error({.what = "'" + result + "' is not finite",
-               .where = "step " + std::to_string(steps_done_ + 1),
-               .found = first ? first->text() : "no node that made a NaN or an infinity from finite numbers when the step was run again",
-               .remedy = remedy},
-              ErrorKind::kFailure);
+  throw Error(
+      {.what = "'" + result + "' is not finite",
+       .where = "step " + std::to_string(steps_done_ + 1),
+       .found = first ? first->text()
+                      : "no node that made a NaN or an infinity from finite numbers when the step was run again",
+       .remedy = remedy},
+      ErrorKind::kFailure);
 }
 
 Numbers Trainer::evaluate() {
@@ -243,7 +262,8 @@ Numbers Trainer::evaluate() {
   const int64_t micro_batch = preparation_.recipe.train.micro_batch;
   if (!preparation_.held_out || batches == 0) return {};
   // Every held-out sample at most once, as far as whole batches go.
-  if (preparation_.held_out_samples > 0) batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
+  if (preparation_.held_out_samples > 0)
+    batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
   Loader loader(preparation_.held_out, 0, micro_batch, 2, batches);
   const Segment& segment = engine_->executable().segment(SegmentId::kEvaluate);
   ResultSums sums;
@@ -252,7 +272,8 @@ Numbers Trainer::evaluate() {
     sums.add(engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) { put_batch(batch, segment, sink); }));
   }
   Numbers numbers = sums.numbers(true);
-  if (preparation_.recipe.model.kind == "gpt2") numbers.emplace_back("perplexity", std::exp(number_of(numbers, "loss")));
+  if (preparation_.recipe.model.kind == "gpt2")
+    numbers.emplace_back("perplexity", std::exp(number_of(numbers, "loss")));
   return numbers;
 }
 
@@ -268,16 +289,22 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder) const {
                             .kernel_class = engine_->executable().kernel_class,
                             .version = version(),
                             .weights_hash = ""};
-  return save_checkpoint(folder, info, states(), [this](const auto& state, uint64_t offset, std::span<std::byte> to) { read_state(state, offset, to); },
-                         {.keep = static_cast<int>(preparation_.recipe.checkpoint.keep)});
+  return save_checkpoint(
+      folder, info, states(),
+      [this](const auto& state, uint64_t offset, std::span<std::byte> to) { read_state(state, offset, to); },
+      {.keep = static_cast<int>(preparation_.recipe.checkpoint.keep)});
 }
 
 void Trainer::export_weights(const std::filesystem::path& path) const {
-  ramet::export_weights(path, preparation_.model.weights, [this](const std::string& name, std::span<std::byte> bytes) { engine_->read_state(name, bytes); });
+  ramet::export_weights(path, preparation_.model.weights, [this](const std::string& name, std::span<std::byte> bytes) {
+    engine_->read_state(name, bytes);
+  });
 }
 
 std::string Trainer::weights_hash() const {
-  return ramet::weights_hash(states(), [this](const auto& state, uint64_t offset, std::span<std::byte> to) { read_state(state, offset, to); }).hex();
+  return ramet::weights_hash(states(), [this](const auto& state, uint64_t offset,
+                                              std::span<std::byte> to) { read_state(state, offset, to); })
+      .hex();
 }
 
 namespace {
@@ -331,7 +358,8 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
   result.steps = trainer.steps_done();
   if (seconds.size() > 1) seconds.erase(seconds.begin());  // the first step meets cold caches
   result.step_seconds = median(std::move(seconds));
-  if (result.step_seconds > 0) result.tokens_per_second = static_cast<double>(trainer.preparation().tokens_per_step()) / result.step_seconds;
+  if (result.step_seconds > 0)
+    result.tokens_per_second = static_cast<double>(trainer.preparation().tokens_per_step()) / result.step_seconds;
   return result;
 }
 

@@ -23,8 +23,8 @@ double number_of(const Numbers& numbers, const std::string& name);
 
 /// How and where to run: nothing here changes a bit of any weight.
 struct TrainerOptions {
-  int threads = 0;              ///< 0: all available processors
-  int64_t device_memory = 0;    ///< bytes that the program may take; 0: no limit
+  int threads = 0;            ///< 0: all available processors
+  int64_t device_memory = 0;  ///< bytes that the program may take; 0: no limit
   bool profile = false;
 };
 
@@ -37,15 +37,16 @@ class Trainer {
 
   /// Random weights (or those of model.init_from), optimizer states of zero; step 0.
   void initialize();
-  /// Goes to where a checkpoint stands. Throws Error when it is of another recipe or other data; returns warnings (another kernel
-  /// class or version), one a line.
+  /// Goes to where a checkpoint stands. Throws Error when it is of another recipe or other data; returns warnings
+  /// (another kernel class or version), one a line.
   std::string restore(const Checkpoint& checkpoint);
   /// One training step on the next samples. Metrics: loss, its parts and accuracies, grad_norm, learning_rate,
-  /// step_seconds, tokens_per_second, data_seconds (waited for data). When a number is not finite, throws Error (kFailure) naming the
-  /// first node that made one; the weights stay those before the step where that is possible (`whole`).
+  /// step_seconds, tokens_per_second, data_seconds (waited for data). When a number is not finite, throws Error
+  /// (kFailure) naming the first node that made one; the weights stay those before the step where that is possible
+  /// (`whole`).
   Numbers step();
-  /// Loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words it counts; "perplexity"
-  /// for gpt2. Empty when nothing is held out.
+  /// Loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words it counts;
+  /// "perplexity" for gpt2. Empty when nothing is held out.
   Numbers evaluate();
   /// Saves a checkpoint; returns its path.
   std::filesystem::path save(const std::filesystem::path& folder) const;
@@ -90,9 +91,9 @@ class TrainingObserver {
 };
 
 struct TrainingPlan {
-  int64_t stop_at = 0;                        ///< steps in all; the recipe's where 0
-  std::filesystem::path checkpoints;          ///< folder
-  const std::atomic<bool>* stop = nullptr;    ///< set: finish the step, save, and end
+  int64_t stop_at = 0;                      ///< steps in all; the recipe's where 0
+  std::filesystem::path checkpoints;        ///< folder
+  const std::atomic<bool>* stop = nullptr;  ///< set: finish the step, save, and end
 };
 
 struct TrainingResult {
