@@ -1,7 +1,7 @@
 // Fused attention, forward and backward, at the shapes of BERT-base (16 x 128) and GPT-2 124M (2 x 1024, causal):
 // useful GF/s (two products a score forward, five backward, hidden scores not counted) and the share of the peak that
 // a plain loop of fused multiply-adds reaches on the same threads in the same run.
-//   build/bench/attention [seconds per case, default 0.15]
+//   build/bench/attention [seconds per case, default 0.05]
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -47,7 +47,7 @@ void measure(int64_t batch, int64_t sequence, bool causal, double dropout, DType
 
 int main(int argc, char** argv) {
   using namespace ramet;
-  const double budget = argc > 1 ? std::atof(argv[1]) : 0.15;
+  const double budget = argc > 1 ? std::atof(argv[1]) : 0.05;
   std::printf("%s, %s\n", cpu_model().c_str(), cpu_kernel_class().c_str());
   for (int threads : {1, 2}) {
     if (threads > available_processors()) continue;

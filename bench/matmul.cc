@@ -1,6 +1,6 @@
 // Matrix products of BERT-base and GPT-2 124M at 2048 rows, forward and backward, f32 and bf16: GF/s, and the share of
 // the peak that a plain loop of fused multiply-adds reaches on the same threads in the same run.
-//   build/bench/matmul [seconds per product, default 0.08]
+//   build/bench/matmul [seconds per product, default 0.02]
 #include <cstring>
 #include <string>
 
@@ -66,7 +66,7 @@ void measure(const Case& one, DType dtype, ThreadTeam& team, double peak, double
 
 int main(int argc, char** argv) {
   using namespace ramet;
-  const double budget = argc > 1 ? std::atof(argv[1]) : 0.08;
+  const double budget = argc > 1 ? std::atof(argv[1]) : 0.02;
   std::printf("%s, %s\n", cpu_model().c_str(), cpu_kernel_class().c_str());
   for (int threads : {1, 2}) {
     if (threads > available_processors()) continue;

@@ -118,7 +118,12 @@ HWY_INLINE void ConvertRow(const T* from, int64_t count, C* to) {
 /// One group of units from a source whose rows are columns of B: tile [width][16].
 template <typename T, typename C>
 void UnitsFromColumns(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* tile) {
-  const int64_t group = kUnits * 4 / static_cast<int64_t>(sizeof(C)), count = std::min(k, group);
+  constexpr int64_t kGroup = kUnits * 4 / static_cast<int64_t>(sizeof(C));
+  const int64_t group = kGroup, count = std::min(k, group);
+  if (std::is_same_v<T, C> && count == group && cols >= width) {
+    for (int64_t j = 0; j < width; ++j) std::memcpy(tile + j * kUnits, source + j * stride, kUnits * 4);
+    return;
+  }
   for (int64_t j = 0; j < width; ++j, tile += kUnits) {
     if (j >= cols || count < group) std::memset(tile, 0, kUnits * 4);
     if (j < cols) ConvertRow(source + j * stride, count, reinterpret_cast<C*>(tile));

@@ -52,9 +52,15 @@ void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows,
     for (int64_t k = 0; k < cols; k += kGroup) {
       const int64_t height = std::min(kWidth, rows - i), count = std::min(kGroup, cols - k);
       UnitsFromRows<T, kPairs>(source + k * stride + i, stride, cols - k, height, kWidth, tile);
+      C* to = out + i * cols + k;
       Transpose32(tile, kWidth, turned, kUnits, kUnits, kWidth);
+      if (count == kGroup) {  // whole cache lines, of a size that the compiler knows
+        for (int64_t r = 0; r < height; ++r)
+          std::memcpy(static_cast<void*>(to + r * cols), turned + r * kUnits, kUnits * 4);
+        continue;
+      }
       for (int64_t r = 0; r < height; ++r)
-        std::memcpy(static_cast<void*>(out + (i + r) * cols + k), turned + r * kUnits,
+        std::memcpy(static_cast<void*>(to + r * cols), turned + r * kUnits,
                     static_cast<size_t>(count) * sizeof(C));
     }
 }
