@@ -2,7 +2,7 @@
 """Checks the rules of the tree that no compiler checks; prints "FILE:LINE: rule" for each breach.
 
 - a folder of src/ramet includes only itself and the folders above it in LAYERS (docs/contributing.md)
-- a header has `#pragma once`
+- a header has `#pragma once` (but not Highway's *-inl.h, which are included once per instruction set)
 - a source file has at most 900 lines (a warning from 700)
 - no file names a path of the machine that it was written on, or the host of a package registry
 
@@ -62,7 +62,8 @@ def check_layers(name, lines):
 def check_source(name, lines):
     if pathlib.PurePosixPath(name).suffix not in SOURCE_SUFFIXES:
         return
-    if name.endswith((".h", ".cuh")) and not any(line.strip() == "#pragma once" for line in lines):
+    header = name.endswith((".h", ".cuh")) and not name.endswith("-inl.h")
+    if header and not any(line.strip() == "#pragma once" for line in lines):
         yield 1, "a header without #pragma once"
     if len(lines) > MOST_LINES:
         yield len(lines), f"{len(lines)} lines; a source file has at most {MOST_LINES}: split it by subject"

@@ -63,6 +63,8 @@ class BadSamples(unittest.TestCase):
     def test_a_header_without_pragma_once(self):
         breaches, _ = self.breaches_of(**{"src/ramet/base/x.h": "// #pragma once\nint x();\n"})
         self.assertEqual(breaches, ["src/ramet/base/x.h:1: a header without #pragma once"])
+        breaches, _ = self.breaches_of(**{"src/ramet/kernel/x-inl.h": "int x();\n"})
+        self.assertEqual(breaches, [])
 
     def test_long_files(self):
         files = {"src/ramet/base/long.cc": "\n" * 901, "src/ramet/base/longish.cc": "\n" * 701,
