@@ -104,6 +104,12 @@ TEST_F(Cli, PlainOutputSpeaksToPeople) {
   EXPECT_THAT(outcome.out, StartsWith("done after 3 steps: loss "));
 }
 
+TEST_F(Cli, TheProfileTellsWhereTimeGoes) {
+  const Outcome outcome = ramet({"train", "tiny.toml", "--steps", "3", "--profile"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, ContainsRegex("[1-9][0-9]* .*micro +matmul"));
+}
+
 TEST_F(Cli, TheSameBitsWhateverTheLayout) {
   const std::string hash = train()["weights_hash"];
   EXPECT_EQ(train({"--threads", "1"})["weights_hash"], hash);

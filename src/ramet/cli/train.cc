@@ -86,7 +86,9 @@ class TrainCommand {
     std::optional<RunDirectory> directory;
     if (!arguments_.resume.empty()) directory.emplace(reopen());
     const Recipe recipe = directory ? resumed_recipe(*directory) : load_recipe(arguments_.recipe, arguments_.settings);
-    Trainer trainer(prepare(recipe), arguments_.trainer());
+    TrainerOptions options = arguments_.trainer();
+    options.profile = arguments_.profile;
+    Trainer trainer(prepare(recipe), options);
     const Recipe& complete = trainer.preparation().recipe;
     if (checkpoint_) {
       const std::string warnings = trainer.restore(Checkpoint(*checkpoint_));
