@@ -46,7 +46,7 @@ bench: setup ## speed and memory against PyTorch
 
 soak: setup ## train, kill and resume for SOAK_MINUTES (30), comparing bits
 	$(call compile,release,--target ramet_cli)
-	scripts/soak.sh $(SOAK_MINUTES)
+	scripts/soak.py --minutes $(SOAK_MINUTES)
 
 fuzz: ## every parser under libFuzzer for FUZZ_SECONDS (60) each
 	scripts/setup.sh --clang

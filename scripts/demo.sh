@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # BERT learns real English in a few minutes: see docs/demo.md. Run through `make demo`, which builds first.
 #
-#   DEMO_STEPS      training steps (default 600)
+#   DEMO_STEPS      training steps (default: as examples/demo.toml has it)
 #   DEMO_THREADS    threads (default: all processors)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,7 +9,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ramet=build/ramet
 work=build/demo
 recipe=examples/demo.toml
-steps=${DEMO_STEPS:-600}
 threads=${DEMO_THREADS:-$(nproc)}
 sentences=(
   "In the beginning God created the [MASK] and the earth."
@@ -27,14 +26,15 @@ cat "$work/text/SOURCES.md"
 
 if [ ! -f "$work/vocab/vocab.txt" ] || [ "$work/text/stamp" -nt "$work/vocab/vocab.txt" ]; then
   say "A vocabulary of 8192 word pieces"
-  "$ramet" vocab --kind wordpiece --size 8192 --out "$work/vocab" "$work"/text/*.txt
+  "$ramet" vocab --kind wordpiece --size 8192 --threads "$threads" --out "$work/vocab" "$work"/text/*.txt
 fi
 if [ ! -f "$work/corpus/manifest.json" ] || [ "$work/vocab/vocab.txt" -nt "$work/corpus/manifest.json" ]; then
   say "The corpus, with one document in fifty held out"
-  "$ramet" corpus --tokenizer "$work/vocab" --heldout 0.02 --replace --out "$work/corpus" "$work"/text/*.txt
+  "$ramet" corpus --tokenizer "$work/vocab" --heldout 0.02 --replace --threads "$threads" --out "$work/corpus" "$work"/text/*.txt
 fi
 
-settings=(--set "data.corpus=$work/corpus" --set "train.steps=$steps" --threads "$threads")
+settings=(--threads "$threads")
+if [ -n "${DEMO_STEPS:-}" ]; then settings+=(--set "train.steps=$DEMO_STEPS" --set "train.schedule.warmup_steps=$((DEMO_STEPS / 10))"); fi
 say "What it will take"
 "$ramet" plan "$recipe" "${settings[@]}"
 
@@ -47,8 +47,10 @@ rm -rf "$run"
 "$ramet" train "$recipe" "${settings[@]}" --run "$run"
 
 say "After training"
-"$ramet" eval "$run"
-for sentence in "${sentences[@]}"; do "$ramet" predict "$run" "$sentence"; done
+"$ramet" eval "$run" --threads "$threads"
 
-say "Planned beside measured"
+say "Masked words, filled"
+"$ramet" predict "$run" --threads "$threads" --top 3 "${sentences[@]}"
+
+say "The run: planned beside measured"
 "$ramet" runs show "$run"
