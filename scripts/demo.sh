@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # BERT learns real English in a few minutes: see docs/demo.md. Run through `make demo`, which builds first.
 #
-#   DEMO_STEPS      training steps (default: as examples/demo.toml has it)
+#   DEMO_STEPS      training steps (default: those of examples/demo.toml)
 #   DEMO_THREADS    threads (default: all processors)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
