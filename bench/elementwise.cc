@@ -1,0 +1,142 @@
+// Kernels that are bound by memory: GB/s that they must move at least, and the share of what a plain triad (a = b + s c
+// in f32) moves on the same threads in the same run. Operands are larger than the last cache.
+//   build/bench/elementwise [threads, default 1] [seconds per kernel, default 0.15]
+#include <cstring>
+#include <string>
+
+#include "bench_tools.h"
+#include "ramet/ir/op.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/kernel.h"
+
+namespace ramet::bench {
+namespace {
+
+constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
+
+struct Case {
+  std::string name, op;
+  std::vector<TensorType> inputs;
+  Attributes attributes{};
+  double bytes = 0;  ///< 0: all inputs and outputs once
+};
+
+/// Bytes a second of a = b + 3 c on 3 x 64 MiB, each byte counted once.
+double triad(ThreadTeam& team) {
+  constexpr int64_t kCount = 16 << 20;
+  const Buffer a(kCount * 4), b(kCount * 4), c(kCount * 4);
+  auto* x = reinterpret_cast<float*>(a.data());
+  const auto *y = reinterpret_cast<float*>(b.data()), *z = reinterpret_cast<float*>(c.data());
+  const double time = best_time(team, 0.5, [&] {
+    team.split(kCount, 1024, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) x[i] = y[i] + 3.0f * z[i];
+    });
+  });
+  return 3.0 * 4 * kCount / time;
+}
+double copy(ThreadTeam& team) {
+  constexpr int64_t kBytes = 128 << 20;
+  const Buffer a(kBytes), b(kBytes);
+  const double time = best_time(team, 0.3, [&] {
+    team.split(kBytes, 4096, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(a.data() + begin, b.data() + begin, static_cast<size_t>(end - begin));
+    });
+  });
+  return 2.0 * kBytes / time;
+}
+
+Attributes map_of(const std::string& program, const Shape& space, const std::string& dtypes) {
+  return {{"program", program}, {"shape", space.dims()}, {"dtypes", dtypes}};
+}
+
+std::vector<Case> cases() {
+  const Shape wide{8192, 3072}, hidden{24576, 768}, vector{3072}, width{768}, rows{24576};
+  const TensorType counter{DType::kI64, Shape{2}}, scalar{kF32, Shape{}};
+  const Shape logits{1024, 30522}, big_logits{512, 50257}, weights{1 << 24};
+  const Attributes adam{{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}, {"decoupled", true}};
+  std::vector<Case> all{
+      {"cast f32 to bf16", "cast", {{kF32, wide}}, {{"dtype", kBF16}}},
+      {"cast bf16 to f32", "cast", {{kBF16, wide}}, {{"dtype", kF32}}},
+      {"add f32", "add", {{kF32, wide}, {kF32, wide}}},
+      {"add bf16", "add", {{kBF16, wide}, {kBF16, wide}}},
+      {"scale bf16", "scale", {{kBF16, wide}}, {{"parameter", 0.5}}},
+      {"bias + gelu", "map", {{kBF16, wide}, {kF32, vector}},
+       map_of("2:%2=add(%0,%1);%3=round_bf16(%2);%4=gelu(%3)->%3,%4", wide, "bf16,bf16")},
+      {"gelu", "gelu", {{kBF16, wide}}},
+      {"gelu_tanh", "gelu_tanh", {{kBF16, wide}}},
+      {"gelu_grad + bias sum", "map", {{kBF16, wide}, {kBF16, wide}},
+       map_of("2:%2=gelu_grad(%0,%1);%3=round_bf16(%2)->%3,sum_rows(%3)", wide, "bf16,f32")},
+      {"gelu_tanh_grad", "gelu_tanh_grad", {{kBF16, wide}, {kBF16, wide}}},
+      {"bias+dropout+residual", "map", {{kBF16, hidden}, {kF32, width}, {kBF16, hidden}, counter},
+       map_of("4:%4=add(%0,%1);%5=dropout[0.1,7,99](%4,%3);%6=add(%5,%2)->%6", hidden, "bf16")},
+      {"sum over rows", "reduce_sum", {{kBF16, hidden}}, {{"axes", std::vector<int64_t>{0}}, {"dtype", kF32}}},
+      {"sum over last", "reduce_sum", {{kBF16, hidden}}, {{"axes", std::vector<int64_t>{1}}, {"dtype", kF32}}},
+      {"layer_norm", "layer_norm", {{kBF16, hidden}, {kF32, width}, {kF32, width}}, {{"epsilon", 1e-5}}},
+      {"layer_norm_grad", "layer_norm_grad",
+       {{kBF16, hidden}, {kBF16, hidden}, {kF32, width}, {kF32, rows}, {kF32, rows}}},
+      {"softmax", "softmax", {{kBF16, hidden}}, {{"axis", int64_t{-1}}}},
+      {"cross_entropy bf16", "cross_entropy", {{kBF16, logits}, {DType::kI32, Shape{1024}}}},
+      {"cross_entropy_grad", "cross_entropy_grad",
+       {{kBF16, logits}, {DType::kI32, Shape{1024}}, {kF32, Shape{1024}}, scalar, scalar}},
+      {"cross_entropy f32", "cross_entropy", {{kF32, big_logits}, {DType::kI32, Shape{512}}}},
+      {"sum_squares", "sum_squares", {{kF32, weights}}},
+      {"adam", "adam", {{kF32, weights}, {kF32, weights}, {kF32, weights}, {kF32, weights}, scalar, scalar, scalar, scalar}, adam},
+      {"head permute", "transpose", {{kBF16, {64, 512, 12, 64}}}, {{"permutation", std::vector<int64_t>{0, 2, 1, 3}}}},
+      {"transpose 2d bf16", "transpose", {{kBF16, {4096, 6144}}}, {{"permutation", std::vector<int64_t>{1, 0}}}},
+      {"gather", "gather", {{kBF16, {30522, 768}}, {DType::kI32, Shape{24576}}}},
+      {"scatter_add", "scatter_add", {{DType::kI32, Shape{24576}}, {kBF16, hidden}},
+       {{"rows", int64_t{30522}}, {"dtype", kF32}}},
+      {"concat", "concat", {{kBF16, hidden}, {kBF16, hidden}}, {{"axis", int64_t{1}}}},
+  };
+  return all;
+}
+
+void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
+  NodeSignature node;
+  node.op = &OpRegistry::instance().get(one.op);
+  node.inputs = one.inputs;
+  node.attributes = one.attributes;
+  node.outputs = node.op->infer(node);
+  const KernelChoice choice = cpu_backend().choose(node, team.size());
+  const auto kernel = cpu_backend().make(node, team.size());
+  std::vector<std::unique_ptr<Buffer>> held;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  double bytes = 0;
+  for (const TensorType& type : node.inputs) {
+    held.push_back(std::make_unique<Buffer>(type.bytes()));
+    in.push_back(held.back()->data());
+    bytes += static_cast<double>(type.bytes());
+    if (type.dtype == DType::kI32 || type.dtype == DType::kI64)
+      for (int64_t i = 0; i < type.elements(); ++i) store_element(held.back()->data(), type.dtype, i, static_cast<double>(i * 7919 % 30000));
+  }
+  for (const TensorType& type : node.outputs) {
+    held.push_back(std::make_unique<Buffer>(type.bytes()));
+    out.push_back(held.back()->data());
+    bytes += static_cast<double>(type.bytes());
+  }
+  if (one.op == "gather") bytes = 2.0 * static_cast<double>(node.outputs[0].bytes());
+  const Buffer scratch(choice.scratch_bytes);
+  const KernelContext context{in, out, scratch.data(), team};
+  const double time = best_time(team, budget, [&] { kernel->run(context); });
+  std::printf("%-22s %-10s %8.2f ms %7.2f GB/s %5.1f%%\n", one.name.c_str(), choice.name.c_str(), time * 1e3, bytes / time * 1e-9,
+              100 * bytes / time / bandwidth);
+}
+
+}  // namespace
+}  // namespace ramet::bench
+
+int main(int argc, char** argv) {
+  using namespace ramet;
+  using namespace ramet::bench;
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  const double budget = argc > 2 ? std::atof(argv[2]) : 0.15;
+  const std::string only = argc > 3 ? argv[3] : "";
+  ThreadTeam team(threads);
+  print_load();
+  const double bandwidth = triad(team);
+  std::printf("%s, %d threads: triad %.2f GB/s, memcpy %.2f GB/s\n", cpu_kernel_class().c_str(), threads, bandwidth * 1e-9, copy(team) * 1e-9);
+  for (Case& one : cases())
+    if (only.empty() || one.name.find(only) != std::string::npos) measure(one, team, bandwidth, budget);
+  print_load();
+}
