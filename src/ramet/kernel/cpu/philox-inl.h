@@ -51,8 +51,8 @@ HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::V
     auto low0 = c0, high0 = c0, low1 = c0, high1 = c0;
     MultiplyWide(du, c0, m0, &low0, &high0);
     MultiplyWide(du, c2, m1, &low1, &high1);
-    c0 = hn::Xor(hn::Xor(high1, c1), hn::Set(du, k0));
-    c2 = hn::Xor(hn::Xor(high0, c3), hn::Set(du, k1));
+    c0 = hn::Xor3(high1, c1, hn::Set(du, k0));
+    c2 = hn::Xor3(high0, c3, hn::Set(du, k1));
     c1 = low1;
     c3 = low0;
     k0 += 0x9E3779B9u;
@@ -65,13 +65,11 @@ HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::V
 /// Blocks first, first + stride, ... one a lane.
 template <class DU>
 HWY_INLINE PhiloxWords<DU> PhiloxBlocksFrom(DU du, const RandomStream& stream, uint64_t first, uint64_t stride = 1) {
-  HWY_ALIGN uint32_t low[hn::MaxLanes(du)], high[hn::MaxLanes(du)];
-  for (size_t i = 0; i < hn::Lanes(du); ++i) {
-    const uint64_t block = first + i * stride;
-    low[i] = static_cast<uint32_t>(block);
-    high[i] = static_cast<uint32_t>(block >> 32);
-  }
-  return PhiloxBlocks(du, stream, hn::Load(du, low), hn::Load(du, high));
+  // Strides are small: the offsets of the lanes fit 32 bits, and a low half that wrapped carries 1.
+  const auto start = hn::Set(du, static_cast<uint32_t>(first));
+  const auto low = hn::Add(start, hn::Mul(hn::Iota(du, 0u), hn::Set(du, static_cast<uint32_t>(stride))));
+  const auto carry = hn::IfThenElseZero(hn::Lt(low, start), hn::Set(du, 1u));
+  return PhiloxBlocks(du, stream, low, hn::Add(hn::Set(du, static_cast<uint32_t>(first >> 32)), carry));
 }
 
 /// Most halves that PhiloxBits16 may write beyond the asked ones.

@@ -20,7 +20,7 @@ void with_size(int64_t size, const Visit& visit) {
   }
 }
 
-constexpr int64_t kTile = 32;
+constexpr int64_t kTile = 64;
 constexpr int64_t kGrainBytes = 16384;
 
 }  // namespace
@@ -125,10 +125,14 @@ void StridedCopy::copy_tiles(const T* from, T* to, ThreadTeam& team) const {
       const int64_t first = task % row_tiles * kTile, last = std::min(rows, first + kTile);
       for (int64_t column = 0; column < columns; column += kTile) {
         const int64_t stop = std::min(columns, column + kTile);
+        // By way of a small square: reading down a column of memory would meet the same few lines of the cache.
+        T square[kTile * (kTile + 1)];
+        for (int64_t c = column; c < stop; ++c)
+          std::memcpy(square + (c - column) * (kTile + 1), from + source + first + c * from_step,
+                      static_cast<size_t>(last - first) * sizeof(T));
         for (int64_t r = first; r < last; ++r) {
-          const T* a = from + source + r;
           T* b = to + target + r * to_step;
-          for (int64_t c = column; c < stop; ++c) b[c] = a[c * from_step];
+          for (int64_t c = column; c < stop; ++c) b[c] = square[(c - column) * (kTile + 1) + r - first];
         }
       }
     }
