@@ -1,6 +1,6 @@
 // Kernels that are bound by memory: GB/s that they must move at least, and the share of what the better of memcpy and a
 // plain triad (a = b + s c in f32) moves on the same threads in the same run. Operands are larger than the last cache.
-//   build/bench/elementwise [threads, default 1] [seconds per kernel, default 0.15]
+//   build/bench/elementwise [threads, default 1] [seconds per kernel, default 0.15] [only kernels whose name has this]
 #include <cstring>
 #include <string>
 
@@ -53,38 +53,52 @@ std::vector<Case> cases() {
   const Shape wide{8192, 3072}, hidden{24576, 768}, vector{3072}, width{768}, rows{24576};
   const TensorType counter{DType::kI64, Shape{2}}, scalar{kF32, Shape{}};
   const Shape logits{1024, 30522}, big_logits{512, 50257}, weights{1 << 24};
-  const Attributes adam{{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}, {"decoupled", true}};
+  const Attributes adam{
+      {"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}, {"decoupled", true}};
   std::vector<Case> all{
       {"cast f32 to bf16", "cast", {{kF32, wide}}, {{"dtype", kBF16}}},
       {"cast bf16 to f32", "cast", {{kBF16, wide}}, {{"dtype", kF32}}},
       {"add f32", "add", {{kF32, wide}, {kF32, wide}}},
       {"add bf16", "add", {{kBF16, wide}, {kBF16, wide}}},
       {"scale bf16", "scale", {{kBF16, wide}}, {{"parameter", 0.5}}},
-      {"bias + gelu", "map", {{kBF16, wide}, {kF32, vector}},
+      {"bias + gelu",
+       "map",
+       {{kBF16, wide}, {kF32, vector}},
        map_of("2:%2=add(%0,%1);%3=round_bf16(%2);%4=gelu(%3)->%3,%4", wide, "bf16,bf16")},
       {"gelu", "gelu", {{kBF16, wide}}},
       {"gelu_tanh", "gelu_tanh", {{kBF16, wide}}},
-      {"gelu_grad + bias sum", "map", {{kBF16, wide}, {kBF16, wide}},
+      {"gelu_grad + bias sum",
+       "map",
+       {{kBF16, wide}, {kBF16, wide}},
        map_of("2:%2=gelu_grad(%0,%1);%3=round_bf16(%2)->%3,sum_rows(%3)", wide, "bf16,f32")},
       {"gelu_tanh_grad", "gelu_tanh_grad", {{kBF16, wide}, {kBF16, wide}}},
-      {"bias+dropout+residual", "map", {{kBF16, hidden}, {kF32, width}, {kBF16, hidden}, counter},
+      {"bias+dropout+residual",
+       "map",
+       {{kBF16, hidden}, {kF32, width}, {kBF16, hidden}, counter},
        map_of("4:%4=add(%0,%1);%5=dropout[0.1,7,99](%4,%3);%6=add(%5,%2)->%6", hidden, "bf16")},
       {"sum over rows", "reduce_sum", {{kBF16, hidden}}, {{"axes", std::vector<int64_t>{0}}, {"dtype", kF32}}},
       {"sum over last", "reduce_sum", {{kBF16, hidden}}, {{"axes", std::vector<int64_t>{1}}, {"dtype", kF32}}},
       {"layer_norm", "layer_norm", {{kBF16, hidden}, {kF32, width}, {kF32, width}}, {{"epsilon", 1e-5}}},
-      {"layer_norm_grad", "layer_norm_grad",
+      {"layer_norm_grad",
+       "layer_norm_grad",
        {{kBF16, hidden}, {kBF16, hidden}, {kF32, width}, {kF32, rows}, {kF32, rows}}},
       {"softmax", "softmax", {{kBF16, hidden}}, {{"axis", int64_t{-1}}}},
       {"cross_entropy bf16", "cross_entropy", {{kBF16, logits}, {DType::kI32, Shape{1024}}}},
-      {"cross_entropy_grad", "cross_entropy_grad",
+      {"cross_entropy_grad",
+       "cross_entropy_grad",
        {{kBF16, logits}, {DType::kI32, Shape{1024}}, {kF32, Shape{1024}}, scalar, scalar}},
       {"cross_entropy f32", "cross_entropy", {{kF32, big_logits}, {DType::kI32, Shape{512}}}},
       {"sum_squares", "sum_squares", {{kF32, weights}}},
-      {"adam", "adam", {{kF32, weights}, {kF32, weights}, {kF32, weights}, {kF32, weights}, scalar, scalar, scalar, scalar}, adam},
+      {"adam",
+       "adam",
+       {{kF32, weights}, {kF32, weights}, {kF32, weights}, {kF32, weights}, scalar, scalar, scalar, scalar},
+       adam},
       {"head permute", "transpose", {{kBF16, {64, 512, 12, 64}}}, {{"permutation", std::vector<int64_t>{0, 2, 1, 3}}}},
       {"transpose 2d bf16", "transpose", {{kBF16, {4096, 6144}}}, {{"permutation", std::vector<int64_t>{1, 0}}}},
       {"gather", "gather", {{kBF16, {30522, 768}}, {DType::kI32, Shape{24576}}}},
-      {"scatter_add", "scatter_add", {{DType::kI32, Shape{24576}}, {kBF16, hidden}},
+      {"scatter_add",
+       "scatter_add",
+       {{DType::kI32, Shape{24576}}, {kBF16, hidden}},
        {{"rows", int64_t{30522}}, {"dtype", kF32}}},
       {"concat", "concat", {{kBF16, hidden}, {kBF16, hidden}}, {{"axis", int64_t{1}}}},
   };
@@ -108,7 +122,8 @@ void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
     in.push_back(held.back()->data());
     bytes += static_cast<double>(type.bytes());
     if (type.dtype == DType::kI32 || type.dtype == DType::kI64)
-      for (int64_t i = 0; i < type.elements(); ++i) store_element(held.back()->data(), type.dtype, i, static_cast<double>(i * 7919 % 30000));
+      for (int64_t i = 0; i < type.elements(); ++i)
+        store_element(held.back()->data(), type.dtype, i, static_cast<double>(i * 7919 % 30000));
   }
   for (const TensorType& type : node.outputs) {
     held.push_back(std::make_unique<Buffer>(type.bytes()));
@@ -119,8 +134,8 @@ void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
   const Buffer scratch(choice.scratch_bytes);
   const KernelContext context{in, out, scratch.data(), team};
   const double time = best_time(team, budget, [&] { kernel->run(context); });
-  std::printf("%-22s %-10s %8.2f ms %7.2f GB/s %5.1f%%\n", one.name.c_str(), choice.name.c_str(), time * 1e3, bytes / time * 1e-9,
-              100 * bytes / time / bandwidth);
+  std::printf("%-22s %-10s %8.2f ms %7.2f GB/s %5.1f%%\n", one.name.c_str(), choice.name.c_str(), time * 1e3,
+              bytes / time * 1e-9, 100 * bytes / time / bandwidth);
 }
 
 }  // namespace
@@ -135,8 +150,8 @@ int main(int argc, char** argv) {
   ThreadTeam team(threads);
   print_load();
   const double of_triad = triad(team), of_copy = copy(team), bandwidth = std::max(of_triad, of_copy);
-  std::printf("%s, %d threads: triad %.2f GB/s, memcpy %.2f GB/s\n", cpu_kernel_class().c_str(), threads, of_triad * 1e-9,
-              of_copy * 1e-9);
+  std::printf("%s, %d threads: triad %.2f GB/s, memcpy %.2f GB/s\n", cpu_kernel_class().c_str(), threads,
+              of_triad * 1e-9, of_copy * 1e-9);
   for (Case& one : cases())
     if (only.empty() || one.name.find(only) != std::string::npos) measure(one, team, bandwidth, budget);
   print_load();

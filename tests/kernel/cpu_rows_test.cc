@@ -34,14 +34,16 @@ HostTensor scalar(double value) { return HostTensor::of(DType::kF32, {}, {value}
 Tensors run(const std::string& op, const Tensors& inputs, const Attributes& attributes) {
   const NodeSignature node = node_of(op, inputs, attributes);
   const Tensors alone = interpret_node(node, cpu_backend(), inputs, 1, "hwy");
-  for (int threads : {2, 3}) EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads, "hwy"), alone) << node.text() << ", " << threads;
+  for (int threads : {2, 3})
+    EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads, "hwy"), alone) << node.text() << ", " << threads;
   return alone;
 }
 
 void expect_reference(const std::string& op, const Tensors& inputs, const Attributes& attributes, double tolerance) {
   const NodeSignature node = node_of(op, inputs, attributes);
   const Tensors found = run(op, inputs, attributes), wanted = interpret_node(node, reference_backend(), inputs);
-  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(compare(found[i], wanted[i], tolerance), "") << node.text() << ", output " << i;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(compare(found[i], wanted[i], tolerance), "") << node.text() << ", output " << i;
 }
 
 /// Rows [begin, end) of the first dimension.
@@ -55,17 +57,19 @@ HostTensor rows_of(const HostTensor& whole, int64_t begin, int64_t end) {
 }
 
 /// The outputs `kept` of the first rows alone are the first rows of the outputs.
-void expect_rows_alone(const std::string& op, const Tensors& inputs, const std::vector<bool>& is_rows, const Attributes& attributes,
-                       const std::vector<int>& kept) {
+void expect_rows_alone(const std::string& op, const Tensors& inputs, const std::vector<bool>& is_rows,
+                       const Attributes& attributes, const std::vector<int>& kept) {
   const Tensors whole = run(op, inputs, attributes);
   const int64_t rows = whole[static_cast<size_t>(kept[0])].type.shape.dim(0);
-  for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {rows / 3, rows / 3 + 5}, {rows / 2, rows}}) {
+  for (const auto& [begin, end] :
+       std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {rows / 3, rows / 3 + 5}, {rows / 2, rows}}) {
     Tensors part = inputs;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (is_rows[i]) part[i] = rows_of(inputs[i], begin, end);
     const Tensors found = run(op, part, attributes);
     for (int output : kept)
-      EXPECT_EQ(found[static_cast<size_t>(output)], rows_of(whole[static_cast<size_t>(output)], begin, end)) << op << ", output " << output;
+      EXPECT_EQ(found[static_cast<size_t>(output)], rows_of(whole[static_cast<size_t>(output)], begin, end))
+          << op << ", output " << output;
   }
 }
 
@@ -84,27 +88,32 @@ TEST(CpuRows, NormsAndTheirPartsAreEqual) {
       expect_rows_alone("log_softmax", {a}, {true}, {{"axis", int64_t{1}}}, {0});
       const Tensors forward = run("layer_norm", {a, gain, bias}, epsilon);
       expect_reference("layer_norm_grad", {dy, a, gain, forward[1], forward[2]}, {}, tolerance);
-      expect_rows_alone("layer_norm_grad", {dy, a, gain, forward[1], forward[2]}, {true, true, false, true, true}, {}, {0});
+      expect_rows_alone("layer_norm_grad", {dy, a, gain, forward[1], forward[2]}, {true, true, false, true, true}, {},
+                        {0});
     }
 }
 
 TEST(CpuRows, GradientsOfGainAndBiasAreSumsOverRows) {
   for (int64_t rows : {1, 63, 64, 65, 200, 513}) {
     const int64_t width = 83;
-    const HostTensor a = random_tensor(DType::kBF16, {rows, width}, 1), dy = random_tensor(DType::kBF16, {rows, width}, 2);
+    const HostTensor a = random_tensor(DType::kBF16, {rows, width}, 1),
+                     dy = random_tensor(DType::kBF16, {rows, width}, 2);
     const HostTensor gain = random_tensor(DType::kF32, {width}, 3), mean = random_tensor(DType::kF32, {rows}, 4);
     const HostTensor rstd = random_tensor(DType::kF32, {rows}, 5);
     const Tensors found = run("layer_norm_grad", {dy, a, gain, mean, rstd}, {});
     std::vector<float> terms, slopes;
     for (int64_t i = 0; i < rows * width; ++i) {
       const auto row = i / width;
-      const float normal = (static_cast<float>(a.get(i)) - static_cast<float>(mean.get(row))) * static_cast<float>(rstd.get(row));
+      const float normal =
+          (static_cast<float>(a.get(i)) - static_cast<float>(mean.get(row))) * static_cast<float>(rstd.get(row));
       slopes.push_back(static_cast<float>(dy.get(i)));
       terms.push_back(slopes.back() * normal);
     }
     for (int64_t c = 0; c < width; ++c) {
-      ASSERT_EQ(static_cast<float>(found[1].get(c)), canonical_sum_rows(terms.data() + c, rows, width)) << rows << ", " << c;
-      ASSERT_EQ(static_cast<float>(found[2].get(c)), canonical_sum_rows(slopes.data() + c, rows, width)) << rows << ", " << c;
+      ASSERT_EQ(static_cast<float>(found[1].get(c)), canonical_sum_rows(terms.data() + c, rows, width))
+          << rows << ", " << c;
+      ASSERT_EQ(static_cast<float>(found[2].get(c)), canonical_sum_rows(slopes.data() + c, rows, width))
+          << rows << ", " << c;
     }
   }
 }
@@ -129,8 +138,12 @@ TEST(CpuRows, CrossEntropyOverLargeVocabularies) {
     expect_reference("cross_entropy_grad", backward, {}, dtype == DType::kF32 ? 2e-6 : 2e-3);
     expect_rows_alone("cross_entropy_grad", backward, {true, true, true, false, false}, {}, {0});
     labels.set(5, static_cast<double>(classes));
-    EXPECT_THAT([&] { run("cross_entropy", {logits, labels}, {}); },
-                testing::ThrowsMessage<Error>(testing::AllOf(testing::HasSubstr("row 5"), testing::HasSubstr("less than 5023"))));
+    EXPECT_THAT(
+        [&] {
+          run("cross_entropy", {logits, labels}, {});
+        },
+        testing::ThrowsMessage<Error>(
+            testing::AllOf(testing::HasSubstr("row 5"), testing::HasSubstr("less than 5023"))));
   }
 }
 
@@ -149,9 +162,11 @@ TEST(CpuRows, SumsOfSquaresAreBlocksInATree) {
     std::vector<float> squares;
     for (float value : a.floats()) squares.push_back(value * value);
     std::vector<float> leaves;
-    for (int64_t i = 0; i < elements; i += 4096) leaves.push_back(canonical_sum(squares.data() + i, std::min<int64_t>(4096, elements - i)));
-    const float wanted = tree_combine<float>(0, static_cast<int64_t>(leaves.size()), [&](int64_t i) { return leaves[static_cast<size_t>(i)]; },
-                                             [](float x, float y) { return x + y; });
+    for (int64_t i = 0; i < elements; i += 4096)
+      leaves.push_back(canonical_sum(squares.data() + i, std::min<int64_t>(4096, elements - i)));
+    const float wanted = tree_combine<float>(
+        0, static_cast<int64_t>(leaves.size()), [&](int64_t i) { return leaves[static_cast<size_t>(i)]; },
+        [](float x, float y) { return x + y; });
     EXPECT_EQ(static_cast<float>(run("sum_squares", {a}, {})[0].get(0)), wanted) << elements;
   }
 }
@@ -161,7 +176,8 @@ TEST(CpuRows, OptimizersFollowTheReferenceAndKeepStatesWhole) {
   const Attributes adam{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-6}, {"weight_decay", 0.1}};
   for (DType gradient : {DType::kF32, DType::kBF16})
     for (bool decoupled : {true, false}) {
-      const HostTensor w = random_tensor(DType::kF32, shape, 1), g = random_tensor(gradient, shape, 2), m = random_tensor(DType::kF32, shape, 3);
+      const HostTensor w = random_tensor(DType::kF32, shape, 1), g = random_tensor(gradient, shape, 2),
+                       m = random_tensor(DType::kF32, shape, 3);
       HostTensor v = random_tensor(DType::kF32, shape, 4);
       for (int64_t i = 0; i < v.elements(); ++i) v.set(i, std::fabs(v.get(i)));
       Attributes attributes = adam;
@@ -191,7 +207,8 @@ TEST(CpuRows, ReductionsAreInTheirOrders) {
   const Tensors middle = run("reduce_sum", {a}, axes({1})), last = run("reduce_sum", {a}, axes({2}));
   for (int64_t o = 0; o < 5; ++o) {
     for (int64_t c = 0; c < 37; ++c)
-      ASSERT_EQ(static_cast<float>(middle[0].get(o * 37 + c)), canonical_sum_rows(values.data() + o * 200 * 37 + c, 200, 37));
+      ASSERT_EQ(static_cast<float>(middle[0].get(o * 37 + c)),
+                canonical_sum_rows(values.data() + o * 200 * 37 + c, 200, 37));
     for (int64_t r = 0; r < 200; ++r)
       ASSERT_EQ(static_cast<float>(last[0].get(o * 200 + r)), canonical_sum(values.data() + (o * 200 + r) * 37, 37));
   }
@@ -201,7 +218,9 @@ TEST(CpuRows, ReductionsAreInTheirOrders) {
   const Tensors four = run("reduce_sum", {a}, chunked);
   for (int64_t o = 0; o < 5; ++o)
     for (int64_t c = 0; c < 37; ++c) {
-      const auto part = [&](int64_t chunk) { return canonical_sum_rows(values.data() + (o * 200 + chunk * 50) * 37 + c, 50, 37); };
+      const auto part = [&](int64_t chunk) {
+        return canonical_sum_rows(values.data() + (o * 200 + chunk * 50) * 37 + c, 50, 37);
+      };
       const float wanted = tree_combine<float>(0, 4, part, [](float x, float y) { return x + y; });
       ASSERT_EQ(static_cast<float>(four[0].get(o * 37 + c)), wanted);
     }
@@ -211,18 +230,21 @@ TEST(CpuRows, ReductionsAreInTheirOrders) {
 }
 
 TEST(CpuRows, ScatterAddsInOrderOfPosition) {
-  for (const auto& [rows, positions, width] : std::vector<std::array<int64_t, 3>>{{2, 300, 65}, {1000, 700, 33}, {300, 4000, 7}}) {
+  for (const auto& [rows, positions, width] :
+       std::vector<std::array<int64_t, 3>>{{2, 300, 65}, {1000, 700, 33}, {300, 4000, 7}}) {
     const HostTensor indices = integers({positions}, rows, 1, positions == 700 ? DType::kI64 : DType::kI32);
     const HostTensor updates = random_tensor(DType::kBF16, {positions, width}, 2);
     std::vector<float> sums(static_cast<size_t>(rows * width), 0.0f);
     for (int64_t i = 0; i < positions; ++i)
       for (int64_t c = 0; c < width; ++c)
-        sums[static_cast<size_t>(static_cast<int64_t>(indices.get(i)) * width + c)] += static_cast<float>(updates.get(i * width + c));
+        sums[static_cast<size_t>(static_cast<int64_t>(indices.get(i)) * width + c)] +=
+            static_cast<float>(updates.get(i * width + c));
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       const Tensors found = run("scatter_add", {indices, updates}, {{"rows", rows}, {"dtype", dtype}});
       for (int64_t i = 0; i < rows * width; ++i) {
         const float wanted = sums[static_cast<size_t>(i)];
-        ASSERT_EQ(static_cast<float>(found[0].get(i)), dtype == DType::kF32 ? wanted : bf16_to_f32(f32_to_bf16(wanted))) << i;
+        ASSERT_EQ(static_cast<float>(found[0].get(i)), dtype == DType::kF32 ? wanted : bf16_to_f32(f32_to_bf16(wanted)))
+            << i;
       }
     }
     expect_reference("gather", {random_tensor(DType::kBF16, {rows, width}, 3), indices}, {}, 0);
@@ -237,7 +259,8 @@ TEST(CpuRows, CopiesOfEveryKind) {
       expect_reference("transpose", {a}, {{"permutation", order}}, 0);
     using Ints = std::vector<int64_t>;
     expect_reference("slice", {a}, {{"start", Ints{1, 0, 3, 5}}, {"stop", Ints{4, 3, 60, 34}}}, 0);
-    expect_reference("slice", {a}, {{"start", Ints{0, 0, 3, 5}}, {"stop", Ints{5, 3, 60, 34}}, {"stride", Ints{2, 1, 5, 3}}}, 0);
+    expect_reference("slice", {a},
+                     {{"start", Ints{0, 0, 3, 5}}, {"stop", Ints{5, 3, 60, 34}}, {"stride", Ints{2, 1, 5, 3}}}, 0);
     expect_reference("pad", {a}, {{"low", Ints{0, 1, 2, 3}}, {"high", Ints{1, 0, 0, 2}}, {"value", 1.0}}, 0);
     expect_reference("concat", {a, a, a}, {{"axis", int64_t{2}}}, 0);
     expect_reference("split", {a}, {{"axis", int64_t{3}}, {"sizes", Ints{10, 0, 24}}}, 0);
@@ -248,12 +271,17 @@ TEST(CpuRows, CopiesOfEveryKind) {
 
 TEST(CpuRows, InitialValuesAreTheDefinition) {
   for (const char* kind : {"uniform", "normal", "truncated_normal"}) {
-    const Attributes attributes{{"dtype", DType::kF32}, {"shape", std::vector<int64_t>{1003}}, {"kind", std::string(kind)},
-                                {"a", 0.1},             {"b", 0.7},                            {"seed", int64_t{5}},
+    const Attributes attributes{{"dtype", DType::kF32},
+                                {"shape", std::vector<int64_t>{1003}},
+                                {"kind", std::string(kind)},
+                                {"a", 0.1},
+                                {"b", 0.7},
+                                {"seed", int64_t{5}},
                                 {"tensor", int64_t{99}}};
     const Tensors found = run("random", {}, attributes);
     for (int64_t i = 0; i < 1003; ++i)
-      ASSERT_EQ(static_cast<float>(found[0].get(i)), random_initial_value(random_kind_from_name(kind), 0.1, 0.7, 5, 99, static_cast<uint64_t>(i)));
+      ASSERT_EQ(static_cast<float>(found[0].get(i)),
+                random_initial_value(random_kind_from_name(kind), 0.1, 0.7, 5, 99, static_cast<uint64_t>(i)));
   }
 }
 

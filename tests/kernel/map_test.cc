@@ -139,14 +139,16 @@ TEST(CpuMap, EveryIntegerOpMeansWhatTheTableSays) {
 
 TEST(CpuMap, OperandsBroadcastByEveryStride) {
   const Shape space{4, 3, 5, 37};
-  const std::vector<Shape> shapes{{4, 3, 5, 37}, {37}, {4, 3, 5, 1}, {1}, {}, {3, 1, 37}, {4, 1, 5, 37}, {4, 1, 1, 1}, {5, 1}};
+  const std::vector<Shape> shapes{{4, 3, 5, 37}, {37},          {4, 3, 5, 1}, {1},   {},
+                                  {3, 1, 37},    {4, 1, 5, 37}, {4, 1, 1, 1}, {5, 1}};
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3})
     for (const Shape& shape : shapes) {
       const std::vector<Bytes> inputs{filled(DType::kF32, space, 1), filled(dtype, shape, 2)};
       const auto results = run("2:%2=subtract(%0,%1)->%2", space, inputs, {{DType::kF32, space}}, 3);
       for (int64_t e = 0; e < space.elements(); ++e)
-        ASSERT_EQ(static_cast<float>(results[0].get(e)),
-                  static_cast<float>(inputs[0].get(e)) - static_cast<float>(inputs[1].get(broadcast_index(shape, space, e))))
+        ASSERT_EQ(
+            static_cast<float>(results[0].get(e)),
+            static_cast<float>(inputs[0].get(e)) - static_cast<float>(inputs[1].get(broadcast_index(shape, space, e))))
             << inputs[1].type.text() << ", element " << e;
     }
 }
@@ -161,7 +163,8 @@ TEST(CpuMap, SameBitsForAnyThreadsAndSplitOfRows) {
                                     filled(DType::kBF16, space, 3), counter(5, 0)};
     const std::vector<TensorType> outputs{{DType::kBF16, space}, {DType::kF32, space}, {DType::kF32, Shape{rows}}};
     const auto alone = run(text, space, inputs, outputs, 1);
-    for (int threads : {2, 3}) expect_same_bits(alone, run(text, space, inputs, outputs, threads), std::to_string(threads));
+    for (int threads : {2, 3})
+      expect_same_bits(alone, run(text, space, inputs, outputs, threads), std::to_string(threads));
     // The first rows by themselves.
     const int64_t part = rows / 3;
     std::vector<Bytes> first = inputs;
@@ -169,8 +172,9 @@ TEST(CpuMap, SameBitsForAnyThreadsAndSplitOfRows) {
       first[i] = Bytes({inputs[i].type.dtype, Shape{part, columns}});
       std::memcpy(first[i].data.data(), inputs[i].data.data(), first[i].data.size());
     }
-    const auto some = run(text, Shape{part, columns}, first,
-                          {{DType::kBF16, {part, columns}}, {DType::kF32, {part, columns}}, {DType::kF32, Shape{part}}}, 2);
+    const auto some =
+        run(text, Shape{part, columns}, first,
+            {{DType::kBF16, {part, columns}}, {DType::kF32, {part, columns}}, {DType::kF32, Shape{part}}}, 2);
     for (size_t i = 0; i < 3; ++i)
       EXPECT_EQ(0, std::memcmp(some[i].data.data(), alone[i].data.data(), some[i].data.size())) << columns << ", " << i;
   }
@@ -186,11 +190,15 @@ TEST(CpuMap, SumsAreInTheCanonicalOrders) {
       products.push_back(static_cast<float>(inputs[0].get(e)) * static_cast<float>(inputs[1].get(e)));
     for (int threads : {1, 3}) {
       const auto results = run("2:%2=multiply(%0,%1)->sum_rows(%2),%2,sum_last(%2),sum_rows(%1)", space, inputs,
-                               {{DType::kF32, Shape{columns}}, {DType::kF32, space}, {DType::kF32, Shape{rows}},
-                                {DType::kBF16, Shape{columns}}}, threads);
+                               {{DType::kF32, Shape{columns}},
+                                {DType::kF32, space},
+                                {DType::kF32, Shape{rows}},
+                                {DType::kBF16, Shape{columns}}},
+                               threads);
       for (int64_t c = 0; c < columns; ++c) {
         ASSERT_EQ(static_cast<float>(results[0].get(c)), canonical_sum_rows(products.data() + c, rows, columns)) << c;
-        const float plain = canonical_sum_rows(reinterpret_cast<const float*>(inputs[1].data.data()) + c, rows, columns);
+        const float plain =
+            canonical_sum_rows(reinterpret_cast<const float*>(inputs[1].data.data()) + c, rows, columns);
         ASSERT_EQ(static_cast<float>(results[3].get(c)), bf16_to_f32(f32_to_bf16(plain))) << c;
       }
       for (int64_t r = 0; r < rows; ++r)
@@ -204,8 +212,10 @@ TEST(CpuMap, DropoutDrawsByLogicalElement) {
     for (int64_t micro : {0, 3}) {
       const Shape space{elements};
       const std::vector<Bytes> inputs{filled(DType::kBF16, space, 1), counter(11, micro)};
-      const auto results = run("2:%2=dropout[0.25,42,123456789012345](%0,%1)->%2", space, inputs, {{DType::kF32, space}}, 3);
-      const DropoutDraw draw(0.25, 42, 123456789012345, reinterpret_cast<const int64_t*>(inputs[1].data.data()), elements);
+      const auto results =
+          run("2:%2=dropout[0.25,42,123456789012345](%0,%1)->%2", space, inputs, {{DType::kF32, space}}, 3);
+      const DropoutDraw draw(0.25, 42, 123456789012345, reinterpret_cast<const int64_t*>(inputs[1].data.data()),
+                             elements);
       for (int64_t e = 0; e < elements; ++e)
         ASSERT_EQ(static_cast<float>(results[0].get(e)), static_cast<float>(inputs[0].get(e)) * draw.factor(e)) << e;
     }
@@ -229,15 +239,16 @@ TEST(CpuMap, RoundsAsTheUnfusedChainDoes) {
   const Shape space{3, 1000};
   const std::vector<Bytes> inputs{filled(DType::kBF16, space, 1), filled(DType::kBF16, space, 2)};
   const TensorType narrow{DType::kBF16, space};
-  const auto fused = run("2:%2=add(%0,%1);%3=round_bf16(%2);%4=gelu_tanh(%3);%5=round_bf16(%4);%6=scale[0.3](%5)->%6", space,
-                         inputs, {narrow}, 1);
+  const auto fused = run("2:%2=add(%0,%1);%3=round_bf16(%2);%4=gelu_tanh(%3);%5=round_bf16(%4);%6=scale[0.3](%5)->%6",
+                         space, inputs, {narrow}, 1);
   const auto sum = run("2:%2=add(%0,%1)->%2", space, inputs, {narrow}, 1);
   const auto gelu = run("1:%1=gelu_tanh(%0)->%1", space, sum, {narrow}, 1);
   expect_same_bits(fused, run("1:%1=scale[0.3](%0)->%1", space, gelu, {narrow}, 1), "chain");
 }
 
 TEST(CpuMap, CastsAsElementsDo) {
-  const std::vector<double> values{0, -0.0, 1, -1, 1.5, -2.5, 3e9, -3e9, 1e20, -1e20, 65504, 70000, 1e-8, NAN, INFINITY, -INFINITY, 300};
+  const std::vector<double> values{0,     -0.0,  1,     -1,   1.5, -2.5,     3e9,       -3e9, 1e20,
+                                   -1e20, 65504, 70000, 1e-8, NAN, INFINITY, -INFINITY, 300};
   const Shape space{static_cast<int64_t>(values.size())};
   for (DType from : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E5M2, DType::kI32, DType::kI64, DType::kBool})
     for (DType to : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kI32, DType::kI64, DType::kBool}) {
@@ -245,16 +256,20 @@ TEST(CpuMap, CastsAsElementsDo) {
       for (size_t i = 0; i < values.size(); ++i) input.set(static_cast<int64_t>(i), values[i]);
       for (int64_t i = 0; i < space.elements(); ++i) {
         const double value = input.get(i);
-        if (to == DType::kI32 && from == DType::kI64) wanted.set(i, static_cast<int32_t>(static_cast<int64_t>(value)));
-        else wanted.set(i, to == DType::kBool ? value != 0 : value);
+        if (to == DType::kI32 && from == DType::kI64)
+          wanted.set(i, static_cast<int32_t>(static_cast<int64_t>(value)));
+        else
+          wanted.set(i, to == DType::kBool ? value != 0 : value);
       }
       const DType reg = is_floating(to) ? DType::kF32 : to;
       const auto got = run("1:%1=cast[" + std::string(name_of(reg)) + "](%0)->%1", space, {input}, {{to, space}}, 1);
       for (int64_t i = 0; i < space.elements(); ++i) {
         const double a = got[0].get(i), b = wanted.get(i);
         if (from == DType::kI64 && std::fabs(input.get(i)) > 0x1p62) continue;  // the oracle is double
-        if (std::isnan(b)) EXPECT_TRUE(std::isnan(a)) << name_of(from) << " to " << name_of(to);
-        else EXPECT_EQ(a, b) << name_of(from) << " to " << name_of(to) << " of " << input.get(i);
+        if (std::isnan(b))
+          EXPECT_TRUE(std::isnan(a)) << name_of(from) << " to " << name_of(to);
+        else
+          EXPECT_EQ(a, b) << name_of(from) << " to " << name_of(to) << " of " << input.get(i);
       }
     }
 }
@@ -284,14 +299,16 @@ TEST(CpuMap, RoundingToBf16IsExactForAllUpperHalves) {
 
 TEST(CpuMap, SelectsAndEmptySpaces) {
   const Shape space{5, 33};
-  const std::vector<Bytes> inputs{filled(DType::kBool, space, 1), filled(DType::kBF16, {33}, 2), filled(DType::kF32, {5, 1}, 3)};
+  const std::vector<Bytes> inputs{filled(DType::kBool, space, 1), filled(DType::kBF16, {33}, 2),
+                                  filled(DType::kF32, {5, 1}, 3)};
   const auto picked = run("3:%3=select(%0,%1,%2)->%3", space, inputs, {{DType::kF32, space}}, 2);
   for (int64_t e = 0; e < space.elements(); ++e)
     EXPECT_EQ(picked[0].get(e), inputs[0].get(e) ? inputs[1].get(e % 33) : inputs[2].get(e / 33));
   const auto none = run("1:%1=exp(%0)->%1,sum_rows(%1)", {0, 4}, {Bytes({DType::kF32, {0, 4}})},
                         {{DType::kF32, {0, 4}}, {DType::kF32, Shape{4}}}, 2);
   for (int64_t c = 0; c < 4; ++c) EXPECT_EQ(none[1].get(c), 0);
-  const auto hollow = run("1:%1=exp(%0)->sum_last(%1)", {3, 0}, {Bytes({DType::kF32, {3, 0}})}, {{DType::kF32, Shape{3}}}, 2);
+  const auto hollow =
+      run("1:%1=exp(%0)->sum_last(%1)", {3, 0}, {Bytes({DType::kF32, {3, 0}})}, {{DType::kF32, Shape{3}}}, 2);
   for (int64_t r = 0; r < 3; ++r) EXPECT_EQ(hollow[0].get(r), 0);
 }
 

@@ -61,7 +61,8 @@ std::vector<float> samples(float low, float high, int count) {
   const int64_t begin = ordered(low), end = ordered(high);
   std::vector<float> result;
   for (int i = 0; i < count; ++i) {
-    const int64_t at = begin + (end - begin) / (count - 1) * i + (i * 7919) % std::max<int64_t>(1, (end - begin) / count);
+    const int64_t at =
+        begin + (end - begin) / (count - 1) * i + (i * 7919) % std::max<int64_t>(1, (end - begin) / count);
     const auto bits = static_cast<int32_t>(at < 0 ? std::numeric_limits<int32_t>::min() - at : at);
     result.push_back(std::bit_cast<float>(bits));
   }
@@ -70,7 +71,8 @@ std::vector<float> samples(float low, float high, int count) {
 /// And evenly over the numbers themselves.
 std::vector<float> uniform(float low, float high, int count) {
   std::vector<float> result;
-  for (int i = 0; i < count; ++i) result.push_back(low + (high - low) * (static_cast<float>(i) + 0.37f) / static_cast<float>(count));
+  for (int i = 0; i < count; ++i)
+    result.push_back(low + (high - low) * (static_cast<float>(i) + 0.37f) / static_cast<float>(count));
   return result;
 }
 
@@ -131,30 +133,78 @@ INSTANTIATE_TEST_SUITE_P(All, MathTest, ::testing::ValuesIn(kCases), [](const au
   return std::string(info.param.op) + "_" + std::to_string(info.index);
 });
 
-bool same(float a, float b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
 
 TEST(Math, SpecialValues) {
   struct Special {
     const char* op;
     float argument, result;
   };
-  const Special specials[] = {
-      {"exp", kInf, kInf},       {"exp", -kInf, 0},         {"exp", kNan, kNan},      {"exp", 0, 1},
-      {"exp", 88.8f, kInf},      {"exp", -200, 0},          {"expm1", -0.0f, -0.0f},  {"expm1", kInf, kInf},
-      {"expm1", -kInf, -1},      {"expm1", kNan, kNan},     {"log", 0, -kInf},        {"log", -0.0f, -kInf},
-      {"log", -1, kNan},         {"log", kInf, kInf},       {"log", -kInf, kNan},     {"log", kNan, kNan},
-      {"log", 1, 0},             {"log1p", -1, -kInf},      {"log1p", -2, kNan},      {"log1p", -0.0f, -0.0f},
-      {"log1p", kInf, kInf},     {"log1p", kNan, kNan},     {"tanh", kInf, 1},        {"tanh", -kInf, -1},
-      {"tanh", -0.0f, -0.0f},    {"tanh", kNan, kNan},      {"sigmoid", kInf, 1},     {"sigmoid", -kInf, 0},
-      {"sigmoid", kNan, kNan},   {"sigmoid", 0, 0.5f},      {"silu", kInf, kInf},     {"silu", -kInf, -0.0f},
-      {"silu", kNan, kNan},      {"softplus", kInf, kInf},  {"softplus", -kInf, 0},   {"softplus", kNan, kNan},
-      {"erf", kInf, 1},          {"erf", -kInf, -1},        {"erf", -0.0f, -0.0f},    {"erf", kNan, kNan},
-      {"gelu", kInf, kInf},      {"gelu", -kInf, -0.0f},    {"gelu", kNan, kNan},     {"gelu", 0, 0},
-      {"gelu_tanh", kInf, kInf}, {"gelu_tanh", -kInf, -0.0f}, {"gelu_tanh", kNan, kNan}, {"sin", kInf, kNan},
-      {"sin", -0.0f, -0.0f},     {"cos", -kInf, kNan},      {"cos", 0, 1},            {"sin", kNan, kNan},
-      {"rsqrt", 0, kInf},        {"rsqrt", kInf, 0},        {"rsqrt", -1, kNan},      {"sign", kNan, kNan},
-      {"sign", -3, -1},          {"relu", kNan, kNan},      {"relu", -1, 0},          {"round", 2.5f, 2},
-      {"round", -3.5f, -4},      {"floor", -0.5f, -1},      {"ceil", 0.5f, 1}};
+  const Special specials[] = {{"exp", kInf, kInf},
+                              {"exp", -kInf, 0},
+                              {"exp", kNan, kNan},
+                              {"exp", 0, 1},
+                              {"exp", 88.8f, kInf},
+                              {"exp", -200, 0},
+                              {"expm1", -0.0f, -0.0f},
+                              {"expm1", kInf, kInf},
+                              {"expm1", -kInf, -1},
+                              {"expm1", kNan, kNan},
+                              {"log", 0, -kInf},
+                              {"log", -0.0f, -kInf},
+                              {"log", -1, kNan},
+                              {"log", kInf, kInf},
+                              {"log", -kInf, kNan},
+                              {"log", kNan, kNan},
+                              {"log", 1, 0},
+                              {"log1p", -1, -kInf},
+                              {"log1p", -2, kNan},
+                              {"log1p", -0.0f, -0.0f},
+                              {"log1p", kInf, kInf},
+                              {"log1p", kNan, kNan},
+                              {"tanh", kInf, 1},
+                              {"tanh", -kInf, -1},
+                              {"tanh", -0.0f, -0.0f},
+                              {"tanh", kNan, kNan},
+                              {"sigmoid", kInf, 1},
+                              {"sigmoid", -kInf, 0},
+                              {"sigmoid", kNan, kNan},
+                              {"sigmoid", 0, 0.5f},
+                              {"silu", kInf, kInf},
+                              {"silu", -kInf, -0.0f},
+                              {"silu", kNan, kNan},
+                              {"softplus", kInf, kInf},
+                              {"softplus", -kInf, 0},
+                              {"softplus", kNan, kNan},
+                              {"erf", kInf, 1},
+                              {"erf", -kInf, -1},
+                              {"erf", -0.0f, -0.0f},
+                              {"erf", kNan, kNan},
+                              {"gelu", kInf, kInf},
+                              {"gelu", -kInf, -0.0f},
+                              {"gelu", kNan, kNan},
+                              {"gelu", 0, 0},
+                              {"gelu_tanh", kInf, kInf},
+                              {"gelu_tanh", -kInf, -0.0f},
+                              {"gelu_tanh", kNan, kNan},
+                              {"sin", kInf, kNan},
+                              {"sin", -0.0f, -0.0f},
+                              {"cos", -kInf, kNan},
+                              {"cos", 0, 1},
+                              {"sin", kNan, kNan},
+                              {"rsqrt", 0, kInf},
+                              {"rsqrt", kInf, 0},
+                              {"rsqrt", -1, kNan},
+                              {"sign", kNan, kNan},
+                              {"sign", -3, -1},
+                              {"relu", kNan, kNan},
+                              {"relu", -1, 0},
+                              {"round", 2.5f, 2},
+                              {"round", -3.5f, -4},
+                              {"floor", -0.5f, -1},
+                              {"ceil", 0.5f, 1}};
   for (const Special& special : specials)
     EXPECT_TRUE(same(evaluate(special.op, {{special.argument}})[0], special.result))
         << special.op << "(" << special.argument << ") = " << evaluate(special.op, {{special.argument}})[0] << ", not "
@@ -167,7 +217,8 @@ TEST(Math, DenormalsAreRight) {
     EXPECT_EQ(evaluate("tanh", {{x}})[0], x);
     EXPECT_EQ(evaluate("sin", {{x}})[0], x);
   }
-  for (float x : {-88.0f, -95.0f, -103.0f}) EXPECT_LE(ulps(evaluate("exp", {{x}})[0], std::exp(static_cast<double>(x))), 1.0);
+  for (float x : {-88.0f, -95.0f, -103.0f})
+    EXPECT_LE(ulps(evaluate("exp", {{x}})[0], std::exp(static_cast<double>(x))), 1.0);
 }
 
 TEST(Math, SlopesFollowTheirFormulas) {
@@ -195,20 +246,23 @@ TEST(Math, SlopesFollowTheirFormulas) {
 
 TEST(Math, PowerIsAsC) {
   const float bases[] = {0, -0.0f, 1, -1, 2, -2, 0.5f, -0.5f, 1e-40f, 3e38f, 10, -8, kInf, -kInf, kNan, 1.0000001f};
-  const float exponents[] = {0, -0.0f, 1, -1, 2, 3, -3, 0.5f, -0.5f, 1.0f / 3, 1e9f, -1e9f, 16777215, 1e-30f, kInf, -kInf, kNan};
+  const float exponents[] = {0,        -0.0f, 1,     -1,       2,      3,    -3,    0.5f, -0.5f,
+                             1.0f / 3, 1e9f,  -1e9f, 16777215, 1e-30f, kInf, -kInf, kNan};
   for (float a : bases)
     for (float b : exponents) {
       const float got = evaluate("power", {{a}, {b}})[0];
       const double exact = std::pow(static_cast<double>(a), static_cast<double>(b));
       if (std::isnan(exact) || exact == 0 || std::isinf(static_cast<float>(exact)))
         EXPECT_TRUE(same(got, static_cast<float>(exact))) << a << " to the " << b << " = " << got << ", not " << exact;
-      else EXPECT_LE(ulps(got, exact), 0.6) << a << " to the " << b << " = " << got << ", not " << exact;
+      else
+        EXPECT_LE(ulps(got, exact), 0.6) << a << " to the " << b << " = " << got << ", not " << exact;
     }
   const std::vector<float> points = samples(1e-30f, 1e30f, 50'000);
   const std::vector<float> exponent = uniform(-1.2f, 1.2f, 50'000);
   const std::vector<float> results = evaluate("power", {points, exponent});
   for (size_t i = 0; i < points.size(); ++i)
-    ASSERT_LE(ulps(results[i], std::pow(static_cast<double>(points[i]), static_cast<double>(exponent[i]))), 0.6) << points[i];
+    ASSERT_LE(ulps(results[i], std::pow(static_cast<double>(points[i]), static_cast<double>(exponent[i]))), 0.6)
+        << points[i];
 }
 
 }  // namespace

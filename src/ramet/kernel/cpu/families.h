@@ -38,13 +38,15 @@ class FunctionKernel : public Kernel {
 using MakeFunction = std::function<std::function<void(const KernelContext&)>(const NodeSignature& node, int threads)>;
 using ScratchFunction = std::function<int64_t(const NodeSignature& node, int threads)>;
 
-/// A kernel "hwy" of `op`. `refuse` as in KernelEntry; `aliases` are the pairs that may share bytes when their types are
-/// the same size.
+/// A kernel "hwy" of `op`. `refuse` as in KernelEntry; `aliases` are the pairs that may share bytes when their types
+/// are the same size.
 void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,
              MakeFunction make, ScratchFunction scratch = {}, std::vector<std::pair<int, int>> aliases = {});
 
 /// Types whose rows the vector loops read and write.
-inline bool has_vector_loads(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
+inline bool has_vector_loads(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
 
 }  // namespace cpu
 }  // namespace ramet

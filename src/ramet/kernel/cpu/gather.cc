@@ -19,7 +19,8 @@ int64_t size_in(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 /// Indices of either integer type.
 class Indices {
  public:
-  Indices(const TensorType& type, const void* data) : wide_(type.dtype == DType::kI64), count_(type.elements()), data_(data) {}
+  Indices(const TensorType& type, const void* data)
+      : wide_(type.dtype == DType::kI64), count_(type.elements()), data_(data) {}
   int64_t count() const { return count_; }
   int64_t operator[](int64_t i) const {
     return wide_ ? static_cast<const int64_t*>(data_)[i] : static_cast<const int32_t*>(data_)[i];
@@ -56,7 +57,8 @@ void run_gather(const NodeSignature& node, const KernelContext& context) {
   auto* to = static_cast<char*>(context.outputs[0]);
   if (bytes == 0) return;
   context.team.split(indices.count(), std::max<int64_t>(1, 16384 / bytes), [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) std::memcpy(to + i * bytes, from + indices[i] * bytes, static_cast<size_t>(bytes));
+    for (int64_t i = begin; i < end; ++i)
+      std::memcpy(to + i * bytes, from + indices[i] * bytes, static_cast<size_t>(bytes));
   });
 }
 
@@ -146,12 +148,13 @@ void run_one_hot(const NodeSignature& node, const KernelContext& context) {
   char one[8];
   store_element(one, dtype, 0, 1);
   if (depth == 0) return;
-  context.team.split(indices.count(), std::max<int64_t>(1, 16384 / (depth * size)), [&](int64_t begin, int64_t end, int) {
-    std::memset(out + begin * depth * size, 0, static_cast<size_t>((end - begin) * depth * size));
-    for (int64_t i = begin; i < end; ++i)
-      if (indices[i] >= 0 && indices[i] < depth)
-        std::memcpy(out + (i * depth + indices[i]) * size, one, static_cast<size_t>(size));
-  });
+  context.team.split(indices.count(), std::max<int64_t>(1, 16384 / (depth * size)),
+                     [&](int64_t begin, int64_t end, int) {
+                       std::memset(out + begin * depth * size, 0, static_cast<size_t>((end - begin) * depth * size));
+                       for (int64_t i = begin; i < end; ++i)
+                         if (indices[i] >= 0 && indices[i] < depth)
+                           std::memcpy(out + (i * depth + indices[i]) * size, one, static_cast<size_t>(size));
+                     });
 }
 
 // --- ops along one axis, a line at a time ---
@@ -184,9 +187,12 @@ bool precedes(T a, T b, bool greatest) {
 /// Calls `visit.template operator()<T>` with the type that the dtype's elements are compared and added in.
 template <typename Visit>
 void with_type(DType dtype, const Visit& visit) {
-  if (dtype == DType::kI64) visit(int64_t{});
-  else if (dtype == DType::kI32) visit(int32_t{});
-  else visit(float{});
+  if (dtype == DType::kI64)
+    visit(int64_t{});
+  else if (dtype == DType::kI32)
+    visit(int32_t{});
+  else
+    visit(float{});
 }
 
 /// A line's elements as T, at distance `stride` in memory, to `room`.
@@ -209,23 +215,26 @@ void run_extreme(const NodeSignature& node, const KernelContext& context, bool g
   auto* out = static_cast<int32_t*>(context.outputs[0]);
   const int64_t room_bytes = line_bytes(node);
   with_type(dtype, [&]<typename T>(T) {
-    context.team.split(view.lines(), std::max<int64_t>(1, 4096 / view.extent), [&](int64_t begin, int64_t end, int rank) {
-      void* room = static_cast<char*>(context.scratch) + rank * room_bytes;
-      for (int64_t line = begin; line < end; ++line) {
-        const T* values = read_line<T>(dtype, context.inputs[0], view.first(line), view.inner, view.extent, room);
-        int64_t best = 0;
-        for (int64_t i = 1; i < view.extent; ++i)
-          if (precedes(values[i], values[best], greatest)) best = i;
-        out[line] = static_cast<int32_t>(best);
-      }
-    });
+    context.team.split(
+        view.lines(), std::max<int64_t>(1, 4096 / view.extent), [&](int64_t begin, int64_t end, int rank) {
+          void* room = static_cast<char*>(context.scratch) + rank * room_bytes;
+          for (int64_t line = begin; line < end; ++line) {
+            const T* values = read_line<T>(dtype, context.inputs[0], view.first(line), view.inner, view.extent, room);
+            int64_t best = 0;
+            for (int64_t i = 1; i < view.extent; ++i)
+              if (precedes(values[i], values[best], greatest)) best = i;
+            out[line] = static_cast<int32_t>(best);
+          }
+        });
   });
 }
 
 template <typename T>
 T wrapped_sum(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return a + b;
-  else return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
+  if constexpr (std::is_floating_point_v<T>)
+    return a + b;
+  else
+    return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
 }
 
 void run_cumsum(const NodeSignature& node, const KernelContext& context) {
@@ -235,22 +244,24 @@ void run_cumsum(const NodeSignature& node, const KernelContext& context) {
   const int64_t room_bytes = line_bytes(node), size = size_in(dtype);
   if (view.extent == 0) return;
   with_type(dtype, [&]<typename T>(T) {
-    context.team.split(view.lines(), std::max<int64_t>(1, 4096 / view.extent), [&](int64_t begin, int64_t end, int rank) {
-      T* sums = reinterpret_cast<T*>(static_cast<char*>(context.scratch) + rank * room_bytes);
-      for (int64_t line = begin; line < end; ++line) {
-        const T* values = read_line<T>(dtype, context.inputs[0], view.first(line), view.inner, view.extent, sums);
-        T sum = 0;
-        for (int64_t i = 0; i < view.extent; ++i) {
-          const int64_t at = reverse ? view.extent - 1 - i : i;
-          sums[at] = sum = wrapped_sum(sum, values[at]);
-        }
-        char* to = static_cast<char*>(context.outputs[0]) + view.first(line) * size;
-        const cpu::StoreFunction store = map_steps().store(dtype);
-        if (view.inner == 1) store(sums, view.extent, to);
-        else
-          for (int64_t i = 0; i < view.extent; ++i) store(sums + i, 1, to + i * view.inner * size);
-      }
-    });
+    context.team.split(
+        view.lines(), std::max<int64_t>(1, 4096 / view.extent), [&](int64_t begin, int64_t end, int rank) {
+          T* sums = reinterpret_cast<T*>(static_cast<char*>(context.scratch) + rank * room_bytes);
+          for (int64_t line = begin; line < end; ++line) {
+            const T* values = read_line<T>(dtype, context.inputs[0], view.first(line), view.inner, view.extent, sums);
+            T sum = 0;
+            for (int64_t i = 0; i < view.extent; ++i) {
+              const int64_t at = reverse ? view.extent - 1 - i : i;
+              sums[at] = sum = wrapped_sum(sum, values[at]);
+            }
+            char* to = static_cast<char*>(context.outputs[0]) + view.first(line) * size;
+            const cpu::StoreFunction store = map_steps().store(dtype);
+            if (view.inner == 1)
+              store(sums, view.extent, to);
+            else
+              for (int64_t i = 0; i < view.extent; ++i) store(sums + i, 1, to + i * view.inner * size);
+          }
+        });
   });
 }
 
@@ -261,23 +272,25 @@ void run_top_k(const NodeSignature& node, const KernelContext& context) {
   const int64_t room_bytes = line_bytes(node);
   auto* indices = static_cast<int32_t*>(context.outputs[1]);
   with_type(type.dtype, [&]<typename T>(T) {
-    context.team.split(type.elements() / extent, std::max<int64_t>(1, 1024 / extent), [&](int64_t begin, int64_t end, int rank) {
-      char* room = static_cast<char*>(context.scratch) + rank * 2 * room_bytes;
-      auto* order = reinterpret_cast<int32_t*>(room + room_bytes);
-      for (int64_t row = begin; row < end; ++row) {
-        const T* values = read_line<T>(type.dtype, context.inputs[0], row * extent, 1, extent, room);
-        std::iota(order, order + extent, 0);
-        std::partial_sort(order, order + k, order + extent, [&](int32_t a, int32_t b) {
-          if (precedes(values[a], values[b], true)) return true;
-          return !precedes(values[b], values[a], true) && a < b;
-        });
-        for (int64_t i = 0; i < k; ++i) {
-          indices[row * k + i] = order[i];
-          std::memcpy(static_cast<char*>(context.outputs[0]) + (row * k + i) * size,
-                      static_cast<const char*>(context.inputs[0]) + (row * extent + order[i]) * size, static_cast<size_t>(size));
-        }
-      }
-    });
+    context.team.split(type.elements() / extent, std::max<int64_t>(1, 1024 / extent),
+                       [&](int64_t begin, int64_t end, int rank) {
+                         char* room = static_cast<char*>(context.scratch) + rank * 2 * room_bytes;
+                         auto* order = reinterpret_cast<int32_t*>(room + room_bytes);
+                         for (int64_t row = begin; row < end; ++row) {
+                           const T* values = read_line<T>(type.dtype, context.inputs[0], row * extent, 1, extent, room);
+                           std::iota(order, order + extent, 0);
+                           std::partial_sort(order, order + k, order + extent, [&](int32_t a, int32_t b) {
+                             if (precedes(values[a], values[b], true)) return true;
+                             return !precedes(values[b], values[a], true) && a < b;
+                           });
+                           for (int64_t i = 0; i < k; ++i) {
+                             indices[row * k + i] = order[i];
+                             std::memcpy(static_cast<char*>(context.outputs[0]) + (row * k + i) * size,
+                                         static_cast<const char*>(context.inputs[0]) + (row * extent + order[i]) * size,
+                                         static_cast<size_t>(size));
+                           }
+                         }
+                       });
   });
 }
 
@@ -306,8 +319,12 @@ void add_cpu_gather(Backend& backend) {
   const auto lines = [](int64_t each) {
     return [each](const NodeSignature& node, int threads) { return threads * each * line_bytes(node); };
   };
-  add(backend, "argmax", [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); }, {}, lines(1));
-  add(backend, "argmin", [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); }, {}, lines(1));
+  add(
+      backend, "argmax",
+      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); }, {}, lines(1));
+  add(
+      backend, "argmin",
+      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); }, {}, lines(1));
   add(backend, "cumsum", run_cumsum, {}, lines(1));
   add(backend, "top_k", run_top_k, {}, lines(2));
 }

@@ -1,4 +1,5 @@
-// Cross-entropy with integer labels. A row of logits is read from memory once: what its second walk reads is still in L2.
+// Cross-entropy with integer labels. A row of logits is read from memory once: what its second walk reads is still in
+// L2.
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,9 @@ namespace {
 using cpu::LossArguments;
 
 template <class T>
-float element(const T* row, int64_t index) { return hn::GetLane(LoadF32N(Df(), row + index, 1)); }
+float element(const T* row, int64_t index) {
+  return hn::GetLane(LoadF32N(Df(), row + index, 1));
+}
 
 /// Whether an element before `label` is as great; it is known that none is greater.
 template <class T>
@@ -50,7 +53,8 @@ struct Loops {
       RowLanes most(-INFINITY);
       for_each_vector(call.classes, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
         Vf value = load_part(logits + i, count);
-        if (count < vector_lanes()) value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
+        if (count < vector_lanes())
+          value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
         most.lane[v] = hn::Max(most.lane[v], value);  // a NaN that this loses comes back in the sum
       });
       const float top = most.most();
@@ -76,9 +80,8 @@ struct Loops {
       T* gradient = static_cast<T*>(call.gradient) + row * call.classes;
       const int64_t label = call.labels[row];
       if (label < 0) {
-        for_each_vector(call.classes, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
-          store_part(hn::Zero(d), gradient + i, count);
-        });
+        for_each_vector(call.classes, [&](int64_t i, int64_t, int64_t count)
+                                          HWY_ATTR { store_part(hn::Zero(d), gradient + i, count); });
         continue;
       }
       const Vf shift = hn::Set(d, call.lse[row]);
@@ -182,12 +185,11 @@ void add_cpu_loss(Backend& backend) {
         return [node](const KernelContext& context) { run_forward(node, context); };
       },
       [](const NodeSignature& node, int) { return node.inputs[0].shape[0] * 5; });
-  cpu::add_hwy(
-      backend, "cross_entropy_grad", refuse,
-      [](const NodeSignature& node, int) {
-        return [node](const KernelContext& context) { run_backward(node, context); };
-      },
-      {}, {{0, 0}});
+  cpu::add_hwy(backend, "cross_entropy_grad", refuse,
+               [](const NodeSignature& node, int) {
+                 return [node](const KernelContext& context) { run_backward(node, context); };
+               },
+               {}, {{0, 0}});
 }
 
 }  // namespace ramet

@@ -11,11 +11,11 @@ struct LossArguments {
   int64_t classes = 0;
   const void* logits = nullptr;
   const int32_t* labels = nullptr;
-  float* lse = nullptr;       ///< [rows]; of the gradient: read
-  float* losses = nullptr;    ///< [rows]: lse - logit of the label, 0 where the row is ignored
-  uint8_t* correct = nullptr; ///< [rows]: whether the label is the first of the greatest logits
-  float factor = 0;           ///< dloss / count
-  void* gradient = nullptr;   ///< may be the logits
+  float* lse = nullptr;        ///< [rows]; of the gradient: read
+  float* losses = nullptr;     ///< [rows]: lse - logit of the label, 0 where the row is ignored
+  uint8_t* correct = nullptr;  ///< [rows]: whether the label is the first of the greatest logits
+  float factor = 0;            ///< dloss / count
+  void* gradient = nullptr;    ///< may be the logits
 };
 
 /// Each works on rows [begin, end).

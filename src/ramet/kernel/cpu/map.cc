@@ -25,8 +25,10 @@ int64_t integer_of(const void* reg, DType type, int64_t index) {
   return type == DType::kI64 ? static_cast<const int64_t*>(reg)[index] : static_cast<const int32_t*>(reg)[index];
 }
 void set_integer(void* reg, DType type, int64_t index, int64_t value) {
-  if (type == DType::kI64) static_cast<int64_t*>(reg)[index] = value;
-  else static_cast<int32_t*>(reg)[index] = static_cast<int32_t>(value);
+  if (type == DType::kI64)
+    static_cast<int64_t*>(reg)[index] = value;
+  else
+    static_cast<int32_t*>(reg)[index] = static_cast<int32_t>(value);
 }
 
 int64_t saturated(float value) {
@@ -39,10 +41,14 @@ int64_t saturated(float value) {
 /// Casts from and to i64.
 void cast_each(const void* from, DType source, void* to, DType target, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    if (source == DType::kF32) static_cast<int64_t*>(to)[i] = saturated(static_cast<const float*>(from)[i]);
-    else if (target == DType::kF32) static_cast<float*>(to)[i] = static_cast<float>(integer_of(from, source, i));
-    else if (target == DType::kBool) static_cast<int32_t*>(to)[i] = integer_of(from, source, i) != 0;
-    else set_integer(to, target, i, integer_of(from, source, i));
+    if (source == DType::kF32)
+      static_cast<int64_t*>(to)[i] = saturated(static_cast<const float*>(from)[i]);
+    else if (target == DType::kF32)
+      static_cast<float*>(to)[i] = static_cast<float>(integer_of(from, source, i));
+    else if (target == DType::kBool)
+      static_cast<int32_t*>(to)[i] = integer_of(from, source, i) != 0;
+    else
+      set_integer(to, target, i, integer_of(from, source, i));
   }
 }
 
@@ -52,7 +58,8 @@ void cast_each(const void* from, DType source, void* to, DType target, int64_t c
 class MapWalk {
  public:
   using Plan = MapEvaluator::Plan;
-  MapWalk(const Plan& plan, std::span<const void* const> inputs, std::span<void* const> outputs, char* scratch, int rank)
+  MapWalk(const Plan& plan, std::span<const void* const> inputs, std::span<void* const> outputs, char* scratch,
+          int rank)
       : plan_(plan),
         inputs_(inputs),
         outputs_(outputs),
@@ -241,15 +248,19 @@ class MapWalk {
     }
     const auto* floats = static_cast<const float*>(value);
     for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
-      if (output.reduce == Reduce::kSumRows) add_row(output, segment, floats + done);
-      else add_lanes(output, outputs_[index], segment, floats + done);
+      if (output.reduce == Reduce::kSumRows)
+        add_row(output, segment, floats + done);
+      else
+        add_lanes(output, outputs_[index], segment, floats + done);
     });
   }
 
   void add_row(const Plan::Output& output, const Segment& segment, const float* values) {
     float* sums = partials_ + output.partials_at + segment.row / kReduceRows * plan_.columns + segment.column;
-    if (segment.row % kReduceRows == 0) std::memcpy(sums, values, static_cast<size_t>(segment.count) * sizeof(float));
-    else map_steps().add(values, segment.count, sums);
+    if (segment.row % kReduceRows == 0)
+      std::memcpy(sums, values, static_cast<size_t>(segment.count) * sizeof(float));
+    else
+      map_steps().add(values, segment.count, sums);
   }
 
   void add_lanes(const Plan::Output& output, void* memory, const Segment& segment, const float* values) {
@@ -274,7 +285,7 @@ class MapWalk {
 
   static constexpr int kMarks = 64;
   int64_t at_ = 0, count_ = 0;
-  bool whole_ = false;  ///< the block is whole vectors long
+  bool whole_ = false;    ///< the block is whole vectors long
   uint64_t written_ = 0;  ///< of the first 64 outputs, those whose block a step wrote itself
 };
 
@@ -304,8 +315,10 @@ void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* cons
                                 counter, plan.elements);
   }
   int64_t unit = 1;
-  if (plan.sums_rows) unit = kReduceRows * plan.columns;
-  else if (plan.sums_last) unit = plan.columns;
+  if (plan.sums_rows)
+    unit = kReduceRows * plan.columns;
+  else if (plan.sums_last)
+    unit = plan.columns;
   if (plan.elements > 0) {
     const int64_t units = (plan.elements + unit - 1) / unit;
     const int64_t grain = unit == 1 ? kGrain : std::max<int64_t>(1, kGrain / unit);

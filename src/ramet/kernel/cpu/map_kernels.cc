@@ -36,7 +36,8 @@ std::vector<std::pair<int, int>> may_alias(const NodeSignature& node) {
   std::vector<std::pair<int, int>> pairs;
   for (size_t i = 0; i < node.inputs.size(); ++i)
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const bool whole = node.inputs[i].elements() == space.elements() && node.outputs[o].elements() == space.elements();
+      const bool whole =
+          node.inputs[i].elements() == space.elements() && node.outputs[o].elements() == space.elements();
       if (!counters[i] && whole && program.outputs[o].reduce == MapProgram::Reduce::kNone &&
           size_of(node.inputs[i].dtype) == size_of(node.outputs[o].dtype))
         pairs.emplace_back(static_cast<int>(i), static_cast<int>(o));

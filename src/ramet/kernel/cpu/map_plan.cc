@@ -25,8 +25,8 @@ MapEvaluator::Plan::Plan(const MapProgram& program, const Shape& space, std::spa
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const MapProgram::Output& output = program.outputs[i];
     const DType dtype = output_types[i].dtype;
-    outputs.push_back({output.value, output.reduce, dtype, static_cast<int64_t>(size_of(dtype)),
-                       map_steps().store(dtype), 0, 0});
+    outputs.push_back(
+        {output.value, output.reduce, dtype, static_cast<int64_t>(size_of(dtype)), map_steps().store(dtype), 0, 0});
     sums_rows |= output.reduce == Reduce::kSumRows;
     sums_last |= output.reduce == Reduce::kSumLast;
     if (!outputs.back().store)
@@ -75,14 +75,17 @@ void MapEvaluator::Plan::collapse(const Shape& space, std::span<const TensorType
     if (extent == 1 && !(last && keep_last)) continue;
     bool merges = !extents.empty() && !(last && keep_last);
     for (size_t i = 0; i < inputs.size() && merges; ++i)
-      if (!inputs[i].counter)
-        merges = inputs[i].strides.back() == strides[i][static_cast<size_t>(axis)] * extent;
-    if (!merges) extents.push_back(extent);
-    else extents.back() *= extent;
+      if (!inputs[i].counter) merges = inputs[i].strides.back() == strides[i][static_cast<size_t>(axis)] * extent;
+    if (!merges)
+      extents.push_back(extent);
+    else
+      extents.back() *= extent;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].counter) continue;
-      if (merges) inputs[i].strides.back() = strides[i][static_cast<size_t>(axis)];
-      else inputs[i].strides.push_back(strides[i][static_cast<size_t>(axis)]);
+      if (merges)
+        inputs[i].strides.back() = strides[i][static_cast<size_t>(axis)];
+      else
+        inputs[i].strides.push_back(strides[i][static_cast<size_t>(axis)]);
     }
   }
   if (extents.empty()) {
@@ -131,7 +134,8 @@ void MapEvaluator::Plan::add_step(const MapProgram& program, const MapProgram::S
       for (MapForm b : {kF32, kBf16})
         for (MapForm r : {kF32, kBf16, MapForm::kRounded})
           if (type == DType::kF32 && (b == kF32 || (info.arity == 2 && !dropout)))
-            made.forms[static_cast<int>(a)][static_cast<int>(b)][static_cast<int>(r)] = loops.step(info.name, type, a, b, r);
+            made.forms[static_cast<int>(a)][static_cast<int>(b)][static_cast<int>(r)] =
+                loops.step(info.name, type, a, b, r);
   }
   if (!made.plain) {
     if (!info.integer && info.types != MapOpTypes::kCast)
@@ -153,10 +157,12 @@ void MapEvaluator::Plan::merge_rounding() {
     for (int operand : step.operands)
       if (operand >= 0) ++uses[static_cast<size_t>(operand)];
   for (const Output& output : outputs) ++uses[static_cast<size_t>(output.value)];
-  const StepFunction rounding = map_steps().step("round_bf16", DType::kF32, MapForm::kF32, MapForm::kF32, MapForm::kF32);
+  const StepFunction rounding =
+      map_steps().step("round_bf16", DType::kF32, MapForm::kF32, MapForm::kF32, MapForm::kF32);
   std::vector<Step> kept;
   for (const Step& step : steps) {
-    const auto source = std::find_if(kept.begin(), kept.end(), [&](const Step& s) { return s.value == step.operands[0]; });
+    const auto source =
+        std::find_if(kept.begin(), kept.end(), [&](const Step& s) { return s.value == step.operands[0]; });
     const bool merges = step.plain == rounding && source != kept.end() && source->form == MapForm::kF32 &&
                         uses[static_cast<size_t>(source->value)] == 1 && source->forms[0][0][2] != nullptr;
     if (!merges) {
@@ -199,8 +205,10 @@ void MapEvaluator::Plan::assign_registers() {
   const auto take = [&](int value) {
     int& reg = values[static_cast<size_t>(value)].reg;
     if (reg >= 0) return;
-    if (free.empty()) reg = registers++;
-    else reg = free.back(), free.pop_back();
+    if (free.empty())
+      reg = registers++;
+    else
+      reg = free.back(), free.pop_back();
   };
   const auto release = [&](int at) {
     for (size_t v = 0; v < values.size(); ++v) {

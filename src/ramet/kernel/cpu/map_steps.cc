@@ -30,7 +30,9 @@ using Vf = hn::Vec<Df>;
 using Vi = hn::Vec<Di>;
 
 /// f32 result that holds the bf16 rounding.
-struct Rounded { float value; };
+struct Rounded {
+  float value;
+};
 HWY_INLINE void StoreF32(Df df, Vf value, Rounded* to) {
   const Du du;
   const auto bits = hn::And(RoundToBf16(du, value), hn::Set(du, 0xffff0000u));
@@ -44,12 +46,12 @@ HWY_INLINE int64_t lanes() { return static_cast<int64_t>(hn::Lanes(Df())); }
 
 // --- operations on vectors: of one, two or three operands ---
 
-#define RAMET_MAP_OP(Name, expression)                                                                      \
-  struct Name {                                                                                             \
-    static HWY_INLINE Vf apply([[maybe_unused]] Df d, Vf a, [[maybe_unused]] Vf b, [[maybe_unused]] Vf p,    \
-                               [[maybe_unused]] Vf q) {                                                     \
-      return expression;                                                                                    \
-    }                                                                                                       \
+#define RAMET_MAP_OP(Name, expression)                                                                    \
+  struct Name {                                                                                           \
+    static HWY_INLINE Vf apply([[maybe_unused]] Df d, Vf a, [[maybe_unused]] Vf b, [[maybe_unused]] Vf p, \
+                               [[maybe_unused]] Vf q) {                                                   \
+      return expression;                                                                                  \
+    }                                                                                                     \
   };
 
 HWY_INLINE Vf below_zero(Df d, Vf a, Vf yes, Vf no) { return hn::IfThenElse(hn::Lt(a, hn::Zero(d)), yes, no); }
@@ -178,15 +180,16 @@ void test_integers(const StepCall& call) {
   auto* result = static_cast<int32_t*>(call.result);
   const int64_t end = padded(call.count), step = lanes();
   for (int64_t i = 0; i < end; i += step)
-    hn::StoreU(hn::IfThenElseZero(Test::apply(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), hn::Set(d, 1)), d, result + i);
+    hn::StoreU(hn::IfThenElseZero(Test::apply(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), hn::Set(d, 1)), d,
+               result + i);
 }
 
-#define RAMET_MAP_TEST(Name, expression)                                         \
-  struct Name {                                                                  \
-    template <class D, class V>                                                  \
-    static HWY_INLINE auto apply([[maybe_unused]] D d, V a, V b) {               \
-      return expression;                                                         \
-    }                                                                            \
+#define RAMET_MAP_TEST(Name, expression)                           \
+  struct Name {                                                    \
+    template <class D, class V>                                    \
+    static HWY_INLINE auto apply([[maybe_unused]] D d, V a, V b) { \
+      return expression;                                           \
+    }                                                              \
   };
 RAMET_MAP_TEST(EqualTest, hn::Eq(a, b))
 RAMET_MAP_TEST(NotEqualTest, hn::Not(hn::Eq(a, b)))
@@ -199,8 +202,8 @@ struct FiniteTest {
 };
 #undef RAMET_MAP_TEST
 
-#define RAMET_MAP_INTEGER(Name, expression)                                                        \
-  struct Name {                                                                                    \
+#define RAMET_MAP_INTEGER(Name, expression)                                                               \
+  struct Name {                                                                                           \
     static HWY_INLINE Vi apply([[maybe_unused]] Di d, Vi a, [[maybe_unused]] Vi b) { return expression; } \
   };
 RAMET_MAP_INTEGER(AddInt, hn::Add(a, b))
@@ -225,7 +228,8 @@ void integers(const StepCall& call) {
   if (!b) b = a;
   auto* result = static_cast<int32_t*>(call.result);
   const int64_t end = padded(call.count), step = lanes();
-  for (int64_t i = 0; i < end; i += step) hn::StoreU(Op::apply(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, result + i);
+  for (int64_t i = 0; i < end; i += step)
+    hn::StoreU(Op::apply(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, result + i);
 }
 
 /// Of lanes of 32 bits, whatever they hold.
@@ -282,7 +286,8 @@ void float_to_int(const StepCall& call) {
     const auto high = hn::RebindMask(di, hn::Ge(value, hn::Set(d, 0x1p31f)));
     const auto low = hn::RebindMask(di, hn::Lt(value, hn::Set(d, -0x1p31f)));
     // Held within the range first: what the conversion makes of others differs by processor.
-    const Vf held = hn::Max(hn::Set(d, -0x1p31f), hn::Min(hn::IfThenElseZero(number, value), hn::Set(d, 0x1.fffffep30f)));
+    const Vf held =
+        hn::Max(hn::Set(d, -0x1p31f), hn::Min(hn::IfThenElseZero(number, value), hn::Set(d, 0x1.fffffep30f)));
     Vi whole = hn::ConvertTo(di, held);
     whole = hn::IfThenElse(high, hn::Set(di, 0x7fffffff), whole);
     whole = hn::IfThenElse(low, hn::Set(di, static_cast<int32_t>(0x80000000u)), whole);
@@ -332,40 +337,86 @@ template <class Op>
 constexpr StepFunction plain2 = &binary<Op, float, float, float>;
 
 StepFunction find_float(std::string_view name) {
-  static constexpr Named kTable[] = {
-      {"add", plain2<AddOp>}, {"subtract", plain2<SubtractOp>}, {"multiply", plain2<MultiplyOp>},
-      {"divide", plain2<DivideOp>}, {"maximum", plain2<MaximumOp>}, {"minimum", plain2<MinimumOp>},
-      {"power", plain2<PowerOp>}, {"negate", plain1<NegateOp>}, {"abs", plain1<AbsOp>}, {"sign", plain1<SignOp>},
-      {"exp", plain1<ExpOp>}, {"log", plain1<LogOp>}, {"log1p", plain1<Log1pOp>}, {"expm1", plain1<Expm1Op>},
-      {"sqrt", plain1<SqrtOp>}, {"rsqrt", plain1<RsqrtOp>}, {"reciprocal", plain1<ReciprocalOp>},
-      {"square", plain1<SquareOp>}, {"tanh", plain1<TanhOp>}, {"sigmoid", plain1<SigmoidOp>}, {"silu", plain1<SiluOp>},
-      {"relu", plain1<ReluOp>}, {"leaky_relu", plain1<LeakyReluOp>}, {"elu", plain1<EluOp>},
-      {"softplus", plain1<SoftplusOp>}, {"erf", plain1<ErfOp>}, {"gelu", plain1<GeluOp>},
-      {"gelu_tanh", plain1<GeluTanhOp>}, {"sin", plain1<SinOp>}, {"cos", plain1<CosOp>}, {"floor", plain1<FloorOp>},
-      {"ceil", plain1<CeilOp>}, {"round", plain1<RoundOp>}, {"clamp", plain1<ClampOp>}, {"scale", plain1<ScaleOp>},
-      {"add_scalar", plain1<AddScalarOp>}, {"stop_gradient", plain1<CopyOp>}, {"round_bf16", plain1<RoundBf16Op>},
-      {"round_f16", plain1<RoundF16Op>}, {"tanh_grad", plain2<TanhGradOp>}, {"sigmoid_grad", plain2<SigmoidGradOp>},
-      {"silu_grad", plain2<SiluGradOp>}, {"relu_grad", plain2<ReluGradOp>},
-      {"leaky_relu_grad", plain2<LeakyReluGradOp>}, {"elu_grad", plain2<EluGradOp>}, {"gelu_grad", plain2<GeluGradOp>},
-      {"gelu_tanh_grad", plain2<GeluTanhGradOp>}, {"clamp_grad", plain2<ClampGradOp>},
-      {"is_finite", &test_floats<FiniteTest>}, {"equal", &test_floats<EqualTest>},
-      {"not_equal", &test_floats<NotEqualTest>}, {"less", &test_floats<LessTest>},
-      {"less_equal", &test_floats<LessEqualTest>}, {"greater", &test_floats<GreaterTest>},
-      {"greater_equal", &test_floats<GreaterEqualTest>}, {"select", &select_step},
-      {"dropout", &dropout_step<float, float>}};
+  static constexpr Named kTable[] = {{"add", plain2<AddOp>},
+                                     {"subtract", plain2<SubtractOp>},
+                                     {"multiply", plain2<MultiplyOp>},
+                                     {"divide", plain2<DivideOp>},
+                                     {"maximum", plain2<MaximumOp>},
+                                     {"minimum", plain2<MinimumOp>},
+                                     {"power", plain2<PowerOp>},
+                                     {"negate", plain1<NegateOp>},
+                                     {"abs", plain1<AbsOp>},
+                                     {"sign", plain1<SignOp>},
+                                     {"exp", plain1<ExpOp>},
+                                     {"log", plain1<LogOp>},
+                                     {"log1p", plain1<Log1pOp>},
+                                     {"expm1", plain1<Expm1Op>},
+                                     {"sqrt", plain1<SqrtOp>},
+                                     {"rsqrt", plain1<RsqrtOp>},
+                                     {"reciprocal", plain1<ReciprocalOp>},
+                                     {"square", plain1<SquareOp>},
+                                     {"tanh", plain1<TanhOp>},
+                                     {"sigmoid", plain1<SigmoidOp>},
+                                     {"silu", plain1<SiluOp>},
+                                     {"relu", plain1<ReluOp>},
+                                     {"leaky_relu", plain1<LeakyReluOp>},
+                                     {"elu", plain1<EluOp>},
+                                     {"softplus", plain1<SoftplusOp>},
+                                     {"erf", plain1<ErfOp>},
+                                     {"gelu", plain1<GeluOp>},
+                                     {"gelu_tanh", plain1<GeluTanhOp>},
+                                     {"sin", plain1<SinOp>},
+                                     {"cos", plain1<CosOp>},
+                                     {"floor", plain1<FloorOp>},
+                                     {"ceil", plain1<CeilOp>},
+                                     {"round", plain1<RoundOp>},
+                                     {"clamp", plain1<ClampOp>},
+                                     {"scale", plain1<ScaleOp>},
+                                     {"add_scalar", plain1<AddScalarOp>},
+                                     {"stop_gradient", plain1<CopyOp>},
+                                     {"round_bf16", plain1<RoundBf16Op>},
+                                     {"round_f16", plain1<RoundF16Op>},
+                                     {"tanh_grad", plain2<TanhGradOp>},
+                                     {"sigmoid_grad", plain2<SigmoidGradOp>},
+                                     {"silu_grad", plain2<SiluGradOp>},
+                                     {"relu_grad", plain2<ReluGradOp>},
+                                     {"leaky_relu_grad", plain2<LeakyReluGradOp>},
+                                     {"elu_grad", plain2<EluGradOp>},
+                                     {"gelu_grad", plain2<GeluGradOp>},
+                                     {"gelu_tanh_grad", plain2<GeluTanhGradOp>},
+                                     {"clamp_grad", plain2<ClampGradOp>},
+                                     {"is_finite", &test_floats<FiniteTest>},
+                                     {"equal", &test_floats<EqualTest>},
+                                     {"not_equal", &test_floats<NotEqualTest>},
+                                     {"less", &test_floats<LessTest>},
+                                     {"less_equal", &test_floats<LessEqualTest>},
+                                     {"greater", &test_floats<GreaterTest>},
+                                     {"greater_equal", &test_floats<GreaterEqualTest>},
+                                     {"select", &select_step},
+                                     {"dropout", &dropout_step<float, float>}};
   return find(kTable, name);
 }
 
 StepFunction find_integer(std::string_view name) {
-  static constexpr Named kTable[] = {
-      {"add", &integers<AddInt>}, {"subtract", &integers<SubtractInt>}, {"multiply", &integers<MultiplyInt>},
-      {"maximum", &integers<MaximumInt>}, {"minimum", &integers<MinimumInt>}, {"negate", &integers<NegateInt>},
-      {"square", &integers<SquareInt>}, {"relu", &integers<ReluInt>}, {"logical_and", &integers<AndInt>},
-      {"logical_or", &integers<OrInt>}, {"logical_not", &integers<NotInt>}, {"stop_gradient", &integers<CopyInt>},
-      {"equal", &test_integers<EqualTest>}, {"not_equal", &test_integers<NotEqualTest>},
-      {"less", &test_integers<LessTest>}, {"less_equal", &test_integers<LessEqualTest>},
-      {"greater", &test_integers<GreaterTest>}, {"greater_equal", &test_integers<GreaterEqualTest>},
-      {"select", &select_step}};
+  static constexpr Named kTable[] = {{"add", &integers<AddInt>},
+                                     {"subtract", &integers<SubtractInt>},
+                                     {"multiply", &integers<MultiplyInt>},
+                                     {"maximum", &integers<MaximumInt>},
+                                     {"minimum", &integers<MinimumInt>},
+                                     {"negate", &integers<NegateInt>},
+                                     {"square", &integers<SquareInt>},
+                                     {"relu", &integers<ReluInt>},
+                                     {"logical_and", &integers<AndInt>},
+                                     {"logical_or", &integers<OrInt>},
+                                     {"logical_not", &integers<NotInt>},
+                                     {"stop_gradient", &integers<CopyInt>},
+                                     {"equal", &test_integers<EqualTest>},
+                                     {"not_equal", &test_integers<NotEqualTest>},
+                                     {"less", &test_integers<LessTest>},
+                                     {"less_equal", &test_integers<LessEqualTest>},
+                                     {"greater", &test_integers<GreaterTest>},
+                                     {"greater_equal", &test_integers<GreaterEqualTest>},
+                                     {"select", &select_step}};
   return find(kTable, name);
 }
 
@@ -380,10 +431,14 @@ StepFunction unary_form(MapForm a, MapForm result) {
 template <class Op>
 struct Unary {
   template <class A, class R>
-  struct Loop { static void run(const StepCall& call) { unary<Op, A, R>(call); } };
+  struct Loop {
+    static void run(const StepCall& call) { unary<Op, A, R>(call); }
+  };
 };
 template <class A, class R>
-struct DropoutLoop { static void run(const StepCall& call) { dropout_step<A, R>(call); } };
+struct DropoutLoop {
+  static void run(const StepCall& call) { dropout_step<A, R>(call); }
+};
 
 template <class Op, class A, class B>
 StepFunction binary_result(MapForm result) {
@@ -434,14 +489,18 @@ void load_each(const void* from, int64_t stride, int64_t count, void* to) {
   }
 }
 template <class T>
-T same(T value) { return value; }
+T same(T value) {
+  return value;
+}
 int32_t truth(uint8_t value) { return value != 0; }
 float bf16_value(uint16_t bits) { return bf16_to_f32(bits); }
 
 template <class T>
 void load_plain(const void* from, int64_t stride, int64_t count, void* to) {
-  if (stride == 1) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
-  else load_each<T, T, same<T>>(from, stride, count, to);
+  if (stride == 1)
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  else
+    load_each<T, T, same<T>>(from, stride, count, to);
 }
 template <class T, float (*Widen)(uint16_t)>
 void load_half(const void* from, int64_t stride, int64_t count, void* to) {
@@ -470,7 +529,9 @@ cpu::LoadFunction find_load(DType dtype) {
 }
 
 template <class T>
-void store_plain(const void* from, int64_t count, void* to) { std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T)); }
+void store_plain(const void* from, int64_t count, void* to) {
+  std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+}
 template <class R, class T, T (*Narrow)(R)>
 void store_each(const void* from, int64_t count, void* to) {
   const auto* source = static_cast<const R*>(from);
@@ -509,7 +570,8 @@ cpu::StoreFunction find_store(DType dtype) {
 void add_to(const float* from, int64_t count, float* sums) {
   const Df d;
   int64_t i = 0;
-  for (; i + lanes() <= count; i += lanes()) hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, from + i)), d, sums + i);
+  for (; i + lanes() <= count; i += lanes())
+    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, from + i)), d, sums + i);
   for (; i < count; ++i) sums[i] += from[i];
 }
 

@@ -8,17 +8,17 @@
 
 namespace ramet::cpu {
 
-// The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (bools too, as
-// 0 or 1) or i64 an element. Registers are padded to a multiple of kMapPad elements, and loops run over whole vectors, so
-// that body and tail are one code; only loads and stores mind the exact count.
+// The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (bools too,
+// as 0 or 1) or i64 an element. Registers are padded to a multiple of kMapPad elements, and loops run over whole
+// vectors, so that body and tail are one code; only loads and stores mind the exact count.
 
 inline constexpr int64_t kMapPad = 16;
 
 /// How a floating operand or result of a step lies in memory.
 enum class MapForm : uint8_t {
   kF32,
-  kBf16,     ///< in memory as bf16; operands and results
-  kRounded   ///< f32 holding the bf16 rounding; results only
+  kBf16,    ///< in memory as bf16; operands and results
+  kRounded  ///< f32 holding the bf16 rounding; results only
 };
 
 struct StepCall {
@@ -37,7 +37,8 @@ using LoadFunction = void (*)(const void* from, int64_t stride, int64_t count, v
 using StoreFunction = void (*)(const void* from, int64_t count, void* to);
 /// Adds `count` f32 to `sums`, element by element.
 using AddFunction = void (*)(const float* from, int64_t count, float* sums);
-/// Adds `count` f32 to 16 lanes in the canonical order of the last dimension; `count` is a multiple of 16 but at the end.
+/// Adds `count` f32 to 16 lanes in the canonical order of the last dimension; `count` is a multiple of 16 but at the
+/// end.
 using LaneFunction = void (*)(const float* from, int64_t count, float* lanes);
 
 /// All loops, for the instruction set at hand.

@@ -20,7 +20,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// c0 + x c1 + x^2 c2 + ... by Horner's rule.
 template <class D, class V>
-HWY_INLINE V Polynomial(D d, V, float last) { return hn::Set(d, last); }
+HWY_INLINE V Polynomial(D d, V, float last) {
+  return hn::Set(d, last);
+}
 template <class D, class V, class... Rest>
 HWY_INLINE V Polynomial(D d, V x, float first, Rest... rest) {
   return hn::MulAdd(Polynomial(d, x, rest...), x, hn::Set(d, first));
@@ -181,7 +183,8 @@ HWY_INLINE V Softplus(D d, V x) {
 }
 
 /// What the normal distribution needs at x >= 0: density e^(-x^2/2) and tail Phi(-x) = density R(x), where R is Mills'
-/// ratio / sqrt(2 pi), smooth in 1 / (x + 4). Rounding x^2 grows with it: the tail is right to 5 ulp at 1, 12 at 4, 100 at
+/// ratio / sqrt(2 pi), smooth in 1 / (x + 4). Rounding x^2 grows with it: the tail is right to 5 ulp at 1, 12 at 4, 100
+/// at
 /// 12. From x = 13.2 on both are 0.
 template <class D, class V>
 HWY_INLINE void NormalTail(D d, V x, V* density, V* tail) {
@@ -243,8 +246,8 @@ constexpr float kTwoSqrt2OverPi = 0x1.988454p+0f, kGeluCubic = 0.044715f;
 template <class D, class V>
 HWY_INLINE V GeluTanh(D d, V x) {
   const V held = AtLeast(d, x, -14.0f);
-  const V inner = hn::Mul(held, hn::MulAdd(hn::Mul(held, held), hn::Set(d, kTwoSqrt2OverPi * kGeluCubic),
-                                           hn::Set(d, kTwoSqrt2OverPi)));
+  const V inner = hn::Mul(
+      held, hn::MulAdd(hn::Mul(held, held), hn::Set(d, kTwoSqrt2OverPi * kGeluCubic), hn::Set(d, kTwoSqrt2OverPi)));
   return hn::Mul(held, Sigmoid(d, inner));
 }
 
@@ -252,8 +255,8 @@ template <class D, class V>
 HWY_INLINE V GeluTanhSlope(D d, V x) {
   const V held = AtLeast(d, AtMost(d, x, 14.0f), -14.0f);
   const V square = hn::Mul(held, held);
-  const V inner = hn::Mul(held, hn::MulAdd(square, hn::Set(d, kTwoSqrt2OverPi * kGeluCubic),
-                                           hn::Set(d, kTwoSqrt2OverPi)));
+  const V inner =
+      hn::Mul(held, hn::MulAdd(square, hn::Set(d, kTwoSqrt2OverPi * kGeluCubic), hn::Set(d, kTwoSqrt2OverPi)));
   const V slope = hn::MulAdd(square, hn::Set(d, 3 * kTwoSqrt2OverPi * kGeluCubic), hn::Set(d, kTwoSqrt2OverPi));
   // s and 1 - s from one exponential, each to full precision.
   const V e = ExpNegative(d, hn::Neg(hn::Abs(inner)));
@@ -265,7 +268,9 @@ HWY_INLINE V GeluTanhSlope(D d, V x) {
 
 /// 1 / sqrt(x): 1.5 ulp.
 template <class D, class V>
-HWY_INLINE V Rsqrt(D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); }
+HWY_INLINE V Rsqrt(D d, V x) {
+  return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x));
+}
 
 /// Sine (turn 0) or cosine (turn 1): 1.6 ulp. Arguments are reduced by quarter turns in double, lane by lane.
 template <class D, class V>
@@ -278,11 +283,11 @@ HWY_INLINE V SineTurned(D d, V x, int turn) {
   const V r = hn::Load(d, rest);
   const auto quarter = hn::Add(hn::Load(di, quarters), hn::Set(di, turn));
   const V z = hn::Mul(r, r);
-  const V sine = hn::MulAdd(
-      hn::Mul(z, r), Polynomial(d, z, -0x1.555556p-3f, 0x1.111176p-7f, -0x1.a05b8ap-13f, 0x1.7cbfd4p-19f), r);
-  const V cosine = hn::MulAdd(
-      hn::Mul(z, z), Polynomial(d, z, 0x1.555556p-5f, -0x1.6c1760p-10f, 0x1.a073c2p-16f, -0x1.3694f8p-22f),
-      hn::NegMulAdd(hn::Set(d, 0.5f), z, hn::Set(d, 1.0f)));
+  const V sine = hn::MulAdd(hn::Mul(z, r),
+                            Polynomial(d, z, -0x1.555556p-3f, 0x1.111176p-7f, -0x1.a05b8ap-13f, 0x1.7cbfd4p-19f), r);
+  const V cosine =
+      hn::MulAdd(hn::Mul(z, z), Polynomial(d, z, 0x1.555556p-5f, -0x1.6c1760p-10f, 0x1.a073c2p-16f, -0x1.3694f8p-22f),
+                 hn::NegMulAdd(hn::Set(d, 0.5f), z, hn::Set(d, 1.0f)));
   const auto odd = hn::RebindMask(d, hn::Ne(hn::And(quarter, hn::Set(di, 1)), hn::Zero(di)));
   const V sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quarter, hn::Set(di, 2))));
   const V result = hn::Xor(hn::IfThenElse(odd, cosine, sine), sign);

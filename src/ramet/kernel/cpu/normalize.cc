@@ -36,7 +36,8 @@ struct Loops {
       const T* a = static_cast<const T*>(call.a) + row * call.width;
       T* out = static_cast<T*>(call.out) + row * call.width;
       RowLanes sums(0);
-      for_each_vector(call.width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR { sums.add(v, load_part(a + i, count)); });
+      for_each_vector(call.width,
+                      [&](int64_t i, int64_t v, int64_t count) HWY_ATTR { sums.add(v, load_part(a + i, count)); });
       const float mean = sums.sum() / width_f;
       const Vf center = hn::Set(d, mean);
       RowLanes squares(0);
@@ -48,7 +49,8 @@ struct Loops {
       const Vf scale = hn::Set(d, rstd);
       for_each_vector(call.width, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
         const Vf normal = hn::Mul(hn::Sub(load_part(a + i, count), center), scale);
-        store_part(hn::MulAdd(normal, load_part(call.gain + i, count), load_part(call.bias + i, count)), out + i, count);
+        store_part(hn::MulAdd(normal, load_part(call.gain + i, count), load_part(call.bias + i, count)), out + i,
+                   count);
       });
       call.mean[row] = mean;
       call.rstd[row] = rstd;
@@ -101,7 +103,8 @@ struct Loops {
         if (kCentered) store_part(first ? slope : hn::Add(load_part(dbias + i, count), slope), dbias + i, count);
       });
       const float inverse = 1.0f / static_cast<float>(call.width);
-      const Vf mean_g = hn::Set(d, kCentered ? sums.sum() * inverse : 0.0f), mean_dot = hn::Set(d, dots.sum() * inverse);
+      const Vf mean_g = hn::Set(d, kCentered ? sums.sum() * inverse : 0.0f),
+               mean_dot = hn::Set(d, dots.sum() * inverse);
       for_each_vector(call.width, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
         const Vf normal = hn::Mul(hn::Sub(load_part(a + i, count), center), scale);
         const Vf g = hn::Mul(load_part(dy + i, count), load_part(call.gain + i, count));
@@ -120,7 +123,8 @@ struct Loops {
       RowLanes most(-INFINITY);
       for_each_vector(call.width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
         Vf value = load_part(a + i, count);
-        if (count < vector_lanes()) value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
+        if (count < vector_lanes())
+          value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
         most.lane[v] = hn::IfThenElse(hn::Or(hn::Gt(value, most.lane[v]), hn::IsNaN(value)), value, most.lane[v]);
       });
       const float top = most.most();
@@ -138,8 +142,8 @@ struct Loops {
     }
   }
 
-  static constexpr cpu::NormLoops kTable{layer_norm, rms_norm, norm_grad<true>, norm_grad<false>,
-                                         softmax<false>, softmax<true>};
+  static constexpr cpu::NormLoops kTable{layer_norm,       rms_norm,       norm_grad<true>,
+                                         norm_grad<false>, softmax<false>, softmax<true>};
 };
 
 }  // namespace
@@ -217,7 +221,8 @@ std::function<void(const KernelContext&)> make_norm(const NodeSignature& node, b
     call.rstd = static_cast<float*>(context.outputs[centered ? 2 : 1]);
     const cpu::NormLoops& loops = cpu::norm_loops(node.inputs[0].dtype);
     const auto loop = centered ? loops.layer_norm : loops.rms_norm;
-    context.team.split(rows.count, row_grain(rows.width), [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
+    context.team.split(rows.count, row_grain(rows.width),
+                       [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
   };
 }
 
@@ -258,7 +263,8 @@ int64_t norm_grad_scratch(const NodeSignature& node, bool centered) {
 
 std::string refuse_softmax(const NodeSignature& node) {
   const int rank = node.inputs[0].shape.rank();
-  if (normalize_axis(node.attributes.get_int("axis"), rank, node.text()) != rank - 1) return "not over the last dimension";
+  if (normalize_axis(node.attributes.get_int("axis"), rank, node.text()) != rank - 1)
+    return "not over the last dimension";
   return refuse_rows(node, 0, {});
 }
 
@@ -271,7 +277,8 @@ std::function<void(const KernelContext&)> make_softmax(const NodeSignature& node
     call.out = context.outputs[0];
     const cpu::NormLoops& loops = cpu::norm_loops(node.inputs[0].dtype);
     const auto loop = logarithm ? loops.log_softmax : loops.softmax;
-    context.team.split(rows.count, row_grain(rows.width), [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
+    context.team.split(rows.count, row_grain(rows.width),
+                       [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
   };
 }
 
@@ -280,7 +287,8 @@ std::function<void(const KernelContext&)> make_softmax(const NodeSignature& node
 void add_cpu_normalize(Backend& backend) {
   for (const bool centered : {true, false}) {
     cpu::add_hwy(
-        backend, centered ? "layer_norm" : "rms_norm", [](const NodeSignature& node) { return refuse_rows(node, 0, {}); },
+        backend, centered ? "layer_norm" : "rms_norm",
+        [](const NodeSignature& node) { return refuse_rows(node, 0, {}); },
         [=](const NodeSignature& node, int) { return make_norm(node, centered); },
         [=](const NodeSignature& node, int) {
           return centered ? widened_bytes(node, {1, 2}) : widened_bytes(node, {1});

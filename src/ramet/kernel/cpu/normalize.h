@@ -12,11 +12,11 @@ struct NormArguments {
   float epsilon = 0;
   const void* dy = nullptr;  ///< of gradients
   const void* a = nullptr;
-  void* out = nullptr;       ///< the rows that come out; may be a (or dy)
+  void* out = nullptr;  ///< the rows that come out; may be a (or dy)
   const float* gain = nullptr;
   const float* bias = nullptr;
-  float* mean = nullptr;     ///< [count]
-  float* rstd = nullptr;     ///< [count]
+  float* mean = nullptr;  ///< [count]
+  float* rstd = nullptr;  ///< [count]
   /// Sums of gradients of gain and bias, [blocks of kReduceRows rows, width].
   float* gain_sums = nullptr;
   float* bias_sums = nullptr;

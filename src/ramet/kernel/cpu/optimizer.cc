@@ -55,8 +55,8 @@ HWY_INLINE Vf adam_direction(const UpdateArguments& call, int64_t i, int64_t cou
   const Df d;
   const Vf m = load_part(call.m + i, count), v = load_part(call.v + i, count);
   const Vf next_m = hn::MulAdd(hn::Set(d, call.one_less_beta1), hn::Sub(gradient, m), m);
-  const Vf next_v = hn::MulAdd(hn::Set(d, call.beta2), v,
-                               hn::Mul(hn::Set(d, call.one_less_beta2), hn::Mul(gradient, gradient)));
+  const Vf next_v =
+      hn::MulAdd(hn::Set(d, call.beta2), v, hn::Mul(hn::Set(d, call.one_less_beta2), hn::Mul(gradient, gradient)));
   store_part(next_m, call.m_out + i, count);
   store_part(next_v, call.v_out + i, count);
   const Vf root = hn::Sqrt(hn::Mul(next_v, hn::Set(d, call.inverse_correction2)));
@@ -159,13 +159,15 @@ float folded(float* lanes) {
 
 float tree(const float* leaves, int64_t count) {
   if (count == 0) return 0;
-  return tree_combine<float>(0, count, [&](int64_t i) { return leaves[i]; }, [](float a, float b) { return a + b; });
+  return tree_combine<float>(
+      0, count, [&](int64_t i) { return leaves[i]; }, [](float a, float b) { return a + b; });
 }
 
 /// Stretches of a tensor as f32: in place, or by way of a thread's scratch.
 class Operand {
  public:
-  Operand(DType dtype, const void* data, float* room) : dtype_(dtype), data_(static_cast<const char*>(data)), room_(room) {}
+  Operand(DType dtype, const void* data, float* room)
+      : dtype_(dtype), data_(static_cast<const char*>(data)), room_(room) {}
   const float* read(int64_t begin, int64_t count) const {
     const char* from = data_ + begin * static_cast<int64_t>(size_of(dtype_));
     if (dtype_ == DType::kF32) return reinterpret_cast<const float*>(from);
@@ -302,8 +304,10 @@ void run_adam(const NodeSignature& node, const KernelContext& context) {
   set_moments(node.attributes, scalar(context, 5), scalar(context, 6), call);
   call.rate = scalar(context, 4);
   call.grad_scale = scalar(context, 7);
-  if (decoupled) call.keep = 1 - call.rate * decay;
-  else call.weight_decay = decay;
+  if (decoupled)
+    call.keep = 1 - call.rate * decay;
+  else
+    call.weight_decay = decay;
   if (!std::isfinite(call.grad_scale)) return copy_states(update, context, {{0, 0}, {2, 1}, {3, 2}});
   update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int64_t) {
     block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];

@@ -14,13 +14,13 @@ struct UpdateArguments {
   bool nesterov = false;
   float beta2 = 0, one_less_beta1 = 0, one_less_beta2 = 0, epsilon = 0;
   float inverse_correction1 = 1, inverse_correction2 = 1;
-  float keep = 1;  ///< decoupled decay: what w is multiplied by
+  float keep = 1;         ///< decoupled decay: what w is multiplied by
   float* sums = nullptr;  ///< LAMB: 16 lanes of u^2, then 16 of w^2, which start at 0
 };
 
 struct UpdateLoops {
   using Loop = void (*)(const UpdateArguments&);
-  Loop sgd;             ///< momentum state in m (null: none)
+  Loop sgd;  ///< momentum state in m (null: none)
   Loop adam;
   Loop lamb_direction;  ///< u to w_out
   Loop lamb_apply;      ///< g is u; rate has the trust ratio in it

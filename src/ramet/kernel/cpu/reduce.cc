@@ -48,7 +48,8 @@ void each(const float* from, int64_t count, float* into) {
   const Df d;
   const int64_t step = vector_lanes();
   int64_t i = 0;
-  for (; i + step <= count; i += step) hn::StoreU(Op::join(hn::LoadU(d, into + i), hn::LoadU(d, from + i)), d, into + i);
+  for (; i + step <= count; i += step)
+    hn::StoreU(Op::join(hn::LoadU(d, into + i), hn::LoadU(d, from + i)), d, into + i);
   for (; i < count; ++i) into[i] = Op::one(into[i], from[i]);
 }
 
@@ -66,7 +67,9 @@ void lanes(const float* from, int64_t count, float* into) {
 }
 
 template <class Op>
-constexpr cpu::Join make_join(float start) { return {each<Op>, lanes<Op>, Op::one, start}; }
+constexpr cpu::Join make_join(float start) {
+  return {each<Op>, lanes<Op>, Op::one, start};
+}
 
 constexpr cpu::Join kJoins[] = {make_join<Sum>(0), make_join<Product>(1), make_join<Most>(-INFINITY),
                                 make_join<Least>(INFINITY)};
@@ -127,7 +130,7 @@ struct Pass {
   int64_t chunks = 1;
   DType dtype = DType::kF32;
 
-  int64_t rows() const { return group.reduced / chunks; }          ///< of a chunk
+  int64_t rows() const { return group.reduced / chunks; }              ///< of a chunk
   int64_t blocks() const { return ceil_divide(rows(), kReduceRows); }  ///< of a chunk
   bool is_last() const { return group.inner == 1; }
   int64_t results() const { return group.outer * group.inner; }
@@ -137,19 +140,27 @@ struct Pass {
 std::vector<Pass> passes_of(const NodeSignature& node) {
   std::vector<Pass> passes;
   for (const ReduceGroup& group : reduce_groups(node.inputs[0].shape, reduce_axes(node)))
-    passes.push_back({group, node.attributes.get_int_or("chunks", 1), passes.empty() ? node.inputs[0].dtype : DType::kF32});
+    passes.push_back(
+        {group, node.attributes.get_int_or("chunks", 1), passes.empty() ? node.inputs[0].dtype : DType::kF32});
   return passes;
 }
 
 class Reduction {
  public:
   Reduction(const cpu::Join& join, const Pass& pass, const void* from, float* partials, float* rooms, ThreadTeam& team)
-      : join_(join), pass_(pass), from_(static_cast<const char*>(from)), partials_(partials), rooms_(rooms), team_(team) {}
+      : join_(join),
+        pass_(pass),
+        from_(static_cast<const char*>(from)),
+        partials_(partials),
+        rooms_(rooms),
+        team_(team) {}
 
   void run(float* results) {
     if (pass_.group.reduced == 0) return std::fill_n(results, pass_.results(), join_.start), void();
-    if (pass_.is_last()) reduce_last(results);
-    else reduce_rows(results);
+    if (pass_.is_last())
+      reduce_last(results);
+    else
+      reduce_rows(results);
   }
 
  private:
@@ -212,8 +223,10 @@ class Reduction {
       for (int64_t i = 0; i < inner; i += kRoom) {
         const int64_t count = std::min(kRoom, inner - i);
         const float* values = read((first_row + row) * inner + i, count, rank);
-        if (row == 0) std::copy_n(values, count, sums + i);
-        else join_.each(values, count, sums + i);
+        if (row == 0)
+          std::copy_n(values, count, sums + i);
+        else
+          join_.each(values, count, sums + i);
       }
   }
 

@@ -19,12 +19,12 @@ struct Join {
 /// Of "reduce_sum", "reduce_prod", "reduce_max" or "reduce_min".
 const Join& join_of(const char* op);
 
-/// Joins `count` rows at distance `distance` floats, columns [begin, end), along the balanced tree (tree_split), in place:
-/// the first row holds the result.
+/// Joins `count` rows at distance `distance` floats, columns [begin, end), along the balanced tree (tree_split), in
+/// place: the first row holds the result.
 void combine_tree(const Join& join, float* rows, int64_t count, int64_t distance, int64_t begin, int64_t end);
 
-/// Sums of row blocks [blocks, columns] to one row, stored as `store` narrows it to elements of `size` bytes; zeros when
-/// there are no blocks.
+/// Sums of row blocks [blocks, columns] to one row, stored as `store` narrows it to elements of `size` bytes; zeros
+/// when there are no blocks.
 void combine_row_sums(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
                       ThreadTeam& team);
 

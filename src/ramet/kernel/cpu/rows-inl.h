@@ -31,8 +31,10 @@ HWY_INLINE Vf load_part(const T* from, int64_t count) {
 template <typename T>
 HWY_INLINE void store_part(Vf value, T* to, int64_t count) {
   const Df d;
-  if (count >= vector_lanes()) StoreF32(d, value, to);
-  else StoreF32N(d, value, to, static_cast<size_t>(count));
+  if (count >= vector_lanes())
+    StoreF32(d, value, to);
+  else
+    StoreF32N(d, value, to, static_cast<size_t>(count));
 }
 /// Lanes from `count` on become 0.
 HWY_INLINE Vf keep_part(Vf value, int64_t count) {
@@ -67,8 +69,8 @@ struct RowLanes {
   }
 };
 
-/// Calls `visit(element, vector, count)` for each vector of a row: the accumulator that its lanes belong to, and how many
-/// of them are in the row.
+/// Calls `visit(element, vector, count)` for each vector of a row: the accumulator that its lanes belong to, and how
+/// many of them are in the row.
 template <typename Visit>
 HWY_INLINE void for_each_vector(int64_t width, const Visit& visit) {
   const int64_t step = vector_lanes(), whole = width / kRowLanes * kRowLanes;

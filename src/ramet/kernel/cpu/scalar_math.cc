@@ -49,8 +49,8 @@ int parity(float b) {
 /// Fraction bits of 2/pi, 32 a word.
 constexpr uint32_t kTwoOverPi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 
-/// |x| >= 2^23 = mantissa 2^shift: the product with 2/pi, of which 192 bits from the one that still counts quarter turns
-/// (after Payne and Hanek, "Radian reduction for trigonometric functions", 1983).
+/// |x| >= 2^23 = mantissa 2^shift: the product with 2/pi, of which 192 bits from the one that still counts quarter
+/// turns (after Payne and Hanek, "Radian reduction for trigonometric functions", 1983).
 double reduce_large(uint32_t mantissa, int shift, int32_t* quarters) {
   // Bits of 2/pi before `first` only add whole turns.
   const int first = shift > 2 ? shift - 2 : 0;
@@ -107,9 +107,12 @@ float power_of(float a, float b) {
   const bool negative = std::bit_cast<uint32_t>(a) >> 31;
   if (a < 0 && a - a == 0 && kind == 0) return kNan;
   double result;
-  if (magnitude == 1) result = 1;
-  else if (magnitude == 0) result = b < 0 ? kInfinity : 0;
-  else result = exp2_of(log2_of(magnitude) * b);
+  if (magnitude == 1)
+    result = 1;
+  else if (magnitude == 0)
+    result = b < 0 ? kInfinity : 0;
+  else
+    result = exp2_of(log2_of(magnitude) * b);
   const auto rounded = static_cast<float>(result);
   return negative && kind == 1 ? -rounded : rounded;
 }

@@ -54,7 +54,8 @@ std::function<void(const KernelContext&)> make_broadcast(const NodeSignature& no
   const Dims own = shape.strides();
   Dims strides(static_cast<size_t>(wide.rank()), 0);
   for (int axis = 0; axis < shape.rank(); ++axis)
-    if (shape.dim(axis) != 1) strides[static_cast<size_t>(axis + wide.rank() - shape.rank())] = own[static_cast<size_t>(axis)];
+    if (shape.dim(axis) != 1)
+      strides[static_cast<size_t>(axis + wide.rank() - shape.rank())] = own[static_cast<size_t>(axis)];
   return all_of({pull(node, strides, 0)});
 }
 
@@ -97,8 +98,10 @@ std::function<void(const KernelContext&)> make_joint(const NodeSignature& node, 
     const Shape& part = parts[i].shape;
     const Dims own = part.strides();
     const int64_t at = start * strides[static_cast<size_t>(axis)];
-    if (concat) moves.push_back({static_cast<int>(i), 0, 0, at, size, StridedCopy(part.dims(), own, strides, size)});
-    else moves.push_back({0, static_cast<int>(i), at, 0, size, StridedCopy(part.dims(), strides, own, size)});
+    if (concat)
+      moves.push_back({static_cast<int>(i), 0, 0, at, size, StridedCopy(part.dims(), own, strides, size)});
+    else
+      moves.push_back({0, static_cast<int>(i), at, 0, size, StridedCopy(part.dims(), strides, own, size)});
     start += part.dim(axis);
   }
   return all_of(std::move(moves));
@@ -169,16 +172,19 @@ std::function<void(const KernelContext&)> make_iota(const NodeSignature& node) {
     const int64_t inner = type.shape.strides()[static_cast<size_t>(axis)], extent = type.shape.dim(axis);
     const int64_t size = size_in(type.dtype);
     auto* out = static_cast<char*>(context.outputs[0]);
-    context.team.split(type.elements() / inner, std::max<int64_t>(1, 4096 / inner), [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Element value(type.dtype, static_cast<double>(i % extent));
-        for (int64_t e = 0; e < inner; ++e) std::memcpy(out + (i * inner + e) * size, value.bytes, static_cast<size_t>(size));
-      }
-    });
+    context.team.split(type.elements() / inner, std::max<int64_t>(1, 4096 / inner),
+                       [&](int64_t begin, int64_t end, int) {
+                         for (int64_t i = begin; i < end; ++i) {
+                           const Element value(type.dtype, static_cast<double>(i % extent));
+                           for (int64_t e = 0; e < inner; ++e)
+                             std::memcpy(out + (i * inner + e) * size, value.bytes, static_cast<size_t>(size));
+                         }
+                       });
   };
 }
 
-void add(Backend& backend, const std::string& op, std::function<void(const KernelContext&)> (*make)(const NodeSignature&)) {
+void add(Backend& backend, const std::string& op,
+         std::function<void(const KernelContext&)> (*make)(const NodeSignature&)) {
   cpu::add_hwy(backend, op, {}, [make](const NodeSignature& node, int) { return make(node); });
 }
 
@@ -196,8 +202,10 @@ void add_cpu_shape(Backend& backend) {
   add(backend, "iota", make_iota);
   // The bytes stay: where the output is not placed over the input, they are copied by all threads.
   cpu::add_hwy(backend, "reshape", {}, [](const NodeSignature& node, int) {
-    return [copy = StridedCopy({node.inputs[0].bytes()}, {1}, {1}, 1), empty = node.inputs[0].bytes() == 0](const KernelContext& context) {
-      if (!empty && context.inputs[0] != context.outputs[0]) copy.run(context.inputs[0], context.outputs[0], context.team);
+    return [copy = StridedCopy({node.inputs[0].bytes()}, {1}, {1}, 1),
+            empty = node.inputs[0].bytes() == 0](const KernelContext& context) {
+      if (!empty && context.inputs[0] != context.outputs[0])
+        copy.run(context.inputs[0], context.outputs[0], context.team);
     };
   });
 }

@@ -25,13 +25,14 @@ constexpr int64_t kGrainBytes = 16384;
 
 }  // namespace
 
-StridedCopy::StridedCopy(std::vector<int64_t> extents, std::vector<int64_t> from_strides, std::vector<int64_t> to_strides,
-                         int64_t size)
+StridedCopy::StridedCopy(std::vector<int64_t> extents, std::vector<int64_t> from_strides,
+                         std::vector<int64_t> to_strides, int64_t size)
     : size_(size) {
   for (size_t i = 0; i < extents.size(); ++i) {
     if (extents[i] == 0) return;
     if (extents[i] == 1) continue;
-    const bool merges = !extents_.empty() && from_.back() == from_strides[i] * extents[i] && to_.back() == to_strides[i] * extents[i];
+    const bool merges =
+        !extents_.empty() && from_.back() == from_strides[i] * extents[i] && to_.back() == to_strides[i] * extents[i];
     if (merges) {
       extents_.back() *= extents[i];
       from_.back() = from_strides[i];
@@ -87,7 +88,8 @@ void StridedCopy::copy_rows(const char* from, char* to, ThreadTeam& team) const 
       offsets(row, 1, &source, &target);
       const int64_t run = std::min(end - row, extents_[last] - row % extents_[last]);
       for (int64_t i = 0; i < run; ++i)
-        std::memcpy(to + (target + i * to_[last]) * size_, from + (source + i * from_[last]) * size_, static_cast<size_t>(bytes));
+        std::memcpy(to + (target + i * to_[last]) * size_, from + (source + i * from_[last]) * size_,
+                    static_cast<size_t>(bytes));
       row += run;
     }
   });
@@ -118,25 +120,27 @@ void StridedCopy::copy_tiles(const T* from, T* to, ThreadTeam& team) const {
   int64_t outer = 1;
   for (size_t axis = 0; axis + 2 < rank; ++axis) outer *= extents_[axis];
   const int64_t row_tiles = (rows + kTile - 1) / kTile;
-  team.split(outer * row_tiles, std::max<int64_t>(1, kGrainBytes / (kTile * columns * size_)), [&](int64_t begin, int64_t end, int) {
-    for (int64_t task = begin; task < end; ++task) {
-      int64_t source, target;
-      offsets(task / row_tiles, 2, &source, &target);
-      const int64_t first = task % row_tiles * kTile, last = std::min(rows, first + kTile);
-      for (int64_t column = 0; column < columns; column += kTile) {
-        const int64_t stop = std::min(columns, column + kTile);
-        // By way of a small square: reading down a column of memory would meet the same few lines of the cache.
-        T square[kTile * (kTile + 1)];
-        for (int64_t c = column; c < stop; ++c)
-          std::memcpy(square + (c - column) * (kTile + 1), from + source + first + c * from_step,
-                      static_cast<size_t>(last - first) * sizeof(T));
-        for (int64_t r = first; r < last; ++r) {
-          T* b = to + target + r * to_step;
-          for (int64_t c = column; c < stop; ++c) b[c] = square[(c - column) * (kTile + 1) + r - first];
-        }
-      }
-    }
-  });
+  team.split(outer * row_tiles, std::max<int64_t>(1, kGrainBytes / (kTile * columns * size_)),
+             [&](int64_t begin, int64_t end, int) {
+               for (int64_t task = begin; task < end; ++task) {
+                 int64_t source, target;
+                 offsets(task / row_tiles, 2, &source, &target);
+                 const int64_t first = task % row_tiles * kTile, last = std::min(rows, first + kTile);
+                 for (int64_t column = 0; column < columns; column += kTile) {
+                   const int64_t stop = std::min(columns, column + kTile);
+                   // By way of a small square: reading down a column of memory would meet the same few lines of the
+                   // cache.
+                   T square[kTile * (kTile + 1)];
+                   for (int64_t c = column; c < stop; ++c)
+                     std::memcpy(square + (c - column) * (kTile + 1), from + source + first + c * from_step,
+                                 static_cast<size_t>(last - first) * sizeof(T));
+                   for (int64_t r = first; r < last; ++r) {
+                     T* b = to + target + r * to_step;
+                     for (int64_t c = column; c < stop; ++c) b[c] = square[(c - column) * (kTile + 1) + r - first];
+                   }
+                 }
+               }
+             });
 }
 
 void StridedCopy::run(const void* from, void* to, ThreadTeam& team) const {

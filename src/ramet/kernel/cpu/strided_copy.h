@@ -8,12 +8,13 @@
 namespace ramet::cpu {
 
 /// Moves elements of any type between two strided views of the same extents: what transpose, broadcast_to, slice, pad,
-/// concat, split and reverse come down to. Rows that are dense on both sides are copied whole; where the dense dimensions
-/// differ, tiles are turned in cache.
+/// concat, split and reverse come down to. Rows that are dense on both sides are copied whole; where the dense
+/// dimensions differ, tiles are turned in cache.
 class StridedCopy {
  public:
   /// Strides in elements, any sign, 0 to repeat; elements of 1, 2, 4 or 8 bytes.
-  StridedCopy(std::vector<int64_t> extents, std::vector<int64_t> from_strides, std::vector<int64_t> to_strides, int64_t size);
+  StridedCopy(std::vector<int64_t> extents, std::vector<int64_t> from_strides, std::vector<int64_t> to_strides,
+              int64_t size);
   void run(const void* from, void* to, ThreadTeam& team) const;
 
  private:
