@@ -51,7 +51,7 @@ Batch rows(const Batch& batch, int64_t begin, int64_t end) {
 void expect_pure(const BatchSource& source, const BatchSource& again, int64_t count) {
   const Batch whole = source.make(0, count);
   EXPECT_TRUE(same(source.make(0, count), whole));
-  for (const auto [first, size] : {std::pair<int64_t, int64_t>{count - 7, 7}, {5, 1}, {0, 3}, {count / 2, count / 4}})
+  for (const auto& [first, size] : {std::pair<int64_t, int64_t>{count - 7, 7}, {5, 1}, {0, 3}, {count / 2, count / 4}})
     EXPECT_TRUE(same(again.make(first, size), rows(whole, first, first + size))) << first;
   const auto signature = source.signature(count);
   ASSERT_EQ(signature.size(), whole.tensors.size());
@@ -108,7 +108,9 @@ TEST(BertBatches, EpochsFollowOneAnother) {
   int64_t first = 0;
   for (int64_t epoch = 0; epoch < 7; ++epoch) {
     EXPECT_EQ(source->epoch_of(first), epoch);
-    if (first > 0) EXPECT_EQ(source->epoch_of(first - 1), epoch - 1);
+    if (first > 0) {
+      EXPECT_EQ(source->epoch_of(first - 1), epoch - 1);
+    }
     EXPECT_EQ(source->epoch_samples(epoch), source->epoch_samples(epoch % 2));
     first += source->epoch_samples(epoch);
   }
@@ -223,7 +225,9 @@ TEST(BertBatches, PairsHaveBertsForm) {
     for (size_t p = 0; p < row.ids.size(); ++p) {
       ASSERT_EQ(row.types[p], p > a_end && p < length);
       ASSERT_EQ(row.attention[p], p < length);
-      if (p >= length) ASSERT_EQ(row.ids[p], 0);
+      if (p >= length) {
+        ASSERT_EQ(row.ids[p], 0);
+      }
     }
     random_next += row.label;
     full += length == 48;

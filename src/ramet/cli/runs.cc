@@ -48,7 +48,7 @@ int list(const RunsArguments& arguments, bool json) {
   for (const auto& run : runs)
     rows.push_back({run.id, std::string(name_of(run.status)), std::to_string(run.steps()),
                     or_dash(run.log.last("loss")), or_dash(run.log.last("held_out_loss")),
-                    or_dash(std::round(run.log.last("tokens_per_second"))), run.started});
+                    or_dash(std::round(run.log.last("tokens_per_second"))), run.started.substr(0, 19)});
   std::fputs(table_text(rows).c_str(), stdout);
   return 0;
 }

@@ -39,6 +39,15 @@ std::string time_text(const char* format) {
   return text;
 }
 
+/// Now, to the microsecond: runs that begin in one second keep their order.
+std::string start_text() {
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  char fraction[16];
+  std::snprintf(fraction, sizeof fraction, ".%06ld", now.tv_nsec / 1000);
+  return time_text("%Y-%m-%dT%H:%M:%S") + fraction + time_text("%z");
+}
+
 /// A name as part of a folder's name.
 std::string file_name_of(const std::string& name) {
   std::string text;
@@ -107,7 +116,7 @@ int take_lock(const fs::path& run) {
 void write_facts(const fs::path& path, const RunFacts& facts) {
   const json run = {{"id", path.filename().string()},
                     {"name", facts.name},
-                    {"started", time_text("%Y-%m-%dT%H:%M:%S%z")},
+                    {"started", start_text()},
                     {"version", version()},
                     {"compiler", __VERSION__},
                     {"command", facts.command},

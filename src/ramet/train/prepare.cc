@@ -1,5 +1,6 @@
 #include "ramet/train/prepare.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ramet/base/error.h"
@@ -120,7 +121,8 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
     fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
   }
   fill(recipe.train.loss_scale, recipe.train.precision == "f16" ? 1024.0 : 1.0);
-  fill(recipe.schedule.steps, recipe.train.steps);
+  // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be read.
+  fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
   if (corpus_vocabulary > *model.vocabulary_size)
     throw Error({.what = "the corpus has more tokens than the model has rows for",
                  .where = recipe.where("model.vocabulary_size"),

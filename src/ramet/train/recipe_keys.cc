@@ -234,7 +234,7 @@ std::vector<RecipeKey> make_keys() {
        .field = RAMET_FIELD(schedule.steps),
        .low = 1,
        .high = kMany,
-       .otherwise = "train.steps"},
+       .otherwise = "train.steps, or train.schedule.warmup_steps where that is more"},
       {.name = "train.schedule.end",
        .doc = "learning rate at the end",
        .field = RAMET_FIELD(schedule.end),
