@@ -62,7 +62,7 @@ std::vector<float> samples(float low, float high, int count) {
   std::vector<float> result;
   for (int i = 0; i < count; ++i) {
     const int64_t at =
-        begin + (end - begin) / (count - 1) * i + (i * 7919) % std::max<int64_t>(1, (end - begin) / count);
+        begin + (end - begin) / (count - 1) * i + (int64_t{i} * 7919) % std::max<int64_t>(1, (end - begin) / count);
     const auto bits = static_cast<int32_t>(at < 0 ? std::numeric_limits<int32_t>::min() - at : at);
     result.push_back(std::bit_cast<float>(bits));
   }
