@@ -62,8 +62,26 @@ void fill(std::byte* data, const TensorType& type) {
     std::memcpy(data + i * size, data, static_cast<size_t>(std::min(block, count - i) * size));
 }
 
-/// Best of a few runs of a task; each run's operands are what the run before left in the caches.
-double time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds) {
+/// Pushes a task's operands out of the caches, as the rest of a step does between two runs of the same work.
+class Evictor {
+ public:
+  explicit Evictor(ThreadTeam& team) : team_(team), pad_(kBytes), data_(pad_.take(kBytes)) {}
+  void run() {
+    ++turn_;
+    team_.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) { std::memset(data_ + begin, turn_ & 1, static_cast<size_t>(end - begin)); });
+  }
+
+ private:
+  static constexpr int64_t kBytes = int64_t{24} << 20;
+  ThreadTeam& team_;
+  Scratchpad pad_;
+  std::byte* data_;
+  int turn_ = 0;
+};
+
+/// Median of a few runs of a task, with operands that have been evicted before each run where an evictor is given.
+double time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
+                 Evictor* evictor = nullptr) {
   Scratchpad pad(bytes_of(task));
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
@@ -76,15 +94,17 @@ double time_task(const Task& task, const Backend& backend, ThreadTeam& team, int
   void* scratch = pad.take(task.scratch_bytes);
   const std::unique_ptr<Kernel> kernel = backend.make(task.node, team.size(), task.kernel);
   kernel->run({inputs, outputs, scratch, team});  // touches the memory
-  double best = 1e30, total = 0;
+  std::vector<double> seconds;
+  double total = 0;
   for (int run = 0; run < most_runs && (run == 0 || total < most_seconds); ++run) {
+    if (evictor) evictor->run();
     const auto start = Clock::now();
     kernel->run({inputs, outputs, scratch, team});
-    const double seconds = seconds_since(start);
-    best = std::min(best, seconds);
-    total += seconds;
+    seconds.push_back(seconds_since(start));
+    total += seconds.back();
   }
-  return best;
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  return seconds[seconds.size() / 2];
 }
 
 Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs, Attributes attributes) {
@@ -133,19 +153,28 @@ std::string cpu_name() {
   return "unknown CPU";
 }
 
+/// Operations a second of a square product: some milliseconds.
+static double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
+  const TensorType matrix{dtype, {768, 768}};
+  const Task product = make_task(backend, team.size(), "matmul", {matrix, matrix}, {});
+  return product.cost.flops / time_task(product, backend, team, 8, 0.15);
+}
+
+/// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
+static bool was_busy(const Machine& machine, const Backend& backend) {
+  constexpr double kMuch = 1.15;
+  ThreadTeam team(machine.threads);
+  return product_rate(backend, team, DType::kF32) > kMuch * machine.f32_flops;
+}
+
 Machine probe_machine(const Backend& backend, int threads) {
   Machine machine;
   machine.name = cpu_name();
   machine.kernel_class = backend.kernel_class();
   machine.threads = threads;
   ThreadTeam team(threads);
-  const auto flops = [&](DType dtype) {
-    const TensorType matrix{dtype, {768, 768}};
-    const Task product = make_task(backend, threads, "matmul", {matrix, matrix}, {});
-    return product.cost.flops / time_task(product, backend, team, 8, 0.15);
-  };
-  machine.f32_flops = flops(DType::kF32);
-  machine.bf16_flops = flops(DType::kBF16);
+  machine.f32_flops = product_rate(backend, team, DType::kF32);
+  machine.bf16_flops = product_rate(backend, team, DType::kBF16);
   machine.bandwidth = copy_bandwidth(team);
   const TensorType tiny{DType::kF32, {16}};
   machine.overhead = std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
@@ -169,6 +198,7 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
     if (weight[i] > 0) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weight[a] > weight[b]; });
   ThreadTeam team(machine.threads);
+  Evictor evictor(team);
   const auto start = Clock::now();
   const int64_t most_bytes = available_memory() / 2;
   for (const size_t i : order) {
@@ -176,7 +206,7 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
     const std::string key = task_key(task.node, task.kernel);
     if (machine.tasks.count(key) || bytes_of(task) > most_bytes) continue;
     if (seconds_since(start) > budget_seconds) break;
-    machine.tasks[key] = time_task(task, backend, team, 4, 0.03);
+    machine.tasks[key] = time_task(task, backend, team, 3, 0.03, &evictor);
   }
 }
 
@@ -189,7 +219,8 @@ Machine local_machine(const Executable& exe, const Backend& backend, double budg
   } catch (const std::exception&) {
     machine = {};
   }
-  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != exe.threads)
+  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != exe.threads ||
+      was_busy(machine, backend))
     machine = probe_machine(backend, exe.threads);
   measure_tasks(machine, exe, backend, budget_seconds);
   if (file.empty()) return machine;

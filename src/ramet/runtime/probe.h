@@ -14,8 +14,8 @@ Machine probe_machine(const Backend& backend, int threads);
 void measure_tasks(Machine& machine, const Executable& executable, const Backend& backend, double budget_seconds = 1.5);
 
 /// The machine at hand, with this executable's tasks: from the cache (one file a CPU model, kernel class and number of threads,
-/// under $XDG_CACHE_HOME/ramet or ~/.cache/ramet), measured where it is not there yet, and kept. A cache that cannot be
-/// read is measured again; one that cannot be written is done without.
+/// under $XDG_CACHE_HOME/ramet or ~/.cache/ramet), measured where it is not there yet, and kept. A cache that was measured on a
+/// busier machine than now, or cannot be read, is measured again; one that cannot be written is done without.
 Machine local_machine(const Executable& executable, const Backend& backend, double budget_seconds = 1.5);
 
 /// "AMD EPYC 9R45 96-Core Processor"

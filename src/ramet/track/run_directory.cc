@@ -43,7 +43,7 @@ std::string time_text(const char* format) {
 std::string start_text() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
-  char fraction[16];
+  char fraction[32];
   std::snprintf(fraction, sizeof fraction, ".%06ld", now.tv_nsec / 1000);
   return time_text("%Y-%m-%dT%H:%M:%S") + fraction + time_text("%z");
 }
