@@ -21,6 +21,8 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Programs that run again with the processor held to lower levels (RAMET_CPU), so that kernels for others stay tested.
+LEVELS = {"test_ops": ["avx512", "avx2", "baseline"], "test_kernel": ["avx2"]}
 REPORT_EVERY = 20.0  # seconds between lines about a program that is still running
 KEPT_LINES = 400     # of a failing test's output
 
@@ -185,11 +187,13 @@ def main():
     build = (ROOT / options.build).resolve()
     environment = dict(os.environ, RAMET_BUILD_DIR=str(build), RAMET_PROGRAM=str(build / "ramet"))
     programs = sorted(path for path in (build / "tests").glob("test_*") if os.access(path, os.X_OK) and path.is_file())
-    jobs = [(run_program, path, path.name.removeprefix("test_")) for path in programs]
+    jobs = [(run_program, path, path.name.removeprefix("test_"), "") for path in programs]
+    jobs += [(run_program, path, path.name.removeprefix("test_"), level)
+             for path in programs for level in LEVELS.get(path.name, [])]
     if not options.no_scripts:
-        jobs += [(run_script, path, path.parent.name) for path in sorted(ROOT.glob("tests/*/*_test.py"))]
+        jobs += [(run_script, path, path.parent.name, "") for path in sorted(ROOT.glob("tests/*/*_test.py"))]
     if options.names:
-        unknown = set(options.names) - {folder for _, _, folder in jobs}
+        unknown = set(options.names) - {folder for _, _, folder, _ in jobs}
         if unknown:
             say("run_tests: no tests for " + ", ".join(sorted(unknown)))
             return 2
@@ -198,12 +202,16 @@ def main():
     passed = failed = skipped = 0
     reports = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        futures = {pool.submit(run, path, environment, options.timeout): path for run, path, _ in jobs}
+        futures = {}
+        for run, path, _, level in jobs:
+            held = dict(environment, RAMET_CPU=level) if level else environment
+            futures[pool.submit(run, path, held, options.timeout)] = (path, f" at {level}" if level else "")
         for future in concurrent.futures.as_completed(futures):
             result = future.result()
             passed, failed, skipped = passed + result.passed, failed + result.failed, skipped + result.skipped
             mark = "FAIL" if result.failed else "  ok" if result.passed else "none"
-            say(f"{mark}  {futures[future].relative_to(build if build in futures[future].parents else ROOT)}: "
+            path, level = futures[future]
+            say(f"{mark}  {path.relative_to(build if build in path.parents else ROOT)}{level}: "
                 f"{result.passed} passed, {result.failed} failed, {result.skipped} skipped, {result.seconds:.1f} s")
             reports += result.report
     for report in sorted(reports, key=lambda text: text.startswith("FAILED")):
