@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -69,8 +70,8 @@ class Graph {
   void add_output(const std::string& name, ValueId value, OutputRole role = OutputRole::kResult);
   void set_value_name(ValueId value, std::string name) { values_[static_cast<size_t>(value)].name = std::move(name); }
 
-  const std::vector<Value>& values() const { return values_; }
-  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::deque<Value>& values() const { return values_; }
+  const std::deque<Node>& nodes() const { return nodes_; }
   const std::vector<GraphInput>& inputs() const { return inputs_; }
   const std::vector<GraphOutput>& outputs() const { return outputs_; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
@@ -88,8 +89,9 @@ class Graph {
 
  private:
   std::string name_;
-  std::vector<Value> values_;
-  std::vector<Node> nodes_;
+  // Deques, so that a reference to a value or a node stays good while the graph grows.
+  std::deque<Value> values_;
+  std::deque<Node> nodes_;
   std::vector<GraphInput> inputs_;
   std::vector<GraphOutput> outputs_;
 };
