@@ -8,9 +8,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "ramet/base/dtype.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/peak.h"
 
 namespace ramet::bench {
@@ -77,6 +80,22 @@ inline double peak(ThreadTeam& team, bool bf16) {
 inline void print_load() {
   double load[3] = {};
   if (getloadavg(load, 3) == 3) std::printf("load average %.2f %.2f %.2f\n", load[0], load[1], load[2]);
+}
+
+/// Calls `measure(dtype, team, peak in GF/s)` for bf16 and f32 on one thread and on two, under a line with the load and the peak.
+inline void beside_peaks(const std::function<void(DType, ThreadTeam&, double)>& measure) {
+  std::printf("%s, %s\n", cpu_model().c_str(), cpu_kernel_class().c_str());
+  for (int threads : {1, 2}) {
+    if (threads > available_processors()) continue;
+    ThreadTeam team(threads);
+    for (DType dtype : {DType::kBF16, DType::kF32}) {
+      const double best = peak(team, dtype == DType::kBF16);
+      print_load();
+      std::printf("%d thread%s: peak %.1f GF/s in %s\n", threads, threads > 1 ? "s" : "", best,
+                  std::string(name_of(dtype)).c_str());
+      measure(dtype, team, best);
+    }
+  }
 }
 
 }  // namespace ramet::bench

@@ -67,16 +67,7 @@ void measure(const Case& one, DType dtype, ThreadTeam& team, double peak, double
 int main(int argc, char** argv) {
   using namespace ramet;
   const double budget = argc > 1 ? std::atof(argv[1]) : 0.02;
-  std::printf("%s, %s\n", cpu_model().c_str(), cpu_kernel_class().c_str());
-  for (int threads : {1, 2}) {
-    if (threads > available_processors()) continue;
-    ThreadTeam team(threads);
-    for (DType dtype : {DType::kBF16, DType::kF32}) {
-      const double peak = bench::peak(team, dtype == DType::kBF16);
-      bench::print_load();
-      std::printf("%d thread%s: peak %.1f GF/s in %s\n", threads, threads > 1 ? "s" : "", peak,
-                  std::string(name_of(dtype)).c_str());
-      for (const auto& one : bench::cases()) bench::measure(one, dtype, team, peak, budget);
-    }
-  }
+  bench::beside_peaks([&](DType dtype, ThreadTeam& team, double peak) {
+    for (const auto& one : bench::cases()) bench::measure(one, dtype, team, peak, budget);
+  });
 }

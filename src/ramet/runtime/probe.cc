@@ -132,6 +132,20 @@ double copy_bandwidth(ThreadTeam& team) {
   return 2.0 * kBytes / best;
 }
 
+/// Operations a second of a square product: some milliseconds.
+double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
+  const TensorType matrix{dtype, {768, 768}};
+  const Task product = make_task(backend, team.size(), "matmul", {matrix, matrix}, {});
+  return product.cost.flops / time_task(product, backend, team, 8, 0.15);
+}
+
+/// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
+bool was_busy(const Machine& machine, const Backend& backend) {
+  constexpr double kMuch = 1.15;
+  ThreadTeam team(machine.threads);
+  return product_rate(backend, team, DType::kF32) > kMuch * machine.f32_flops;
+}
+
 std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -151,20 +165,6 @@ std::string cpu_name() {
     if (line.rfind("model name", 0) == 0)
       if (const size_t colon = line.find(':'); colon != std::string::npos) return line.substr(std::min(line.size(), colon + 2));
   return "unknown CPU";
-}
-
-/// Operations a second of a square product: some milliseconds.
-static double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
-  const TensorType matrix{dtype, {768, 768}};
-  const Task product = make_task(backend, team.size(), "matmul", {matrix, matrix}, {});
-  return product.cost.flops / time_task(product, backend, team, 8, 0.15);
-}
-
-/// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
-static bool was_busy(const Machine& machine, const Backend& backend) {
-  constexpr double kMuch = 1.15;
-  ThreadTeam team(machine.threads);
-  return product_rate(backend, team, DType::kF32) > kMuch * machine.f32_flops;
 }
 
 Machine probe_machine(const Backend& backend, int threads) {
