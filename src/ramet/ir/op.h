@@ -124,6 +124,11 @@ struct OpDef {
     kLow,       ///< floating inputs are cast to the compute type (matrix products, attention)
     kFull       ///< floating inputs are cast to f32 (losses, optimizers, reductions to a scalar)
   } precision = Precision::kFollow;
+  /// The operand whose dimensions the attributes `cuts` and `position` (ops/position.h) speak of, for ops whose result depends
+  /// on where in the logical tensor their elements are: an input, or kPositionalOutput for output 0. Any node of such an op may
+  /// have the two attributes; absent, its operand is whole. kNotPositional: the op does not care.
+  int positional = kNotPositional;
+  static constexpr int kNotPositional = -1, kPositionalOutput = -2;
   /// Inputs that the precision pass leaves in f32 whatever the policy: bias, gain, statistics.
   std::vector<int> full_inputs{};
 };

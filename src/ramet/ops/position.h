@@ -1,0 +1,105 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ramet/ir/op.h"
+
+namespace ramet {
+
+/// One cut of a dimension: seen as [blocks, parts, extent / (blocks parts)], a device holds index k of the middle one,
+/// for all blocks. (blocks = 3 for a joint query, key and value cut by heads.)
+struct PositionCut {
+  int64_t dim = 0;
+  int64_t axis = 0;  ///< mesh axis along which the devices differ
+  int64_t parts = 1;
+  int64_t blocks = 1;
+  int64_t stride = 1;    ///< between neighbours along that axis
+  int64_t position = 0;  ///< k of this device
+};
+
+/// Integers that describe a cut in the attribute `cuts`: dim, axis, parts, blocks, stride.
+inline constexpr size_t kCutIntegers = 5;
+
+/// The cuts of a node: attribute `cuts`, kCutIntegers a cut, applied one after another, and attribute `position`, one a
+/// cut. Both absent: none. Without `position` (a compiled program, before a device makes its kernels) every k is 0. Throws
+/// Error naming the node when they contradict themselves.
+std::vector<PositionCut> position_cuts(const NodeSignature& node);
+
+/// Where the elements of a device's part of a tensor stand in the logical tensor.
+class Position {
+ public:
+  /// Elements [local, local + length) of the part are [logical, logical + length) of the logical tensor, row-major.
+  struct Run {
+    int64_t local = 0, logical = 0, length = 0;
+  };
+
+  /// The node's positional operand (OpDef::positional) and its cuts. Throws Error naming the node when they do not fit.
+  explicit Position(const NodeSignature& node);
+  /// `local` is the shape of the part, `node` only has its cuts and a name for messages.
+  Position(const NodeSignature& node, const Shape& local);
+
+  /// Whether the part is the whole tensor.
+  bool whole() const { return whole_; }
+  const Shape& local() const { return local_; }
+  const Shape& logical() const { return logical_; }
+  int64_t logical_elements() const { return logical_.elements(); }
+  /// Parts of a dimension in index order: runs of coordinates.
+  const std::vector<Run>& along(int dim) const { return dims_[static_cast<size_t>(dim)].runs; }
+  /// Logical coordinate of a local one.
+  int64_t coordinate(int dim, int64_t local) const {
+    const Run& run = find(dims_[static_cast<size_t>(dim)].runs, local);
+    return run.logical + (local - run.local);
+  }
+  /// Logical index of element `local` of the part.
+  int64_t index(int64_t local) const { return run_at(local).logical; }
+
+  /// Visits the runs that elements [begin, begin + count) of the part are made of, in order.
+  template <typename Visit>
+  void for_each_run(int64_t begin, int64_t count, const Visit& visit) const {
+    while (count > 0) {
+      Run run = run_at(begin);
+      run.length = std::min(run.length, count);
+      visit(static_cast<const Run&>(run));
+      begin += run.length;
+      count -= run.length;
+    }
+  }
+
+  /// The run from element `local` on.
+  Run run_at(int64_t local) const {
+    if (whole_) return {local, local, local_.elements() - local};
+    const int64_t within = local % span_, rest = within % tail_;
+    int64_t outer = local / span_, logical = rest;
+    for (int dim = last_cut_ - 1; dim >= 0; --dim) {
+      const int64_t extent = local_[dim];
+      logical += coordinate(dim, outer % extent) * dims_[static_cast<size_t>(dim)].logical_stride;
+      outer /= extent;
+    }
+    const int64_t at = within / tail_;
+    const Run& run = find(dims_[static_cast<size_t>(last_cut_)].runs, at);
+    logical += (run.logical + (at - run.local)) * tail_;
+    return {local, logical, (run.local + run.length - at) * tail_ - rest};
+  }
+
+ private:
+  struct Dim {
+    std::vector<Run> runs;
+    int64_t logical_stride = 1;
+  };
+  static const Run& find(const std::vector<Run>& runs, int64_t local) {
+    size_t at = runs.size() - 1;
+    while (runs[at].local > local) --at;
+    return runs[at];
+  }
+
+  Shape local_, logical_;
+  std::vector<Dim> dims_;
+  bool whole_ = true;
+  int last_cut_ = 0;    ///< behind it all dimensions are whole
+  int64_t tail_ = 1;    ///< elements of the dimensions behind it
+  int64_t span_ = 1;    ///< of those and itself, in the part
+};
+
+}  // namespace ramet
