@@ -120,6 +120,7 @@ TEST(Recipe, WrongValuesNameThePlace) {
 
 TEST(Recipe, SyntaxErrorsNameTheLine) {
   EXPECT_THAT(error_of("[train]\nsteps = \n"), StartsWith("bert.toml:2: not TOML: "));
+  EXPECT_THAT(error_of("[=]\n"), StartsWith("bert.toml:1: not TOML: "));  // once an assertion of the parser's
   EXPECT_THAT(error_of("[train]\nsteps = 1\nsteps = 2\n"), StartsWith("bert.toml:3: not TOML: "));
   EXPECT_THAT(error_of("name = \"\xff\xfe\""), HasSubstr("not TOML"));
   EXPECT_THAT(error_of(std::string(300'000, ' ')), HasSubstr("too long for a recipe"));

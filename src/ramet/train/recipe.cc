@@ -1,12 +1,12 @@
 #include "ramet/train/recipe.h"
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/base/toml.h"
 #include "ramet/ir/attribute.h"
 #include "ramet/model/presets.h"
 #include "ramet/transform/recompute.h"

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ramet/base/toml.h"
+#include "ramet/layout/layout.h"
+
+namespace ramet {
+
+/// The settings that a table of TOML holds, each with `source`:LINE and "layout.KEY" as its place. For those few files
+/// that read TOML already. Throws Error for values that no key takes.
+std::vector<LayoutSetting> layout_settings(const toml::table& table, const std::string& source);
+
+}  // namespace ramet
