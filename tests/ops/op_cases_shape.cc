@@ -51,6 +51,11 @@ void add_shapes(std::vector<OpCase>& cases) {
 }
 
 void add_pieces(std::vector<OpCase>& cases) {
+  cases.push_back({.op = "shard",
+                   .name = "third of rows, second half of each of two blocks of columns",
+                   .inputs = {f32({6, 8})},
+                   .attributes = {{"cuts", Dims{0, 1, 3, 1, 1, 1, 2, 2, 2, 1}}, {"position", Dims{1, 1}}},
+                   .by_position = true});
   cases.push_back({.op = "slice",
                    .name = "inner",
                    .inputs = {f32({4, 6})},

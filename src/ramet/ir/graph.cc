@@ -12,11 +12,19 @@ std::string_view name_of(InputRole role) {
     case InputRole::kData: return "data";
     case InputRole::kScalar: return "scalar";
     case InputRole::kState: return "state";
+    case InputRole::kBoundary: return "boundary";
   }
   internal_error("name_of", "unknown input role");
 }
 
-std::string_view name_of(OutputRole role) { return role == OutputRole::kResult ? "result" : "state"; }
+std::string_view name_of(OutputRole role) {
+  switch (role) {
+    case OutputRole::kResult: return "result";
+    case OutputRole::kState: return "state";
+    case OutputRole::kBoundary: return "boundary";
+  }
+  internal_error("name_of", "unknown output role");
+}
 
 ValueId Graph::add_input(const std::string& name, TensorType type, InputRole role) {
   if (find_input(name) != kNoValue)

@@ -86,6 +86,9 @@ struct AttributeSpec {
   std::string doc;
 };
 
+/// What moves between devices when a node runs; such nodes are made by partitioning and run by a transport, not by a kernel.
+enum class Exchange : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter, kAllToAll };
+
 /// All that the compiler knows of an op (DESIGN: an op is one thing in one place).
 struct OpDef {
   std::string name;
@@ -116,6 +119,8 @@ struct OpDef {
   bool commutative = false;
   /// Costs nothing at run time: the output is the input's bytes under another type (reshape).
   bool is_view = false;
+  /// Not kNone: a collective of a group of devices (ops/collective.h).
+  Exchange exchange = Exchange::kNone;
   /// Whether recomputing the node in the backward pass is cheap against storing its outputs (element-wise, norms).
   bool cheap = false;
   /// Precision policy under a low-precision recipe (transform/precision.h).

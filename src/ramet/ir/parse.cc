@@ -213,13 +213,13 @@ class Parser {
     TensorType tensor_type = type();
     const size_t role_place = (skip_space(), position_);
     const std::string role = word();
-    for (InputRole candidate : {InputRole::kData, InputRole::kScalar, InputRole::kState})
+    for (InputRole candidate : {InputRole::kData, InputRole::kScalar, InputRole::kState, InputRole::kBoundary})
       if (name_of(candidate) == role) {
         at(place, [&] { return graph.add_input(name, tensor_type, candidate); });
         return;
       }
     position_ = role_place;
-    fail("unknown input role", "data, scalar or state");
+    fail("unknown input role", "data, scalar, state or boundary");
   }
 
   void output(Graph& graph) {
@@ -228,11 +228,12 @@ class Parser {
     expect('=');
     const ValueId value = value_number();
     const std::string role = word();
-    if (role != "result" && role != "state") fail("unknown output role '" + role + "'", "result or state");
-    at(place, [&] {
-      graph.add_output(name, value, role == "state" ? OutputRole::kState : OutputRole::kResult);
-      return 0;
-    });
+    for (OutputRole candidate : {OutputRole::kResult, OutputRole::kState, OutputRole::kBoundary})
+      if (name_of(candidate) == role) {
+        at(place, [&] { return graph.add_output(name, value, candidate), 0; });
+        return;
+      }
+    fail("unknown output role '" + role + "'", "result, state or boundary");
   }
 
   void node(Graph& graph) {

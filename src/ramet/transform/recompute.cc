@@ -6,27 +6,12 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/transform/layers.h"
 
 namespace ramet {
 namespace {
 
 constexpr int kNoLayer = -1;
-
-/// N of the path component "layerN" in a node's name.
-int layer_of(const std::string& name) {
-  for (size_t at = name.find("layer"); at != std::string::npos; at = name.find("layer", at + 1)) {
-    if (at != 0 && name[at - 1] != '/') continue;
-    const char *begin = name.data() + at + 5, *end = name.data() + name.size();
-    int layer = 0;
-    const auto result = std::from_chars(begin, end, layer);
-    if (result.ec == std::errc() && (result.ptr == end || *result.ptr == '/')) return layer;
-  }
-  return kNoLayer;
-}
-
-bool is_backward(const std::string& name) {
-  return name == "backward" || name.find("/backward") != std::string::npos;
-}
 
 /// One plan: a level for each layer, and whether the boundary in front of a layer is dropped too.
 struct Plan {
@@ -100,7 +85,7 @@ class Recomputer {
       const Node& node = graph_.node(value.producer);
       std::vector<ValueId> inputs;
       for (ValueId input : node.inputs) inputs.push_back(in_backward(input));
-      const NodeId copy = result_->add_node(*node.op, inputs, node.attributes, node.name + "/recompute");
+      const NodeId copy = result_->add_node(*node.op, inputs, node.attributes, recomputed(node.name));
       for (size_t i = 0; i < node.outputs.size(); ++i)
         clones_[static_cast<size_t>(node.outputs[i])] = result_->node(copy).outputs[i];
     }

@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/strided_copy.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/rules.h"
 
 namespace ramet {
@@ -73,6 +74,27 @@ std::function<void(const KernelContext&)> make_slice(const NodeSignature& node) 
     first += own[i] * start[i];
   }
   return all_of({pull(node, strides, first)});
+}
+
+/// A cut dimension is [blocks, run] of what was [blocks, parts, run].
+std::function<void(const KernelContext&)> make_shard(const NodeSignature& node) {
+  const Shape& shape = node.inputs[0].shape;
+  const Dims own = shape.strides();
+  Dims extents, strides;
+  int64_t first = 0;
+  const std::vector<PositionCut> cuts = position_cuts(node);
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const auto cut = std::find_if(cuts.begin(), cuts.end(), [&](const PositionCut& each) { return each.dim == axis; });
+    const int64_t stride = own[static_cast<size_t>(axis)];
+    const bool whole = cut == cuts.end();
+    const int64_t blocks = whole ? 1 : cut->blocks, parts = whole ? 1 : cut->parts;
+    const int64_t run = shape[axis] / (blocks * parts);
+    if (!whole) first += cut->position * run * stride;
+    extents.insert(extents.end(), {blocks, run});
+    strides.insert(strides.end(), {parts * run * stride, stride});
+  }
+  const int64_t size = size_in(node.outputs[0].dtype);
+  return all_of({Move{0, 0, first, 0, size, StridedCopy(extents, strides, Shape(extents).strides(), size)}});
 }
 
 std::function<void(const KernelContext&)> make_reverse(const NodeSignature& node) {
@@ -194,6 +216,7 @@ void add_cpu_shape(Backend& backend) {
   add(backend, "transpose", make_transpose);
   add(backend, "broadcast_to", make_broadcast);
   add(backend, "slice", make_slice);
+  add(backend, "shard", make_shard);
   add(backend, "reverse", make_reverse);
   add(backend, "pad", make_pad);
   add(backend, "concat", [](const NodeSignature& node) { return make_joint(node, true); });

@@ -2,6 +2,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/reference/reference.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/random_fill.h"
 
 namespace ramet {
@@ -59,6 +60,11 @@ void slice(const ReferenceOperands& operands) {
     for (size_t i = 0; i < index.size(); ++i) from[i] = start[i] + index[i] * stride[i];
     return offset_in(operands.input_type(0).shape, from);
   });
+}
+
+void shard(const ReferenceOperands& operands) {
+  const Position position(operands.node());
+  for (int64_t i = 0; i < operands.output_type(0).elements(); ++i) move_element(operands, 0, position.index(i), 0, i);
 }
 
 void fill(const ReferenceOperands& operands, double value) {
@@ -148,6 +154,7 @@ void add_reference_shape(Backend& backend) {
   add_reference(backend, "transpose", transpose);
   add_reference(backend, "broadcast_to", broadcast_to);
   add_reference(backend, "slice", slice);
+  add_reference(backend, "shard", shard);
   add_reference(backend, "pad", pad);
   add_reference(backend, "concat", concat);
   add_reference(backend, "split", split);

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+namespace ramet {
+
+/// N of the path component "layerN" in a node's name, or -1: how passes know a model's layers.
+int layer_of(const std::string& name);
+/// Whether a node's name says that it belongs to the backward pass (differentiate gives it the scope "backward").
+bool is_backward(const std::string& name);
+/// What a node is called that repeats node `name` in the backward pass; `is_recomputed` knows it again.
+std::string recomputed(const std::string& name);
+bool is_recomputed(const std::string& name);
+
+}  // namespace ramet
