@@ -1,0 +1,64 @@
+#include "ramet/runtime/transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ramet {
+
+namespace {
+
+/// Orders progress: nothing finished comes first.
+uint64_t rank_of(const Progress& progress) { return progress.finished == Progress::kNone ? 0 : progress.finished + 1; }
+
+std::string one_text(const Transport& transport, int device, const Progress& progress,
+                     const std::function<std::string(int, int)>& label_text) {
+  const std::string name = transport.text_of(device);
+  if (progress.finished == Progress::kNone) return fmt::format("{} has finished no superstep yet", name);
+  std::string label;
+  if (label_text && progress.label >= 0) label = label_text(device, progress.label);
+  return label.empty() ? fmt::format("{} last finished superstep {}", name, progress.finished)
+                       : fmt::format("{} last finished superstep {} ({})", name, progress.finished, label);
+}
+
+}  // namespace
+
+std::string progress_text(const Transport& transport, std::span<const int> awaited,
+                          const std::function<std::string(int device, int label)>& label_text) {
+  constexpr size_t kMostNamed = 3;
+  std::vector<int> candidates(awaited.begin(), awaited.end());
+  std::erase(candidates, transport.device());
+  if (candidates.empty())
+    for (int device = 0; device < transport.devices(); ++device)
+      if (device != transport.device()) candidates.push_back(device);
+  if (candidates.empty()) return "";
+  std::vector<Progress> all;
+  for (int device = 0; device < transport.devices(); ++device) all.push_back(transport.progress_of(device));
+  const auto progress = [&](int device) -> const Progress& { return all[static_cast<size_t>(device)]; };
+
+  // Who waits is held up by somebody else; so the cause is among those that do not, and is the one furthest behind.
+  std::vector<int> late;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(late),
+               [&](int device) { return !progress(device).waiting; });
+  if (late.empty()) late = candidates;
+  uint64_t least = UINT64_MAX;
+  for (const int device : late) least = std::min(least, rank_of(progress(device)));
+  std::erase_if(late, [&](int device) { return rank_of(progress(device)) != least; });
+
+  std::string text;
+  for (size_t i = 0; i < late.size() && i < kMostNamed; ++i)
+    text += (i ? ", " : "") + one_text(transport, late[i], progress(late[i]), label_text);
+  if (late.size() > kMostNamed) text += fmt::format(" and {} more so far", late.size() - kMostNamed);
+
+  uint64_t first = UINT64_MAX, last = 0;
+  for (int device = 0; device < transport.devices(); ++device) {
+    if (std::find(late.begin(), late.end(), device) != late.end()) continue;
+    first = std::min(first, rank_of(progress(device)));
+    last = std::max(last, rank_of(progress(device)));
+  }
+  if (first == UINT64_MAX) return text;
+  // What is being done is the superstep after the last finished one, counted on from its number.
+  return text + (first == last ? fmt::format("; others wait in {}", last) : fmt::format("; others wait in {} to {}", first, last));
+}
+
+}  // namespace ramet
