@@ -97,6 +97,7 @@ struct LayoutFacts {
   int64_t micro_batches = 0;      ///< of a step, over all replicas
   int64_t rows = 0;               ///< tokens of a micro-batch
   int64_t layers = 0, heads = 0, hidden = 0, intermediate = 0, vocabulary = 0;
+  double head_share = 1;               ///< share of tokens that reach the loss head (BERT: the masked ones)
   int64_t processors = 0, memory = 0;  ///< of one process: threads, bytes
 };
 
