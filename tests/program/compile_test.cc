@@ -209,12 +209,12 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   for (const StatePlace& state : exe.states) names.push_back(state.tensor.name);
   EXPECT_EQ(names, (std::vector<std::string>{"w", "packed.low.w"})) << print(exe);
   EXPECT_EQ(exe.states[1].tensor.type.text(), "u8[576]");
-  const Task& product = exe.tasks.at(static_cast<size_t>(exe.segment(SegmentId::kMicro).instructions.at(0).task));
+  const Task& product = exe.tasks.at(static_cast<size_t>(exe.find_segment(PieceKind::kForward)->instructions.at(0).task));
   EXPECT_EQ(product.node.attributes.get_string("b_packed"), "blocks");
   EXPECT_EQ(product.node.attributes.get_ints("b_shape"), (std::vector<int64_t>{16, 16}));
   EXPECT_EQ(product.node.attributes.get_dtype("b_dtype"), DType::kBF16);
-  EXPECT_EQ(exe.segment(SegmentId::kDerive).instructions.size(), 2u);
-  EXPECT_EQ(exe.segment(SegmentId::kMicro).instructions.size(), 2u);
+  EXPECT_EQ(exe.find_segment(PieceKind::kPrepare)->instructions.size(), 2u);
+  EXPECT_EQ(exe.find_segment(PieceKind::kForward)->instructions.size(), 2u);
 
   const Executable plain = compile(step, PackingLibrary(), {.pack = false});
   EXPECT_EQ(plain.states.size(), 3u);

@@ -60,8 +60,8 @@ Executable sample() {
                  {"y", BufferClass::kActivations, 64, 128, 1, 2}, {"scratch of product", BufferClass::kScratch, 128, 192, 1, 1},
                  {"norm", BufferClass::kActivations, 4, 64, 2, 3}};
   exe.states.push_back({{"w", matrix, StateKind::kWeight, {StateInit::Kind::kNormal, 0, 0.5}, "decay"}, {0}});
-  Segment& micro = exe.segments[0];
-  micro = {"step", {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}}, {{"x", matrix, 1, -1}}, {}, {{"norm", scalar, 4, 1}}, 0, 3};
+  exe.segments.push_back({"step", PieceKind::kForward, 0, 0, {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}}, {{"x", matrix, 1, -1}}, {}, {{"norm", scalar, 4, 1, true}}, {}, 0, 3});
+  exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 320;
   exe.bound_bytes = 320;
   exe.peak_instant = 1;
@@ -153,6 +153,12 @@ TEST(Executable, VerifierFindsWhatIsUnsound) {
   expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].scratch = kNoBuffer; }), "lacks its scratch");
   expect_error(broken([](Executable& exe) { exe.segments[0].instructions[1].task = 2; }), "a task that does not exist");
   expect_error(broken([](Executable& exe) { exe.segments[0].results[0].buffer = 17; }), "a buffer that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train[0].subject = 1; }), "a program names a segment that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train[0].micro = 1; }), "a program names a micro-batch that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train[0].slot = 1; }), "a program names a slot that does not exist");
+  expect_error(broken([](Executable& exe) { exe.segments[0].accumulators = {0}; }), "segment 'step' sums into what is no accumulator");
+  expect_error(broken([](Executable& exe) { exe.buffers[2].slots = 2; }), "buffers 'y' and 'scratch of product' overlap");
+  expect_error(broken([](Executable& exe) { exe.buffers[0].slots = 2000000000; }), "buffer 'w' has an impossible size");
   expect_error(broken([](Executable& exe) { exe.lanes = 4; exe.states[0].tensor.kind = StateKind::kAccumulator; }), "wrong number of slots");
 }
 

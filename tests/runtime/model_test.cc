@@ -124,9 +124,9 @@ TEST(Prediction, RestsOnMeasuredTasks) {
   const StepTime time = predict_step(exe, machine);
   EXPECT_GT(rough, 0);
   EXPECT_GT(time.measured_share, 0);
-  for (const SegmentId id : {SegmentId::kMicro, SegmentId::kUpdate, SegmentId::kDerive})
-    for (const Instruction& instruction : exe.segment(id).instructions)
-      if (instruction.task >= 0) {
+  for (const Segment& segment : exe.segments)
+    for (const Instruction& instruction : segment.instructions)
+      if (instruction.task >= 0 && segment.kind != PieceKind::kEvaluate) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
         EXPECT_TRUE(machine.tasks.count(task_key(task.node, task.kernel))) << task.node.text();
       }

@@ -14,7 +14,7 @@ namespace {
 
 struct InspectArguments : ModelOptions {
   std::string subject, part = "all";
-  bool dot = false, verify = false, instructions = false;
+  bool dot = false, verify = false, instructions = false, program = false;
 };
 
 int inspect_graph(const InspectArguments& arguments) {
@@ -58,6 +58,14 @@ void print_instructions(const Executable& exe, const Segment& segment) {
   std::fputs((table_text(rows) + "\n").c_str(), stdout);
 }
 
+void print_program(const Executable& exe) {
+  std::vector<std::vector<std::string>> rows = {{"superstep", "program", "what"}};
+  for (const auto& [program, name] :
+       {std::pair{&exe.prepare, "prepare"}, std::pair{&exe.train, "train"}, std::pair{&exe.evaluate, "evaluate"}})
+    for (const ProgramStep& step : *program) rows.push_back({std::to_string(step.superstep), name, exe.text_of(step)});
+  std::fputs(("\n" + table_text(rows)).c_str(), stdout);
+}
+
 int inspect_executable(const InspectArguments& arguments, bool json) {
   Executable exe;
   if (arguments.subject.ends_with(".toml")) {
@@ -90,6 +98,7 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
       std::printf("  %s: %zu instructions\n", segment.name.c_str(), segment.instructions.size());
   std::printf("  %zu tasks, %zu buffers, %zu states\n\n", exe.tasks.size(), exe.buffers.size(), exe.states.size());
   std::fputs(text_of(memory).c_str(), stdout);
+  if (arguments.program) print_program(exe);
   if (arguments.instructions) {
     std::fputs("\n", stdout);
     for (const auto& segment : exe.segments) print_instructions(exe, segment);
@@ -163,6 +172,7 @@ void add_inspect(CLI::App& app, Session& session) {
       ->required();
   executable->add_flag("--instructions", arguments->instructions,
                        "every instruction with its kernel and the address of its result");
+  executable->add_flag("--program", arguments->program, "every step of the programs: what runs for which micro-batch");
   add_model_options(*executable, *arguments);
   add_json_option(*executable, session);
   executable->callback([arguments, &session] {

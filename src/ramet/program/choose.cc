@@ -23,18 +23,12 @@ std::string key_of(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::array<const Graph*, kSegmentCount> graphs_of(const StepGraph& step) {
-  return {&step.micro, &step.update, &step.derive, &step.evaluate};
-}
-
-KernelChoices choose_kernels(const StepGraph& step, const KernelLibrary& library, int threads) {
+KernelChoices choose_kernels(std::span<const StagePiece> pieces, const KernelLibrary& library, int threads) {
   KernelChoices result;
   std::unordered_map<std::string, int32_t> known;
-  const auto graphs = graphs_of(step);
-  for (size_t g = 0; g < graphs.size(); ++g) {
-    const Graph& graph = *graphs[g];
-    auto& tasks = result.task_of_node[g];
-    tasks.assign(graph.nodes().size(), -1);
+  for (const StagePiece& piece : pieces) {
+    const Graph& graph = piece.graph;
+    auto& tasks = result.task_of_node.emplace_back(graph.nodes().size(), -1);
     for (size_t id = 0; id < tasks.size(); ++id) {
       const Node& node = graph.node(static_cast<NodeId>(id));
       if (node.op->is_view) continue;

@@ -10,6 +10,8 @@
 #include "ramet/program/pass_log.h"
 #include "ramet/program/refuse.h"
 #include "ramet/program/schedule.h"
+#include "ramet/program/stage.h"
+#include "ramet/program/steps.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
@@ -20,14 +22,19 @@ namespace {
 /// From a step that will not change any more to a program without addresses.
 Executable lower(StepGraph step, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
   if (options.pack) step = log.step("pack", [&] { return pack(std::move(step), library); });
+  const Stage stage = single_stage(std::move(step));
   const auto schedules = log.run("schedule", [&] {
-    std::array<Schedule, kSegmentCount> all;
-    const auto graphs = graphs_of(step);
-    for (size_t i = 0; i < graphs.size(); ++i) all[i] = schedule(*graphs[i]);
+    std::vector<Schedule> all;
+    for (const StagePiece& piece : stage.pieces) all.push_back(schedule(piece.graph));
     return all;
   });
-  const KernelChoices kernels = log.run("choose", [&] { return choose_kernels(step, library, options.threads); });
-  Executable exe = log.run("liveness", [&] { return assign_buffers(step, schedules, kernels); });
+  const KernelChoices kernels = log.run("choose", [&] { return choose_kernels(stage.pieces, library, options.threads); });
+  Executable exe = log.run("liveness", [&] {
+    RegionPlan plan = plan_regions(stage);
+    Executable made = assign_buffers(stage, plan, schedules, kernels);
+    make_programs(made, plan);
+    return made;
+  });
   exe.threads = options.threads;
   exe.kernel_class = library.kernel_class();
   return exe;
@@ -36,7 +43,7 @@ Executable lower(StepGraph step, const KernelLibrary& library, const CompileOpti
 std::vector<PlaceItem> items_of(const Executable& exe) {
   std::vector<PlaceItem> items;
   items.reserve(exe.buffers.size());
-  for (const Buffer& buffer : exe.buffers) items.push_back({buffer.bytes, buffer.first, buffer.last});
+  for (const Buffer& buffer : exe.buffers) items.push_back({buffer.total(), buffer.first, buffer.last});
   return items;
 }
 

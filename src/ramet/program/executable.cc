@@ -10,8 +10,8 @@
 namespace ramet {
 
 std::string_view name_of(BufferClass buffer_class) {
-  static constexpr std::string_view names[] = {"weights",     "optimizer", "gradients", "derived",
-                                               "activations", "scratch",   "host"};
+  static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "activations",
+                                               "stash",   "exchange",  "scratch",   "host"};
   return names[static_cast<size_t>(buffer_class)];
 }
 
@@ -25,6 +25,39 @@ int Executable::find_state(std::string_view name) const {
   return -1;
 }
 
+const Segment* Executable::find_segment(PieceKind kind) const {
+  const auto found = std::find_if(segments.begin(), segments.end(), [&](const Segment& segment) { return segment.kind == kind; });
+  return found == segments.end() ? nullptr : &*found;
+}
+
+namespace {
+
+bool has_binding(const Executable& exe, std::string_view name, bool evaluation, std::vector<Binding> Segment::*bindings) {
+  for (const Segment& segment : exe.segments)
+    if ((segment.kind == PieceKind::kEvaluate) == evaluation)
+      for (const Binding& binding : segment.*bindings)
+        if (binding.name == name) return true;
+  return false;
+}
+
+}  // namespace
+
+bool Executable::has_feed(std::string_view name, bool evaluation) const { return has_binding(*this, name, evaluation, &Segment::feeds); }
+bool Executable::has_scalar(std::string_view name, bool evaluation) const { return has_binding(*this, name, evaluation, &Segment::scalars); }
+
+std::string Executable::text_of(const ProgramStep& step) const {
+  using Kind = ProgramStep::Kind;
+  const std::string micro = step.micro < 0 ? "" : ", micro-batch " + std::to_string(step.micro);
+  const auto segment = [&] { return "'" + segments[static_cast<size_t>(step.subject)].name + "'"; };
+  switch (step.kind) {
+    case Kind::kRun: return "run " + segment() + micro;
+    case Kind::kZero: return "zero the accumulators of " + segment() + ", slot " + std::to_string(step.slot);
+    case Kind::kCombine:
+      return "add slot " + std::to_string(step.from) + " to slot " + std::to_string(step.slot) + " of the accumulators of " + segment();
+  }
+  return "";
+}
+
 std::string Executable::at(int32_t instant) const {
   for (const Segment& segment : segments) {
     if (instant < segment.first || instant > segment.last) continue;
@@ -35,14 +68,14 @@ std::string Executable::at(int32_t instant) const {
     const std::string op = instruction.task < 0 ? "copy" : tasks[static_cast<size_t>(instruction.task)].node.op->name;
     return segment.name + ": " + op + (instruction.name.empty() ? "" : " '" + instruction.name + "'");
   }
-  return "combine";
+  return "between segments";
 }
 
 std::array<int64_t, kBufferClassCount> Executable::live_at(int32_t instant) const {
   std::array<int64_t, kBufferClassCount> live{};
   for (const Buffer& buffer : buffers)
     if (buffer.first <= instant && instant <= buffer.last)
-      live[static_cast<size_t>(buffer.kind)] += (buffer.bytes + 63) / 64 * 64;
+      live[static_cast<size_t>(buffer.kind)] += buffer.stride() * buffer.slots;
   return live;
 }
 
@@ -77,19 +110,21 @@ class ExecutableVerifier {
  public:
   ExecutableVerifier(const Executable& executable, const std::string& source) : exe_(executable), source_(source) {}
 
-  void run() const {
+  void run() {
     check(exe_.threads >= 1 && exe_.lanes >= 1 && exe_.micro_batches_per_lane >= 1 && exe_.lanes <= 1 << 20 && exe_.micro_batches_per_lane <= 1 << 20,
           "threads, lanes and micro-batches must be 1 or more, and lanes and micro-batches at most 2^20");
     check(exe_.arena_bytes >= 0 && exe_.instants >= 0, "arena and timeline must not be negative");
     for (const Buffer& buffer : exe_.buffers) check_buffer(buffer);
     check_overlaps();
-    const auto slots = static_cast<size_t>(lane_slots(exe_.lanes));
+    slots_ = lane_slots(exe_.lanes);
     for (const StatePlace& state : exe_.states) {
       const bool summed = state.tensor.kind == StateKind::kAccumulator;
-      check(state.slots.size() == (summed ? slots : 1), "state '" + state.tensor.name + "' has a wrong number of slots");
+      check(state.slots.size() == (summed ? static_cast<size_t>(slots_) : 1), "state '" + state.tensor.name + "' has a wrong number of slots");
       for (BufferId slot : state.slots) check_operand(slot, state.tensor.type, "state '" + state.tensor.name + "'");
     }
     for (const Segment& segment : exe_.segments) check_segment(segment);
+    for (const auto* program : {&exe_.train, &exe_.prepare, &exe_.evaluate})
+      for (const ProgramStep& step : *program) check_step(step);
   }
 
  private:
@@ -98,8 +133,10 @@ class ExecutableVerifier {
   }
 
   void check_buffer(const Buffer& buffer) const {
-    check(buffer.bytes >= 0 && buffer.offset >= 0 && buffer.offset % 64 == 0 && buffer.bytes <= exe_.arena_bytes &&
-              buffer.offset <= exe_.arena_bytes - buffer.bytes,
+    check(buffer.slots >= 1 && buffer.bytes >= 0 && buffer.bytes <= exe_.arena_bytes &&
+              (buffer.slots == 1 || buffer.bytes == 0 || buffer.slots - 1 <= exe_.arena_bytes / buffer.stride()),
+          "buffer '" + buffer.name + "' has an impossible size");
+    check(buffer.offset >= 0 && buffer.offset % 64 == 0 && buffer.total() <= exe_.arena_bytes && buffer.offset <= exe_.arena_bytes - buffer.total(),
           "buffer '" + buffer.name + "' lies outside the arena");
     check(0 <= buffer.first && buffer.first <= buffer.last && buffer.last < exe_.instants,
           "buffer '" + buffer.name + "' lives outside the timeline");
@@ -125,10 +162,10 @@ class ExecutableVerifier {
       const auto [place, fresh] = alive.emplace(buffer.offset, &buffer);
       check(fresh, "buffers '" + buffer.name + "' and '" + place->second->name + "' overlap");
       if (const auto next = std::next(place); next != alive.end())
-        check(buffer.offset + buffer.bytes <= next->first, "buffers '" + buffer.name + "' and '" + next->second->name + "' overlap");
+        check(buffer.offset + buffer.total() <= next->first, "buffers '" + buffer.name + "' and '" + next->second->name + "' overlap");
       if (place != alive.begin()) {
         const Buffer& before = *std::prev(place)->second;
-        check(before.offset + before.bytes <= buffer.offset, "buffers '" + before.name + "' and '" + buffer.name + "' overlap");
+        check(before.offset + before.total() <= buffer.offset, "buffers '" + before.name + "' and '" + buffer.name + "' overlap");
       }
     }
   }
@@ -146,6 +183,16 @@ class ExecutableVerifier {
               "'" + binding.name + "' is written by an instruction that does not exist");
       }
     for (const Instruction& instruction : segment.instructions) check_instruction(instruction);
+    for (int32_t state : segment.accumulators)
+      check(state >= 0 && static_cast<size_t>(state) < exe_.states.size() &&
+                exe_.states[static_cast<size_t>(state)].tensor.kind == StateKind::kAccumulator,
+            "segment '" + segment.name + "' sums into what is no accumulator");
+  }
+
+  void check_step(const ProgramStep& step) const {
+    check(step.micro >= -1 && step.micro < exe_.micro_batches(), "a program names a micro-batch that does not exist");
+    check(0 <= step.slot && step.slot < slots_ && 0 <= step.from && step.from < slots_, "a program names a slot that does not exist");
+    check(step.subject >= 0 && static_cast<size_t>(step.subject) < exe_.segments.size(), "a program names a segment that does not exist");
   }
 
   void check_instruction(const Instruction& instruction) const {
@@ -171,6 +218,7 @@ class ExecutableVerifier {
 
   const Executable& exe_;
   const std::string& source_;
+  int slots_ = 1;
 };
 
 }  // namespace
@@ -182,7 +230,8 @@ std::string print(const Executable& executable) {
                      " bound=" + std::to_string(executable.bound_bytes) + "\n";
   const auto place = [&](BufferId id) {
     const Buffer& buffer = executable.buffers[static_cast<size_t>(id)];
-    return "@" + std::to_string(buffer.offset) + "+" + std::to_string(buffer.bytes);
+    return "@" + std::to_string(buffer.offset) + "+" + std::to_string(buffer.bytes) +
+           (buffer.slots > 1 ? "x" + std::to_string(buffer.slots) : "");
   };
   for (const StatePlace& state : executable.states) {
     text += "state '" + state.tensor.name + "' : " + state.tensor.type.text() + " " + std::string(name_of(state.tensor.kind));
@@ -190,7 +239,7 @@ std::string print(const Executable& executable) {
     text += "\n";
   }
   for (const Segment& segment : executable.segments) {
-    text += "segment '" + segment.name + "' instants " + std::to_string(segment.first) + " to " + std::to_string(segment.last) + "\n";
+    text += "segment '" + segment.name + "' " + std::string(name_of(segment.kind)) + " " + std::to_string(segment.chunk) + " instants " + std::to_string(segment.first) + " to " + std::to_string(segment.last) + "\n";
     for (const auto& [bindings, what] : {std::pair{&segment.feeds, "feed"}, std::pair{&segment.scalars, "scalar"}, std::pair{&segment.results, "result"}})
       for (const Binding& binding : *bindings)
         text += std::string("  ") + what + " '" + binding.name + "' : " + binding.type.text() + " " + place(binding.buffer) + "\n";
@@ -203,6 +252,10 @@ std::string print(const Executable& executable) {
       if (instruction.scratch != kNoBuffer) text += " scratch " + place(instruction.scratch);
       text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") + std::string("\n");
     }
+  }
+  for (const auto& [program, name] : {std::pair{&executable.train, "train"}, std::pair{&executable.prepare, "prepare"}, std::pair{&executable.evaluate, "evaluate"}}) {
+    text += std::string("program ") + name + "\n";
+    for (const ProgramStep& step : *program) text += "  " + std::to_string(step.superstep) + ": " + executable.text_of(step) + "\n";
   }
   return text;
 }

@@ -9,6 +9,8 @@
 
 #include "ramet/base/hash.h"
 #include "ramet/ir/op.h"
+#include "ramet/layout/mesh.h"
+#include "ramet/layout/piece_kind.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
@@ -20,25 +22,34 @@ enum class BufferClass : uint8_t {
   kGradients,    ///< accumulators, one slot a live subtree of the lanes
   kDerived,      ///< casts and packings of weights
   kActivations,  ///< values between instructions, transient gradients among them
+  kStash,        ///< values of micro-batches in flight that wait for a later piece of the same stage
+  kExchange,     ///< what is sent to other devices or received from them
   kScratch,      ///< of one instruction
   kHost          ///< feeds, scalars and results: copied from and to the host
 };
-inline constexpr int kBufferClassCount = 7;
-/// "weights", "optimizer", "gradients", "derived", "activations", "scratch", "host"
+inline constexpr int kBufferClassCount = 9;
+/// "weights", "optimizer", "gradients", "derived", "activations", "stash", "exchange", "scratch", "host"
 std::string_view name_of(BufferClass buffer_class);
 
 /// Index of a buffer in Executable::buffers; kNoBuffer where there is none.
 using BufferId = int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// A range of the arena, alive at every instant of [first, last] of the step's timeline. Several values may share one
-/// (views, results written in place of an operand, a state and its successor).
+/// A range of the arena, alive at every instant of [first, last] of the timeline. Several values may share one
+/// (views, results written in place of an operand, a state and its successor). One with more slots than one is a ring: what
+/// belongs to micro-batch m is in slot m % slots, and the slots are stride() apart.
 struct Buffer {
   std::string name;  ///< of the state or of the first value that lives there
   BufferClass kind = BufferClass::kActivations;
-  int64_t bytes = 0;
+  int64_t bytes = 0;   ///< of one slot
   int64_t offset = 0;  ///< from the start of the arena, a multiple of 64
   int32_t first = 0, last = 0;
+  int32_t slots = 1;
+
+  int64_t stride() const { return (bytes + 63) / 64 * 64; }
+  int64_t total() const { return stride() * (slots - 1) + bytes; }
+  /// Address of what belongs to a micro-batch (-1: none).
+  int64_t at(int64_t micro) const { return slots == 1 || micro < 0 ? offset : offset + micro % slots * stride(); }
 };
 
 /// A node without its name, its kernel and its work: one for all instructions that do the same.
@@ -49,7 +60,7 @@ struct Task {
   Cost cost;
 };
 
-/// One kernel call, or one copy.
+/// One kernel call, one copy, or one collective exchange (a task whose op says so).
 struct Instruction {
   int32_t task = -1;  ///< index in Executable::tasks; -1: copies buffer inputs[0] to outputs[0]
   std::string name;   ///< of the node
@@ -63,19 +74,21 @@ struct Binding {
   TensorType type;
   BufferId buffer = kNoBuffer;
   int32_t ready = -1;  ///< results: index of the instruction that wrote it; -1 when none did
+  bool guard = false;  ///< results: the step ends when it is not finite
 };
 
-/// A straight run of instructions. Instruction i works at instant `first + 1 + i`; feeds are written at `first`, results are
-/// read at `last`.
+/// A straight run of instructions: a piece of the step. Instruction i works at instant `first + 1 + i`; feeds are written at
+/// `first`, results are read at `last`.
 struct Segment {
   std::string name;
+  PieceKind kind = PieceKind::kForward;
+  int32_t chunk = 0;   ///< of the model; update: its place in the order of updates
+  int32_t region = 0;  ///< part of the timeline in which it runs
   std::vector<Instruction> instructions;
   std::vector<Binding> feeds, scalars, results;
+  std::vector<int32_t> accumulators;  ///< states that it sums into, in the slot of the lane at hand
   int32_t first = 0, last = 0;
 };
-
-enum class SegmentId : uint8_t { kMicro, kUpdate, kDerive, kEvaluate };
-inline constexpr int kSegmentCount = 4;
 
 /// Where a state lives. Accumulators of a step with lanes have a buffer a slot, all others one.
 struct StatePlace {
@@ -83,43 +96,60 @@ struct StatePlace {
   std::vector<BufferId> slots;
 };
 
-/// A compiled training step: everything that happens, in order, and where every byte is. It is plain data; the runtime
-/// runs it and the simulator times it. The step:
-///
-///     for lane in lanes:
-///       slot = number of subtrees that wait to be combined
-///       zero the accumulators' slot; for each micro-batch of the lane: run micro on that slot
-///       while the last two subtrees are of equal size: combine them (first += second)
-///     combine what is left from the right; run update; run derive
-///
-/// which is the balanced binary tree that splits n leaves at the largest power of two below n.
+/// One thing that a device does; a program is a list of them, in order.
+struct ProgramStep {
+  enum class Kind : uint8_t {
+    kRun,      ///< segment `subject` for micro-batch `micro`, its accumulators in slot `slot`
+    kZero,     ///< zeros slot `slot` of the accumulators of segment `subject`
+    kCombine,  ///< adds slot `from` to slot `slot`, for the accumulators of segment `subject`
+  };
+  static constexpr int kKinds = 3;
+  Kind kind = Kind::kRun;
+  int32_t subject = -1;
+  int32_t micro = -1;  ///< index of the micro-batch on this device, in order of lanes; -1: none
+  int32_t slot = 0, from = 0;
+  int32_t superstep = 0;
+};
+
+/// A compiled training step of one device: everything that happens, in order, and where every byte is. It is plain data; the
+/// runtime runs it and the simulator times it. There are three programs: `train` is one step, `prepare` makes derived states
+/// after weights were loaded, `evaluate` is forward only. The gradient of a step is the sum over lanes along the balanced
+/// binary tree that splits n leaves at the largest power of two below n (lane_combines); within a lane, micro-batches are
+/// added in order.
 struct Executable {
-  static constexpr int kVersion = 1;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 2;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;
   int threads = 1;
-  int64_t lanes = 1, micro_batches_per_lane = 1;
-  bool joined = false;  ///< micro and update are one segment (kMicro): kUpdate is empty
+  int64_t lanes = 1, micro_batches_per_lane = 1;  ///< of this device
+  bool joined = false;  ///< forward, backward and update are one segment
   std::vector<Task> tasks;
   std::vector<Buffer> buffers;
   std::vector<StatePlace> states;
-  std::array<Segment, kSegmentCount> segments;
-  int32_t instants = 0;      ///< length of the timeline micro, combine, update, derive, evaluate
+  std::vector<Segment> segments;
+  std::vector<ProgramStep> train, prepare, evaluate;
+  int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of `evaluate`
   int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
   int64_t bound_bytes = 0;   ///< no placement of this schedule can be smaller
   int32_t peak_instant = 0;  ///< where `bound_bytes` are alive
   std::string placement;     ///< how the placement was found
   std::vector<std::pair<std::string, double>> pass_seconds;  ///< of the compilation; not saved
 
-  const Segment& segment(SegmentId id) const { return segments[static_cast<size_t>(id)]; }
   int64_t planned_bytes() const { return arena_bytes; }
   int64_t micro_batches() const { return lanes * micro_batches_per_lane; }
   double gap() const;
   /// Index of a state by its logical name, or -1.
   int find_state(std::string_view name) const;
+  /// First segment of a pass, or null.
+  const Segment* find_segment(PieceKind kind) const;
+  /// Whether some segment of training (or of evaluation) has a data input, or a scalar input, of this name.
+  bool has_feed(std::string_view name, bool evaluation = false) const;
+  bool has_scalar(std::string_view name, bool evaluation = false) const;
   /// Name of what happens at an instant: "micro: layer3/attention/backward", "combine".
   std::string at(int32_t instant) const;
+  /// What a step of a program does, in words: "run 'backward 3', micro-batch 2".
+  std::string text_of(const ProgramStep& step) const;
   /// Bytes alive at an instant, for each class.
   std::array<int64_t, kBufferClassCount> live_at(int32_t instant) const;
 };
@@ -145,6 +175,8 @@ void save_executable(const Executable& executable, const std::filesystem::path& 
 Executable load_executable(const std::filesystem::path& path);
 /// The same to and from memory; `source` names the bytes in messages.
 std::string executable_bytes(const Executable& executable);
+/// A body (what follows the 24 bytes of the header) with a header that fits.
+std::string sealed_executable(std::string_view body);
 Executable executable_from_bytes(std::string_view bytes, const std::string& source);
 
 }  // namespace ramet

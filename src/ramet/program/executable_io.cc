@@ -183,6 +183,7 @@ void transfer(Stream& s, Buffer& buffer) {
   s.number(buffer.offset);
   s.number(buffer.first);
   s.number(buffer.last);
+  s.number(buffer.slots);
 }
 
 template <typename Stream>
@@ -200,14 +201,19 @@ void transfer(Stream& s, Binding& binding) {
   transfer(s, binding.type);
   s.number(binding.buffer);
   s.number(binding.ready);
+  transfer_bool(s, binding.guard);
 }
 
 template <typename Stream>
 void transfer(Stream& s, Segment& segment) {
   transfer(s, segment.name);
+  transfer_enum(s, segment.kind, kPieceKindCount);
+  s.number(segment.chunk);
+  s.number(segment.region);
   transfer_list(s, segment.instructions, [](Stream& stream, Instruction& each) { transfer(stream, each); });
   for (auto* bindings : {&segment.feeds, &segment.scalars, &segment.results})
     transfer_list(s, *bindings, [](Stream& stream, Binding& each) { transfer(stream, each); });
+  transfer_numbers(s, segment.accumulators);
   s.number(segment.first);
   s.number(segment.last);
 }
@@ -225,6 +231,12 @@ void transfer(Stream& s, StatePlace& state) {
 }
 
 template <typename Stream>
+void transfer(Stream& s, ProgramStep& step) {
+  transfer_enum(s, step.kind, ProgramStep::kKinds);
+  for (int32_t* number : {&step.subject, &step.micro, &step.slot, &step.from, &step.superstep}) s.number(*number);
+}
+
+template <typename Stream>
 void transfer(Stream& s, Executable& exe) {
   s.number(exe.key.low);
   s.number(exe.key.high);
@@ -236,7 +248,9 @@ void transfer(Stream& s, Executable& exe) {
   transfer_list(s, exe.tasks, [](Stream& stream, Task& each) { transfer(stream, each); });
   transfer_list(s, exe.buffers, [](Stream& stream, Buffer& each) { transfer(stream, each); });
   transfer_list(s, exe.states, [](Stream& stream, StatePlace& each) { transfer(stream, each); });
-  for (Segment& segment : exe.segments) transfer(s, segment);
+  transfer_list(s, exe.segments, [](Stream& stream, Segment& each) { transfer(stream, each); });
+  for (auto* program : {&exe.train, &exe.prepare, &exe.evaluate})
+    transfer_list(s, *program, [](Stream& stream, ProgramStep& each) { transfer(stream, each); });
   s.number(exe.instants);
   s.number(exe.arena_bytes);
   s.number(exe.bound_bytes);
@@ -249,12 +263,16 @@ void transfer(Stream& s, Executable& exe) {
 std::string executable_bytes(const Executable& executable) {
   Writer body;
   transfer(body, const_cast<Executable&>(executable));  // a writer changes nothing
+  return sealed_executable(body.bytes);
+}
+
+std::string sealed_executable(std::string_view body) {
   Writer whole;
   whole.bytes.assign(kMagic, sizeof kMagic);
   whole.number(static_cast<uint32_t>(Executable::kVersion));
-  whole.number(crc32c(body.bytes.data(), body.bytes.size()));
-  whole.number(static_cast<uint64_t>(body.bytes.size()));
-  return whole.bytes + body.bytes;
+  whole.number(crc32c(body.data(), body.size()));
+  whole.number(static_cast<uint64_t>(body.size()));
+  return whole.bytes.append(body);
 }
 
 Executable executable_from_bytes(std::string_view bytes, const std::string& source) {

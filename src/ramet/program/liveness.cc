@@ -240,9 +240,11 @@ class SegmentBuilder {
   void bind_results() {
     for (const GraphOutput& output : graph_.outputs()) {
       if (output.role != OutputRole::kResult) continue;
+      const TensorType& type = graph_.type(output.value);
       const NodeId producer = graph_.value(root(output.value)).producer;
       const int32_t ready = producer == kNoNode ? -1 : instant_[static_cast<size_t>(producer)] - segment_.first - 1;
-      segment_.results.push_back({output.name, graph_.type(output.value), buffer(root(output.value)), ready});
+      const bool guard = segment_.kind != PieceKind::kEvaluate && ready >= 0 && type.elements() == 1 && is_floating(type.dtype);
+      segment_.results.push_back({output.name, type, buffer(root(output.value)), ready, guard});
     }
   }
 
@@ -267,12 +269,12 @@ class SegmentBuilder {
   std::unordered_map<BufferId, ValueId> old_value_;       // the input that holds a state's old value
 };
 
-std::unordered_map<std::string, BufferId> add_states(Executable& exe, const StepGraph& step) {
+std::unordered_map<std::string, BufferId> add_states(Executable& exe, const Stage& stage) {
   std::unordered_map<std::string, BufferId> first_slot;
-  const int slots = lane_slots(step.lanes);
+  const int slots = lane_slots(stage.lanes);
   // Class by class, so that what a report and a checkpoint read together lies together.
   for (StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kDerived, StateKind::kAccumulator})
-    for (const StateTensor& state : step.states) {
+    for (const StateTensor& state : stage.states) {
       if (state.kind != kind) continue;
       StatePlace place{state, {}};
       for (int slot = 0; slot < (kind == StateKind::kAccumulator ? slots : 1); ++slot) {
@@ -286,46 +288,83 @@ std::unordered_map<std::string, BufferId> add_states(Executable& exe, const Step
   return first_slot;
 }
 
-/// Accumulators live from the first micro-batch to their last use in the update; their other slots until lanes are combined.
-void set_state_lives(Executable& exe, int32_t combine) {
-  std::vector<int32_t> last_use(exe.buffers.size(), combine);
-  const Segment& update = exe.segment(SegmentId::kUpdate);
-  for (size_t i = 0; i < update.instructions.size(); ++i) {
-    const Instruction& instruction = update.instructions[i];
-    for (const auto* operands : {&instruction.inputs, &instruction.outputs})
-      for (BufferId id : *operands) last_use[static_cast<size_t>(id)] = update.first + 1 + static_cast<int32_t>(i);
-  }
-  for (const Binding& result : update.results) last_use[static_cast<size_t>(result.buffer)] = update.last;
-  for (const StatePlace& state : exe.states)
-    for (size_t slot = 0; slot < state.slots.size(); ++slot) {
-      Buffer& buffer = exe.buffers[static_cast<size_t>(state.slots[slot])];
-      buffer.first = 0;
-      if (state.tensor.kind != StateKind::kAccumulator) buffer.last = exe.instants - 1;
-      else buffer.last = slot ? combine : last_use[static_cast<size_t>(state.slots[slot])];
+/// Which accumulators each segment sums into. One that no segment writes stays zero: the first one zeroes it.
+void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& plan) {
+  std::vector<bool> written(exe.states.size(), false);
+  std::unordered_map<std::string, int32_t> accumulators;
+  for (size_t i = 0; i < exe.states.size(); ++i)
+    if (exe.states[i].tensor.kind == StateKind::kAccumulator) accumulators[exe.states[i].tensor.name] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < exe.segments.size(); ++i) {
+    Segment& segment = exe.segments[i];
+    if (segment.kind == PieceKind::kUpdate || segment.kind == PieceKind::kEvaluate) continue;
+    for (const GraphOutput& output : stage.pieces[static_cast<size_t>(plan.segments[i].piece)].graph.outputs()) {
+      const auto state = accumulators.find(output.name);
+      if (output.role != OutputRole::kState || state == accumulators.end()) continue;
+      segment.accumulators.push_back(state->second);
+      written[static_cast<size_t>(state->second)] = true;
     }
+  }
+  for (const auto& [name, state] : accumulators)
+    if (!written[static_cast<size_t>(state)]) exe.segments[0].accumulators.push_back(state);
+  for (Segment& segment : exe.segments) std::sort(segment.accumulators.begin(), segment.accumulators.end());
+}
+
+/// Accumulators live from the region that sums to their last use in an update; their other slots until lanes are combined.
+void set_state_lives(Executable& exe, const RegionPlan& plan) {
+  std::vector<int32_t> last_use(exe.buffers.size(), 0);
+  for (const Segment& update : exe.segments) {
+    if (update.kind != PieceKind::kUpdate) continue;
+    for (size_t i = 0; i < update.instructions.size(); ++i) {
+      const Instruction& instruction = update.instructions[i];
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs})
+        for (BufferId id : *operands) last_use[static_cast<size_t>(id)] = update.first + 1 + static_cast<int32_t>(i);
+    }
+    for (const Binding& result : update.results) last_use[static_cast<size_t>(result.buffer)] = update.last;
+  }
+  for (const StatePlace& state : exe.states)
+    for (BufferId slot : state.slots) {
+      exe.buffers[static_cast<size_t>(slot)].first = 0;
+      exe.buffers[static_cast<size_t>(slot)].last = exe.instants - 1;
+    }
+  for (const Segment& segment : exe.segments) {
+    const Region& region = plan.regions[static_cast<size_t>(segment.region)];
+    for (int32_t state : segment.accumulators)
+      for (BufferId slot : exe.states[static_cast<size_t>(state)].slots) {
+        exe.buffers[static_cast<size_t>(slot)].first = region.first;
+        exe.buffers[static_cast<size_t>(slot)].last = std::max(region.last, last_use[static_cast<size_t>(slot)]);
+      }
+  }
 }
 
 }  // namespace
 
-Executable assign_buffers(const StepGraph& step, const std::array<Schedule, kSegmentCount>& schedules,
-                          const KernelChoices& kernels) {
+Executable assign_buffers(const Stage& stage, RegionPlan& plan, std::span<const Schedule> schedules, const KernelChoices& kernels) {
   Executable exe;
-  exe.lanes = step.lanes;
-  exe.micro_batches_per_lane = step.micro_batches_per_lane;
+  exe.lanes = stage.lanes;
+  exe.micro_batches_per_lane = stage.micro_batches_per_lane;
   exe.tasks = kernels.tasks;
-  const auto states = add_states(exe, step);
-  const auto graphs = graphs_of(step);
-  int32_t next = 0, combine = 0;
-  for (size_t g = 0; g < graphs.size(); ++g) {
-    Segment& segment = exe.segments[g];
-    segment.name = graphs[g]->name();
-    segment.first = next;
-    SegmentBuilder(exe, states, *graphs[g], schedules[g], kernels.task_of_node[g], kernels, segment).run();
-    next = segment.last + 1;
-    if (g == static_cast<size_t>(SegmentId::kMicro)) combine = next++;
+  const auto states = add_states(exe, stage);
+  exe.segments.resize(plan.segments.size());
+  int32_t next = 0;
+  for (size_t r = 0; r < plan.regions.size(); ++r) {
+    Region& region = plan.regions[r];
+    region.first = next;
+    for (int32_t id : region.segments) {
+      const auto piece = static_cast<size_t>(plan.segments[static_cast<size_t>(id)].piece);
+      Segment& segment = exe.segments[static_cast<size_t>(id)];
+      segment.name = stage.pieces[piece].graph.name();
+      segment.kind = stage.pieces[piece].kind;
+      segment.chunk = stage.pieces[piece].chunk;
+      segment.region = static_cast<int32_t>(r);
+      segment.first = next;
+      SegmentBuilder(exe, states, stage.pieces[piece].graph, schedules[piece], kernels.task_of_node[piece], kernels, segment).run();
+      next = segment.last + 1;
+    }
+    region.last = next++;
   }
   exe.instants = next;
-  set_state_lives(exe, combine);
+  find_accumulators(exe, stage, plan);
+  set_state_lives(exe, plan);
   return exe;
 }
 

@@ -30,13 +30,13 @@ int64_t bytes_with_smaller_batch(const Executable& exe, int64_t parts) {
   for (const StatePlace& state : exe.states)
     if (state.tensor.kind == StateKind::kWeight) weight_sizes.insert(state.tensor.type.bytes());
   for (const Buffer& buffer : exe.buffers) {
-    const bool transient = buffer.kind == BufferClass::kActivations || buffer.kind == BufferClass::kScratch || buffer.kind == BufferClass::kHost;
+    const bool transient = buffer.kind == BufferClass::kActivations || buffer.kind == BufferClass::kStash || buffer.kind == BufferClass::kExchange || buffer.kind == BufferClass::kScratch || buffer.kind == BufferClass::kHost;
     if (!transient) {
       fixed += buffer.bytes;
       if (buffer.kind == BufferClass::kWeights) weights += buffer.bytes, largest = std::max(largest, buffer.bytes);
     } else if (!weight_sizes.count(buffer.bytes)) {
-      change[static_cast<size_t>(buffer.first)] += buffer.bytes;
-      change[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+      change[static_cast<size_t>(buffer.first)] += buffer.total();
+      change[static_cast<size_t>(buffer.last) + 1] -= buffer.total();
     }
   }
   int64_t live = 0, most = 0;

@@ -9,7 +9,7 @@
 namespace ramet {
 namespace {
 
-int64_t padded(const Buffer& buffer) { return (buffer.bytes + 63) / 64 * 64; }
+int64_t padded(const Buffer& buffer) { return buffer.stride() * buffer.slots; }
 
 /// For each class, the most bytes alive at one instant.
 std::array<int64_t, kBufferClassCount> most_of(const Executable& exe) {
@@ -46,10 +46,10 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
   std::vector<const Buffer*> alive;
   for (const Buffer& buffer : exe.buffers)
     if (buffer.first <= exe.peak_instant && exe.peak_instant <= buffer.last) alive.push_back(&buffer);
-  std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
+  std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->total() > b->total(); });
   if (alive.size() > largest) alive.resize(largest);
   for (const Buffer* buffer : alive)
-    report.largest.push_back({buffer->name, buffer->kind, buffer->bytes, exe.at(buffer->first), exe.at(buffer->last)});
+    report.largest.push_back({buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last)});
   return report;
 }
 

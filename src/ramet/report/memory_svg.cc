@@ -11,7 +11,8 @@ constexpr double kWidth = 1200, kHeight = 640, kLeft = 90, kTop = 50, kBottom = 
 constexpr double kLeastSide = 0.4;  // pixels; what is smaller both ways cannot be seen
 
 // One colour a class, told apart by readers who do not see red and green apart too (Okabe and Ito's palette).
-constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#e69f00", "#999999", "#cc79a7"};
+constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#e69f00", "#f0e442",
+                                                   "#8c564b", "#999999", "#cc79a7"};
 
 std::string escape(const std::string& text) {
   std::string result;
@@ -75,11 +76,11 @@ class Picture {
   }
 
   void rectangle(const Buffer& buffer) {
-    const double width = (buffer.last - buffer.first + 1) * x_scale_, height = static_cast<double>(buffer.bytes) * y_scale_;
+    const double width = (buffer.last - buffer.first + 1) * x_scale_, height = static_cast<double>(buffer.total()) * y_scale_;
     if (buffer.bytes == 0 || (width < kLeastSide && height < kLeastSide)) return;
     add("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"white\" stroke-width=\"0.15\">", x(buffer.first),
         y(static_cast<double>(buffer.offset)) - height, width, height, kColours[static_cast<size_t>(buffer.kind)]);
-    text_ += "<title>" + escape(buffer.name) + "\n" + std::string(name_of(buffer.kind)) + ", " + escape(format_size(buffer.bytes)) + " at " +
+    text_ += "<title>" + escape(buffer.name) + "\n" + std::string(name_of(buffer.kind)) + ", " + escape(format_size(buffer.total())) + " at " +
              std::to_string(buffer.offset) + "\nfrom " + escape(exe_.at(buffer.first)) + "\nto " + escape(exe_.at(buffer.last)) + "</title></rect>\n";
   }
 

@@ -57,9 +57,11 @@ EngineState::EngineState(Executable executable, const Backend& backend, int thre
     : exe_(std::move(executable)), team_(threads > 0 ? threads : exe_.threads), arena_(exe_.arena_bytes, team_) {
   check_backend(backend, team_.size());
   make_kernels(backend);
-  lane_slot_ = lane_slot_of(exe_.lanes);
-  combines_ = lane_combines(exe_.lanes);
-  make_tables();
+  for (const Segment& segment : exe_.segments) {
+    tables_.push_back(make_table(segment));
+    seconds_.emplace_back(segment.instructions.size(), 0.0);
+  }
+  runs_.assign(exe_.segments.size(), 0);
   make_results();
   find_guards();
 }
@@ -78,38 +80,30 @@ void EngineState::make_kernels(const Backend& backend) {
   for (const Task& task : exe_.tasks) kernels_.push_back(backend.make(task.node, team_.size(), task.kernel));
 }
 
-void EngineState::make_tables() {
-  for (size_t id = 0; id < exe_.segments.size(); ++id) {
-    const int slots = id == static_cast<size_t>(SegmentId::kMicro) ? lane_slots(exe_.lanes) : 1;
-    for (int slot = 0; slot < slots; ++slot) tables_[id].push_back(make_table(exe_.segments[id], slot));
-    seconds_[id].assign(exe_.segments[id].instructions.size(), 0);
+CallTable EngineState::make_table(const Segment& segment) const {
+  std::map<BufferId, const StatePlace*> sums;  // by the buffer of slot 0
+  for (int32_t state : segment.accumulators) {
+    const StatePlace& place = exe_.states[static_cast<size_t>(state)];
+    if (place.slots.size() > 1) sums[place.slots[0]] = &place;
   }
-}
-
-CallTable EngineState::make_table(const Segment& segment, int slot) const {
-  std::map<BufferId, BufferId> moved;  // accumulators of slot 0 to those of `slot`
-  for (const StatePlace& state : exe_.states)
-    if (slot > 0 && state.slots.size() > 1) moved[state.slots[0]] = state.slots[static_cast<size_t>(slot)];
-  const auto address = [&](BufferId id) {
-    const auto other = moved.find(id);
-    return at(other == moved.end() ? id : other->second);
-  };
   CallTable table;
-  for (const Instruction& instruction : segment.instructions) {
-    for (BufferId id : instruction.inputs) table.inputs.push_back(address(id));
-    for (BufferId id : instruction.outputs) table.outputs.push_back(address(id));
-  }
-  const void* const* inputs = table.inputs.data();
-  void* const* outputs = table.outputs.data();
+  for (const Instruction& instruction : segment.instructions)
+    for (const auto* ids : {&instruction.inputs, &instruction.outputs})
+      for (BufferId id : *ids) table.operands.push_back(at(id));
+  const void** next = table.operands.data();  // stays where it is when the table moves
+  const auto note = [&](BufferId id, const void** place) {
+    if (const auto sum = sums.find(id); sum != sums.end()) table.by_slot.push_back({place, sum->second, id});
+    else if (exe_.buffers[static_cast<size_t>(id)].slots > 1) table.by_micro.push_back({place, nullptr, id});
+  };
   for (const Instruction& instruction : segment.instructions) {
     Call call;
     call.kernel = instruction.task < 0 ? nullptr : kernels_[static_cast<size_t>(instruction.task)].get();
-    call.inputs = inputs;
-    call.outputs = outputs;
     call.input_count = static_cast<uint32_t>(instruction.inputs.size());
     call.output_count = static_cast<uint32_t>(instruction.outputs.size());
-    inputs += call.input_count;
-    outputs += call.output_count;
+    call.inputs = next;
+    for (BufferId id : instruction.inputs) note(id, next++);
+    call.outputs = const_cast<void* const*>(next);
+    for (BufferId id : instruction.outputs) note(id, next++);
     if (instruction.scratch != kNoBuffer) call.scratch = at(instruction.scratch);
     if (!call.kernel) call.bytes = exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes;
     table.calls.push_back(call);
@@ -119,26 +113,33 @@ CallTable EngineState::make_table(const Segment& segment, int slot) const {
 
 /// Places for all results of a step, so that they outlive the buffers that they come from.
 void EngineState::make_results() {
-  const Segment &micro = segment(SegmentId::kMicro), &update = segment(SegmentId::kUpdate), &evaluation = segment(SegmentId::kEvaluate);
-  const auto size_of_results = [](const Segment& segment) {
-    int64_t bytes = 0;
-    for (const Binding& result : segment.results) bytes += (result.type.bytes() + 63) / 64 * 64;
-    return bytes;
+  const auto padded = [](const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; };
+  int64_t bytes = 0;
+  const auto count = [&](const std::vector<ProgramStep>& program) {
+    for (const ProgramStep& step : program)
+      if (step.kind == ProgramStep::Kind::kRun)
+        for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) bytes += padded(result);
   };
-  result_bytes_.resize(static_cast<size_t>(size_of_results(micro) * exe_.micro_batches() + size_of_results(update) +
-                                           size_of_results(evaluation)));
+  count(exe_.train);
+  count(exe_.evaluate);
+  result_bytes_.resize(static_cast<size_t>(bytes));
   std::byte* next = result_bytes_.data();
-  const auto place = [&](const Segment& segment, std::vector<TensorView>& views) {
-    for (const Binding& result : segment.results) {
-      views.push_back({result.name, &result.type, next});
-      next += (result.type.bytes() + 63) / 64 * 64;
+  results_.micro_.resize(static_cast<size_t>(exe_.micro_batches()));
+  first_result_.assign(exe_.segments.size(), 0);
+  const auto place = [&](const std::vector<ProgramStep>& program, std::vector<TensorView>& once) {
+    for (const ProgramStep& step : program) {
+      if (step.kind != ProgramStep::Kind::kRun) continue;
+      std::vector<TensorView>& views = step.micro < 0 ? once : results_.micro_[static_cast<size_t>(step.micro)];
+      first_result_[static_cast<size_t>(step.subject)] = views.size();
+      for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) {
+        views.push_back({result.name, &result.type, next});
+        next += padded(result);
+      }
     }
   };
-  results_.micro_.resize(static_cast<size_t>(exe_.micro_batches()));
-  for (auto& views : results_.micro_) place(micro, views);
-  place(update, results_.update_);
+  place(exe_.train, results_.update_);
   if (exe_.joined) results_.update_ = results_.micro_[0];
-  place(evaluation, evaluated_);
+  place(exe_.evaluate, evaluated_);
   size_t feeds = 0;
   for (const Segment& segment : exe_.segments) feeds = std::max(feeds, segment.feeds.size());
   fed_.reserve(feeds);
@@ -147,16 +148,15 @@ void EngineState::make_results() {
 void EngineState::find_guards() {
   std::vector<bool> trained(exe_.buffers.size(), false);
   for (const StatePlace& state : exe_.states) trained[static_cast<size_t>(state.slots[0])] = is_trained(state.tensor.kind);
-  for (size_t id = 0; id < exe_.segments.size(); ++id) {
-    const Segment& segment = exe_.segments[id];
+  for (const Segment& segment : exe_.segments) {
+    auto& guards = guards_.emplace_back();
     for (const Binding& result : segment.results)
-      if (result.type.elements() == 1 && is_floating(result.type.dtype) && result.ready >= 0)
-        guards_[id].push_back({result.ready, &result});
-    std::sort(guards_[id].begin(), guards_[id].end(), [](const Guard& a, const Guard& b) { return a.after < b.after; });
-    first_state_write_[id] = INT32_MAX;
+      if (result.guard) guards.push_back({result.ready, &result});
+    std::sort(guards.begin(), guards.end(), [](const Guard& a, const Guard& b) { return a.after < b.after; });
+    int32_t& first = first_state_write_.emplace_back(INT32_MAX);
     for (size_t i = segment.instructions.size(); i-- > 0;)
       for (BufferId output : segment.instructions[i].outputs)
-        if (trained[static_cast<size_t>(output)]) first_state_write_[id] = static_cast<int32_t>(i);
+        if (trained[static_cast<size_t>(output)]) first = static_cast<int32_t>(i);
   }
 }
 
@@ -172,16 +172,27 @@ void EngineState::run_call(const Call& call) {
   call.kernel->run({{call.inputs, call.input_count}, {call.outputs, call.output_count}, call.scratch, team_});
 }
 
-void EngineState::run_calls(SegmentId id, int slot, size_t begin, size_t end) {
-  if (profiling_) return run_timed(id, slot, begin, end);
-  const CallTable& table = tables_[static_cast<size_t>(id)][static_cast<size_t>(slot)];
+void EngineState::set_operands(CallTable& table, const ProgramStep& step) const {
+  if (step.slot != table.slot) {
+    for (const MovingOperand& operand : table.by_slot) *operand.place = at(operand.accumulator->slots[static_cast<size_t>(step.slot)]);
+    table.slot = step.slot;
+  }
+  if (step.micro >= 0 && step.micro != table.micro) {
+    for (const MovingOperand& operand : table.by_micro) *operand.place = at(operand.buffer, step.micro);
+    table.micro = step.micro;
+  }
+}
+
+void EngineState::run_calls(int32_t segment, size_t begin, size_t end) {
+  if (profiling_) return run_timed(segment, begin, end);
+  const CallTable& table = tables_[static_cast<size_t>(segment)];
   for (size_t i = begin; i < end; ++i) run_call(table.calls[i]);
 }
 
-void EngineState::run_timed(SegmentId id, int slot, size_t begin, size_t end) {
-  const CallTable& table = tables_[static_cast<size_t>(id)][static_cast<size_t>(slot)];
-  auto& seconds = seconds_[static_cast<size_t>(id)];
-  if (begin == 0) ++runs_[static_cast<size_t>(id)];
+void EngineState::run_timed(int32_t segment, size_t begin, size_t end) {
+  const CallTable& table = tables_[static_cast<size_t>(segment)];
+  auto& seconds = seconds_[static_cast<size_t>(segment)];
+  if (begin == 0) ++runs_[static_cast<size_t>(segment)];
   auto before = std::chrono::steady_clock::now();
   for (size_t i = begin; i < end; ++i) {
     run_call(table.calls[i]);
@@ -191,35 +202,49 @@ void EngineState::run_timed(SegmentId id, int slot, size_t begin, size_t end) {
   }
 }
 
-/// Runs a segment, stopping behind the first scalar result that is not finite; whether it came to the end.
-bool EngineState::run_guarded(SegmentId id, int slot) {
+/// Runs a segment, stopping behind the first guard that is not finite; whether it came to the end.
+bool EngineState::run_guarded(const ProgramStep& step) {
   size_t next = 0;
-  for (const Guard& guard : guards_[static_cast<size_t>(id)]) {
+  const auto id = static_cast<size_t>(step.subject);
+  for (const Guard& guard : guards_[id]) {
     const auto stop = static_cast<size_t>(guard.after) + 1;
-    if (stop > next) run_calls(id, slot, next, stop);
+    if (stop > next) run_calls(step.subject, next, stop);
     next = std::max(next, stop);
-    if (is_finite_scalar(guard.result->type, at(guard.result->buffer))) continue;
+    if (is_finite_scalar(guard.result->type, at(guard.result->buffer, step.micro))) continue;
     results_.not_finite = guard.result->name;
-    results_.states_changed = first_state_write_[static_cast<size_t>(id)] <= guard.after;
+    results_.states_changed = first_state_write_[id] <= guard.after;
     return false;
   }
-  run_calls(id, slot, next, segment(id).instructions.size());
+  run_calls(step.subject, next, exe_.segments[id].instructions.size());
   return true;
 }
 
-void EngineState::zero_accumulators(int slot) {
-  for (const StatePlace& state : exe_.states) {
-    if (state.tensor.kind != StateKind::kAccumulator) continue;
-    std::byte* data = at(state.slots[static_cast<size_t>(slot)]);
+bool EngineState::run_program_step(const ProgramStep& step) {
+  switch (step.kind) {
+    case ProgramStep::Kind::kZero: zero_accumulators(step); break;
+    case ProgramStep::Kind::kCombine: combine_slots(step); break;
+    case ProgramStep::Kind::kRun:
+      feed_segment(step);
+      const bool finite = run_guarded(step);
+      copy_results(step);
+      return finite;
+  }
+  return true;
+}
+
+void EngineState::zero_accumulators(const ProgramStep& step) {
+  for (int32_t id : exe_.segments[static_cast<size_t>(step.subject)].accumulators) {
+    const StatePlace& state = exe_.states[static_cast<size_t>(id)];
+    std::byte* data = at(state.slots[static_cast<size_t>(step.slot)]);
     team_.split(state.tensor.type.bytes(), 1 << 16,
                 [&](int64_t begin, int64_t end, int) { std::memset(data + begin, 0, static_cast<size_t>(end - begin)); });
   }
 }
 
-void EngineState::combine_slots(int into, int from) {
-  for (const StatePlace& state : exe_.states) {
-    if (state.tensor.kind != StateKind::kAccumulator) continue;
-    std::byte *a = at(state.slots[static_cast<size_t>(into)]), *b = at(state.slots[static_cast<size_t>(from)]);
+void EngineState::combine_slots(const ProgramStep& step) {
+  for (int32_t id : exe_.segments[static_cast<size_t>(step.subject)].accumulators) {
+    const StatePlace& state = exe_.states[static_cast<size_t>(id)];
+    std::byte *a = at(state.slots[static_cast<size_t>(step.slot)]), *b = at(state.slots[static_cast<size_t>(step.from)]);
     const DType dtype = state.tensor.type.dtype;
     team_.split(state.tensor.type.elements(), 1 << 14, [&](int64_t begin, int64_t end, int) {
       if (dtype == DType::kF32)
@@ -245,7 +270,16 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
   }
 }
 
-void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micro, std::span<const ScalarValue> scalars) {
+/// Gives a segment what it takes from the host.
+void EngineState::feed_segment(const ProgramStep& step) {
+  const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
+  const int64_t micro = std::max(step.micro, 0);
+  if (!segment.feeds.empty()) take_feeds(segment, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane);
+  if (!segment.scalars.empty()) set_scalars(segment, step_, micro);
+  set_operands(tables_[static_cast<size_t>(step.subject)], step);
+}
+
+void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micro) {
   for (const Binding& binding : segment.scalars) {
     std::byte* data = at(binding.buffer);
     if (binding.name == kCounter) {
@@ -253,8 +287,8 @@ void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micr
       std::memcpy(data, counter, static_cast<size_t>(std::min<int64_t>(binding.type.bytes(), sizeof counter)));
       continue;
     }
-    const auto scalar = std::find_if(scalars.begin(), scalars.end(), [&](const ScalarValue& each) { return each.name == binding.name; });
-    if (scalar == scalars.end())
+    const auto scalar = std::find_if(scalars_.begin(), scalars_.end(), [&](const ScalarValue& each) { return each.name == binding.name; });
+    if (scalar == scalars_.end())
       throw Error({.what = "a scalar input is missing", .where = "segment '" + segment.name + "'", .expected = "'" + binding.name + "'"});
     for (int64_t i = 0; i < binding.type.elements(); ++i) store_element(data, binding.type.dtype, i, scalar->value);
   }
@@ -271,27 +305,36 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
     fed_[i] = true;
     return;
   }
+  // What another segment takes is fed to that one.
+  const bool evaluation = feeding_->kind == PieceKind::kEvaluate;
+  if (exe_.has_feed(name, evaluation)) return;
   std::vector<std::string> names;
-  for (const Binding& feed : feeds) names.push_back(feed.name);
+  for (const Segment& segment : exe_.segments)
+    if ((segment.kind == PieceKind::kEvaluate) == evaluation)
+      for (const Binding& feed : segment.feeds) names.push_back(feed.name);
   const std::string near = nearest_name(std::string(name), names);
   throw Error({.what = "there is no data input of this name", .where = "segment '" + feeding_->name + "'", .found = "'" + std::string(name) + "'",
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
 }
 
-void EngineState::take_feeds(const Segment& segment, const Feed& feed, int64_t lane, int64_t micro) {
+void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro) {
   feeding_ = &segment;
   fed_.assign(segment.feeds.size(), false);
-  feed(lane, micro, *this);
+  (*feed_)(lane, micro, *this);
   for (size_t i = 0; i < segment.feeds.size(); ++i)
     if (!fed_[i])
       throw Error({.what = "a data input was not fed", .where = "segment '" + segment.name + "'",
                    .expected = "'" + segment.feeds[i].name + "' " + segment.feeds[i].type.text()});
 }
 
-void EngineState::copy_results(const Segment& segment, const EngineState& state, std::vector<TensorView>& into) {
-  for (size_t i = 0; i < into.size(); ++i) {
+void EngineState::copy_results(const ProgramStep& step) {
+  const auto id = static_cast<size_t>(step.subject);
+  const Segment& segment = exe_.segments[id];
+  if (segment.results.empty()) return;
+  const auto& views = segment.kind == PieceKind::kEvaluate ? evaluated_ : step.micro < 0 ? results_.update_ : results_.micro_[static_cast<size_t>(step.micro)];
+  for (size_t i = 0; i < segment.results.size(); ++i) {
     const Binding& result = segment.results[i];
-    std::memcpy(const_cast<std::byte*>(into[i].data), state.at(result.buffer), static_cast<size_t>(result.type.bytes()));
+    std::memcpy(const_cast<std::byte*>(views[first_result_[id] + i].data), at(result.buffer, step.micro), static_cast<size_t>(result.type.bytes()));
   }
 }
 
@@ -299,38 +342,25 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
   check_scalars(scalars);
   results_.not_finite.clear();
   results_.states_changed = false;
-  const Segment &micro_segment = segment(SegmentId::kMicro), &update_segment = segment(SegmentId::kUpdate);
-  int64_t index = 0;
-  for (int64_t lane = 0; lane < exe_.lanes; ++lane) {
-    const int slot = lane_slot_[static_cast<size_t>(lane)];
-    zero_accumulators(slot);
-    for (int64_t micro = 0; micro < exe_.micro_batches_per_lane; ++micro, ++index) {
-      take_feeds(micro_segment, feed, lane, micro);
-      set_scalars(micro_segment, step, index, scalars);
-      const bool finite = run_guarded(SegmentId::kMicro, slot);
-      copy_results(micro_segment, *this, results_.micro_[static_cast<size_t>(index)]);
-      if (!finite) return results_;
-    }
-    for (const auto& [into, from] : combines_[static_cast<size_t>(lane)]) combine_slots(into, from);
-  }
-  if (!exe_.joined) {
-    set_scalars(update_segment, step, 0, scalars);
-    const bool finite = run_guarded(SegmentId::kUpdate, 0);
-    copy_results(update_segment, *this, results_.update_);
-    if (!finite) return results_;
-  }
-  run_all(SegmentId::kDerive);
+  step_ = step;
+  feed_ = &feed;
+  scalars_ = scalars;
+  for (const ProgramStep& each : exe_.train)
+    if (!run_program_step(each)) break;
   return results_;
 }
 
+void EngineState::prepare() {
+  for (const ProgramStep& step : exe_.prepare) run_program_step(step);
+}
+
 std::span<const TensorView> EngineState::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  const Segment& evaluation = segment(SegmentId::kEvaluate);
-  if (evaluation.results.empty())
+  if (evaluated_.empty())
     throw Error({.what = "the step was compiled without an evaluation", .where = "engine"});
-  take_feeds(evaluation, feed, 0, 0);
-  set_scalars(evaluation, 0, 0, scalars);
-  run_all(SegmentId::kEvaluate);
-  copy_results(evaluation, *this, evaluated_);
+  step_ = 0;
+  feed_ = &feed;
+  scalars_ = scalars;
+  for (const ProgramStep& step : exe_.evaluate) run_program_step(step);
   return evaluated_;
 }
 
@@ -371,7 +401,7 @@ void Engine::read_state(std::string_view name, std::span<std::byte> into) const 
   std::memcpy(into.data(), view.data, into.size());
 }
 
-void Engine::run_derive() { state_->run_all(SegmentId::kDerive); }
+void Engine::run_derive() { state_->prepare(); }
 
 const StepResults& Engine::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
   return state_->run_step(step, feed, scalars);

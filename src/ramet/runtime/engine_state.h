@@ -18,11 +18,19 @@ struct Call {
   int64_t bytes = 0;
 };
 
-/// The calls of a segment with accumulators in one slot.
+/// An operand whose address depends on the micro-batch or on the lane's slot: `table[index]` is set before the segment runs.
+struct MovingOperand {
+  const void** place = nullptr;
+  const StatePlace* accumulator = nullptr;  ///< addresses by slot; null: `buffer` is a ring
+  BufferId buffer = kNoBuffer;
+};
+
+/// A segment ready to be called. `inputs` and `outputs` of its calls point into `operands`.
 struct CallTable {
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
+  std::vector<const void*> operands;
   std::vector<Call> calls;
+  std::vector<MovingOperand> by_slot, by_micro;
+  int32_t slot = 0, micro = 0;  ///< for which `operands` are set
 };
 
 /// A scalar result that is looked at as soon as instruction `after` has run.
@@ -39,17 +47,16 @@ class EngineState final : private FeedSink {
   std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars);
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
 
-  void run_all(SegmentId id) { run_calls(id, 0, 0, segment(id).instructions.size()); }
-  const Segment& segment(SegmentId id) const { return exe_.segment(id); }
+  void prepare();
   const StatePlace& find_state(std::string_view name) const;
-  std::byte* at(BufferId id) const { return arena_.data() + exe_.buffers[static_cast<size_t>(id)].offset; }
+  std::byte* at(BufferId id, int64_t micro = -1) const { return arena_.data() + exe_.buffers[static_cast<size_t>(id)].at(micro); }
 
   Executable exe_;
   ThreadTeam team_;
   Arena arena_;
   bool profiling_ = false;
-  std::array<std::vector<double>, kSegmentCount> seconds_;  // by instruction
-  std::array<int64_t, kSegmentCount> runs_{};               // timed runs of each segment
+  std::vector<std::vector<double>> seconds_;  // by segment and instruction
+  std::vector<int64_t> runs_;                 // timed runs of each segment
 
  private:
   friend class NonFiniteSearch;
@@ -57,34 +64,40 @@ class EngineState final : private FeedSink {
   // Preparation.
   void check_backend(const Backend& backend, int threads) const;
   void make_kernels(const Backend& backend);
-  void make_tables();
-  CallTable make_table(const Segment& segment, int slot) const;
+  CallTable make_table(const Segment& segment) const;
   void make_results();
   void find_guards();
 
   // Running.
-  void run_calls(SegmentId id, int slot, size_t begin, size_t end);
-  void run_timed(SegmentId id, int slot, size_t begin, size_t end);
+  /// One step of a program; false when a guard ended the training step.
+  bool run_program_step(const ProgramStep& step);
+  void set_operands(CallTable& table, const ProgramStep& step) const;
+  void run_calls(int32_t segment, size_t begin, size_t end);
+  void run_timed(int32_t segment, size_t begin, size_t end);
   void run_call(const Call& call);
   void copy(const void* from, void* to, int64_t bytes);
-  bool run_guarded(SegmentId id, int slot);
-  void zero_accumulators(int slot);
-  void combine_slots(int into, int from);
-  void set_scalars(const Segment& segment, int64_t step, int64_t micro, std::span<const ScalarValue> scalars);
+  bool run_guarded(const ProgramStep& step);
+  void zero_accumulators(const ProgramStep& step);
+  void combine_slots(const ProgramStep& step);
+  void feed_segment(const ProgramStep& step);
+  void set_scalars(const Segment& segment, int64_t step, int64_t micro);
   void check_scalars(std::span<const ScalarValue> scalars) const;
-  void take_feeds(const Segment& segment, const Feed& feed, int64_t lane, int64_t micro);
+  void take_feeds(const Segment& segment, int64_t lane, int64_t micro);
   void set(std::string_view name, const TensorType& type, const void* data) override;
-  static void copy_results(const Segment& segment, const EngineState& state, std::vector<TensorView>& into);
+  void copy_results(const ProgramStep& step);
 
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::array<std::vector<CallTable>, kSegmentCount> tables_;  // by slot
-  std::array<std::vector<Guard>, kSegmentCount> guards_;
-  std::array<int32_t, kSegmentCount> first_state_write_{};    // instruction; INT32_MAX: none
-  std::vector<int> lane_slot_;
-  std::vector<std::vector<std::pair<int, int>>> combines_;
+  std::vector<CallTable> tables_;          // by segment
+  std::vector<std::vector<Guard>> guards_;
+  std::vector<int32_t> first_state_write_; // instruction; INT32_MAX: none
   StepResults results_;
   std::vector<TensorView> evaluated_;
+  std::vector<size_t> first_result_;       // of each segment, in the micro-batch's, the update's or the evaluation's
   std::vector<std::byte> result_bytes_;
+  // Of the step at hand.
+  int64_t step_ = 0;
+  const Feed* feed_ = nullptr;
+  std::span<const ScalarValue> scalars_;
   const Segment* feeding_ = nullptr;
   std::vector<bool> fed_;
 };

@@ -56,22 +56,19 @@ class NonFiniteSearch {
 
   std::optional<NonFinite> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
     if (auto found = check_states()) return found;
-    engine_.run_all(SegmentId::kDerive);
-    const Segment& micro_segment = engine_.segment(SegmentId::kMicro);
-    int64_t index = 0;
-    for (int64_t lane = 0; lane < exe_.lanes; ++lane) {
-      const int slot = engine_.lane_slot_[static_cast<size_t>(lane)];
-      engine_.zero_accumulators(slot);
-      for (int64_t micro = 0; micro < exe_.micro_batches_per_lane; ++micro, ++index) {
-        engine_.take_feeds(micro_segment, feed, lane, micro);
-        engine_.set_scalars(micro_segment, step, index, scalars);
-        if (auto found = check_segment(SegmentId::kMicro, slot, lane, micro)) return found;
+    engine_.prepare();
+    engine_.step_ = step;
+    engine_.feed_ = &feed;
+    engine_.scalars_ = scalars;
+    for (const ProgramStep& each : exe_.train) {
+      if (each.kind != ProgramStep::Kind::kRun) {
+        engine_.run_program_step(each);
+        continue;
       }
-      for (const auto& [into, from] : engine_.combines_[static_cast<size_t>(lane)]) engine_.combine_slots(into, from);
+      engine_.feed_segment(each);
+      if (auto found = check_segment(each)) return found;
     }
-    if (exe_.joined) return std::nullopt;
-    engine_.set_scalars(engine_.segment(SegmentId::kUpdate), step, 0, scalars);
-    return check_segment(SegmentId::kUpdate, 0, 0, 0);
+    return std::nullopt;
   }
 
  private:
@@ -96,9 +93,10 @@ class NonFiniteSearch {
     return std::any_of(instruction.outputs.begin(), instruction.outputs.end(), [&](BufferId id) { return trained_[static_cast<size_t>(id)]; });
   }
 
-  std::optional<NonFinite> check_segment(SegmentId id, int slot, int64_t lane, int64_t micro) {
-    const Segment& segment = engine_.segment(id);
-    const CallTable& table = engine_.tables_[static_cast<size_t>(id)][static_cast<size_t>(slot)];
+  std::optional<NonFinite> check_segment(const ProgramStep& step) {
+    const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
+    const CallTable& table = engine_.tables_[static_cast<size_t>(step.subject)];
+    const int64_t micro = std::max(step.micro, 0);
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
       if (changes_training(instruction)) continue;
@@ -119,7 +117,7 @@ class NonFiniteSearch {
         if (!is_floating(node.outputs[k].dtype)) continue;
         const Range range = range_of(static_cast<const std::byte*>(call.outputs[k]), node.outputs[k]);
         if (range.bad == 0) continue;
-        return NonFinite{segment.name, instruction.name, node.op->name, lane, micro, node.outputs[k].text(), range.bad, range.first_bad, inputs};
+        return NonFinite{segment.name, instruction.name, node.op->name, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane, node.outputs[k].text(), range.bad, range.first_bad, inputs};
       }
     }
     return std::nullopt;

@@ -184,13 +184,15 @@ Machine probe_machine(const Backend& backend, int threads) {
 void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds) {
   // What matters most first: how often a task runs times what the rates say it takes.
   std::vector<double> weight(exe.tasks.size(), 0);
+  std::vector<double> runs(exe.segments.size(), 0);
+  for (const ProgramStep& step : exe.train)
+    if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
   for (size_t id = 0; id < exe.segments.size(); ++id) {
-    const double runs = id == static_cast<size_t>(SegmentId::kMicro) ? static_cast<double>(exe.micro_batches()) : 1;
-    if (id == static_cast<size_t>(SegmentId::kEvaluate)) continue;
+    if (runs[id] == 0) continue;
     for (const Instruction& instruction : exe.segments[id].instructions)
       if (instruction.task >= 0) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        weight[static_cast<size_t>(instruction.task)] += runs * task_seconds(machine, task.node, task.kernel, task.cost);
+        weight[static_cast<size_t>(instruction.task)] += runs[id] * task_seconds(machine, task.node, task.kernel, task.cost);
       }
   }
   std::vector<size_t> order;

@@ -14,28 +14,36 @@ StepTime predict_step(const Executable& exe, const Machine& machine) {
   StepTime time;
   double known = 0;
   const double bandwidth = std::max(machine.bandwidth, 1.0);
-  const auto segment_seconds = [&](SegmentId id, double runs) {
-    double total = 0;
-    for (const Instruction& instruction : exe.segment(id).instructions) {
+  std::vector<double> segment_seconds(exe.segments.size(), 0), segment_known(exe.segments.size(), 0);
+  for (size_t id = 0; id < exe.segments.size(); ++id)
+    for (const Instruction& instruction : exe.segments[id].instructions) {
       if (instruction.task < 0) {
-        total += 2 * static_cast<double>(exe.buffers[static_cast<size_t>(instruction.inputs[0])].bytes) / bandwidth + machine.overhead;
+        segment_seconds[id] += 2 * static_cast<double>(exe.buffers[static_cast<size_t>(instruction.inputs[0])].bytes) / bandwidth + machine.overhead;
         continue;
       }
       const auto task = static_cast<size_t>(instruction.task);
-      total += seconds[task];
-      if (measured[task]) known += seconds[task] * runs;
+      segment_seconds[id] += seconds[task];
+      if (measured[task]) segment_known[id] += seconds[task];
     }
-    return total * runs;
+  const auto sum_bytes = [&](int32_t segment) {
+    double bytes = 0;
+    for (int32_t state : exe.segments[static_cast<size_t>(segment)].accumulators)
+      bytes += static_cast<double>(exe.states[static_cast<size_t>(state)].tensor.type.bytes());
+    return bytes;
   };
-  time.micro = segment_seconds(SegmentId::kMicro, static_cast<double>(exe.micro_batches()));
-  time.update = segment_seconds(SegmentId::kUpdate, 1);
-  time.derive = segment_seconds(SegmentId::kDerive, 1);
-  double accumulated = 0;
-  for (const StatePlace& state : exe.states)
-    if (state.tensor.kind == StateKind::kAccumulator) accumulated += static_cast<double>(state.tensor.type.bytes());
-  // A lane is zeroed once; every lane but one is added to another: two reads and a write.
-  const auto lanes = static_cast<double>(exe.lanes);
-  time.lanes = accumulated * (lanes + 3 * (lanes - 1)) / bandwidth;
+  for (const ProgramStep& step : exe.train) {
+    switch (step.kind) {
+      case ProgramStep::Kind::kRun: {
+        const auto id = static_cast<size_t>(step.subject);
+        const PieceKind kind = exe.segments[id].kind;
+        (kind == PieceKind::kUpdate ? time.update : kind == PieceKind::kPrepare ? time.derive : time.micro) += segment_seconds[id];
+        known += segment_known[id];
+        break;
+      }
+      case ProgramStep::Kind::kZero: time.lanes += sum_bytes(step.subject) / bandwidth; break;
+      case ProgramStep::Kind::kCombine: time.lanes += 3 * sum_bytes(step.subject) / bandwidth; break;  // two reads and a write
+    }
+  }
   time.seconds = time.micro + time.update + time.derive + time.lanes;
   time.measured_share = time.seconds > 0 ? known / time.seconds : 0;
   return time;

@@ -75,14 +75,10 @@ class ResultSums {
   int64_t batches_ = 0;
 };
 
-bool has_binding(const std::vector<Binding>& bindings, const std::string& name) {
-  return std::any_of(bindings.begin(), bindings.end(), [&](const Binding& binding) { return binding.name == name; });
-}
-
-/// Puts those tensors of a batch that a segment reads.
-void put_batch(const Batch& batch, const Segment& segment, FeedSink& sink) {
+/// Puts those tensors of a batch that the program reads.
+void put_batch(const Batch& batch, const Executable& exe, bool evaluation, FeedSink& sink) {
   for (const auto& tensor : batch.tensors)
-    if (has_binding(segment.feeds, tensor.name)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+    if (exe.has_feed(tensor.name, evaluation)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
 }
 
 }  // namespace
@@ -199,8 +195,7 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
 Feed Trainer::feed_of(const std::vector<Batch>& batches) const {
   const int64_t per_lane = engine_->executable().micro_batches_per_lane;
   return [this, &batches, per_lane](int64_t lane, int64_t micro, FeedSink& sink) {
-    put_batch(batches[static_cast<size_t>(lane * per_lane + micro)], engine_->executable().segment(SegmentId::kMicro),
-              sink);
+    put_batch(batches[static_cast<size_t>(lane * per_lane + micro)], engine_->executable(), false, sink);
   };
 }
 
@@ -212,9 +207,7 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
   std::vector<ScalarValue> wanted;
   const Executable& exe = engine_->executable();
   for (const auto& scalar : all)
-    if (has_binding(exe.segment(SegmentId::kMicro).scalars, std::string(scalar.name)) ||
-        has_binding(exe.segment(SegmentId::kUpdate).scalars, std::string(scalar.name)))
-      wanted.push_back(scalar);
+    if (exe.has_scalar(scalar.name)) wanted.push_back(scalar);
   return wanted;
 }
 
@@ -265,11 +258,11 @@ Numbers Trainer::evaluate() {
   if (preparation_.held_out_samples > 0)
     batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
   Loader loader(preparation_.held_out, 0, micro_batch, 2, batches);
-  const Segment& segment = engine_->executable().segment(SegmentId::kEvaluate);
+  const Executable& exe = engine_->executable();
   ResultSums sums;
   for (int64_t i = 0; i < batches; ++i) {
     const Batch batch = loader.next();
-    sums.add(engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) { put_batch(batch, segment, sink); }));
+    sums.add(engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) { put_batch(batch, exe, true, sink); }));
   }
   Numbers numbers = sums.numbers(true);
   if (preparation_.recipe.model.kind == "gpt2")

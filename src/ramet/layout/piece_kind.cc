@@ -1,0 +1,12 @@
+#include "ramet/layout/piece_kind.h"
+
+#include <cstddef>
+
+namespace ramet {
+
+std::string_view name_of(PieceKind kind) {
+  static constexpr std::string_view names[] = {"forward", "backward", "weight_gradient", "prepare", "update", "evaluate"};
+  return names[static_cast<size_t>(kind)];
+}
+
+}  // namespace ramet
