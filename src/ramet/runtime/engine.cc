@@ -111,13 +111,13 @@ CallTable EngineState::make_table(const Segment& segment) const {
   return table;
 }
 
-/// Places for all results of a step, so that they outlive the buffers that they come from.
+/// Places for all results of a step, so that they outlive the buffers that they come from. What derives states has none.
 void EngineState::make_results() {
   const auto padded = [](const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; };
   int64_t bytes = 0;
   const auto count = [&](const std::vector<ProgramStep>& program) {
     for (const ProgramStep& step : program)
-      if (step.kind == ProgramStep::Kind::kRun)
+      if (has_results(step))
         for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) bytes += padded(result);
   };
   count(exe_.train);
@@ -128,7 +128,7 @@ void EngineState::make_results() {
   first_result_.assign(exe_.segments.size(), 0);
   const auto place = [&](const std::vector<ProgramStep>& program, std::vector<TensorView>& once) {
     for (const ProgramStep& step : program) {
-      if (step.kind != ProgramStep::Kind::kRun) continue;
+      if (!has_results(step)) continue;
       std::vector<TensorView>& views = step.micro < 0 ? once : results_.micro_[static_cast<size_t>(step.micro)];
       first_result_[static_cast<size_t>(step.subject)] = views.size();
       for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) {
@@ -143,6 +143,10 @@ void EngineState::make_results() {
   size_t feeds = 0;
   for (const Segment& segment : exe_.segments) feeds = std::max(feeds, segment.feeds.size());
   fed_.reserve(feeds);
+}
+
+bool EngineState::has_results(const ProgramStep& step) const {
+  return step.kind == ProgramStep::Kind::kRun && exe_.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
 }
 
 void EngineState::find_guards() {
@@ -330,7 +334,7 @@ void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro
 void EngineState::copy_results(const ProgramStep& step) {
   const auto id = static_cast<size_t>(step.subject);
   const Segment& segment = exe_.segments[id];
-  if (segment.results.empty()) return;
+  if (!has_results(step)) return;
   const auto& views = segment.kind == PieceKind::kEvaluate ? evaluated_ : step.micro < 0 ? results_.update_ : results_.micro_[static_cast<size_t>(step.micro)];
   for (size_t i = 0; i < segment.results.size(); ++i) {
     const Binding& result = segment.results[i];

@@ -66,6 +66,7 @@ class EngineState final : private FeedSink {
   void make_kernels(const Backend& backend);
   CallTable make_table(const Segment& segment) const;
   void make_results();
+  bool has_results(const ProgramStep& step) const;
   void find_guards();
 
   // Running.
