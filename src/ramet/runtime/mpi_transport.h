@@ -18,9 +18,10 @@ bool started_by_mpi();
 /// starts them, finds hosts, and carries messages between hosts, on one thread of its own.
 ///
 /// After a fault a peer may be gone, and MPI_Finalize would wait for it for ever. So: save what is to be saved, then call
-/// `leave` (or destroy the session, which does it) once all endpoints' threads have ended. When the world was stopped it skips
-/// MPI_Finalize; mpirun then needs the process to end by `exit_after_fault`, which ends it without running what waits for peers.
-/// Start jobs that shall outlive a rank with `mpirun --enable-recovery`; otherwise mpirun itself ends all others at once.
+/// `leave` (or destroy the session, which does it) once all endpoints' threads have ended, then `exit_after_fault`. When the world
+/// was stopped, `leave` skips MPI_Finalize and ends peers of this host that are halted (SIGSTOP), and `exit_after_fault` ends the
+/// process without running what waits for peers. mpirun ends all ranks about a second after one was killed or failed; start a job
+/// with `mpirun --enable-recovery` when saving takes longer than that.
 class MpiSession {
  public:
   /// Starts MPI. Throws Error when this build has none.

@@ -53,6 +53,8 @@ std::string progress_text(const Transport& transport, std::span<const int> await
   uint64_t first = UINT64_MAX, last = 0;
   for (int device = 0; device < transport.devices(); ++device) {
     if (std::find(late.begin(), late.end(), device) != late.end()) continue;
+    // Of a device elsewhere nothing may have been heard so far.
+    if (progress(device).finished == Progress::kNone && transport.host_of(device) != transport.host_of(transport.device())) continue;
     first = std::min(first, rank_of(progress(device)));
     last = std::max(last, rank_of(progress(device)));
   }

@@ -100,6 +100,7 @@ struct RegionHeader {
   static constexpr int kReasonBytes = 2048;
   uint64_t magic = 0, bytes = 0;
   int32_t devices = 0, locals = 0, groups = 0;
+  std::atomic<uint64_t> processors[16]{};  ///< bit set of those that some process here may run on
   alignas(64) std::atomic<uint32_t> stop_state{0};  ///< 0 running, 1 reason being written, 2 stopped
   int32_t stop_device = -1;
   char reason[kReasonBytes] = {};

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -65,6 +68,11 @@ SharedWorld::SharedWorld(WorldPlan plan, int host, SharedFile region, std::span<
   if (region_.bytes != layout_.bytes || header().magic != RegionHeader::kMagic)
     internal_error("SharedWorld", "the shared region is of another layout");
   for (const int device : own) progress(device).process.store(getpid());
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  for (size_t cpu = 0; cpu < 1024; ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) header().processors[cpu / 64].fetch_or(uint64_t{1} << (cpu % 64));
 }
 
 SharedWorld::~SharedWorld() {
@@ -93,6 +101,14 @@ void SharedWorld::watch_peers() {
     const int process = progress(device).process.load();
     watch_.push_back(process == getpid() ? -1 : static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
   }
+  // Launchers tie each process to processors of its own; together they have all of these.
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  if (processors_ < CPU_COUNT(&allowed)) return;  // a share of time decides
+  processors_ = 0;
+  for (const auto& word : header().processors) processors_ += std::popcount(word.load());
+  crowded_ = static_cast<int>(locals_.size()) > processors_;
 }
 
 std::string SharedWorld::text_of(int device) const { return fmt::format("{} {}", plan_.ranks ? "rank" : "device", device); }
@@ -115,6 +131,23 @@ int SharedWorld::ended(std::span<const int> devices) const {
     if (poll(&watched, 1, 0) == 1 && (watched.revents & POLLIN)) return device;
   }
   return -1;
+}
+
+void SharedWorld::end_halted_peers() noexcept {
+  for (size_t local = 0; local < watch_.size(); ++local) {
+    if (watch_[local] < 0) continue;
+    char path[64], status[512] = {};
+    std::snprintf(path, sizeof(path), "/proc/%d/stat", progress(locals_[local]).process.load());
+    if (std::FILE* file = std::fopen(path, "r")) {
+      const size_t read = std::fread(status, 1, sizeof(status) - 1, file);
+      std::fclose(file);
+      status[read] = 0;
+    }
+    // "PID (NAME) STATE ...", and the name may hold anything.
+    const char* name_end = std::strrchr(status, ')');
+    if (name_end && name_end[1] == ' ' && name_end[2] == 'T')
+      syscall(SYS_pidfd_send_signal, watch_[local], SIGKILL, nullptr, 0);
+  }
 }
 
 void SharedWorld::stop(int device, std::string_view reason) noexcept {

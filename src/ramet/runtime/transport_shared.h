@@ -68,6 +68,9 @@ class SharedWorld {
 
   /// First of `devices` whose process has ended, or -1.
   int ended(std::span<const int> devices) const;
+  /// Ends the processes of this host that are halted (SIGSTOP): when the world is stopped and all others leave, they would hold
+  /// up whoever started the job.
+  void end_halted_peers() noexcept;
   void stop(int device, std::string_view reason) noexcept;
   bool stopped() const { return header().stop_state.load(std::memory_order_acquire) != 0; }
   /// Who stopped the world and why; waits a moment for the words.
