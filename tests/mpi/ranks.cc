@@ -16,7 +16,9 @@ namespace {
 
 using Check = std::function<void(Transport&, bool hosts)>;
 
-std::string label_text(int device, int label) { return fmt::format("layer {} forward of stage {}, all-gather", label, device); }
+std::string label_text(int device, int label) {
+  return fmt::format("layer {} forward of stage {}, all-gather", label, device);
+}
 
 /// Supersteps of one all-reduce each; in superstep 20 the device 1 does what `fault` does.
 void faulty_run(Transport& transport, const std::function<void()>& fault) {
@@ -46,14 +48,14 @@ const std::map<std::string, Check>& known_checks() {
          checks::check_messages(transport, true);
          checks::check_messages(transport, false);
        }},
-      {"many", [](Transport& transport, bool hosts) { checks::check_back_to_back(transport, hosts ? 200 : 2000, true); }},
+      {"many",
+       [](Transport& transport, bool hosts) { checks::check_back_to_back(transport, hosts ? 200 : 2000, true); }},
       {"killed", [](Transport& transport, bool) { faulty_run(transport, [] { raise(SIGKILL); }); }},
       {"halted", [](Transport& transport, bool) { faulty_run(transport, [] { raise(SIGSTOP); }); }},
-      {"stopped", [](Transport& transport, bool) { faulty_run(transport, [&] { transport.stop("the disk is full"); }); }},
-      {"silent",
-       [](Transport& transport, bool) {
-         faulty_run(transport, [] { std::this_thread::sleep_for(std::chrono::seconds(4)); });
-       }},
+      {"stopped",
+       [](Transport& transport, bool) { faulty_run(transport, [&] { transport.stop("the disk is full"); }); }},
+      {"silent", [](Transport& transport,
+                    bool) { faulty_run(transport, [] { std::this_thread::sleep_for(std::chrono::seconds(4)); }); }},
   };
   return known;
 }

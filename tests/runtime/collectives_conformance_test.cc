@@ -1,5 +1,5 @@
-// One suite of checks (support/collectives_checks.h) for all transports: threads of one process and the null transport here, MPI in
-// collectives_mpi_test.cc.
+// One suite of checks (support/collectives_checks.h) for all transports: threads of one process and the null transport
+// here, MPI in collectives_mpi_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,8 +115,10 @@ TEST(ThreadFaults, WhoDoesNotComeIsNamed) {
     const std::string& error = errors[static_cast<size_t>(device)];
     first += !testing::Value(error, HasSubstr("the run was stopped by device"));
     EXPECT_THAT(error, HasSubstr("all-reduce of 1 f32 by max among devices 0..3, on device"));
-    EXPECT_THAT(error, HasSubstr("no answer within 0.3 s; found device 2 last finished superstep 812 (layer 7 forward, all-gather); "
-                                 "others wait in 813. See what holds that device up, then resume from the last checkpoint"));
+    EXPECT_THAT(
+        error,
+        HasSubstr("no answer within 0.3 s; found device 2 last finished superstep 812 (layer 7 forward, all-gather); "
+                  "others wait in 813. See what holds that device up, then resume from the last checkpoint"));
   }
   EXPECT_GE(first, 1);
 }
@@ -127,19 +129,22 @@ TEST(ThreadFaults, AMessageThatNeverComes) {
     char byte = 0;
     if (transport.device() == 0) transport.receive(1, 9, &byte, 1);
   });
-  EXPECT_THAT(errors[0], HasSubstr("receive of 1 bytes from device 1 (tag 9), on device 0: no answer within 0.3 s; found device 1 has "
-                                   "finished no superstep yet"));
+  EXPECT_THAT(
+      errors[0],
+      HasSubstr("receive of 1 bytes from device 1 (tag 9), on device 0: no answer within 0.3 s; found device 1 has "
+                "finished no superstep yet"));
 }
 
 TEST(ThreadFaults, SizesThatDiffer) {
   Transports endpoints = make_thread_transports(2, quick_options());
   const auto errors = run_devices(endpoints, [&](Transport& transport) {
     char bytes[8] = {};
-    if (transport.device() == 0) transport.send(1, 1, bytes, 8);
-    else transport.receive(0, 1, bytes, 4);
+    if (transport.device() == 0)
+      transport.send(1, 1, bytes, 8);
+    else
+      transport.receive(0, 1, bytes, 4);
   });
-  for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("message from device 0 to device 1 (tag 1)"));
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("message from device 0 to device 1 (tag 1)"));
   EXPECT_THAT(errors[0] + errors[1], HasSubstr("sizes differ; found 8 bytes sent, 4 bytes to be received"));
 }
 
@@ -151,8 +156,11 @@ TEST(ThreadFaults, CallsThatDiffer) {
     all.all_reduce(data.data(), data.data(), transport.device() == 2 ? 96 : 100, DType::kF32);
   });
   for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("members' calls differ; found device 0 calls all-reduce of 100 f32 by sum, device 2 calls all-reduce of "
-                                 "96 f32 by sum"));
+    EXPECT_THAT(
+        error,
+        HasSubstr(
+            "members' calls differ; found device 0 calls all-reduce of 100 f32 by sum, device 2 calls all-reduce of "
+            "96 f32 by sum"));
 }
 
 TEST(ThreadFaults, StoppingEndsEveryWait) {
@@ -171,9 +179,13 @@ TEST(ThreadFaults, StoppingEndsEveryWait) {
         transport.check();
     }
   });
-  EXPECT_THAT(errors[0], HasSubstr("barrier among devices 0..3, on device 0: the run was stopped by device 3; found the disk is full"));
-  EXPECT_THAT(errors[1], HasSubstr("receive of 1 bytes from device 3 (tag 1), on device 1: the run was stopped by device 3"));
-  EXPECT_THAT(errors[2], HasSubstr("send of 1 bytes to device 3 (tag 1), on device 2: the run was stopped by device 3"));
+  EXPECT_THAT(
+      errors[0],
+      HasSubstr("barrier among devices 0..3, on device 0: the run was stopped by device 3; found the disk is full"));
+  EXPECT_THAT(errors[1],
+              HasSubstr("receive of 1 bytes from device 3 (tag 1), on device 1: the run was stopped by device 3"));
+  EXPECT_THAT(errors[2],
+              HasSubstr("send of 1 bytes to device 3 (tag 1), on device 2: the run was stopped by device 3"));
   EXPECT_THAT(errors[3], HasSubstr("device 3: the run was stopped by device 3; found the disk is full"));
   EXPECT_THROW(endpoints[0]->start_send(1, 1, "", 1), Error);
 }
@@ -193,22 +205,32 @@ std::string error_of(const Body& body) {
 TEST(WrongUse, IsRefusedWithWords) {
   Transports endpoints = make_thread_transports(4);
   Transport& transport = *endpoints[0];
-  EXPECT_THAT(error_of([] { make_thread_transports(0); }), HasSubstr("wrong number of devices; found 0; expected 1 to 1024"));
-  EXPECT_THAT(error_of([&] { Collectives(transport, Group{{1, 2}}); }), HasSubstr("the device is not in the group; found device 0"));
-  EXPECT_THAT(error_of([&] { Collectives(transport, Group{{0, 1, 1}}); }), HasSubstr("stands twice in the group; found 0, 1, 1"));
-  EXPECT_THAT(error_of([&] { Collectives(transport, Group{{0, 9}}); }), HasSubstr("that there is not; found 0, 9; expected 0 to 3"));
-  EXPECT_THAT(error_of([&] { Collectives(transport, Group::all(4), {ExactBits::kExact, Algorithm::kRing}); }),
-              HasSubstr("a ring adds in an order of its own; found ring with exact bits; expected halving, or fast bits"));
-  EXPECT_THAT(error_of([&] { transport.start_send(4, 0, nullptr, 0); }), HasSubstr("send to a device that there is not; found device 4"));
+  EXPECT_THAT(error_of([] { make_thread_transports(0); }),
+              HasSubstr("wrong number of devices; found 0; expected 1 to 1024"));
+  EXPECT_THAT(error_of([&] { Collectives(transport, Group{{1, 2}}); }),
+              HasSubstr("the device is not in the group; found device 0"));
+  EXPECT_THAT(error_of([&] { Collectives(transport, Group{{0, 1, 1}}); }),
+              HasSubstr("stands twice in the group; found 0, 1, 1"));
+  EXPECT_THAT(error_of([&] { Collectives(transport, Group{{0, 9}}); }),
+              HasSubstr("that there is not; found 0, 9; expected 0 to 3"));
+  EXPECT_THAT(
+      error_of([&] { Collectives(transport, Group::all(4), {ExactBits::kExact, Algorithm::kRing}); }),
+      HasSubstr("a ring adds in an order of its own; found ring with exact bits; expected halving, or fast bits"));
+  EXPECT_THAT(error_of([&] { transport.start_send(4, 0, nullptr, 0); }),
+              HasSubstr("send to a device that there is not; found device 4"));
   EXPECT_THAT(error_of([&] { transport.start_receive(1, -1, nullptr, 0); }), HasSubstr("negative tag; found -1"));
   Collectives alone(transport, Group{{0}});
   float data[8] = {};
-  EXPECT_THAT(error_of([&] { alone.all_reduce(data, data, -1, DType::kF32); }), HasSubstr("negative count for all-reduce; found -1"));
+  EXPECT_THAT(error_of([&] { alone.all_reduce(data, data, -1, DType::kF32); }),
+              HasSubstr("negative count for all-reduce; found -1"));
   EXPECT_THAT(error_of([&] { alone.all_reduce(data, data, 1, DType::kU8); }),
               HasSubstr("all-reduce of a type that is not added; found u8; expected f32, bf16, f16, i32 or i64"));
-  EXPECT_THAT(error_of([&] { alone.broadcast(data, 1, DType::kF32, 1); }), HasSubstr("broadcast with a root that there is not; found 1"));
-  EXPECT_THAT(error_of([&] { alone.all_reduce(data, data + 1, 4, DType::kF32); }), HasSubstr("buffers of all-reduce overlap"));
-  EXPECT_THAT(error_of([&] { alone.all_reduce(nullptr, data, 4, DType::kF32); }), HasSubstr("no buffer given to all-reduce"));
+  EXPECT_THAT(error_of([&] { alone.broadcast(data, 1, DType::kF32, 1); }),
+              HasSubstr("broadcast with a root that there is not; found 1"));
+  EXPECT_THAT(error_of([&] { alone.all_reduce(data, data + 1, 4, DType::kF32); }),
+              HasSubstr("buffers of all-reduce overlap"));
+  EXPECT_THAT(error_of([&] { alone.all_reduce(nullptr, data, 4, DType::kF32); }),
+              HasSubstr("no buffer given to all-reduce"));
   EXPECT_THAT(error_of([&] { alone.all_reduce(reinterpret_cast<char*>(data) + 1, data, 1, DType::kF32); }),
               HasSubstr("is not aligned to its elements"));
   EXPECT_THAT(error_of([&] { transport.wait(Ticket{77}); }), HasSubstr("ticket 77 is not under way on device 0"));
@@ -222,7 +244,8 @@ TEST(Groups, AreTheOnesOfTheLayout) {
   EXPECT_EQ(Group::orthogonal(5, 4, 12).members, (std::vector<int>{1, 5, 9}));
   EXPECT_EQ(Group::all(8).text(), "0..7");
   EXPECT_EQ(Group::strided(0, 3, 2).text(), "0, 2, 4");
-  EXPECT_THAT(error_of([] { Group::orthogonal(0, 3, 8); }), HasSubstr("groups that do not divide the devices; found 8 devices in groups of 3"));
+  EXPECT_THAT(error_of([] { Group::orthogonal(0, 3, 8); }),
+              HasSubstr("groups that do not divide the devices; found 8 devices in groups of 3"));
   EXPECT_THAT(error_of([] { Group::strided(0, 0, 1); }), HasSubstr("found device 0, 0 parts, stride 1"));
 }
 

@@ -49,8 +49,8 @@ class Mpi : public testing::Test {
   /// `what`: "CHECK [DEVICES_PER_RANK [PRETENDED_HOSTS]]"
   static Outcome ranks(int count, const std::string& what, const std::string& more = "") {
     // Open MPI leaves memory to the end of the process; that is no leak of ours.
-    return run_command("ASAN_OPTIONS=detect_leaks=0 timeout 120 mpirun --allow-run-as-root --oversubscribe " + more + " -n " +
-                       std::to_string(count) + " " RAMET_BINARY_DIR "/tests/test_mpi " + what + " </dev/null");
+    return run_command("ASAN_OPTIONS=detect_leaks=0 timeout 120 mpirun --allow-run-as-root --oversubscribe " + more +
+                       " -n " + std::to_string(count) + " " RAMET_BINARY_DIR "/tests/test_mpi " + what + " </dev/null");
   }
   static void expect_right(int count, const std::string& what) {
     const Outcome outcome = ranks(count, what);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Checks of collectives and messages that any transport must pass, called by each device on a thread or process of its own. They
-// compare bits with the definition (ops/reduce_order.h) and throw std::runtime_error with what differs.
+// Checks of collectives and messages that any transport must pass, called by each device on a thread or process of its
+// own. They compare bits with the definition (ops/reduce_order.h) and throw std::runtime_error with what differs.
 
 #include <fmt/format.h>
 
@@ -47,7 +47,8 @@ inline void put(void* data, DType dtype, int device, int64_t index, uint64_t rou
 }
 
 /// The definition, element by element.
-inline void expect_reduced(void* out, int64_t at, DType dtype, Reduction kind, const std::vector<const void*>& in, int64_t from) {
+inline void expect_reduced(void* out, int64_t at, DType dtype, Reduction kind, const std::vector<const void*>& in,
+                           int64_t from) {
   const auto n = static_cast<int64_t>(in.size());
   if (dtype == DType::kI32 || dtype == DType::kI64) {
     const auto leaf = [&](int64_t i) {
@@ -60,11 +61,15 @@ inline void expect_reduced(void* out, int64_t at, DType dtype, Reduction kind, c
       return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     };
     const int64_t value = tree_combine<int64_t>(0, n, leaf, join);
-    if (dtype == DType::kI32) static_cast<int32_t*>(out)[at] = static_cast<int32_t>(static_cast<uint64_t>(value));
-    else static_cast<int64_t*>(out)[at] = value;
+    if (dtype == DType::kI32)
+      static_cast<int32_t*>(out)[at] = static_cast<int32_t>(static_cast<uint64_t>(value));
+    else
+      static_cast<int64_t*>(out)[at] = value;
     return;
   }
-  const auto leaf = [&](int64_t i) { return static_cast<float>(load_element(in[static_cast<size_t>(i)], dtype, from)); };
+  const auto leaf = [&](int64_t i) {
+    return static_cast<float>(load_element(in[static_cast<size_t>(i)], dtype, from));
+  };
   const auto join = [&](float a, float b) {
     if (kind == Reduction::kMax) return a > b || a != a ? a : b;
     if (kind == Reduction::kMin) return a < b || a != a ? a : b;
@@ -123,10 +128,12 @@ class GroupCheck {
         size_(size_of(dtype)),
         in_(transport, bytes(count), shared),
         out_(transport, bytes(std::max(count, part_.count() * n_)), shared) {
-    name_ = fmt::format("{} {} of {} devices ({}), position {}", count, name_of(dtype), n_, collectives.group().text(), own_);
+    name_ = fmt::format("{} {} of {} devices ({}), position {}", count, name_of(dtype), n_, collectives.group().text(),
+                        own_);
     for (int i = 0; i < n_; ++i) {
       inputs_.emplace_back(bytes(count) + 8);
-      for (int64_t j = 0; j < count; ++j) put(inputs_.back().data(), dtype, collectives.group().members[static_cast<size_t>(i)], j, round);
+      for (int64_t j = 0; j < count; ++j)
+        put(inputs_.back().data(), dtype, collectives.group().members[static_cast<size_t>(i)], j, round);
       pointers_.push_back(inputs_.back().data());
     }
     expected_.resize(bytes(std::max(count, part_.count() * n_)) + 8);
@@ -135,7 +142,8 @@ class GroupCheck {
   void run(bool exact) {
     if (dtype_ != DType::kU8)
       for (const Reduction kind : {Reduction::kSum, Reduction::kMax, Reduction::kMin})
-        if ((kind == Reduction::kSum || count_ <= 1000) && (exact || dtype_ == DType::kI32 || dtype_ == DType::kI64)) reductions(kind);
+        if ((kind == Reduction::kSum || count_ <= 1000) && (exact || dtype_ == DType::kI32 || dtype_ == DType::kI64))
+          reductions(kind);
     copies();
     in_.check_guard(name_ + " in");
     out_.check_guard(name_ + " out");
@@ -149,8 +157,8 @@ class GroupCheck {
     if (std::memcmp(got, expected_.data(), bytes(count)) == 0) return;
     int64_t at = 0;
     while (std::memcmp(got + bytes(at), expected_.data() + bytes(at), size_) == 0) ++at;
-    throw std::runtime_error(fmt::format("{} of {}: element {} is {}, expected {}", what, name_, at, load_element(got, dtype_, at),
-                                         load_element(expected_.data(), dtype_, at)));
+    throw std::runtime_error(fmt::format("{} of {}: element {} is {}, expected {}", what, name_, at,
+                                         load_element(got, dtype_, at), load_element(expected_.data(), dtype_, at)));
   }
   void reductions(Reduction kind);
   void copies();
@@ -181,7 +189,8 @@ inline void GroupCheck::reductions(Reduction kind) {
     collectives_.reduce(in_.data(), out_.data(), count_, dtype_, root, kind);
     if (own_ == root) compare("reduce", out_.data(), count_);
   }
-  for (int64_t j = 0; j < part_.count(); ++j) expect_reduced(expected_.data(), j, dtype_, kind, pointers_, part_.begin + j);
+  for (int64_t j = 0; j < part_.count(); ++j)
+    expect_reduced(expected_.data(), j, dtype_, kind, pointers_, part_.begin + j);
   fill_in();
   collectives_.reduce_scatter(in_.data(), out_.data(), count_, dtype_, kind);
   compare("reduce_scatter", out_.data(), part_.count());
@@ -194,7 +203,8 @@ inline void GroupCheck::copies() {
   for (int i = 0; i < n_; ++i) {
     const PartRange part = part_range(count_, n_, i);
     if (part.count() > 0)
-      std::memcpy(gathered.data() + bytes(part.begin), inputs_[static_cast<size_t>(i)].data() + bytes(part.begin), bytes(part.count()));
+      std::memcpy(gathered.data() + bytes(part.begin), inputs_[static_cast<size_t>(i)].data() + bytes(part.begin),
+                  bytes(part.count()));
   }
   std::memcpy(expected_.data(), gathered.data(), gathered.size());
   fill_in();
@@ -217,8 +227,8 @@ inline void GroupCheck::copies() {
     compare("broadcast", out_.data(), count_);
   }
   for (int i = 0; i < n_ && part_.count() > 0; ++i)
-    std::memcpy(expected_.data() + bytes(part_.count() * i), inputs_[static_cast<size_t>(i)].data() + bytes(part_.begin),
-                bytes(part_.count()));
+    std::memcpy(expected_.data() + bytes(part_.count() * i),
+                inputs_[static_cast<size_t>(i)].data() + bytes(part_.begin), bytes(part_.count()));
   collectives_.all_to_all(in_.data(), out_.data(), count_, dtype_);
   compare("all_to_all", out_.data(), part_.count() * n_);
 }
@@ -226,13 +236,14 @@ inline void GroupCheck::copies() {
 /// One group with all types and counts.
 inline void check_group(Transport& transport, const Group& group, CollectiveOptions options, const Plan& plan) {
   Collectives collectives(transport, group, options);
-  const std::vector<int64_t> counts =
-      plan.quick ? std::vector<int64_t>{0, 1, 7, 20'011} : std::vector<int64_t>{0, 1, 2, 3, 5, 8, 63, 1000, 20'011, 300'007};
+  const std::vector<int64_t> counts = plan.quick ? std::vector<int64_t>{0, 1, 7, 20'011}
+                                                 : std::vector<int64_t>{0, 1, 2, 3, 5, 8, 63, 1000, 20'011, 300'007};
   uint64_t round = 0;
   for (const int64_t count : counts)
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32, DType::kI64, DType::kU8}) {
       if (count > 1000 && dtype != DType::kF32 && dtype != DType::kBF16) continue;
-      GroupCheck(transport, collectives, dtype, count, plan.shared_memory, ++round).run(options.bits == ExactBits::kExact);
+      GroupCheck(transport, collectives, dtype, count, plan.shared_memory, ++round)
+          .run(options.bits == ExactBits::kExact);
     }
   collectives.barrier();
 }
@@ -254,7 +265,8 @@ inline void check_fast(Transport& transport, const Group& group, Algorithm algor
       sum += inputs[i][static_cast<size_t>(j)];
       size += std::abs(inputs[i][static_cast<size_t>(j)]);
     }
-    if (std::abs(values[j] - sum) > 1e-6 * size) throw std::runtime_error(fmt::format("fast all_reduce: {} is {}, expected {}", j, values[j], sum));
+    if (std::abs(values[j] - sum) > 1e-6 * size)
+      throw std::runtime_error(fmt::format("fast all_reduce: {} is {}, expected {}", j, values[j], sum));
   }
   check_group(transport, group, {ExactBits::kFast, algorithm}, {{algorithm}, plan.shared_memory, true});
 }
@@ -275,7 +287,8 @@ inline void check_collectives(Transport& transport, const Plan& plan) {
   for (const Algorithm algorithm : plan.algorithms)
     for (size_t i = 0; i < groups.size(); ++i)
       check_group(transport, groups[i], {ExactBits::kExact, algorithm}, {{}, plan.shared_memory, plan.quick || i > 0});
-  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing}) check_fast(transport, groups[0], algorithm, plan);
+  for (const Algorithm algorithm : {Algorithm::kAuto, Algorithm::kRing})
+    check_fast(transport, groups[0], algorithm, plan);
 }
 
 /// Many small calls one right after another, of two groups in turn: nobody may overtake.
@@ -304,7 +317,8 @@ inline void check_messages(Transport& transport, bool shared) {
   const int next = (device + 1) % devices, before = (device + devices - 1) % devices;
   for (const int64_t count : {0, 1, 1000, 700'001}) {
     Buffer out(transport, static_cast<size_t>(count), shared), in(transport, static_cast<size_t>(count), shared);
-    Buffer second_out(transport, static_cast<size_t>(count), shared), second_in(transport, static_cast<size_t>(count), shared);
+    Buffer second_out(transport, static_cast<size_t>(count), shared),
+        second_in(transport, static_cast<size_t>(count), shared);
     for (int64_t j = 0; j < count; ++j) {
       put(out.data(), DType::kU8, device, j, 1);
       put(second_out.data(), DType::kU8, device, j, 2);
@@ -321,7 +335,8 @@ inline void check_messages(Transport& transport, bool shared) {
     std::vector<std::byte> expected(static_cast<size_t>(count) + 1);
     for (int64_t j = 0; j < count; ++j) {
       put(expected.data(), DType::kU8, before, j, 1);
-      if (in.data()[j] != expected[static_cast<size_t>(j)]) throw std::runtime_error(fmt::format("message of {}: byte {}", count, j));
+      if (in.data()[j] != expected[static_cast<size_t>(j)])
+        throw std::runtime_error(fmt::format("message of {}: byte {}", count, j));
       put(expected.data(), DType::kU8, before, j, 2);
       if (second_in.data()[j] != expected[static_cast<size_t>(j)])
         throw std::runtime_error(fmt::format("second message of {}: byte {}", count, j));
@@ -336,10 +351,12 @@ inline void check_messages(Transport& transport, bool shared) {
     sent[static_cast<size_t>(i)] = device * 1000 + i;
     tickets.push_back(transport.start_send(next, 7, &sent[static_cast<size_t>(i)], 8));
   }
-  for (int i = 0; i < 40; ++i) tickets.push_back(transport.start_receive(before, 7, &received[static_cast<size_t>(i)], 8));
+  for (int i = 0; i < 40; ++i)
+    tickets.push_back(transport.start_receive(before, 7, &received[static_cast<size_t>(i)], 8));
   for (const Ticket ticket : tickets) transport.wait(ticket);
   for (int i = 0; i < 40; ++i)
-    if (received[static_cast<size_t>(i)] != before * 1000 + i) throw std::runtime_error(fmt::format("message {} of a queue: {}", i, received[static_cast<size_t>(i)]));
+    if (received[static_cast<size_t>(i)] != before * 1000 + i)
+      throw std::runtime_error(fmt::format("message {} of a queue: {}", i, received[static_cast<size_t>(i)]));
   Collectives all(transport, Group::all(devices));
   int64_t value = device;
   if (devices > 1) {

@@ -104,7 +104,8 @@ struct Collectives::State {
 
   [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected) const {
     throw Error({.what = what,
-                 .where = fmt::format("collective among devices {}, on {}", group.text(), transport.text_of(transport.device())),
+                 .where = fmt::format("collective among devices {}, on {}", group.text(),
+                                      transport.text_of(transport.device())),
                  .found = found,
                  .expected = expected});
   }
@@ -146,18 +147,20 @@ void Collectives::State::choose() {
   const bool hierarchical = run > 0 && (run_is_subtree || !exact);
   algorithm = options.algorithm;
   if (algorithm == Algorithm::kAuto)
-    algorithm = one_host                   ? Algorithm::kShared
+    algorithm = one_host                  ? Algorithm::kShared
                 : hierarchical && run > 1 ? Algorithm::kHierarchical
                 : exact                   ? Algorithm::kHalving
                                           : Algorithm::kRing;
   if (algorithm == Algorithm::kRing && exact)
     refuse("a ring adds in an order of its own", "ring with exact bits", "halving, or fast bits");
   if (algorithm == Algorithm::kHierarchical && !hierarchical)
-    refuse("hosts do not fit the tree of sums", fmt::format("hosts of members {}", [&] {
-             std::vector<int> hosts;
-             for (int i = 0; i < group.size(); ++i) hosts.push_back(host(i));
-             return fmt::format("{}", fmt::join(hosts, ", "));
-           }()),
+    refuse("hosts do not fit the tree of sums",
+           fmt::format("hosts of members {}",
+                       [&] {
+                         std::vector<int> hosts;
+                         for (int i = 0; i < group.size(); ++i) hosts.push_back(host(i));
+                         return fmt::format("{}", fmt::join(hosts, ", "));
+                       }()),
            "hosts with equal numbers of adjacent members; with exact bits a power of two of them");
   if (algorithm == Algorithm::kHierarchical && one_host) algorithm = Algorithm::kShared;
   if (group.size() == 1) return;
@@ -201,7 +204,8 @@ int64_t elements(Span span, int64_t count, const PartRange& part, int members) {
 }
 
 bool is_reduction(Operation operation) {
-  return operation == Operation::kAllReduce || operation == Operation::kReduceScatter || operation == Operation::kReduce;
+  return operation == Operation::kAllReduce || operation == Operation::kReduceScatter ||
+         operation == Operation::kReduce;
 }
 
 }  // namespace
@@ -224,8 +228,10 @@ void Collectives::State::check_buffers(const CollectiveCall& call) const {
   const int64_t offset = part.begin * size;
   const Operation operation = call.operation;
   const bool same = (operation == Operation::kAllReduce || operation == Operation::kReduce) && call.in == call.out;
-  const bool out_in = (operation == Operation::kReduceScatter || operation == Operation::kScatter) && call.out == call.in + offset;
-  const bool in_out = (operation == Operation::kAllGather || operation == Operation::kGather) && call.in == call.out + offset;
+  const bool out_in =
+      (operation == Operation::kReduceScatter || operation == Operation::kScatter) && call.out == call.in + offset;
+  const bool in_out =
+      (operation == Operation::kAllGather || operation == Operation::kGather) && call.in == call.out + offset;
   if (!same && !out_in && !in_out) refuse("buffers of " + name + " overlap", "", "the same place or places apart");
 }
 
@@ -237,7 +243,8 @@ void Collectives::State::alone(const CollectiveCall& call) const {
 }
 
 void Collectives::State::run(CollectiveCall call) {
-  if (call.count < 0) refuse(fmt::format("negative count for {}", name_of(call.operation)), std::to_string(call.count), "");
+  if (call.count < 0)
+    refuse(fmt::format("negative count for {}", name_of(call.operation)), std::to_string(call.count), "");
   if (is_reduction(call.operation) && !reducible(call.dtype))
     refuse(fmt::format("{} of a type that is not added", name_of(call.operation)), std::string(name_of(call.dtype)),
            "f32, bf16, f16, i32 or i64");

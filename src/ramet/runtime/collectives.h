@@ -25,14 +25,16 @@ struct Group {
   static Group all(int devices);
   /// The group of `device` when each `parts` neighbours form one.
   static Group consecutive(int device, int parts);
-  /// The group of `device` when devices at distance `stride` form one: base + k * stride, k = (device / stride) % parts.
+  /// The group of `device` when devices at distance `stride` form one: base + k * stride, k = (device / stride) %
+  /// parts.
   static Group strided(int device, int parts, int stride);
   /// The group of `device` that has one device of each consecutive group of `parts`. `parts` must divide `devices`.
   static Group orthogonal(int device, int parts, int devices);
 };
 
-/// What a reduction does with two values. Sums of f16 and bf16 are taken in f32 and rounded once, at the end; integers wrap.
-/// Max and min choose as the kernels of rows do: of NaN and a number NaN, of equals (+0 and -0) the one of the higher position.
+/// What a reduction does with two values. Sums of f16 and bf16 are taken in f32 and rounded once, at the end; integers
+/// wrap. Max and min choose as the kernels of rows do: of NaN and a number NaN, of equals (+0 and -0) the one of the
+/// higher position.
 enum class Reduction : uint8_t { kSum, kMax, kMin };
 
 /// Whether the order of a sum is fixed (DESIGN, exact bits): `kExact` is the balanced tree over positions in the group
@@ -60,17 +62,19 @@ struct PartRange {
 };
 PartRange part_range(int64_t count, int parts, int part);
 
-/// The collectives of one device within one group. All members make their calls in the same order with the same arguments
-/// (but for pointers); calls block until this member's buffers are its own again. A member that calls with other arguments is
-/// found out, and all throw Error (by messages, when sizes differ or the time limit passes). One thread drives it. Any memory may be given; memory of `Transport::allocate` is fastest
-/// between processes. Pointers need the alignment of their elements.
+/// The collectives of one device within one group. All members make their calls in the same order with the same
+/// arguments (but for pointers); calls block until this member's buffers are its own again. A member that calls with
+/// other arguments is found out, and all throw Error (by messages, when sizes differ or the time limit passes). One
+/// thread drives it. Any memory may be given; memory of `Transport::allocate` is fastest between processes. Pointers
+/// need the alignment of their elements.
 ///
-/// `in` and `out` may be the same where noted, otherwise they must not overlap. Sums: f32, bf16, f16, i32, i64. Max and min: the
-/// same. All others: any type. Counts are in elements and need not divide by the size of the group; 0 is allowed.
+/// `in` and `out` may be the same where noted, otherwise they must not overlap. Sums: f32, bf16, f16, i32, i64. Max and
+/// min: the same. All others: any type. Counts are in elements and need not divide by the size of the group; 0 is
+/// allowed.
 class Collectives {
  public:
-  /// `transport` must outlive this. Throws Error when its device is not in the group, a member is named twice, or the algorithm
-  /// is not possible for it. Takes all memory that it will ever need (`scratch_bytes`) here.
+  /// `transport` must outlive this. Throws Error when its device is not in the group, a member is named twice, or the
+  /// algorithm is not possible for it. Takes all memory that it will ever need (`scratch_bytes`) here.
   Collectives(Transport& transport, Group group, CollectiveOptions options = {});
   ~Collectives();
   Collectives(const Collectives&) = delete;
@@ -86,9 +90,11 @@ class Collectives {
 
   /// out[count] = reduction over members of in[count]. `out` may be `in`.
   void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction kind = Reduction::kSum);
-  /// out[my part] = reduction over members of in[count], of which member k gets part k. `out` may be the own part within `in`.
+  /// out[my part] = reduction over members of in[count], of which member k gets part k. `out` may be the own part
+  /// within `in`.
   void reduce_scatter(const void* in, void* out, int64_t count, DType dtype, Reduction kind = Reduction::kSum);
-  /// out[count] = the members' parts, in order of positions; member k gives in[part k]. `in` may be the own part within `out`.
+  /// out[count] = the members' parts, in order of positions; member k gives in[part k]. `in` may be the own part within
+  /// `out`.
   void all_gather(const void* in, void* out, int64_t count, DType dtype);
   /// Part j of in[count] goes to member j; out[size * my part] = what came from members 0, 1, ...
   void all_to_all(const void* in, void* out, int64_t count, DType dtype);
@@ -98,7 +104,8 @@ class Collectives {
   void reduce(const void* in, void* out, int64_t count, DType dtype, int root, Reduction kind = Reduction::kSum);
   /// As all_gather, for `root` alone; `out` is ignored elsewhere.
   void gather(const void* in, void* out, int64_t count, DType dtype, int root);
-  /// Part k of in[count] of `root` goes to out[my part] of member k; `in` is ignored elsewhere. `out` may be root's own part.
+  /// Part k of in[count] of `root` goes to out[my part] of member k; `in` is ignored elsewhere. `out` may be root's own
+  /// part.
   void scatter(const void* in, void* out, int64_t count, DType dtype, int root);
   /// To and from positions of the group; match as messages of the transport do, in order.
   void send(const void* data, int64_t count, DType dtype, int to);

@@ -1,6 +1,7 @@
-// Collectives of members on several hosts with `local` adjacent positions each: the members of a host meet in shared memory, and
-// members of the same index on all hosts by messages, so that each host's border is crossed once. Exact where a host's members are
-// a subtree of the tree of sums: partial results cross hosts in their own type and are rounded once, at the end.
+// Collectives of members on several hosts with `local` adjacent positions each: the members of a host meet in shared
+// memory, and members of the same index on all hosts by messages, so that each host's border is crossed once. Exact
+// where a host's members are a subtree of the tree of sums: partial results cross hosts in their own type and are
+// rounded once, at the end.
 
 #include <algorithm>
 #include <cstring>
@@ -64,8 +65,9 @@ class HierarchicalPath : public CollectivePath {
 
  private:
   /// The call `operation` within the host or across hosts, on `count` elements, with parts of its own.
-  static void part_call(CollectivePath* path, const CollectiveCall& like, Operation operation, const std::byte* in, std::byte* out,
-                        DType in_type, DType out_type, int64_t count, const std::vector<PartRange>& parts, int root = -1) {
+  static void part_call(CollectivePath* path, const CollectiveCall& like, Operation operation, const std::byte* in,
+                        std::byte* out, DType in_type, DType out_type, int64_t count,
+                        const std::vector<PartRange>& parts, int root = -1) {
     CollectiveCall call = like;
     call.operation = operation;
     call.in = in;
@@ -77,11 +79,13 @@ class HierarchicalPath : public CollectivePath {
     call.root = root;
     path->run(call);
   }
-  /// Reduces within the host `in`'s elements so that this member has its part of them in `partial_`; alone on a host, it converts.
-  void reduce_within(const CollectiveCall& call, const std::byte* in, int64_t count, const std::vector<PartRange>& parts,
-                     std::byte* into) {
+  /// Reduces within the host `in`'s elements so that this member has its part of them in `partial_`; alone on a host,
+  /// it converts.
+  void reduce_within(const CollectiveCall& call, const std::byte* in, int64_t count,
+                     const std::vector<PartRange>& parts, std::byte* into) {
     const DType partial = partial_type(call.dtype);
-    if (within_) return part_call(within_.get(), call, Operation::kReduceScatter, in, into, call.dtype, partial, count, parts);
+    if (within_)
+      return part_call(within_.get(), call, Operation::kReduceScatter, in, into, call.dtype, partial, count, parts);
     ReduceJob job;
     job.in = &in;
     job.inputs = 1;
@@ -122,8 +126,8 @@ void HierarchicalPath::all_reduce(const CollectiveCall& call) {
   }
 }
 
-/// Part h * local + i belongs to member i of host h. In windows over the parts: within each host, member i first gets the host's
-/// partial results of the parts of all members i; those then go across.
+/// Part h * local + i belongs to member i of host h. In windows over the parts: within each host, member i first gets
+/// the host's partial results of the parts of all members i; those then go across.
 void HierarchicalPath::reduce_scatter(const CollectiveCall& call) {
   const DType partial = partial_type(call.dtype);
   const size_t in_size = size_of(call.dtype), out_size = size_of(call.out_dtype), partial_size = size_of(partial);
@@ -139,20 +143,22 @@ void HierarchicalPath::reduce_scatter(const CollectiveCall& call) {
       const int64_t base = call.parts[static_cast<size_t>(host * local_)].begin;
       for (int i = 0; i < local_; ++i) {
         const PartRange part = call.parts[static_cast<size_t>(host * local_ + i)];
-        parts.push_back({std::min(part.end, part.begin + done) - base, std::min(part.end, part.begin + done + stretch) - base});
+        parts.push_back(
+            {std::min(part.end, part.begin + done) - base, std::min(part.end, part.begin + done + stretch) - base});
       }
       const int64_t count = parts[static_cast<size_t>(index_)].count();
       const std::byte* in = call.in + static_cast<size_t>(base) * in_size;
       // Alone on its host a member converts just the stretch.
       if (!within_) in += static_cast<size_t>(parts[0].begin) * in_size;
-      reduce_within(call, in, within_ ? parts.back().end : count, parts, partial_ + static_cast<size_t>(held) * partial_size);
+      reduce_within(call, in, within_ ? parts.back().end : count, parts,
+                    partial_ + static_cast<size_t>(held) * partial_size);
       shares.push_back({held, held + count});
       held += count;
     }
     const PartRange own = call.parts[static_cast<size_t>(position_)];
     const int64_t at = std::min(own.end, own.begin + done) - own.begin;
-    part_call(across_.get(), call, Operation::kReduceScatter, partial_, call.out + static_cast<size_t>(at) * out_size, partial,
-              call.out_dtype, held, shares);
+    part_call(across_.get(), call, Operation::kReduceScatter, partial_, call.out + static_cast<size_t>(at) * out_size,
+              partial, call.out_dtype, held, shares);
   }
 }
 
@@ -187,8 +193,9 @@ void HierarchicalPath::all_gather(const CollectiveCall& call) {
       parts.push_back({part.begin - base, part.end - base});
     }
     std::byte* out = call.out + static_cast<size_t>(base) * size;
-    part_call(within_.get(), call, Operation::kAllGather, out + static_cast<size_t>(parts[static_cast<size_t>(index_)].begin) * size,
-              out, call.dtype, call.dtype, parts.back().end, parts);
+    part_call(within_.get(), call, Operation::kAllGather,
+              out + static_cast<size_t>(parts[static_cast<size_t>(index_)].begin) * size, out, call.dtype, call.dtype,
+              parts.back().end, parts);
   }
 }
 
@@ -196,9 +203,11 @@ void HierarchicalPath::broadcast(const CollectiveCall& call) {
   const int root_host = call.root / local_, root_index = call.root % local_;
   const std::vector<PartRange> none(static_cast<size_t>(std::max(local_, hosts_)));
   if (index_ == root_index)
-    part_call(across_.get(), call, Operation::kBroadcast, call.in, call.out, call.dtype, call.dtype, call.count, none, root_host);
+    part_call(across_.get(), call, Operation::kBroadcast, call.in, call.out, call.dtype, call.dtype, call.count, none,
+              root_host);
   if (within_)
-    part_call(within_.get(), call, Operation::kBroadcast, call.in, call.out, call.dtype, call.dtype, call.count, none, root_index);
+    part_call(within_.get(), call, Operation::kBroadcast, call.in, call.out, call.dtype, call.dtype, call.count, none,
+              root_index);
 }
 
 }  // namespace

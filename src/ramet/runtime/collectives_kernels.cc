@@ -1,5 +1,5 @@
-// Reductions of several operands in one pass, and copies to several places. Blocks pass through the first-level cache, so that
-// every operand is read once from memory and every output written once, however many there are.
+// Reductions of several operands in one pass, and copies to several places. Blocks pass through the first-level cache,
+// so that every operand is read once from memory and every output written once, however many there are.
 
 #include "ramet/runtime/collectives_kernels.h"
 
@@ -13,8 +13,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/runtime/collectives_kernels.cc"
-#include <hwy/foreach_target.h>
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "ramet/kernel/cpu/convert-inl.h"
@@ -26,35 +26,49 @@ namespace {
 
 // How elements of a storage type become a vector of partial results.
 template <typename T>
-struct Partial { using Type = float; };
+struct Partial {
+  using Type = float;
+};
 template <>
-struct Partial<int32_t> { using Type = int32_t; };
+struct Partial<int32_t> {
+  using Type = int32_t;
+};
 template <>
-struct Partial<int64_t> { using Type = int64_t; };
+struct Partial<int64_t> {
+  using Type = int64_t;
+};
 
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadPartial(D d, const T* from) {
-  if constexpr (std::is_integral_v<T>) return hn::LoadU(d, from);
-  else return LoadF32(d, from);
+  if constexpr (std::is_integral_v<T>)
+    return hn::LoadU(d, from);
+  else
+    return LoadF32(d, from);
 }
 
 struct JoinSum {
   template <class V>
-  static HWY_INLINE V join(V left, V right) { return hn::Add(left, right); }
+  static HWY_INLINE V join(V left, V right) {
+    return hn::Add(left, right);
+  }
 };
 // The same choices as the max and min of rows (kernel/cpu/reduce.cc): NaN wins; of equals the right one.
 struct JoinMax {
   template <class V>
   static HWY_INLINE V join(V left, V right) {
-    if constexpr (hwy::IsFloat<hn::TFromV<V>>()) return hn::IfThenElse(hn::Or(hn::Gt(left, right), hn::IsNaN(left)), left, right);
-    else return hn::IfThenElse(hn::Gt(left, right), left, right);
+    if constexpr (hwy::IsFloat<hn::TFromV<V>>())
+      return hn::IfThenElse(hn::Or(hn::Gt(left, right), hn::IsNaN(left)), left, right);
+    else
+      return hn::IfThenElse(hn::Gt(left, right), left, right);
   }
 };
 struct JoinMin {
   template <class V>
   static HWY_INLINE V join(V left, V right) {
-    if constexpr (hwy::IsFloat<hn::TFromV<V>>()) return hn::IfThenElse(hn::Or(hn::Lt(left, right), hn::IsNaN(left)), left, right);
-    else return hn::IfThenElse(hn::Lt(left, right), left, right);
+    if constexpr (hwy::IsFloat<hn::TFromV<V>>())
+      return hn::IfThenElse(hn::Or(hn::Lt(left, right), hn::IsNaN(left)), left, right);
+    else
+      return hn::IfThenElse(hn::Lt(left, right), left, right);
   }
 };
 
@@ -94,7 +108,8 @@ void Leaves(const std::byte* const* operands, int64_t begin, int64_t count, void
 /// left[i] = left[i] joined with right[i]
 template <class Join, typename A>
 void JoinBlocks(void* left_block, const void* right_block, int64_t count) {
-  const std::byte* operands[2] = {static_cast<const std::byte*>(left_block), static_cast<const std::byte*>(right_block)};
+  const std::byte* operands[2] = {static_cast<const std::byte*>(left_block),
+                                  static_cast<const std::byte*>(right_block)};
   Leaves<Join, 2, A>(operands, 0, count, left_block);
 }
 
@@ -106,7 +121,8 @@ void Narrow(const void* from, int64_t count, void* into) {
   T* to = static_cast<T*>(into);
   int64_t at = 0;
   for (; at + lanes <= count; at += lanes) StoreF32(d, hn::LoadU(d, in + at), to + at);
-  if (at < count) StoreF32N(d, LoadF32N(d, in + at, static_cast<size_t>(count - at)), to + at, static_cast<size_t>(count - at));
+  if (at < count)
+    StoreF32N(d, LoadF32N(d, in + at, static_cast<size_t>(count - at)), to + at, static_cast<size_t>(count - at));
 }
 
 /// Writes past the caches; the whole vectors of `to` that are aligned.
@@ -184,8 +200,10 @@ void ReduceElements(const ReduceJob& job, int64_t in_begin, int64_t out_begin, i
     const auto bytes = static_cast<size_t>(part * size);
     for (int i = 0; i < job.outputs; ++i) {
       std::byte* to = job.out[i] + (out_begin + done) * size;
-      if (job.stream) StreamCopy(result, to, bytes);
-      else std::memcpy(to, result, bytes);
+      if (job.stream)
+        StreamCopy(result, to, bytes);
+      else
+        std::memcpy(to, result, bytes);
     }
   }
   if (job.stream) hwy::FlushStream();
@@ -197,8 +215,10 @@ void CopyToAll(const std::byte* from, std::byte* const* to, int outputs, size_t 
     const size_t part = std::min(kCopyBlock, bytes - done);
     for (int i = 0; i < outputs; ++i) {
       if (to[i] == from) continue;
-      if (stream) StreamCopy(from + done, to[i] + done, part);
-      else std::memcpy(to[i] + done, from + done, part);
+      if (stream)
+        StreamCopy(from + done, to[i] + done, part);
+      else
+        std::memcpy(to[i] + done, from + done, part);
     }
   }
   if (stream) hwy::FlushStream();
@@ -216,7 +236,8 @@ HWY_EXPORT(ReduceElements);
 HWY_EXPORT(CopyToAll);
 
 bool reducible(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kI32 || dtype == DType::kI64;
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kI32 ||
+         dtype == DType::kI64;
 }
 
 DType partial_type(DType dtype) { return is_floating(dtype) ? DType::kF32 : dtype; }

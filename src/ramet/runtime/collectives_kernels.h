@@ -8,7 +8,8 @@
 
 namespace ramet {
 
-/// The type in which partial results of a reduction are held and travel: f32 for the floating types, else the type itself.
+/// The type in which partial results of a reduction are held and travel: f32 for the floating types, else the type
+/// itself.
 DType partial_type(DType dtype);
 /// Whether a type can be reduced: f32, bf16, f16, i32, i64.
 bool reducible(DType dtype);
@@ -24,9 +25,9 @@ struct ReduceJob {
   bool stream = false;  ///< results will not be read soon: write them past the caches
 };
 
-/// Combines elements [in_begin, in_begin + count) of all operands along the balanced tree over them (ops/reduce_order.h), holding
-/// partial results in the partial type, rounds once and writes them to elements from `out_begin` of each output. An output may be
-/// an operand when both begins are equal.
+/// Combines elements [in_begin, in_begin + count) of all operands along the balanced tree over them
+/// (ops/reduce_order.h), holding partial results in the partial type, rounds once and writes them to elements from
+/// `out_begin` of each output. An output may be an operand when both begins are equal.
 void reduce_elements(const ReduceJob& job, int64_t in_begin, int64_t out_begin, int64_t count);
 
 /// Copies `bytes` to each of `outputs` places; a place that is `from` itself is skipped.

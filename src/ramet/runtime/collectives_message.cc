@@ -1,6 +1,6 @@
-// Collectives by messages, for members that do not share memory. Reductions go slice by slice through scratch memory of a fixed
-// size: recursive halving for powers of two, else every slice goes straight to its owner; both combine along the same tree. The
-// volume per member is (n-1)/n of the data each way, which is the least possible.
+// Collectives by messages, for members that do not share memory. Reductions go slice by slice through scratch memory of
+// a fixed size: recursive halving for powers of two, else every slice goes straight to its owner; both combine along
+// the same tree. The volume per member is (n-1)/n of the data each way, which is the least possible.
 
 #include <algorithm>
 #include <bit>
@@ -90,7 +90,8 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
 }
 
 /// to = left joined with right
-void join(const std::byte* left, const std::byte* right, DType dtype, std::byte* to, DType to_type, Reduction kind, int64_t count) {
+void join(const std::byte* left, const std::byte* right, DType dtype, std::byte* to, DType to_type, Reduction kind,
+          int64_t count) {
   const std::byte* operands[2] = {left, right};
   ReduceJob job;
   job.in = operands;
@@ -137,8 +138,8 @@ void MessagePath::reduce_directly(const CollectiveCall& call, const std::vector<
   reduce_elements(job, 0, 0, own.count());
 }
 
-/// Neighbours first, as the tree joins them: after step b a member has the sums of 2^(b+1) members for the slices whose numbers
-/// end in the same b+1 bits as its own.
+/// Neighbours first, as the tree joins them: after step b a member has the sums of 2^(b+1) members for the slices whose
+/// numbers end in the same b+1 bits as its own.
 void MessagePath::reduce_by_halving(const CollectiveCall& call, const std::vector<PartRange>& slices, std::byte* into) {
   const DType partial = partial_type(call.dtype);
   DType held = call.dtype;
@@ -171,7 +172,8 @@ void MessagePath::reduce_by_halving(const CollectiveCall& call, const std::vecto
       const bool lower = own_ < partner;
       // What is kept moves to the front of `partial_`, never past what is still to be read.
       std::byte* to = last ? into : result;
-      join(lower ? mine : coming, lower ? coming : mine, held, to, last ? call.out_dtype : partial, call.kind, count_of(slice));
+      join(lower ? mine : coming, lower ? coming : mine, held, to, last ? call.out_dtype : partial, call.kind,
+           count_of(slice));
       at[static_cast<size_t>(slice)] = to;
       coming += bytes_of(count_of(slice), held);
       result += bytes_of(count_of(slice), partial);
@@ -207,10 +209,13 @@ void MessagePath::reduce_in_ring(const CollectiveCall& call, const std::vector<P
 
 /// Slices of `out`, of which each member has its own, become whole everywhere.
 void MessagePath::gather_slices(std::byte* out, const std::vector<PartRange>& slices, size_t element) {
-  const auto at = [&](int slice) { return out + static_cast<size_t>(slices[static_cast<size_t>(slice)].begin) * element; };
+  const auto at = [&](int slice) {
+    return out + static_cast<size_t>(slices[static_cast<size_t>(slice)].begin) * element;
+  };
   const auto bytes = [&](int first, int last) {
     size_t sum = 0;
-    for (int slice = first; slice < last; ++slice) sum += static_cast<size_t>(slices[static_cast<size_t>(slice)].count()) * element;
+    for (int slice = first; slice < last; ++slice)
+      sum += static_cast<size_t>(slices[static_cast<size_t>(slice)].count()) * element;
     return sum;
   };
   bool adjacent = true;
@@ -306,8 +311,10 @@ void MessagePath::gather(const CollectiveCall& call) {
   }
   for (int from = 0; from < size(); ++from) {
     std::byte* to = call.out + static_cast<size_t>(call.parts[static_cast<size_t>(from)].begin) * element;
-    if (from != own_) start_receive(from, to, bytes(from));
-    else if (to != call.in && bytes(from) > 0) std::memcpy(to, call.in, bytes(from));
+    if (from != own_)
+      start_receive(from, to, bytes(from));
+    else if (to != call.in && bytes(from) > 0)
+      std::memcpy(to, call.in, bytes(from));
   }
   wait_all();
 }
@@ -321,8 +328,10 @@ void MessagePath::scatter(const CollectiveCall& call) {
   }
   for (int to = 0; to < size(); ++to) {
     const std::byte* from = call.in + static_cast<size_t>(call.parts[static_cast<size_t>(to)].begin) * element;
-    if (to != own_) start_send(to, from, bytes(to));
-    else if (from != call.out && bytes(to) > 0) std::memcpy(call.out, from, bytes(to));
+    if (to != own_)
+      start_send(to, from, bytes(to));
+    else if (from != call.out && bytes(to) > 0)
+      std::memcpy(call.out, from, bytes(to));
   }
   wait_all();
 }
@@ -331,7 +340,9 @@ void MessagePath::all_to_all(const CollectiveCall& call) {
   const size_t element = size_of(call.dtype);
   const size_t own_bytes = bytes_of(call.parts[static_cast<size_t>(own_)].count(), call.dtype);
   const auto strip = [&](int from) { return call.out + static_cast<size_t>(from) * own_bytes; };
-  const auto piece = [&](int to) { return call.in + static_cast<size_t>(call.parts[static_cast<size_t>(to)].begin) * element; };
+  const auto piece = [&](int to) {
+    return call.in + static_cast<size_t>(call.parts[static_cast<size_t>(to)].begin) * element;
+  };
   if (own_bytes > 0) std::memcpy(strip(own_), piece(own_), own_bytes);
   for (int step = 1; step < size(); ++step) {
     const int from = (own_ + size() - step) % size(), to = (own_ + step) % size();

@@ -1,5 +1,6 @@
-// Collectives of members that share memory: one round, in which each piece of the whole is read once from where it lies and written
-// once to wherever it belongs. Memory that peers cannot reach goes window by window through staging memory that they can.
+// Collectives of members that share memory: one round, in which each piece of the whole is read once from where it lies
+// and written once to wherever it belongs. Memory that peers cannot reach goes window by window through staging memory
+// that they can.
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +12,8 @@ namespace ramet {
 
 namespace {
 
-// A piece keeps one processor busy for microseconds: long beside what taking it costs (a tenth), short beside a whole call.
+// A piece keeps one processor busy for microseconds: long beside what taking it costs (a tenth), short beside a whole
+// call.
 constexpr int64_t kPieceBytes = 32 << 10;
 // From how many bytes touched in all a round is worth waking sleepers for.
 constexpr int64_t kHeavyBytes = 512 << 10;
@@ -37,8 +39,7 @@ class SharedPath : public CollectivePath {
     out_size_ = static_cast<int64_t>(size_of(call.out_dtype));
     if (round({0, call.count, false}, call.in, call.out)) return;
     const int64_t step = std::max<int64_t>(kWindowBytes / std::max(in_size_, out_size_), 1);
-    for (int64_t begin = 0; begin < call.count; begin += step)
-      stage({begin, std::min(call.count, begin + step), true});
+    for (int64_t begin = 0; begin < call.count; begin += step) stage({begin, std::min(call.count, begin + step), true});
   }
 
  private:
@@ -54,7 +55,8 @@ class SharedPath : public CollectivePath {
   int64_t strip(int position, const Window& window) const {
     return window.staged ? window.end - window.begin : part(position).count();
   }
-  /// Index, in the buffer that a member posts, of element `at` of the whole. `source`: the member that a strip comes from.
+  /// Index, in the buffer that a member posts, of element `at` of the whole. `source`: the member that a strip comes
+  /// from.
   int64_t index(Span span, int position, const Window& window, int64_t at, int source = 0) const {
     if (span == Span::kWhole) return at - window.begin;
     const int64_t first = std::max(part(position).begin, window.begin);
@@ -73,9 +75,10 @@ class SharedPath : public CollectivePath {
   bool round(const Window& window, const std::byte* in, std::byte* out);
   void piece(const Window& window, const SharedGroup::Peers& peers, int64_t begin, int64_t end);
   void piece_of_part(const Window& window, const SharedGroup::Peers& peers, int owner, int64_t begin, int64_t end);
-  void reduce(const Window& window, const SharedGroup::Peers& peers, std::span<const int> receivers, int64_t begin, int64_t end);
-  void copy(const Window& window, const SharedGroup::Peers& peers, int giver, std::span<const int> receivers, int64_t begin,
-            int64_t end);
+  void reduce(const Window& window, const SharedGroup::Peers& peers, std::span<const int> receivers, int64_t begin,
+              int64_t end);
+  void copy(const Window& window, const SharedGroup::Peers& peers, int giver, std::span<const int> receivers,
+            int64_t begin, int64_t end);
   void stage(const Window& window);
 
   SharedGroup& group_;
@@ -100,7 +103,8 @@ bool SharedPath::round(const Window& window, const std::byte* in, std::byte* out
                       call.operation == Operation::kBroadcast || call.operation == Operation::kAllToAll;
   const bool from_all = call.operation == Operation::kAllReduce || call.operation == Operation::kReduceScatter ||
                         call.operation == Operation::kReduce || call.operation == Operation::kAllToAll;
-  const int64_t read = count * in_size_ * (from_all ? members() : 1), written = count * out_size_ * (to_all ? members() : 1);
+  const int64_t read = count * in_size_ * (from_all ? members() : 1),
+                written = count * out_size_ * (to_all ? members() : 1);
   const bool in_place = from_all && call.in == call.out;  // what was just read is in the caches anyway
   stream_ = !window.staged && written >= kStreamBytes && !in_place;
   RoundCall posted_call;
@@ -128,7 +132,8 @@ void SharedPath::piece(const Window& window, const SharedGroup::Peers& peers, in
   }
 }
 
-void SharedPath::piece_of_part(const Window& window, const SharedGroup::Peers& peers, int owner, int64_t begin, int64_t end) {
+void SharedPath::piece_of_part(const Window& window, const SharedGroup::Peers& peers, int owner, int64_t begin,
+                               int64_t end) {
   const std::span<const int> only(&owner, 1);
   switch (call_->operation) {
     case Operation::kReduceScatter: return reduce(window, peers, only, begin, end);
@@ -142,8 +147,8 @@ void SharedPath::piece_of_part(const Window& window, const SharedGroup::Peers& p
   }
 }
 
-void SharedPath::reduce(const Window& window, const SharedGroup::Peers& peers, std::span<const int> receivers, int64_t begin,
-                        int64_t end) {
+void SharedPath::reduce(const Window& window, const SharedGroup::Peers& peers, std::span<const int> receivers,
+                        int64_t begin, int64_t end) {
   const int64_t in_index = index(Span::kWhole, 0, window, begin);
   int outputs = 0;
   for (const int receiver : receivers)
@@ -163,8 +168,7 @@ void SharedPath::reduce(const Window& window, const SharedGroup::Peers& peers, s
 
 void SharedPath::copy(const Window& window, const SharedGroup::Peers& peers, int giver, std::span<const int> receivers,
                       int64_t begin, int64_t end) {
-  const std::byte* from =
-      peers.in[static_cast<size_t>(giver)] + index(in_of(giver), giver, window, begin) * in_size_;
+  const std::byte* from = peers.in[static_cast<size_t>(giver)] + index(in_of(giver), giver, window, begin) * in_size_;
   int outputs = 0;
   for (const int receiver : receivers) {
     if (out_of(receiver) == Span::kNone) continue;

@@ -89,8 +89,9 @@ bool MpiCourier::advance(Transfer& transfer) {
     if (code == MPI_SUCCESS && !over) return false;
     if (code == MPI_SUCCESS && !transfer.sends) MPI_Get_count(&status, MPI_BYTE, &count);
     if (code != MPI_SUCCESS || count != expected) {
-      transfer.failure = code != MPI_SUCCESS ? error_text(code)
-                                             : fmt::format("{} bytes came, {} bytes were to be received", count, expected);
+      transfer.failure = code != MPI_SUCCESS
+                             ? error_text(code)
+                             : fmt::format("{} bytes came, {} bytes were to be received", count, expected);
       set_and_wake(transfer.state, Transfer::kFailed);
       return true;
     }
@@ -179,8 +180,10 @@ void MpiCourier::loop() {
     }
     hear();
     tell();
-    if (++quiet < kBusyRounds) sched_yield();
-    else if (!active_.empty()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (++quiet < kBusyRounds)
+      sched_yield();
+    else if (!active_.empty())
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   // Peers on other hosts must hear of a fault; what they still say is of no use any more.
   const auto deadline = SteadyClock::now() + std::chrono::seconds(2);

@@ -27,12 +27,13 @@ struct Transfer {
   std::vector<MPI_Request> requests;  ///< the courier's own
 };
 
-/// The one thread of a rank that calls MPI once the run goes: it carries the messages of all devices of this process to other hosts,
-/// tells those how far these devices are, and passes on that the world was stopped. So no device ever hangs within MPI, and
-/// transfers go on while devices compute.
+/// The one thread of a rank that calls MPI once the run goes: it carries the messages of all devices of this process to
+/// other hosts, tells those how far these devices are, and passes on that the world was stopped. So no device ever
+/// hangs within MPI, and transfers go on while devices compute.
 class MpiCourier {
  public:
-  /// `own`: the devices of this process. `leaders`: the ranks of other hosts that hear of progress; `others`: all ranks elsewhere.
+  /// `own`: the devices of this process. `leaders`: the ranks of other hosts that hear of progress; `others`: all ranks
+  /// elsewhere.
   MpiCourier(MPI_Comm messages, MPI_Comm control, std::shared_ptr<SharedWorld> world, std::vector<int> own,
              std::vector<int> leaders, std::vector<int> others);
   /// Ends the thread. Transfers under way stay so: after a fault only.

@@ -52,8 +52,9 @@ class MpiEndpoint final : public SharedEndpoint {
     return found->second;
   }
   std::string text(const Remote& message) const {
-    return fmt::format("{} of {} bytes {} {} (tag {})", message.transfer->sends ? "send" : "receive", message.transfer->bytes,
-                       message.transfer->sends ? "to" : "from", text_of(message.peer), message.tag);
+    return fmt::format("{} of {} bytes {} {} (tag {})", message.transfer->sends ? "send" : "receive",
+                       message.transfer->bytes, message.transfer->sends ? "to" : "from", text_of(message.peer),
+                       message.tag);
   }
 
   std::shared_ptr<MpiCourier> courier_;
@@ -82,9 +83,11 @@ void MpiEndpoint::wait(Ticket ticket) {
   Remote& message = remote(ticket);
   const WaitReason reason{[&] { return text(message); }, [&] { return std::vector<int>{message.peer}; }};
   WaitWord& state = message.transfer->state;
-  while (state.value.load(std::memory_order_acquire) == Transfer::kUnderWay) wait_while(state, Transfer::kUnderWay, reason);
+  while (state.value.load(std::memory_order_acquire) == Transfer::kUnderWay)
+    wait_while(state, Transfer::kUnderWay, reason);
   if (state.value.load(std::memory_order_acquire) == Transfer::kFailed)
-    fail(fmt::format("{}, on {}", text(message), text_of(device())), "the message failed", message.transfer->failure, "");
+    fail(fmt::format("{}, on {}", text(message), text_of(device())), "the message failed", message.transfer->failure,
+         "");
   remote_.erase(ticket.id);
 }
 
@@ -137,7 +140,8 @@ MpiSession::MpiSession() : state_(std::make_unique<State>()) {
   if (started) throw Error({.what = "MPI was started before", .where = "mpi transport"}, ErrorKind::kFailure);
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
   if (level < MPI_THREAD_SERIALIZED)
-    throw Error({.what = "this MPI cannot be called from more than one thread", .where = "mpi transport"}, ErrorKind::kFailure);
+    throw Error({.what = "this MPI cannot be called from more than one thread", .where = "mpi transport"},
+                ErrorKind::kFailure);
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->messages);
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->control);
   MPI_Comm_rank(state_->messages, &state_->rank);

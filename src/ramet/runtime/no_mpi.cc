@@ -9,11 +9,12 @@ struct MpiSession::State {};
 bool mpi_built() { return false; }
 
 MpiSession::MpiSession() {
-  throw Error({.what = "this build of Ramet has no MPI",
-               .where = "mpi transport",
-               .found = started_by_mpi() ? "a process started by mpirun" : "",
-               .expected = "",
-               .remedy = "Install libopenmpi-dev and openmpi-bin (scripts/setup.sh does), then configure and build again"});
+  throw Error(
+      {.what = "this build of Ramet has no MPI",
+       .where = "mpi transport",
+       .found = started_by_mpi() ? "a process started by mpirun" : "",
+       .expected = "",
+       .remedy = "Install libopenmpi-dev and openmpi-bin (scripts/setup.sh does), then configure and build again"});
 }
 MpiSession::~MpiSession() = default;
 int MpiSession::rank() const { return 0; }

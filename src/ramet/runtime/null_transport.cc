@@ -1,5 +1,5 @@
-// The skeleton of a transport, in a world of one device. Copy it, and do what each comment asks; then add the new transport to the
-// conformance tests (tests/runtime/collectives_conformance_test.cc), which check all of it.
+// The skeleton of a transport, in a world of one device. Copy it, and do what each comment asks; then add the new
+// transport to the conformance tests (tests/runtime/collectives_conformance_test.cc), which check all of it.
 #include "ramet/runtime/null_transport.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ namespace {
 
 class NullTransport final : public Transport {
  public:
-  // Pass on the device's number and how many there are. All endpoints of a process may share an object (SharedWorld is one).
+  // Pass on the device's number and how many there are. All endpoints of a process may share an object (SharedWorld is
+  // one).
   NullTransport() : Transport(0, 1), memory_(false) {}
 
   // A word for reports and tests.
@@ -27,33 +28,35 @@ class NullTransport final : public Transport {
   int host_of(int) const override { return 0; }
   std::string text_of(int device) const override { return fmt::format("device {}", device); }
 
-  // Memory for arenas: what peers of this host can reach in place. Zeroed, aligned to 2 MiB, throws Error when there is none.
-  // Must be callable at any time, by the thread of this endpoint.
+  // Memory for arenas: what peers of this host can reach in place. Zeroed, aligned to 2 MiB, throws Error when there is
+  // none. Must be callable at any time, by the thread of this endpoint.
   std::byte* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   void release(std::byte* memory) override { memory_.release(memory); }
 
-  // A send: check peer and tag (Error), throw when the world is stopped, then take note of the buffer and start the transfer. It
-  // may block only while a bounded queue is full, and then within the time limit. The k-th send of a (peer, tag) must meet
-  // the k-th receive, whatever other tags do meanwhile. Sizes that differ are an Error on both sides.
-  // Here a device can only send to itself; the same rules hold.
+  // A send: check peer and tag (Error), throw when the world is stopped, then take note of the buffer and start the
+  // transfer. It may block only while a bounded queue is full, and then within the time limit. The k-th send of a
+  // (peer, tag) must meet the k-th receive, whatever other tags do meanwhile. Sizes that differ are an Error on both
+  // sides. Here a device can only send to itself; the same rules hold.
   Ticket start_send(int to, int tag, const void* data, size_t bytes) override {
     return start(to, tag, {const_cast<void*>(data), bytes, true});
   }
-  Ticket start_receive(int from, int tag, void* data, size_t bytes) override { return start(from, tag, {data, bytes, false}); }
+  Ticket start_receive(int from, int tag, void* data, size_t bytes) override {
+    return start(from, tag, {data, bytes, false});
+  }
 
   // True when `wait` would not block: also when it would throw. Drives the transfer on, if no thread does that.
   bool arrived(Ticket ticket) override { return message(ticket).done || stopped(); }
 
-  // Blocks: spin for microseconds, then sleep, waking when the transfer ends, when the world is stopped, when a peer is known to
-  // be gone, or at the time limit; the last two stop the world. A transfer that is done is no error even in a stopped world.
-  // The wait of a world of one can never end by somebody else, so it fails at once instead of at the time limit.
+  // Blocks: spin for microseconds, then sleep, waking when the transfer ends, when the world is stopped, when a peer is
+  // known to be gone, or at the time limit; the last two stop the world. A transfer that is done is no error even in a
+  // stopped world. The wait of a world of one can never end by somebody else, so it fails at once instead of at the
+  // time limit.
   void wait(Ticket ticket) override {
     if (!message(ticket).done) {
       check();
       const Message& waiting = message(ticket);
-      const std::string text =
-          fmt::format("{} of {} bytes on device 0 itself: its other side was never started",
-                      waiting.sends ? "send" : "receive", waiting.bytes);
+      const std::string text = fmt::format("{} of {} bytes on device 0 itself: its other side was never started",
+                                           waiting.sends ? "send" : "receive", waiting.bytes);
       stop(text);
       throw Error({.what = text, .where = "null transport"}, ErrorKind::kFailure);
     }
@@ -85,7 +88,8 @@ class NullTransport final : public Transport {
   void check() const override {
     const std::lock_guard lock(mutex_);
     if (stopped_)
-      throw Error({.what = "the run was stopped by device 0", .where = "device 0", .found = reason_}, ErrorKind::kFailure);
+      throw Error({.what = "the run was stopped by device 0", .where = "device 0", .found = reason_},
+                  ErrorKind::kFailure);
   }
 
  private:
@@ -109,10 +113,11 @@ class NullTransport final : public Transport {
       if (other.done || other.sends == message.sends || other.tag != tag) continue;
       const Message &sender = message.sends ? message : other, &receiver = message.sends ? other : message;
       if (sender.bytes != receiver.bytes) {
-        const Error error({.what = "sizes differ",
-                           .where = fmt::format("message from device 0 to device 0 (tag {})", tag),
-                           .found = fmt::format("{} bytes sent, {} bytes to be received", sender.bytes, receiver.bytes)},
-                          ErrorKind::kFailure);
+        const Error error(
+            {.what = "sizes differ",
+             .where = fmt::format("message from device 0 to device 0 (tag {})", tag),
+             .found = fmt::format("{} bytes sent, {} bytes to be received", sender.bytes, receiver.bytes)},
+            ErrorKind::kFailure);
         stop(error.what());
         throw error;
       }
@@ -126,7 +131,8 @@ class NullTransport final : public Transport {
 
   Message& message(Ticket ticket) {
     const auto found = messages_.find(ticket.id);
-    if (found == messages_.end()) internal_error("Transport::wait", fmt::format("ticket {} is not under way", ticket.id));
+    if (found == messages_.end())
+      internal_error("Transport::wait", fmt::format("ticket {} is not under way", ticket.id));
     return found->second;
   }
 

@@ -4,8 +4,8 @@
 
 namespace ramet {
 
-/// The endpoint of a world of one device. Also the skeleton to copy for a new transport: null_transport.cc says at each function
-/// what an implementation owes its callers.
+/// The endpoint of a world of one device. Also the skeleton to copy for a new transport: null_transport.cc says at each
+/// function what an implementation owes its callers.
 Transports make_null_transport();
 
 }  // namespace ramet

@@ -54,13 +54,16 @@ std::string progress_text(const Transport& transport, std::span<const int> await
   for (int device = 0; device < transport.devices(); ++device) {
     if (std::find(late.begin(), late.end(), device) != late.end()) continue;
     // Of a device elsewhere nothing may have been heard so far.
-    if (progress(device).finished == Progress::kNone && transport.host_of(device) != transport.host_of(transport.device())) continue;
+    if (progress(device).finished == Progress::kNone &&
+        transport.host_of(device) != transport.host_of(transport.device()))
+      continue;
     first = std::min(first, rank_of(progress(device)));
     last = std::max(last, rank_of(progress(device)));
   }
   if (first == UINT64_MAX) return text;
   // What is being done is the superstep after the last finished one, counted on from its number.
-  return text + (first == last ? fmt::format("; others wait in {}", last) : fmt::format("; others wait in {} to {}", first, last));
+  return text + (first == last ? fmt::format("; others wait in {}", last)
+                               : fmt::format("; others wait in {} to {}", first, last));
 }
 
 }  // namespace ramet

@@ -22,7 +22,8 @@ struct TransportOptions {
   std::function<std::string(int device, int label)> label_text{};
 };
 
-/// A message under way, as `start_send` and `start_receive` give it. To be waited for exactly once, by the same endpoint.
+/// A message under way, as `start_send` and `start_receive` give it. To be waited for exactly once, by the same
+/// endpoint.
 struct Ticket {
   int64_t id = -1;
   bool valid() const { return id >= 0; }
@@ -36,13 +37,13 @@ struct Progress {
   bool waiting = false;       ///< blocked in a wait right now
 };
 
-/// The endpoint of one device among `devices()`, through which it meets the others. One thread drives an endpoint; endpoints
-/// of one process are driven by different threads at the same time, and may block.
+/// The endpoint of one device among `devices()`, through which it meets the others. One thread drives an endpoint;
+/// endpoints of one process are driven by different threads at the same time, and may block.
 ///
-/// Every byte that moves is known beforehand: sends and receives match by peer, tag and order, collectives by group and order. All
-/// waits end: when what they wait for comes, when the time limit passes, when a peer's process has ended, or when anyone
-/// calls `stop`. In the last three cases they throw Error (kFailure), the world is stopped for good, and every other wait of
-/// every device throws too, naming the first cause.
+/// Every byte that moves is known beforehand: sends and receives match by peer, tag and order, collectives by group and
+/// order. All waits end: when what they wait for comes, when the time limit passes, when a peer's process has ended, or
+/// when anyone calls `stop`. In the last three cases they throw Error (kFailure), the world is stopped for good, and
+/// every other wait of every device throws too, naming the first cause.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -60,15 +61,16 @@ class Transport {
   /// How the device is called in messages: "device 5", or "rank 5" where each rank has one device.
   virtual std::string text_of(int device) const = 0;
 
-  /// `bytes` of zeroed memory, aligned to 2 MiB where the system can, that the peers of this host read and write in place.
-  /// Collectives and messages take any memory; from other memory between processes they copy once more.
-  /// `release` takes what `allocate` gave, when no exchange uses it any more; the endpoint releases what is left at its end.
+  /// `bytes` of zeroed memory, aligned to 2 MiB where the system can, that the peers of this host read and write in
+  /// place. Collectives and messages take any memory; from other memory between processes they copy once more.
+  /// `release` takes what `allocate` gave, when no exchange uses it any more; the endpoint releases what is left at its
+  /// end.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void release(std::byte* memory) = 0;
 
-  /// Starts to send `bytes` of `data` to device `to`, which must start a receive of as many bytes from here with the same tag; the
-  /// k-th send of a tag meets the k-th receive. `data` must stay as it is until the ticket has been waited for. Copies
-  /// at once when the receiver waits already. Throws Error when sizes differ.
+  /// Starts to send `bytes` of `data` to device `to`, which must start a receive of as many bytes from here with the
+  /// same tag; the k-th send of a tag meets the k-th receive. `data` must stay as it is until the ticket has been
+  /// waited for. Copies at once when the receiver waits already. Throws Error when sizes differ.
   virtual Ticket start_send(int to, int tag, const void* data, size_t bytes) = 0;
   /// Starts to receive into `data`, which belongs to the transport until the ticket has been waited for.
   virtual Ticket start_receive(int from, int tag, void* data, size_t bytes) = 0;
@@ -79,8 +81,9 @@ class Transport {
   void send(int to, int tag, const void* data, size_t bytes) { wait(start_send(to, tag, data, bytes)); }
   void receive(int from, int tag, void* data, size_t bytes) { wait(start_receive(from, tag, data, bytes)); }
 
-  /// The meeting place of devices that share memory (runtime/transport_shared.h), or null when these do not. `members` in order of
-  /// their positions, this device among them. Lives as long as the endpoint; the same list gives the same group.
+  /// The meeting place of devices that share memory (runtime/transport_shared.h), or null when these do not. `members`
+  /// in order of their positions, this device among them. Lives as long as the endpoint; the same list gives the same
+  /// group.
   virtual SharedGroup* shared_group(std::span<const int> members) = 0;
 
   /// Tells the peers that superstep `number` is done. Costs a few stores.

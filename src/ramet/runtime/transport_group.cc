@@ -1,5 +1,6 @@
-// Rounds of a group. In a crowded host (more devices than processors) what costs is to wake and switch threads; so the pieces of a
-// round belong to nobody, the last to arrive starts on them at once, and whoever sleeps through the work wakes when it is done.
+// Rounds of a group. In a crowded host (more devices than processors) what costs is to wake and switch threads; so the
+// pieces of a round belong to nobody, the last to arrive starts on them at once, and whoever sleeps through the work
+// wakes when it is done.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +14,8 @@ namespace ramet {
 std::string round_call_text(const RoundCall& call) {
   const auto operation = static_cast<Operation>(call.operation);
   if (operation == Operation::kBarrier) return "barrier";
-  std::string text = fmt::format("{} of {} {}", name_of(operation), call.count, name_of(static_cast<DType>(call.dtype)));
+  std::string text =
+      fmt::format("{} of {} {}", name_of(operation), call.count, name_of(static_cast<DType>(call.dtype)));
   constexpr std::string_view kKinds[] = {"sum", "max", "min"};
   if (operation == Operation::kAllReduce || operation == Operation::kReduceScatter || operation == Operation::kReduce)
     text += fmt::format(" by {}", kKinds[call.reduction % 3]);
@@ -49,8 +51,8 @@ GroupSlot& SharedGroup::find_slot() {
     return true;
   };
   for (int probe = 0; probe < layout.groups; ++probe) {
-    GroupSlot& slot = layout.group(world.region(), static_cast<int>((hash + static_cast<uint64_t>(probe)) %
-                                                                    static_cast<uint64_t>(layout.groups)));
+    GroupSlot& slot = layout.group(
+        world.region(), static_cast<int>((hash + static_cast<uint64_t>(probe)) % static_cast<uint64_t>(layout.groups)));
     uint32_t free = 0;
     if (slot.state.compare_exchange_strong(free, 1, std::memory_order_acquire)) {
       slot.size = static_cast<uint32_t>(members_.size());
@@ -78,13 +80,16 @@ WaitReason SharedGroup::wait_reason() const {
           [this] {
             std::vector<int> missing;
             for (int i = 0; i < size(); ++i)
-              if (posts_[i].rounds.load(std::memory_order_acquire) <= round_) missing.push_back(members_[static_cast<size_t>(i)]);
+              if (posts_[i].rounds.load(std::memory_order_acquire) <= round_)
+                missing.push_back(members_[static_cast<size_t>(i)]);
             // When all have come, one of them holds the last piece.
             return missing.empty() ? members_ : missing;
           }};
 }
 
-bool SharedGroup::reachable(const SharedAddress& address) const { return one_process_ || address.file >= 0 || address.process == 0; }
+bool SharedGroup::reachable(const SharedAddress& address) const {
+  return one_process_ || address.file >= 0 || address.process == 0;
+}
 
 RoundVerdict SharedGroup::judge() const {
   bool all_reachable = true;
@@ -109,8 +114,8 @@ void SharedGroup::open_round(uint32_t open, int64_t pieces, bool heavy) {
 }
 
 void SharedGroup::do_pieces(uint32_t closed, const Work& work) {
-  // A member that comes late may find the round closed and the next about to be posted: nothing but the counters may be read
-  // before a piece is held, which keeps the round open.
+  // A member that comes late may find the round closed and the next about to be posted: nothing but the counters may be
+  // read before a piece is held, which keeps the round open.
   const int64_t pieces = slot_.pieces.load(std::memory_order_relaxed);
   bool resolved = false;
   for (;;) {
@@ -129,8 +134,8 @@ void SharedGroup::do_pieces(uint32_t closed, const Work& work) {
   }
 }
 
-bool SharedGroup::run(const RoundCall& call, const void* in, size_t in_bytes, void* out, size_t out_bytes, int64_t pieces,
-                      bool heavy, const Work& work) {
+bool SharedGroup::run(const RoundCall& call, const void* in, size_t in_bytes, void* out, size_t out_bytes,
+                      int64_t pieces, bool heavy, const Work& work) {
   endpoint_.check();
   const uint32_t before = static_cast<uint32_t>(2 * round_), open = before + 1, closed = before + 2;
   call_ = call;

@@ -73,7 +73,7 @@ SharedFile SharedFile::open(int process, int file) {
   SharedFile opened;
   opened.file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (opened.file < 0) memory_error("a peer's memory cannot be opened", path, errno);
-  struct stat status {};
+  struct stat status{};
   if (fstat(opened.file, &status) != 0 || status.st_size <= 0) {
     ::close(opened.file);
     memory_error("a peer's memory cannot be read", path, errno);

@@ -11,8 +11,8 @@
 
 namespace ramet {
 
-/// An anonymous file in memory, mapped. It has no name, so a killed process leaves nothing behind, and it is not held to the size of
-/// /dev/shm; another process of the same user opens it through /proc/PID/fd.
+/// An anonymous file in memory, mapped. It has no name, so a killed process leaves nothing behind, and it is not held
+/// to the size of /dev/shm; another process of the same user opens it through /proc/PID/fd.
 struct SharedFile {
   int file = -1;
   std::byte* data = nullptr;

@@ -1,5 +1,6 @@
-// Messages between devices of one host: the second side to come copies straight from buffer to buffer. Between processes a sender's
-// own memory is copied once more, to a staging block, and a receiver's own memory is filled by itself when it waits.
+// Messages between devices of one host: the second side to come copies straight from buffer to buffer. Between
+// processes a sender's own memory is copied once more, to a staging block, and a receiver's own memory is filled by
+// itself when it waits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -198,8 +199,8 @@ void SharedEndpoint::stage(Pending& pending) {
   if (other == world_->plan().processes[static_cast<size_t>(device())] || pending.bytes == 0) return;
   if (world_->memory().address_of(pending.data, pending.bytes).file >= 0) return;
   const size_t wanted = std::max<size_t>(std::bit_ceil(pending.bytes), 4096);
-  const auto fits = std::find_if(free_blocks_.begin(), free_blocks_.end(),
-                                 [&](const auto& block) { return block.first == wanted; });
+  const auto fits =
+      std::find_if(free_blocks_.begin(), free_blocks_.end(), [&](const auto& block) { return block.first == wanted; });
   if (fits != free_blocks_.end()) {
     pending.block = fits->second;
     free_blocks_.erase(fits);

@@ -27,7 +27,8 @@ void set_and_wake(WaitWord& word, uint32_t value, int most) {
 }
 
 void sleep_on(WaitWord& word, uint32_t seen, std::chrono::nanoseconds limit) {
-  const timespec time{static_cast<time_t>(limit.count() / 1'000'000'000), static_cast<long>(limit.count() % 1'000'000'000)};
+  const timespec time{static_cast<time_t>(limit.count() / 1'000'000'000),
+                      static_cast<long>(limit.count() % 1'000'000'000)};
   word.sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (word.value.load(std::memory_order_seq_cst) == seen) futex(word.value, FUTEX_WAIT, seen, &time);
   word.sleepers.fetch_sub(1, std::memory_order_seq_cst);

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the devices of one host write and read in common: progress, meeting places of groups, mailboxes. It lies in memory of one
-// process (threads) or in an anonymous file that several processes map (MPI), so it holds no pointers, only indices, and every
-// field that two may touch at a time is atomic or guarded by a lock of the region itself.
+// What the devices of one host write and read in common: progress, meeting places of groups, mailboxes. It lies in
+// memory of one process (threads) or in an anonymous file that several processes map (MPI), so it holds no pointers,
+// only indices, and every field that two may touch at a time is atomic or guarded by a lock of the region itself.
 
 namespace ramet {
 
@@ -16,7 +16,8 @@ using SteadyClock = std::chrono::steady_clock;
 static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free,
               "atomics in shared memory must not use locks of a process");
 
-/// Where bytes lie, told so that another process can find them. Own memory of a process has file -1 and `offset` is its address.
+/// Where bytes lie, told so that another process can find them. Own memory of a process has file -1 and `offset` is its
+/// address.
 struct SharedAddress {
   int32_t process = 0;  ///< process id of the owner; 0: no bytes at all
   int32_t file = -1;    ///< its descriptor of the anonymous file
@@ -61,8 +62,8 @@ struct alignas(64) RoundPost {
 /// Outcome of opening a round.
 enum class RoundVerdict : uint32_t { kGo, kStage, kMismatch };
 
-/// The meeting place of a group. Rounds follow one another: each member posts and arrives; the last to arrive opens the round;
-/// its pieces are taken by whoever is awake; who finishes the last piece closes it.
+/// The meeting place of a group. Rounds follow one another: each member posts and arrives; the last to arrive opens the
+/// round; its pieces are taken by whoever is awake; who finishes the last piece closes it.
 struct GroupSlot {
   std::atomic<uint32_t> state{0};  ///< 0 free, 1 being taken, 2 taken
   uint32_t size = 0;
@@ -100,7 +101,7 @@ struct RegionHeader {
   static constexpr int kReasonBytes = 2048;
   uint64_t magic = 0, bytes = 0;
   int32_t devices = 0, locals = 0, groups = 0;
-  std::atomic<uint64_t> processors[16]{};  ///< bit set of those that some process here may run on
+  std::atomic<uint64_t> processors[16]{};           ///< bit set of those that some process here may run on
   alignas(64) std::atomic<uint32_t> stop_state{0};  ///< 0 running, 1 reason being written, 2 stopped
   int32_t stop_device = -1;
   char reason[kReasonBytes] = {};

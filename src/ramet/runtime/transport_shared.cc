@@ -111,7 +111,9 @@ void SharedWorld::watch_peers() {
   crowded_ = static_cast<int>(locals_.size()) > processors_;
 }
 
-std::string SharedWorld::text_of(int device) const { return fmt::format("{} {}", plan_.ranks ? "rank" : "device", device); }
+std::string SharedWorld::text_of(int device) const {
+  return fmt::format("{} {}", plan_.ranks ? "rank" : "device", device);
+}
 
 std::string SharedWorld::text_of(std::span<const int> devices) const {
   const std::string noun = plan_.ranks ? "rank" : "device";
@@ -227,7 +229,8 @@ void SharedEndpoint::throw_stopped(const std::string& where) const {
 
 void SharedEndpoint::fail(const std::string& where, const std::string& what, const std::string& found,
                           const std::string& remedy) {
-  const Error error({.what = what, .where = where, .found = found, .expected = "", .remedy = remedy}, ErrorKind::kFailure);
+  const Error error({.what = what, .where = where, .found = found, .expected = "", .remedy = remedy},
+                    ErrorKind::kFailure);
   world_->stop(device(), error.what());
   throw error;
 }

@@ -15,7 +15,15 @@ namespace ramet {
 
 /// What a round of a group is for.
 enum class Operation : uint8_t {
-  kBarrier, kAllReduce, kReduceScatter, kAllGather, kAllToAll, kBroadcast, kReduce, kGather, kScatter
+  kBarrier,
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kAllToAll,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter
 };
 std::string_view name_of(Operation operation);
 
@@ -39,8 +47,8 @@ class SharedWorld {
  public:
   /// All devices in this process.
   explicit SharedWorld(WorldPlan plan);
-  /// Devices of several processes: `region` is the file that the first process of `host` made by `make_region`. Each process then
-  /// tells the peers its `own` devices, and calls `watch_peers` when all have.
+  /// Devices of several processes: `region` is the file that the first process of `host` made by `make_region`. Each
+  /// process then tells the peers its `own` devices, and calls `watch_peers` when all have.
   SharedWorld(WorldPlan plan, int host, SharedFile region, std::span<const int> own);
   ~SharedWorld();
   SharedWorld(const SharedWorld&) = delete;
@@ -68,8 +76,8 @@ class SharedWorld {
 
   /// First of `devices` whose process has ended, or -1.
   int ended(std::span<const int> devices) const;
-  /// Ends the processes of this host that are halted (SIGSTOP): when the world is stopped and all others leave, they would hold
-  /// up whoever started the job.
+  /// Ends the processes of this host that are halted (SIGSTOP): when the world is stopped and all others leave, they
+  /// would hold up whoever started the job.
   void end_halted_peers() noexcept;
   void stop(int device, std::string_view reason) noexcept;
   bool stopped() const { return header().stop_state.load(std::memory_order_acquire) != 0; }
@@ -172,11 +180,12 @@ class SharedGroup {
   int size() const { return static_cast<int>(members_.size()); }
   int position() const { return position_; }
 
-  /// Meets the other members, all of which make this call alike; whoever is awake does pieces until all are done. Returns when
-  /// they are, or false without doing any when some member's memory cannot be reached by the others: then all get false.
-  /// `heavy`: the pieces are worth waking sleepers for. Throws Error when members' calls differ, and as waits do.
-  bool run(const RoundCall& call, const void* in, size_t in_bytes, void* out, size_t out_bytes, int64_t pieces, bool heavy,
-           const Work& work);
+  /// Meets the other members, all of which make this call alike; whoever is awake does pieces until all are done.
+  /// Returns when they are, or false without doing any when some member's memory cannot be reached by the others: then
+  /// all get false. `heavy`: the pieces are worth waking sleepers for. Throws Error when members' calls differ, and as
+  /// waits do.
+  bool run(const RoundCall& call, const void* in, size_t in_bytes, void* out, size_t out_bytes, int64_t pieces,
+           bool heavy, const Work& work);
   void barrier() { run({}, nullptr, 0, nullptr, 0, 0, false, {}); }
 
   /// This member's own memory for copies, of at least `bytes`; reachable by the others.
