@@ -156,19 +156,74 @@ TEST(CpuRows, CrossEntropyShowsNaN) {
   EXPECT_FALSE(std::isnan(found[3].get(0)));
 }
 
-TEST(CpuRows, SumsOfSquaresAreBlocksInATree) {
-  for (int64_t elements : {1, 100, 4096, 4097, 50000}) {
-    const HostTensor a = random_tensor(DType::kF32, {elements}, 1);
-    std::vector<float> squares;
-    for (float value : a.floats()) squares.push_back(value * value);
-    std::vector<float> leaves;
-    for (int64_t i = 0; i < elements; i += 4096)
-      leaves.push_back(canonical_sum(squares.data() + i, std::min<int64_t>(4096, elements - i)));
-    const float wanted = tree_combine<float>(
-        0, static_cast<int64_t>(leaves.size()), [&](int64_t i) { return leaves[static_cast<size_t>(i)]; },
-        [](float x, float y) { return x + y; });
-    EXPECT_EQ(static_cast<float>(run("sum_squares", {a}, {})[0].get(0)), wanted) << elements;
-  }
+/// Elements [begin, end) of a tensor seen as a vector, and `padding` zeros.
+HostTensor stretch(const HostTensor& whole, int64_t begin, int64_t end, int64_t padding = 0) {
+  HostTensor part(TensorType{whole.type.dtype, Shape{end - begin + padding}});
+  for (int64_t i = begin; i < end; ++i) part.set(i - begin, whole.get(i));
+  return part;
+}
+
+TEST(CpuRows, SumsOfSquaresAreExactWhateverTheCuts) {
+  const RandomStream random(5, RandomPurpose::kTest, 0, 9);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (int64_t elements : {1, 100, 4096, 4097, 50000, 300001}) {
+      HostTensor a = random_tensor(dtype, {elements}, 1);
+      // Magnitudes from denormals to the greatest.
+      if (dtype != DType::kF16)
+        for (int64_t i = 0; i < elements; i += 3)
+          a.set(i, std::ldexp(a.get(i), static_cast<int>(random.below(static_cast<uint64_t>(i), 277)) - 149));
+      const Tensors whole = run("sum_squares", {a}, {});
+      EXPECT_EQ(interpret_node(node_of("sum_squares", {a}, {}), reference_backend(), {a}), whole) << elements;
+      long double sum = 0;
+      for (int64_t i = 0; i < elements; ++i) sum += static_cast<long double>(a.get(i)) * static_cast<long double>(a.get(i));
+      const float value = static_cast<float>(run("from_exact", whole, {})[0].get(0));
+      if (std::isfinite(static_cast<float>(sum)))
+        EXPECT_NEAR(value / static_cast<double>(sum), 1, 1.3e-7) << elements;
+      else
+        EXPECT_EQ(value, INFINITY);
+      for (uint64_t round = 0; round < 6; ++round) {
+        Tensors parts;
+        for (int64_t begin = 0; begin < elements || parts.empty();) {
+          const int64_t most = elements - begin;
+          const int64_t count =
+              1 + random.below(1000 * round + parts.size() + 1000000, static_cast<uint32_t>(std::min<int64_t>(most, elements / 3 + 1)));
+          parts.push_back(run("sum_squares", {stretch(a, begin, begin + count, static_cast<int64_t>(round * 37))}, {})[0]);
+          begin += count;
+        }
+        EXPECT_EQ(run("exact_sum", parts, {}), whole) << elements << " in " << parts.size();
+        // Grouped otherwise, and added by something that does not carry.
+        HostTensor added(whole[0].type);
+        for (const HostTensor& part : parts)
+          for (int64_t k = 0; k < added.elements(); ++k) added.set(k, added.get(k) + part.get(k));
+        EXPECT_EQ(run("exact_sum", {added}, {}), whole);
+        EXPECT_EQ(run("from_exact", {added}, {}), run("from_exact", whole, {}));
+      }
+    }
+}
+
+TEST(CpuRows, SumsOfManyLikeSquaresDoNotOverflow) {
+  // The largest mantissa, so often that entries must be emptied on the way.
+  const float value = std::nextafter(2.0f, 0.0f);
+  const HostTensor a = HostTensor::of(DType::kF32, {2000000}, std::vector<double>(2000000, value));
+  const HostTensor found = run("from_exact", run("sum_squares", {a}, {}), {})[0];
+  EXPECT_EQ(found.get(0), static_cast<float>(static_cast<double>(value) * static_cast<double>(value) * 2e6));
+}
+
+TEST(CpuRows, SumsOfSquaresRoundOnceAndShowWhatIsNotFinite) {
+  const auto of = [](const std::vector<double>& values) {
+    const HostTensor a = HostTensor::of(DType::kF32, {static_cast<int64_t>(values.size())}, values);
+    return run("from_exact", run("sum_squares", {a}, {}), {})[0].get(0);
+  };
+  EXPECT_EQ(of({0, -0.0}), 0);
+  EXPECT_EQ(of({3, 4}), 25);
+  const double tie = std::ldexp(1, -12);  // its square is half a unit in the last place of 1
+  EXPECT_EQ(of({1, tie}), 1);
+  EXPECT_EQ(of({1, tie, std::ldexp(1, -149)}), 1 + std::ldexp(1, -23));  // anything above the tie decides
+  EXPECT_EQ(of({std::ldexp(1, -75)}), std::ldexp(1, -150) > 0 ? 0 : 1);  // a tie with 0 goes to the even one
+  EXPECT_EQ(of({std::ldexp(1, -75), std::ldexp(1, -149)}), std::ldexp(1, -149));
+  EXPECT_EQ(of({3e38}), INFINITY);
+  EXPECT_EQ(of({1, INFINITY, -INFINITY}), INFINITY);
+  EXPECT_TRUE(std::isnan(of({1, INFINITY, NAN})));
 }
 
 TEST(CpuRows, OptimizersFollowTheReferenceAndKeepStatesWhole) {
@@ -191,8 +246,20 @@ TEST(CpuRows, OptimizersFollowTheReferenceAndKeepStatesWhole) {
       EXPECT_EQ(kept[0], w);
       EXPECT_EQ(kept[1], m);
       EXPECT_EQ(kept[2], v);
-      expect_reference("lamb_direction", {w, g, m, v, scalar(0.1), scalar(0.01), scalar(0.5)}, adam, 1e-5);
-      expect_reference("lamb_direction", {w, g, m, v, scalar(0.1), scalar(0.01), scalar(INFINITY)}, adam, 1e-5);
+      for (double grad_scale : {0.5, static_cast<double>(INFINITY)}) {
+        const Tensors all{w, g, m, v, scalar(0.1), scalar(0.01), scalar(grad_scale)};
+        const Tensors found = run("lamb_direction", all, adam);
+        const Tensors wanted = interpret_node(node_of("lamb_direction", all, adam), reference_backend(), all);
+        for (size_t i = 0; i < 3; ++i) EXPECT_EQ(compare(found[i], wanted[i], 1e-5), "") << i;
+        EXPECT_EQ(found[3], run("sum_squares", {found[2]}, {})[0]);
+        EXPECT_EQ(found[4], run("sum_squares", {w}, {})[0]);
+        EXPECT_EQ(found[4], wanted[4]);
+        // A part of it alone, as a replica would hold it.
+        Tensors flat = all;
+        for (size_t i = 0; i < 4; ++i) flat[i] = stretch(all[i], 1234, 5678, 100);
+        const Tensors part = run("lamb_direction", flat, adam);
+        for (size_t i = 0; i < 3; ++i) EXPECT_EQ(part[i], stretch(found[i], 1234, 5678, 100)) << i;
+      }
       expect_reference("lamb_apply", {w, m, scalar(2), scalar(3), scalar(0.1), scalar(1)}, {}, 2e-6);
       for (bool nesterov : {true, false})
         expect_reference("sgd", {w, g, m, scalar(0.1), scalar(0.5)},

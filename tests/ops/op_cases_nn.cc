@@ -251,9 +251,33 @@ void add_losses(std::vector<OpCase>& cases) {
 void add_optimizers(std::vector<OpCase>& cases) {
   const CaseInput w = f32({4, 6}), second = f32({4, 6}, 0, 1);
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  // 14 = 14 * 2^298 of the least units: digit 9 counts 2^-10.
+  const auto exact = [](double digit9, double digit10 = 0) {
+    std::vector<double> digits(21, 0.0);
+    digits[9] = digit9, digits[10] = digit10;
+    return digits;
+  };
+  const TensorType accumulator{DType::kI64, {21}};
+  cases.push_back({.op = "sum_squares",
+                   .name = "by_hand",
+                   .inputs = {{{kF32, {3}}, 0, 0, {1, -2, 3}}},
+                   .expected = {exact(14 * 1024)}});
+  cases.push_back({.op = "sum_squares", .name = "long", .inputs = {f32({4, 42})}});
+  cases.push_back({.op = "sum_squares", .name = "scalar", .inputs = {f32({})}});
+  cases.push_back({.op = "exact_sum",
+                   .name = "three",
+                   .inputs = {{accumulator, 0, 0, exact(4294967295)}, {accumulator, 0, 0, exact(1, 7)},
+                              {accumulator, 0, 0, exact(3, 4294967295)}},
+                   .expected = {[&] {
+                     std::vector<double> digits = exact(3, 7);
+                     digits[11] = 1;
+                     return digits;
+                   }()}});
+  cases.push_back({.op = "exact_sum", .name = "carries", .inputs = {{accumulator, 0, 0, exact(3 * 4294967296.0 + 5)}},
+                   .expected = {exact(5, 3)}});
   cases.push_back(
-      {.op = "sum_squares", .name = "by_hand", .inputs = {{{kF32, {3}}, 0, 0, {1, -2, 3}}}, .expected = {{14}}});
-  cases.push_back({.op = "sum_squares", .name = "long", .inputs = {f32({3, 41})}});
+      {.op = "from_exact", .name = "carries", .inputs = {{accumulator, 0, 0, exact(5 * 4294967296.0 + 1024)}},
+       .expected = {{5 * 4194304.0 + 1}}});
   for (double scale : {0.5, nan}) {
     const std::string suffix = scale == scale ? "" : "_not_finite";
     cases.push_back({.op = "sgd",

@@ -11,6 +11,7 @@
 #include "ramet/ir/builder.h"
 #include "ramet/ir/text.h"
 #include "ramet/kernel/interpret.h"
+#include "ramet/ops/exact_sum.h"
 
 namespace ramet {
 namespace {
@@ -288,6 +289,13 @@ double combined(ShardingRule::Reduce reduce, double a, double b) {
   return 0;
 }
 
+void expect_exact(const HostTensor& a, const HostTensor& b, const HostTensor& whole, const std::string& what) {
+  int64_t sum[kExactIntegers];
+  for (int k = 0; k < kExactIntegers; ++k) sum[k] = static_cast<int64_t>(a.get(k) + b.get(k));
+  exact_normalize(sum);
+  for (int k = 0; k < kExactIntegers; ++k) EXPECT_EQ(sum[k], static_cast<int64_t>(whole.get(k))) << what << ", " << k;
+}
+
 /// Computes the node in two shards along a factor and expects what the whole node gives: the same bits where the factor
 /// stands in the output, a combination of partial results where it is reduced.
 void expect_splits(const OpCase& op_case, const NodeSignature& node, const ShardingRule& rule, int factor) {
@@ -316,6 +324,10 @@ void expect_splits(const OpCase& op_case, const NodeSignature& node, const Shard
       for (int part = 0; part < 2; ++part)
         EXPECT_TRUE(shards[static_cast<size_t>(part)][o] == half_of(whole[o], rule, rule.outputs[o], factor, part))
             << what << ", part " << part;
+      continue;
+    }
+    if (whole[o].type == exact_type()) {  // added integer by integer, then carried: all bits are promised
+      expect_exact(shards[0][o], shards[1][o], whole[o], what);
       continue;
     }
     std::vector<double> sum;

@@ -39,7 +39,8 @@ struct Cost {
 /// How dimensions of a node's operands correspond, in the manner of an einsum (cf. Shardy's op_sharding_rule).
 /// Each dimension of each operand is a product of factors, major first. A factor that stands in every output
 /// is free to be split; one that stands in inputs only is reduced: shards hold partial results that must be
-/// combined as `reduce` says; a `whole` factor must not be split.
+/// combined as `reduce` says; a `whole` factor must not be split. A factor that stands in some outputs only has a `reduce`
+/// too: the outputs that lack it are then partial results.
 /// Text form: "([i,k],[k,j])->[i,j]"; a compound dimension "a*b"; a whole factor "!k"; an operand dimension of
 /// extent 1 that broadcasts "1".
 struct ShardingRule {
@@ -112,11 +113,17 @@ struct OpDef {
   /// Attributes of the node that computes one shard, when factor f of `rule` (this op's, for the whole node) is split in
   /// parts[f]. Needed by ops whose attributes hold extents of dimensions that may be split. Empty: unchanged.
   std::function<Attributes(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule)> localize{};
+  /// Of ops whose attribute `chunks` cuts a dimension of their own choice, samples too (transform/chunk.h): its extent, 0
+  /// where nothing may be cut. Empty: the dimensions that the sharding rule reduces, unless they are samples.
+  std::function<int64_t(const NodeSignature& node)> chunked_extent{};
   std::function<Cost(const NodeSignature& node)> cost;
   /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
   std::string map_op{};
   /// Whether the order of two inputs does not matter to any bit (for common subexpressions).
   bool commutative = false;
+  /// Of an op with any number of inputs: any grouping of them gives the same bits, op(op(a, b), c) = op(a, b, c), so that
+  /// partitioning may compute a part where its inputs are.
+  bool regroups = false;
   /// Costs nothing at run time: the output is the input's bytes under another type (reshape).
   bool is_view = false;
   /// Not kNone: a collective of a group of devices (ops/collective.h).

@@ -110,8 +110,12 @@ CrossEntropy cross_entropy(Tensor logits, Tensor labels);
 // --- optimizers, for update graphs ---
 // Scalars are f32[]. When grad_scale is not finite nothing changes: weights and states come out as they went in.
 
-/// Sum of squares, f32[], in the canonical order: blocks of 4096 elements (16 lanes each), then a balanced tree.
+/// Sum of squares without rounding, as an accumulator of ops/exact_sum.h, which no order shows in. No gradient.
 Tensor sum_squares(Tensor a);
+/// Sum of one or more accumulators.
+Tensor exact_sum(const std::vector<Tensor>& sums);
+/// An accumulator as f32[], rounded once.
+Tensor from_exact(Tensor sum);
 
 struct SgdOptions {
   double momentum = 0, weight_decay = 0;
@@ -135,7 +139,7 @@ struct AdamResult {
 };
 /// Adam (Kingma and Ba) and AdamW (Loshchilov and Hutter) by PyTorch's formulas.
 AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars, const AdamOptions& options);
-/// LAMB (You et al., arXiv 1904.00962) with the identity as scaling function: two nodes.
+/// LAMB (You et al., arXiv 1904.00962) with the identity as scaling function: direction, its norms and weight's, and the step along it.
 AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars, const AdamOptions& options);
 
 }  // namespace ramet

@@ -1,5 +1,6 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/exact_sum.h"
 #include "ramet/ops/network_rules.h"
 
 // Optimizers are functions of states; kernels may write a state over the one it comes from. They share one rule: when
@@ -44,6 +45,16 @@ void check_adam_attributes(const NodeSignature& node) {
 
 std::vector<TensorType> infer_sum_squares(const NodeSignature& node) {
   require_floating(node, 0, "a");
+  return {exact_type()};
+}
+
+std::vector<TensorType> infer_exact_sum(const NodeSignature& node) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) require_type(node, static_cast<int>(i), "a sum", exact_type());
+  return {exact_type()};
+}
+
+std::vector<TensorType> infer_from_exact(const NodeSignature& node) {
+  require_type(node, 0, "a sum", exact_type());
   return {scalar_f32()};
 }
 
@@ -68,7 +79,7 @@ std::vector<TensorType> infer_adam(const NodeSignature& node) {
 std::vector<TensorType> infer_lamb_direction(const NodeSignature& node) {
   check_adam_attributes(node);
   check_update(node, {"w", "g", "m", "v"}, {"correction1", "correction2", "grad_scale"});
-  return {node.inputs[2], node.inputs[3], {DType::kF32, node.inputs[0].shape}, scalar_f32(), scalar_f32()};
+  return {node.inputs[2], node.inputs[3], {DType::kF32, node.inputs[0].shape}, exact_type(), exact_type()};
 }
 
 std::vector<TensorType> infer_lamb_apply(const NodeSignature& node) {
@@ -76,17 +87,34 @@ std::vector<TensorType> infer_lamb_apply(const NodeSignature& node) {
   return {node.inputs[0]};
 }
 
-/// Every element is updated alone: all dimensions are free. Scalars have none.
+/// Every element is updated alone: all dimensions are free. Scalars have none. Exact sums over the elements may be made
+/// in parts.
 ShardingRule update_sharding(const NodeSignature& node) {
   const std::string tensor = "[" + factor_names("d", node.inputs[0].shape.rank()) + "]";
+  bool sums = false;
   // Input 0 says which operands are tensors: in a scalar weight's update all operands look alike, and are.
   const auto list = [&](const std::vector<TensorType>& types) {
     std::string text;
-    for (const TensorType& type : types)
-      text += (text.empty() ? "" : ",") + (type.shape.rank() == 0 ? std::string("[]") : tensor);
+    for (const TensorType& type : types) {
+      const bool sum = type == exact_type();
+      sums = sums || sum;
+      text += (text.empty() ? "" : ",") + (sum ? "[!k]" : type.shape.rank() == 0 ? std::string("[]") : tensor);
+    }
     return "(" + text + ")";
   };
-  return ShardingRule::parse(list(node.inputs) + "->" + list(node.outputs), node);
+  const std::string text = list(node.inputs) + "->" + list(node.outputs);
+  ShardingRule rule = ShardingRule::parse(text, node);
+  for (auto& factor : rule.factors)
+    if (sums && !factor.whole) factor.reduce = ShardingRule::Reduce::kSum;
+  return rule;
+}
+
+/// Sums of sums: nothing may be split.
+ShardingRule exact_sharding(const NodeSignature& node) {
+  std::string text;
+  for (size_t i = 0; i < node.inputs.size(); ++i) text += text.empty() ? "[!k]" : ",[!k]";
+  return ShardingRule::parse("(" + text + ")->" + (node.outputs[0].shape.rank() ? "[!k]" : "[]"), node,
+                             ShardingRule::Reduce::kNone);
 }
 
 std::function<Cost(const NodeSignature&)> flops_each(double flops) {
@@ -116,18 +144,27 @@ OpDef update_op(std::string name, std::string doc, int min_inputs, int max_input
 }  // namespace
 
 void register_optimizer_ops(OpRegistry& registry) {
-  OpDef sum_squares =
-      update_op("sum_squares", "sum of a^2 -> f32[]: blocks of 4096 elements, then a balanced tree", 1, 1);
+  OpDef sum_squares = update_op("sum_squares",
+                                "sum of a^2 without rounding -> i64[21], an accumulator of ops/exact_sum.h; has no "
+                                "gradient: in a loss, write reduce_sum(multiply(a, a))",
+                                1, 1);
   sum_squares.infer = infer_sum_squares;
-  sum_squares.sharding = whole_sharding;
   sum_squares.cost = flops_each(2);
-  // The one of them that a model may put into its loss.
-  sum_squares.gradient = [](GradientContext& context) -> std::vector<Tensor> {
-    const Tensor a = context.inputs[0];
-    const Tensor da = multiply(scale(cast_to(a, DType::kF32), 2), cast_to(context.output_gradients[0], DType::kF32));
-    return {cast_to(da, a.dtype())};
-  };
   registry.add(std::move(sum_squares));
+
+  OpDef exact_sum =
+      update_op("exact_sum", "(a, b, ...), accumulators i64[21] of ops/exact_sum.h -> their sum, carried", 1, -1);
+  exact_sum.infer = infer_exact_sum;
+  exact_sum.sharding = exact_sharding;
+  exact_sum.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
+  exact_sum.regroups = true;
+  registry.add(std::move(exact_sum));
+
+  OpDef from_exact = update_op("from_exact", "accumulator i64[21] of ops/exact_sum.h -> f32[], rounded once", 1, 1);
+  from_exact.infer = infer_from_exact;
+  from_exact.sharding = exact_sharding;
+  from_exact.cost = [](const NodeSignature& node) { return streaming_cost(node, 1); };
+  registry.add(std::move(from_exact));
 
   OpDef sgd =
       update_op("sgd",
@@ -157,12 +194,11 @@ void register_optimizer_ops(OpRegistry& registry) {
   OpDef direction =
       update_op("lamb_direction",
                 "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
-                "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum of u^2, sum of "
-                "w^2; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
+                "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum_squares of u, "
+                "sum_squares of w; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
                 7, 7);
   direction.attributes = adam_attributes();
   direction.infer = infer_lamb_direction;
-  direction.sharding = whole_sharding;  // the norms are sums over all of the tensor
   direction.cost = flops_each(19);
   registry.add(std::move(direction));
 
@@ -177,6 +213,10 @@ void register_optimizer_ops(OpRegistry& registry) {
 }
 
 Tensor sum_squares(Tensor a) { return a.builder->op("sum_squares", {a}); }
+
+Tensor exact_sum(const std::vector<Tensor>& sums) { return sums.at(0).builder->ops("exact_sum", sums).at(0); }
+
+Tensor from_exact(Tensor sum) { return sum.builder->op("from_exact", {sum}); }
 
 SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
               const SgdOptions& options) {
@@ -215,7 +255,8 @@ AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
       "lamb_direction", {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale},
       attributes_of(options));
   const Tensor updated =
-      build.op("lamb_apply", {weight, direction[2], direction[3], direction[4], scalars.rate, scalars.grad_scale});
+      build.op("lamb_apply", {weight, direction[2], from_exact(direction[3]), from_exact(direction[4]), scalars.rate,
+                              scalars.grad_scale});
   return {updated, direction[0], direction[1]};
 }
 

@@ -50,14 +50,6 @@ Graph make_micro(const Model& model, const Recipe& recipe, DType compute) {
   return micro;
 }
 
-/// Balanced binary tree of sums: the first half is the largest power of two below the number of terms.
-Tensor tree_sum(const std::vector<Tensor>& terms, size_t begin, size_t end) {
-  if (end - begin == 1) return terms[begin];
-  size_t half = 1;
-  while (2 * half < end - begin) half *= 2;
-  return add(tree_sum(terms, begin, begin + half), tree_sum(terms, begin + half, end));
-}
-
 class UpdateBuilder {
  public:
   UpdateBuilder(const Model& model, const Recipe& recipe, StepGraph& step)
@@ -90,7 +82,7 @@ class UpdateBuilder {
     std::vector<Tensor> squares;
     for (const Tensor gradient : gradients) squares.push_back(sum_squares(gradient));
     const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) * recipe_.train.loss_scale.value_or(1));
-    const Tensor norm = scale(sqrt(tree_sum(squares, 0, squares.size())), mean);
+    const Tensor norm = scale(sqrt(from_exact(exact_sum(squares))), mean);
     build_.output("grad_norm", norm);
     Tensor factor = full(build_, DType::kF32, {}, mean);
     if (recipe_.train.clip_norm > 0) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/kernel/cpu/optimizer.h"
 #include "ramet/kernel/cpu/targets.h"
-#include "ramet/ops/reduce_order.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/optimizer.cc"
@@ -75,34 +75,14 @@ void adam(const UpdateArguments& call) {
   });
 }
 
-/// 16 lanes of sums in vectors.
-struct Sixteen {
-  static constexpr int64_t kVectors = 16 / static_cast<int64_t>(hn::MaxLanes(Df()));
-  Vf lane[kVectors];
-  HWY_INLINE explicit Sixteen(const float* from) {
-    for (int64_t v = 0; v < kVectors; ++v) lane[v] = hn::LoadU(Df(), from + v * vector_lanes());
-  }
-  HWY_INLINE void store(float* to) const {
-    for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(lane[v], Df(), to + v * vector_lanes());
-  }
-  /// The vector that element `i` of a stretch belongs to.
-  HWY_INLINE Vf& of(int64_t i) { return lane[i / vector_lanes() % kVectors]; }
-};
-
 void lamb_direction(const UpdateArguments& call) {
   const Df d;
   const Vf scale = hn::Set(d, call.grad_scale), decay = hn::Set(d, call.weight_decay);
-  Sixteen u_squares(call.sums), w_squares(call.sums + 16);
   walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf w = load_part(call.w + i, count);
     const Vf direction = adam_direction(call, i, count, hn::Mul(scale, load_part(call.g + i, count)));
-    const Vf u = keep_part(hn::MulAdd(decay, w, direction), count);
-    store_part(u, call.w_out + i, count);
-    u_squares.of(i) = hn::Add(u_squares.of(i), hn::Mul(u, u));
-    w_squares.of(i) = hn::Add(w_squares.of(i), hn::Mul(w, w));
+    store_part(hn::MulAdd(decay, w, direction), call.w_out + i, count);
   });
-  u_squares.store(call.sums);
-  w_squares.store(call.sums + 16);
 }
 
 void lamb_apply(const UpdateArguments& call) {
@@ -112,17 +92,47 @@ void lamb_apply(const UpdateArguments& call) {
   });
 }
 
-void squares(const float* from, int64_t count, float* lanes) {
-  Sixteen sums(lanes);
-  const int64_t step = vector_lanes(), whole = count / 16 * 16;
-  for (int64_t i = 0; i < whole; i += 16)
-    for (int64_t v = 0; v < Sixteen::kVectors; ++v) {
-      const Vf value = hn::LoadU(Df(), from + i + v * step);
-      sums.lane[v] = hn::Add(sums.lane[v], hn::Mul(value, value));
-    }
-  sums.store(lanes);
-  for (int64_t i = whole; i < count; ++i) lanes[i - whole] += from[i] * from[i];
+#if HWY_TARGET == HWY_SCALAR
+void squares(const float* from, int64_t count, cpu::SquareTables& tables) {
+  for (int64_t i = 0; i < count; ++i) exact_add_square(tables.sum, from[i]);
+  exact_normalize(tables.sum);
 }
+#else
+/// Adds the squares of one vector of elements: those are made for all lanes at once, and added one by one.
+HWY_INLINE void add_squares(Vf value, cpu::SquareTables& tables) {
+  const hn::RebindToUnsigned<Df> du;
+  const hn::Repartition<uint64_t, decltype(du)> dw;
+  constexpr size_t kLanes = hn::MaxLanes(Df());
+  const auto bits = hn::BitCast(du, value), zero = hn::Zero(du);
+  const auto exponent = hn::And(hn::ShiftRight<23>(bits), hn::Set(du, 255u));
+  const auto hidden = hn::IfThenZeroElse(hn::Eq(exponent, zero), hn::Set(du, 0x800000u));
+  const auto whole = hn::Or(hn::And(bits, hn::Set(du, 0x7fffffu)), hidden);
+  const auto next = hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(dw, whole)));
+  alignas(64) uint64_t even[kLanes / 2], odd[kLanes / 2];
+  alignas(64) uint32_t at[kLanes];
+  hn::Store(hn::MulEven(whole, whole), dw, even);
+  hn::Store(hn::MulEven(next, next), dw, odd);
+  hn::Store(exponent, du, at);
+  for (size_t lane = 0; lane < kLanes; lane += 2) {
+    tables.entry[lane % cpu::SquareTables::kTables][at[lane]] += even[lane / 2];
+    tables.entry[(lane + 1) % cpu::SquareTables::kTables][at[lane + 1]] += odd[lane / 2];
+  }
+}
+
+void squares(const float* from, int64_t count, cpu::SquareTables& tables) {
+  static_assert(hn::MaxLanes(Df()) >= 4);  // see SquareTables::kMost
+  const int64_t taken = (count + 15) / 16 * 16;
+  if (tables.elements + taken > cpu::SquareTables::kMost) tables.flush();
+  tables.elements += taken;
+  walk(count, [&](int64_t i, int64_t part) HWY_ATTR { add_squares(load_part(from + i, part), tables); });
+  uint64_t special = 0;
+  for (const auto& table : tables.entry) special |= table[255];
+  if (special == 0) return;
+  for (auto& table : tables.entry) table[255] = 0;
+  for (int64_t i = 0; i < count; ++i)
+    if (!std::isfinite(from[i])) exact_add_square(tables.sum, from[i]);
+}
+#endif
 
 constexpr cpu::UpdateLoops kUpdateLoops{sgd, adam, lamb_direction, lamb_apply, squares};
 
@@ -143,25 +153,25 @@ const cpu::UpdateLoops& cpu::update_loops() {
   return *loops;
 }
 
+void cpu::SquareTables::flush() {
+  for (auto& table : entry)
+    for (uint32_t exponent = 0; exponent < kExponents; ++exponent)
+      if (table[exponent] != 0) {
+        exact_add(sum, table[exponent], exact_shift(exponent));
+        table[exponent] = 0;
+      }
+  exact_normalize(sum);
+  elements = 0;
+}
+
 namespace {
 
+using cpu::SquareTables;
 using cpu::UpdateArguments;
 
-/// Elements of a block of sum_squares and of the LAMB norms; also what narrow operands are widened by at a time.
+/// Elements that are taken at a time: they stay in L1, also those that are widened for it.
 constexpr int64_t kBlock = 4096;
 int64_t blocks_of(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
-
-float folded(float* lanes) {
-  for (int64_t width = kReduceLanes / 2; width > 0; width /= 2)
-    for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  return lanes[0];
-}
-
-float tree(const float* leaves, int64_t count) {
-  if (count == 0) return 0;
-  return tree_combine<float>(
-      0, count, [&](int64_t i) { return leaves[i]; }, [](float a, float b) { return a + b; });
-}
 
 /// Stretches of a tensor as f32: in place, or by way of a thread's scratch.
 class Operand {
@@ -204,7 +214,7 @@ constexpr int kMostTensors = 8;
 struct Update {
   NodeSignature node;
   int tensors_in = 0, tensors_out = 0;
-  std::function<void(UpdateArguments&, const float* const* in, float* const* out, int64_t block)> run;
+  std::function<void(UpdateArguments&, const float* const* in, float* const* out, int rank)> run;
 };
 
 int64_t room_bytes(int threads) { return int64_t{threads} * kMostTensors * kBlock * 4; }
@@ -236,7 +246,7 @@ void run_blocks(const Update& update, const UpdateArguments& shared, const Kerne
       for (int i = 0; i < update.tensors_out; ++i) out[i] = result(i).begin(first);
       UpdateArguments call = shared;
       call.count = count;
-      update.run(call, in, out, block);
+      update.run(call, in, out, rank);
       for (int i = 0; i < update.tensors_out; ++i) result(i).end(first, count);
     }
   });
@@ -244,24 +254,59 @@ void run_blocks(const Update& update, const UpdateArguments& shared, const Kerne
 
 std::string refuse(const NodeSignature& node) {
   for (const TensorType& type : node.inputs)
-    if (!is_floating(type.dtype)) return "states are not floating-point";
+    if (!is_floating(type.dtype) && type != exact_type()) return "states are not floating-point";
   return "";
 }
 
+/// Exact sums, each of one set of tables a thread. They lie in the scratch behind the blocks.
+class ExactSums {
+ public:
+  static int64_t bytes(int sums, int threads) { return int64_t{sums} * threads * static_cast<int64_t>(sizeof(SquareTables)); }
+  ExactSums(int sums, const KernelContext& context)
+      : threads_(context.team.size()),
+        tables_(reinterpret_cast<SquareTables*>(static_cast<char*>(context.scratch) + room_bytes(threads_))) {
+    for (int i = 0; i < sums * threads_; ++i) new (tables_ + i) SquareTables;
+  }
+  SquareTables& of(int sum, int rank) const { return tables_[sum * threads_ + rank]; }
+  void store(int sum, void* output) const {
+    int64_t total[kExactIntegers] = {};
+    for (int rank = 0; rank < threads_; ++rank) {
+      of(sum, rank).flush();
+      for (int k = 0; k < kExactIntegers; ++k) total[k] += of(sum, rank).sum[k];
+    }
+    exact_normalize(total);
+    std::memcpy(output, total, sizeof total);
+  }
+
+ private:
+  int threads_;
+  SquareTables* tables_;
+};
+
 void run_sum_squares(const NodeSignature& node, const KernelContext& context) {
-  const int64_t elements = node.inputs[0].elements(), blocks = blocks_of(elements);
-  auto* leaves = static_cast<float*>(context.scratch) + room_bytes(context.team.size()) / 4;
-  context.team.split(blocks, 4, [&](int64_t begin, int64_t end, int rank) {
+  const int64_t elements = node.inputs[0].elements();
+  const ExactSums sums(1, context);
+  context.team.split(blocks_of(elements), 4, [&](int64_t begin, int64_t end, int rank) {
     const Operand a(node.inputs[0].dtype, context.inputs[0],
                     static_cast<float*>(context.scratch) + int64_t{rank} * kMostTensors * kBlock);
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kBlock, count = std::min(kBlock, elements - first);
-      float lanes[kReduceLanes] = {};
-      cpu::update_loops().squares(a.read(first, count), count, lanes);
-      leaves[block] = folded(lanes);
+      cpu::update_loops().squares(a.read(first, count), count, sums.of(0, rank));
     }
   });
-  *static_cast<float*>(context.outputs[0]) = tree(leaves, blocks);
+  sums.store(0, context.outputs[0]);
+}
+
+void run_exact_sum(const NodeSignature& node, const KernelContext& context) {
+  int64_t total[kExactIntegers] = {};
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    for (int k = 0; k < kExactIntegers; ++k) total[k] += static_cast<const int64_t*>(context.inputs[i])[k];
+  exact_normalize(total);
+  std::memcpy(context.outputs[0], total, sizeof total);
+}
+
+void run_from_exact(const NodeSignature&, const KernelContext& context) {
+  *static_cast<float*>(context.outputs[0]) = exact_value(static_cast<const int64_t*>(context.inputs[0]));
 }
 
 void set_moments(const Attributes& attributes, float correction1, float correction2, UpdateArguments& call) {
@@ -288,7 +333,7 @@ void run_sgd(const NodeSignature& node, const KernelContext& context) {
     if (has_state) copy_states(update, context, {{2, 1}});
     return;
   }
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int64_t) {
+  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int) {
     block.w = in[0], block.g = in[1], block.m = in[2];
     block.w_out = out[0], block.m_out = out[1];
     cpu::update_loops().sgd(block);
@@ -309,7 +354,7 @@ void run_adam(const NodeSignature& node, const KernelContext& context) {
   else
     call.weight_decay = decay;
   if (!std::isfinite(call.grad_scale)) return copy_states(update, context, {{0, 0}, {2, 1}, {3, 2}});
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int64_t) {
+  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int) {
     block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];
     block.w_out = out[0], block.m_out = out[1], block.v_out = out[2];
     cpu::update_loops().adam(block);
@@ -319,32 +364,28 @@ void run_adam(const NodeSignature& node, const KernelContext& context) {
 
 void run_lamb_direction(const NodeSignature& node, const KernelContext& context) {
   Update update{node, 4, 3, {}};
-  const int64_t blocks = blocks_of(node.inputs[0].elements());
-  auto* leaves = static_cast<float*>(context.scratch) + room_bytes(context.team.size()) / 4;
+  const ExactSums sums(2, context);
   UpdateArguments call;
   set_moments(node.attributes, scalar(context, 4), scalar(context, 5), call);
   call.weight_decay = static_cast<float>(node.attributes.get_float("weight_decay"));
   call.grad_scale = scalar(context, 6);
   const bool whole = std::isfinite(call.grad_scale);
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int64_t index) {
-    float lanes[2 * kReduceLanes] = {};
+  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int rank) {
+    cpu::update_loops().squares(in[0], block.count, sums.of(1, rank));
     if (whole) {
       block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];
       block.m_out = out[0], block.v_out = out[1], block.w_out = out[2];
-      block.sums = lanes;
       cpu::update_loops().lamb_direction(block);
+      cpu::update_loops().squares(out[2], block.count, sums.of(0, rank));
     } else {
       if (out[0] != in[2]) std::memmove(out[0], in[2], static_cast<size_t>(block.count) * 4);
       if (out[1] != in[3]) std::memmove(out[1], in[3], static_cast<size_t>(block.count) * 4);
       std::fill_n(out[2], block.count, 0.0f);
-      cpu::update_loops().squares(in[0], block.count, lanes + kReduceLanes);
     }
-    leaves[index] = folded(lanes);
-    leaves[blocks + index] = folded(lanes + kReduceLanes);
   };
   run_blocks(update, call, context);
-  *static_cast<float*>(context.outputs[3]) = tree(leaves, blocks);
-  *static_cast<float*>(context.outputs[4]) = tree(leaves + blocks, blocks);
+  sums.store(0, context.outputs[3]);
+  sums.store(1, context.outputs[4]);
 }
 
 void run_lamb_apply(const NodeSignature& node, const KernelContext& context) {
@@ -353,7 +394,7 @@ void run_lamb_apply(const NodeSignature& node, const KernelContext& context) {
   UpdateArguments call;
   call.rate = scalar(context, 4) * (norm_u > 0 && norm_w > 0 ? norm_w / norm_u : 1.0f);
   if (!std::isfinite(scalar(context, 5))) return copy_states(update, context, {{0, 0}});
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int64_t) {
+  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int) {
     block.w = in[0], block.g = in[1], block.w_out = out[0];
     cpu::update_loops().lamb_apply(block);
   };
@@ -362,16 +403,14 @@ void run_lamb_apply(const NodeSignature& node, const KernelContext& context) {
 
 using Run = void (*)(const NodeSignature&, const KernelContext&);
 
-/// `leaves`: floats of scratch for each block beside the room.
-void add(Backend& backend, const std::string& op, Run run, int64_t leaves, std::vector<std::pair<int, int>> aliases) {
+/// `sums`: exact sums that it makes.
+void add(Backend& backend, const std::string& op, Run run, int sums, std::vector<std::pair<int, int>> aliases) {
   cpu::add_hwy(
       backend, op, refuse,
       [run](const NodeSignature& node, int) {
         return [node, run](const KernelContext& context) { run(node, context); };
       },
-      [leaves](const NodeSignature& node, int threads) {
-        return room_bytes(threads) + leaves * blocks_of(node.inputs[0].elements()) * 4;
-      },
+      [sums](const NodeSignature&, int threads) { return room_bytes(threads) + ExactSums::bytes(sums, threads); },
       std::move(aliases));
 }
 
@@ -379,6 +418,8 @@ void add(Backend& backend, const std::string& op, Run run, int64_t leaves, std::
 
 void add_cpu_optimizer(Backend& backend) {
   add(backend, "sum_squares", run_sum_squares, 1, {});
+  add(backend, "exact_sum", run_exact_sum, 0, {});
+  add(backend, "from_exact", run_from_exact, 0, {});
   add(backend, "sgd", run_sgd, 0, {{0, 0}, {2, 1}});
   add(backend, "adam", run_adam, 0, {{0, 0}, {2, 1}, {3, 2}});
   add(backend, "lamb_direction", run_lamb_direction, 2, {{2, 0}, {3, 1}, {1, 2}});

@@ -1,14 +1,41 @@
 #include <cmath>
 
 #include "ramet/kernel/reference/reference.h"
+#include "ramet/ops/exact_sum.h"
 
 namespace ramet {
 namespace {
 
+/// An accumulator that becomes an output.
+class ExactSum {
+ public:
+  void add_square(double value) { exact_add_square(digits_, static_cast<float>(value)); }
+  void add(const ReferenceOperands& operands, int input) {
+    for (int k = 0; k < kExactIntegers; ++k) digits_[k] += operands.get_int(input, k);
+  }
+  void store(const ReferenceOperands& operands, int output) {
+    exact_normalize(digits_);
+    for (int k = 0; k < kExactIntegers; ++k) operands.set_int(output, k, digits_[k]);
+  }
+
+ private:
+  int64_t digits_[kExactIntegers] = {};
+};
+
 void run_sum_squares(const ReferenceOperands& operands) {
-  double sum = 0;
-  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) sum += std::pow(operands.get(0, i), 2);
-  operands.set(0, 0, sum);
+  ExactSum sum;
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) sum.add_square(operands.get(0, i));
+  sum.store(operands, 0);
+}
+
+void run_exact_sum(const ReferenceOperands& operands) {
+  ExactSum sum;
+  for (int i = 0; i < operands.inputs(); ++i) sum.add(operands, i);
+  sum.store(operands, 0);
+}
+
+void run_from_exact(const ReferenceOperands& operands) {
+  operands.set(0, 0, exact_value(static_cast<const int64_t*>(operands.input_bytes(0))));
 }
 
 void run_sgd(const ReferenceOperands& operands) {
@@ -67,20 +94,20 @@ void run_adam(const ReferenceOperands& operands) {
 void run_lamb_direction(const ReferenceOperands& operands) {
   const AdamRule rule(operands.attributes(), operands.get(4, 0), operands.get(5, 0));
   const double scale = operands.get(6, 0);
-  double squares_u = 0, squares_w = 0;
+  ExactSum squares_u, squares_w;
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
     const double w = operands.get(0, i), m = operands.get(2, i), v = operands.get(3, i);
     const AdamRule::Next next = rule.next(scale * operands.get(1, i), m, v);
     const bool whole = std::isfinite(scale);
     const double u = whole ? next.direction + rule.decay * w : 0;
-    squares_u += u * u;
-    squares_w += w * w;
+    squares_u.add_square(u);
+    squares_w.add_square(w);
     operands.set(0, i, whole ? next.m : m);
     operands.set(1, i, whole ? next.v : v);
     operands.set(2, i, u);
   }
-  operands.set(3, 0, squares_u);
-  operands.set(4, 0, squares_w);
+  squares_u.store(operands, 3);
+  squares_w.store(operands, 4);
 }
 
 void run_lamb_apply(const ReferenceOperands& operands) {
@@ -96,6 +123,8 @@ void run_lamb_apply(const ReferenceOperands& operands) {
 
 void add_reference_optimizer(Backend& backend) {
   add_reference(backend, "sum_squares", run_sum_squares);
+  add_reference(backend, "exact_sum", run_exact_sum);
+  add_reference(backend, "from_exact", run_from_exact);
   add_reference(backend, "sgd", run_sgd);
   add_reference(backend, "adam", run_adam);
   add_reference(backend, "lamb_direction", run_lamb_direction);
