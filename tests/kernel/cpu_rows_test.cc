@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -118,42 +119,147 @@ TEST(CpuRows, GradientsOfGainAndBiasAreSumsOverRows) {
   }
 }
 
+/// Columns [begin, end) of the last but one of the dimensions (of two: of the last one).
+HostTensor middle_of(const HostTensor& whole, int dim, int64_t begin, int64_t end) {
+  const Shape& shape = whole.type.shape;
+  std::vector<int64_t> dims = shape.dims();
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < shape.rank(); ++i) (i < dim ? outer : i > dim ? inner : end) *= i == dim ? 1 : shape.dim(i);
+  dims[static_cast<size_t>(dim)] = end - begin;
+  HostTensor part(TensorType{whole.type.dtype, Shape(dims)});
+  const size_t size = size_of(whole.type.dtype), run = static_cast<size_t>((end - begin) * inner) * size;
+  for (int64_t o = 0; o < outer; ++o)
+    std::memcpy(part.data.data() + static_cast<size_t>(o) * run,
+                whole.data.data() + static_cast<size_t>((o * shape.dim(dim) + begin) * inner) * size, run);
+  return part;
+}
+
+/// A part of the classes on a device: `parts` equal ones, this is number `position`.
+Attributes class_part(int64_t chunks, int64_t parts, int64_t position) {
+  Attributes attributes;
+  if (chunks > 0) attributes.set("chunks", chunks);
+  attributes.set("cuts", std::vector<int64_t>{1, 2, parts, 1, 1});
+  attributes.set("position", std::vector<int64_t>{position});
+  return attributes;
+}
+
 TEST(CpuRows, CrossEntropyOverLargeVocabularies) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
-    const int64_t rows = 7, classes = 5023;
-    HostTensor logits = random_tensor(dtype, {rows, classes}, 1);
-    for (int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 20 * logits.get(i));
-    HostTensor labels = integers({rows}, classes, 2);
-    labels.set(3, -1);
-    // Row 1: the label is the greatest; row 2: another class, before it, is as great.
-    logits.set(classes + static_cast<int64_t>(labels.get(1)), 32);
-    labels.set(2, 400);
-    logits.set(2 * classes + 400, 64);
-    logits.set(2 * classes + 399, 64);
-    const Tensors forward = run("cross_entropy", {logits, labels}, {});
-    EXPECT_EQ(forward[1].get(0), rows - 1);
-    EXPECT_EQ(forward[2].get(0), 1);
-    expect_reference("cross_entropy", {logits, labels}, {}, 2e-6);
-    const Tensors backward{logits, labels, forward[3], forward[1], scalar(0.7)};
-    expect_reference("cross_entropy_grad", backward, {}, dtype == DType::kF32 ? 2e-6 : 2e-3);
-    expect_rows_alone("cross_entropy_grad", backward, {true, true, true, false, false}, {}, {0});
-    labels.set(5, static_cast<double>(classes));
-    EXPECT_THAT(
-        [&] {
-          run("cross_entropy", {logits, labels}, {});
-        },
-        testing::ThrowsMessage<Error>(
-            testing::AllOf(testing::HasSubstr("row 5"), testing::HasSubstr("less than 5023"))));
-  }
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (int64_t chunks : {1, 2, 8, 3}) {
+      const int64_t rows = 7, classes = 5016;
+      HostTensor logits = random_tensor(dtype, {rows, classes}, 1);
+      for (int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 20 * logits.get(i));
+      HostTensor labels = integers({rows}, classes, 2);
+      labels.set(3, -1);
+      // Row 1: the label is the greatest; rows 2 and 4: another class, before it, is as great, in row 4 in another
+      // chunk; row 5: one behind it is as great.
+      logits.set(classes + static_cast<int64_t>(labels.get(1)), 32);
+      labels.set(2, 400);
+      logits.set(2 * classes + 400, 64);
+      logits.set(2 * classes + 399, 64);
+      labels.set(4, 5000);
+      logits.set(4 * classes + 5000, 64);
+      logits.set(4 * classes + 1, 64);
+      labels.set(5, 1);
+      logits.set(5 * classes + 1, 64);
+      logits.set(5 * classes + 5000, 64);
+      const Attributes whole_chunks{{"chunks", chunks}};
+      const HostTensor statistics = run("softmax_statistics", {logits, labels}, whole_chunks)[0];
+      expect_reference("softmax_statistics", {logits, labels}, whole_chunks, 2e-6);
+      expect_rows_alone("softmax_statistics", {logits, labels}, {true, true}, whole_chunks, {0});
+      const Tensors forward = run("cross_entropy", {statistics}, {});
+      EXPECT_EQ(forward[1].get(0), rows - 1);
+      EXPECT_EQ(forward[2].get(0), 2);
+      expect_reference("cross_entropy", {statistics}, {}, 2e-6);
+      const Tensors backward{statistics, forward[3], forward[1], scalar(0.7)};
+      expect_reference("cross_entropy_grad", backward, {}, 2e-6);
+      expect_rows_alone("cross_entropy_grad", backward, {true, true, false, false}, {}, {0});
+      const HostTensor slopes = run("cross_entropy_grad", backward, {})[0];
+      expect_reference("softmax_statistics_grad", {logits, labels, statistics, slopes}, {},
+                       dtype == DType::kF32 ? 2e-6 : 2e-3);
+      expect_rows_alone("softmax_statistics_grad", {logits, labels, statistics, slopes}, {true, true, true, true}, {},
+                        {0});
+      const HostTensor gradient = run("softmax_statistics_grad", {logits, labels, statistics, slopes}, {})[0];
+      // Devices that hold a part of the classes find what a single one does.
+      for (int64_t parts = 2; parts <= chunks; ++parts) {
+        if (chunks % parts != 0) continue;
+        const int64_t width = classes / parts, held = chunks / parts;
+        for (int64_t k = 0; k < parts; ++k) {
+          const HostTensor local = middle_of(logits, 1, k * width, (k + 1) * width);
+          const HostTensor wanted = middle_of(statistics, 1, k * held, (k + 1) * held);
+          EXPECT_EQ(run("softmax_statistics", {local, labels}, class_part(held, parts, k))[0], wanted) << parts;
+          const Tensors inputs{local, labels, wanted, middle_of(slopes, 1, k * held, (k + 1) * held)};
+          EXPECT_EQ(run("softmax_statistics_grad", inputs, class_part(0, parts, k))[0],
+                    middle_of(gradient, 1, k * width, (k + 1) * width))
+              << parts;
+        }
+      }
+      labels.set(6, static_cast<double>(classes));
+      EXPECT_THAT(
+          [&] {
+            run("softmax_statistics", {logits, labels}, {});
+          },
+          testing::ThrowsMessage<Error>(
+              testing::AllOf(testing::HasSubstr("row 6"), testing::HasSubstr("less than 5016"))));
+    }
 }
 
 TEST(CpuRows, CrossEntropyShowsNaN) {
-  HostTensor logits = random_tensor(DType::kBF16, {3, 100}, 1);
-  logits.set(150, NAN);
-  const Tensors found = run("cross_entropy", {logits, integers({3}, 100, 2)}, {});
-  EXPECT_TRUE(std::isnan(found[0].get(0)));
-  EXPECT_TRUE(std::isnan(found[3].get(1)));
-  EXPECT_FALSE(std::isnan(found[3].get(0)));
+  for (int64_t chunks : {1, 4}) {
+    HostTensor logits = random_tensor(DType::kBF16, {3, 100}, 1);
+    logits.set(150, NAN);
+    for (int64_t i = 125; i < 150; ++i) logits.set(i, -INFINITY);  // a chunk of four
+    const HostTensor statistics = run("softmax_statistics", {logits, integers({3}, 100, 2)}, {{"chunks", chunks}})[0];
+    const Tensors found = run("cross_entropy", {statistics}, {});
+    EXPECT_TRUE(std::isnan(found[0].get(0)));
+    EXPECT_TRUE(std::isnan(found[3].get(1)));
+    EXPECT_FALSE(std::isnan(found[3].get(0)));
+    EXPECT_FALSE(std::isnan(found[3].get(2)));
+  }
+}
+
+TEST(CpuRows, SumsOverRowsInChunksAreThoseOfTheirParts) {
+  // The sequence is cut, as a layout would: each device has its part of every sample.
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (const auto& [batch, length, width] :
+         std::vector<std::array<int64_t, 3>>{{3, 24, 17}, {5, 96, 40}, {1, 8, 1}, {2, 240, 3}}) {
+      const HostTensor dy = random_tensor(dtype, {batch, length, width}, 1),
+                       a = random_tensor(dtype, {batch, length, width}, 2);
+      const HostTensor gain = random_tensor(DType::kF32, {width}, 3),
+                       mean = random_tensor(DType::kF32, {batch, length}, 4);
+      const HostTensor rstd = random_tensor(DType::kF32, {batch, length}, 5);
+      for (int64_t chunks : {2, 4, 8})
+        for (int64_t parts = 2; parts <= chunks; parts *= 2) {
+          const Attributes all{{"chunks", chunks}}, some{{"chunks", chunks / parts}};
+          Attributes sum{{"axes", std::vector<int64_t>{0, 1}}, {"dtype", DType::kF32}}, part_sum = sum;
+          sum.set("chunks", chunks);
+          part_sum.set("chunks", chunks / parts);
+          const Tensors whole = run("layer_norm_grad", {dy, a, gain, mean, rstd}, all);
+          const Tensors rms = run("rms_norm_grad", {dy, a, gain, rstd}, all);
+          const Tensors total = run("reduce_sum", {dy}, sum);
+          expect_reference("layer_norm_grad", {dy, a, gain, mean, rstd}, all, dtype == DType::kF32 ? 1e-4 : 1.6e-2);
+          expect_reference("reduce_sum", {dy}, sum, 1e-4);
+          std::vector<Tensors> held;
+          for (int64_t k = 0; k < parts; ++k) {
+            const auto local = [&](const HostTensor& tensor) {
+              return middle_of(tensor, 1, k * length / parts, (k + 1) * length / parts);
+            };
+            const Tensors part = run("layer_norm_grad", {local(dy), local(a), gain, local(mean), local(rstd)}, some);
+            const Tensors rms_part = run("rms_norm_grad", {local(dy), local(a), gain, local(rstd)}, some);
+            EXPECT_EQ(part[0], local(whole[0]));
+            EXPECT_EQ(rms_part[0], local(rms[0]));
+            held.push_back({part[1], part[2], rms_part[1], run("reduce_sum", {local(dy)}, part_sum)[0]});
+          }
+          const Tensors wanted{whole[1], whole[2], rms[1], total[0]};
+          for (size_t which = 0; which < wanted.size(); ++which)
+            for (int64_t c = 0; c < width; ++c) {
+              const float joined = tree_combine<float>(
+                  0, parts, [&](int64_t k) { return static_cast<float>(held[static_cast<size_t>(k)][which].get(c)); },
+                  [](float x, float y) { return x + y; });
+              ASSERT_EQ(joined, static_cast<float>(wanted[which].get(c))) << which << ", " << c;
+            }
+        }
+    }
 }
 
 /// Elements [begin, end) of a tensor seen as a vector, and `padding` zeros.
@@ -175,7 +281,8 @@ TEST(CpuRows, SumsOfSquaresAreExactWhateverTheCuts) {
       const Tensors whole = run("sum_squares", {a}, {});
       EXPECT_EQ(interpret_node(node_of("sum_squares", {a}, {}), reference_backend(), {a}), whole) << elements;
       long double sum = 0;
-      for (int64_t i = 0; i < elements; ++i) sum += static_cast<long double>(a.get(i)) * static_cast<long double>(a.get(i));
+      for (int64_t i = 0; i < elements; ++i)
+        sum += static_cast<long double>(a.get(i)) * static_cast<long double>(a.get(i));
       const float value = static_cast<float>(run("from_exact", whole, {})[0].get(0));
       if (std::isfinite(static_cast<float>(sum)))
         EXPECT_NEAR(value / static_cast<double>(sum), 1, 1.3e-7) << elements;
@@ -185,9 +292,10 @@ TEST(CpuRows, SumsOfSquaresAreExactWhateverTheCuts) {
         Tensors parts;
         for (int64_t begin = 0; begin < elements || parts.empty();) {
           const int64_t most = elements - begin;
-          const int64_t count =
-              1 + random.below(1000 * round + parts.size() + 1000000, static_cast<uint32_t>(std::min<int64_t>(most, elements / 3 + 1)));
-          parts.push_back(run("sum_squares", {stretch(a, begin, begin + count, static_cast<int64_t>(round * 37))}, {})[0]);
+          const int64_t count = 1 + random.below(1000 * round + parts.size() + 1000000,
+                                                 static_cast<uint32_t>(std::min<int64_t>(most, elements / 3 + 1)));
+          parts.push_back(
+              run("sum_squares", {stretch(a, begin, begin + count, static_cast<int64_t>(round * 37))}, {})[0]);
           begin += count;
         }
         EXPECT_EQ(run("exact_sum", parts, {}), whole) << elements << " in " << parts.size();

@@ -311,7 +311,7 @@ TEST(Dropout, RefusesBadRates) {
 }
 
 TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
-  const NodeSignature node = node_of("cross_entropy", {{kF32, {2, 3}}, {kI32, {2}}});
+  const NodeSignature node = node_of("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}});
   try {
     interpret_node(node, reference_backend(), {random_tensor("x", {kF32, {2, 3}}), HostTensor::of(kI32, {2}, {1, 3})});
     FAIL();
@@ -320,9 +320,52 @@ TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
     EXPECT_THAT(error.what(),
                 HasSubstr("row 1: a label is no class; found 3; expected less than 3, or -1 to ignore the row"));
   }
-  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}, {kI32, {3}}}),
+  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {3}}}),
               HasSubstr("input 1 (labels) has the wrong type; found i32[3]; expected i32[2]"));
-  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 0}}, {kI32, {2}}}), HasSubstr("no classes"));
+  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 0}}, {kI32, {2}}}), HasSubstr("no classes"));
+  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"chunks", int64_t{2}}}),
+              HasSubstr("chunks must divide the classes; found chunks=2; expected a divisor of 3"));
+  EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}}), HasSubstr("expected f32[rows,chunks,4]"));
+}
+
+/// The loss of one case of chunks, and its gradient by the rules.
+class LossGraph {
+ public:
+  LossGraph(Shape shape, int64_t chunks) : graph_("loss"), build_(graph_) {
+    const Tensor logits = build_.input("logits", kF32, shape), labels = build_.input("labels", kI32, {shape[0]});
+    const Tensor statistics = build_.op("softmax_statistics", {logits, labels}, {{"chunks", chunks}});
+    build_.output("loss", build_.ops("cross_entropy", {statistics})[0]);
+  }
+  double loss(const HostTensor& logits, const HostTensor& labels) const {
+    return interpret(graph_, reference_backend(), {{"logits", logits}, {"labels", labels}})[0].get(0);
+  }
+  HostTensor gradient(const Backend& backend, const HostTensor& logits, const HostTensor& labels) const {
+    const Graph both = differentiate(graph_, "loss", {"logits"});
+    return interpret(both, backend, {{"logits", logits}, {"labels", labels}})[1];
+  }
+
+ private:
+  Graph graph_;
+  GraphBuilder build_;
+};
+
+TEST(CrossEntropyOp, GradientIsThatOfFiniteDifferencesInAnyChunks) {
+  const HostTensor logits = random_tensor("logits", {kF32, {5, 12}});
+  const HostTensor labels = HostTensor::of(kI32, {5}, {3, -1, 0, 11, 7});
+  for (int64_t chunks : {1, 2, 3, 4, 12}) {
+    const LossGraph graph({5, 12}, chunks);
+    const HostTensor by_reference = graph.gradient(reference_backend(), logits, labels);
+    const HostTensor by_cpu = graph.gradient(cpu_backend(), logits, labels);
+    for (int64_t i = 0; i < logits.elements(); ++i) {
+      HostTensor more = logits, less = logits;
+      const double h = 0.05;
+      more.set(i, logits.get(i) + h);
+      less.set(i, logits.get(i) - h);
+      const double wanted = (graph.loss(more, labels) - graph.loss(less, labels)) / (2 * h);
+      EXPECT_NEAR(by_reference.get(i), wanted, 1e-4) << chunks << ", " << i;
+      EXPECT_NEAR(by_cpu.get(i), by_reference.get(i), 1e-7) << chunks << ", " << i;
+    }
+  }
 }
 
 }  // namespace

@@ -133,6 +133,18 @@ void add_norms(std::vector<OpCase>& cases) {
   cases.push_back({.op = "layer_norm_grad",
                    .name = "rows",
                    .inputs = {f32({4, 6}), f32({4, 6}), f32({6}), f32({4}), f32({4}, 0.5, 2)}});
+  for (int64_t chunks : {2, 4}) {
+    const Attributes attributes{{"chunks", chunks}};
+    const std::string name = "chunks_" + std::to_string(chunks);
+    cases.push_back({.op = "layer_norm_grad",
+                     .name = name,
+                     .inputs = {f32({3, 8, 6}), f32({3, 8, 6}), f32({6}), f32({3, 8}), f32({3, 8}, 0.5, 2)},
+                     .attributes = attributes});
+    cases.push_back({.op = "rms_norm_grad",
+                     .name = name,
+                     .inputs = {f32({2, 8, 6}), f32({2, 8, 6}), f32({6}), f32({2, 8}, 0.5, 2)},
+                     .attributes = attributes});
+  }
   cases.push_back({.op = "rms_norm",
                    .name = "rows",
                    .inputs = {f32({2, 4, 6}), f32({6})},
@@ -222,30 +234,69 @@ void add_attention(std::vector<OpCase>& cases) {
                    .by_position = true});
 }
 
+/// Cases of one softmax: its statistics in chunks, and what is made of them. Logits [rows,classes] are `values`.
+void add_loss(std::vector<OpCase>& cases, const std::string& name, Shape shape, std::vector<double> values,
+              std::vector<double> labels, int64_t chunks, std::vector<std::vector<double>> expected = {}) {
+  const CaseInput logits{{kF32, shape}, 0, 0, std::move(values)};
+  const CaseInput classes{{kI32, Shape{shape[0]}}, 0, 0, std::move(labels)};
+  const OpCase statistics{.op = "softmax_statistics",
+                          .name = name,
+                          .inputs = {logits, classes},
+                          .attributes = {{"chunks", chunks}},
+                          .by_position = true};
+  cases.push_back(statistics);
+  const HostTensor made = interpret_node(signature_of(statistics), reference_backend(), inputs_of(statistics))[0];
+  const CaseInput found{made.type, 0, 0, made.values()};
+  cases.push_back({.op = "softmax_statistics_grad",
+                   .name = name,
+                   .inputs = {logits, classes, found, fixed(f32(made.type.shape))},
+                   .low_types = false,  // statistics are of these logits, not of rounded ones
+                   .by_position = true});
+  // Derivatives by the label's place mean nothing: the gradient of the whole is in network_ops_test.cc.
+  const OpCase loss{
+      .op = "cross_entropy", .name = name, .inputs = {found}, .expected = std::move(expected), .gradient_tolerance = 0};
+  cases.push_back(loss);
+  const auto sums = interpret_node(signature_of(loss), reference_backend(), inputs_of(loss));
+  cases.push_back({.op = "cross_entropy_grad",
+                   .name = name,
+                   .inputs = {found, {sums[3].type, 0, 0, sums[3].values()}, scalar(3), scalar(1.5)}});
+}
+
 void add_losses(std::vector<OpCase>& cases) {
-  const CaseInput labels{{kI32, Shape{4}}, 0, 0, {2, -1, 0, 4}};
-  cases.push_back(
-      {.op = "cross_entropy", .name = "ignored_row", .inputs = {f32({4, 5}, -2, 2), labels}, .gradient_outputs = {0}});
-  cases.push_back({.op = "cross_entropy",
-                   .name = "all_ignored",
-                   .inputs = {f32({2, 3}), {{kI32, Shape{2}}, 0, 0, {-1, -1}}},
-                   .expected = {{0}, {0}, {0}, {}},
-                   .gradient_outputs = {0}});
+  std::vector<double> values;
+  for (int i = 0; i < 48; ++i) values.push_back(i * 29 % 48 / 12.0 - 2);  // no two are near each other
+  add_loss(cases, "ignored_row", {4, 12}, values, {2, -1, 0, 11}, 1);
+  add_loss(cases, "chunks", {4, 12}, values, {2, -1, 0, 11}, 4);
+  add_loss(cases, "chunks_of_one", {4, 12}, values, {2, -1, 0, 11}, 12);
+  add_loss(cases, "all_ignored", {2, 3}, {1, 2, 3, 4, 5, 7}, {-1, -1}, 1, {{0}, {0}, {0}, {}});
+  // torch.nn.functional.cross_entropy([[1, 2, 3], [3, 1, 1], [0, 0, 0]], [2, 1, 0]); the first of equals is the argmax.
+  const std::vector<std::vector<double>> peer{
+      {1.2485876731114583}, {3}, {2}, {3.4076059644443806, 3.2395447662218846, 1.0986122886681098}};
   cases.push_back({.op = "cross_entropy",
                    .name = "no_rows",
-                   .inputs = {f32({0, 3}), {{kI32, Shape{0}}, 0, 0, {}}},
+                   .inputs = {f32({0, 2, 4})},
                    .expected = {{0}, {0}, {0}, {}},
-                   .gradient_outputs = {0}});
-  // torch.nn.functional.cross_entropy([[1, 2, 3], [3, 1, 1], [0, 0, 0]], [2, 1, 0]); the first of equals is the argmax.
-  cases.push_back(
-      {.op = "cross_entropy",
-       .name = "peer",
-       .inputs = {{{kF32, {3, 3}}, 0, 0, {1, 2, 3, 3, 1, 1, 0, 0, 0}}, {{kI32, Shape{3}}, 0, 0, {2, 1, 0}}},
-       .expected = {{1.2485876731114583}, {3}, {2}, {3.4076059644443806, 3.2395447662218846, 1.0986122886681098}},
-       .gradient_outputs = {0}});
-  cases.push_back({.op = "cross_entropy_grad",
-                   .name = "rows",
-                   .inputs = {f32({4, 5}, -2, 2), labels, fixed(f32({4}, 2, 3)), scalar(3), scalar(1.5)}});
+                   .gradient_tolerance = 0});
+  for (int64_t chunks : {1, 3}) {
+    OpCase made{.op = "softmax_statistics",
+                .name = "peer",
+                .inputs = {{{kF32, {3, 3}}, 0, 0, {1, 2, 3, 3, 1, 1, 0, 0, 0}}, {{kI32, Shape{3}}, 0, 0, {2, 1, 0}}},
+                .attributes = {{"chunks", chunks}}};
+    const HostTensor found = interpret_node(signature_of(made), reference_backend(), inputs_of(made))[0];
+    cases.push_back({.op = "cross_entropy",
+                     .name = "peer_in_" + std::to_string(chunks),
+                     .inputs = {{found.type, 0, 0, found.values()}},
+                     .expected = peer,
+                     .gradient_tolerance = 0});
+  }
+  // A chunk of nothing but -infinity (classes that are padding) adds nothing.
+  cases.push_back({.op = "softmax_statistics",
+                   .name = "hidden_chunk",
+                   .inputs = {{{kF32, {1, 4}}, 0, 0, {-INFINITY, -INFINITY, 1, 1}}, {{kI32, Shape{1}}, 0, 0, {3}}},
+                   .attributes = {{"chunks", int64_t{2}}},
+                   .expected = {{-INFINITY, 0, 0, 0, 1, 2, 1, 1}},
+                   .gradient_tolerance = 0,
+                   .by_position = true});
 }
 
 void add_optimizers(std::vector<OpCase>& cases) {
@@ -266,18 +317,22 @@ void add_optimizers(std::vector<OpCase>& cases) {
   cases.push_back({.op = "sum_squares", .name = "scalar", .inputs = {f32({})}});
   cases.push_back({.op = "exact_sum",
                    .name = "three",
-                   .inputs = {{accumulator, 0, 0, exact(4294967295)}, {accumulator, 0, 0, exact(1, 7)},
+                   .inputs = {{accumulator, 0, 0, exact(4294967295)},
+                              {accumulator, 0, 0, exact(1, 7)},
                               {accumulator, 0, 0, exact(3, 4294967295)}},
                    .expected = {[&] {
                      std::vector<double> digits = exact(3, 7);
                      digits[11] = 1;
                      return digits;
                    }()}});
-  cases.push_back({.op = "exact_sum", .name = "carries", .inputs = {{accumulator, 0, 0, exact(3 * 4294967296.0 + 5)}},
+  cases.push_back({.op = "exact_sum",
+                   .name = "carries",
+                   .inputs = {{accumulator, 0, 0, exact(3 * 4294967296.0 + 5)}},
                    .expected = {exact(5, 3)}});
-  cases.push_back(
-      {.op = "from_exact", .name = "carries", .inputs = {{accumulator, 0, 0, exact(5 * 4294967296.0 + 1024)}},
-       .expected = {{5 * 4194304.0 + 1}}});
+  cases.push_back({.op = "from_exact",
+                   .name = "carries",
+                   .inputs = {{accumulator, 0, 0, exact(5 * 4294967296.0 + 1024)}},
+                   .expected = {{5 * 4194304.0 + 1}}});
   for (double scale : {0.5, nan}) {
     const std::string suffix = scale == scale ? "" : "_not_finite";
     cases.push_back({.op = "sgd",

@@ -249,6 +249,10 @@ void add_reductions(std::vector<OpCase>& cases) {
                    .attributes = {{"axes", Dims{1}}, {"chunks", 4}},
                    .gradient_tolerance = 0});
   cases.push_back({.op = "reduce_sum",
+                   .name = "chunks of rows",
+                   .inputs = {f32({2, 3, 8, 5})},
+                   .attributes = {{"axes", Dims{1, 2}}, {"chunks", 4}, {"keep_dims", true}}});
+  cases.push_back({.op = "reduce_sum",
                    .name = "f32 of bf16",
                    .inputs = {{{DType::kBF16, {70, 6}}, -1, 1}},
                    .attributes = {{"axes", Dims{0}}, {"dtype", DType::kF32}}});

@@ -55,7 +55,10 @@ StepGraph step_of(const Graph& micro, const Model& model) {
 
 TEST(Simplify, KeepsEveryBitAndRemovesNodes) {
   for (const Model& model : {tiny_bert(), tiny_gpt2()}) {
-    const Graph graph = training_graph(model);
+    Graph graph = training_graph(model);
+    GraphBuilder build(graph);
+    const Tensor loss = build.tensor(graph.find_output("loss")->value);
+    build.output("twice", add(exp(loss), exp(loss)));
     const Graph simpler = simplify(graph);
     verify(simpler, "simplify");
     EXPECT_LT(simpler.nodes().size(), graph.nodes().size());
@@ -202,17 +205,22 @@ TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
     EXPECT_EQ(values[i], expected.at(hoisted.micro.outputs()[i].name)) << hoisted.micro.outputs()[i].name;
 }
 
-TEST(Chunks, AreSetOnFeatureSumsOnly) {
+TEST(Chunks, AreSetOnSumsOverFeaturesAndOverRowsOfVectors) {
   const Model model = tiny_bert();
   const Graph graph = set_chunks(simplify(training_graph(model)), 2);
   verify(graph, "chunks");
-  int forward = 0, weight_gradients = 0;
+  int forward = 0, weight_gradients = 0, norms = 0, row_sums = 0;
   for (const Node& node : graph.nodes()) {
+    const bool sequences = !node.inputs.empty() && graph.type(node.inputs[0]).shape.rank() == 3;
+    norms += sequences && node.op->name == "layer_norm_grad" && node.attributes.get_int_or("chunks", 1) == 2;
+    row_sums += sequences && node.op->name == "reduce_sum" && node.attributes.get_int_or("chunks", 1) == 2;
     if (!node.attributes.has("chunks") || node.attributes.get_int("chunks") != 2) continue;
     const bool contracts_rows = node.attributes.get_bool_or("transpose_a", false);
     (contracts_rows ? weight_gradients : forward) += 1;
   }
   EXPECT_GE(forward, 12);
+  EXPECT_EQ(norms, 7) << "the embeddings' and two of each layer";
+  EXPECT_GE(row_sums, 12) << "four products with a bias a layer";
   EXPECT_EQ(weight_gradients, 0) << "rows come from the batch: lanes order those sums";
   expect_near(run(simplify(training_graph(model))), run(graph), 1e-5);
 }

@@ -12,8 +12,8 @@ namespace ramet {
 // Sums of squares of f32 values without any rounding, so that neither order nor grouping shows (after Kulisch's long
 // accumulator). A sum is kExactDigits digits of 32 bits, least first: digit k counts 2^(32 k - 298), 2^-298 being the
 // square of the least f32. A square has at most 48 bits, so that 2^48 elements of any size fit. Two further integers
-// count infinities and NaNs. Accumulators may be added integer by integer in any order: digits then exceed 32 bits until
-// exact_normalize carries. The canonical form (digits in [0, 2^32)) of a sum is unique.
+// count infinities and NaNs. Accumulators may be added integer by integer in any order: digits then exceed 32 bits
+// until exact_normalize carries. The canonical form (digits in [0, 2^32)) of a sum is unique.
 
 inline constexpr int kExactDigits = 19, kExactInfinities = 19, kExactNaNs = 20, kExactIntegers = 21;
 inline constexpr int kExactLeastExponent = -298;

@@ -1,28 +1,71 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
+#include "ramet/ops/position.h"
+#include "ramet/ops/softmax_statistics.h"
+
+// Cross-entropy is two ops, so that classes may be cut among devices: softmax_statistics sums up each chunk of a row,
+// cross_entropy joins the chunks along the balanced tree, wherever they were made.
 
 namespace ramet {
 namespace {
+
+using Kind = AttributeSpec::Kind;
 
 void check_logits(const NodeSignature& node) {
   require_floating(node, 0, "logits");
   require_rank(node, 0, "logits", 2, 2);
   if (node.inputs[0].shape[1] < 1) refuse(node, "no classes", node.inputs[0].text(), "logits [rows, classes >= 1]");
   require_type(node, 1, "labels", {DType::kI32, Shape{node.inputs[0].shape[0]}});
+  const Position checked(node);
+}
+
+TensorType statistics_type(int64_t rows, int64_t chunks) { return {DType::kF32, Shape{rows, chunks, kStatistics}}; }
+
+std::vector<TensorType> infer_softmax_statistics(const NodeSignature& node) {
+  check_logits(node);
+  const int64_t chunks = node.attributes.get_int_or("chunks", 1), classes = node.inputs[0].shape[1];
+  if (chunks < 1 || classes % chunks != 0)
+    refuse(node, "chunks must divide the classes", "chunks=" + std::to_string(chunks),
+           "a divisor of " + std::to_string(classes), "Choose train.chunks that divides the size of the vocabulary");
+  return {statistics_type(node.inputs[0].shape[0], chunks)};
+}
+
+void check_statistics(const NodeSignature& node, int input, const std::string& operand) {
+  const TensorType& type = node.inputs[static_cast<size_t>(input)];
+  if (type.dtype != DType::kF32 || type.shape.rank() != 3 || type.shape[1] < 1 || type.shape[2] != kStatistics)
+    refuse(node, "input " + std::to_string(input) + " (" + operand + ") has the wrong type", type.text(),
+           "f32[rows,chunks,4]");
+}
+
+std::vector<TensorType> infer_softmax_statistics_grad(const NodeSignature& node) {
+  check_logits(node);
+  check_statistics(node, 2, "statistics");
+  const Shape &logits = node.inputs[0].shape, &statistics = node.inputs[2].shape;
+  require_type(node, 2, "statistics", statistics_type(logits[0], statistics[1]));
+  require_type(node, 3, "dstatistics", node.inputs[2]);
+  if (logits[1] % statistics[1] != 0)
+    refuse(node, "chunks must divide the classes", statistics.text(), "a divisor of " + std::to_string(logits[1]));
+  return {node.inputs[0]};
 }
 
 std::vector<TensorType> infer_cross_entropy(const NodeSignature& node) {
-  check_logits(node);
+  check_statistics(node, 0, "statistics");
   return {scalar_f32(), scalar_f32(), scalar_f32(), {DType::kF32, Shape{node.inputs[0].shape[0]}}};
 }
 
 std::vector<TensorType> infer_cross_entropy_grad(const NodeSignature& node) {
-  check_logits(node);
-  require_type(node, 2, "lse", {DType::kF32, Shape{node.inputs[0].shape[0]}});
-  require_type(node, 3, "count", scalar_f32());
-  require_type(node, 4, "dloss", scalar_f32());
+  check_statistics(node, 0, "statistics");
+  require_type(node, 1, "lse", {DType::kF32, Shape{node.inputs[0].shape[0]}});
+  require_type(node, 2, "count", scalar_f32());
+  require_type(node, 3, "dloss", scalar_f32());
   return {node.inputs[0]};
+}
+
+std::vector<Tensor> softmax_statistics_gradient(GradientContext& context) {
+  return {context.build.op("softmax_statistics_grad",
+                           {context.inputs[0], context.inputs[1], context.outputs[0], context.output_gradients[0]}),
+          {}};
 }
 
 /// The numbers of rows and of right ones do not change with the logits, so that only the loss has a gradient.
@@ -30,49 +73,83 @@ std::vector<Tensor> cross_entropy_gradient(GradientContext& context) {
   if (context.output_gradients[3].valid())
     refuse(context.node, "output 3 (lse) has no gradient", "", "", "Use log_softmax to differentiate through it");
   const Tensor dloss = context.output_gradients[0];
-  if (!dloss.valid()) return std::vector<Tensor>(2);
-  return {context.build.op("cross_entropy_grad", {context.inputs[0], context.inputs[1], context.outputs[3],
-                                                  context.outputs[1], cast_to(dloss, DType::kF32)}),
-          {}};
+  if (!dloss.valid()) return std::vector<Tensor>(1);
+  return {context.build.op("cross_entropy_grad",
+                           {context.inputs[0], context.outputs[3], context.outputs[1], cast_to(dloss, DType::kF32)})};
 }
 
-Cost cross_entropy_cost(const NodeSignature& node) {
-  return streaming_cost(node, 6.0 * static_cast<double>(node.inputs[0].elements()));
+std::function<Cost(const NodeSignature&)> flops_each(double flops) {
+  return [flops](const NodeSignature& node) {
+    return streaming_cost(node, flops * static_cast<double>(node.inputs[0].elements()));
+  };
+}
+
+void register_statistics(OpRegistry& registry) {
+  registry.add(
+      {.name = "softmax_statistics",
+       .doc = "(logits [n,v], labels i32[n], < 0: ignored) -> f32[n,chunks,4] of each chunk of classes: greatest logit "
+              "m, sum of exp(x - m), the label's logit, whether the label is there (1), first of the greatest (2); a "
+              "label that is no class is an error at run time",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {{"chunks", Kind::kInt, false, "equal parts of the classes, summed apart (1)"}},
+       .infer = infer_softmax_statistics,
+       .gradient = softmax_statistics_gradient,
+       .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([n,c*!v],[n])->[n,c,!f]", node); },
+       .localize = localize_chunks,
+       .chunked_extent = [](const NodeSignature& node) { return node.inputs[0].shape[1]; },
+       .cost = flops_each(6),
+       .positional = 0});
+  registry.add({.name = "softmax_statistics_grad",
+                .doc = "(logits [n,v], labels i32[n], statistics [n,chunks,4], dstatistics) -> dlogits",
+                .min_inputs = 4,
+                .max_inputs = 4,
+                .attributes = {},
+                .infer = infer_softmax_statistics_grad,
+                .gradient = {},
+                .sharding =
+                    [](const NodeSignature& node) {
+                      return ShardingRule::parse("([n,c*!v],[n],[n,c,!f],[n,c,!f])->[n,c*!v]", node);
+                    },
+                .cost = flops_each(6),
+                .positional = 0,
+                .full_inputs = {2, 3}});
 }
 
 }  // namespace
 
 void register_loss_ops(OpRegistry& registry) {
+  register_statistics(registry);
   // The mean over rows is one sum in one order divided once: rows are whole. Its gradient is row by row: rows are free.
   registry.add(
       {.name = "cross_entropy",
-       .doc = "(logits [n,v], labels i32[n], -1 = ignored) -> mean loss f32[], rows counted f32[], rows whose "
-              "argmax is the label f32[], log-sum-exp f32[n]; a label >= v is an error at run time",
-       .min_inputs = 2,
-       .max_inputs = 2,
+       .doc = "(statistics [n,chunks,4] of softmax_statistics) -> mean loss f32[] of the rows with a label, their "
+              "number f32[], the number of those whose argmax is the label f32[], log-sum-exp f32[n]",
+       .min_inputs = 1,
+       .max_inputs = 1,
        .attributes = {},
        .infer = infer_cross_entropy,
        .gradient = cross_entropy_gradient,
-       .sharding =
-           [](const NodeSignature& node) { return ShardingRule::parse("([!n,!v],[!n])->([],[],[],[!n])", node); },
-       .cost = cross_entropy_cost});
+       .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([!n,!c,!f])->([],[],[],[!n])", node); },
+       .cost = flops_each(6),
+       .full_inputs = {0}});
   registry.add(
       {.name = "cross_entropy_grad",
-       .doc = "(logits [n,v], labels, lse, count, dloss) -> dlogits = (softmax - one_hot) dloss / count, 0 in "
-              "ignored rows",
-       .min_inputs = 5,
-       .max_inputs = 5,
+       .doc = "(statistics [n,chunks,4], lse f32[n], count f32[], dloss f32[]) -> dstatistics, 0 in ignored rows",
+       .min_inputs = 4,
+       .max_inputs = 4,
        .attributes = {},
        .infer = infer_cross_entropy_grad,
        .gradient = {},
        .sharding =
-           [](const NodeSignature& node) { return ShardingRule::parse("([n,!v],[n],[n],[],[])->[n,!v]", node); },
-       .cost = cross_entropy_cost,
-       .full_inputs = {2, 3, 4}});
+           [](const NodeSignature& node) { return ShardingRule::parse("([n,!c,!f],[n],[],[])->[n,!c,!f]", node); },
+       .cost = flops_each(6),
+       .full_inputs = {0, 1, 2, 3}});
 }
 
 CrossEntropy cross_entropy(Tensor logits, Tensor labels) {
-  const std::vector<Tensor> outputs = logits.builder->ops("cross_entropy", {logits, labels});
+  GraphBuilder& build = *logits.builder;
+  const std::vector<Tensor> outputs = build.ops("cross_entropy", {build.op("softmax_statistics", {logits, labels})});
   return {outputs[0], outputs[1], outputs[2]};
 }
 

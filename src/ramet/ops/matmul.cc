@@ -190,14 +190,6 @@ ShardingRule matmul_sharding(const NodeSignature& node) {
   return maker.rule;
 }
 
-/// A shard of the contraction holds some of the chunks.
-Attributes localize_chunks(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule) {
-  Attributes attributes = node.attributes;
-  for (size_t f = 0; f < rule.factors.size(); ++f)
-    if (rule.factors[f].name == "c" && parts[f] > 1) attributes.set("chunks", attributes.get_int("chunks") / parts[f]);
-  return attributes;
-}
-
 /// matmul with chunks where they fit the contraction: gradients keep the recipe's chunks if they can.
 Tensor product(Tensor a, Tensor b, bool transpose_a, bool transpose_b, DType dtype, int64_t chunks) {
   Attributes attributes;

@@ -24,7 +24,11 @@ Tensor as_rows(Tensor a) {
 }
 
 Tensor column_sum(Tensor a) {
-  return a.builder->op("reduce_sum", {as_rows(a)}, {{"axes", std::vector<int64_t>{0}}, {"dtype", DType::kF32}});
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis + 1 < a.shape().rank(); ++axis) axes.push_back(axis);
+  // No axes would mean all of them: a single row is its sum.
+  if (axes.empty()) return cast_to(a, DType::kF32);
+  return a.builder->op("reduce_sum", {a}, {{"axes", axes}, {"dtype", DType::kF32}});
 }
 
 }  // namespace ramet

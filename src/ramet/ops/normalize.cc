@@ -84,6 +84,19 @@ std::vector<TensorType> infer_rms_norm(const NodeSignature& node) {
   return {node.inputs[0], {DType::kF32, without_last(node.inputs[0].shape)}};
 }
 
+/// Extent of the dimension of rows that chunks cut: the last but one of `a`.
+int64_t rows_extent(const NodeSignature& node) {
+  const Shape& shape = node.inputs[1].shape;
+  return shape.rank() < 2 ? 0 : shape.dim(-2);
+}
+
+void check_chunks(const NodeSignature& node) {
+  const int64_t chunks = node.attributes.get_int_or("chunks", 1), extent = rows_extent(node);
+  if (chunks < 1 || (chunks > 1 && (extent == 0 || extent % chunks != 0)))
+    refuse(node, "chunks must divide the last dimension of rows", "chunks=" + std::to_string(chunks),
+           "1, or a divisor of " + std::to_string(extent));
+}
+
 void require_like_a(const NodeSignature& node) {
   require_floating(node, 0, "dy");
   require_shape(node, 0, "dy", node.inputs[1].shape);
@@ -92,6 +105,7 @@ void require_like_a(const NodeSignature& node) {
 std::vector<TensorType> infer_layer_norm_grad(const NodeSignature& node) {
   check_norm(node, 1, {{2, "gain"}}, {{3, "mean"}, {4, "rstd"}});
   require_like_a(node);
+  check_chunks(node);
   const TensorType vector{DType::kF32, Shape{node.inputs[1].shape.dim(-1)}};
   return {node.inputs[1], vector, vector};
 }
@@ -99,6 +113,7 @@ std::vector<TensorType> infer_layer_norm_grad(const NodeSignature& node) {
 std::vector<TensorType> infer_rms_norm_grad(const NodeSignature& node) {
   check_norm(node, 1, {{2, "gain"}}, {{3, "rstd"}});
   require_like_a(node);
+  check_chunks(node);
   return {node.inputs[1], {DType::kF32, Shape{node.inputs[1].shape.dim(-1)}}};
 }
 
@@ -126,9 +141,9 @@ std::vector<Tensor> rms_norm_gradient(GradientContext& context) {
 }
 
 /// Rows are free, the normalised dimension is whole. `text` has R for the rows' factors, W for the last dimension.
-ShardingRule norm_rule(const NodeSignature& node, int a, const std::string& text, bool rows_whole) {
-  const int rows = node.inputs[static_cast<size_t>(a)].shape.rank() - 1;
-  const std::string row_factors = factor_names("r", rows, rows_whole ? "!" : "");
+ShardingRule norm_rule(const NodeSignature& node, const std::string& text) {
+  const int rows = node.inputs[0].shape.rank() - 1;
+  const std::string row_factors = factor_names("r", rows);
   std::string rule;
   for (char letter : text)
     rule += letter == 'R' ? row_factors : letter == 'A' ? row_factors + (rows ? ",!w" : "!w") : std::string(1, letter);
@@ -137,6 +152,35 @@ ShardingRule norm_rule(const NodeSignature& node, int a, const std::string& text
   return ShardingRule::parse(rule, node);
 }
 
+/// Gradients of gain and bias sum over rows in one order: rows are whole, but between chunks.
+ShardingRule norm_grad_rule(const NodeSignature& node) {
+  RuleBuilder rule;
+  const Shape& shape = node.inputs[1].shape;
+  const int64_t chunks = node.attributes.get_int_or("chunks", 1);
+  const auto factor = [&](const std::string& name, int64_t size, bool whole) {
+    const int index = rule.factor(size, whole, name == "w" ? ShardingRule::Reduce::kNone : ShardingRule::Reduce::kSum);
+    rule.at(index).name = name;
+    return index;
+  };
+  ShardingRule::Operand rows;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) {
+    const bool cut = chunks > 1 && axis + 2 == shape.rank();
+    rows.emplace_back();
+    if (cut) rows.back().push_back(factor("c", chunks, false));
+    rows.back().push_back(factor("r" + std::to_string(axis), shape.dim(axis) / (cut ? chunks : 1), true));
+  }
+  const ShardingRule::Operand vector{{factor("w", shape.dim(-1), true)}};
+  ShardingRule::Operand full = rows;
+  full.push_back(vector[0]);
+  rule.input(full).input(full).input(vector);
+  for (size_t i = 3; i < node.inputs.size(); ++i) rule.input(rows);
+  rule.output(full);
+  for (size_t i = 1; i < node.outputs.size(); ++i) rule.output(vector);
+  return rule.build();
+}
+
+const AttributeSpec kRowChunks{"chunks", Kind::kInt, false,
+                               "equal parts of the last dimension of rows, summed apart, then by a tree (1)"};
 const AttributeSpec kEpsilon{"epsilon", Kind::kFloat, true, "added to the variance before the root"};
 const AttributeSpec kAxis{"axis", Kind::kInt, true, "dimension that is normalised; may be negative"};
 
@@ -164,30 +208,27 @@ void register_softmax(OpRegistry& registry) {
 }
 
 void register_layer_norm(OpRegistry& registry) {
-  registry.add(
-      {.name = "layer_norm",
-       .doc = "(a [...,w], gain [w], bias [w]) -> (a - mean) rstd gain + bias, mean f32[...], rstd f32[...]",
-       .min_inputs = 3,
-       .max_inputs = 3,
-       .attributes = {kEpsilon},
-       .infer = infer_layer_norm,
-       .gradient = layer_norm_gradient,
-       .sharding = [](const NodeSignature& node) { return norm_rule(node, 0, "([A],[W],[W])->([A],[R],[R])", false); },
-       .cost = [](const NodeSignature& node) { return per_element(node, 8); },
-       .cheap = true,
-       .full_inputs = {1, 2}});
+  registry.add({.name = "layer_norm",
+                .doc = "(a [...,w], gain [w], bias [w]) -> (a - mean) rstd gain + bias, mean f32[...], rstd f32[...]",
+                .min_inputs = 3,
+                .max_inputs = 3,
+                .attributes = {kEpsilon},
+                .infer = infer_layer_norm,
+                .gradient = layer_norm_gradient,
+                .sharding = [](const NodeSignature& node) { return norm_rule(node, "([A],[W],[W])->([A],[R],[R])"); },
+                .cost = [](const NodeSignature& node) { return per_element(node, 8); },
+                .cheap = true,
+                .full_inputs = {1, 2}});
   registry.add({.name = "layer_norm_grad",
                 .doc = "(dy [...,w], a, gain [w], mean, rstd) -> da, dgain f32[w], dbias f32[w]",
                 .min_inputs = 5,
                 .max_inputs = 5,
-                .attributes = {},
+                .attributes = {kRowChunks},
                 .infer = infer_layer_norm_grad,
                 .gradient = {},
-                .sharding =
-                    [](const NodeSignature& node) {
-                      // dgain and dbias sum over rows in one order: rows are whole.
-                      return norm_rule(node, 1, "([A],[A],[W],[R],[R])->([A],[W],[W])", true);
-                    },
+                .sharding = norm_grad_rule,
+                .localize = localize_chunks,
+                .chunked_extent = rows_extent,
                 .cost = [](const NodeSignature& node) { return per_element(node, 14); },
                 .full_inputs = {2, 3, 4}});
 }
@@ -200,21 +241,22 @@ void register_rms_norm(OpRegistry& registry) {
                 .attributes = {kEpsilon},
                 .infer = infer_rms_norm,
                 .gradient = rms_norm_gradient,
-                .sharding = [](const NodeSignature& node) { return norm_rule(node, 0, "([A],[W])->([A],[R])", false); },
+                .sharding = [](const NodeSignature& node) { return norm_rule(node, "([A],[W])->([A],[R])"); },
                 .cost = [](const NodeSignature& node) { return per_element(node, 5); },
                 .cheap = true,
                 .full_inputs = {1}});
-  registry.add(
-      {.name = "rms_norm_grad",
-       .doc = "(dy [...,w], a, gain [w], rstd) -> da, dgain f32[w]",
-       .min_inputs = 4,
-       .max_inputs = 4,
-       .attributes = {},
-       .infer = infer_rms_norm_grad,
-       .gradient = {},
-       .sharding = [](const NodeSignature& node) { return norm_rule(node, 1, "([A],[A],[W],[R])->([A],[W])", true); },
-       .cost = [](const NodeSignature& node) { return per_element(node, 10); },
-       .full_inputs = {2, 3}});
+  registry.add({.name = "rms_norm_grad",
+                .doc = "(dy [...,w], a, gain [w], rstd) -> da, dgain f32[w]",
+                .min_inputs = 4,
+                .max_inputs = 4,
+                .attributes = {kRowChunks},
+                .infer = infer_rms_norm_grad,
+                .gradient = {},
+                .sharding = norm_grad_rule,
+                .localize = localize_chunks,
+                .chunked_extent = rows_extent,
+                .cost = [](const NodeSignature& node) { return per_element(node, 10); },
+                .full_inputs = {2, 3}});
 }
 
 }  // namespace

@@ -191,12 +191,11 @@ void register_optimizer_ops(OpRegistry& registry) {
   adam.cost = flops_each(15);
   registry.add(std::move(adam));
 
-  OpDef direction =
-      update_op("lamb_direction",
-                "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
-                "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum_squares of u, "
-                "sum_squares of w; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
-                7, 7);
+  OpDef direction = update_op("lamb_direction",
+                              "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
+                              "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum_squares of u, "
+                              "sum_squares of w; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
+                              7, 7);
   direction.attributes = adam_attributes();
   direction.infer = infer_lamb_direction;
   direction.cost = flops_each(19);
@@ -254,9 +253,8 @@ AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
   const auto direction = build.ops(
       "lamb_direction", {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale},
       attributes_of(options));
-  const Tensor updated =
-      build.op("lamb_apply", {weight, direction[2], from_exact(direction[3]), from_exact(direction[4]), scalars.rate,
-                              scalars.grad_scale});
+  const Tensor updated = build.op("lamb_apply", {weight, direction[2], from_exact(direction[3]),
+                                                 from_exact(direction[4]), scalars.rate, scalars.grad_scale});
   return {updated, direction[0], direction[1]};
 }
 

@@ -27,6 +27,18 @@ Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keep_
   return Shape(std::move(dims));
 }
 
+/// Extent of the dimension that chunks cut: the last of the reduced ones. 0 where no order of sums in chunks is
+/// defined.
+int64_t chunked_extent(const NodeSignature& node) {
+  const Shape& shape = node.inputs[0].shape;
+  const std::vector<int> axes = reduce_axes(node);
+  if (!is_floating(node.inputs[0].dtype) || axes.empty() ||
+      axes.back() - axes.front() + 1 != static_cast<int>(axes.size()))
+    return 0;
+  if (axes.size() > 1 && axes.back() == shape.rank() - 1) return 0;
+  return shape.dim(axes.back());
+}
+
 std::vector<TensorType> infer(const NodeSignature& node) {
   const TensorType& a = node.inputs[0];
   if (!is_floating(a.dtype) && !is_integer(a.dtype))
@@ -36,10 +48,12 @@ std::vector<TensorType> infer(const NodeSignature& node) {
   if (is_floating(dtype) != is_floating(a.dtype) || (!is_floating(dtype) && dtype != a.dtype))
     refuse(node, "a sum cannot have this element type", std::string(name_of(dtype)),
            is_floating(a.dtype) ? "a floating-point type" : std::string(name_of(a.dtype)));
-  const int64_t chunks = node.attributes.get_int_or("chunks", 1);
-  if (chunks < 1 || (chunks > 1 && (axes.size() != 1 || a.shape.dim(axes[0]) % chunks != 0)))
+  const int64_t chunks = node.attributes.get_int_or("chunks", 1), extent = chunked_extent(node);
+  if (chunks < 1 || (chunks > 1 && (extent == 0 || extent % chunks != 0)))
     refuse(node, "attribute 'chunks' does not fit", std::to_string(chunks),
-           "1, or a divisor of the extent of the only reduced dimension");
+           "1, or a divisor of the extent of the last of the reduced dimensions, which must be neighbours with another "
+           "one "
+           "behind them, or a single one");
   const bool extreme = node.op->name == "reduce_max" || node.op->name == "reduce_min";
   for (int axis : axes)
     if (extreme && a.shape.dim(axis) == 0)
@@ -47,20 +61,29 @@ std::vector<TensorType> infer(const NodeSignature& node) {
   return {{dtype, reduced_shape(a.shape, axes, node.attributes.get_bool_or("keep_dims", false))}};
 }
 
-ShardingRule sharding_as(const NodeSignature& node, Reduce reduce, bool whole) {
+/// Sums of floats have one order: what they add is whole, but between chunks. So is what shards cannot combine.
+ShardingRule sharding_as(const NodeSignature& node, Reduce reduce, bool ordered) {
   RuleBuilder rule;
   const Shape& shape = node.inputs[0].shape;
   const std::vector<int> axes = axes_attribute(node, "axes", shape.rank());
   const bool keep_dims = node.attributes.get_bool_or("keep_dims", false);
+  const bool whole = reduce == Reduce::kNone || (ordered && is_floating(node.inputs[0].dtype));
+  const int64_t chunks = node.attributes.get_int_or("chunks", 1);
   ShardingRule::Operand in, out;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const bool reduced = is_reduced(axes, axis);
-    const int factor = rule.factor(shape.dim(axis), whole && reduced, reduced ? reduce : Reduce::kNone);
-    in.push_back({factor});
+    const Reduce way = reduced ? reduce : Reduce::kNone;
+    const bool cut = whole && chunks > 1 && axis == axes.back();
+    ShardingRule::Dim dim;
+    if (cut) dim.push_back(rule.factor(chunks, false, way));
+    dim.push_back(rule.factor(shape.dim(axis) / (cut ? chunks : 1), whole && reduced, way));
+    if (chunks > 1)
+      for (size_t i = 0; i < dim.size(); ++i) rule.at(dim[i]).name = cut && i == 0 ? "c" : "d" + std::to_string(axis);
     if (!reduced)
-      out.push_back({factor});
+      out.push_back(dim);
     else if (keep_dims)
       out.push_back({});
+    in.push_back(std::move(dim));
   }
   return rule.input(in).output(out).build();
 }
@@ -119,7 +142,7 @@ Tensor simplify(SimplifyContext& context) {
   return output.shape == a.shape() ? a : reshape(a, output.shape);
 }
 
-OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, bool splits) {
+OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, bool ordered) {
   using Kind = AttributeSpec::Kind;
   OpDef op;
   op.name = name;
@@ -130,11 +153,13 @@ OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, b
   if (name == "reduce_sum") {
     op.attributes.push_back(optional_attribute("dtype", Kind::kDType, "of the result (the input's)"));
     op.attributes.push_back(
-        optional_attribute("chunks", Kind::kInt, "equal parts of the reduced dimension, combined by a tree (1)"));
+        optional_attribute("chunks", Kind::kInt, "equal parts of the last reduced dimension, combined by a tree (1)"));
+    op.localize = localize_chunks;
+    op.chunked_extent = chunked_extent;
   }
   op.infer = infer;
   op.simplify = simplify;
-  op.sharding = [reduce, splits](const NodeSignature& node) { return sharding_as(node, reduce, !splits); };
+  op.sharding = [reduce, ordered](const NodeSignature& node) { return sharding_as(node, reduce, ordered); };
   op.cost = [](const NodeSignature& node) {
     return streaming_cost(node, static_cast<double>(node.inputs[0].elements()));
   };
@@ -161,6 +186,8 @@ std::vector<ReduceGroup> reduce_groups(const Shape& shape, const std::vector<int
     while (first > 0 && axes[static_cast<size_t>(first - 1)] == axes[static_cast<size_t>(first)] - 1) --first;
     const int begin = axes[static_cast<size_t>(first)], end = axes[static_cast<size_t>(last)] + 1;
     ReduceGroup group;
+    group.extent = left.dim(end - 1);
+    group.last = end == left.rank();
     std::vector<int64_t> dims = left.dims();
     for (int axis = 0; axis < left.rank(); ++axis)
       (axis < begin ? group.outer : axis < end ? group.reduced : group.inner) *= left.dim(axis);
@@ -180,13 +207,13 @@ void register_reduce_ops(OpRegistry& registry) {
   OpDef sum = make_op("reduce_sum", "sum", Reduce::kSum, true);
   sum.gradient = sum_gradient;
   registry.add(std::move(sum));
-  OpDef greatest = make_op("reduce_max", "greatest", Reduce::kMax, true);
+  OpDef greatest = make_op("reduce_max", "greatest", Reduce::kMax, false);
   greatest.gradient = extreme_gradient;
   registry.add(std::move(greatest));
-  OpDef least = make_op("reduce_min", "least", Reduce::kMin, true);
+  OpDef least = make_op("reduce_min", "least", Reduce::kMin, false);
   least.gradient = extreme_gradient;
   registry.add(std::move(least));
-  OpDef product = make_op("reduce_prod", "product", Reduce::kNone, false);
+  OpDef product = make_op("reduce_prod", "product", Reduce::kNone, true);
   product.gradient = product_gradient;
   registry.add(std::move(product));
 }

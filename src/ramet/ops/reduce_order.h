@@ -14,7 +14,8 @@ namespace ramet {
 //   Accumulators start at +0.
 // - Over rows (leading dimensions, the last one kept): blocks of kReduceRows rows; inside a block each column is added
 //   in order, starting from the first row's value; blocks are combined by `tree_combine`.
-// - In chunks: a dimension cut in C equal parts, each summed as above, the parts combined by `tree_combine`.
+// - In chunks: the last of the reduced dimensions cut in C equal parts, each (with all of the other reduced ones)
+//   summed as above, the parts combined by `tree_combine`.
 // - Any other set of axes is a sequence of such sums, the innermost group of adjacent axes first; a group
 //   with something behind it is summed as rows.
 

@@ -216,6 +216,14 @@ Attributes localize_shape(const NodeSignature& node, const std::vector<int64_t>&
   return attributes.set("shape", shape);
 }
 
+Attributes localize_chunks(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule) {
+  Attributes attributes = node.attributes;
+  if (attributes.get_int_or("chunks", 1) == 1) return attributes;
+  for (size_t f = 0; f < rule.factors.size(); ++f)
+    if (rule.factors[f].name == "c" && parts[f] > 1) attributes.set("chunks", attributes.get_int("chunks") / parts[f]);
+  return attributes;
+}
+
 AttributeSpec required_attribute(const std::string& name, AttributeSpec::Kind kind, const std::string& doc) {
   return {name, kind, true, doc};
 }

@@ -78,6 +78,9 @@ ShardingRule same_dims_sharding(const NodeSignature& node, const std::vector<int
 
 /// OpDef::localize of ops whose attribute `shape` is the shape of output 0.
 Attributes localize_shape(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule);
+/// OpDef::localize of ops whose attribute `chunks` is the size of the factor called "c": a shard holds some of the
+/// chunks.
+Attributes localize_chunks(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule);
 /// Extent of one dimension in a shard.
 int64_t local_extent(const ShardingRule::Dim& dim, const std::vector<int64_t>& parts, const ShardingRule& rule);
 

@@ -31,7 +31,9 @@ Graph make_micro(const Model& model, const Recipe& recipe, DType compute) {
   if (loss_scale != 1) forward = with_scaled_loss(forward, loss_scale);
   std::vector<std::string> names;
   for (const auto& weight : model.weights) names.push_back(weight.name);
-  const Graph both = differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names);
+  // Backward has sums of its own, over rows.
+  const Graph both =
+      set_chunks(differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names), recipe.train.chunks);
 
   Graph micro("micro");
   GraphCopier copier(both, micro);

@@ -8,9 +8,8 @@ namespace ramet {
 
 /// The whole training step of a model under a complete recipe, before it knows of devices:
 /// - micro: forward and backward in the recipe's precision with its chunks; adds each gradient to its accumulator;
-/// - update: the global norm of the gradients (result "grad_norm"; sums of squares meet in a balanced tree over the
-/// weights
-///   in canonical order), clipping, and the optimizer on each weight;
+/// - update: the global norm of the gradients (result "grad_norm"; exact sums of squares, ops/exact_sum.h),
+///   clipping, and the optimizer on each weight;
 /// - evaluate: the model's own, in the same precision.
 /// Scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
 /// beta^t). States beside weights: "accumulator.W", and "optimizer.m.W", "optimizer.v.W" or "optimizer.momentum.W" of

@@ -34,6 +34,13 @@ bool may_chunk(const ShardingRule& rule, const std::vector<bool>& batch, int64_t
   return reduces;
 }
 
+/// Whether the node's sum gets chunks.
+bool may_chunk(const NodeSignature& node, const ShardingRule& rule, const std::vector<bool>& batch, int64_t chunks) {
+  if (!node.op->chunked_extent) return may_chunk(rule, batch, chunks);
+  const int64_t extent = node.op->chunked_extent(node);
+  return extent > 0 && extent % chunks == 0;
+}
+
 bool has_chunks(const OpDef& op) {
   return std::any_of(op.attributes.begin(), op.attributes.end(), [](const AttributeSpec& spec) { return spec.name == "chunks"; });
 }
@@ -56,7 +63,7 @@ Graph set_chunks(const Graph& graph, int64_t chunks) {
     const ShardingRule rule = node.op->sharding(graph.signature(id));
     const std::vector<bool> batch = batch_factors(rule, inputs);
     Attributes attributes = node.attributes;
-    if (has_chunks(*node.op) && may_chunk(rule, batch, chunks)) attributes.set("chunks", chunks);
+    if (has_chunks(*node.op) && may_chunk(graph.signature(id), rule, batch, chunks)) attributes.set("chunks", chunks);
     std::vector<ValueId> mapped;
     for (ValueId input : node.inputs) mapped.push_back(copier[input]);
     const NodeId copy = result.add_node(*node.op, mapped, attributes, node.name);

@@ -1,5 +1,5 @@
-// Cross-entropy with integer labels. A row of logits is read from memory once: what its second walk reads is still in
-// L2.
+// Cross-entropy with integer labels. A chunk of a row of logits is read from memory once: what its second walk reads is
+// still in L2.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,9 @@
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/loss.h"
 #include "ramet/kernel/cpu/targets.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/reduce_order.h"
+#include "ramet/ops/softmax_statistics.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/loss.cc"
@@ -24,6 +26,7 @@ namespace ramet {
 namespace HWY_NAMESPACE {
 namespace {
 
+using cpu::JoinArguments;
 using cpu::LossArguments;
 
 template <class T>
@@ -31,70 +34,134 @@ float element(const T* row, int64_t index) {
   return hn::GetLane(LoadF32N(Df(), row + index, 1));
 }
 
-/// Whether an element before `label` is as great; it is known that none is greater.
+/// The first element that is `value`; `count` when there is none.
 template <class T>
-bool has_equal_before(const T* row, int64_t label, float value) {
+int64_t first_equal(const T* row, int64_t count, float value) {
   const Df d;
   const Vf wanted = hn::Set(d, value);
-  for (int64_t i = 0; i < label; i += vector_lanes()) {
-    const int64_t count = std::min(vector_lanes(), label - i);
-    const auto mask = hn::And(hn::Eq(load_part(row + i, count), wanted), hn::FirstN(d, static_cast<size_t>(count)));
-    if (!hn::AllFalse(d, mask)) return true;
+  for (int64_t i = 0; i < count; i += vector_lanes()) {
+    const int64_t part = std::min(vector_lanes(), count - i);
+    const auto mask = hn::And(hn::Eq(load_part(row + i, part), wanted), hn::FirstN(d, static_cast<size_t>(part)));
+    const intptr_t lane = hn::FindFirstTrue(d, mask);
+    if (lane >= 0) return i + lane;
   }
-  return false;
+  return count;
+}
+
+float exp_negative(float x) { return hn::GetLane(ExpNegative(Df(), hn::Set(Df(), x))); }
+
+using Sum = SoftmaxSum<float>;
+
+void join(const JoinArguments& call, int64_t begin, int64_t end) {
+  const Df d;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* chunks = call.statistics + row * call.chunks * kStatistics;
+    const Sum all = tree_combine<Sum>(
+        0, call.chunks,
+        [&](int64_t i) {
+          return Sum{chunks[i * kStatistics + kChunkMost], chunks[i * kStatistics + kChunkSum]};
+        },
+        [](const Sum& a, const Sum& b) { return Sum::joined(a, b, exp_negative); });
+    const float lse = all.most + hn::GetLane(Log(d, hn::Set(d, all.sum)));
+    call.lse[row] = lse;
+    call.losses[row] = 0;
+    call.states[row] = 0;
+    bool greater_before = false;
+    for (int64_t i = 0; i < call.chunks; ++i) {
+      const float* chunk = chunks + i * kStatistics;
+      if (chunk[kChunkLabel] != 0) {
+        call.losses[row] = lse - chunk[kChunkLogit];
+        const bool first = chunk[kChunkLabel] == 2 && !greater_before && chunk[kChunkMost] == all.most;
+        call.states[row] = first ? 2 : 1;
+      }
+      greater_before = greater_before || chunk[kChunkMost] == all.most;
+    }
+  }
+}
+
+void join_grad(const JoinArguments& call, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const float* chunks = call.statistics + row * call.chunks * kStatistics;
+    float* slopes = call.slopes + row * call.chunks * kStatistics;
+    bool counted = false;
+    for (int64_t i = 0; i < call.chunks; ++i) counted = counted || chunks[i * kStatistics + kChunkLabel] != 0;
+    for (int64_t i = 0; i < call.chunks; ++i, chunks += kStatistics, slopes += kStatistics) {
+      const float dsum = counted ? exp_negative(chunks[kChunkMost] - call.lse[row]) * call.factor : 0.0f;
+      const float dlogit = chunks[kChunkLabel] != 0 ? -call.factor : 0.0f;
+      slopes[kChunkMost] = counted ? dsum * chunks[kChunkSum] : 0.0f;
+      slopes[kChunkSum] = dsum;
+      slopes[kChunkLogit] = dlogit;
+      slopes[kChunkLabel] = 0;
+    }
+  }
 }
 
 template <class T>
 struct Loops {
-  static void forward(const LossArguments& call, int64_t begin, int64_t end) {
-    const Df d;
-    for (int64_t row = begin; row < end; ++row) {
-      const T* logits = static_cast<const T*>(call.logits) + row * call.classes;
-      RowLanes most(-INFINITY);
-      for_each_vector(call.classes, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
-        Vf value = load_part(logits + i, count);
-        if (count < vector_lanes())
-          value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
-        most.lane[v] = hn::Max(most.lane[v], value);  // a NaN that this loses comes back in the sum
-      });
-      const float top = most.most();
-      const Vf shift = hn::Set(d, top);
-      RowLanes sums(0);
-      for_each_vector(call.classes, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
-        sums.add(v, keep_part(ExpNegative(d, hn::Sub(load_part(logits + i, count), shift)), count));
-      });
-      const float lse = top + hn::GetLane(Log(d, hn::Set(d, sums.sum())));
-      call.lse[row] = lse;
-      const int64_t label = call.labels[row];
-      const float logit = label < 0 ? lse : element(logits, label);
-      call.losses[row] = label < 0 ? 0.0f : lse - logit;
-      call.correct[row] = label >= 0 && logit == top && !has_equal_before(logits, label, top);
+  static void statistics(const LossArguments& call, int64_t begin, int64_t end) {
+    for (int64_t task = begin * call.chunks; task < end * call.chunks; ++task) {
+      const int64_t label = call.labels[task / call.chunks] - task % call.chunks * call.width;
+      chunk_statistics(static_cast<const T*>(call.logits) + task * call.width, call.width,
+                       label >= 0 && label < call.width ? label : -1, call.statistics + task * kStatistics);
     }
   }
 
-  static void backward(const LossArguments& call, int64_t begin, int64_t end) {
+  static void chunk_statistics(const T* logits, int64_t width, int64_t label, float* out) {
     const Df d;
-    const Vf factor = hn::Set(d, call.factor);
-    for (int64_t row = begin; row < end; ++row) {
-      const T* logits = static_cast<const T*>(call.logits) + row * call.classes;
-      T* gradient = static_cast<T*>(call.gradient) + row * call.classes;
-      const int64_t label = call.labels[row];
-      if (label < 0) {
-        for_each_vector(call.classes, [&](int64_t i, int64_t, int64_t count)
-                                          HWY_ATTR { store_part(hn::Zero(d), gradient + i, count); });
-        continue;
-      }
-      const Vf shift = hn::Set(d, call.lse[row]);
-      const float at_label =
-          (hn::GetLane(ExpNegative(d, hn::Set(d, element(logits, label) - call.lse[row]))) - 1.0f) * call.factor;
-      for_each_vector(call.classes, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
-        store_part(hn::Mul(ExpNegative(d, hn::Sub(load_part(logits + i, count), shift)), factor), gradient + i, count);
-      });
-      StoreF32N(d, hn::Set(d, at_label), gradient + label, 1);
+    RowLanes most(-INFINITY);
+    for_each_vector(width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
+      Vf value = load_part(logits + i, count);
+      if (count < vector_lanes())
+        value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
+      most.lane[v] = hn::Max(most.lane[v], value);  // a NaN that this loses comes back in the sum
+    });
+    const float top = most.most();
+    const Vf shift = hn::Set(d, top == -INFINITY ? 0.0f : top);
+    RowLanes sums(0);
+    for_each_vector(width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
+      sums.add(v, keep_part(ExpNegative(d, hn::Sub(load_part(logits + i, count), shift)), count));
+    });
+    out[kChunkMost] = top;
+    out[kChunkSum] = sums.sum();
+    out[kChunkLogit] = label < 0 ? 0.0f : element(logits, label);
+    const bool greatest = label >= 0 && out[kChunkLogit] == top && first_equal(logits, label, top) == label;
+    out[kChunkLabel] = label < 0 ? 0.0f : greatest ? 2.0f : 1.0f;
+  }
+
+  static void statistics_grad(const LossArguments& call, int64_t begin, int64_t end) {
+    for (int64_t task = begin * call.chunks; task < end * call.chunks; ++task) {
+      const int64_t label = call.labels[task / call.chunks] - task % call.chunks * call.width;
+      chunk_grad(static_cast<const T*>(call.logits) + task * call.width, call.width,
+                 label >= 0 && label < call.width ? label : -1, call.statistics_in + task * kStatistics,
+                 call.slopes + task * kStatistics, static_cast<T*>(call.gradient) + task * call.width);
     }
   }
 
-  static constexpr cpu::LossLoops kTable{forward, backward};
+  static void chunk_grad(const T* logits, int64_t width, int64_t label, const float* statistics, const float* slopes,
+                         T* gradient) {
+    const Df d;
+    const float top = statistics[kChunkMost], shift = top == -INFINITY ? 0.0f : top, dsum = slopes[kChunkSum];
+    // The sum's reference moves with the greatest logit. In a gradient of cross-entropy these cancel out, exactly.
+    const float rest = slopes[kChunkMost] - dsum * statistics[kChunkSum];
+    const auto slope_at = [&](int64_t i)
+                              HWY_ATTR { return dsum == 0 ? 0.0f : exp_negative(element(logits, i) - shift) * dsum; };
+    const int64_t best = rest != 0 ? first_equal(logits, width, top) : width;
+    const float at_best = best < width ? slope_at(best) + rest : 0.0f;
+    const float at_label = label >= 0 ? (label == best ? at_best : slope_at(label)) + slopes[kChunkLogit] : 0.0f;
+    if (dsum == 0) {
+      for_each_vector(
+          width, [&](int64_t i, int64_t, int64_t count) HWY_ATTR { store_part(hn::Zero(d), gradient + i, count); });
+    } else {
+      const Vf offset = hn::Set(d, shift), factor = hn::Set(d, dsum);
+      for_each_vector(width, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
+        store_part(hn::Mul(ExpNegative(d, hn::Sub(load_part(logits + i, count), offset)), factor), gradient + i, count);
+      });
+    }
+    if (best < width) StoreF32N(d, hn::Set(d, at_best), gradient + best, 1);
+    if (label >= 0) StoreF32N(d, hn::Set(d, at_label), gradient + label, 1);
+  }
+
+  static constexpr cpu::LossLoops kTable{statistics, statistics_grad, join, join_grad};
 };
 
 }  // namespace
@@ -119,40 +186,70 @@ const cpu::LossLoops& cpu::loss_loops(DType dtype) {
 
 namespace {
 
+using cpu::JoinArguments;
 using cpu::LossArguments;
 
 std::string refuse(const NodeSignature& node) {
   return cpu::has_vector_loads(node.inputs[0].dtype) ? "" : "logits are neither f32, bf16 nor f16";
 }
 
-void check_labels(const NodeSignature& node, const int32_t* labels) {
-  const int64_t rows = node.inputs[0].shape[0], classes = node.inputs[0].shape[1];
-  for (int64_t row = 0; row < rows; ++row)
-    if (labels[row] >= classes)
+/// Labels [rows] as local classes, -1 where the row is ignored or its label another device's.
+void localize_labels(const NodeSignature& node, const Position& position, const int32_t* labels, int32_t* local) {
+  const int64_t rows = node.inputs[0].shape[0], classes = position.logical()[1];
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t label = labels[row];
+    if (label >= classes)
       throw Error({.what = "a label is no class",
                    .where = node.text() + ", row " + std::to_string(row),
-                   .found = std::to_string(labels[row]),
+                   .found = std::to_string(label),
                    .expected = "less than " + std::to_string(classes) + ", or -1 to ignore the row"},
                   ErrorKind::kFailure);
+    local[row] = -1;
+    for (const Position::Run& run : position.along(1))
+      if (label >= run.logical && label < run.logical + run.length)
+        local[row] = static_cast<int32_t>(run.local + label - run.logical);
+  }
 }
 
-void run_forward(const NodeSignature& node, const KernelContext& context) {
-  const int64_t rows = node.inputs[0].shape[0];
+/// Rows of statistics that are worth a thread's waking.
+int64_t join_grain(int64_t chunks) { return std::max<int64_t>(1, 256 / chunks); }
+
+void run_statistics(const NodeSignature& node, const Position& position, const KernelContext& context, bool gradient) {
+  const int64_t rows = node.inputs[0].shape[0], classes = node.inputs[0].shape[1];
+  auto* labels = static_cast<int32_t*>(context.scratch);
+  localize_labels(node, position, static_cast<const int32_t*>(context.inputs[1]), labels);
   LossArguments call;
-  call.classes = node.inputs[0].shape[1];
+  call.chunks = (gradient ? node.inputs[2] : node.outputs[0]).shape[1];
+  call.width = classes / call.chunks;
   call.logits = context.inputs[0];
-  call.labels = static_cast<const int32_t*>(context.inputs[1]);
+  call.labels = labels;
+  if (gradient) {
+    call.statistics_in = static_cast<const float*>(context.inputs[2]);
+    call.slopes = static_cast<const float*>(context.inputs[3]);
+    call.gradient = context.outputs[0];
+  } else {
+    call.statistics = static_cast<float*>(context.outputs[0]);
+  }
+  const cpu::LossLoops& loops = cpu::loss_loops(node.inputs[0].dtype);
+  const auto loop = gradient ? loops.statistics_grad : loops.statistics;
+  context.team.split(rows, std::max<int64_t>(1, 4096 / classes),
+                     [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
+}
+
+void run_join(const NodeSignature& node, const KernelContext& context) {
+  const int64_t rows = node.inputs[0].shape[0];
+  JoinArguments call;
+  call.chunks = node.inputs[0].shape[1];
+  call.statistics = static_cast<const float*>(context.inputs[0]);
   call.lse = static_cast<float*>(context.outputs[3]);
   call.losses = static_cast<float*>(context.scratch);
-  call.correct = reinterpret_cast<uint8_t*>(call.losses + rows);
-  check_labels(node, call.labels);
-  const auto loop = cpu::loss_loops(node.inputs[0].dtype).forward;
-  context.team.split(rows, std::max<int64_t>(1, 4096 / call.classes),
-                     [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
+  call.states = reinterpret_cast<uint8_t*>(call.losses + rows);
+  const auto loop = cpu::loss_loops(DType::kF32).join;
+  context.team.split(rows, join_grain(call.chunks), [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
   int64_t count = 0, correct = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    count += call.labels[row] >= 0;
-    correct += call.correct[row];
+    count += call.states[row] != 0;
+    correct += call.states[row] == 2;
   }
   // In the order of sums over rows, whatever the threads.
   const float sum = canonical_sum_rows(call.losses, rows, 1);
@@ -161,33 +258,41 @@ void run_forward(const NodeSignature& node, const KernelContext& context) {
   *static_cast<float*>(context.outputs[2]) = static_cast<float>(correct);
 }
 
-void run_backward(const NodeSignature& node, const KernelContext& context) {
-  LossArguments call;
-  call.classes = node.inputs[0].shape[1];
-  call.logits = context.inputs[0];
-  call.labels = static_cast<const int32_t*>(context.inputs[1]);
+void run_join_grad(const NodeSignature& node, const KernelContext& context) {
+  JoinArguments call;
+  call.chunks = node.inputs[0].shape[1];
+  call.statistics = static_cast<const float*>(context.inputs[0]);
   // Read only.
-  call.lse = const_cast<float*>(static_cast<const float*>(context.inputs[2]));
-  call.factor = *static_cast<const float*>(context.inputs[4]) / *static_cast<const float*>(context.inputs[3]);
-  call.gradient = context.outputs[0];
-  check_labels(node, call.labels);
-  const auto loop = cpu::loss_loops(node.inputs[0].dtype).backward;
-  context.team.split(node.inputs[0].shape[0], std::max<int64_t>(1, 4096 / call.classes),
+  call.lse = const_cast<float*>(static_cast<const float*>(context.inputs[1]));
+  call.factor = *static_cast<const float*>(context.inputs[3]) / *static_cast<const float*>(context.inputs[2]);
+  call.slopes = static_cast<float*>(context.outputs[0]);
+  const auto loop = cpu::loss_loops(DType::kF32).join_grad;
+  context.team.split(node.inputs[0].shape[0], join_grain(call.chunks),
                      [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
 }
+
+std::string refuse_nothing(const NodeSignature&) { return ""; }
 
 }  // namespace
 
 void add_cpu_loss(Backend& backend) {
+  for (const bool gradient : {false, true})
+    cpu::add_hwy(
+        backend, gradient ? "softmax_statistics_grad" : "softmax_statistics", refuse,
+        [gradient](const NodeSignature& node, int) {
+          return [node, gradient, position = Position(node)](const KernelContext& context) {
+            run_statistics(node, position, context, gradient);
+          };
+        },
+        [](const NodeSignature& node, int) { return node.inputs[0].shape[0] * 4; },
+        gradient ? std::vector<std::pair<int, int>>{{0, 0}} : std::vector<std::pair<int, int>>{});
   cpu::add_hwy(
-      backend, "cross_entropy", refuse,
-      [](const NodeSignature& node, int) {
-        return [node](const KernelContext& context) { run_forward(node, context); };
-      },
+      backend, "cross_entropy", refuse_nothing,
+      [](const NodeSignature& node, int) { return [node](const KernelContext& context) { run_join(node, context); }; },
       [](const NodeSignature& node, int) { return node.inputs[0].shape[0] * 5; });
-  cpu::add_hwy(backend, "cross_entropy_grad", refuse,
+  cpu::add_hwy(backend, "cross_entropy_grad", refuse_nothing,
                [](const NodeSignature& node, int) {
-                 return [node](const KernelContext& context) { run_backward(node, context); };
+                 return [node](const KernelContext& context) { run_join_grad(node, context); };
                },
                {}, {{0, 0}});
 }

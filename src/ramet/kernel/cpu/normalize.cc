@@ -77,18 +77,18 @@ struct Loops {
     }
   }
 
-  /// Rows [begin, end) lie in one block of kReduceRows; their sums for gain (and bias) start at the block's first row.
+  /// Sums for gain (and bias) start with the block's first row.
   /// da = rstd (g - mean(g) - normal mean(g normal)), g = dy gain; RMS norm has no mean.
   template <bool kCentered>
   static void norm_grad(const NormArguments& call, int64_t begin, int64_t end) {
     const Df d;
-    float* dgain = call.gain_sums + begin / kReduceRows * call.width;
-    float* dbias = kCentered ? call.bias_sums + begin / kReduceRows * call.width : nullptr;
-    for (int64_t row = begin; row < end; ++row) {
+    float *dgain = call.gain_sums, *dbias = call.bias_sums;
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t row = call.chunked.row(call.chunk, index);
       const T* dy = static_cast<const T*>(call.dy) + row * call.width;
       const T* a = static_cast<const T*>(call.a) + row * call.width;
       T* out = static_cast<T*>(call.out) + row * call.width;
-      const bool first = row % kReduceRows == 0;
+      const bool first = index == begin;
       const Vf center = kCentered ? hn::Set(d, call.mean[row]) : hn::Zero(d);
       const Vf scale = hn::Set(d, call.rstd[row]);
       RowLanes sums(0), dots(0);
@@ -226,7 +226,12 @@ std::function<void(const KernelContext&)> make_norm(const NodeSignature& node, b
   };
 }
 
-int64_t row_blocks(int64_t rows) { return (rows + kReduceRows - 1) / kReduceRows; }
+cpu::ChunkedRows chunked_rows(const NodeSignature& node) {
+  const Rows rows = rows_of(node.inputs[1]);
+  const int64_t extent = node.inputs[1].shape.rank() < 2 ? 1 : node.inputs[1].shape.dim(-2);
+  if (extent == 0) return {0, 1, 1};
+  return {rows.count / extent, extent, node.attributes.get_int_or("chunks", 1)};
+}
 
 std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& node, bool centered) {
   return [node, centered](const KernelContext& context) {
@@ -241,24 +246,35 @@ std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& no
     // Statistics are only read; one set of arguments serves both directions.
     if (centered) call.mean = const_cast<float*>(static_cast<const float*>(context.inputs[3]));
     call.rstd = const_cast<float*>(static_cast<const float*>(context.inputs[centered ? 4 : 3]));
-    const int64_t blocks = row_blocks(rows.count);
-    call.gain_sums = scratch;
-    call.bias_sums = scratch + blocks * rows.width;
+    call.chunked = chunked_rows(node);
+    const int64_t chunks = call.chunked.chunks, blocks = call.chunked.blocks();
+    float* gain_sums = scratch;
+    float* bias_sums = scratch + chunks * blocks * rows.width;
     const cpu::NormLoops& loops = cpu::norm_loops(node.inputs[1].dtype);
     const auto loop = centered ? loops.layer_norm_grad : loops.rms_norm_grad;
-    context.team.split(blocks, 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t block = begin; block < end; ++block)
-        loop(call, block * kReduceRows, std::min(rows.count, (block + 1) * kReduceRows));
+    context.team.split(chunks * blocks, 1, [&](int64_t begin, int64_t end, int) {
+      NormArguments block_call = call;
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % blocks * kReduceRows;
+        block_call.chunk = task / blocks;
+        block_call.gain_sums = gain_sums + task * rows.width;
+        block_call.bias_sums = bias_sums + task * rows.width;
+        loop(block_call, first, std::min(call.chunked.rows(), first + kReduceRows));
+      }
     });
     const cpu::StoreFunction store = cpu::map_steps().store(DType::kF32);
-    cpu::combine_row_sums(call.gain_sums, blocks, rows.width, store, 4, context.outputs[1], context.team);
-    if (centered) cpu::combine_row_sums(call.bias_sums, blocks, rows.width, store, 4, context.outputs[2], context.team);
+    const auto combine = [&](float* sums, void* output) {
+      cpu::combine_row_sums(sums, blocks, rows.width, store, 4, output, context.team, chunks);
+    };
+    combine(gain_sums, context.outputs[1]);
+    if (centered) combine(bias_sums, context.outputs[2]);
   };
 }
 
 int64_t norm_grad_scratch(const NodeSignature& node, bool centered) {
   const Rows rows = rows_of(node.inputs[1]);
-  return widened_bytes(node, {2}) + row_blocks(rows.count) * rows.width * (centered ? 8 : 4);
+  const cpu::ChunkedRows chunked = chunked_rows(node);
+  return widened_bytes(node, {2}) + chunked.chunks * chunked.blocks() * rows.width * (centered ? 8 : 4);
 }
 
 std::string refuse_softmax(const NodeSignature& node) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ramet/base/dtype.h"
+#include "ramet/kernel/cpu/reduce.h"
 
 namespace ramet::cpu {
 
@@ -17,12 +18,14 @@ struct NormArguments {
   const float* bias = nullptr;
   float* mean = nullptr;  ///< [count]
   float* rstd = nullptr;  ///< [count]
-  /// Sums of gradients of gain and bias, [blocks of kReduceRows rows, width].
+  /// Of gradients: the rows of a chunk, and the sums for gain and bias of the block at hand, [width].
+  ChunkedRows chunked;
+  int64_t chunk = 0;
   float* gain_sums = nullptr;
   float* bias_sums = nullptr;
 };
 
-/// Each works on rows [begin, end). Gradients want rows of one block of kReduceRows.
+/// Each works on rows [begin, end): of gradients, one block of a chunk.
 struct NormLoops {
   using Loop = void (*)(const NormArguments&, int64_t begin, int64_t end);
   Loop layer_norm, rms_norm, layer_norm_grad, rms_norm_grad, softmax, log_softmax;

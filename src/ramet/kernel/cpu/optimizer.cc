@@ -261,7 +261,9 @@ std::string refuse(const NodeSignature& node) {
 /// Exact sums, each of one set of tables a thread. They lie in the scratch behind the blocks.
 class ExactSums {
  public:
-  static int64_t bytes(int sums, int threads) { return int64_t{sums} * threads * static_cast<int64_t>(sizeof(SquareTables)); }
+  static int64_t bytes(int sums, int threads) {
+    return int64_t{sums} * threads * static_cast<int64_t>(sizeof(SquareTables));
+  }
   ExactSums(int sums, const KernelContext& context)
       : threads_(context.team.size()),
         tables_(reinterpret_cast<SquareTables*>(static_cast<char*>(context.scratch) + room_bytes(threads_))) {

@@ -104,14 +104,16 @@ void combine_tree(const Join& join, float* rows, int64_t count, int64_t distance
 }
 
 void combine_row_sums(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
-                      ThreadTeam& team) {
+                      ThreadTeam& team, int64_t chunks) {
   if (blocks == 0) {
     std::memset(output, 0, static_cast<size_t>(columns * size));
     return;
   }
   const Join& join = join_of("reduce_sum");
   team.split(columns, 256, [&](int64_t begin, int64_t end, int) {
-    combine_tree(join, sums, blocks, columns, begin, end);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+      combine_tree(join, sums + chunk * blocks * columns, blocks, columns, begin, end);
+    combine_tree(join, sums, chunks, blocks * columns, begin, end);
     store(sums + begin, end - begin, static_cast<char*>(output) + begin * size);
   });
 }
@@ -124,15 +126,18 @@ constexpr int64_t kRoom = 1024;  ///< floats that a thread widens at a time
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// One pass: [outer, chunks, rows, inner] of `dtype` to f32 [outer, inner].
+/// One pass: [outer, reduced rows, inner] of `dtype` to f32 [outer, inner].
 struct Pass {
   ReduceGroup group;
   int64_t chunks = 1;
   DType dtype = DType::kF32;
 
+  cpu::ChunkedRows chunked() const {
+    return {group.extent == 0 ? 0 : group.reduced / group.extent, group.extent, chunks};
+  }
   int64_t rows() const { return group.reduced / chunks; }              ///< of a chunk
   int64_t blocks() const { return ceil_divide(rows(), kReduceRows); }  ///< of a chunk
-  bool is_last() const { return group.inner == 1; }
+  bool is_last() const { return group.last; }
   int64_t results() const { return group.outer * group.inner; }
   int64_t partials() const { return group.outer * chunks * (is_last() ? 1 : blocks() * group.inner); }
 };
@@ -200,7 +205,7 @@ class Reduction {
                 [&](int64_t begin, int64_t end, int rank) {
                   for (int64_t task = begin; task < end; ++task) {
                     const int64_t first = task % blocks * kReduceRows, last = std::min(rows, first + kReduceRows);
-                    reduce_block(task / blocks * rows + first, last - first, partials_ + task * inner, rank);
+                    reduce_block(task / blocks, first, last, partials_ + task * inner, rank);
                   }
                 });
     const int64_t parts = ceil_divide(inner, kRoom);
@@ -216,18 +221,21 @@ class Reduction {
     });
   }
 
-  /// Rows in order, starting from the first row's values.
-  void reduce_block(int64_t first_row, int64_t rows, float* sums, int rank) {
-    const int64_t inner = pass_.group.inner;
-    for (int64_t row = 0; row < rows; ++row)
+  /// Rows [first, last) of a chunk in order, starting from the first row's values.
+  void reduce_block(int64_t outer_chunk, int64_t first, int64_t last, float* sums, int rank) {
+    const int64_t inner = pass_.group.inner, outer = outer_chunk / pass_.chunks, chunk = outer_chunk % pass_.chunks;
+    const cpu::ChunkedRows chunked = pass_.chunked();
+    for (int64_t index = first; index < last; ++index) {
+      const int64_t row = outer * pass_.group.reduced + chunked.row(chunk, index);
       for (int64_t i = 0; i < inner; i += kRoom) {
         const int64_t count = std::min(kRoom, inner - i);
-        const float* values = read((first_row + row) * inner + i, count, rank);
-        if (row == 0)
+        const float* values = read(row * inner + i, count, rank);
+        if (index == first)
           std::copy_n(values, count, sums + i);
         else
           join_.each(values, count, sums + i);
       }
+    }
   }
 
   const cpu::Join& join_;

@@ -4,6 +4,7 @@
 
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/cpu/map_steps.h"
+#include "ramet/ops/reduce_order.h"
 
 namespace ramet::cpu {
 
@@ -23,9 +24,22 @@ const Join& join_of(const char* op);
 /// place: the first row holds the result.
 void combine_tree(const Join& join, float* rows, int64_t count, int64_t distance, int64_t begin, int64_t end);
 
-/// Sums of row blocks [blocks, columns] to one row, stored as `store` narrows it to elements of `size` bytes; zeros
-/// when there are no blocks.
+/// Which rows are summed apart from others: of [lead, extent] rows each of `chunks` equal parts of `extent`, for all of
+/// `lead`. Its rows in order are cut in blocks of kReduceRows.
+struct ChunkedRows {
+  int64_t lead = 1, extent = 1, chunks = 1;
+
+  int64_t rows() const { return lead * (extent / chunks); }                    ///< of a chunk
+  int64_t blocks() const { return (rows() + kReduceRows - 1) / kReduceRows; }  ///< of a chunk
+  int64_t row(int64_t chunk, int64_t index) const {                            ///< where the chunk's rows lie
+    const int64_t run = extent / chunks;
+    return (index / run * chunks + chunk) * run + index % run;
+  }
+};
+
+/// Sums of row blocks [chunks, blocks, columns] to one row, stored as `store` narrows it to elements of `size` bytes;
+/// zeros when there are no blocks.
 void combine_row_sums(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
-                      ThreadTeam& team);
+                      ThreadTeam& team, int64_t chunks = 1);
 
 }  // namespace ramet::cpu

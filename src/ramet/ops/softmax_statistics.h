@@ -1,0 +1,28 @@
+#pragma once
+
+namespace ramet {
+
+// Statistics of one chunk of a row of logits: f32[kStatistics], made by softmax_statistics, joined by cross_entropy.
+
+inline constexpr int kStatistics = 4;
+enum Statistic {
+  kChunkMost,   ///< greatest logit m
+  kChunkSum,    ///< sum of exp(x - m); 0 where all logits are -infinity
+  kChunkLogit,  ///< the label's logit, 0 where the label is no class of the chunk
+  kChunkLabel   ///< 0: the label is no class of the chunk; 1: it is one; 2: and it is the first of the greatest logits
+};
+
+/// Sums of two neighbours of the balanced tree over chunks: m = max(m1, m2), s = s1 exp(m1 - m) + s2 exp(m2 - m);
+/// nothing is added for a chunk all of whose logits are -infinity. `exp` takes arguments <= 0.
+template <typename T>
+struct SoftmaxSum {
+  T most, sum;
+  template <typename Exp>
+  static SoftmaxSum joined(const SoftmaxSum& a, const SoftmaxSum& b, const Exp& exp) {
+    if (a.most == b.most) return {a.most, a.sum + b.sum};
+    if (a.most > b.most) return {a.most, a.sum + b.sum * exp(b.most - a.most)};
+    return {b.most, a.sum * exp(a.most - b.most) + b.sum};
+  }
+};
+
+}  // namespace ramet
