@@ -15,25 +15,27 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr int64_t kPage = 4096;
 
-[[noreturn]] void fail(int64_t bytes, const std::string& found) {
+[[noreturn]] void fail(int64_t bytes, const std::string& found, const char* what) {
   throw Error({.what = "not enough memory for the arena",
-               .where = "device memory",
+               .where = what,
                .found = found,
                .expected = format_size(bytes),
-               .remedy = "Give --device-memory what there is, and the plan will say what makes the step fit"},
+               .remedy = std::string_view(what) == Arena::kDeviceMemory
+                             ? "Give --device-memory what there is, and the plan will say what makes the step fit"
+                             : "Keep it in files: streaming=FOLDER in the layout"},
               ErrorKind::kFailure);
 }
 
 }  // namespace
 
-Arena::Arena(int64_t bytes, ThreadTeam& team) : bytes_(bytes) {
+Arena::Arena(int64_t bytes, ThreadTeam& team, const char* what) : bytes_(bytes) {
   const int64_t available = available_memory();
-  if (bytes > available) fail(bytes, format_size(available) + " available");
+  if (bytes > available) fail(bytes, format_size(available) + " available", what);
   mapped_ = static_cast<size_t>(bytes) + kHugePage;
   mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
-    fail(bytes, std::strerror(errno));
+    fail(bytes, std::strerror(errno), what);
   }
   const auto address = reinterpret_cast<uintptr_t>(mapping_);
   data_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);

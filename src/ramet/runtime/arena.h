@@ -11,8 +11,10 @@ namespace ramet {
 /// them. Every page is touched before the constructor returns, so that memory that is not there is missed now.
 class Arena {
  public:
-  /// Throws Error when the machine has not so much memory left.
-  Arena(int64_t bytes, ThreadTeam& team);
+  static constexpr const char* kDeviceMemory = "device memory";
+
+  /// Throws Error when the machine has not so much memory left. `what` is whose memory it is, in that message.
+  Arena(int64_t bytes, ThreadTeam& team, const char* what = kDeviceMemory);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
