@@ -461,5 +461,42 @@ TEST(Examples, AreRecipesThatCompleteThemselves) {
   EXPECT_GE(count, 6);
 }
 
+TEST_F(Cli, ALayoutChangesNoBitAndMayChangeOnResume) {
+  const json plain = train();
+  write_file_atomic(folder_ / "one.toml", "[layout]\nrecompute = \"layer\"\nthreads = 1\n");
+  const json first = train({"--layout", "one.toml", "--steps", "6"});
+  const std::string run = first["run_directory"];
+  EXPECT_THAT(read_file(fs::path(run) / "recipe.toml"), HasSubstr("layout = \"recompute=layer threads=1\"\n"));
+  const Outcome outcome = ramet({"train", "--resume", run, "--layout", "threads=2", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\"layout\":\"threads=2\""));
+  EXPECT_EQ(last(outcome)["weights_hash"], plain["weights_hash"]);
+}
+
+TEST_F(Cli, LayoutsThatDoNotFitSayWhichWould) {
+  Outcome outcome = ramet({"train", "tiny.toml", "--layout", "r=4"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--layout r: every replica must take equally many whole lanes"));
+  EXPECT_THAT(outcome.err, HasSubstr("With lanes=2, r may be 1 or 2"));
+  outcome = ramet({"eval", "tiny.toml", "--layout", "auto"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("that comes with the planner"));
+  EXPECT_FALSE(fs::exists(folder_ / "runs")) << "nothing is begun";
+}
+
+TEST_F(Cli, PlanShowsTheScheduleOfALayout) {
+  const std::vector<std::string> arguments = {"plan",     "tiny.toml",           "--set",          "model.layers=4",
+                                              "--layout", "p=2 schedule=gpipe", "--schedule-svg", "schedule.svg"};
+  const Outcome outcome = ramet(arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("layout p=2 schedule=gpipe: 2 devices, 4 micro-batches a replica"));
+  EXPECT_THAT(outcome.out, HasSubstr("stage 1  .  F0 F1 F2 F3 B0--- B1--- B2--- B3---\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("\\* gpipe +20.0% +15.00  4\n"));
+  EXPECT_THAT(read_file(folder_ / "schedule.svg"), StartsWith("<svg "));
+  std::vector<std::string> machine = arguments;
+  machine.push_back("--json");
+  EXPECT_NEAR(last(ramet(machine))["layout"]["bubble"].get<double>(), 0.2, 1e-9);
+}
+
 }  // namespace
 }  // namespace ramet

@@ -277,15 +277,13 @@ TEST(LayoutFits, SchedulesNeedStages) {
 
 TEST(LayoutFits, EveryPartHoldsALayer) {
   EXPECT_EQ(refusal("p=13"),
-            "--layout p: every part of the model must hold a layer at least; found p=13 parts of 12 layers. With 12 "
+            "--layout p: every part of the model must hold a layer at least; found p=13 of 12 layers. With 12 "
             "layers, p may be at most 12");
-  EXPECT_THAT(
-      refusal("p=2 phases=7"),
-      HasSubstr("found p x phases = 2 x 7 parts of 12 layers. With 12 layers and p=2, phases may be at most 6"));
+  EXPECT_THAT(refusal("p=2 phases=7"),
+              HasSubstr("found p x phases = 2 x 7 of 12 layers. With 12 layers and p=2, phases may be at most 6"));
   EXPECT_THAT(
       refusal("p=5 schedule=interleaved:3"),
-      HasSubstr(
-          "p x chunks = 5 x 3 parts of 12 layers. With 12 layers and p=5, the number of interleaved may be at most 2"));
+      HasSubstr("p x chunks = 5 x 3 of 12 layers. With 12 layers and p=5, the number of interleaved may be at most 2"));
   EXPECT_THAT(refusal("p=2 layers=4+4+4"), HasSubstr("found 3 numbers, p=2. Give 2 numbers, apart by +"));
   EXPECT_THAT(refusal("p=2 layers=4+4"), HasSubstr("found 8 layers. Give numbers whose sum is 12"));
   EXPECT_THAT(refusal("p=3 layers=6+0+6"), HasSubstr("found 0 in place 2"));

@@ -268,5 +268,30 @@ TEST(Recipe, SurvivesHostileTexts) {
   }
 }
 
+TEST(Recipe, HoldsALayoutAsTextOrTable) {
+  EXPECT_EQ(parse("").layout, "p=1");
+  EXPECT_EQ(parse("layout = \"r=2  p=3\"").layout, "p=3 r=2");
+  const Recipe recipe = parse("[layout]\np = 2\nrts = [\"weights\"]\nr = 2\nstreaming = \"pages\"\n");
+  EXPECT_EQ(recipe.layout, "p=2 r=2 rts=weights streaming=/recipes/pages");
+  EXPECT_EQ(layout_source(recipe), "bert.toml:1 layout");
+  EXPECT_EQ(parse_recipe(print_recipe(recipe), "again.toml", "/elsewhere").layout, recipe.layout);
+  EXPECT_EQ(parse("", {"layout=t=2x2"}).layout, "t=2x2");
+  Recipe changed = parse("");
+  set_layout(changed, "r=4");
+  EXPECT_EQ(changed.layout, "r=4");
+  EXPECT_EQ(layout_source(changed), "--layout");
+  change_resumed_recipe(changed, std::vector<std::string>{"layout=p=2"});
+  EXPECT_EQ(changed.layout, "p=2");
+  EXPECT_EQ(recipe_hash(changed), recipe_hash(parse(""))) << "a layout decides no bit";
+}
+
+TEST(Recipe, BadLayoutsSayWhere) {
+  EXPECT_THAT(error_of("[model]\n[layout]\np = 2\nphase = 3\n"),
+              StartsWith("bert.toml:4 layout.phase: unknown key 'phase' of a layout; expected perhaps 'phases'"));
+  EXPECT_THAT(error_of("layout = \"p=none\""), StartsWith("bert.toml:1 layout p: not a whole number; found 'none'"));
+  EXPECT_THAT(error_of("layout = 3"), StartsWith("bert.toml:1 layout: wrong kind of value; found 3; expected a text in quotes, or a table"));
+  EXPECT_THAT(error_of("", {"layout=q=2"}), StartsWith("--set layout q: unknown key 'q'"));
+}
+
 }  // namespace
 }  // namespace ramet

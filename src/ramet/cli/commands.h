@@ -38,12 +38,16 @@ void add_recipe(CLI::App& app, Session& session);
 struct ModelOptions {
   std::vector<std::string> settings;
   int threads = 0;
-  std::string device_memory;
+  std::string device_memory, layout;
   std::string runs = "runs";
 
   TrainerOptions trainer() const;
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
+/// --layout, for the commands that run or plan a whole recipe.
+void add_layout_option(CLI::App& command, ModelOptions& options);
+/// The recipe of a file, with the command line's settings and layout.
+Recipe open_recipe(const std::string& path, const ModelOptions& options);
 void add_runs_option(CLI::App& command, std::string& folder);
 void add_json_option(CLI::App& command, Session& session);
 

@@ -25,7 +25,7 @@ int inspect_graph(const InspectArguments& arguments) {
     std::fputs((arguments.dot ? print_dot(graph) : print(graph)).c_str(), stdout);
     return 0;
   }
-  const Preparation preparation = prepare(load_recipe(arguments.subject, arguments.settings));
+  const Preparation preparation = prepare(open_recipe(arguments.subject, arguments));
   if (arguments.part == "forward") {
     std::fputs((arguments.dot ? print_dot(preparation.model.forward) : print(preparation.model.forward)).c_str(),
                stdout);
@@ -69,7 +69,7 @@ void print_program(const Executable& exe) {
 int inspect_executable(const InspectArguments& arguments, bool json) {
   Executable exe;
   if (arguments.subject.ends_with(".toml")) {
-    const Preparation preparation = prepare(load_recipe(arguments.subject, arguments.settings));
+    const Preparation preparation = prepare(open_recipe(arguments.subject, arguments));
     exe = compile(make_training_step(preparation.model, preparation.recipe), cpu_backend(),
                   compile_options(preparation.recipe, arguments.trainer()));
   } else {

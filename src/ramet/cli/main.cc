@@ -44,6 +44,20 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->type_name("SIZE");
 }
 
+void add_layout_option(CLI::App& command, ModelOptions& options) {
+  command
+      .add_option("--layout", options.layout,
+                  "where and when to compute, as \"p=2 t=2 r=2\", or a TOML file with the same keys (see `ramet recipe "
+                  "--help`); changes no bit of any result")
+      ->type_name("LAYOUT");
+}
+
+Recipe open_recipe(const std::string& path, const ModelOptions& options) {
+  Recipe recipe = load_recipe(path, options.settings);
+  if (!options.layout.empty()) set_layout(recipe, options.layout);
+  return recipe;
+}
+
 void add_runs_option(CLI::App& command, std::string& folder) {
   command.add_option("--run-dir", folder, "folder of runs")->type_name("DIR")->capture_default_str();
 }
@@ -57,15 +71,15 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
   std::error_code error;
   Subject subject;
   if (fs::is_regular_file(text, error)) {
-    subject.recipe = load_recipe(text, options.settings);
+    subject.recipe = open_recipe(text, options);
     return subject;
   }
   if (text.ends_with(".toml")) {
-    subject.recipe = load_recipe(text, options.settings);  // says that it cannot be opened
+    subject.recipe = open_recipe(text, options);  // says that it cannot be opened
     return subject;
   }
   subject.run = find_run(text, options.runs);
-  subject.recipe = load_recipe(subject.run / "recipe.toml", options.settings);
+  subject.recipe = open_recipe((subject.run / "recipe.toml").string(), options);
   fs::path path = fs::path(text).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
   if (path.filename().string().starts_with("step-") && path.parent_path().filename() == "checkpoints") {

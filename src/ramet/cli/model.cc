@@ -17,6 +17,7 @@ struct SubjectArguments : ModelOptions {
 int eval(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   Preparation preparation = prepare(subject.recipe);
+  for (const auto& remark : preparation.remarks) warn(remark);
   if (!preparation.held_out)
     throw Error({.what = "the corpus holds nothing out for evaluation",
                  .where = subject.recipe.where("data.corpus"),
@@ -77,6 +78,7 @@ void add_eval(CLI::App& app, Session& session) {
       ->type_name("RECIPE|RUN")
       ->required();
   add_model_options(*command, *arguments);
+  add_layout_option(*command, *arguments);
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->callback(

@@ -4,6 +4,7 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
@@ -14,13 +15,33 @@ namespace ramet::cli {
 namespace {
 
 struct PlanArguments : ModelOptions {
-  std::string recipe, svg, save;
+  std::string recipe, svg, schedule_svg, save;
   bool no_time = false;
 };
 
+/// Several devices: their schedule. What each holds and how long it takes is planned for one device so far.
+int plan_schedule(const Preparation& preparation, bool json) {
+  const LayoutReport report = layout_report(preparation.layout, layout_facts(preparation.recipe));
+  if (json)
+    JsonLine().set("event", "end").set("name", preparation.recipe.name).set_json("layout", json_of(report)).print();
+  else
+    std::fputs(text_of(report).c_str(), stdout);
+  warn("this version plans the memory and the time of one device only: of this layout, the schedule");
+  return 0;
+}
+
 int plan(const PlanArguments& arguments, bool json) {
-  const Preparation preparation = prepare(load_recipe(arguments.recipe, arguments.settings));
+  const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
+  for (const auto& remark : preparation.remarks) warn(remark);
+  if (!arguments.schedule_svg.empty()) {
+    const LayoutReport report = layout_report(preparation.layout, layout_facts(recipe));
+    write_file_atomic(arguments.schedule_svg, svg_of(report.table, report.times));
+  }
+  if (!preparation.layout.is_single()) {
+    if (!arguments.svg.empty() || !arguments.save.empty()) refuse_several_devices(preparation);
+    return plan_schedule(preparation, json);
+  }
   const CompileOptions options = compile_options(recipe, arguments.trainer());
   const Executable exe = compile(make_training_step(preparation.model, recipe), cpu_backend(), options);
   double compile_seconds = 0;
@@ -81,7 +102,10 @@ void add_plan(CLI::App& app, Session& session) {
       app.add_subcommand("plan", "Compile a recipe and say what memory and time it takes, without running it");
   command->add_option("recipe", arguments->recipe, "file of the recipe")->type_name("RECIPE")->required();
   add_model_options(*command, *arguments);
+  add_layout_option(*command, *arguments);
   command->add_option("--svg", arguments->svg, "draw the memory over the time of a step")->type_name("FILE");
+  command->add_option("--schedule-svg", arguments->schedule_svg, "draw what every stage of the layout does when")
+      ->type_name("FILE");
   command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")
       ->type_name("FILE");
   command->add_flag("--no-time", arguments->no_time, "memory only: does not measure this machine's speed");

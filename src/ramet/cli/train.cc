@@ -85,10 +85,12 @@ class TrainCommand {
   int run() {
     std::optional<RunDirectory> directory;
     if (!arguments_.resume.empty()) directory.emplace(reopen());
-    const Recipe recipe = directory ? resumed_recipe(*directory) : load_recipe(arguments_.recipe, arguments_.settings);
+    const Recipe recipe = directory ? resumed_recipe(*directory) : open_recipe(arguments_.recipe, arguments_);
     TrainerOptions options = arguments_.trainer();
     options.profile = arguments_.profile;
-    Trainer trainer(prepare(recipe), options);
+    Preparation preparation = prepare(recipe);
+    for (const auto& remark : preparation.remarks) warn(remark);
+    Trainer trainer(std::move(preparation), options);
     const Recipe& complete = trainer.preparation().recipe;
     if (checkpoint_) {
       const std::string warnings = trainer.restore(Checkpoint(*checkpoint_));
@@ -125,6 +127,7 @@ class TrainCommand {
   Recipe resumed_recipe(const RunDirectory& directory) const {
     Recipe recipe = load_recipe(directory.recipe());
     change_resumed_recipe(recipe, arguments_.settings);
+    if (!arguments_.layout.empty()) set_layout(recipe, arguments_.layout);
     return recipe;
   }
 
@@ -141,6 +144,7 @@ class TrainCommand {
         .set("compile_seconds", trainer.compile_seconds())
         .set("kernel_class", exe.kernel_class)
         .set("threads", static_cast<int64_t>(trainer.engine().threads()))
+        .set("layout", recipe.layout)
         .set("version", version())
         .set("run_directory", directory.path().string());
     log.event(start.text());
@@ -219,10 +223,11 @@ void add_train(CLI::App& app, Session& session) {
   auto* resume = command
                      ->add_option("--resume", arguments->resume,
                                   "go on with a run from its newest checkpoint, or from the checkpoint named; "
-                                  "--set may then change only keys that decide no bit")
+                                  "--set may then change only keys that decide no bit, and --layout all it says")
                      ->type_name("RUN");
   recipe->excludes(resume);
   add_model_options(*command, *arguments);
+  add_layout_option(*command, *arguments);
   command
       ->add_option("--steps", arguments->steps,
                    "end after so many steps in all (default: train.steps); the schedule stays the recipe's")

@@ -190,7 +190,7 @@ class Validator {
     if (layout_.layers.empty()) {
       if (layers > 0 && parts > layers)
         refuse(layout_.phases > 1 ? "phases" : "p", "every part of the model must hold a layer at least",
-               product + " parts of " + text(layers) + " layers", most_parts(layers));
+               product + " of " + text(layers) + " layers", most_parts(layers));
       return;
     }
     if (static_cast<int64_t>(layout_.layers.size()) != parts)

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/base/thread_team.h"
 #include "ramet/model/presets.h"
+#include "ramet/runtime/process.h"
 
 namespace ramet {
 namespace {
@@ -133,6 +135,25 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
   return recipe;
 }
 
+LayoutFacts layout_facts(const Recipe& recipe) {
+  const auto& model = recipe.model;
+  const bool bert = model.kind == "bert";
+  const auto sequence = static_cast<double>(recipe.data.sequence_length);
+  return {.lanes = recipe.train.lanes,
+          .chunks = recipe.train.chunks,
+          .exact = recipe.train.bits == "exact",
+          .micro_batches = recipe.train.accumulation,
+          .rows = recipe.train.micro_batch * recipe.data.sequence_length,
+          .layers = model.layers.value_or(0),
+          .heads = model.heads.value_or(0),
+          .hidden = model.hidden.value_or(0),
+          .intermediate = model.intermediate.value_or(4 * model.hidden.value_or(0)),
+          .vocabulary = model.vocabulary_size.value_or(0),
+          .head_share = bert ? static_cast<double>(recipe.data.max_predictions.value_or(1)) / sequence : 1,
+          .processors = available_processors(),
+          .memory = available_memory()};
+}
+
 Preparation prepare(const Recipe& recipe) {
   Preparation result;
   std::optional<Corpus> train, held_out;
@@ -155,6 +176,8 @@ Preparation prepare(const Recipe& recipe) {
                    .expected = wanted + " for " + recipe.model.kind});
   }
   result.recipe = complete_recipe(recipe, result.tokenizer ? result.tokenizer->vocabulary_size() : 0);
+  result.layout = parse_layout(result.recipe.layout, layout_source(result.recipe));
+  result.remarks = validate(result.layout, layout_facts(result.recipe), layout_source(result.recipe));
   result.model = build_model(result.recipe);
   result.train = make_source(result.recipe, train ? &*train : nullptr, true);
   if (held_out || !train) result.held_out = make_source(result.recipe, held_out ? &*held_out : nullptr, false);

@@ -5,6 +5,7 @@
 
 #include "ramet/data/batches.h"
 #include "ramet/data/tokenizer.h"
+#include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
 #include "ramet/train/recipe.h"
 
@@ -18,14 +19,19 @@ struct Preparation {
   std::shared_ptr<const Tokenizer> tokenizer;          ///< of the corpus; null for synthetic data
   std::string data_hash;                               ///< of the corpus; empty for synthetic data
   int64_t held_out_samples = 0;                        ///< 0: endless (synthetic)
+  Layout layout;                                       ///< fits the recipe and the model
+  std::vector<std::string> remarks;                    ///< about the layout: what could be better
 
   int64_t samples_per_step() const { return recipe.train.micro_batch * recipe.train.accumulation; }
   int64_t tokens_per_step() const { return samples_per_step() * recipe.data.sequence_length; }
 };
 
 /// Opens the data, completes the recipe and builds the model. Throws Error naming the recipe's line for sizes that
-/// contradict each other or the data.
+/// contradict each other or the data, and for layouts that do not fit them.
 Preparation prepare(const Recipe& recipe);
+
+/// What a layout must fit (layout/layout.h): sizes of a complete recipe, and of this machine.
+LayoutFacts layout_facts(const Recipe& complete);
 
 /// The recipe with every unset size filled in, from the preset and, for text, from the vocabulary's size. `prepare`
 /// does it.

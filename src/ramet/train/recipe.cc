@@ -8,6 +8,7 @@
 #include "ramet/base/file.h"
 #include "ramet/base/toml.h"
 #include "ramet/ir/attribute.h"
+#include "ramet/layout/layout_toml.h"
 #include "ramet/model/presets.h"
 #include "ramet/transform/recompute.h"
 
@@ -23,6 +24,7 @@ constexpr int64_t kMostDots = 4096;      // each may nest a table, and a parser'
 struct Source {
   std::string place;  ///< "bert.toml:12", "--set"
   fs::path folder;
+  std::string file{};  ///< "bert.toml"
 };
 
 std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
@@ -83,6 +85,7 @@ std::string kind_text(const RecipeKey& key) {
   if (std::holds_alternative<bool*>(field)) return "true or false";
   if (std::holds_alternative<std::string*>(field)) {
     if (!key.choices.empty()) return joined(key.choices);
+    if (key.kind == RecipeKey::Kind::kLayout) return "a text in quotes, or a table";
     return key.kind == RecipeKey::Kind::kPath ? "a path in quotes" : "a text in quotes";
   }
   const bool whole = std::holds_alternative<int64_t*>(field) || std::holds_alternative<std::optional<int64_t>*>(field);
@@ -143,7 +146,20 @@ class Assignment {
     if (!whole && !number) refuse("wrong kind of value");
     field = in_range(number ? number->get() : static_cast<double>(whole->get()));
   }
+  /// Kept as canonical text, whichever form it was given in.
+  std::string layout_text() const {
+    if (!node_->is_table() && !node_->is_string()) refuse("wrong kind of value");
+    Layout layout = node_->is_table() ? parse_layout(layout_settings(*node_->as_table(), source_.file))
+                                      : parse_layout(node_->as_string()->get(), source_.place + " layout");
+    if (layout.streams_to_files() && fs::path(layout.streaming).is_relative())
+      layout.streaming = (fs::absolute(source_.folder) / layout.streaming).lexically_normal().string();
+    return print_layout(layout);
+  }
   void put(std::string& field) const {
+    if (key_.kind == RecipeKey::Kind::kLayout) {
+      field = layout_text();
+      return;
+    }
     const auto* text = node_->as_string();
     if (!text) refuse("wrong kind of value");
     std::string value = text->get();
@@ -192,7 +208,7 @@ void assign_table(Recipe& recipe, const toml::table& table, const std::string& p
                   const fs::path& folder) {
   for (const auto& [key_node, value] : table) {
     const std::string name = prefix + std::string(key_node.str());
-    const Source place{source + ":" + std::to_string(key_node.source().begin.line), folder};
+    const Source place{source + ":" + std::to_string(key_node.source().begin.line), folder, source};
     if (const RecipeKey* key = find_key(name)) {
       Assignment(recipe, *key, place).assign(value);
     } else if (is_table(name)) {
@@ -404,6 +420,16 @@ Recipe load_recipe(const fs::path& path, std::span<const std::string> settings) 
 void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings) {
   for (const auto& setting : settings) apply_setting(recipe, setting, true);
   check_recipe(recipe);
+}
+
+void set_layout(Recipe& recipe, const std::string& text_or_file) {
+  recipe.layout = print_layout(load_layout(text_or_file));
+  recipe.places["layout"] = "--layout";
+}
+
+std::string layout_source(const Recipe& recipe) {
+  const auto place = recipe.places.find("layout");
+  return place != recipe.places.end() && place->second == "--layout" ? "--layout" : recipe.where("layout");
 }
 
 std::string print_recipe(const Recipe& recipe) { return print_keys(recipe, false); }

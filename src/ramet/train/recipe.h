@@ -18,6 +18,7 @@ namespace ramet {
 /// every field. A field that is not set takes the value that `complete_recipe` finds for it.
 struct Recipe {
   std::string name;
+  std::string layout = "p=1";  ///< canonical text (layout/layout.h); decides no bit
 
   struct Model {
     std::string kind = "bert", preset;
@@ -80,7 +81,7 @@ using RecipeField =
 
 /// One key of a recipe: all that parsing, checking, printing and `ramet recipe --help` need to know.
 struct RecipeKey {
-  enum class Kind { kPlain, kPath };
+  enum class Kind { kPlain, kPath, kLayout };
   std::string name;  ///< "train.optimizer.beta1"
   std::string doc;
   RecipeField (*field)(Recipe&);
@@ -100,6 +101,11 @@ Recipe parse_recipe(std::string_view text, const std::string& source, const std:
 Recipe load_recipe(const std::filesystem::path& path, std::span<const std::string> settings = {});
 /// Changes keys of a recipe that is being resumed: Error for those that decide bits.
 void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings);
+
+/// Sets the recipe's layout as `--layout` gives it: a text, or the name of a TOML file (layout/layout.h).
+void set_layout(Recipe& recipe, const std::string& text_or_file);
+/// Where the layout was set, as the `source` of its errors.
+std::string layout_source(const Recipe& recipe);
 
 /// Every set key as TOML, in the order of the table; parses back to an equal recipe.
 std::string print_recipe(const Recipe& recipe);

@@ -16,6 +16,12 @@ std::vector<RecipeKey> make_keys() {
        .field = RAMET_FIELD(name),
        .decides = false,
        .otherwise = "the file's name"},
+      {.name = "layout",
+       .doc = "where and when to compute: pipeline stages, tensor shards, replicas, phases, offload and so on, as one text or "
+              "as a table of the keys below; --layout overrules it",
+       .field = RAMET_FIELD(layout),
+       .kind = Kind::kLayout,
+       .decides = false},
 
       {.name = "model.kind", .doc = "what is trained", .field = RAMET_FIELD(model.kind), .choices = {"bert", "gpt2"}},
       {.name = "model.preset",

@@ -90,16 +90,28 @@ double number_of(const Numbers& numbers, const std::string& name) {
 }
 
 CompileOptions compile_options(const Recipe& recipe, const TrainerOptions& options) {
+  const Layout layout = parse_layout(recipe.layout, layout_source(recipe));
   CompileOptions result;
-  result.threads = options.threads > 0 ? options.threads : available_processors();
-  result.device_memory = options.device_memory;
-  if (recipe.train.recompute != "auto") {
+  result.threads = options.threads > 0 ? options.threads : layout.threads > 0 ? layout.threads : available_processors();
+  result.device_memory = options.device_memory > 0 ? options.device_memory : layout.device_memory;
+  if (layout.recompute) {
+    result.recompute = *layout.recompute;
+  } else if (recipe.train.recompute != "auto") {
     result.recompute = parse_recompute(recipe.train.recompute);
-  } else if (options.device_memory > 0) {
+  } else if (result.device_memory > 0) {
     result.recompute.mode = RecomputeOptions::Mode::kFit;
-    result.recompute.byte_limit = options.device_memory;
+    result.recompute.byte_limit = result.device_memory;
   }
   return result;
+}
+
+void refuse_several_devices(const Preparation& preparation) {
+  if (preparation.layout.is_single()) return;
+  throw Error({.what = "this version runs one device with all in its memory; other layouts can be planned only",
+               .where = layout_source(preparation.recipe),
+               .found = "'" + preparation.recipe.layout + "'",
+               .expected = "p, t, r and phases of 1, and no offload",
+               .remedy = "`ramet plan --layout` shows its schedule"});
 }
 
 /// What the next steps read.
@@ -111,6 +123,7 @@ struct Trainer::Data {
 };
 
 Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : preparation_(std::move(preparation)) {
+  refuse_several_devices(preparation_);
   const auto start = Clock::now();
   const CompileOptions compiling = compile_options(preparation_.recipe, options);
   threads_ = compiling.threads;

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ramet/layout/schedule_table.h"
+
+namespace ramet {
+
+/// What a person asks of a layout's schedule.
+struct LayoutReport {
+  std::string layout;  ///< canonical text
+  int devices = 1;
+  int64_t micro_batches = 0;  ///< of each replica
+  ScheduleTable table;
+  PassTimes times;  ///< in forward passes of an average stage
+  ScheduleOutcome outcome;
+  std::vector<ScheduleChoice> choices;  ///< the layout's own schedule first
+};
+
+/// Times are estimated from the model's sizes (estimated_times).
+LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts);
+/// As a page: the table over time (cut at about 150 letters a line), its bubble, and what other schedules would give.
+std::string text_of(const LayoutReport& report);
+/// As one JSON object: layout, devices, micro_batches, schedule, bubble, makespan, in_flight [by chunk], stages
+/// [[cells]], choices [{schedule, bubble, makespan, in_flight}].
+std::string json_of(const LayoutReport& report);
+
+}  // namespace ramet
