@@ -485,7 +485,7 @@ TEST_F(Cli, LayoutsThatDoNotFitSayWhichWould) {
 }
 
 TEST_F(Cli, PlanShowsTheScheduleOfALayout) {
-  const std::vector<std::string> arguments = {"plan",     "tiny.toml",           "--set",          "model.layers=4",
+  const std::vector<std::string> arguments = {"plan",     "tiny.toml",          "--set",          "model.layers=4",
                                               "--layout", "p=2 schedule=gpipe", "--schedule-svg", "schedule.svg"};
   const Outcome outcome = ramet(arguments);
   ASSERT_EQ(outcome.status, 0) << outcome.err;

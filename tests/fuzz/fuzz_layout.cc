@@ -14,7 +14,7 @@ void check(const Layout& layout) {
   validate(layout, {.lanes = 16,
                     .chunks = 16,
                     .micro_batches = 64,
-                    .rows = 512,
+                    .tokens = 512,
                     .layers = 24,
                     .heads = 16,
                     .hidden = 1024,

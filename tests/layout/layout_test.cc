@@ -36,7 +36,7 @@ std::string again(const std::string& text) { return print_layout(parse_layout(te
 const LayoutFacts kBase{.lanes = 12,
                         .chunks = 8,
                         .micro_batches = 24,
-                        .rows = 2048,
+                        .tokens = 128,
                         .layers = 12,
                         .heads = 12,
                         .hidden = 768,
@@ -261,9 +261,9 @@ TEST(LayoutFits, SequenceParallelismCutsTokens) {
               HasSubstr("--layout sequence: sequence parallelism cuts tokens among tensor shards; found "
                         "sequence=true with t1=1. Set t to 2 or more, or leave sequence out"));
   LayoutFacts odd = kBase;
-  odd.rows = 100;
+  odd.tokens = 100;
   EXPECT_THAT(refusal("t=4 sequence=true", odd),
-              HasSubstr("found 100 tokens, t1=4, chunks=8. Use a micro-batch whose tokens are a multiple of 8"));
+              HasSubstr("found 100 tokens, t1=4, chunks=8. Use a data.sequence_length that is a multiple of 8"));
 }
 
 TEST(LayoutFits, SchedulesNeedStages) {

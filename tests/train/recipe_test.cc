@@ -289,7 +289,8 @@ TEST(Recipe, BadLayoutsSayWhere) {
   EXPECT_THAT(error_of("[model]\n[layout]\np = 2\nphase = 3\n"),
               StartsWith("bert.toml:4 layout.phase: unknown key 'phase' of a layout; expected perhaps 'phases'"));
   EXPECT_THAT(error_of("layout = \"p=none\""), StartsWith("bert.toml:1 layout p: not a whole number; found 'none'"));
-  EXPECT_THAT(error_of("layout = 3"), StartsWith("bert.toml:1 layout: wrong kind of value; found 3; expected a text in quotes, or a table"));
+  EXPECT_THAT(error_of("layout = 3"),
+              StartsWith("bert.toml:1 layout: wrong kind of value; found 3; expected a text in quotes, or a table"));
   EXPECT_THAT(error_of("", {"layout=q=2"}), StartsWith("--set layout q: unknown key 'q'"));
 }
 

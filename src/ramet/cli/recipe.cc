@@ -22,7 +22,8 @@ void add_recipe(CLI::App& app, Session& session) {
       ->allow_extra_args(false);
   command->add_flag("--complete", arguments->complete, "fill in what the preset and the data decide");
   command->footer("A recipe is a TOML file. All keys:\n\n" + recipe_help() +
-                  "\nA layout is a text, as \"p=2 t=2x1 r=2\", or a table [layout], of these keys:\n\n" + layout_help());
+                  "\nA layout is a text, as \"p=2 t=2x1 r=2\", or a table [layout], of these keys:\n\n" +
+                  layout_help());
   command->callback([arguments, &session] {
     session.action = [arguments] {
       const Recipe recipe = load_recipe(arguments->file, arguments->settings);

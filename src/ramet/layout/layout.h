@@ -95,7 +95,7 @@ struct LayoutFacts {
   int64_t lanes = 1, chunks = 1;  ///< of the recipe
   bool exact = true;              ///< train.bits: "fast" drops the rules of trees
   int64_t micro_batches = 0;      ///< of a step, over all replicas
-  int64_t rows = 0;               ///< tokens of a micro-batch
+  int64_t tokens = 0;             ///< of a sample: the sequence's length
   int64_t layers = 0, heads = 0, hidden = 0, intermediate = 0, vocabulary = 0;
   double head_share = 1;               ///< share of tokens that reach the loss head (BERT: the masked ones)
   int64_t processors = 0, memory = 0;  ///< of one process: threads, bytes

@@ -154,16 +154,16 @@ class Validator {
 
   void check_sequence() const {
     if (!layout_.sequence) return;
-    const int64_t t1 = layout_.t1, rows = facts_.rows;
+    const int64_t t1 = layout_.t1, tokens = facts_.tokens;
     if (t1 == 1)
       refuse("sequence", "sequence parallelism cuts tokens among tensor shards", "sequence=true with t1=1",
              "Set t to 2 or more, or leave sequence out");
-    if (rows == 0) return;
+    if (tokens == 0) return;
     const int64_t unit = facts_.exact ? std::lcm(t1, facts_.chunks) : t1;
-    if (rows % unit != 0)
-      refuse("sequence", "the tokens of a micro-batch must divide among tensor shards, and among train.chunks",
-             text(rows) + " tokens, t1=" + text(t1) + ", chunks=" + text(facts_.chunks),
-             "Use a micro-batch whose tokens are a multiple of " + text(unit) + ", or leave sequence out");
+    if (tokens % unit != 0)
+      refuse("sequence", "the tokens of a sample must divide among tensor shards, and among train.chunks",
+             text(tokens) + " tokens, t1=" + text(t1) + ", chunks=" + text(facts_.chunks),
+             "Use a data.sequence_length that is a multiple of " + text(unit) + ", or leave sequence out");
   }
 
   void check_schedule() const {

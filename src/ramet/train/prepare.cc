@@ -123,7 +123,8 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
     fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
   }
   fill(recipe.train.loss_scale, recipe.train.precision == "f16" ? 1024.0 : 1.0);
-  // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be read.
+  // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be
+  // read.
   fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
   if (corpus_vocabulary > *model.vocabulary_size)
     throw Error({.what = "the corpus has more tokens than the model has rows for",
@@ -143,7 +144,7 @@ LayoutFacts layout_facts(const Recipe& recipe) {
           .chunks = recipe.train.chunks,
           .exact = recipe.train.bits == "exact",
           .micro_batches = recipe.train.accumulation,
-          .rows = recipe.train.micro_batch * recipe.data.sequence_length,
+          .tokens = recipe.data.sequence_length,
           .layers = model.layers.value_or(0),
           .heads = model.heads.value_or(0),
           .hidden = model.hidden.value_or(0),

@@ -17,7 +17,8 @@ std::vector<RecipeKey> make_keys() {
        .decides = false,
        .otherwise = "the file's name"},
       {.name = "layout",
-       .doc = "where and when to compute: pipeline stages, tensor shards, replicas, phases, offload and so on, as one text or "
+       .doc = "where and when to compute: pipeline stages, tensor shards, replicas, phases, offload and so on, as one "
+              "text or "
               "as a table of the keys below; --layout overrules it",
        .field = RAMET_FIELD(layout),
        .kind = Kind::kLayout,

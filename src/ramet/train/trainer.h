@@ -78,8 +78,8 @@ class Trainer {
   bool whole_ = true;
 };
 
-/// The compile options that a recipe, its layout and a command line mean together: the command line overrules the layout,
-/// the layout the recipe.
+/// The compile options that a recipe, its layout and a command line mean together: the command line overrules the
+/// layout, the layout the recipe.
 CompileOptions compile_options(const Recipe& recipe, const TrainerOptions& options);
 /// Throws Error for layouts that need more than one device's program: these can be planned, not yet run.
 void refuse_several_devices(const Preparation& preparation);
