@@ -28,7 +28,6 @@ struct OpCase {
   std::vector<int> gradient_outputs{};  ///< floating outputs that have a gradient; empty: all
   double gradient_tolerance = 1e-3;     ///< relative to the largest gradient of the input; 0: no comparison
   bool low_types = true;                ///< run it in bf16 and f16 as well
-  bool by_position = false;             ///< results depend on where an element stands (random bits): do not split
   bool in_reference = true;             ///< false: only other backends compute it (packed bytes)
 };
 

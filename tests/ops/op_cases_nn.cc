@@ -167,15 +167,13 @@ CaseInput mask(std::vector<double> values, Shape shape, DType dtype = kI32) {
 void add_attention(std::vector<OpCase>& cases) {
   const CaseInput part = f32({2, 4, 2, 3});
   const CaseInput keys = mask({1, 1, 0, 1, 1, 1, 1, 0}, {2, 4});
-  const auto add = [&](const std::string& name, std::vector<CaseInput> inputs, Attributes attributes,
-                       bool random = false) {
+  const auto add = [&](const std::string& name, std::vector<CaseInput> inputs, Attributes attributes) {
     attributes.set("scale", 0.5);
     cases.push_back({.op = "attention",
                      .name = name,
                      .inputs = std::move(inputs),
                      .attributes = std::move(attributes),
-                     .gradient_outputs = {0},
-                     .by_position = random});
+                     .gradient_outputs = {0}});
   };
   // torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), q = 0.1 i, k = cos i, v = sin i in
   // [B,H,S,D].
@@ -206,13 +204,17 @@ void add_attention(std::vector<OpCase>& cases) {
       {{"packed", true}, {"masked", true}, {"causal", true}});
   add("all_hidden", {part, part, part, mask({0, 0, 0, 0, 1, 0, 0, 0}, {2, 4})}, {{"packed", false}, {"masked", true}});
   add("dropout", {f32({2, 4, 3, 2, 3}), keys, counter(3, 5)},
-      {{"packed", true}, {"masked", true}, {"dropout", 0.3}, {"seed", int64_t{7}}, {"tensor", int64_t{99}}}, true);
+      {{"packed", true}, {"masked", true}, {"dropout", 0.3}, {"seed", int64_t{7}}, {"tensor", int64_t{99}}});
   for (bool packed : {false, true}) {
     const std::string name = packed ? "packed" : "plain";
     OpCase forward{.op = "attention", .name = "forward of " + name, .inputs = {}};
     forward.inputs.assign(packed ? 1 : 3, packed ? f32({2, 4, 3, 2, 3}) : part);
     forward.inputs.push_back(keys);
     forward.attributes = {{"packed", packed}, {"masked", true}, {"scale", 0.5}};
+    if (packed) {
+      forward.attributes.set("dropout", 0.3).set("seed", int64_t{7}).set("tensor", int64_t{99});
+      forward.inputs.push_back(counter(3, 5));
+    }
     // Kernels may read the results of the forward pass instead of computing them again: they must be its results.
     std::vector<HostTensor> values = inputs_of(forward);
     for (HostTensor& result : interpret_node(signature_of(forward), reference_backend(), values))
@@ -229,9 +231,8 @@ void add_attention(std::vector<OpCase>& cases) {
   const Attributes drop{{"rate", 0.25}, {"seed", int64_t{11}}, {"tensor", int64_t{-5}}};
   cases.push_back({.op = "dropout",
                    .name = "matrix",
-                   .inputs = {f32({5, 7}), counter(2, 3)},
-                   .attributes = drop,
-                   .by_position = true});
+                   .inputs = {f32({6, 10}), counter(2, 3)},
+                   .attributes = drop});
 }
 
 /// Cases of one softmax: its statistics in chunks, and what is made of them. Logits [rows,classes] are `values`.
@@ -242,16 +243,14 @@ void add_loss(std::vector<OpCase>& cases, const std::string& name, Shape shape, 
   const OpCase statistics{.op = "softmax_statistics",
                           .name = name,
                           .inputs = {logits, classes},
-                          .attributes = {{"chunks", chunks}},
-                          .by_position = true};
+                          .attributes = {{"chunks", chunks}}};
   cases.push_back(statistics);
   const HostTensor made = interpret_node(signature_of(statistics), reference_backend(), inputs_of(statistics))[0];
   const CaseInput found{made.type, 0, 0, made.values()};
   cases.push_back({.op = "softmax_statistics_grad",
                    .name = name,
                    .inputs = {logits, classes, found, fixed(f32(made.type.shape))},
-                   .low_types = false,  // statistics are of these logits, not of rounded ones
-                   .by_position = true});
+                   .low_types = false});
   // Derivatives by the label's place mean nothing: the gradient of the whole is in network_ops_test.cc.
   const OpCase loss{
       .op = "cross_entropy", .name = name, .inputs = {found}, .expected = std::move(expected), .gradient_tolerance = 0};
@@ -295,8 +294,7 @@ void add_losses(std::vector<OpCase>& cases) {
                    .inputs = {{{kF32, {1, 4}}, 0, 0, {-INFINITY, -INFINITY, 1, 1}}, {{kI32, Shape{1}}, 0, 0, {3}}},
                    .attributes = {{"chunks", int64_t{2}}},
                    .expected = {{-INFINITY, 0, 0, 0, 1, 2, 1, 1}},
-                   .gradient_tolerance = 0,
-                   .by_position = true});
+                   .gradient_tolerance = 0});
 }
 
 void add_optimizers(std::vector<OpCase>& cases) {

@@ -54,8 +54,7 @@ void add_pieces(std::vector<OpCase>& cases) {
   cases.push_back({.op = "shard",
                    .name = "third of rows, second half of each of two blocks of columns",
                    .inputs = {f32({6, 8})},
-                   .attributes = {{"cuts", Dims{0, 1, 3, 1, 1, 1, 2, 2, 2, 1}}, {"position", Dims{1, 1}}},
-                   .by_position = true});
+                   .attributes = {{"cuts", Dims{0, 1, 3, 1, 1, 1, 2, 2, 2, 1}}, {"position", Dims{1, 1}}}});
   cases.push_back({.op = "slice",
                    .name = "inner",
                    .inputs = {f32({4, 6})},
@@ -143,9 +142,18 @@ void add_indexing(std::vector<OpCase>& cases) {
   cases.push_back({.op = "gather", .name = "rows", .inputs = {f32({5, 4}), indices}});
   cases.push_back(
       {.op = "gather", .name = "i64 indices of a vector", .inputs = {f32({5}), given(DType::kI64, {4}, {0, 4, 2, 2})}});
+  cases.push_back({.op = "gather", .name = "of an even table", .inputs = {f32({6, 4}), indices}});
+  cases.push_back({.op = "gather",
+                   .name = "of numbers",
+                   .inputs = {given(DType::kI32, {4}, {7, -3, 5, 9}), given(DType::kI32, {3}, {3, 0, 2})},
+                   .expected = {{9, 7, 5}}});
   cases.push_back({.op = "gather", .name = "no indices", .inputs = {f32({5, 4}), given(DType::kI32, {0}, {})}});
   cases.push_back(
       {.op = "scatter_add", .name = "rows", .inputs = {indices, f32({2, 3, 4})}, .attributes = {{"rows", 5}}});
+  cases.push_back({.op = "scatter_add",
+                   .name = "to an even table",
+                   .inputs = {indices, f32({2, 3, 4})},
+                   .attributes = {{"rows", 6}}});
   cases.push_back({.op = "scatter_add",
                    .name = "values",
                    .inputs = {given(DType::kI32, {3}, {2, 0, 2}), given(DType::kF32, {3}, {1, 10, 100})},

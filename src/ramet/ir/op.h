@@ -109,6 +109,10 @@ struct OpDef {
   /// Algebraic identities: a tensor of the same type that equals output 0, or an invalid one when none applies. Must not
   /// change a bit. May build nodes. Empty: none.
   std::function<Tensor(SimplifyContext&)> simplify{};
+  /// The same bits with the reduction as a bare node of f32 and the rest (bias, rounding) behind it: what partitioning puts in
+  /// place of the node before it splits the reduced factor, whose shards hold partial sums. Gives a tensor of output 0's type, or
+  /// an invalid one when the node is bare already or cannot be taken apart. Empty: never.
+  std::function<Tensor(SimplifyContext&)> apart{};
   std::function<ShardingRule(const NodeSignature& node)> sharding;
   /// Attributes of the node that computes one shard, when factor f of `rule` (this op's, for the whole node) is split in
   /// parts[f]. Needed by ops whose attributes hold extents of dimensions that may be split. Empty: unchanged.

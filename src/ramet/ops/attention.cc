@@ -1,16 +1,20 @@
 #include "ramet/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ramet/base/error.h"
 #include "ramet/base/hash.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
+#include "ramet/ops/position.h"
 
 namespace ramet {
 namespace {
 
 using Kind = AttributeSpec::Kind;
+
+constexpr int64_t kMostHeads = int64_t{1} << 24;  // samples times heads of one node, listed one by one
 
 bool is_gradient(const NodeSignature& node) { return node.op->name == "attention_grad"; }
 
@@ -48,6 +52,26 @@ void read_shape(const NodeSignature& node, AttentionForm& form) {
   }
 }
 
+/// Which logical heads the node's are, when its samples or heads are a part of more.
+void read_position(const NodeSignature& node, AttentionForm& form) {
+  const Position position(node);
+  form.logical_heads = form.batch * form.heads;
+  if (position.whole()) return;
+  const int head_dim = form.packed ? 3 : 2;
+  for (int dim = 0; dim < position.local().rank(); ++dim)
+    if (dim != 0 && dim != head_dim && position.local()[dim] != position.logical()[dim])
+      refuse(node, "a cut of a dimension that attention needs whole", "dimension " + std::to_string(dim),
+             "samples (0) or heads (" + std::to_string(head_dim) + ")");
+  if (form.batch > kMostHeads / std::max<int64_t>(1, form.heads))
+    refuse(node, "too many samples and heads for a cut attention", node.inputs[0].text(),
+           "at most " + std::to_string(kMostHeads) + " on a device");
+  const int64_t heads = position.logical()[head_dim];
+  form.logical_heads = position.logical()[0] * heads;
+  for (int64_t b = 0; b < form.batch; ++b)
+    for (int64_t h = 0; h < form.heads; ++h)
+      form.logical_head.push_back(position.coordinate(0, b) * heads + position.coordinate(head_dim, h));
+}
+
 void check_dropout(const NodeSignature& node, double rate) {
   if (!(rate >= 0 && rate < 1)) refuse(node, "the dropout rate is out of range", std::to_string(rate), "0 <= rate < 1");
 }
@@ -74,6 +98,7 @@ AttentionForm attention_form(const NodeSignature& node) {
              "i32 or bool " + Shape{form.batch, form.sequence}.text());
   }
   if (form.counter >= 0) require_type(node, form.counter, "counter", {DType::kI64, Shape{2}});
+  read_position(node, form);
   if (is_gradient(node)) {
     const TensorType out{form.dtype, Shape{form.batch, form.sequence, form.heads, form.head_size}};
     require_type(node, form.out, "out", out);
@@ -185,7 +210,8 @@ void register_attention_ops(OpRegistry& registry) {
                 .gradient = attention_gradient,
                 .sharding = attention_sharding,
                 .cost = attention_cost,
-                .precision = OpDef::Precision::kLow});
+                .precision = OpDef::Precision::kLow,
+                .positional = 0});
   registry.add({.name = "attention_grad",
                 .doc = "(inputs of attention, out, lse, dout) -> dqkv, or dq, dk, dv",
                 .min_inputs = 4,
@@ -194,7 +220,8 @@ void register_attention_ops(OpRegistry& registry) {
                 .infer = infer_attention_grad,
                 .gradient = {},
                 .sharding = attention_sharding,
-                .cost = attention_cost});
+                .cost = attention_cost,
+                .positional = 0});
   registry.add({.name = "dropout",
                 .doc = "(a, counter i64[2]) -> each element kept with probability 1 - rate and scaled by 1/(1 - rate)",
                 .min_inputs = 2,
@@ -210,7 +237,8 @@ void register_attention_ops(OpRegistry& registry) {
                       return streaming_cost(node, 2.0 * static_cast<double>(node.inputs[0].elements()));
                     },
                 .map_op = "dropout",
-                .cheap = true});
+                .cheap = true,
+                .positional = 0});
 }
 
 Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options) {

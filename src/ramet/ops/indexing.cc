@@ -49,7 +49,9 @@ OpDef one_hot_op() {
 OpDef gather_op() {
   OpDef op;
   op.name = "gather";
-  op.doc = "rows of a table [V, ...] by indices [I...] -> [I..., ...]; an index outside [0, V) is an error at run time";
+  op.doc =
+      "rows of a table [V, ...] by indices [I...] -> [I..., ...]; an index outside [0, V) is an error at run time. A part of a "
+      "table gives rows of -0 for indices of other parts, so that the parts' results add up to the whole's bits";
   op.min_inputs = op.max_inputs = 2;
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     require_rank(node, 0, "table", 1);
@@ -67,7 +69,11 @@ OpDef gather_op() {
   };
   op.sharding = [](const NodeSignature& node) {
     RuleBuilder rule;
-    ShardingRule::Operand table{{rule.factor(node.inputs[0].shape.dim(0), true)}}, indices, out;
+    // Bools and opaque bytes have no sum.
+    const DType dtype = node.inputs[0].dtype;
+    const bool adds = is_floating(dtype) || is_integer(dtype);
+    const Reduce reduce = adds ? Reduce::kSum : Reduce::kNone;
+    ShardingRule::Operand table{{rule.factor(node.inputs[0].shape.dim(0), !adds, reduce)}}, indices, out;
     for (int64_t extent : node.inputs[1].shape.dims()) indices.push_back({rule.factor(extent)});
     out = indices;
     for (int axis = 1; axis < node.inputs[0].shape.rank(); ++axis) {
@@ -83,13 +89,16 @@ OpDef gather_op() {
     return cost;
   };
   op.cheap = true;
+  op.positional = 0;
   return op;
 }
 
 OpDef scatter_add_op() {
   OpDef op;
   op.name = "scatter_add";
-  op.doc = "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32";
+  op.doc =
+      "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32; a part of the "
+      "rows skips the indices of others";
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {required_attribute("rows", Kind::kInt, "extent of the first dimension of the result"),
                    optional_attribute("dtype", Kind::kDType, "of the result (the updates')")};
@@ -112,8 +121,9 @@ OpDef scatter_add_op() {
   };
   op.sharding = [](const NodeSignature& node) {
     RuleBuilder rule;
-    ShardingRule::Operand indices, out{{rule.factor(node.outputs[0].shape.dim(0), true)}};
-    for (int64_t extent : node.inputs[0].shape.dims()) indices.push_back({rule.factor(extent, false, Reduce::kSum)});
+    // Updates of a row are added in order of position: no part of the positions may be added apart.
+    ShardingRule::Operand indices, out{{rule.factor(node.outputs[0].shape.dim(0))}};
+    for (int64_t extent : node.inputs[0].shape.dims()) indices.push_back({rule.factor(extent, true, Reduce::kSum)});
     ShardingRule::Operand updates = indices;
     for (int axis = 1; axis < node.outputs[0].shape.rank(); ++axis) {
       out.push_back({rule.factor(node.outputs[0].shape.dim(axis))});
@@ -121,9 +131,14 @@ OpDef scatter_add_op() {
     }
     return rule.input(indices).input(updates).output(out).build();
   };
+  op.localize = [](const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule) {
+    Attributes attributes = node.attributes;
+    return attributes.set("rows", local_extent(rule.outputs.at(0).at(0), parts, rule));
+  };
   op.cost = [](const NodeSignature& node) {
     return streaming_cost(node, static_cast<double>(node.inputs[1].elements()));
   };
+  op.positional = OpDef::kPositionalOutput;
   return op;
 }
 

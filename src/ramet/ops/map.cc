@@ -149,13 +149,13 @@ std::vector<Tensor> gradient(GradientContext& context) {
 
 /// Dimensions of the iteration space are free where every output has them. Where an output sums over one and another
 /// does not, it must stay whole: shards would hold a part of the one and a partial sum of the other. Draws of dropout
-/// count the elements of the whole space, so that a program with one stays whole too.
+/// count the elements of the whole space, which output 0 shows (it is what the op's cuts speak of); a program that draws and
+/// sums its output 0 stays whole.
 ShardingRule sharding(const NodeSignature& node) {
   const MapProgram program = map_program_of(node);
   const Shape space = map_space_of(node);
   const std::vector<bool> counters = program.counters();
-  bool random = false;
-  for (const MapProgram::Step& step : program.steps) random = random || step.info().types == MapOpTypes::kDropout;
+  const bool random = program.draws() && program.outputs.at(0).reduce != Reduce::kNone;
   RuleBuilder rule;
   std::vector<int> factors;
   for (int axis = 0; axis < space.rank(); ++axis) {
@@ -219,6 +219,7 @@ void register_map_ops(OpRegistry& registry) {
   op.localize = localize;
   op.cost = cost;
   op.cheap = true;
+  op.positional = OpDef::kPositionalOutput;
   registry.add(std::move(op));
 }
 

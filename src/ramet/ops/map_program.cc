@@ -1,5 +1,6 @@
 #include "ramet/ops/map_program.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -237,6 +238,11 @@ std::vector<bool> MapProgram::counters() const {
     if (step.info().types == MapOpTypes::kDropout && step.operands[1] < inputs)
       result[static_cast<size_t>(step.operands[1])] = true;
   return result;
+}
+
+bool MapProgram::draws() const {
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.info().types == MapOpTypes::kDropout; });
 }
 
 std::vector<DType> map_value_types(const MapProgram& program, std::span<const DType> inputs, const std::string& where) {

@@ -90,6 +90,8 @@ struct MapProgram {
   std::string text() const;
   /// For each input whether it is the counter of a dropout step, and so no tensor over the iteration space.
   std::vector<bool> counters() const;
+  /// Whether any step draws random bits, and so depends on where its elements are in the logical tensor.
+  bool draws() const;
   friend bool operator==(const MapProgram&, const MapProgram&) = default;
 };
 

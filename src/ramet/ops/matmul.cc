@@ -105,6 +105,13 @@ MatmulForm matmul_form(const NodeSignature& node) {
     refuse(node, "chunks must divide the contracted dimension", "chunks=" + std::to_string(form.chunks),
            "a divisor of " + std::to_string(form.k), "Choose train.chunks that divides every width of the model");
 
+  form.chunk_blocks = node.attributes.get_int_or("chunk_blocks", 1);
+  if (form.chunk_blocks < 1 || form.chunk_blocks > form.k + 1 || form.k / form.chunks % form.chunk_blocks != 0)
+    refuse(node, "chunks of several blocks must divide the contracted dimension",
+           "chunks=" + std::to_string(form.chunks) + ", chunk_blocks=" + std::to_string(form.chunk_blocks),
+           "a product that divides " + std::to_string(form.k), "Choose train.chunks that divides the number of heads");
+  if (form.chunks == 1) form.chunk_blocks = 1;
+
   const Shape a_stack = stack_of(form.a.shape), b_stack = stack_of(form.b.shape);
   const Shape stack = broadcast_shapes(a_stack, b_stack, node.text());
   std::vector<int64_t> dims = stack.dims();
@@ -144,7 +151,7 @@ struct RuleMaker {
 };
 
 /// "([s0,m,c*k],[s0,c*k,n])->[s0,m,n]": the contraction may be split only between its chunks (exact bits rule 2), so c
-/// is the one reduced factor that is free, and k is whole.
+/// is the one reduced factor that is free, and k is whole. With chunk_blocks there is a whole factor before c.
 ShardingRule matmul_sharding(const NodeSignature& node) {
   const MatmulForm form = matmul_form(node);
   RuleMaker maker;
@@ -155,8 +162,10 @@ ShardingRule matmul_sharding(const NodeSignature& node) {
   const int m = maker.factor("m", out.dim(-2)), n = maker.factor("n", out.dim(-1));
   output.insert(output.end(), {{m}, {n}});
   ShardingRule::Dim contracted;
+  if (form.chunk_blocks > 1)
+    contracted.push_back(maker.factor("b", form.chunk_blocks, true, ShardingRule::Reduce::kSum));
   if (form.chunks > 1) contracted.push_back(maker.factor("c", form.chunks, false, ShardingRule::Reduce::kSum));
-  contracted.push_back(maker.factor("k", form.k / form.chunks, true, ShardingRule::Reduce::kSum));
+  contracted.push_back(maker.factor("k", form.run(), true, ShardingRule::Reduce::kSum));
 
   const auto operand = [&](const Shape& shape, ShardingRule::Dim before, ShardingRule::Dim after, bool swapped) {
     ShardingRule::Operand dims;
@@ -236,6 +245,25 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
   return gradients;
 }
 
+/// A bare product of f32, then what the node adds, then its rounding, in one map.
+Tensor product_apart(SimplifyContext& context) {
+  const MatmulForm form = matmul_form(context.node);
+  const bool adds = form.has_bias || form.accumulate;
+  if (form.packed || (!adds && form.output.dtype == DType::kF32)) return {};
+  Attributes attributes;
+  if (form.transpose_a) attributes.set("transpose_a", true);
+  if (form.transpose_b) attributes.set("transpose_b", true);
+  if (form.a.dtype != DType::kF32) attributes.set("dtype", DType::kF32);
+  if (form.chunks > 1) attributes.set("chunks", form.chunks);
+  if (form.chunk_blocks > 1) attributes.set("chunk_blocks", form.chunk_blocks);
+  const Tensor sum = context.build.op("matmul", {context.inputs[0], context.inputs[1]}, std::move(attributes));
+  if (!adds) return cast(sum, form.output.dtype);
+  return context.build.op("map", {sum, context.inputs[2]},
+                          {{"program", std::string("2:%2=add(%0,%1)->%2")},
+                           {"shape", form.output.shape.dims()},
+                           {"dtypes", std::string(name_of(form.output.dtype))}});
+}
+
 std::vector<AttributeSpec> product_attributes(bool linear) {
   std::vector<AttributeSpec> specs;
   if (linear) {
@@ -247,6 +275,7 @@ std::vector<AttributeSpec> product_attributes(bool linear) {
   }
   specs.push_back({"dtype", Kind::kDType, false, "type of the output (default: a's; f32 with accumulate)"});
   specs.push_back({"chunks", Kind::kInt, false, "equal parts of the contraction, summed apart, then by a tree (1)"});
+  specs.push_back({"chunk_blocks", Kind::kInt, false, "blocks of the contraction that each chunk has a part of (1)"});
   specs.push_back({"b_packed", Kind::kString, false, "format in which input b is packed bytes"});
   specs.push_back({"b_shape", Kind::kInts, false, "logical shape of a packed b"});
   specs.push_back({"b_dtype", Kind::kDType, false, "logical type of a packed b"});
@@ -279,6 +308,7 @@ void register_matmul_ops(OpRegistry& registry) {
                 .attributes = product_attributes(false),
                 .infer = infer_matmul,
                 .gradient = matmul_gradient,
+                .apart = product_apart,
                 .sharding = matmul_sharding,
                 .localize = localize_chunks,
                 .cost = matmul_cost,
@@ -291,6 +321,7 @@ void register_matmul_ops(OpRegistry& registry) {
                 .attributes = product_attributes(true),
                 .infer = infer_matmul,
                 .gradient = matmul_gradient,
+                .apart = product_apart,
                 .sharding = matmul_sharding,
                 .localize = localize_chunks,
                 .cost = matmul_cost,

@@ -52,6 +52,12 @@ class Position {
     const Run& run = find(dims_[static_cast<size_t>(dim)].runs, local);
     return run.logical + (local - run.local);
   }
+  /// Local coordinate of a logical one; -1 when another part holds it.
+  int64_t local_coordinate(int dim, int64_t logical) const {
+    for (const Run& run : along(dim))
+      if (logical >= run.logical && logical < run.logical + run.length) return run.local + (logical - run.logical);
+    return -1;
+  }
   /// Logical index of element `local` of the part.
   int64_t index(int64_t local) const { return run_at(local).logical; }
 

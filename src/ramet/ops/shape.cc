@@ -485,11 +485,11 @@ OpDef iota_op() {
   op.sharding = [](const NodeSignature& node) {
     RuleBuilder rule;
     const Shape& shape = node.outputs[0].shape;
-    const int axis = axis_attribute(node, "axis", shape.rank());
     ShardingRule::Operand out;
-    for (int i = 0; i < shape.rank(); ++i) out.push_back({rule.factor(shape.dim(i), i == axis)});
+    for (int i = 0; i < shape.rank(); ++i) out.push_back({rule.factor(shape.dim(i))});
     return rule.output(out).build();
   };
+  op.positional = OpDef::kPositionalOutput;
   return op;
 }
 

@@ -106,8 +106,7 @@ inline void KeyBias(const AttentionForm& form, const void* mask, int64_t sample,
 /// The dropout of the node in this micro-batch, if any.
 inline std::optional<DropoutDraw> DrawOf(const AttentionForm& form, const int64_t* counter) {
   if (form.counter < 0 || form.dropout == 0) return std::nullopt;
-  return DropoutDraw(form.dropout, form.seed, form.tensor, counter,
-                     form.batch * form.heads * form.sequence * form.sequence);
+  return DropoutDraw(form.dropout, form.seed, form.tensor, counter, form.draws());
 }
 
 }  // namespace HWY_NAMESPACE

@@ -119,7 +119,7 @@ class Backward {
     const hn::Rebind<uint16_t, U32> dh;
     const auto lanes = static_cast<int64_t>(hn::Lanes(du));
     const auto s = static_cast<uint64_t>(form_.sequence);
-    const uint64_t origin = draw_->first + (static_cast<uint64_t>(head_) * s + static_cast<uint64_t>(query_)) * s +
+    const uint64_t origin = draw_->first + (static_cast<uint64_t>(form_.draws_as(head_)) * s + static_cast<uint64_t>(query_)) * s +
                             static_cast<uint64_t>(key_);
     if (s % 8 != 0) return draw_tile_unaligned(origin);
     // A block serves 8 keys of one query: one query a lane.

@@ -106,7 +106,7 @@ class Forward {
     const auto most = hn::Set(df, shift);
     const uint16_t* bits = nullptr;
     if (draw_) {
-      const int64_t element = (head_ * form_.sequence + first_query_ + i) * form_.sequence + key;
+      const int64_t element = (form_.draws_as(head_) * form_.sequence + first_query_ + i) * form_.sequence + key;
       bits = PhiloxBits16(draw_->stream, draw_->first + static_cast<uint64_t>(element), columns, at_.bits);
     }
     const auto threshold = hn::Set(du, draw_ ? draw_->threshold : 0u);

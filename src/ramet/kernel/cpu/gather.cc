@@ -7,6 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/map_steps.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/rules.h"
 
 namespace ramet {
@@ -48,15 +49,34 @@ int64_t row_elements(const Shape& shape) {
   return elements;
 }
 
-void run_gather(const NodeSignature& node, const KernelContext& context) {
+/// Rows [begin, end) of the result from a part of the table: those of other parts are -0, which added to any number leaves
+/// its bits.
+void gather_part(const Position& rows, const Indices& indices, DType dtype, int64_t begin, int64_t end, const char* from,
+                 int64_t bytes, char* to) {
+  char nothing[8];
+  store_element(nothing, dtype, 0, -0.0);
+  const int64_t size = size_in(dtype);
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = rows.local_coordinate(0, indices[i]);
+    if (row >= 0)
+      std::memcpy(to + i * bytes, from + row * bytes, static_cast<size_t>(bytes));
+    else
+      for (int64_t at = 0; at < bytes; at += size)
+        std::memcpy(to + i * bytes + at, nothing, static_cast<size_t>(size));
+  }
+}
+
+void run_gather(const NodeSignature& node, const Position& rows, const KernelContext& context) {
   const TensorType& table = node.inputs[0];
   const Indices indices(node.inputs[1], context.inputs[1]);
-  indices.check(node, table.shape.dim(0));
+  indices.check(node, rows.logical()[0]);
   const int64_t bytes = row_elements(table.shape) * size_in(table.dtype);
   const auto* from = static_cast<const char*>(context.inputs[0]);
   auto* to = static_cast<char*>(context.outputs[0]);
   if (bytes == 0) return;
+  const bool whole = rows.logical()[0] == table.shape.dim(0);
   context.team.split(indices.count(), std::max<int64_t>(1, 16384 / bytes), [&](int64_t begin, int64_t end, int) {
+    if (!whole) return gather_part(rows, indices, table.dtype, begin, end, from, bytes, to);
     for (int64_t i = begin; i < end; ++i)
       std::memcpy(to + i * bytes, from + indices[i] * bytes, static_cast<size_t>(bytes));
   });
@@ -73,12 +93,16 @@ struct Groups {
   int64_t* order;
 };
 
-Groups group(const Indices& indices, int64_t rows, int64_t* room) {
+/// `row_of(i)` is the row of position i, or -1 when it has none here.
+template <typename RowOf>
+Groups group(int64_t count, int64_t rows, int64_t* room, const RowOf& row_of) {
   const Groups groups{room, room + rows + 1};
   std::fill_n(groups.first, rows + 1, 0);
-  for (int64_t i = 0; i < indices.count(); ++i) ++groups.first[indices[i]];
+  for (int64_t i = 0; i < count; ++i)
+    if (const int64_t row = row_of(i); row >= 0) ++groups.first[row];
   std::exclusive_scan(groups.first, groups.first + rows + 1, groups.first, int64_t{0});
-  for (int64_t i = 0; i < indices.count(); ++i) groups.order[groups.first[indices[i]]++] = i;
+  for (int64_t i = 0; i < count; ++i)
+    if (const int64_t row = row_of(i); row >= 0) groups.order[groups.first[row]++] = i;
   // Each start has moved to its end: the next row's start.
   std::copy_backward(groups.first, groups.first + rows, groups.first + rows + 1);
   groups.first[0] = 0;
@@ -112,16 +136,21 @@ struct Scatter {
   }
 };
 
-void run_scatter_add(const NodeSignature& node, const KernelContext& context) {
+void run_scatter_add(const NodeSignature& node, const Position& table, const KernelContext& context) {
   const int64_t rows = node.outputs[0].shape.dim(0);
   const Indices indices(node.inputs[0], context.inputs[0]);
-  indices.check(node, rows);
+  indices.check(node, table.logical()[0]);
   auto* rooms = static_cast<float*>(context.scratch);
   Scatter scatter{.from = node.inputs[1].dtype, .to = node.outputs[0].dtype};
   scatter.updates = static_cast<const char*>(context.inputs[1]);
   scatter.out = static_cast<char*>(context.outputs[0]);
   scatter.width = row_elements(node.outputs[0].shape);
-  scatter.groups = group(indices, rows, reinterpret_cast<int64_t*>(rooms + context.team.size() * 2 * kRoom));
+  auto* room = reinterpret_cast<int64_t*>(rooms + context.team.size() * 2 * kRoom);
+  if (table.logical()[0] == rows)
+    scatter.groups = group(indices.count(), rows, room, [&](int64_t i) { return indices[i]; });
+  else
+    scatter.groups =
+        group(indices.count(), rows, room, [&](int64_t i) { return table.local_coordinate(0, indices[i]); });
   if (scatter.width == 0) return;
   if (rows <= kFewRows) {
     context.team.split(scatter.width, 64, [&](int64_t begin, int64_t end, int rank) {
@@ -306,6 +335,18 @@ void add(Backend& backend, const std::string& op, Run run, std::function<std::st
       std::move(scratch));
 }
 
+/// A kernel that minds where its positional operand is.
+void add_placed(Backend& backend, const std::string& op,
+                void (*run)(const NodeSignature&, const Position&, const KernelContext&),
+                std::function<std::string(const NodeSignature&)> refuse = {}, cpu::ScratchFunction scratch = {}) {
+  cpu::add_hwy(
+      backend, op, std::move(refuse),
+      [run](const NodeSignature& node, int) {
+        return [node, position = Position(node), run](const KernelContext& context) { run(node, position, context); };
+      },
+      std::move(scratch));
+}
+
 std::string refuse_scatter(const NodeSignature& node) {
   return map_steps().load(node.inputs[1].dtype) ? "" : "no arithmetic on this type";
 }
@@ -313,8 +354,8 @@ std::string refuse_scatter(const NodeSignature& node) {
 }  // namespace
 
 void add_cpu_gather(Backend& backend) {
-  add(backend, "gather", run_gather);
-  add(backend, "scatter_add", run_scatter_add, refuse_scatter, scatter_scratch);
+  add_placed(backend, "gather", run_gather);
+  add_placed(backend, "scatter_add", run_scatter_add, refuse_scatter, scatter_scratch);
   add(backend, "one_hot", run_one_hot);
   const auto lines = [](int64_t each) {
     return [each](const NodeSignature& node, int threads) { return threads * each * line_bytes(node); };

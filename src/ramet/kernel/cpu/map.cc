@@ -200,7 +200,10 @@ class MapWalk {
         call.operands[i] = place(step.operands[i]);
       }
     }
-    if (step.dropout >= 0) call.dropout = draws_ + step.dropout;
+    if (step.dropout >= 0) {
+      call.dropout = draws_ + step.dropout;
+      if (plan_.position) call.position = &*plan_.position;
+    }
 
     MapForm form = step.form;
     call.result = reg(step.value);
@@ -290,8 +293,8 @@ class MapWalk {
 };
 
 MapEvaluator::MapEvaluator(const MapProgram& program, const Shape& space, std::span<const TensorType> inputs,
-                           std::span<const TensorType> outputs, int threads)
-    : plan_(std::make_unique<Plan>(program, space, inputs, outputs, threads)) {}
+                           std::span<const TensorType> outputs, int threads, std::optional<Position> position)
+    : plan_(std::make_unique<Plan>(program, space, inputs, outputs, threads, std::move(position))) {}
 MapEvaluator::~MapEvaluator() = default;
 
 int64_t MapEvaluator::scratch_bytes() const { return plan_->bytes; }
@@ -312,7 +315,7 @@ void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* cons
     const Plan::Dropout& dropout = plan.dropouts[i];
     const auto* counter = static_cast<const int64_t*>(inputs[static_cast<size_t>(dropout.counter)]);
     new (draws + i) DropoutDraw(dropout.rate, static_cast<int64_t>(dropout.seed), static_cast<int64_t>(dropout.tensor),
-                                counter, plan.elements);
+                                counter, plan.position ? plan.position->logical_elements() : plan.elements);
   }
   int64_t unit = 1;
   if (plan.sums_rows)

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/ops/map_program.h"
+#include "ramet/ops/position.h"
 
 namespace ramet::cpu {
 
@@ -16,8 +18,9 @@ namespace ramet::cpu {
 class MapEvaluator {
  public:
   /// `program` must have passed map_value_types. Throws Error on element types that it does not take (u8).
+  /// `position` says where the elements of the space are in the logical one; none: it is all of it.
   MapEvaluator(const MapProgram& program, const Shape& space, std::span<const TensorType> inputs,
-               std::span<const TensorType> outputs, int threads);
+               std::span<const TensorType> outputs, int threads, std::optional<Position> position = {});
   ~MapEvaluator();
 
   int64_t scratch_bytes() const;

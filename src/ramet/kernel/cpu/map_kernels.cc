@@ -7,7 +7,11 @@ namespace ramet {
 namespace {
 
 cpu::MapEvaluator evaluator_of(const NodeSignature& node, int threads) {
-  return {map_program_of(node), map_space_of(node), node.inputs, node.outputs, threads};
+  const MapProgram program = map_program_of(node);
+  const Shape space = map_space_of(node);
+  std::optional<Position> position;
+  if (program.draws()) position.emplace(node, space);
+  return {program, space, node.inputs, node.outputs, threads, std::move(position)};
 }
 
 class MapKernel : public Kernel {

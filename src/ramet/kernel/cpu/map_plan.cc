@@ -16,8 +16,9 @@ int64_t up_to_line(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; 
 }  // namespace
 
 MapEvaluator::Plan::Plan(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
-                         std::span<const TensorType> output_types, int thread_count)
-    : threads(thread_count) {
+                         std::span<const TensorType> output_types, int thread_count, std::optional<Position> place)
+    : threads(thread_count), position(std::move(place)) {
+  if (position && (position->whole() || !program.draws())) position.reset();
   std::vector<DType> dtypes;
   for (const TensorType& type : input_types) dtypes.push_back(type.dtype);
   const std::vector<DType> types = map_value_types(program, dtypes, "map kernel");

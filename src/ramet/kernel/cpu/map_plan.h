@@ -62,12 +62,13 @@ struct MapEvaluator::Plan {
   int registers = 0;
   int64_t register_bytes = 0;
   int threads = 1;
+  std::optional<Position> position;  ///< of a space that is a part of a logical one, for draws
   /// Layout of the scratch: for each thread registers, places of values, lane sums; then draws; then sums of row
   /// blocks.
   int64_t thread_bytes = 0, places_at = 0, lanes_at = 0, draws_at = 0, partials_at = 0, bytes = 0;
 
   Plan(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
-       std::span<const TensorType> output_types, int thread_count);
+       std::span<const TensorType> output_types, int thread_count, std::optional<Position> place);
 
  private:
   void collapse(const Shape& space, std::span<const TensorType> types, const std::vector<bool>& counters);

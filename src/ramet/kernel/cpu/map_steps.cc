@@ -1,9 +1,11 @@
 #include "ramet/kernel/cpu/map_steps.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/targets.h"
+#include "ramet/ops/position.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/map_steps.cc"
@@ -248,6 +250,16 @@ void select_step(const StepCall& call) {
 
 constexpr int64_t kDrawsAtOnce = 512;
 
+/// Random bits of elements [begin, begin + count) of a part of the logical space, gathered from its runs.
+inline void draw_runs(const StepCall& call, int64_t begin, int64_t count, uint16_t* room, uint16_t* bits) {
+  const DropoutDraw& draw = *call.dropout;
+  call.position->for_each_run(begin, count, [&](const Position::Run& run) {
+    const uint64_t element = draw.first + static_cast<uint64_t>(run.logical);
+    const uint16_t* drawn = PhiloxBits16(draw.stream, element, run.length, room);
+    std::memcpy(bits + (run.local - begin), drawn, static_cast<size_t>(run.length) * sizeof(uint16_t));
+  });
+}
+
 template <class A, class R>
 void dropout_step(const StepCall& call) {
   const Df d;
@@ -258,12 +270,16 @@ void dropout_step(const StepCall& call) {
   const Vf scale = hn::Set(d, draw.scale);
   const Vi limit = hn::Set(di, static_cast<int32_t>(draw.threshold));
   const hn::Rebind<uint16_t, Di> dh;
-  alignas(64) uint16_t room[kDrawsAtOnce + kPhiloxSlack];
+  alignas(64) uint16_t room[kDrawsAtOnce + kPhiloxSlack], gathered[kDrawsAtOnce];
   const int64_t end = padded(call.count), step = lanes();
   for (int64_t begin = 0; begin < end; begin += kDrawsAtOnce) {
     const int64_t stop = end < begin + kDrawsAtOnce ? end : begin + kDrawsAtOnce;
     const uint64_t element = draw.first + static_cast<uint64_t>(call.element + begin);
-    const uint16_t* bits = PhiloxBits16(draw.stream, element, stop - begin, room);
+    const uint16_t* bits = gathered;
+    if (call.position)
+      draw_runs(call, call.element + begin, std::min(stop, call.count) - begin, room, gathered);
+    else
+      bits = PhiloxBits16(draw.stream, element, stop - begin, room);
     for (int64_t i = begin; i < stop; i += step) {
       const Vi drawn = hn::PromoteTo(di, hn::LoadU(dh, bits + (i - begin)));
       const Vf factor = hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(drawn, limit)), scale);

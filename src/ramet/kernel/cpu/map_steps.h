@@ -6,6 +6,10 @@
 #include "ramet/base/dtype.h"
 #include "ramet/ops/random_bits.h"
 
+namespace ramet {
+class Position;
+}
+
 namespace ramet::cpu {
 
 // The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (bools too,
@@ -27,7 +31,8 @@ struct StepCall {
   int64_t count = 0;    ///< elements; loops round it up to kMapPad
   int64_t element = 0;  ///< index of the first one in the iteration space
   float p = 0, q = 0;
-  const DropoutDraw* dropout = nullptr;  ///< of the whole iteration space
+  const DropoutDraw* dropout = nullptr;  ///< of the whole logical space
+  const Position* position = nullptr;    ///< of the iteration space in the logical one; null: it is that
 };
 using StepFunction = void (*)(const StepCall&);
 

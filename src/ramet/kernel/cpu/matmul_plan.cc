@@ -181,12 +181,14 @@ void MatmulPlan::Parts::product(int64_t index, Range rows, Range columns, int ra
     const Range some{i, std::min(rows.end, i + row_block)};
     const char* block_a = a + i * form.k * size;
     if (copies_a) {
-      const int64_t k = packed.k_chunk(), stride = form.transpose_a ? form.m : form.k;
-      for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
-        const int64_t first = form.transpose_a ? chunk * k * stride + i : i * stride + chunk * k;
-        copy_block(a + first * size, form.a.dtype, stride, form.transpose_a, some.size(), k, packed.compute,
-                   copy + chunk * some.size() * k * element());
-      }
+      const int64_t k = packed.k_chunk(), stride = form.transpose_a ? form.m : form.k, run = form.run();
+      for (int64_t chunk = 0; chunk < form.chunks; ++chunk)
+        for (int64_t part = 0; part < form.chunk_blocks; ++part) {
+          const int64_t at = (part * form.chunks + chunk) * run;
+          const int64_t first = form.transpose_a ? at * stride + i : i * stride + at;
+          copy_block(a + first * size, form.a.dtype, stride, form.transpose_a, some.size(), run, packed.compute, k,
+                     copy + (chunk * some.size() * k + part * run) * element());
+        }
       block_a = copy;
     }
     for (int64_t j = columns.begin; j < columns.end; j += column_block)
@@ -241,7 +243,7 @@ const std::string& MatmulPlan::implementation() const { return parts_->implement
 
 std::optional<PackedMatrix> MatmulPlan::preferred_packing(BlockProduct kind, const MatmulForm& form) {
   PackedMatrix packed{.compute = DType::kF32, .k = form.k, .n = form.n, .n_block = 0, .chunks = form.chunks,
-                      .transposed = form.transpose_b};
+                      .chunk_blocks = form.chunk_blocks, .transposed = form.transpose_b};
   if (kind == BlockProduct::kPlain) {
     packed.n_block = plain_block();
     return packed;

@@ -17,34 +17,60 @@ HWY_BEFORE_NAMESPACE();
 namespace ramet {
 namespace HWY_NAMESPACE {
 
+/// A group of units whose rows are not neighbours in the source: gathered first.
+template <typename T, typename C>
+void GatherGroup(const PackedMatrix& packed, const T* source, int64_t chunk, int64_t k, int64_t count, int64_t column,
+                 int64_t cols, uint32_t* to) {
+  constexpr bool kPairs = sizeof(C) == 2;
+  constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
+  HWY_ALIGN T rows[kGroup * kWidth];
+  HWY_ALIGN uint32_t tile[kWidth * kUnits];
+  const int64_t width = packed.n_block;
+  if (packed.transposed) {
+    for (int64_t j = 0; j < cols; ++j)
+      for (int64_t i = 0; i < count; ++i)
+        rows[j * kGroup + i] = source[(column + j) * packed.k + packed.source_row(chunk, k + i)];
+    UnitsFromColumns<T, C>(rows, kGroup, count, cols, width, tile);
+    Transpose32(tile, kUnits, to, width, width, kUnits);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(static_cast<void*>(rows + i * kWidth), source + packed.source_row(chunk, k + i) * packed.n + column,
+                static_cast<size_t>(cols) * sizeof(T));
+  UnitsFromRowsEdge<T, kPairs>(rows, kWidth, count, cols, width, to);
+}
+
 template <typename T, typename C>
 void PackBlocksOf(const PackedMatrix& packed, const T* source, int64_t begin, int64_t end, char* out) {
   constexpr bool kPairs = sizeof(C) == 2;
   constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
   HWY_ALIGN uint32_t tile[kWidth * kUnits];
-  const int64_t width = packed.n_block, k_chunk = packed.k_chunk();
+  const int64_t width = packed.n_block, k_chunk = packed.k_chunk(), run = packed.run();
   for (int64_t chunk = 0; chunk < packed.chunks; ++chunk)
     for (int64_t block = begin; block < end; ++block) {
       auto* to = reinterpret_cast<uint32_t*>(out + chunk * packed.chunk_bytes() + block * packed.block_bytes());
       const int64_t cols = std::min(width, packed.n - block * width);
       for (int64_t k = 0; k < k_chunk; k += kGroup, to += kUnits * width) {
-        const int64_t at = chunk * k_chunk + k;
-        if (packed.transposed) {
-          UnitsFromColumns<T, C>(source + block * width * packed.k + at, packed.k, k_chunk - k, cols, width, tile);
+        const int64_t at = packed.source_row(chunk, k), left = run - k % run;  // rows that follow it in the source
+        if (left < std::min(kGroup, k_chunk - k)) {
+          GatherGroup<T, C>(packed, source, chunk, k, std::min(kGroup, k_chunk - k), block * width, cols, to);
+        } else if (packed.transposed) {
+          UnitsFromColumns<T, C>(source + block * width * packed.k + at, packed.k, left, cols, width, tile);
           Transpose32(tile, kUnits, to, width, width, kUnits);
         } else {
-          UnitsFromRows<T, kPairs>(source + at * packed.n + block * width, packed.n, k_chunk - k, cols, width, to);
+          UnitsFromRows<T, kPairs>(source + at * packed.n + block * width, packed.n, left, cols, width, to);
         }
       }
     }
 }
 
 template <typename T, typename C>
-void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows, int64_t cols, C* out) {
+void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows, int64_t cols, int64_t out_stride,
+                 C* out) {
   constexpr bool kPairs = sizeof(C) == 2;
   constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
   if (!transposed) {
-    for (int64_t i = 0; i < rows; ++i) ConvertRow(source + i * stride, cols, out + i * cols);
+    for (int64_t i = 0; i < rows; ++i) ConvertRow(source + i * stride, cols, out + i * out_stride);
     return;
   }
   HWY_ALIGN uint32_t tile[kWidth * kUnits], turned[kWidth * kUnits];
@@ -52,15 +78,15 @@ void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows,
     for (int64_t k = 0; k < cols; k += kGroup) {
       const int64_t height = std::min(kWidth, rows - i), count = std::min(kGroup, cols - k);
       UnitsFromRows<T, kPairs>(source + k * stride + i, stride, cols - k, height, kWidth, tile);
-      C* to = out + i * cols + k;
+      C* to = out + i * out_stride + k;
       Transpose32(tile, kWidth, turned, kUnits, kUnits, kWidth);
       if (count == kGroup) {  // whole cache lines, of a size that the compiler knows
         for (int64_t r = 0; r < height; ++r)
-          std::memcpy(static_cast<void*>(to + r * cols), turned + r * kUnits, kUnits * 4);
+          std::memcpy(static_cast<void*>(to + r * out_stride), turned + r * kUnits, kUnits * 4);
         continue;
       }
       for (int64_t r = 0; r < height; ++r)
-        std::memcpy(static_cast<void*>(to + r * cols), turned + r * kUnits,
+        std::memcpy(static_cast<void*>(to + r * out_stride), turned + r * kUnits,
                     static_cast<size_t>(count) * sizeof(C));
     }
 }
@@ -81,10 +107,10 @@ void PackBlocks(const PackedMatrix& packed, const void* source, DType type, DTyp
 }
 
 void CopyBlock(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
-               DType compute, void* out) {
+               DType compute, int64_t out_stride, void* out) {
   WithStorage(type, source, [&](auto* typed) {
-    if (compute == DType::kBF16) CopyBlockOf(typed, stride, transposed, rows, cols, static_cast<Bf16*>(out));
-    else CopyBlockOf(typed, stride, transposed, rows, cols, static_cast<float*>(out));
+    if (compute == DType::kBF16) CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<Bf16*>(out));
+    else CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<float*>(out));
   });
 }
 
@@ -147,8 +173,8 @@ void pack_blocks(const PackedMatrix& packed, const void* source, DType type, DTy
 }
 
 void copy_block(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
-                DType compute, void* out) {
-  HWY_DYNAMIC_DISPATCH(CopyBlock)(source, type, stride, transposed, rows, cols, compute, out);
+                DType compute, int64_t out_stride, void* out) {
+  HWY_DYNAMIC_DISPATCH(CopyBlock)(source, type, stride, transposed, rows, cols, compute, out_stride, out);
 }
 
 void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
@@ -158,18 +184,22 @@ void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, co
 
 std::string PackedMatrix::format() const {
   return "blocked " + std::string(name_of(compute)) + " " + std::to_string(k) + " " + std::to_string(n) + " " +
-         std::to_string(n_block) + " " + std::to_string(chunks) + (transposed ? " transposed" : " plain");
+         std::to_string(n_block) + " " + std::to_string(chunks) +
+         (chunk_blocks > 1 ? "x" + std::to_string(chunk_blocks) : "") + (transposed ? " transposed" : " plain");
 }
 
 std::optional<PackedMatrix> PackedMatrix::parse(const std::string& format) {
   std::istringstream text(format);
   std::string kind, dtype, order;
   PackedMatrix packed;
-  text >> kind >> dtype >> packed.k >> packed.n >> packed.n_block >> packed.chunks >> order;
+  text >> kind >> dtype >> packed.k >> packed.n >> packed.n_block >> packed.chunks;
+  if (text.peek() == 'x') text.get(), text >> packed.chunk_blocks;
+  text >> order;
   if (!text || kind != "blocked" || (dtype != "f32" && dtype != "bf16")) return std::nullopt;
   packed.compute = dtype == "bf16" ? DType::kBF16 : DType::kF32;
   packed.transposed = order == "transposed";
   const bool sane = packed.k > 0 && packed.n > 0 && packed.chunks > 0 && packed.k % packed.chunks == 0 &&
+                    packed.chunk_blocks > 0 && packed.k_chunk() % packed.chunk_blocks == 0 &&
                     packed.n_block > 0 && packed.n_block <= 64 && packed.n_block % 16 == 0;
   if (!sane || packed.format() != format) return std::nullopt;
   return packed;

@@ -10,13 +10,20 @@ namespace ramet {
 
 /// A matrix B [k,n] as the product kernels read it: columns in blocks of `n_block`; in each block groups of 16 units of
 /// k, row-major, a unit being one f32 or a pair of neighbouring bf16; zeros behind k and n. With `chunks`, each k/chunks
-/// rows are a packed matrix of their own, one after the other.
+/// rows are a packed matrix of their own, one after the other; with `chunk_blocks` those of a chunk are gathered from as many
+/// blocks (ops/matmul.h).
 struct PackedMatrix {
   DType compute = DType::kF32;  ///< f32 or bf16
-  int64_t k = 0, n = 0, n_block = 64, chunks = 1;
+  int64_t k = 0, n = 0, n_block = 64, chunks = 1, chunk_blocks = 1;
   bool transposed = false;      ///< the source is [n,k]
 
   int64_t k_chunk() const { return k / chunks; }
+  /// Rows of a chunk that lie one after another in the source.
+  int64_t run() const { return k_chunk() / chunk_blocks; }
+  /// Row of the source that is row `row` of chunk `chunk`.
+  int64_t source_row(int64_t chunk, int64_t row) const {
+    return chunk_blocks == 1 ? chunk * k_chunk() + row : (row / run() * chunks + chunk) * run() + row % run();
+  }
   /// k of one chunk, padded to whole groups.
   int64_t padded_k() const {
     const int64_t group = compute == DType::kBF16 ? 32 : 16;
@@ -26,7 +33,8 @@ struct PackedMatrix {
   int64_t block_bytes() const { return padded_k() * n_block * (compute == DType::kBF16 ? 2 : 4); }
   int64_t chunk_bytes() const { return blocks() * block_bytes(); }
   int64_t bytes() const { return chunks * chunk_bytes(); }
-  /// "blocked bf16 768 3072 64 1 transposed" (type, k, n, n_block, chunks, source), and back (nothing on another text).
+  /// "blocked bf16 768 3072 64 1 transposed" (type, k, n, n_block, chunks or "8x3": of 3 blocks, source), and back (nothing
+  /// on another text).
   std::string format() const;
   static std::optional<PackedMatrix> parse(const std::string& format);
 };
@@ -37,9 +45,9 @@ void pack_blocks(const PackedMatrix& packed, const void* source, DType type, DTy
                  void* out);
 
 /// rows x cols of a matrix with `stride` elements between rows (or, if `transposed`, between columns), converted to
-/// `compute` (f32 or bf16), dense and row-major.
+/// `compute` (f32 or bf16), row-major with `out_stride` elements between rows.
 void copy_block(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
-                DType compute, void* out);
+                DType compute, int64_t out_stride, void* out);
 
 /// out[i] = round(sum + c[i] + bias[i]) for a row of n, where sum is the tree over `chunks` rows at distance
 /// `chunk_stride` in `sums` (DESIGN, exact bits rule 2). `bias` and `c` may be null. `sums` is overwritten.

@@ -189,7 +189,7 @@ std::function<void(const KernelContext&)> make_full(const NodeSignature& node) {
 std::function<void(const KernelContext&)> make_iota(const NodeSignature& node) {
   const TensorType type = node.outputs[0];
   const int axis = normalize_axis(node.attributes.get_int("axis"), type.shape.rank(), node.text());
-  return [type, axis](const KernelContext& context) {
+  return [type, axis, position = Position(node)](const KernelContext& context) {
     if (type.elements() == 0) return;
     const int64_t inner = type.shape.strides()[static_cast<size_t>(axis)], extent = type.shape.dim(axis);
     const int64_t size = size_in(type.dtype);
@@ -197,7 +197,7 @@ std::function<void(const KernelContext&)> make_iota(const NodeSignature& node) {
     context.team.split(type.elements() / inner, std::max<int64_t>(1, 4096 / inner),
                        [&](int64_t begin, int64_t end, int) {
                          for (int64_t i = begin; i < end; ++i) {
-                           const Element value(type.dtype, static_cast<double>(i % extent));
+                           const Element value(type.dtype, static_cast<double>(position.coordinate(axis, i % extent)));
                            for (int64_t e = 0; e < inner; ++e)
                              std::memcpy(out + (i * inner + e) * size, value.bytes, static_cast<size_t>(size));
                          }

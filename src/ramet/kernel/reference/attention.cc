@@ -4,6 +4,7 @@
 
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/ops/attention.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/random_bits.h"
 
 namespace ramet {
@@ -16,8 +17,7 @@ class ReferenceAttention {
       : operands_(operands), form_(attention_form(operands.node())) {
     if (form_.counter >= 0) {
       const int64_t counter[2] = {operands.get_int(form_.counter, 0), operands.get_int(form_.counter, 1)};
-      draw_.emplace(form_.dropout, form_.seed, form_.tensor, counter,
-                    form_.batch * form_.heads * form_.sequence * form_.sequence);
+      draw_.emplace(form_.dropout, form_.seed, form_.tensor, counter, form_.draws());
     }
   }
 
@@ -60,7 +60,7 @@ class ReferenceAttention {
 
   /// What dropout multiplies a probability by.
   double kept(int64_t b, int64_t h, int64_t q, int64_t k) const {
-    return draw_ ? draw_->factor(((b * form_.heads + h) * form_.sequence + q) * form_.sequence + k) : 1.0;
+    return draw_ ? draw_->factor((form_.draws_as(b * form_.heads + h) * form_.sequence + q) * form_.sequence + k) : 1.0;
   }
 
  private:
@@ -135,11 +135,12 @@ void run_attention_grad(const ReferenceOperands& operands) {
 void run_dropout(const ReferenceOperands& operands) {
   const Attributes& attributes = operands.attributes();
   const int64_t elements = operands.input_type(0).elements();
+  const Position position(operands.node());
   const int64_t counter[2] = {operands.get_int(1, 0), operands.get_int(1, 1)};
   const DropoutDraw draw(attributes.get_float("rate"), attributes.get_int("seed"), attributes.get_int("tensor"),
-                         counter, elements);
+                         counter, position.logical_elements());
   for (int64_t i = 0; i < elements; ++i) {
-    const double factor = draw.factor(i);
+    const double factor = draw.factor(position.index(i));
     operands.set(0, i, factor == 0 ? 0.0 : operands.get(0, i) * factor);
   }
 }

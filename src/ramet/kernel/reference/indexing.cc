@@ -3,6 +3,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/reference/reference.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/rules.h"
 
 namespace ramet {
@@ -18,15 +19,16 @@ struct AxisView {
   int64_t at(int64_t o, int64_t e, int64_t i) const { return (o * extent + e) * inner + i; }
 };
 
-int64_t checked_index(const ReferenceOperands& operands, int input, int64_t position, int64_t rows) {
-  const int64_t index = operands.get_int(input, position);
+/// The row of this part of the table that an index means; -1 when another part has it.
+int64_t checked_row(const ReferenceOperands& operands, int input, int64_t position, const Position& table) {
+  const int64_t index = operands.get_int(input, position), rows = table.logical()[0];
   if (index < 0 || index >= rows)
     throw Error({.what = "index out of range",
                  .where = operands.node().text() + ", index position " + std::to_string(position),
                  .found = std::to_string(index),
                  .expected = "0 to " + std::to_string(rows - 1)},
                 ErrorKind::kFailure);
-  return index;
+  return table.local_coordinate(0, index);
 }
 
 void one_hot(const ReferenceOperands& operands) {
@@ -39,10 +41,13 @@ void one_hot(const ReferenceOperands& operands) {
 
 void gather(const ReferenceOperands& operands) {
   const AxisView table(operands.input_type(0).shape, 0);
+  const Position rows(operands.node());
   for (int64_t i = 0; i < operands.input_type(1).elements(); ++i) {
-    const int64_t row = checked_index(operands, 1, i, table.extent);
+    const int64_t row = checked_row(operands, 1, i, rows);
     for (int64_t h = 0; h < table.inner; ++h) {
-      if (is_floating(operands.input_type(0).dtype))
+      if (row < 0)
+        operands.set(0, i * table.inner + h, -0.0);
+      else if (is_floating(operands.input_type(0).dtype))
         operands.set(0, i * table.inner + h, operands.get(0, row * table.inner + h));
       else
         operands.set_int(0, i * table.inner + h, operands.get_int(0, row * table.inner + h));
@@ -52,9 +57,11 @@ void gather(const ReferenceOperands& operands) {
 
 void scatter_add(const ReferenceOperands& operands) {
   const AxisView out(operands.output_type(0).shape, 0);
+  const Position rows(operands.node());
   std::vector<double> sums(static_cast<size_t>(operands.output_type(0).elements()), 0.0);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
-    const int64_t row = checked_index(operands, 0, i, out.extent);
+    const int64_t row = checked_row(operands, 0, i, rows);
+    if (row < 0) continue;
     for (int64_t h = 0; h < out.inner; ++h)
       sums[static_cast<size_t>(row * out.inner + h)] += operands.get(1, i * out.inner + h);
   }

@@ -3,6 +3,7 @@
 
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/ops/map_program.h"
+#include "ramet/ops/position.h"
 #include "ramet/ops/random_bits.h"
 
 // The oracle of map programs, and so of every element-wise op: one element at a time, in double.
@@ -48,7 +49,10 @@ MapValue cast_value(const MapValue& value, DType from, DType to) {
 class MapOracle {
  public:
   explicit MapOracle(const ReferenceOperands& operands)
-      : operands_(operands), program_(map_program_of(operands.node())), space_(map_space_of(operands.node())) {
+      : operands_(operands),
+        program_(map_program_of(operands.node())),
+        space_(map_space_of(operands.node())),
+        position_(operands.node(), space_) {
     std::vector<DType> inputs;
     for (int i = 0; i < operands.inputs(); ++i) inputs.push_back(operands.input_type(i).dtype);
     types_ = map_value_types(program_, inputs, operands.node().text());
@@ -113,8 +117,8 @@ class MapOracle {
   double dropout_factor(const MapProgram::Step& step, int64_t element) const {
     const auto* counter = static_cast<const int64_t*>(operands_.input_bytes(step.operands[1]));
     const DropoutDraw draw(step.parameter, static_cast<int64_t>(step.seed), static_cast<int64_t>(step.tensor), counter,
-                           space_.elements());
-    return draw.factor(element);
+                           position_.logical_elements());
+    return draw.factor(position_.index(element));
   }
 
   void store(int64_t element) {
@@ -137,6 +141,7 @@ class MapOracle {
   const ReferenceOperands& operands_;
   const MapProgram program_;
   const Shape space_;
+  const Position position_;
   std::vector<DType> types_;
   std::vector<bool> counters_;
   std::vector<MapValue> values_;

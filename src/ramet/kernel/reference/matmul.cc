@@ -26,14 +26,17 @@ MatrixView view(const std::vector<double>& values, int64_t index, int64_t rows, 
 }
 
 double dot(const MatmulForm& form, const MatrixView& a, const MatrixView& b, int64_t row, int64_t column) {
-  const int64_t part = form.k / form.chunks;
+  const int64_t run = form.run();
   const auto chunk = [&](int64_t index) {
     double sum = 0;
-    for (int64_t k = index * part; k < (index + 1) * part; ++k) sum += a(row, k) * b(k, column);
+    for (int64_t block = 0; block < form.chunk_blocks; ++block)
+      for (int64_t i = 0; i < run; ++i) {
+        const int64_t k = (block * form.chunks + index) * run + i;
+        sum += a(row, k) * b(k, column);
+      }
     return sum;
   };
-  if (form.chunks == 1) return chunk(0);
-  // Chunk sums meet in f32: that is where other devices' sums would come in.
+  // Chunk sums meet in f32: that is where other devices' sums would come in, and what a bias is added to.
   return tree_combine<float>(
       0, form.chunks, [&](int64_t index) { return static_cast<float>(chunk(index)); },
       [](float x, float y) { return x + y; });

@@ -127,9 +127,10 @@ void split(const ReferenceOperands& operands) {
 void iota(const ReferenceOperands& operands) {
   const Shape& shape = operands.output_type(0).shape;
   const int axis = normalize_axis(operands.attributes().get_int("axis"), shape.rank(), operands.node().text());
+  const Position position(operands.node());
   int64_t element = 0;
   for_each_index(shape, [&](const Dims& index) {
-    const int64_t value = index[static_cast<size_t>(axis)];
+    const int64_t value = position.coordinate(axis, index[static_cast<size_t>(axis)]);
     if (is_floating(operands.output_type(0).dtype))
       operands.set(0, element++, static_cast<double>(value));
     else
