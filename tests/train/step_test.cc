@@ -6,9 +6,12 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rng.h"
 #include "ramet/ir/text.h"
+#include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
 #include "ramet/train/trainer.h"
+#include "ramet/transform/differentiate.h"
 
 namespace ramet {
 namespace {
@@ -57,7 +60,7 @@ TEST(TrainingStep, HasTheStatesAndScalarsOfItsOptimizer) {
     accumulators += state.kind == StateKind::kAccumulator;
   }
   EXPECT_EQ(optimizer, 2 * weights);
-  EXPECT_EQ(accumulators, weights);
+  EXPECT_EQ(accumulators, weights + 1);  // the tied word embedding has two
   EXPECT_EQ(count(adam.update, "adam"), weights);
   EXPECT_EQ(count(adam.update, "sum_squares"), weights);
   for (const char* scalar : {"learning_rate", "correction1", "correction2"})
@@ -68,6 +71,122 @@ TEST(TrainingStep, HasTheStatesAndScalarsOfItsOptimizer) {
   for (const auto& state : sgd.states) EXPECT_NE(state.kind, StateKind::kOptimizer) << state.name;
   EXPECT_EQ(sgd.update.find_input("correction1"), kNoValue);
   EXPECT_EQ(count(step_of(tiny({"train.optimizer.kind=lamb"})).update, "lamb_apply"), weights);
+}
+
+/// Feeds of a graph: indices small enough for every table, numbers, zeros for accumulators.
+std::map<std::string, HostTensor> feeds_of(const Graph& graph) {
+  std::map<std::string, HostTensor> feeds;
+  for (const auto& input : graph.inputs()) {
+    const Value& value = graph.value(input.value);
+    HostTensor tensor(value.type);
+    const RandomStream random(5, RandomPurpose::kTest, 0, hash64(value.name));
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      const auto element = static_cast<uint64_t>(i);
+      if (!is_floating(value.type.dtype)) tensor.set(i, random.below(element, 2));
+      else if (!value.name.starts_with("accumulator.")) tensor.set(i, 0.2 * random.uniform(element) - 0.1);
+    }
+    feeds[value.name] = tensor;
+  }
+  return feeds;
+}
+
+std::map<std::string, HostTensor> results_of(const Graph& graph, const std::map<std::string, HostTensor>& feeds) {
+  std::map<std::string, HostTensor> results;
+  const auto values = interpret(graph, reference_backend(), feeds);
+  for (size_t i = 0; i < values.size(); ++i) results[graph.outputs()[i].name] = values[i];
+  return results;
+}
+
+TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
+  const std::pair<std::string, std::string> models[] = {
+      {"bert", "bert.embeddings.word_embeddings.weight@masked_words"}, {"gpt2", "transformer.wte.weight@head"}};
+  for (const auto& [kind, tied] : models) {
+    const Preparation preparation = prepare(tiny({"model.kind=" + kind, "model.preset=mini", "train.accumulation=2"}));
+    const StepGraph step = make_training_step(preparation.model, preparation.recipe);
+    verify(step, "the test");
+    std::vector<std::string> others;
+    for (const auto& state : step.states)
+      if (state.name.find('@') != std::string::npos) others.push_back(state.name);
+    EXPECT_THAT(others, testing::ElementsAre("accumulator." + tied));
+    for (const auto& input : step.micro.inputs()) {
+      const std::string& name = step.micro.value(input.value).name;
+      EXPECT_TRUE(name.find('@') == std::string::npos || name == others[0]) << name;
+    }
+
+    // The parts add up to the gradient of the whole, and neither of them is nothing.
+    const std::string weight = tied.substr(0, tied.find('@'));
+    const auto feeds = feeds_of(step.micro);
+    const auto sums = results_of(step.micro, feeds);
+    const auto gradients = results_of(differentiate(preparation.model.forward, "loss", {weight}), feeds);
+    const HostTensor &first = sums.at("accumulator." + weight), &second = sums.at(others[0]);
+    double most_first = 0, most_second = 0;
+    for (int64_t i = 0; i < first.elements(); ++i) {
+      EXPECT_EQ(static_cast<float>(first.get(i)) + static_cast<float>(second.get(i)), gradients.at("grad." + weight).get(i));
+      most_first = std::max(most_first, std::fabs(first.get(i)));
+      most_second = std::max(most_second, std::fabs(second.get(i)));
+    }
+    EXPECT_GT(most_first, 0);
+    EXPECT_GT(most_second, 0);
+  }
+}
+
+TEST(TrainingStep, StatesSayWhatTheirDimensionsMean) {
+  const std::string bert = print(step_of(tiny({"train.accumulation=2"})));
+  const auto names = [](const std::string& name, const std::string& axes) {
+    return testing::ContainsRegex("state \"" + name + "\" [^\n]* axes=" + axes + "\n");
+  };
+  const std::string layer = "bert\\.encoder\\.layer\\.0\\.";
+  EXPECT_THAT(bert, names("bert\\.embeddings\\.word_embeddings\\.weight", "vocab,embed"));
+  EXPECT_THAT(bert, names("bert\\.embeddings\\.position_embeddings\\.weight", "-,embed"));
+  EXPECT_THAT(bert, names(layer + "attention\\.self\\.qkv\\.weight", "3\\*heads,embed"));
+  EXPECT_THAT(bert, names(layer + "attention\\.self\\.qkv\\.bias", "3\\*heads"));
+  EXPECT_THAT(bert, names("optimizer\\.m\\." + layer + "attention\\.self\\.qkv\\.weight", "3\\*heads,embed"));
+  EXPECT_THAT(bert, names("accumulator\\." + layer + "attention\\.output\\.dense\\.weight", "embed,heads"));
+  EXPECT_THAT(bert, names(layer + "intermediate\\.dense\\.weight", "mlp,embed"));
+  EXPECT_THAT(bert, names(layer + "output\\.dense\\.weight", "embed,mlp"));
+  EXPECT_THAT(bert, names(layer + "output\\.LayerNorm\\.bias", "embed"));
+  EXPECT_THAT(bert, names("accumulator\\.bert\\.embeddings\\.word_embeddings\\.weight@masked_words", "vocab,embed"));
+  const std::string gpt2 = print(step_of(tiny({"model.kind=gpt2", "model.preset=mini"})));
+  EXPECT_THAT(gpt2, names("transformer\\.h\\.0\\.attn\\.c_attn\\.weight", "embed,3\\*heads"));
+  EXPECT_THAT(gpt2, names("transformer\\.h\\.0\\.mlp\\.c_proj\\.weight", "mlp,embed"));
+
+  StepGraph wrong = step_of(tiny());
+  wrong.states[0].axes.pop_back();
+  try {
+    verify(wrong, "the test");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("not one logical axis a dimension"));
+  }
+  wrong = step_of(tiny());
+  wrong.states[0].axes[0].blocks = 5;
+  try {
+    verify(wrong, "the test");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("blocks of logical axis 'vocab' do not divide its dimension"));
+  }
+}
+
+/// What a tensor layout may split is cut in chunks, forward and backward; sums over the batch are not.
+TEST(TrainingStep, ContractionsOfFeaturesAreChunked) {
+  for (const std::string kind : {"bert", "gpt2"})
+    for (const std::string precision : {"f32", "bf16"}) {
+      const StepGraph step = step_of(tiny({"model.kind=" + kind, "model.preset=mini", "train.chunks=2", "train.precision=" + precision}));
+      int joint = 0, chunked = 0;
+      for (const Node& node : step.micro.nodes()) {
+        if (node.op->name != "matmul" && node.op->name != "linear") continue;
+        const bool over_rows = node.attributes.get_bool_or("transpose_a", false);
+        EXPECT_EQ(node.attributes.get_int_or("chunks", 1), over_rows ? 1 : 2) << node.name;
+        chunked += !over_rows;
+        if (!node.attributes.has("chunk_blocks")) continue;
+        EXPECT_EQ(node.attributes.get_int("chunk_blocks"), 3);
+        EXPECT_THAT(node.name, HasSubstr("attention"));
+        ++joint;
+      }
+      EXPECT_EQ(joint, 1) << "of the gradient through query, key and value of the one layer";
+      EXPECT_GE(chunked, 9);
+    }
 }
 
 TEST(TrainingStep, BiasesAndNormsDoNotDecay) {

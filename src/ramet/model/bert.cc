@@ -34,9 +34,9 @@ class Bert {
     const Tensor row = multiply(iota(build_, DType::kI32, {batch, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
     const Tensor rows = reshape(add(masked_positions_, row), {batch * batch_.predictions});
     const Tensor masked = gather(reshape(encoded, {batch * length, config_.hidden}), rows);
-    const Tensor activated = gelu(model_.dense(masked, "cls.predictions.transform.dense", config_.hidden));
+    const Tensor activated = gelu(model_.dense(masked, "cls.predictions.transform.dense", config_.hidden, kNoAxis, kEmbed));
     const Tensor h = model_.norm(activated, "cls.predictions.transform.LayerNorm", config_.epsilon);
-    return linear(h, words_, model_.vector("cls.predictions.bias", config_.vocabulary, 0));
+    return linear(h, words_, model_.vector("cls.predictions.bias", config_.vocabulary, kVocab, 0));
   }
 
   void add_losses(Tensor encoded) {
@@ -54,9 +54,9 @@ class Bert {
   Tensor embed() {
     Scope scope(build_, "embeddings");
     const std::string path = "bert.embeddings.";
-    words_ = model_.matrix(path + "word_embeddings.weight", {config_.vocabulary, config_.hidden});
-    const Tensor positions = model_.matrix(path + "position_embeddings.weight", {config_.positions, config_.hidden});
-    const Tensor types = model_.matrix(path + "token_type_embeddings.weight", {config_.types, config_.hidden});
+    words_ = model_.matrix(path + "word_embeddings.weight", {config_.vocabulary, config_.hidden}, {kVocab, kEmbed});
+    const Tensor positions = model_.matrix(path + "position_embeddings.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
+    const Tensor types = model_.matrix(path + "token_type_embeddings.weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
     Tensor x = add(gather(words_, input_ids_), gather(types, token_types_));
     x = add(x, slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(model_.norm(x, path + "LayerNorm", config_.epsilon), config_.dropout, path + "dropout");
@@ -65,16 +65,17 @@ class Bert {
   Tensor layer(Tensor x, const std::string& path) {
     {
       Scope scope(build_, "attention");
-      const Tensor qkv = model_.dense(x, path + ".attention.self.qkv", 3 * config_.hidden);
+      const Tensor qkv = model_.dense(x, path + ".attention.self.qkv", 3 * config_.hidden, kJointHeads, kEmbed);
       const Tensor mixed = model_.self_attention(qkv, attention_mask_, config_.heads, config_.attention_dropout, false,
                                                  path + ".attention.self.dropout");
-      const Tensor out = model_.drop(model_.dense(mixed, path + ".attention.output.dense", config_.hidden), config_.dropout,
-                                     path + ".attention.output.dropout");
+      const Tensor dense = model_.dense(mixed, path + ".attention.output.dense", config_.hidden, kEmbed, kHeads);
+      const Tensor out = model_.drop(dense, config_.dropout, path + ".attention.output.dropout");
       x = model_.norm(add(x, out), path + ".attention.output.LayerNorm", config_.epsilon);
     }
     Scope scope(build_, "feed_forward");
-    const Tensor wide = gelu(model_.dense(x, path + ".intermediate.dense", config_.intermediate));
-    const Tensor out = model_.drop(model_.dense(wide, path + ".output.dense", config_.hidden), config_.dropout, path + ".output.dropout");
+    const Tensor wide = gelu(model_.dense(x, path + ".intermediate.dense", config_.intermediate, kMlp, kEmbed));
+    const Tensor dense = model_.dense(wide, path + ".output.dense", config_.hidden, kEmbed, kMlp);
+    const Tensor out = model_.drop(dense, config_.dropout, path + ".output.dropout");
     return model_.norm(add(x, out), path + ".output.LayerNorm", config_.epsilon);
   }
 
@@ -82,8 +83,8 @@ class Bert {
     Scope scope(build_, "next_sentence");
     const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch_.micro_batch});
     const Tensor first = reshape(slice(encoded, {0, 0, 0}, {batch_.micro_batch, 1, config_.hidden}), {batch_.micro_batch, config_.hidden});
-    const Tensor pooled = tanh(model_.dense(first, "bert.pooler.dense", config_.hidden));
-    const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2), label);
+    const Tensor pooled = tanh(model_.dense(first, "bert.pooler.dense", config_.hidden, kNoAxis, kEmbed));
+    const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2, kNoAxis, kNoAxis), label);
     build_.output("nsp_loss", next.loss);
     build_.output("nsp_correct", next.correct);
     build_.output("nsp_count", next.count);

@@ -7,31 +7,39 @@ namespace ramet {
 ModelBuilder::ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training, int64_t seed)
     : build_(graph), weights_(weights), init_range_(init_range), training_(training), seed_(seed) {}
 
-Tensor ModelBuilder::weight(const std::string& name, Shape shape, StateInit init, const std::string& group) {
+Tensor ModelBuilder::weight(const std::string& name, Shape shape, StateInit init, const std::string& group,
+                            std::vector<LogicalAxis> axes) {
   const bool known = build_.graph().find_input(name) != kNoValue;
   const Tensor tensor = build_.state(name, DType::kF32, shape);
-  if (weights_ && !known) weights_->push_back({name, tensor.type(), StateKind::kWeight, init, group});
+  if (weights_ && !known) weights_->push_back({name, tensor.type(), StateKind::kWeight, init, group, std::move(axes)});
   return tensor;
 }
 
-Tensor ModelBuilder::matrix(const std::string& name, Shape shape, double deviation) {
+Tensor ModelBuilder::matrix(const std::string& name, Shape shape, std::vector<LogicalAxis> axes, double deviation) {
   const StateInit init{StateInit::Kind::kNormal, 0, deviation > 0 ? deviation : init_range_};
-  return weight(name, std::move(shape), init, "decay");
+  return weight(name, std::move(shape), init, "decay", std::move(axes));
 }
 
-Tensor ModelBuilder::vector(const std::string& name, int64_t size, double value) {
-  return weight(name, {size}, {StateInit::Kind::kConstant, value, 0}, "no_decay");
+Tensor ModelBuilder::vector(const std::string& name, int64_t size, LogicalAxis axis, double value) {
+  return weight(name, {size}, {StateInit::Kind::kConstant, value, 0}, "no_decay", {std::move(axis)});
 }
 
-Tensor ModelBuilder::dense(Tensor x, const std::string& name, int64_t out) {
-  const Tensor w = matrix(name + ".weight", {out, x.dim(-1)});
-  return linear(x, w, vector(name + ".bias", out, 0));
+Tensor ModelBuilder::dense(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis,
+                           const LogicalAxis& in_axis) {
+  const Tensor w = matrix(name + ".weight", {out, x.dim(-1)}, {out_axis, in_axis});
+  return linear(x, w, vector(name + ".bias", out, out_axis, 0));
+}
+
+Tensor ModelBuilder::projection(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis,
+                                const LogicalAxis& in_axis, double deviation) {
+  const Tensor w = matrix(name + ".weight", {x.dim(-1), out}, {in_axis, out_axis}, deviation);
+  return linear(x, w, vector(name + ".bias", out, out_axis, 0), false);
 }
 
 Tensor ModelBuilder::norm(Tensor x, const std::string& name, double epsilon) {
   const int64_t size = x.dim(-1);
-  const Tensor gain = vector(name + ".weight", size, 1);
-  return layer_norm(x, gain, vector(name + ".bias", size, 0), epsilon);
+  const Tensor gain = vector(name + ".weight", size, kEmbed, 1);
+  return layer_norm(x, gain, vector(name + ".bias", size, kEmbed, 0), epsilon);
 }
 
 Tensor ModelBuilder::counter() {

@@ -8,6 +8,9 @@
 
 namespace ramet {
 
+// Meanings of weights' dimensions, named as MaxText does.
+inline const LogicalAxis kEmbed{"embed"}, kHeads{"heads"}, kJointHeads{"heads", 3}, kMlp{"mlp"}, kVocab{"vocab"}, kNoAxis{};
+
 /// Collects the weights that a model declares while it is built, and offers the blocks that all models share. An example
 /// of how a user writes a model: everything here is ops/build.h.
 class ModelBuilder {
@@ -16,13 +19,17 @@ class ModelBuilder {
   ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training, int64_t seed);
 
   GraphBuilder& build() { return build_; }
-  /// A matrix: normal(0, deviation or the model's init range), in the group that decays.
-  Tensor matrix(const std::string& name, Shape shape, double deviation = 0);
+  /// A matrix: normal(0, deviation or the model's init range), in the group that decays. `axes` say what its dimensions mean.
+  Tensor matrix(const std::string& name, Shape shape, std::vector<LogicalAxis> axes, double deviation = 0);
   /// A vector (bias, gain): constant, in the group that does not decay.
-  Tensor vector(const std::string& name, int64_t size, double value);
+  Tensor vector(const std::string& name, int64_t size, LogicalAxis axis, double value);
 
-  /// x W^T + b with weights "NAME.weight" [out, in] and "NAME.bias".
-  Tensor dense(Tensor x, const std::string& name, int64_t out);
+  /// x W^T + b with weights "NAME.weight" [out, in] and "NAME.bias"; what the dimensions mean, in that order.
+  Tensor dense(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis, const LogicalAxis& in_axis);
+  /// x W + b with weights "NAME.weight" [in, out] and "NAME.bias".
+  Tensor projection(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis, const LogicalAxis& in_axis,
+                    double deviation = 0);
+  /// Layer norm over the hidden size.
   Tensor norm(Tensor x, const std::string& name, double epsilon);
   Tensor drop(Tensor x, double rate, const std::string& name);
   /// Self-attention of qkv [B,S,3*hidden] -> [B,S,hidden]; mask may be invalid.
@@ -30,7 +37,8 @@ class ModelBuilder {
   Tensor counter();
 
  private:
-  Tensor weight(const std::string& name, Shape shape, StateInit init, const std::string& group);
+  Tensor weight(const std::string& name, Shape shape, StateInit init, const std::string& group,
+                std::vector<LogicalAxis> axes);
 
   GraphBuilder build_;
   std::vector<StateTensor>* weights_;

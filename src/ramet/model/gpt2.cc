@@ -44,31 +44,28 @@ class Gpt2 {
  private:
   Tensor embed() {
     Scope scope(build_, "embeddings");
-    words_ = model_.matrix("transformer.wte.weight", {config_.vocabulary, config_.hidden});
-    const Tensor positions = model_.matrix("transformer.wpe.weight", {config_.positions, config_.hidden});
+    words_ = model_.matrix("transformer.wte.weight", {config_.vocabulary, config_.hidden}, {kVocab, kEmbed});
+    const Tensor positions = model_.matrix("transformer.wpe.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
     const Tensor x = add(gather(words_, input_ids_), slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(x, config_.dropout, "transformer.drop");
   }
 
   /// GPT-2 keeps its weights as [in, out].
-  Tensor projection(Tensor x, const std::string& name, int64_t out, double deviation = 0) {
-    const Tensor weight = model_.matrix(name + ".weight", {x.dim(-1), out}, deviation);
-    return linear(x, weight, model_.vector(name + ".bias", out, 0), false);
-  }
-
   Tensor layer(Tensor x, const std::string& path) {
     // Residual projections start smaller by the square root of their number (Radford et al. 2019, section 2.3).
     const double residual = config_.init_range / std::sqrt(2.0 * static_cast<double>(config_.layers));
     {
       Scope scope(build_, "attention");
-      const Tensor qkv = projection(model_.norm(x, path + ".ln_1", config_.epsilon), path + ".attn.c_attn", 3 * config_.hidden);
+      const Tensor normed = model_.norm(x, path + ".ln_1", config_.epsilon);
+      const Tensor qkv = model_.projection(normed, path + ".attn.c_attn", 3 * config_.hidden, kJointHeads, kEmbed);
       const Tensor mixed = model_.self_attention(qkv, {}, config_.heads, config_.attention_dropout, true, path + ".attn.attn_dropout");
-      const Tensor out = projection(mixed, path + ".attn.c_proj", config_.hidden, residual);
+      const Tensor out = model_.projection(mixed, path + ".attn.c_proj", config_.hidden, kEmbed, kHeads, residual);
       x = add(x, model_.drop(out, config_.dropout, path + ".attn.resid_dropout"));
     }
     Scope scope(build_, "feed_forward");
-    const Tensor wide = gelu_tanh(projection(model_.norm(x, path + ".ln_2", config_.epsilon), path + ".mlp.c_fc", 4 * config_.hidden));
-    const Tensor out = projection(wide, path + ".mlp.c_proj", config_.hidden, residual);
+    const Tensor normed = model_.norm(x, path + ".ln_2", config_.epsilon);
+    const Tensor wide = gelu_tanh(model_.projection(normed, path + ".mlp.c_fc", 4 * config_.hidden, kMlp, kEmbed));
+    const Tensor out = model_.projection(wide, path + ".mlp.c_proj", config_.hidden, kEmbed, kMlp, residual);
     return add(x, model_.drop(out, config_.dropout, path + ".mlp.dropout"));
   }
 

@@ -1,5 +1,8 @@
 #include "ramet/train/step.h"
 
+#include <algorithm>
+#include <map>
+
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/transform/chunk.h"
@@ -9,7 +12,63 @@
 namespace ramet {
 namespace {
 
-std::string accumulator_of(const std::string& weight) { return "accumulator." + weight; }
+/// The readers of a weight that share one accumulator: all of it when a single top-level scope of the forward graph reads it, else
+/// those of one scope. A tied weight is so read in parts of the model that a pipeline may run at different times and places:
+/// with a sum for each, no such order shows.
+struct GradientPart {
+  const StateTensor* weight = nullptr;
+  std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
+  std::string accumulator() const { return "accumulator." + input; }
+};
+
+std::string top_scope(const std::string& path) { return path.substr(0, path.find('/')); }
+
+/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and by scope in order of
+/// their first reader.
+std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
+  std::map<std::string, std::vector<std::string>> scopes;
+  for (const Node& node : model.forward.nodes())
+    for (ValueId input : node.inputs) {
+      const Value& value = model.forward.value(input);
+      if (value.producer != kNoNode) continue;
+      auto& known = scopes[value.name];
+      const std::string scope = top_scope(node.name);
+      if (std::find(known.begin(), known.end(), scope) == known.end()) known.push_back(scope);
+    }
+  const auto alias = [&](const std::string& name, const std::string& scope) {
+    return scope == scopes[name].front() ? name : name + "@" + scope;
+  };
+
+  std::pair<Graph, std::vector<GradientPart>> result;
+  auto& [graph, parts] = result;
+  graph.set_name(model.forward.name());
+  GraphCopier copier(model.forward, graph);
+  copier.copy_inputs();
+  for (const StateTensor& weight : model.weights) {
+    parts.push_back({&weight, weight.name});
+    const auto& readers = scopes[weight.name];
+    for (size_t i = 1; i < readers.size(); ++i) {
+      parts.push_back({&weight, alias(weight.name, readers[i])});
+      graph.add_input(parts.back().input, weight.type, InputRole::kState);
+    }
+  }
+  for (const Node& node : model.forward.nodes()) {
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) {
+      const Value& value = model.forward.value(input);
+      const bool weight = value.producer == kNoNode;
+      const ValueId other = weight ? graph.find_input(alias(value.name, top_scope(node.name))) : kNoValue;
+      inputs.push_back(other != kNoValue ? other : copier[input]);
+    }
+    const NodeId copy = graph.add_node(*node.op, inputs, node.attributes, node.name);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      copier.map(node.outputs[o], graph.node(copy).outputs[o]);
+      graph.set_value_name(graph.node(copy).outputs[o], model.forward.value(node.outputs[o]).name);
+    }
+  }
+  copier.copy_outputs();
+  return result;
+}
 
 /// The graph with a further output "scaled_loss" = loss x factor.
 Graph with_scaled_loss(const Graph& forward, double factor) {
@@ -24,43 +83,52 @@ Graph with_scaled_loss(const Graph& forward, double factor) {
   return graph;
 }
 
-/// Forward and backward; each gradient is added to its accumulator.
-Graph make_micro(const Model& model, const Recipe& recipe, DType compute) {
+/// Forward and backward of the aliased graph; each gradient is added to its accumulator.
+Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const Recipe& recipe, DType compute) {
   const double loss_scale = recipe.train.loss_scale.value_or(1);
-  Graph forward = set_chunks(lower_precision(model.forward, compute), recipe.train.chunks);
+  std::vector<StateTensor> states;  // with their aliases
+  for (const GradientPart& part : parts) {
+    states.push_back(*part.weight);
+    states.back().name = part.input;
+  }
+  Graph forward = set_chunks(lower_precision(aliased, compute), recipe.train.chunks, states);
   if (loss_scale != 1) forward = with_scaled_loss(forward, loss_scale);
   std::vector<std::string> names;
-  for (const auto& weight : model.weights) names.push_back(weight.name);
+  for (const GradientPart& part : parts) names.push_back(part.input);
+  const Graph differentiated = differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names);
   // Backward has sums of its own, over rows.
-  const Graph both =
-      set_chunks(differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names), recipe.train.chunks);
+  const Graph both = set_chunks(differentiated, recipe.train.chunks, states);
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
-  copier.copy_inputs();
+  for (const GraphInput& input : both.inputs()) {
+    const Value& value = both.value(input.value);
+    const auto part = std::find_if(parts.begin(), parts.end(), [&](const GradientPart& p) { return p.input == value.name; });
+    const bool alias = part != parts.end() && part->input != part->weight->name;
+    copier.map(input.value, alias ? micro.find_input(part->weight->name) : micro.add_input(value.name, value.type, input.role));
+  }
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
   for (const auto& output : both.outputs())
     if (output.name != "scaled_loss" && !output.name.starts_with("grad."))
       micro.add_output(output.name, copier[output.value], output.role);
   Scope scope(build, "accumulate");
-  for (const auto& weight : model.weights) {
-    const Tensor gradient = build.tensor(copier[both.find_output("grad." + weight.name)->value]);
-    const std::string name = accumulator_of(weight.name);
-    build.output(name, add(build.state(name, DType::kF32, weight.type.shape), gradient), OutputRole::kState);
+  for (const GradientPart& part : parts) {
+    const Tensor gradient = build.tensor(copier[both.find_output("grad." + part.input)->value]);
+    const Tensor sum = build.state(part.accumulator(), DType::kF32, part.weight->type.shape);
+    build.output(part.accumulator(), add(sum, gradient), OutputRole::kState);
   }
   return micro;
 }
 
 class UpdateBuilder {
  public:
-  UpdateBuilder(const Model& model, const Recipe& recipe, StepGraph& step)
-      : model_(model), recipe_(recipe), step_(step), build_(step.update) {}
+  UpdateBuilder(const Model& model, const std::vector<GradientPart>& parts, const Recipe& recipe, StepGraph& step)
+      : model_(model), parts_(parts), recipe_(recipe), step_(step), build_(step.update) {}
 
   void run() {
     std::vector<Tensor> gradients;
-    for (const auto& weight : model_.weights)
-      gradients.push_back(build_.state(accumulator_of(weight.name), DType::kF32, weight.type.shape));
+    for (const auto& weight : model_.weights) gradients.push_back(gradient_of(weight));
     const Tensor grad_scale = make_grad_scale(gradients);
     const std::string& kind = recipe_.optimizer.kind;
     scalars_ = {.rate = scalar("learning_rate"), .correction1 = {}, .correction2 = {}, .grad_scale = grad_scale};
@@ -76,6 +144,18 @@ class UpdateBuilder {
 
  private:
   Tensor scalar(const std::string& name) { return build_.input(name, DType::kF32, {}, InputRole::kScalar); }
+
+  /// The sum of the weight's parts, in order of scopes.
+  Tensor gradient_of(const StateTensor& weight) {
+    Scope scope(build_, "gradient/" + weight.name);
+    Tensor sum;
+    for (const GradientPart& part : parts_) {
+      if (part.weight != &weight) continue;
+      const Tensor term = build_.state(part.accumulator(), DType::kF32, weight.type.shape);
+      sum = sum.valid() ? add(sum, term) : term;
+    }
+    return sum;
+  }
 
   /// What gradients are multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when
   /// their norm is not, so that the optimizers leave everything as it was.
@@ -96,7 +176,7 @@ class UpdateBuilder {
   }
 
   Tensor optimizer_state(const std::string& name, const StateTensor& weight) {
-    step_.states.push_back({name, weight.type, StateKind::kOptimizer, {}, weight.group});
+    step_.states.push_back({name, weight.type, StateKind::kOptimizer, {}, weight.group, weight.axes});
     return build_.state(name, DType::kF32, weight.type.shape);
   }
   double decay_of(const StateTensor& weight) const {
@@ -133,6 +213,7 @@ class UpdateBuilder {
   }
 
   const Model& model_;
+  const std::vector<GradientPart>& parts_;
   const Recipe& recipe_;
   StepGraph& step_;
   GraphBuilder build_;
@@ -147,12 +228,15 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   step.lanes = recipe.train.lanes;
   step.micro_batches_per_lane = recipe.train.accumulation / recipe.train.lanes;
   step.states = model.weights;
-  for (const auto& weight : model.weights)
-    step.states.push_back(
-        {accumulator_of(weight.name), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group});
-  step.micro = make_micro(model, recipe, compute);
-  UpdateBuilder(model, recipe, step).run();
-  step.evaluate = set_chunks(lower_precision(model.evaluate, compute), recipe.train.chunks);
+  const auto [aliased, parts] = with_parts(model);
+  for (const GradientPart& part : parts) {
+    const StateTensor& weight = *part.weight;
+    step.states.push_back({part.accumulator(), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group,
+                           weight.axes});
+  }
+  step.micro = make_micro(aliased, parts, recipe, compute);
+  UpdateBuilder(model, parts, recipe, step).run();
+  step.evaluate = set_chunks(lower_precision(model.evaluate, compute), recipe.train.chunks, model.weights);
   step.evaluate.set_name("evaluate");
   return step;
 }

@@ -12,8 +12,10 @@ namespace ramet {
 ///   clipping, and the optimizer on each weight;
 /// - evaluate: the model's own, in the same precision.
 /// Scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
-/// beta^t). States beside weights: "accumulator.W", and "optimizer.m.W", "optimizer.v.W" or "optimizer.momentum.W" of
-/// each weight W. The gradient is the mean over the step's micro-batches. One that is not finite changes nothing.
+/// beta^t). States beside weights: "accumulator.W", for each further top-level scope that reads a tied W
+/// "accumulator.W@SCOPE" (the update adds them in order of scopes), and "optimizer.m.W", "optimizer.v.W" or
+/// "optimizer.momentum.W" of each weight W, with the weight's logical axes. The gradient is the mean over the step's
+/// micro-batches. One that is not finite changes nothing.
 StepGraph make_training_step(const Model& model, const Recipe& recipe);
 
 }  // namespace ramet

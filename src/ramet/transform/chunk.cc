@@ -7,63 +7,98 @@
 namespace ramet {
 namespace {
 
-using Tags = std::vector<bool>;  // one a dimension: does it come from the batch
+/// What is known of a dimension.
+struct Tag {
+  bool batch = false;  ///< comes from the batch
+  int64_t blocks = 1;  ///< as a state's logical axis sees it
+  friend bool operator==(const Tag&, const Tag&) = default;
+};
+using Tags = std::vector<Tag>;  // one a dimension
 
-/// Factors of the rule that any tagged input dimension contains.
-std::vector<bool> batch_factors(const ShardingRule& rule, const std::vector<Tags>& inputs) {
-  std::vector<bool> batch(rule.factors.size(), false);
+Tag joined(const Tag& a, const Tag& b) { return {a.batch || b.batch, std::max(a.blocks, b.blocks)}; }
+
+/// What the dimensions of the inputs say of the rule's factors. Blocks go with dimensions that are one factor.
+Tags tags_of_factors(const ShardingRule& rule, const std::vector<Tags>& inputs) {
+  Tags factors(rule.factors.size());
   for (size_t i = 0; i < rule.inputs.size() && i < inputs.size(); ++i)
-    for (size_t d = 0; d < rule.inputs[i].size() && d < inputs[i].size(); ++d)
-      if (inputs[i][d])
-        for (int factor : rule.inputs[i][d]) batch[static_cast<size_t>(factor)] = true;
-  return batch;
+    for (size_t d = 0; d < rule.inputs[i].size() && d < inputs[i].size(); ++d) {
+      const ShardingRule::Dim& dim = rule.inputs[i][d];
+      for (int factor : dim) {
+        Tag& tag = factors[static_cast<size_t>(factor)];
+        tag = joined(tag, {inputs[i][d].batch, dim.size() == 1 ? inputs[i][d].blocks : 1});
+      }
+    }
+  return factors;
 }
 
-bool may_chunk(const ShardingRule& rule, const std::vector<bool>& batch, int64_t chunks) {
-  bool reduces = false;
-  for (size_t f = 0; f < rule.factors.size(); ++f) {
-    const auto has = [&](const ShardingRule::Operand& operand) {
-      return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) {
-        return std::find(dim.begin(), dim.end(), static_cast<int>(f)) != dim.end();
-      });
-    };
-    if (std::any_of(rule.outputs.begin(), rule.outputs.end(), has)) continue;
-    if (batch[f] || rule.factors[f].size % chunks != 0) return false;
-    reduces = true;
+bool has_attribute(const OpDef& op, const std::string& name) {
+  return std::any_of(op.attributes.begin(), op.attributes.end(),
+                     [&](const AttributeSpec& spec) { return spec.name == name; });
+}
+
+bool is_reduced(const ShardingRule& rule, size_t factor) {
+  const auto has = [&](const ShardingRule::Operand& operand) {
+    return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) {
+      return std::find(dim.begin(), dim.end(), static_cast<int>(factor)) != dim.end();
+    });
+  };
+  return std::none_of(rule.outputs.begin(), rule.outputs.end(), has);
+}
+
+/// Sets `chunks`, and `chunk_blocks` where needed, if what the node reduces can be cut so.
+void chunk(const NodeSignature& node, const ShardingRule& rule, const Tags& factors, int64_t chunks,
+           Attributes& attributes) {
+  const OpDef& op = *node.op;
+  if (op.chunked_extent) {
+    const int64_t extent = op.chunked_extent(node);
+    if (extent > 0 && extent % chunks == 0) attributes.set("chunks", chunks);
+    return;
   }
-  return reduces;
+  bool reduces = false;
+  int64_t blocks = 1;
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    if (!is_reduced(rule, f)) continue;
+    if (factors[f].batch || rule.factors[f].size % (chunks * factors[f].blocks) != 0) return;
+    reduces = true;
+    blocks = std::max(blocks, factors[f].blocks);
+  }
+  if (!reduces || (blocks > 1 && !has_attribute(op, "chunk_blocks"))) return;
+  attributes.set("chunks", chunks);
+  if (blocks > 1) attributes.set("chunk_blocks", blocks);
 }
 
-/// Whether the node's sum gets chunks.
-bool may_chunk(const NodeSignature& node, const ShardingRule& rule, const std::vector<bool>& batch, int64_t chunks) {
-  if (!node.op->chunked_extent) return may_chunk(rule, batch, chunks);
-  const int64_t extent = node.op->chunked_extent(node);
-  return extent > 0 && extent % chunks == 0;
-}
-
-bool has_chunks(const OpDef& op) {
-  return std::any_of(op.attributes.begin(), op.attributes.end(), [](const AttributeSpec& spec) { return spec.name == "chunks"; });
+Tags tags_of_input(const Graph& graph, const GraphInput& input, const std::vector<StateTensor>& states) {
+  const Value& value = graph.value(input.value);
+  Tags tags(static_cast<size_t>(value.type.shape.rank()));
+  for (Tag& tag : tags) tag.batch = input.role == InputRole::kData;
+  for (const StateTensor& state : states)
+    if (input.role == InputRole::kState && state.name == value.name)
+      for (size_t dim = 0; dim < state.axes.size() && dim < tags.size(); ++dim) tags[dim].blocks = state.axes[dim].blocks;
+  return tags;
 }
 
 }  // namespace
 
-Graph set_chunks(const Graph& graph, int64_t chunks) {
+Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTensor>& states) {
   if (chunks < 1) throw Error({.what = "chunks must be 1 or more", .where = "train.chunks", .found = std::to_string(chunks)});
   if (chunks == 1) return graph;
   Graph result(graph.name());
   GraphCopier copier(graph, result);
   copier.copy_inputs();
   std::vector<Tags> tags(graph.values().size());
-  for (const auto& input : graph.inputs())
-    tags[static_cast<size_t>(input.value)].assign(static_cast<size_t>(graph.type(input.value).shape.rank()), input.role == InputRole::kData);
+  for (const auto& input : graph.inputs()) tags[static_cast<size_t>(input.value)] = tags_of_input(graph, input, states);
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
     std::vector<Tags> inputs;
     for (ValueId input : node.inputs) inputs.push_back(tags[static_cast<size_t>(input)]);
-    const ShardingRule rule = node.op->sharding(graph.signature(id));
-    const std::vector<bool> batch = batch_factors(rule, inputs);
     Attributes attributes = node.attributes;
-    if (has_chunks(*node.op) && may_chunk(graph.signature(id), rule, batch, chunks)) attributes.set("chunks", chunks);
+    NodeSignature signature = graph.signature(id);
+    // Where blocks may matter, as if nothing were chunked: then what is reduced is one factor.
+    if (has_attribute(*node.op, "chunk_blocks"))
+      for (const char* name : {"chunks", "chunk_blocks"}) signature.attributes.erase(name);
+    const ShardingRule rule = node.op->sharding(signature);
+    const Tags factors = tags_of_factors(rule, inputs);
+    if (has_attribute(*node.op, "chunks")) chunk(signature, rule, factors, chunks, attributes);
     std::vector<ValueId> mapped;
     for (ValueId input : node.inputs) mapped.push_back(copier[input]);
     const NodeId copy = result.add_node(*node.op, mapped, attributes, node.name);
@@ -71,10 +106,14 @@ Graph set_chunks(const Graph& graph, int64_t chunks) {
       const ValueId output = node.outputs[o];
       copier.map(output, result.node(copy).outputs[o]);
       Tags& out = tags[static_cast<size_t>(output)];
-      out.assign(static_cast<size_t>(graph.type(output).shape.rank()), false);
-      for (size_t d = 0; o < rule.outputs.size() && d < rule.outputs[o].size() && d < out.size(); ++d)
-        for (int factor : rule.outputs[o][d])
-          if (batch[static_cast<size_t>(factor)]) out[d] = true;
+      out.resize(static_cast<size_t>(graph.type(output).shape.rank()));
+      for (size_t d = 0; o < rule.outputs.size() && d < rule.outputs[o].size() && d < out.size(); ++d) {
+        const ShardingRule::Dim& dim = rule.outputs[o][d];
+        for (int factor : dim) {
+          const Tag& tag = factors[static_cast<size_t>(factor)];
+          out[d] = joined(out[d], {tag.batch, dim.size() == 1 ? tag.blocks : 1});
+        }
+      }
     }
   }
   copier.copy_outputs();

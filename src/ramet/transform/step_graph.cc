@@ -27,6 +27,18 @@ void verify_states(const Graph& graph, const std::map<std::string, const StateTe
     if (output.role == OutputRole::kState) check(output.name, graph.type(output.value), "output");
 }
 
+void verify_axes(const StateTensor& state, const std::string& after, const std::string& where) {
+  if (state.axes.empty()) return;
+  if (static_cast<int>(state.axes.size()) != state.type.shape.rank())
+    fail(after, where, "not one logical axis a dimension", std::to_string(state.axes.size()), state.type.text());
+  for (size_t dim = 0; dim < state.axes.size(); ++dim) {
+    const LogicalAxis& axis = state.axes[dim];
+    if (axis.blocks < 1 || state.type.shape.dims()[dim] % axis.blocks != 0)
+      fail(after, where, "the blocks of logical axis '" + axis.name + "' do not divide its dimension",
+           std::to_string(axis.blocks), "a divisor of " + std::to_string(state.type.shape.dims()[dim]));
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(StateKind kind) {
@@ -39,6 +51,11 @@ std::string_view name_of(StateKind kind) {
   internal_error("name_of", "unknown state kind");
 }
 
+std::string text_of(const LogicalAxis& axis) {
+  if (axis.name.empty()) return "-";
+  return (axis.blocks > 1 ? std::to_string(axis.blocks) + "*" : "") + axis.name;
+}
+
 const StateTensor& StepGraph::state(const std::string& name) const {
   for (const auto& state : states)
     if (state.name == name) return state;
@@ -47,8 +64,11 @@ const StateTensor& StepGraph::state(const std::string& name) const {
 
 void verify(const StepGraph& step, const std::string& after) {
   std::map<std::string, const StateTensor*> states;
-  for (const auto& state : step.states)
-    if (!states.emplace(state.name, &state).second) fail(after, "state '" + state.name + "'", "a second state of that name");
+  for (const auto& state : step.states) {
+    const std::string where = "state '" + state.name + "'";
+    if (!states.emplace(state.name, &state).second) fail(after, where, "a second state of that name");
+    verify_axes(state, after, where);
+  }
   if (step.lanes < 1 || step.micro_batches_per_lane < 1) fail(after, "lanes", "lanes and micro-batches must be 1 or more");
   for (const Graph* graph : {&step.micro, &step.update, &step.derive, &step.evaluate}) {
     verify(*graph, after);
@@ -66,6 +86,7 @@ std::string print(const StepGraph& step) {
       text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" + text_of(Attribute(state.init.a)) +
               ", " + text_of(Attribute(state.init.b)) + ")";
     if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
+    for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     text += "\n";
   }
   for (const Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) text += print(*graph);

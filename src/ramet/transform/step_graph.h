@@ -22,6 +22,16 @@ struct StateInit {
   double a = 0, b = 0;  ///< constant; mean and deviation; low and high
 };
 
+/// What a dimension of a state means, for layouts that cut by meaning: "embed" (the hidden size), "heads", "mlp" (the inner
+/// size of feed-forward), "vocab"; "" says nothing. A joint query-key-value dimension is 3 blocks of heads.
+struct LogicalAxis {
+  std::string name;
+  int64_t blocks = 1;
+  friend bool operator==(const LogicalAxis&, const LogicalAxis&) = default;
+};
+/// "heads", "3*heads", "-"
+std::string text_of(const LogicalAxis& axis);
+
 /// A tensor that outlives the step.
 struct StateTensor {
   std::string name;
@@ -29,6 +39,7 @@ struct StateTensor {
   StateKind kind;
   StateInit init;
   std::string group;  ///< weights: "decay" or "no_decay", or a user's own group
+  std::vector<LogicalAxis> axes{};  ///< one a dimension, or none; optimizer states and accumulators have their weight's
 };
 
 /// A whole training step before it knows of devices (DESIGN, the way a model takes). The step is:
