@@ -1,0 +1,197 @@
+#include "ramet/layout/chunks.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ramet/base/error.h"
+#include "ramet/transform/layers.h"
+
+namespace ramet {
+namespace {
+
+constexpr int kFree = -1;
+
+class ChunkMapper {
+ public:
+  ChunkMapper(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks)
+      : graph_(graph), chunk_of_layer_(chunk_of_layer), chunks_(chunks), uses_(graph.uses()), count_(graph.nodes().size()) {
+    map_.chunk.assign(count_, kFree);
+    map_.backward.assign(count_, false);
+    map_.anywhere.assign(count_, false);
+  }
+
+  ChunkMap run() {
+    find_backward();
+    place_forward();
+    place_backward();
+    place_free(true);
+    for (size_t n = 0; n < count_; ++n) map_.chunk[n] = std::max(map_.chunk[n], 0);
+    check();
+    return std::move(map_);
+  }
+
+ private:
+  const Node& node(size_t n) const { return graph_.node(static_cast<NodeId>(n)); }
+
+  template <typename Visit>
+  void each_producer(size_t n, const Visit& visit) const {
+    for (ValueId input : node(n).inputs)
+      if (const NodeId producer = graph_.value(input).producer; producer != kNoNode) visit(static_cast<size_t>(producer));
+  }
+  template <typename Visit>
+  void each_user(size_t n, const Visit& visit) const {
+    for (ValueId output : node(n).outputs)
+      for (NodeId user : uses_[static_cast<size_t>(output)]) visit(static_cast<size_t>(user));
+  }
+
+  int chunk_of(const std::string& name) const {
+    const int layer = layer_of(name);
+    return layer >= 0 && static_cast<size_t>(layer) < chunk_of_layer_.size() ? chunk_of_layer_[static_cast<size_t>(layer)] : kFree;
+  }
+  bool is_last_layer(const std::string& name) const { return layer_of(name) == static_cast<int>(chunk_of_layer_.size()) - 1; }
+
+  void find_backward() {
+    for (size_t n = 0; n < count_; ++n) {
+      map_.anywhere[n] = node(n).inputs.empty();
+      map_.backward[n] = is_backward(node(n).name) || is_recomputed(node(n).name);
+      each_producer(n, [&](size_t producer) {
+        if (map_.backward[producer] && !map_.anywhere[producer]) map_.backward[n] = true;
+      });
+    }
+  }
+
+  void place_forward() {
+    std::vector<bool> after_layers(count_, false);
+    for (size_t n = 0; n < count_; ++n) {
+      if (map_.backward[n] || map_.anywhere[n]) continue;
+      int most = kFree;
+      bool after = is_last_layer(node(n).name);
+      each_producer(n, [&](size_t producer) {
+        if (map_.anywhere[producer]) return;
+        most = std::max(most, map_.chunk[producer]);
+        after = after || after_layers[producer];
+      });
+      after_layers[n] = after;
+      const int own = chunk_of(node(n).name);
+      map_.chunk[n] = own != kFree ? own : after ? chunks_ - 1 : most;
+    }
+    place_free(false);
+  }
+
+  void place_backward() {
+    for (size_t n = 0; n < count_; ++n) {
+      if (!map_.backward[n] || map_.anywhere[n]) continue;
+      int least = std::numeric_limits<int>::max(), forward = kFree;
+      each_producer(n, [&](size_t producer) {
+        if (map_.anywhere[producer]) return;
+        if (map_.backward[producer] && map_.chunk[producer] != kFree) least = std::min(least, map_.chunk[producer]);
+        if (!map_.backward[producer]) forward = std::max(forward, map_.chunk[producer]);
+      });
+      const int own = chunk_of(node(n).name);
+      map_.chunk[n] = own != kFree ? own : least != std::numeric_limits<int>::max() ? least : forward;
+    }
+  }
+
+  /// What depends on no placed node: forward, it goes with the first chunk that reads it; else, and what only the
+  /// backward pass reads, with the last.
+  void place_free(bool backward_too) {
+    for (size_t n = count_; n-- > 0;) {
+      if (map_.chunk[n] != kFree || map_.anywhere[n]) continue;
+      int first = std::numeric_limits<int>::max(), last = kFree;
+      each_user(n, [&](size_t user) {
+        if (map_.chunk[user] == kFree) return;
+        if (!map_.backward[user]) first = std::min(first, map_.chunk[user]);
+        last = std::max(last, map_.chunk[user]);
+      });
+      if (!map_.backward[n] && first != std::numeric_limits<int>::max()) map_.chunk[n] = first;
+      else if (backward_too && last != kFree) map_.chunk[n] = last, map_.backward[n] = true;
+    }
+  }
+
+  void check() const {
+    for (size_t n = 0; n < count_; ++n)
+      each_producer(n, [&](size_t producer) {
+        if (map_.anywhere[producer]) return;
+        const bool against = map_.backward[n] ? map_.backward[producer] && map_.chunk[producer] < map_.chunk[n]
+                                              : map_.backward[producer] || map_.chunk[producer] > map_.chunk[n];
+        if (against)
+          throw Error({.what = "the model cannot be cut in a pipeline here: a value would flow against it", .where = graph_.signature(static_cast<NodeId>(n)).text(),
+                       .found = "it reads '" + node(producer).name + "' of part " + std::to_string(map_.chunk[producer]) + " in part " + std::to_string(map_.chunk[n]),
+                       .remedy = "Give the nodes of layer N the scope \"layerN\", or use p=1 and phases=1"});
+      });
+  }
+
+  const Graph& graph_;
+  const std::vector<int>& chunk_of_layer_;
+  const int chunks_;
+  const std::vector<std::vector<NodeId>> uses_;
+  const size_t count_;
+  ChunkMap map_;
+};
+
+[[noreturn]] void refuse_layers(const std::string& found, const std::string& expected) {
+  throw Error({.what = "the layers do not make these parts", .where = "layout layers", .found = found, .expected = expected});
+}
+
+}  // namespace
+
+std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after) {
+  const size_t layers = cost.size(), parts = static_cast<size_t>(layout.layer_chunks());
+  if (layers < parts)
+    refuse_layers(std::to_string(layers) + " layers", std::to_string(parts) + " or more: p x phases x interleave parts");
+  std::vector<size_t> counts;
+  if (!layout.layers.empty()) {
+    size_t sum = 0;
+    for (int64_t count : layout.layers) counts.push_back(static_cast<size_t>(count)), sum += counts.back();
+    if (counts.size() != parts || sum != layers)
+      refuse_layers(std::to_string(counts.size()) + " parts of " + std::to_string(sum) + " layers in all",
+                    std::to_string(parts) + " parts of " + std::to_string(layers));
+  } else {
+    // best[k][n]: least possible cost of the costliest of k parts that hold the first n layers.
+    const double none = std::numeric_limits<double>::infinity();
+    std::vector<double> sums(layers + 1, 0);
+    for (size_t i = 0; i < layers; ++i) sums[i + 1] = sums[i] + cost[i];
+    const bool own_head = layout.model_chunks() > layout.layer_chunks();
+    std::vector<std::vector<double>> best(parts + 1, std::vector<double>(layers + 1, none));
+    std::vector<std::vector<size_t>> cut(parts + 1, std::vector<size_t>(layers + 1, 0));
+    best[0][0] = 0;
+    for (size_t k = 1; k <= parts; ++k)
+      for (size_t n = k; n <= layers; ++n)
+        for (size_t from = k - 1; from < n; ++from) {
+          double part = sums[n] - sums[from];
+          if (k == 1) part += before + (own_head ? after : 0);
+          if (k == parts && !own_head) part += after;
+          const double worst = std::max(best[k - 1][from], part);
+          if (worst < best[k][n]) best[k][n] = worst, cut[k][n] = from;
+        }
+    counts.assign(parts, 0);
+    for (size_t k = parts, n = layers; k > 0; n = cut[k][n], --k) counts[k - 1] = n - cut[k][n];
+  }
+  std::vector<int> chunk;
+  for (size_t k = 0; k < parts; ++k) chunk.insert(chunk.end(), counts[k], static_cast<int>(k));
+  return chunk;
+}
+
+LayerCosts layer_costs(const Graph& micro) {
+  LayerCosts costs;
+  int last = -1;
+  for (const Node& node : micro.nodes()) last = std::max(last, layer_of(node.name));
+  costs.layers.assign(static_cast<size_t>(last + 1), 0);
+  std::vector<bool> after(micro.nodes().size(), false);
+  for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
+    const Node& node = micro.node(id);
+    const double flops = node.op->cost(micro.signature(id)).flops;
+    const int layer = layer_of(node.name);
+    bool behind = layer == last && !is_backward(node.name);
+    for (ValueId input : node.inputs)
+      if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !is_backward(node.name)) behind = behind || after[static_cast<size_t>(producer)];
+    after[static_cast<size_t>(id)] = behind;
+    if (layer >= 0) costs.layers[static_cast<size_t>(layer)] += flops;
+    else if (!is_backward(node.name)) (behind ? costs.after : costs.before) += 3 * flops;  // backward is twice the forward pass
+  }
+  return costs;
+}
+
+ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks) { return ChunkMapper(graph, chunk_of_layer, chunks).run(); }
+
+}  // namespace ramet

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ramet/layout/layout.h"
+#include "ramet/layout/piece_kind.h"
+#include "ramet/layout/schedule_table.h"
+#include "ramet/layout/sharding.h"
+#include "ramet/transform/step_graph.h"
+
+namespace ramet {
+
+/// Where a state is at home. One that lives in streaming memory is brought into device memory for the regions that use it.
+enum class Memory : uint8_t { kDevice, kStreaming };
+
+/// A state as one stage holds it: `tensor` has the logical name and the local type.
+struct LocalState {
+  StateTensor tensor;
+  Sharding sharding;
+  Memory home = Memory::kDevice;
+};
+
+PieceKind piece_of(Pass pass);
+
+/// A part of the step that runs in one go on one device.
+struct Piece {
+  Graph graph;
+  PieceKind kind = PieceKind::kForward;
+  int chunk = 0;  ///< of the model; kUpdate: its place in the order of updates
+};
+
+/// A value that goes from one piece to others, by its name: an output of role kBoundary in one graph, inputs of role
+/// kBoundary in others, with one type. Each micro-batch has its own, except those that update pieces make, which exist once a
+/// step, and those of evaluation. A reader on another stage gets it from the writer's device with the same coordinates
+/// in r, t1 and t2.
+struct Boundary {
+  std::string name;
+  TensorType type;
+  int stage = 0;             ///< of the writer
+  std::vector<int> readers;  ///< stages, ascending, once each; the writer's own among them where it reads it too
+  Memory home = Memory::kDevice;  ///< where it waits between its writer and its readers on a stage
+};
+
+/// What all devices of one stage run (SPMD over r, t1 and t2).
+struct StageGraphs {
+  std::vector<LocalState> states;
+  std::vector<Piece> pieces;  ///< each (kind, chunk) at most once; without nodes where there is nothing to do
+};
+
+/// A step partitioned over a mesh: collectives and transfers are explicit, no shape depends on anything but the layout.
+/// A training step on a device of stage s is:
+///   - prepare: every piece of kind kPrepare (derived states from weights; once at the start, and after each update)
+///   - the entries of `table[s]` in order, each one piece for one micro-batch; accumulators as in StepGraph, over this replica's
+///     lanes; in each chunk's backward (or weight-gradient) pass, micro-batches come in order, so that each chunk keeps its own
+///     count of lanes
+///   - combine lanes, then the update pieces in order
+/// With phases (layout.phases > 1) the table is phase by phase: each run of entries of one pass and chunk is a region; derived states
+/// and accumulators of a chunk live in its regions only, prepared and zeroed at their start.
+struct DeviceGraphs {
+  Layout layout;
+  Mesh mesh;
+  int64_t lanes = 1, micro_batches_per_lane = 1;  ///< of one replica
+  int chunks = 1;                                 ///< of the model, over all stages
+  std::vector<int> stage_of_chunk;
+  std::vector<StageGraphs> stages;
+  std::vector<Boundary> boundaries;
+  ScheduleTable table;                 ///< training, one row a stage
+};
+
+/// Verifies graphs, states and boundaries: names and types agree, every boundary has one writer and is written before it is
+/// read in every stage's order, and collectives of the same group stand in the same order on all its members.
+void verify(const DeviceGraphs& graphs, const std::string& after);
+std::string print(const DeviceGraphs& graphs);
+
+}  // namespace ramet

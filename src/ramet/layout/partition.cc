@@ -1,0 +1,319 @@
+#include "ramet/layout/partition.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ramet/base/error.h"
+#include "ramet/ir/builder.h"
+#include "ramet/layout/chunks.h"
+#include "ramet/layout/pieces.h"
+#include "ramet/layout/spread_graph.h"
+#include "ramet/layout/stage_update.h"
+
+namespace ramet {
+namespace {
+
+/// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden dimension (t2).
+std::optional<MeshAxis> mesh_axis_of(const std::string& logical) {
+  if (logical == "heads" || logical == "mlp" || logical == "vocab") return MeshAxis::kTensor1;
+  if (logical == "embed") return MeshAxis::kTensor2;
+  return std::nullopt;
+}
+
+/// The graph with some nodes taken apart (OpDef::apart).
+Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
+  Graph result(graph.name());
+  GraphBuilder build(result);
+  GraphCopier copier(graph, result);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    if (!nodes.count(id)) {
+      copier.copy_node(id);
+      continue;
+    }
+    const Node& node = graph.node(id);
+    const NodeSignature signature = graph.signature(id);
+    std::vector<Tensor> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(build.tensor(copier[input]));
+    Scope scope(build, node.name);
+    SimplifyContext context{build, signature, inputs};
+    const Tensor whole = node.op->apart(context);
+    if (!whole.valid()) copier.copy_node(id);
+    else copier.map(node.outputs[0], whole.id);
+  }
+  copier.copy_outputs();
+  return result;
+}
+
+class Partitioner {
+ public:
+  Partitioner(const StepGraph& step, const Layout& layout) : step_(step), layout_(layout), mesh_(layout.mesh()) {
+    into_.layout = layout;
+    into_.mesh = mesh_;
+    into_.lanes = step.lanes / layout.r;
+    into_.micro_batches_per_lane = step.micro_batches_per_lane;
+    into_.stages.resize(static_cast<size_t>(layout.p));
+  }
+
+  DeviceGraphs run() {
+    const LayerCosts costs = layer_costs(step_.micro);
+    gather_sharded_weights();
+    spread_states();
+    const Graph derive = spread(step_.derive, spreads_);
+    Graph micro = spread_micro(step_.micro), evaluate = spread_micro(step_.evaluate);
+    const Graph update = spread_update();
+    find_stages();
+    cut_model(costs, micro, evaluate);
+    cut_derive(derive);
+    cut_update(update);
+    place_states();
+    return std::move(into_);
+  }
+
+ private:
+  int rts_of(StateKind kind) const {
+    const auto& rts = layout_.rts;
+    const int parts = kind == StateKind::kWeight ? rts.weights : kind == StateKind::kOptimizer ? rts.optimizer : kind == StateKind::kAccumulator ? std::max(rts.optimizer, rts.grads) : 0;
+    return std::max(parts, 1);
+  }
+
+  /// Weights that replicas share are gathered once, by `derive`: what reads them elsewhere reads that.
+  void gather_sharded_weights() {
+    if (rts_of(StateKind::kWeight) == 1) return;
+    std::set<std::string> gathered;
+    const auto rewrite = [&](const Graph& graph) {
+      Graph result(graph.name());
+      GraphCopier copier(graph, result);
+      for (const GraphInput& input : graph.inputs()) {
+        const Value& value = graph.value(input.value);
+        std::string name = value.name;
+        if (input.role == InputRole::kState && step_.state(name).kind == StateKind::kWeight) {
+          gathered.insert(name);
+          name = "gathered." + name;
+        }
+        copier.map(input.value, result.add_input(name, value.type, input.role));
+      }
+      for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) copier.copy_node(id);
+      copier.copy_outputs();
+      return result;
+    };
+    step_.micro = rewrite(step_.micro);
+    step_.evaluate = rewrite(step_.evaluate);
+    for (const std::string& name : gathered) {
+      const StateTensor weight = step_.state(name);
+      ValueId input = step_.derive.find_input(name);
+      if (input == kNoValue) input = step_.derive.add_input(name, weight.type, InputRole::kState);
+      step_.derive.add_output("gathered." + name, input, OutputRole::kState);
+      StateTensor state{"gathered." + name, weight.type, StateKind::kDerived, {}, ""};
+      step_.states.push_back(std::move(state));
+    }
+  }
+
+  bool falls_apart(int64_t extent, int64_t blocks, int64_t parts) const { return parts > 1 && extent % (blocks * parts) == 0; }
+
+  void spread_states() {
+    for (const StateTensor& state : step_.states) {
+      if (state.kind == StateKind::kDerived) continue;
+      Spread spread;
+      std::set<MeshAxis> used;
+      for (size_t dim = 0; dim < state.axes.size(); ++dim) {
+        const auto axis = mesh_axis_of(state.axes[dim].name);
+        if (!axis) continue;
+        const int64_t parts = mesh_.extent(*axis), blocks = state.axes[dim].blocks;
+        if (!falls_apart(state.type.shape[static_cast<int>(dim)], blocks, parts) || !used.insert(*axis).second) continue;
+        spread.cuts.push_back({static_cast<int>(dim), *axis, parts, blocks, 1});
+      }
+      spread.flat_parts = rts_of(state.kind);
+      if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
+      spreads_[state.name] = spread;
+    }
+  }
+
+  Graph spread(Graph graph, StateSpreads& spreads, bool sequence = false) const {
+    for (int round = 0; round < 4; ++round) {
+      StateSpreads trial = spreads;
+      SpreadResult result = SpreadGraph(graph, mesh_, trial, sequence).run();
+      if (result.to_take_apart.empty()) {
+        spreads = std::move(trial);
+        return std::move(result.graph);
+      }
+      graph = take_apart(graph, result.to_take_apart);
+    }
+    // What could not be cut even so stays gathered.
+    return SpreadGraph(graph, mesh_, spreads, sequence).run().graph;
+  }
+
+  /// In a micro-batch an accumulator is the replica's own.
+  Graph spread_micro(const Graph& graph) const {
+    StateSpreads spreads = spreads_;
+    for (const StateTensor& state : step_.states)
+      if (state.kind == StateKind::kAccumulator) spreads[state.name].flat_parts = 1, spreads[state.name].partial = 0;
+    return spread(graph, spreads, layout_.sequence);
+  }
+
+  Graph spread_update() const {
+    StateSpreads spreads = spreads_;
+    return spread(step_.update, spreads);
+  }
+
+  void find_stages() {
+    for (int chunk = 0; chunk < layout_.model_chunks(); ++chunk) into_.stage_of_chunk.push_back(layout_.stage_of(chunk));
+    into_.chunks = layout_.model_chunks();
+  }
+
+  void cut_model(const LayerCosts& costs, const Graph& micro, const Graph& evaluate) {
+    std::vector<int> chunk_of_layer;
+    if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
+    const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
+    PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .split_backward = split, .stream = layout_.offload.activations}.cut(
+        micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
+    if (!evaluate.nodes().empty())
+      PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
+          evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks), into_);
+    into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane);
+  }
+
+  /// States by the (stage, chunk) of the pieces that read or write them; the first chunk where there are several.
+  std::map<std::string, std::map<int, int>> states_of_pieces() const {
+    std::map<std::string, std::map<int, int>> found;
+    for (size_t stage = 0; stage < into_.stages.size(); ++stage)
+      for (const Piece& piece : into_.stages[stage].pieces) {
+        const auto note = [&](const std::string& name) {
+          const auto [at, fresh] = found[name].emplace(static_cast<int>(stage), piece.chunk);
+          if (!fresh) at->second = std::min(at->second, piece.chunk);
+        };
+        for (const GraphInput& input : piece.graph.inputs())
+          if (input.role == InputRole::kState) note(piece.graph.value(input.value).name);
+        for (const GraphOutput& output : piece.graph.outputs())
+          if (output.role == OutputRole::kState) note(output.name);
+      }
+    return found;
+  }
+
+  void cut_derive(const Graph& derive) {
+    const auto users = states_of_pieces();
+    for (size_t stage = 0; stage < into_.stages.size(); ++stage)
+      for (int chunk = 0; chunk < into_.chunks; ++chunk) {
+        std::vector<bool> wanted;
+        for (const GraphOutput& output : derive.outputs()) wanted.push_back(is_read(users, output.name, static_cast<int>(stage), chunk));
+        if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) continue;
+        Graph graph = keep_outputs(derive, wanted);
+        graph.set_name("prepare" + std::to_string(chunk));
+        for (const GraphInput& input : graph.inputs()) own(graph.value(input.value).name, static_cast<int>(stage), chunk);
+        into_.stages[stage].pieces.push_back({std::move(graph), PieceKind::kPrepare, chunk});
+      }
+    for (const auto& [name, stages] : users)
+      if (step_.state(name).kind != StateKind::kDerived)
+        for (const auto& [stage, chunk] : stages) own(name, stage, chunk);
+  }
+
+  /// Whether chunk `chunk` is the one on its stage that prepares the state: each that reads it where chunks take turns in memory (phases),
+  /// else the first.
+  bool is_read(const std::map<std::string, std::map<int, int>>& users, const std::string& name, int stage, int chunk) const {
+    const auto found = users.find(name);
+    if (found == users.end() || !found->second.count(stage)) return false;
+    if (layout_.phases == 1) return found->second.at(stage) == chunk;
+    for (const Piece& piece : into_.stages[static_cast<size_t>(stage)].pieces)
+      if (piece.chunk == chunk && piece.kind != PieceKind::kPrepare && piece.graph.find_input(name) != kNoValue) return true;
+    return false;
+  }
+
+  void own(const std::string& name, int stage, int chunk) {
+    const auto [at, fresh] = owner_.emplace(name, stage);
+    if (!fresh && at->second != stage)
+      throw Error({.what = "a weight is used on two pipeline stages", .where = "'" + name + "'",
+                   .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
+                   .remedy = "Keep its uses on one stage: head=first puts the loss head beside the embeddings"});
+    const auto [group, first] = chunk_.emplace(name, chunk);
+    if (!first) group->second = std::min(group->second, chunk);
+  }
+
+  void cut_update(const Graph& update) {
+    const StageUpdates updates(update, mesh_, owner_);
+    for (int stage = 0; stage < layout_.p; ++stage) {
+      const Graph graph = updates.of_stage(stage);
+      int groups = 1;
+      const std::map<std::string, int> group = group_states(graph, stage, groups);
+      if (groups == 1) {
+        into_.stages[static_cast<size_t>(stage)].pieces.push_back({graph, PieceKind::kUpdate, 0});
+        continue;
+      }
+      ChunkMap map;
+      map.chunk = update_parts(graph, group, groups);
+      for (const Node& node : graph.nodes()) map.anywhere.push_back(node.inputs.empty());
+      map.backward.assign(graph.nodes().size(), false);
+      const std::vector<int> stage_of_part(static_cast<size_t>(2 * groups + 1), stage);
+      PieceCutter{.stage_of_chunk = stage_of_part, .stream = layout_.offload.grads, .kind = PieceKind::kUpdate, .prefix = "update" + std::to_string(stage) + "."}.cut(graph, map, into_);
+    }
+    owner_ = updates.owners();
+  }
+
+  /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a chunk's where
+  /// chunks take turns, and never much more than kGroupBytes where states are streamed.
+  std::map<std::string, int> group_states(const Graph& update, int stage, int& groups) const {
+    const bool streams = layout_.offload.optimizer || layout_.offload.grads || layout_.offload.weights || layout_.phases > 1;
+    std::map<std::string, int> group;
+    groups = 1;
+    if (!streams) return group;
+    int last_chunk = -1;
+    int64_t bytes = 0;
+    groups = 0;
+    std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
+    for (const StateTensor& state : step_.states)
+      if (state.kind == StateKind::kWeight && update.find_input(state.name) != kNoValue && owner_.count(state.name) && owner_.at(state.name) == stage)
+        order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [chunk, name] : order) {
+      const int64_t own = update.type(update.find_input(name)).bytes();
+      if (groups == 0 || (layout_.phases > 1 && chunk != last_chunk) || (bytes > 0 && bytes + own > kGroupBytes)) ++groups, bytes = 0;
+      bytes += own;
+      last_chunk = chunk;
+      group[name] = groups - 1;
+    }
+    // Accumulators go with the weight whose update reads them.
+    for (const StateTensor& state : step_.states) {
+      if (state.kind != StateKind::kAccumulator) continue;
+      const std::string weight = state.name.substr(std::string("accumulator.").size());
+      const auto known = group.find(weight.substr(0, weight.find('@')));
+      if (known != group.end()) group[state.name] = known->second;
+    }
+    return group;
+  }
+
+  void place_states() {
+    for (StateTensor state : step_.states) {
+      const auto owner = owner_.find(state.name);
+      const Spread& spread = spreads_.at(state.name);
+      LocalState local;
+      local.sharding = {state.type, spread.cuts, state.kind == StateKind::kAccumulator ? 1 : spread.flat_parts, spread.flat_stride};
+      local.tensor = state;
+      local.tensor.type = local.sharding.local();
+      const auto& offload = layout_.offload;
+      const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) || (state.kind == StateKind::kWeight && offload.weights) ||
+                           (state.kind == StateKind::kAccumulator && offload.grads);
+      local.home = streams ? Memory::kStreaming : Memory::kDevice;
+      if (state.kind != StateKind::kDerived) {
+        into_.stages[static_cast<size_t>(owner == owner_.end() ? 0 : owner->second)].states.push_back(std::move(local));
+        continue;
+      }
+      for (StageGraphs& stage : into_.stages)
+        if (std::any_of(stage.pieces.begin(), stage.pieces.end(), [&](const Piece& piece) { return piece.graph.find_output(state.name) != nullptr; }))
+          stage.states.push_back(local);
+    }
+  }
+
+  static constexpr int64_t kGroupBytes = int64_t{64} << 20;
+
+  StepGraph step_;
+  const Layout layout_;
+  const Mesh mesh_;
+  DeviceGraphs into_;
+  StateSpreads spreads_;
+  std::map<std::string, int> owner_, chunk_;  // stage and first chunk of each state
+};
+
+}  // namespace
+
+DeviceGraphs partition(const StepGraph& step, const Layout& layout) { return Partitioner(step, layout).run(); }
+
+}  // namespace ramet

@@ -1,0 +1,186 @@
+#include "ramet/layout/pieces.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ramet/base/error.h"
+
+namespace ramet {
+namespace {
+
+/// A (kind, chunk) in the order in which a micro-batch meets them.
+struct PieceKey {
+  PieceKind kind;
+  int chunk;
+  bool operator<(const PieceKey& other) const { return std::tie(kind, chunk) < std::tie(other.kind, other.chunk); }
+  bool operator==(const PieceKey&) const = default;
+};
+
+class Cutting {
+ public:
+  Cutting(const PieceCutter& options, const Graph& graph, const ChunkMap& map, DeviceGraphs& into)
+      : options_(options), graph_(graph), map_(map), into_(into), uses_(graph.uses()) {}
+
+  void run() {
+    name_pieces();
+    if (options_.split_backward) split_backward();
+    find_crossings();
+    std::set<PieceKey> keys(key_.begin(), key_.end());
+    for (size_t chunk = 0; chunk < options_.stage_of_chunk.size(); ++chunk) {
+      const int c = static_cast<int>(chunk);
+      if (options_.kind) {
+        keys.insert({*options_.kind, c});
+        continue;
+      }
+      keys.insert({PieceKind::kForward, c});
+      keys.insert({PieceKind::kBackward, c});
+      if (options_.split_backward) keys.insert({PieceKind::kWeightGradient, c});
+    }
+    for (const PieceKey& key : keys) build(key);
+    add_boundaries();
+  }
+
+ private:
+  bool anywhere(size_t n) const { return map_.anywhere[n]; }
+
+  void name_pieces() {
+    for (size_t n = 0; n < graph_.nodes().size(); ++n)
+      key_.push_back({options_.kind ? *options_.kind : map_.backward[n] ? PieceKind::kBackward : PieceKind::kForward, map_.chunk[n]});
+  }
+
+  /// Backward nodes that no other chunk's piece needs wait until later.
+  void split_backward() {
+    std::vector<bool> needed(graph_.nodes().size(), false);
+    for (size_t n = graph_.nodes().size(); n-- > 0;) {
+      if (key_[n].kind != PieceKind::kBackward || anywhere(n)) continue;
+      for (ValueId output : graph_.node(static_cast<NodeId>(n)).outputs)
+        for (NodeId user : uses_[static_cast<size_t>(output)]) {
+          const size_t u = static_cast<size_t>(user);
+          needed[n] = needed[n] || needed[u] || key_[u].chunk != key_[n].chunk;
+        }
+    }
+    for (size_t n = 0; n < key_.size(); ++n)
+      if (key_[n].kind == PieceKind::kBackward && !needed[n]) key_[n].kind = PieceKind::kWeightGradient;
+  }
+
+  void find_crossings() {
+    crossing_.assign(graph_.values().size(), "");
+    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+      if (anywhere(n)) continue;
+      for (ValueId output : graph_.node(static_cast<NodeId>(n)).outputs)
+        for (NodeId user : uses_[static_cast<size_t>(output)]) {
+          const size_t u = static_cast<size_t>(user);
+          if (anywhere(u) || key_[u] == key_[n]) continue;
+          if (crossing_[static_cast<size_t>(output)].empty())
+            crossing_[static_cast<size_t>(output)] = options_.prefix + std::to_string(output) + "." + graph_.node(static_cast<NodeId>(n)).name;
+          readers_[output].insert(key_[u]);
+        }
+    }
+  }
+
+  /// The value inside the piece, brought in on first use.
+  ValueId bring(ValueId source, Graph& graph, std::map<ValueId, ValueId>& known) {
+    if (const auto found = known.find(source); found != known.end()) return found->second;
+    const Value& value = graph_.value(source);
+    if (value.producer == kNoNode) {
+      const auto input = std::find_if(graph_.inputs().begin(), graph_.inputs().end(), [&](const GraphInput& each) { return each.value == source; });
+      return known[source] = graph.add_input(value.name, value.type, input->role);
+    }
+    const size_t n = static_cast<size_t>(value.producer);
+    if (anywhere(n)) {
+      copy(n, graph, known);
+      return known.at(source);
+    }
+    return known[source] = graph.add_input(crossing_[static_cast<size_t>(source)], value.type, InputRole::kBoundary);
+  }
+
+  void copy(size_t n, Graph& graph, std::map<ValueId, ValueId>& known) {
+    const Node& node = graph_.node(static_cast<NodeId>(n));
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(bring(input, graph, known));
+    const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      known[node.outputs[o]] = graph.node(made).outputs[o];
+      graph.set_value_name(graph.node(made).outputs[o], graph_.value(node.outputs[o]).name);
+    }
+  }
+
+  /// The piece that gives an output of the graph: its maker's, or for what is no node's, chunk 0's.
+  PieceKey giver(ValueId value) const {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer == kNoNode || anywhere(static_cast<size_t>(producer)))
+      return {options_.kind.value_or(PieceKind::kForward), 0};
+    return key_[static_cast<size_t>(producer)];
+  }
+
+  void build(const PieceKey& key) {
+    Piece piece{Graph(std::string(name_of(key.kind)) + std::to_string(key.chunk)), key.kind, key.chunk};
+    std::map<ValueId, ValueId> known;
+    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+      if (anywhere(n) || !(key_[n] == key)) continue;
+      copy(n, piece.graph, known);
+      for (ValueId output : graph_.node(static_cast<NodeId>(n)).outputs)
+        if (const std::string& name = crossing_[static_cast<size_t>(output)]; !name.empty())
+          piece.graph.add_output(name, known.at(output), OutputRole::kBoundary);
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      if (giver(output.value) == key) piece.graph.add_output(output.name, bring(output.value, piece.graph, known), output.role);
+    into_.stages[static_cast<size_t>(stage_of(key))].pieces.push_back(std::move(piece));
+  }
+
+  int stage_of(const PieceKey& key) const { return options_.stage_of_chunk[static_cast<size_t>(key.chunk)]; }
+
+  void add_boundaries() {
+    for (const auto& [value, readers] : readers_) {
+      const PieceKey& writer = key_[static_cast<size_t>(graph_.value(value).producer)];
+      Boundary boundary{crossing_[static_cast<size_t>(value)], graph_.type(value), stage_of(writer), {}, Memory::kDevice};
+      std::set<int> stages;
+      bool waits = false;
+      for (const PieceKey& reader : readers) {
+        stages.insert(stage_of(reader));
+        waits = waits || writer.kind != reader.kind || writer.kind == PieceKind::kUpdate;
+      }
+      boundary.readers.assign(stages.begin(), stages.end());
+      if (waits && options_.stream) boundary.home = Memory::kStreaming;
+      into_.boundaries.push_back(std::move(boundary));
+    }
+  }
+
+  const PieceCutter& options_;
+  const Graph& graph_;
+  const ChunkMap& map_;
+  DeviceGraphs& into_;
+  const std::vector<std::vector<NodeId>> uses_;
+  std::vector<PieceKey> key_;
+  std::vector<std::string> crossing_;                 // name of each value that crosses; "" for others
+  std::map<ValueId, std::set<PieceKey>> readers_;
+};
+
+}  // namespace
+
+void PieceCutter::cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const { Cutting(*this, graph, map, into).run(); }
+
+Graph keep_outputs(const Graph& graph, const std::vector<bool>& wanted_output) {
+  std::vector<bool> needed(graph.values().size(), false);
+  for (size_t o = 0; o < graph.outputs().size(); ++o)
+    if (wanted_output[o]) needed[static_cast<size_t>(graph.outputs()[o].value)] = true;
+  std::vector<bool> keep(graph.nodes().size(), false);
+  for (size_t n = graph.nodes().size(); n-- > 0;) {
+    const Node& node = graph.node(static_cast<NodeId>(n));
+    for (ValueId output : node.outputs) keep[n] = keep[n] || needed[static_cast<size_t>(output)];
+    if (keep[n])
+      for (ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+  }
+  Graph result(graph.name());
+  GraphCopier copier(graph, result);
+  for (const GraphInput& input : graph.inputs())
+    if (needed[static_cast<size_t>(input.value)]) copier.map(input.value, result.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
+  for (size_t n = 0; n < keep.size(); ++n)
+    if (keep[n]) copier.copy_node(static_cast<NodeId>(n));
+  for (size_t o = 0; o < graph.outputs().size(); ++o)
+    if (wanted_output[o]) result.add_output(graph.outputs()[o].name, copier[graph.outputs()[o].value], graph.outputs()[o].role);
+  return result;
+}
+
+}  // namespace ramet

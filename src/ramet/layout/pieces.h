@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ramet/layout/chunks.h"
+#include "ramet/layout/device_graphs.h"
+
+namespace ramet {
+
+/// Cuts a graph that is already spread over shards into the pieces of its chunks, and adds them to their stages. Values that cross are
+/// boundaries; nodes without inputs are copied to where they are read.
+struct PieceCutter {
+  const std::vector<int>& stage_of_chunk;
+  bool split_backward = false;      ///< weight gradients apart
+  bool stream = false;              ///< what waits for another pass waits in streaming memory
+  std::optional<PieceKind> kind{};  ///< of all pieces; absent: forward and backward, as the map says
+  std::string prefix{};             ///< of the boundaries' names
+
+  void cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const;
+};
+
+/// The graph without the nodes and inputs that no output needs, with only the outputs that `wants` names.
+Graph keep_outputs(const Graph& graph, const std::vector<bool>& wanted_output);
+
+}  // namespace ramet

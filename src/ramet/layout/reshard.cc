@@ -1,0 +1,142 @@
+#include "ramet/layout/reshard.h"
+
+#include <algorithm>
+
+#include "ramet/base/error.h"
+
+namespace ramet {
+namespace {
+
+int64_t axis_number(MeshAxis axis) { return static_cast<int64_t>(axis); }
+
+Attributes group_of(MeshAxis axis, int64_t parts, int64_t stride) {
+  Attributes attributes{{"axis", axis_number(axis)}, {"parts", parts}};
+  if (stride != 1) attributes.set("stride", stride);
+  return attributes;
+}
+
+Attributes group_of(const Cut& cut) {
+  Attributes attributes = group_of(cut.axis, cut.parts, cut.stride);
+  attributes.set("dim", static_cast<int64_t>(cut.dim));
+  if (cut.blocks != 1) attributes.set("blocks", cut.blocks);
+  return attributes;
+}
+
+std::string key_of(const Spread& spread) {
+  std::string key = std::to_string(spread.partial) + "|" + std::to_string(spread.flat_parts) + "/" + std::to_string(spread.flat_stride);
+  for (const Cut& cut : spread.cuts)
+    for (int64_t number : {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride}) key += "," + std::to_string(number);
+  return key;
+}
+
+}  // namespace
+
+const Cut* Spread::cut_of(int dim) const {
+  for (const Cut& cut : cuts)
+    if (cut.dim == dim) return &cut;
+  return nullptr;
+}
+
+Sharding sharding_of(const TensorType& logical, const Spread& spread) {
+  return {logical, spread.cuts, spread.flat_parts, spread.flat_stride};
+}
+
+struct Resharder::State {
+  ValueId value;
+  const TensorType& logical;
+  Spread spread;
+  std::string name;
+};
+
+ValueId Resharder::add(const std::string& op, ValueId input, Attributes attributes, const State& state) {
+  const NodeId node = graph_.add_node(OpRegistry::instance().get(op), {input}, std::move(attributes), state.name);
+  return graph_.node(node).outputs[0];
+}
+
+/// The value as a row whose length is a multiple of `parts`.
+ValueId Resharder::flatten(const State& state, int64_t parts) {
+  ValueId value = state.value;
+  const int64_t elements = graph_.type(value).elements(), padded = (elements + parts - 1) / parts * parts;
+  if (graph_.type(value).shape.rank() != 1) value = add("reshape", value, {{"shape", std::vector<int64_t>{elements}}}, state);
+  if (padded != elements)
+    value = add("pad", value, {{"low", std::vector<int64_t>{0}}, {"high", std::vector<int64_t>{padded - elements}}, {"value", 0.0}}, state);
+  return value;
+}
+
+void Resharder::finish_sums(State& state, const Spread& to) {
+  for (MeshAxis axis : {MeshAxis::kTensor2, MeshAxis::kTensor1, MeshAxis::kReplica, MeshAxis::kStage}) {
+    if (!(state.spread.partial & bit_of(axis)) || (to.partial & bit_of(axis))) continue;
+    const int64_t extent = mesh_.extent(axis);
+    state.spread.partial &= ~bit_of(axis);
+    if (axis == MeshAxis::kReplica && to.flat() && !state.spread.flat()) {
+      if (state.spread.partial & ~to.partial) internal_error("reshard", "a sum over replicas comes last");
+      change_cuts(state, to);
+      Attributes group = group_of(axis, to.flat_parts, to.flat_stride);
+      state.value = add("reduce_scatter", flatten(state, to.flat_parts), group.set("dim", int64_t{0}), state);
+      state.spread.flat_parts = to.flat_parts, state.spread.flat_stride = to.flat_stride;
+      if (const int64_t groups = extent / to.flat_parts; groups > 1)
+        state.value = add("all_reduce", state.value, group_of(axis, groups, to.flat_parts * to.flat_stride), state);
+      continue;
+    }
+    // The sum goes straight into a cut along the same axis where one is wanted.
+    const auto cut = std::find_if(to.cuts.begin(), to.cuts.end(), [&](const Cut& each) {
+      return each.axis == axis && each.parts == extent && !state.spread.cut_of(each.dim);
+    });
+    if (cut != to.cuts.end() && !state.spread.flat()) {
+      state.value = add("reduce_scatter", state.value, group_of(*cut), state);
+      state.spread.cuts.push_back(*cut);
+    } else {
+      state.value = add("all_reduce", state.value, group_of(axis, extent, 1), state);
+    }
+  }
+}
+
+void Resharder::leave_flat(State& state) {
+  Attributes group = group_of(MeshAxis::kReplica, state.spread.flat_parts, state.spread.flat_stride);
+  state.value = add("all_gather", state.value, group.set("dim", int64_t{0}), state);
+  state.spread.flat_parts = state.spread.flat_stride = 1;
+  const TensorType cut = sharding_of(state.logical, state.spread).local();
+  if (const int64_t elements = cut.elements(); graph_.type(state.value).elements() != elements)
+    state.value = add("slice", state.value, {{"start", std::vector<int64_t>{0}}, {"stop", std::vector<int64_t>{elements}}}, state);
+  if (graph_.type(state.value).shape != cut.shape) state.value = add("reshape", state.value, {{"shape", cut.shape.dims()}}, state);
+}
+
+void Resharder::change_cuts(State& state, const Spread& to) {
+  const std::vector<Cut> had = state.spread.cuts;
+  for (const Cut& cut : had) {
+    const Cut* wanted = to.cut_of(cut.dim);
+    if (wanted && *wanted == cut) continue;
+    state.value = add("all_gather", state.value, group_of(cut), state);
+    std::erase_if(state.spread.cuts, [&](const Cut& each) { return each.dim == cut.dim; });
+  }
+  std::vector<int64_t> missing;
+  for (const Cut& cut : to.cuts) {
+    if (state.spread.cut_of(cut.dim)) continue;
+    missing.insert(missing.end(), {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride});
+    state.spread.cuts.push_back(cut);
+  }
+  if (!missing.empty()) state.value = add("shard", state.value, {{"cuts", missing}}, state);
+}
+
+void Resharder::enter_flat(State& state, const Spread& to) {
+  const ValueId row = flatten(state, to.flat_parts);
+  state.value = add("shard", row, {{"cuts", std::vector<int64_t>{0, axis_number(MeshAxis::kReplica), to.flat_parts, 1, to.flat_stride}}}, state);
+  state.spread.flat_parts = to.flat_parts, state.spread.flat_stride = to.flat_stride;
+}
+
+ValueId Resharder::convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to, const std::string& name) {
+  if (from == to) return value;
+  const auto key = std::make_pair(value, key_of(to));
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  State state{value, logical, from, name.empty() ? "reshard" : name + "/reshard"};
+  finish_sums(state, to);
+  const bool same_flat = state.spread.flat_parts == to.flat_parts && state.spread.flat_stride == to.flat_stride;
+  if (state.spread.flat() && !same_flat) leave_flat(state);
+  if (!state.spread.flat()) change_cuts(state, to);
+  if (to.flat() && !state.spread.flat()) enter_flat(state, to);
+  std::sort(state.spread.cuts.begin(), state.spread.cuts.end(), [](const Cut& a, const Cut& b) { return a.dim < b.dim; });
+  if (!(state.spread == to)) internal_error("reshard", "no way from one spread of " + logical.text() + " to another");
+  return known_[key] = state.value;
+}
+
+}  // namespace ramet

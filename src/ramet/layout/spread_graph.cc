@@ -1,0 +1,290 @@
+#include "ramet/layout/spread_graph.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "ramet/base/error.h"
+
+namespace ramet {
+namespace {
+
+bool has_factor(const ShardingRule::Operand& operand, int factor) {
+  return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
+}
+
+/// Partial sums are kept apart only in types whose sums are the recipe's own: f32, and exact integers.
+bool is_sum_type(DType dtype) { return dtype == DType::kF32 || is_integer(dtype); }
+
+}  // namespace
+
+SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence)
+    : source_(graph), mesh_(mesh), states_(states), sequence_(sequence && mesh.t1 > 1), result_{Graph(graph.name()), {}},
+      resharder_(mesh, result_.graph), places_(graph.values().size()) {}
+
+SpreadResult SpreadGraph::run() {
+  add_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(source_.nodes().size()); ++id) visit(id);
+  add_outputs();
+  return std::move(result_);
+}
+
+bool SpreadGraph::is_state(ValueId source) const {
+  if (source_.value(source).producer != kNoNode) return false;
+  return states_.count(source_.value(source).name) > 0;
+}
+
+void SpreadGraph::add_inputs() {
+  for (const GraphInput& input : source_.inputs()) {
+    const Value& value = source_.value(input.value);
+    Spread spread;
+    if (input.role == InputRole::kState) {
+      const auto known = states_.find(value.name);
+      if (known == states_.end()) internal_error("SpreadGraph", "state '" + value.name + "' has no spread");
+      spread = known->second;
+    }
+    if (spread.partial != 0) {
+      // Terms are held by dimensions alone; flat parts are where their sum goes.
+      if (spread.flat()) flat_sums_[input.value] = {spread.flat_parts, spread.flat_stride};
+      spread.flat_parts = spread.flat_stride = 1;
+    }
+    place(input.value) = {result_.graph.add_input(value.name, sharding_of(value.type, spread).local(), input.role), spread};
+  }
+}
+
+/// Where a partial sum goes when it is summed: along the positions under sequence parallelism, else to every member.
+Spread SpreadGraph::settled(ValueId source) const {
+  Spread to = place(source).spread;
+  const TensorType& type = source_.type(source);
+  const bool over_shards = to.partial & bit_of(MeshAxis::kTensor1);
+  if (sequence_ && over_shards && is_floating(type.dtype) && type.shape.rank() >= 3 && !to.cut_of(1) && type.shape[1] % mesh_.t1 == 0) {
+    to.cuts.push_back({1, MeshAxis::kTensor1, mesh_.t1, 1, 1});
+    std::sort(to.cuts.begin(), to.cuts.end(), [](const Cut& a, const Cut& b) { return a.dim < b.dim; });
+  }
+  if (const auto flat = flat_sums_.find(source); flat != flat_sums_.end()) std::tie(to.flat_parts, to.flat_stride) = flat->second;
+  to.partial = 0;
+  return to;
+}
+
+/// Makes the value whole sums from here on.
+void SpreadGraph::settle(ValueId source) {
+  Place& at = place(source);
+  if (at.spread.partial == 0) return;
+  const Spread to = settled(source);
+  at.id = fetch(source, to);
+  at.spread = to;
+}
+
+ValueId SpreadGraph::fetch(ValueId source, const Spread& spread) {
+  const Place& at = place(source);
+  const Value& value = source_.value(source);
+  const std::string& name = value.producer == kNoNode ? value.name : source_.node(value.producer).name;
+  return resharder_.convert(at.id, value.type, at.spread, spread, name);
+}
+
+void SpreadGraph::add_outputs() {
+  for (const GraphOutput& output : source_.outputs()) {
+    Spread to;
+    if (output.role == OutputRole::kState) {
+      const auto [known, found_here] = states_.emplace(output.name, Spread{});
+      if (found_here) {
+        settle(output.value);
+        known->second = place(output.value).spread;
+        known->second.flat_parts = known->second.flat_stride = 1;
+      }
+      to = known->second;
+      // An accumulator holds this replica's own sum by definition.
+      if (place(output.value).spread.partial == 0) to.partial = 0;
+    }
+    result_.graph.add_output(output.name, fetch(output.value, to), output.role);
+  }
+}
+
+/// The factor that a dimension's cut falls on: the blocks before it are whole factors.
+bool SpreadGraph::find_factor(const ShardingRule& rule, const ShardingRule::Dim& dim, const Cut& cut, int& factor, FactorCut& found) const {
+  int64_t before = 1;
+  for (int candidate : dim) {
+    const int64_t size = rule.factors[static_cast<size_t>(candidate)].size;
+    if (cut.blocks % before == 0) {
+      const int64_t blocks = cut.blocks / before;
+      if (size % (blocks * cut.parts) == 0) {
+        factor = candidate;
+        found = {cut.axis, cut.parts, blocks, cut.stride};
+        return true;
+      }
+    }
+    before *= size;
+  }
+  return false;
+}
+
+/// Whether the node may run with a factor cut so. A contraction behind which more than the sum is done is noted, to be
+/// taken apart.
+bool SpreadGraph::may_cut(NodeId id, const NodeSignature& node, const ShardingRule& rule, int index, const FactorCut& cut) {
+  const ShardingRule::Factor& factor = rule.factors[static_cast<size_t>(index)];
+  bool partial = false, sums_apart = true;
+  for (size_t o = 0; o < rule.outputs.size(); ++o) {
+    if (has_factor(rule.outputs[o], index)) continue;
+    partial = true;
+    sums_apart = sums_apart && is_sum_type(node.outputs[o].dtype);
+  }
+  if (!partial) return !factor.whole;
+  if (factor.reduce != ShardingRule::Reduce::kSum || cut.blocks != 1) return false;
+  if (factor.whole || !sums_apart) {
+    if (node.op->apart && factor.size > 1) result_.to_take_apart.insert(id);
+    return false;
+  }
+  return true;
+}
+
+SpreadGraph::FactorCuts SpreadGraph::choose_cuts(NodeId id, const NodeSignature& node, const ShardingRule& rule) {
+  const Node& source = source_.node(id);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < source.inputs.size(); ++i) order.push_back(i);
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return is_state(source.inputs[i]); });
+  FactorCuts cuts;
+  const auto fits = [&](int factor, const FactorCut& cut) {
+    for (const auto& [other, taken] : cuts)
+      if (other != factor && taken.axis == cut.axis) return false;
+    // No dimension of any operand may be cut twice.
+    for (const auto* operands : {&rule.inputs, &rule.outputs})
+      for (const auto& operand : *operands)
+        for (const auto& dim : operand)
+          for (const auto& [other, taken] : cuts)
+            if (other != factor && std::find(dim.begin(), dim.end(), factor) != dim.end() && std::find(dim.begin(), dim.end(), other) != dim.end())
+              return false;
+    return true;
+  };
+  for (size_t i : order)
+    for (const Cut& cut : place(source.inputs[i]).spread.cuts) {
+      int factor = -1;
+      FactorCut found;
+      if (!find_factor(rule, rule.inputs[i][static_cast<size_t>(cut.dim)], cut, factor, found)) continue;
+      if (cuts.count(factor) || !fits(factor, found) || !may_cut(id, node, rule, factor, found)) continue;
+      cuts[factor] = found;
+    }
+  return cuts;
+}
+
+std::vector<Cut> SpreadGraph::cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const FactorCuts& cuts) const {
+  std::vector<Cut> result;
+  for (size_t d = 0; d < operand.size(); ++d) {
+    int64_t before = 1;
+    for (int factor : operand[d]) {
+      if (const auto cut = cuts.find(factor); cut != cuts.end())
+        result.push_back({static_cast<int>(d), cut->second.axis, cut->second.parts, before * cut->second.blocks, cut->second.stride});
+      before *= rule.factors[static_cast<size_t>(factor)].size;
+    }
+  }
+  return result;
+}
+
+void SpreadGraph::visit(NodeId id) {
+  const Node& node = source_.node(id);
+  if (node.op->regroups) return visit_exact_sum(id);
+  for (ValueId input : node.inputs) settle(input);
+  for (ValueId input : node.inputs)
+    if (place(input).spread.flat()) return visit_flat(id, place(input));
+  const NodeSignature signature = source_.signature(id);
+  const ShardingRule rule = node.op->sharding(signature);
+  add_cut_node(id, signature, rule, choose_cuts(id, signature, rule));
+}
+
+void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const ShardingRule& rule, const FactorCuts& cuts) {
+  const Node& node = source_.node(id);
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(fetch(node.inputs[i], {cuts_of(rule, rule.inputs[i], cuts), 1, 1, 0}));
+  Attributes attributes = node.attributes;
+  if (!cuts.empty() && node.op->localize) {
+    std::vector<int64_t> parts(rule.factors.size(), 1);
+    for (const auto& [factor, cut] : cuts) parts[static_cast<size_t>(factor)] = cut.parts;
+    attributes = node.op->localize(signature, parts, rule);
+  }
+  if (node.op->positional != OpDef::kNotPositional) {
+    const auto& operand = node.op->positional == OpDef::kPositionalOutput ? rule.outputs[0] : rule.inputs[static_cast<size_t>(node.op->positional)];
+    std::vector<int64_t> positions;
+    for (const Cut& cut : cuts_of(rule, operand, cuts))
+      positions.insert(positions.end(), {int64_t{cut.dim}, static_cast<int64_t>(cut.axis), cut.parts, cut.blocks, cut.stride});
+    if (!positions.empty()) attributes.set("cuts", positions);
+  }
+  const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    Place& at = place(node.outputs[o]);
+    at.id = result_.graph.node(made).outputs[o];
+    at.spread.cuts = cuts_of(rule, rule.outputs[o], cuts);
+    for (const auto& [factor, cut] : cuts)
+      if (!has_factor(rule.outputs[o], factor)) at.spread.partial |= bit_of(cut.axis);
+    result_.graph.set_value_name(at.id, source_.value(node.outputs[o]).name);
+    const TensorType expected = sharding_of(source_.type(node.outputs[o]), {at.spread.cuts, 1, 1, 0}).local();
+    if (result_.graph.type(at.id) != expected)
+      internal_error("SpreadGraph", signature.text() + " on a shard gives " + result_.graph.type(at.id).text() + " where " + expected.text() + " was expected");
+  }
+}
+
+/// A node that treats each element of equally long tensors alike, on the elements that this replica holds.
+void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
+  const Node& node = source_.node(id);
+  const NodeSignature signature = source_.signature(id);
+  const ShardingRule rule = node.op->sharding(signature);
+  const Spread spread = flat.spread;
+  const size_t first = static_cast<size_t>(std::find_if(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return place(input).spread.flat(); }) - node.inputs.begin());
+  const Shape& shape = signature.inputs[first].shape;
+  const auto& dims = rule.inputs[first];
+  const auto alike = [&](const ShardingRule::Operand& operand, const TensorType& type) { return type.shape == shape && operand == dims; };
+  for (const auto& dim : dims)
+    for (int factor : dim)
+      if (rule.factors[static_cast<size_t>(factor)].whole)
+        throw Error({.what = "an op between sharded states does not treat every element alike", .where = signature.text(),
+                     .expected = "element-wise ops and sums", .remedy = "Leave out rts for this optimizer"});
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool tensor = alike(rule.inputs[i], signature.inputs[i]) && shape.rank() > 0;
+    if (!tensor && signature.inputs[i].elements() > 1 && signature.inputs[i].shape.rank() > 0 && has_factor(rule.inputs[i], dims.empty() || dims[0].empty() ? -1 : dims[0][0]))
+      throw Error({.what = "an op between sharded states broadcasts one of them", .where = signature.text(), .remedy = "Leave out rts for this optimizer"});
+    inputs.push_back(fetch(node.inputs[i], tensor ? Spread{spread.cuts, spread.flat_parts, spread.flat_stride, 0} : Spread{}));
+  }
+  Attributes attributes = node.attributes;
+  const TensorType local = sharding_of(signature.inputs[first], spread).local();
+  if (attributes.has("shape")) attributes.set("shape", local.shape.dims());
+  const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    Place& at = place(node.outputs[o]);
+    at.id = result_.graph.node(made).outputs[o];
+    if (alike(rule.outputs[o], signature.outputs[o]) && shape.rank() > 0) {
+      at.spread = {spread.cuts, spread.flat_parts, spread.flat_stride, 0};
+    } else {
+      at.spread.partial = bit_of(MeshAxis::kReplica);
+      for (const Cut& cut : spread.cuts) at.spread.partial |= bit_of(cut.axis);
+      if (!is_integer(source_.type(node.outputs[o]).dtype))
+        internal_error("SpreadGraph", signature.text() + " sums floats over replicas");
+      // A group of the replicas holds all of it: the sum must count it once.
+      if (spread.flat_parts < mesh_.r) {
+        const NodeId sum = result_.graph.add_node(OpRegistry::instance().get("all_reduce"), {at.id},
+                                                  {{"axis", static_cast<int64_t>(MeshAxis::kReplica)}, {"parts", spread.flat_parts}, {"stride", spread.flat_stride}}, node.name + "/reshard");
+        at.id = result_.graph.node(sum).outputs[0];
+        at.spread.partial &= ~bit_of(MeshAxis::kReplica);
+      }
+    }
+  }
+}
+
+/// Exact sums may be grouped at will: terms that are partial in the same way are added first and meet in one collective.
+void SpreadGraph::visit_exact_sum(NodeId id) {
+  const Node& node = source_.node(id);
+  std::map<uint32_t, std::vector<ValueId>> groups;
+  for (ValueId input : node.inputs) groups[place(input).spread.partial].push_back(place(input).id);
+  std::vector<ValueId> terms;
+  const auto sum = [&](const std::vector<ValueId>& values) {
+    const NodeId made = result_.graph.add_node(*node.op, values, node.attributes, node.name);
+    return result_.graph.node(made).outputs[0];
+  };
+  for (const auto& [partial, values] : groups) {
+    Spread spread;
+    spread.partial = partial;
+    const ValueId added = partial != 0 || groups.size() == 1 ? sum(values) : kNoValue;
+    if (added == kNoValue) terms.insert(terms.end(), values.begin(), values.end());
+    else terms.push_back(resharder_.convert(added, source_.type(node.outputs[0]), spread, {}, node.name));
+  }
+  place(node.outputs[0]) = {groups.size() == 1 ? terms[0] : sum(terms), {}};
+}
+
+}  // namespace ramet

@@ -1,0 +1,143 @@
+#include "ramet/layout/stage_update.h"
+
+#include <algorithm>
+
+#include "ramet/base/error.h"
+#include "ramet/layout/pieces.h"
+
+namespace ramet {
+namespace {
+
+constexpr int kShared = -1;   // the same on all stages
+constexpr int kUnknown = -2;  // a state whose users tell
+
+/// Labels of values: those of the states they come from. A node that meets two labels takes `conflict(node)`; exact sums are shared.
+template <typename Conflict>
+std::vector<int> spread_labels(const Graph& graph, const std::map<std::string, int>& of_state, const Conflict& conflict) {
+  std::vector<int> label(graph.values().size(), kShared);
+  for (const GraphInput& input : graph.inputs()) {
+    if (input.role != InputRole::kState) continue;
+    const auto known = of_state.find(graph.value(input.value).name);
+    label[static_cast<size_t>(input.value)] = known == of_state.end() ? kUnknown : known->second;
+  }
+  const auto uses = graph.uses();
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    int mine = kShared;
+    bool unknown = false;
+    for (ValueId input : node.inputs) {
+      const int other = label[static_cast<size_t>(input)];
+      unknown = unknown || other == kUnknown;
+      if (other < 0 || node.op->regroups) continue;
+      mine = mine == kShared || mine == other ? other : conflict(id);
+    }
+    if (mine == kShared && unknown) mine = kUnknown;
+    for (ValueId output : node.outputs) label[static_cast<size_t>(output)] = mine;
+  }
+  // What only unknown states make goes with its readers.
+  for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    const auto resolve = [&](ValueId value) {
+      if (label[static_cast<size_t>(value)] != kUnknown) return;
+      for (NodeId user : uses[static_cast<size_t>(value)])
+        for (ValueId output : graph.node(user).outputs)
+          if (label[static_cast<size_t>(output)] >= 0) label[static_cast<size_t>(value)] = label[static_cast<size_t>(output)];
+    };
+    for (ValueId output : node.outputs) resolve(output);
+    for (ValueId input : node.inputs) resolve(input);
+  }
+  return label;
+}
+
+}  // namespace
+
+StageUpdates::StageUpdates(const Graph& update, const Mesh& mesh, std::map<std::string, int> owner)
+    : update_(update), mesh_(mesh), owner_(std::move(owner)) {
+  label_nodes();
+}
+
+void StageUpdates::label_nodes() {
+  label_ = spread_labels(update_, owner_, [&](NodeId id) -> int {
+    throw Error({.what = "an update needs weights of two pipeline stages", .where = update_.signature(id).text(),
+                 .remedy = "Choose a layout that keeps them on one stage: head=first for a loss head that shares a weight with the embeddings, or p=1"});
+  });
+  for (const GraphInput& input : update_.inputs())
+    if (input.role == InputRole::kState) owner_.emplace(update_.value(input.value).name, std::max(0, label_[static_cast<size_t>(input.value)]));
+  for (const GraphOutput& output : update_.outputs())
+    if (output.role == OutputRole::kState) owner_.emplace(output.name, std::max(0, label_[static_cast<size_t>(output.value)]));
+}
+
+Graph StageUpdates::of_stage(int stage) const {
+  Graph graph(update_.name());
+  struct Local {
+    ValueId id = kNoValue;
+    bool partial = false;          // a term of a sum over stages
+    ValueId summed = kNoValue;
+  };
+  std::vector<Local> local(update_.values().size());
+  for (const GraphInput& input : update_.inputs()) {
+    const Value& value = update_.value(input.value);
+    if (input.role == InputRole::kState && owner_.at(value.name) != stage) continue;
+    local[static_cast<size_t>(input.value)].id = graph.add_input(value.name, value.type, input.role);
+  }
+  const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes, const std::string& name) {
+    const NodeId made = graph.add_node(OpRegistry::instance().get(op), std::move(inputs), std::move(attributes), name);
+    return graph.node(made).outputs[0];
+  };
+  // The value for a reader that is no sum itself: the sum over stages.
+  const auto read = [&](ValueId source, const std::string& name) {
+    Local& at = local[static_cast<size_t>(source)];
+    if (!at.partial) return at.id;
+    if (at.summed != kNoValue) return at.summed;
+    const TensorType& type = update_.type(source);
+    const ValueId term = at.id != kNoValue ? at.id : add("full", {}, {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"value", 0.0}}, name);
+    return at.summed = add("all_reduce", {term}, {{"axis", static_cast<int64_t>(MeshAxis::kStage)}, {"parts", static_cast<int64_t>(mesh_.p)}}, name + "/stages");
+  };
+  for (const Node& node : update_.nodes()) {
+    const bool sums = node.op->regroups || node.op->exchange != Exchange::kNone;
+    const int label = label_[static_cast<size_t>(node.outputs[0])];
+    if (label >= 0 && label != stage) continue;
+    bool partial = node.op->regroups && mesh_.p > 1, absent = false;
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) {
+      const Local& at = local[static_cast<size_t>(input)];
+      partial = partial || (sums && at.partial);
+      if (node.op->regroups && at.id == kNoValue) continue;  // another stage's term
+      inputs.push_back(sums ? at.id : read(input, node.name));
+      absent = absent || inputs.back() == kNoValue;
+    }
+    absent = absent || (node.op->regroups && inputs.empty());
+    if (absent) {
+      for (ValueId output : node.outputs) local[static_cast<size_t>(output)].partial = partial;
+      continue;
+    }
+    const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+    for (size_t o = 0; o < node.outputs.size(); ++o) local[static_cast<size_t>(node.outputs[o])] = {graph.node(made).outputs[o], partial, kNoValue};
+  }
+  for (const GraphOutput& output : update_.outputs()) {
+    if (output.role == OutputRole::kState && owner_.at(output.name) != stage) continue;
+    const ValueId value = read(output.value, output.name);
+    if (value == kNoValue) internal_error("StageUpdates", "output '" + output.name + "' is not made on stage " + std::to_string(stage));
+    graph.add_output(output.name, value, output.role);
+  }
+  return keep_outputs(graph, std::vector<bool>(graph.outputs().size(), true));
+}
+
+std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups) {
+  std::vector<int> label = spread_labels(update, group, [](NodeId) { return kShared; });
+  // What follows from sums over all weights, or leads to them.
+  std::vector<bool> after(update.values().size(), false);
+  std::vector<int> part(update.nodes().size(), groups);
+  for (size_t n = 0; n < part.size(); ++n) {
+    const Node& node = update.node(static_cast<NodeId>(n));
+    bool follows = node.op->regroups;
+    for (ValueId input : node.inputs) follows = follows || after[static_cast<size_t>(input)];
+    for (ValueId output : node.outputs) after[static_cast<size_t>(output)] = follows;
+    const int own = label[static_cast<size_t>(node.outputs[0])];
+    if (own >= 0) part[n] = follows ? groups + 1 + own : own;
+    else if (!follows) part[n] = 0;  // of scalars alone
+  }
+  return part;
+}
+
+}  // namespace ramet

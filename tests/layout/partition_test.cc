@@ -1,0 +1,216 @@
+#include "ramet/layout/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "layout/lockstep.h"
+#include "ramet/base/error.h"
+#include "ramet/train/initialize.h"
+#include "ramet/train/prepare.h"
+#include "ramet/train/step.h"
+#include "ramet/transform/fuse.h"
+#include "ramet/transform/hoist.h"
+#include "ramet/transform/recompute.h"
+#include "ramet/transform/simplify.h"
+
+namespace ramet {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A model small enough to be run node by node, with all that layouts meet: dropout, tied embeddings, clipping.
+struct Subject {
+  Preparation preparation;
+  StepGraph step;
+  Tensors weights;
+  std::vector<Tensors> batches;
+
+  Subject(const std::string& kind, std::vector<std::string> more, const std::string& recompute_mode = "none") {
+    std::vector<std::string> settings = {"model.kind=" + kind, "model.preset=" + std::string(kind == "bert" ? "tiny" : "124m"), "model.layers=4", "model.hidden=48", "model.heads=12",
+                                         "model.vocabulary_size=96", "model.max_positions=12", "data.sequence_length=12", "train.micro_batch=2",
+                                         "train.lanes=4", "train.accumulation=8", "train.chunks=4", "train.clip_norm=0.01"};
+    if (kind == "bert") settings.push_back("model.intermediate=96");
+    settings.insert(settings.end(), more.begin(), more.end());
+    preparation = prepare(parse_recipe("", "subject.toml", ".", settings));
+    step = make_training_step(preparation.model, preparation.recipe);
+    step = simplify(fuse(hoist(simplify(std::move(step)))));
+    step = recompute(std::move(step), parse_recompute(recompute_mode));
+    ThreadTeam team(1);
+    for (const StateTensor& state : step.states) {
+      if (state.kind != StateKind::kWeight) continue;
+      HostTensor tensor(state.type);
+      initialize_state(state, 7, {reinterpret_cast<float*>(tensor.data.data()), static_cast<size_t>(tensor.elements())}, team);
+      weights.emplace(state.name, std::move(tensor));
+    }
+    for (int64_t i = 0; i < 2 * step.micro_batches(); ++i) {
+      const int64_t size = preparation.recipe.train.micro_batch;
+      Tensors tensors;
+      for (const NamedTensor& tensor : preparation.train->make(i * size, size).tensors) {
+        HostTensor copy(tensor.type);
+        copy.data = tensor.bytes;
+        tensors.emplace(tensor.name, std::move(copy));
+      }
+      batches.push_back(std::move(tensors));
+    }
+  }
+
+  FeedOf feed(int64_t number) const {
+    return [this, number](int64_t micro) -> const Tensors& { return batches[static_cast<size_t>(number * step.micro_batches() + micro)]; };
+  }
+  static Tensors scalars(int64_t number) {
+    const double t = static_cast<double>(number + 1);
+    return {{"learning_rate", HostTensor::of(DType::kF32, {}, {0.01})},
+            {"correction1", HostTensor::of(DType::kF32, {}, {1 - std::pow(0.9, t)})},
+            {"correction2", HostTensor::of(DType::kF32, {}, {1 - std::pow(0.999, t)})}};
+  }
+};
+
+/// States of two steps, computed without any layout.
+Tensors plain_states(const Subject& subject, Tensors* results = nullptr) {
+  PlainMachine machine(subject.step, subject.weights);
+  machine.derive();
+  for (int64_t number = 0; number < 2; ++number) machine.run_step(number, subject.feed(number), Subject::scalars(number));
+  if (results) *results = machine.results();
+  return machine.states();
+}
+
+void expect_same_bits(const Subject& subject, const Tensors& expected, const Tensors& expected_results, const std::string& layout_text) {
+  SCOPED_TRACE(layout_text);
+  const DeviceGraphs graphs = partition(subject.step, parse_layout(layout_text));
+  verify(graphs, "partition");
+  LockstepMachine machine(graphs, subject.weights);
+  machine.prepare();
+  for (int64_t number = 0; number < 2; ++number) machine.run_step(number, subject.feed(number), Subject::scalars(number));
+  const Tensors states = machine.states();
+  int compared = 0;
+  for (const StateTensor& state : subject.step.states) {
+    if (state.kind != StateKind::kWeight && state.kind != StateKind::kOptimizer) continue;
+    ASSERT_TRUE(states.count(state.name)) << state.name;
+    const HostTensor &a = states.at(state.name), &b = expected.at(state.name);
+    ASSERT_EQ(a.type, b.type) << state.name;
+    int64_t differ = 0, first = -1;
+    for (int64_t i = 0; i < a.elements(); ++i)
+      if (std::memcmp(a.data.data() + i * 4, b.data.data() + i * 4, 4) != 0) first = differ++ ? first : i;
+    ASSERT_EQ(differ, 0) << state.name << " differs in " << differ << " of " << a.elements() << " elements, first at " << first << ": " << a.get(first) << " and " << b.get(first);
+    ++compared;
+  }
+  EXPECT_GT(compared, 30);
+  for (const auto& [name, tensor] : machine.results()) {
+    const auto found = expected_results.find(name);
+    ASSERT_NE(found, expected_results.end()) << name;
+    EXPECT_EQ(tensor, found->second) << name;
+  }
+}
+
+int count(const DeviceGraphs& graphs, const std::string& op) {
+  int found = 0;
+  for (const StageGraphs& stage : graphs.stages)
+    for (const Piece& piece : stage.pieces)
+      for (const Node& node : piece.graph.nodes()) found += node.op->name == op;
+  return found;
+}
+
+const LocalState& state_of(const DeviceGraphs& graphs, const std::string& name) {
+  for (const StageGraphs& stage : graphs.stages)
+    for (const LocalState& state : stage.states)
+      if (state.tensor.name == name) return state;
+  throw Error({.what = "no such state", .found = name});
+}
+
+TEST(Partition, CutsWeightsByTheirLogicalAxes) {
+  const Subject subject("bert", {"train.precision=f32"});
+  const DeviceGraphs graphs = partition(subject.step, parse_layout("t=2"));
+  const std::string layer = "bert.encoder.layer.0.";
+  EXPECT_EQ(state_of(graphs, layer + "attention.self.qkv.weight").sharding.text(), "f32[144,48] 0/t1:2x3");
+  EXPECT_EQ(state_of(graphs, layer + "attention.output.dense.weight").tensor.type.shape, (Shape{48, 24}));
+  EXPECT_EQ(state_of(graphs, layer + "intermediate.dense.weight").tensor.type.shape, (Shape{48, 48}));
+  EXPECT_EQ(state_of(graphs, "optimizer.m." + layer + "output.dense.weight").tensor.type.shape, (Shape{48, 48}));
+  EXPECT_EQ(state_of(graphs, "bert.embeddings.word_embeddings.weight").tensor.type.shape, (Shape{48, 48}));
+  EXPECT_GE(count(graphs, "all_reduce"), 4 * 4) << "two sums forward and two backward in each layer";
+}
+
+TEST(Partition, OneDeviceExchangesNothing) {
+  const Subject subject("bert", {"train.precision=f32"});
+  const DeviceGraphs graphs = partition(subject.step, Layout{});
+  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "shard"}) EXPECT_EQ(count(graphs, op), 0) << op;
+  EXPECT_EQ(graphs.stages.size(), 1u);
+}
+
+TEST(Partition, StatesAreShardedAmongReplicasInFlatParts) {
+  const Subject subject("gpt2", {"train.precision=f32"});
+  const DeviceGraphs graphs = partition(subject.step, parse_layout("r=4 rts=weights:2,optimizer"));
+  EXPECT_EQ(state_of(graphs, "transformer.wpe.weight").tensor.type.shape, (Shape{12 * 48 / 2}));
+  EXPECT_EQ(state_of(graphs, "optimizer.v.transformer.wpe.weight").tensor.type.shape, (Shape{12 * 48 / 4}));
+  EXPECT_GT(count(graphs, "reduce_scatter"), 20);
+}
+
+TEST(Partition, StreamedStatesAreAtHomeInStreamingMemory) {
+  const Subject subject("gpt2", {"train.precision=f32"});
+  const DeviceGraphs graphs = partition(subject.step, parse_layout("phases=2 offload=optimizer,activations"));
+  EXPECT_EQ(state_of(graphs, "optimizer.v.transformer.wpe.weight").home, Memory::kStreaming);
+  EXPECT_EQ(state_of(graphs, "transformer.wpe.weight").home, Memory::kDevice);
+  int streamed = 0, updates = 0;
+  for (const Boundary& boundary : graphs.boundaries) streamed += boundary.home == Memory::kStreaming;
+  for (const Piece& piece : graphs.stages[0].pieces) updates += piece.kind == PieceKind::kUpdate;
+  EXPECT_GT(streamed, 4);
+  EXPECT_GT(updates, 3) << "norms and optimizers of each phase, and what stands between";
+}
+
+TEST(Partition, ATiedWeightOnTwoStagesIsRefusedWithTheWayOut) {
+  const Subject subject("bert", {"train.precision=f32"});
+  try {
+    partition(subject.step, parse_layout("p=2"));
+    FAIL() << "should have been refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("bert.embeddings.word_embeddings.weight"));
+    EXPECT_THAT(error.what(), HasSubstr("head=first"));
+  }
+}
+
+TEST(Partition, MoreStagesThanLayersAreRefused) {
+  const Subject subject("gpt2", {"train.precision=f32"});
+  try {
+    partition(subject.step, parse_layout("p=8 head=first"));
+    FAIL() << "should have been refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("4 layers"));
+  }
+}
+
+struct Case {
+  std::string name, kind;
+  std::vector<std::string> settings;
+  std::string recompute;
+  std::vector<std::string> layouts;
+};
+
+void PrintTo(const Case& given, std::ostream* stream) { *stream << given.name; }
+
+class PartitionBits : public testing::TestWithParam<Case> {};
+
+TEST_P(PartitionBits, AreThoseOfOneDevice) {
+  const Case& given = GetParam();
+  const Subject subject(given.kind, given.settings, given.recompute.empty() ? "none" : given.recompute);
+  Tensors results;
+  const Tensors states = plain_states(subject, &results);
+  for (const std::string& layout : given.layouts) expect_same_bits(subject, states, results, layout);
+}
+
+const std::vector<Case> kCases = {
+    {"alone", "bert", {"train.precision=f32"}, "", {"p=1"}},
+    {"replicas", "bert", {"train.precision=bf16"}, "", {"r=2", "r=4", "r=4 rts=optimizer", "r=4 rts=weights,grads,optimizer", "r=4 rts=weights:2,optimizer:4", "r=4 rts=optimizer:2"}},
+    {"stages", "bert", {"train.precision=f32"}, "", {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first", "p=2 schedule=zero-bubble head=first"}},
+    {"shards", "bert", {"train.precision=f32"}, "", {"t=2", "t=4", "t=1x2", "t=2x2"}},
+    {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
+    {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},
+    {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer"}},
+    {"phases", "gpt2", {"train.precision=bf16"}, "layer", {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
+    {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, "layer", {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PartitionBits, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace ramet
