@@ -50,12 +50,11 @@ Wanted parse(int count, char** words) {
 
 void set_weights(Engine& engine, const Preparation& ready) {
   ThreadTeam team(engine.threads());
-  std::vector<float> values;
   for (const StatePlace& state : engine.executable().states) {
     if (state.tensor.kind != StateKind::kWeight) continue;
-    values.resize(static_cast<size_t>(state.tensor.type.elements()));
-    initialize_state(state.tensor, static_cast<uint64_t>(ready.recipe.train.seed), values, team);
-    engine.write_state(state.tensor.name, state.tensor.type, values.data());
+    engine.fill_state(state.tensor.name, state.tensor.type, [&](std::span<std::byte> bytes) {
+      initialize_state(state.tensor, static_cast<uint64_t>(ready.recipe.train.seed), bytes, team);
+    });
   }
   engine.run_derive();
 }

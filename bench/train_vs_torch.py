@@ -2,6 +2,7 @@
 
     python bench/train_vs_torch.py                 # BERT-base and GPT-2 124M, bf16 and f32
     python bench/train_vs_torch.py --only bert-bf16 --rounds 3
+    python bench/train_vs_torch.py --without "torch eager" --steps 2
 
 Each round runs Ramet, PyTorch eager and PyTorch compiled once, each as a process of its own that prints the median of
 its steps; the ratio is that of the medians over rounds, against the better of PyTorch's two. Peak memory is the process's
@@ -24,6 +25,7 @@ CASES = {
     "bert-f32": ("bert-base", ["--model", "bert", "--preset", "base", "--sequence", "128", "--micro-batch", "16"], "f32", 1.15, None),
     "gpt2-f32": ("gpt2-124m", ["--model", "gpt2", "--preset", "124m", "--sequence", "1024", "--micro-batch", "2"], "f32", 1.15, None),
 }
+PEERS = ["torch eager", "torch compiled"]
 
 
 def run(command):
@@ -60,9 +62,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out (it needs minutes to warm up)")
+    parser.add_argument("--without", choices=PEERS, action="append", default=[],
+                        help="leave a peer out (compiled needs minutes to warm up; eager is slow on long sequences)")
     args = parser.parse_args()
-    runners = ["ramet", "torch eager"] + ([] if args.no_compile else ["torch compiled"])
+    runners = ["ramet"] + [peer for peer in PEERS if peer not in args.without]
+    if len(runners) == 1:
+        parser.error("every peer is left out: nothing to compare with")
     met = True
     for case in args.only or CASES:
         medians = measure(case, args.rounds, args.steps, args.threads, runners)

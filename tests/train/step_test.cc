@@ -240,6 +240,73 @@ TEST(Trainer, ClippingActsOnTheNorm) {
   EXPECT_NEAR(std::sqrt(moved), 0.001, 2e-6);  // a step of plain descent is as long as the clipped gradient
 }
 
+/// Weights after some steps under a memory limit, and what the arena took.
+std::pair<std::string, int64_t> trained(const Recipe& recipe, int steps, int64_t device_memory = 0) {
+  Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = device_memory});
+  trainer.initialize();
+  for (int i = 0; i < steps; ++i) trainer.step();
+  return {trainer.weights_hash(), trainer.engine().executable().planned_bytes()};
+}
+
+TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {
+  for (const char* optimizer : {"sgd", "adamw", "lamb"}) {
+    // Wide, short samples: gradients are most of what is alive.
+    const std::vector<std::string> settings = {"model.layers=6", "model.hidden=128", "train.micro_batch=1",
+                                               "train.precision=bf16", "train.clip_norm=0",
+                                               "train.optimizer.kind=" + std::string(optimizer)};
+    auto early = settings;
+    early.push_back("train.optimizer.in_backward=true");
+    const auto [hash, bytes] = trained(tiny(settings), 3);
+    const auto [early_hash, early_bytes] = trained(tiny(early), 3);
+    EXPECT_EQ(early_hash, hash) << optimizer;
+    int64_t gradients = 0;
+    for (const auto& weight : prepare(tiny(settings)).model.weights) gradients += weight.type.bytes();
+    EXPECT_LT(early_bytes, bytes - gradients / 2) << optimizer;
+  }
+}
+
+TEST(Trainer, MemoryLimitsTakeWhatIsDerivedAndChangeNoBit) {
+  const Recipe recipe = tiny({"model.layers=6", "model.hidden=128", "train.micro_batch=1", "train.precision=bf16",
+                              "train.clip_norm=0", "train.optimizer.in_backward=true", "train.recompute=layer"});
+  const auto [hash, bytes] = trained(recipe, 3);
+  const auto [same, less] = trained(recipe, 3, bytes - 1);
+  EXPECT_EQ(same, hash);
+  EXPECT_LT(less, bytes);
+  const auto [also, least] = trained(recipe, 3, less - 1);
+  EXPECT_EQ(also, hash);
+  EXPECT_LT(least, less);
+  Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = less - 1});
+  for (const auto& state : trainer.engine().executable().states)
+    EXPECT_NE(state.tensor.kind, StateKind::kDerived) << state.tensor.name;
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteLeavesItsOwnWeight) {
+  // Too large a loss scale: the loss is finite, its gradients overflow f16.
+  const std::vector<std::string> settings = {"train.precision=f16", "train.loss_scale=1099511627776", "train.clip_norm=0"};
+  auto early = settings;
+  early.push_back("train.optimizer.in_backward=true");
+  for (const bool in_backward : {false, true}) {
+    Trainer trainer(prepare(tiny(in_backward ? early : settings)), {.threads = 1});
+    trainer.initialize();
+    const std::string before = trainer.weights_hash();
+    try {
+      trainer.step();
+      FAIL() << "a step of overflowing gradients";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("step 1: 'grad_norm' is not finite"));
+    }
+    EXPECT_EQ(trainer.whole(), !in_backward);
+    if (!in_backward) {
+      EXPECT_EQ(trainer.weights_hash(), before);
+    }
+    for (const auto& weight : trainer.preparation().model.weights) {
+      std::vector<float> values(static_cast<size_t>(weight.type.elements()));
+      trainer.engine().read_state(weight.name, std::as_writable_bytes(std::span(values)));
+      for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << weight.name;
+    }
+  }
+}
+
 TEST(Trainer, AccumulationIsTheMeanOverMicroBatches) {
   // Without dropout four micro-batches of 4 and one of 16 are the same 16 samples; their words weigh a little
   // differently.

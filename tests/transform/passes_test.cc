@@ -205,6 +205,29 @@ TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
     EXPECT_EQ(values[i], expected.at(hoisted.micro.outputs()[i].name)) << hoisted.micro.outputs()[i].name;
 }
 
+TEST(Unhoist, MakesWhatWasDerivedWhereItIsRead) {
+  const Model model = tiny_bert();
+  StepGraph step = step_of(simplify(training_graph(model, DType::kBF16)), model);
+  step.evaluate = simplify(lower_precision(model.evaluate, DType::kBF16));
+  const StepGraph again = unhoist(hoist(step));
+  verify(again, "unhoist");
+  EXPECT_TRUE(again.derive.nodes().empty());
+  for (const auto& state : again.states) EXPECT_NE(state.kind, StateKind::kDerived) << state.name;
+  EXPECT_EQ(run(again.micro), run(step.micro));
+  EXPECT_EQ(run(again.evaluate), run(step.evaluate));
+  // What is made is read once, by the node that follows, and belongs to its layer.
+  const auto uses = again.micro.uses();
+  int made = 0;
+  for (const Node& node : again.micro.nodes()) {
+    if (!node.name.ends_with("/derive")) continue;
+    ++made;
+    ASSERT_EQ(uses[static_cast<size_t>(node.outputs[0])].size(), 1u) << node.name;
+    const Node& reader = again.micro.node(uses[static_cast<size_t>(node.outputs[0])][0]);
+    EXPECT_EQ(node.name, reader.name.ends_with("/derive") ? reader.name : reader.name + "/derive");
+  }
+  EXPECT_GT(made, 20);
+}
+
 TEST(Chunks, AreSetOnSumsOverFeaturesAndOverRowsOfVectors) {
   const Model model = tiny_bert();
   const Graph graph = set_chunks(simplify(training_graph(model)), 2);

@@ -70,8 +70,7 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
   Executable exe;
   if (arguments.subject.ends_with(".toml")) {
     const Preparation preparation = prepare(open_recipe(arguments.subject, arguments));
-    exe = compile(make_training_step(preparation.model, preparation.recipe), cpu_backend(),
-                  compile_options(preparation.recipe, arguments.trainer()));
+    exe = compile_step(preparation, arguments.trainer());
   } else {
     exe = load_executable(arguments.subject);
   }

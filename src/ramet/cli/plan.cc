@@ -9,7 +9,6 @@
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
 #include "ramet/sim/step_time.h"
-#include "ramet/train/step.h"
 
 namespace ramet::cli {
 namespace {
@@ -42,8 +41,7 @@ int plan(const PlanArguments& arguments, bool json) {
     if (!arguments.svg.empty() || !arguments.save.empty()) refuse_several_devices(preparation);
     return plan_schedule(preparation, json);
   }
-  const CompileOptions options = compile_options(recipe, arguments.trainer());
-  const Executable exe = compile(make_training_step(preparation.model, recipe), cpu_backend(), options);
+  const Executable exe = compile_step(preparation, arguments.trainer());
   double compile_seconds = 0;
   for (const auto& [pass, seconds] : exe.pass_seconds) compile_seconds += seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
@@ -70,7 +68,7 @@ int plan(const PlanArguments& arguments, bool json) {
         .set("bound_bytes", exe.bound_bytes)
         .set("gap", exe.gap())
         .set("compile_seconds", compile_seconds)
-        .set("threads", static_cast<int64_t>(options.threads))
+        .set("threads", static_cast<int64_t>(exe.threads))
         .set("kernel_class", exe.kernel_class)
         .set("tokens_per_step", preparation.tokens_per_step());
     if (!arguments.no_time)
@@ -83,7 +81,7 @@ int plan(const PlanArguments& arguments, bool json) {
   std::printf("%s: %s parameters, %s tokens a step, %lld steps\n", recipe.name.c_str(),
               number_text(static_cast<double>(parameters)).c_str(), number_text(tokens).c_str(),
               static_cast<long long>(recipe.train.steps));
-  std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), options.threads,
+  std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), exe.threads,
               exe.kernel_class.c_str());
   std::fputs(text_of(memory).c_str(), stdout);
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());

@@ -105,15 +105,24 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   };
   const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };
   Executable exe = build(step, options);
-  if (!fits(exe) && options.pack) {
-    // Packings buy speed with memory, and no bit depends on them: what would else not run goes without.
-    CompileOptions plain = options;
-    plain.pack = false;
-    if (Executable smaller = build(std::move(step), plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
+  // Packings, and casts of all weights at once, buy speed with memory, and no bit depends on them: what would else not run
+  // goes without.
+  CompileOptions plain = options;
+  plain.pack = false;
+  const auto consider = [&](Executable smaller) {
+    if (smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
+  };
+  if (!fits(exe) && options.pack) consider(build(std::move(step), plain));
+  if (!fits(exe)) {
+    StepGraph late = log.step("unhoist", [&] { return unhoist(whole); });
+    late = log.step("recompute", [&] { return recompute(std::move(late), options.recompute, peak_bytes); });
+    consider(build(std::move(late), plain));
   }
   if (!fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
-      return peak_bytes(recompute(whole, other, peak_bytes));
+      PassLog quiet;
+      const Executable most_saved = lower(recompute(unhoist(whole), other, peak_bytes), library, plain, quiet);
+      return live_bound(items_of(most_saved), options.place.alignment);
     });
   exe.pass_seconds = log.take_seconds();
   return exe;

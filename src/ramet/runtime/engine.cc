@@ -385,11 +385,15 @@ const Executable& Engine::executable() const { return state_->exe_; }
 int Engine::threads() const { return state_->team_.size(); }
 
 void Engine::write_state(std::string_view name, const TensorType& type, const void* data) {
+  fill_state(name, type, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), data, bytes.size()); });
+}
+
+void Engine::fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill) {
   const StatePlace& state = state_->find_state(name);
   if (state.tensor.type != type)
     throw Error({.what = "a state is given another type than it has", .where = "'" + state.tensor.name + "'", .found = type.text(),
                  .expected = state.tensor.type.text()});
-  std::memcpy(state_->at(state.slots[0]), data, static_cast<size_t>(type.bytes()));
+  fill({state_->at(state.slots[0]), static_cast<size_t>(type.bytes())});
 }
 
 TensorView Engine::state(std::string_view name) const {

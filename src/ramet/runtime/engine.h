@@ -99,6 +99,8 @@ class Engine {
 
   /// Sets a state by its logical name. After weights, call `run_derive`. Throws Error on an unknown name or another type.
   void write_state(std::string_view name, const TensorType& type, const void* data);
+  /// The same, with the value made in place: no copy of it is ever alive. Throws Error likewise.
+  void fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill);
   /// A state as it is now, in place.
   TensorView state(std::string_view name) const;
   void read_state(std::string_view name, std::span<std::byte> into) const;

@@ -22,7 +22,8 @@ double truncated_normal(uint64_t seed, uint64_t tensor, uint64_t element) {
 
 }  // namespace
 
-void initialize_state(const StateTensor& state, uint64_t seed, std::span<float> to, ThreadTeam& team) {
+void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team) {
+  const std::span<float> to(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
   const StateInit& init = state.init;
   if (init.kind == StateInit::Kind::kZeros || init.kind == StateInit::Kind::kConstant) {
     std::fill(to.begin(), to.end(), init.kind == StateInit::Kind::kZeros ? 0.0f : static_cast<float>(init.a));

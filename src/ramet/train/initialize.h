@@ -8,9 +8,9 @@
 
 namespace ramet {
 
-/// Fills `to` with the first value of a state (f32): each element is a function of (seed, the state's name, the
+/// Fills the bytes of a state (f32) with its first value: each element is a function of (seed, the state's name, the
 /// element's index) alone, so that it can be drawn anywhere in any order. Truncated normals are drawn again beyond two
 /// deviations.
-void initialize_state(const StateTensor& state, uint64_t seed, std::span<float> to, ThreadTeam& team);
+void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team);
 
 }  // namespace ramet

@@ -313,6 +313,18 @@ void check_recipe(const Recipe& recipe) {
   if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0)
     throw Error(
         {.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});
+  if (recipe.optimizer.in_backward && train.clip_norm > 0)
+    throw Error({.what = "weights cannot be updated in the backward pass while gradients are clipped by the norm of all",
+                 .where = recipe.where("train.optimizer.in_backward"),
+                 .found = "train.clip_norm = " + number_text(train.clip_norm),
+                 .expected = "0",
+                 .remedy = "Set train.clip_norm = 0, or leave train.optimizer.in_backward out"});
+  if (recipe.optimizer.in_backward && train.accumulation > 1)
+    throw Error({.what = "weights cannot be updated in the backward pass while gradients are summed over micro-batches",
+                 .where = recipe.where("train.optimizer.in_backward"),
+                 .found = "train.accumulation = " + std::to_string(train.accumulation),
+                 .expected = "1",
+                 .remedy = "Set train.accumulation = 1, or leave train.optimizer.in_backward out"});
   if (recipe.data.max_predictions && *recipe.data.max_predictions > recipe.data.sequence_length)
     throw Error({.what = "more predictions than tokens",
                  .where = recipe.where("data.masking.max_predictions"),

@@ -50,7 +50,7 @@ struct Recipe {
   struct Optimizer {
     std::string kind = "adamw";
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01, momentum = 0.9;
-    bool nesterov = false;
+    bool nesterov = false, in_backward = false;
   } optimizer;
 
   struct Schedule {

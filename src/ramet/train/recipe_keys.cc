@@ -221,6 +221,12 @@ std::vector<RecipeKey> make_keys() {
       {.name = "train.optimizer.nesterov",
        .doc = "Nesterov's momentum (sgd)",
        .field = RAMET_FIELD(optimizer.nesterov)},
+      {.name = "train.optimizer.in_backward",
+       .doc = "update each weight as soon as its gradient is there, so that gradients are not all in memory at once; changes "
+              "no bit. Needs train.clip_norm = 0 and train.accumulation = 1. A gradient that is not finite then still leaves its "
+              "own weight as it was, but others have moved: the run goes on from its last checkpoint",
+       .field = RAMET_FIELD(optimizer.in_backward),
+       .decides = false},
 
       {.name = "train.schedule.kind",
        .doc = "how the learning rate falls after the warm-up",

@@ -129,12 +129,13 @@ class UpdateBuilder {
   void run() {
     std::vector<Tensor> gradients;
     for (const auto& weight : model_.weights) gradients.push_back(gradient_of(weight));
-    const Tensor grad_scale = make_grad_scale(gradients);
+    const std::vector<Tensor> grad_scales = make_grad_scales(gradients);
     const std::string& kind = recipe_.optimizer.kind;
-    scalars_ = {.rate = scalar("learning_rate"), .correction1 = {}, .correction2 = {}, .grad_scale = grad_scale};
+    scalars_ = {.rate = scalar("learning_rate"), .correction1 = {}, .correction2 = {}, .grad_scale = {}};
     if (kind != "sgd") scalars_.correction1 = scalar("correction1"), scalars_.correction2 = scalar("correction2");
     for (size_t i = 0; i < gradients.size(); ++i) {
       Scope scope(build_, "update/" + model_.weights[i].name);
+      scalars_.grad_scale = grad_scales[i];
       if (kind == "sgd")
         update_sgd(model_.weights[i], gradients[i]);
       else
@@ -157,9 +158,10 @@ class UpdateBuilder {
     return sum;
   }
 
-  /// What gradients are multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when
-  /// their norm is not, so that the optimizers leave everything as it was.
-  Tensor make_grad_scale(const std::vector<Tensor>& gradients) {
+  /// What each gradient is multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when the
+  /// norm is not, so that the optimizers leave everything as it was: the norm of all gradients, or of that one alone where
+  /// updates do not wait for all.
+  std::vector<Tensor> make_grad_scales(const std::vector<Tensor>& gradients) {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
     for (const Tensor gradient : gradients) squares.push_back(sum_squares(gradient));
@@ -172,7 +174,12 @@ class UpdateBuilder {
                    one = full(build_, DType::kF32, {}, 1);
       factor = multiply(factor, minimum(one, divide(limit, add_scalar(norm, 1e-6))));  // as PyTorch's clip_grad_norm_
     }
-    return add(factor, scale(norm, 0));  // 0 x infinity is NaN
+    std::vector<Tensor> result(gradients.size());
+    for (size_t i = 0; i < result.size(); ++i) {
+      const bool alone = recipe_.optimizer.in_backward;
+      result[i] = i > 0 && !alone ? result[0] : add(factor, scale(alone ? from_exact(squares[i]) : norm, 0));  // 0 x infinity is NaN
+    }
+    return result;
   }
 
   Tensor optimizer_state(const std::string& name, const StateTensor& weight) {

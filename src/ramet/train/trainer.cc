@@ -12,12 +12,15 @@
 #include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/runtime/process.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/step.h"
 
 namespace ramet {
 namespace {
+
+constexpr int64_t kBesideArena = int64_t{256} << 20;  // bytes of a process beside its arena, with room to spare
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -114,6 +117,20 @@ void refuse_several_devices(const Preparation& preparation) {
                .remedy = "`ramet plan --layout` shows its schedule"});
 }
 
+Executable compile_step(const Preparation& preparation, const TrainerOptions& options) {
+  CompileOptions compiling = compile_options(preparation.recipe, options);
+  const StepGraph step = make_training_step(preparation.model, preparation.recipe);
+  Executable executable = compile(step, cpu_backend(), compiling);
+  const int64_t limit = available_memory() - kBesideArena;
+  if (options.device_memory > 0 || executable.planned_bytes() <= limit || limit <= 0) return executable;
+  compiling.device_memory = limit;
+  try {
+    return compile(step, cpu_backend(), compiling);
+  } catch (const Error&) {
+    return executable;  // for a plan to show what is needed; to run it is refused with both sizes
+  }
+}
+
 /// What the next steps read.
 struct Trainer::Data {
   Data(const Preparation& preparation, int64_t step)
@@ -125,10 +142,8 @@ struct Trainer::Data {
 Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : preparation_(std::move(preparation)) {
   refuse_several_devices(preparation_);
   const auto start = Clock::now();
-  const CompileOptions compiling = compile_options(preparation_.recipe, options);
-  threads_ = compiling.threads;
-  Executable executable =
-      compile(make_training_step(preparation_.model, preparation_.recipe), cpu_backend(), compiling);
+  Executable executable = compile_step(preparation_, options);
+  threads_ = executable.threads;
   compile_seconds_ = seconds_since(start);
   engine_ = std::make_unique<Engine>(std::move(executable), cpu_backend(), threads_);
   if (options.profile) engine_->profile(true);
@@ -147,13 +162,11 @@ std::vector<StateTensor> Trainer::states() const {
 void Trainer::initialize() {
   const auto seed = static_cast<uint64_t>(preparation_.recipe.train.seed);
   ThreadTeam team(threads_);
-  std::vector<float> values;
   const std::string& file = preparation_.recipe.model.init_from;
   for (const auto& state : states()) {
     if (state.kind == StateKind::kWeight && !file.empty()) continue;
-    values.resize(static_cast<size_t>(state.type.elements()));
-    initialize_state(state, seed, values, team);
-    engine_->write_state(state.name, state.type, values.data());
+    engine_->fill_state(state.name, state.type,
+                        [&](std::span<std::byte> bytes) { initialize_state(state, seed, bytes, team); });
   }
   const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
     engine_->write_state(

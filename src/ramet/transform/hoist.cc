@@ -123,6 +123,77 @@ class Hoister {
   std::map<std::string, std::string> states_;
 };
 
+/// Puts nodes of `derive` in front of each node that reads a derived state.
+class Unhoister {
+ public:
+  Unhoister(const Graph& graph, const Graph& derive)
+      : graph_(graph), derive_(derive), result_(graph.name()), copier_(graph, result_) {}
+
+  Graph run() {
+    for (const auto& input : graph_.inputs())
+      if (!is_derived(input)) {
+        const Value& value = graph_.value(input.value);
+        copier_.map(input.value, result_.add_input(value.name, value.type, input.role));
+      }
+    for (const Node& node : graph_.nodes()) copy_node(node);
+    for (const auto& output : graph_.outputs())
+      result_.add_output(output.name, copier_[output.value] != kNoValue ? copier_[output.value] : remake(output.value, ""),
+                         output.role);
+    return std::move(result_);
+  }
+
+ private:
+  bool is_derived(const GraphInput& input) const {
+    return input.role == InputRole::kState && derive_.find_output(graph_.value(input.value).name) != nullptr;
+  }
+
+  void copy_node(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) {
+      const ValueId known = copier_[input];
+      inputs.push_back(known != kNoValue ? known : remake(input, node.name));
+    }
+    const NodeId copy = result_.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      copier_.map(node.outputs[i], result_.node(copy).outputs[i]);
+      result_.set_value_name(result_.node(copy).outputs[i], graph_.value(node.outputs[i]).name);
+    }
+  }
+
+  /// What a derived state held, made anew for the node of that name.
+  ValueId remake(ValueId derived, const std::string& reader) {
+    std::map<ValueId, ValueId> made;
+    return copy_derive(derive_.find_output(graph_.value(derived).name)->value, reader, made);
+  }
+
+  ValueId copy_derive(ValueId id, const std::string& reader, std::map<ValueId, ValueId>& made) {
+    if (const auto known = made.find(id); known != made.end()) return known->second;
+    const Value& value = derive_.value(id);
+    if (value.producer == kNoNode) {
+      ValueId input = result_.find_input(value.name);
+      if (input == kNoValue) input = result_.add_input(value.name, value.type, InputRole::kState);
+      return made[id] = input;
+    }
+    const Node& node = derive_.node(value.producer);
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(copy_derive(input, reader, made));
+    const NodeId copy = result_.add_node(*node.op, std::move(inputs), node.attributes, reader + "/derive");
+    for (size_t i = 0; i < node.outputs.size(); ++i) made[node.outputs[i]] = result_.node(copy).outputs[i];
+    return made.at(id);
+  }
+
+  const Graph &graph_, &derive_;
+  Graph result_;
+  GraphCopier copier_;
+};
+
+/// Whether `derive` makes all of its states from weights alone.
+bool is_from_weights(const StepGraph& step) {
+  for (const auto& input : step.derive.inputs())
+    if (step.state(step.derive.value(input.value).name).kind != StateKind::kWeight) return false;
+  return true;
+}
+
 }  // namespace
 
 StepGraph hoist(StepGraph step) {
@@ -131,6 +202,14 @@ StepGraph hoist(StepGraph step) {
   Graph evaluate = hoister.run(step.evaluate);
   step.micro = std::move(micro);
   step.evaluate = std::move(evaluate);
+  return step;
+}
+
+StepGraph unhoist(StepGraph step) {
+  if (!is_from_weights(step)) return step;
+  for (Graph* graph : {&step.micro, &step.update, &step.evaluate}) *graph = Unhoister(*graph, step.derive).run();
+  std::erase_if(step.states, [](const StateTensor& state) { return state.kind == StateKind::kDerived; });
+  step.derive = Graph("derive");
   return step;
 }
 

@@ -9,4 +9,8 @@ namespace ramet {
 /// "derived.N.WEIGHT". Views and cheap nodes without weights stay. Equal computations in both graphs share one state.
 StepGraph hoist(StepGraph step);
 
+/// The other way: each reader of a derived state makes what it reads from the weights itself, just before, so that none of them
+/// outlives its use. The same nodes on the same numbers: no bit changes. Costs their computation once a reader.
+StepGraph unhoist(StepGraph step);
+
 }  // namespace ramet
