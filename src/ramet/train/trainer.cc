@@ -20,7 +20,7 @@
 namespace ramet {
 namespace {
 
-constexpr int64_t kBesideArena = int64_t{256} << 20;  // bytes of a process beside its arena, with room to spare
+constexpr int64_t kLeftToOthers = 8;  // one part in so many of the memory at hand, where a smaller program can spare it
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -121,8 +121,8 @@ Executable compile_step(const Preparation& preparation, const TrainerOptions& op
   CompileOptions compiling = compile_options(preparation.recipe, options);
   const StepGraph step = make_training_step(preparation.model, preparation.recipe);
   Executable executable = compile(step, cpu_backend(), compiling);
-  const int64_t limit = available_memory() - kBesideArena;
-  if (options.device_memory > 0 || executable.planned_bytes() <= limit || limit <= 0) return executable;
+  const int64_t available = available_memory(), limit = available - available / kLeftToOthers;
+  if (options.device_memory > 0 || executable.planned_bytes() <= limit) return executable;
   compiling.device_memory = limit;
   try {
     return compile(step, cpu_backend(), compiling);

@@ -84,8 +84,8 @@ CompileOptions compile_options(const Recipe& recipe, const TrainerOptions& optio
 /// Throws Error for layouts that need more than one device's program: these can be planned, not yet run.
 void refuse_several_devices(const Preparation& preparation);
 
-/// The training step of a recipe, compiled for this machine. When no limit is given and the program would need more than
-/// there is, it is compiled once more for what there is; the first is returned where that is not possible.
+/// The training step of a recipe, compiled for this machine. When no limit is given and the program would take nearly all
+/// memory at hand or more, it is compiled once more for a little less than there is; the first is returned where that is not possible.
 Executable compile_step(const Preparation& preparation, const TrainerOptions& options);
 
 /// Hears what a training run does; all calls come from the training thread.
