@@ -174,11 +174,10 @@ class UpdateBuilder {
                    one = full(build_, DType::kF32, {}, 1);
       factor = multiply(factor, minimum(one, divide(limit, add_scalar(norm, 1e-6))));  // as PyTorch's clip_grad_norm_
     }
-    std::vector<Tensor> result(gradients.size());
-    for (size_t i = 0; i < result.size(); ++i) {
-      const bool alone = recipe_.optimizer.in_backward;
-      result[i] = i > 0 && !alone ? result[0] : add(factor, scale(alone ? from_exact(squares[i]) : norm, 0));  // 0 x infinity is NaN
-    }
+    const auto guarded = [&](Tensor guard) { return add(factor, scale(guard, 0)); };  // 0 x infinity is NaN
+    if (!recipe_.optimizer.in_backward) return std::vector<Tensor>(gradients.size(), guarded(norm));
+    std::vector<Tensor> result;
+    for (const Tensor square : squares) result.push_back(guarded(from_exact(square)));
     return result;
   }
 
