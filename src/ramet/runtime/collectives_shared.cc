@@ -19,6 +19,9 @@ constexpr int64_t kPieceBytes = 32 << 10;
 constexpr int64_t kHeavyBytes = 512 << 10;
 // From how many bytes written in all they bypass the caches: they would not stay there.
 constexpr int64_t kStreamBytes = 24 << 20;
+// Up to how many bytes written in all each receiver's copy is a piece of work for itself, so that it is made by the
+// receiver and into its own caches. Beyond, what is read once is written to all receivers.
+constexpr int64_t kPullBytes = 4 << 20;
 // What a member stages at a time: all members' windows stay in the caches.
 constexpr int64_t kWindowBytes = 512 << 10;
 
@@ -73,6 +76,7 @@ class SharedPath : public CollectivePath {
   }
 
   bool round(const Window& window, const std::byte* in, std::byte* out);
+  void pull(const Window& window, const SharedGroup::Peers& peers, int receiver, int64_t begin, int64_t end);
   void piece(const Window& window, const SharedGroup::Peers& peers, int64_t begin, int64_t end);
   void piece_of_part(const Window& window, const SharedGroup::Peers& peers, int owner, int64_t begin, int64_t end);
   void reduce(const Window& window, const SharedGroup::Peers& peers, std::span<const int> receivers, int64_t begin,
@@ -113,12 +117,29 @@ bool SharedPath::round(const Window& window, const std::byte* in, std::byte* out
   posted_call.reduction = static_cast<uint8_t>(call.kind);
   posted_call.root = call.root;
   posted_call.count = call.count;
-  return group_.run(posted_call, in, static_cast<size_t>(posted(in_of(own), own, window) * in_size_), out,
-                    static_cast<size_t>(posted(out_of(own), own, window) * out_size_), (count + step - 1) / step,
-                    read + written >= kHeavyBytes, [&](int64_t index, const SharedGroup::Peers& peers) {
-                      const int64_t begin = window.begin + index * step;
-                      piece(window, peers, begin, std::min(window.end, begin + step));
-                    });
+  const bool pulls =
+      (call.operation == Operation::kAllGather || call.operation == Operation::kBroadcast) && written <= kPullBytes;
+  const int64_t steps = (count + step - 1) / step;
+  return group_.run(
+      posted_call, in, static_cast<size_t>(posted(in_of(own), own, window) * in_size_), out,
+      static_cast<size_t>(posted(out_of(own), own, window) * out_size_), pulls ? steps * members() : steps,
+      read + written >= kHeavyBytes, [&](int64_t index, const SharedGroup::Peers& peers) {
+        const int64_t begin = window.begin + index % steps * step, end = std::min(window.end, begin + step);
+        if (pulls)
+          pull(window, peers, static_cast<int>(index / steps), begin, end);
+        else
+          piece(window, peers, begin, end);
+      });
+}
+
+/// The piece of one receiver of an all-gather or a broadcast.
+void SharedPath::pull(const Window& window, const SharedGroup::Peers& peers, int receiver, int64_t begin, int64_t end) {
+  const std::span<const int> only(&receiver, 1);
+  if (call_->operation == Operation::kBroadcast) return copy(window, peers, call_->root, only, begin, end);
+  for (int owner = 0; owner < members(); ++owner) {
+    const int64_t from = std::max(begin, part(owner).begin), to = std::min(end, part(owner).end);
+    if (from < to) copy(window, peers, owner, only, from, to);
+  }
 }
 
 void SharedPath::piece(const Window& window, const SharedGroup::Peers& peers, int64_t begin, int64_t end) {

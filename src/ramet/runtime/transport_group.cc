@@ -107,7 +107,7 @@ void SharedGroup::open_round(uint32_t open, int64_t pieces, bool heavy) {
     set_and_wake(slot_.phase, open + 1);
     return;
   }
-  slot_.next.store(0, std::memory_order_relaxed);
+  for (int i = 0; i < size(); ++i) posts_[i].next.store(share_begin(pieces, i), std::memory_order_relaxed);
   slot_.done.store(0, std::memory_order_relaxed);
   slot_.pieces.store(pieces, std::memory_order_relaxed);
   set_and_wake(slot_.phase, open, heavy ? endpoint_.world().processors() - 1 : 0);
@@ -118,19 +118,27 @@ void SharedGroup::do_pieces(uint32_t closed, const Work& work) {
   // read before a piece is held, which keeps the round open.
   const int64_t pieces = slot_.pieces.load(std::memory_order_relaxed);
   bool resolved = false;
-  for (;;) {
-    const int64_t piece = slot_.next.fetch_add(1, std::memory_order_relaxed);
-    if (piece >= pieces) return;
-    if (!resolved) {
-      SharedMemory& memory = endpoint_.world().memory();
-      for (size_t i = 0; i < members_.size(); ++i) {
-        peers_.in[i] = memory.resolve(posts_[i].in);
-        peers_.out[i] = memory.resolve(posts_[i].out);
-      }
+  // The own share first: what this member wrote or read last time may still be in its caches.
+  for (int step = 0; step < size(); ++step) {
+    const int owner = (position_ + step) % size();
+    const int64_t end = share_begin(pieces, owner + 1);
+    std::atomic<int64_t>& next = posts_[owner].next;
+    while (next.load(std::memory_order_relaxed) < end) {
+      const int64_t piece = next.fetch_add(1, std::memory_order_relaxed);
+      if (piece >= end) break;
+      if (!resolved) resolve_peers();
       resolved = true;
+      work(piece, peers_);
+      if (slot_.done.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) return set_and_wake(slot_.phase, closed);
     }
-    work(piece, peers_);
-    if (slot_.done.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) set_and_wake(slot_.phase, closed);
+  }
+}
+
+void SharedGroup::resolve_peers() {
+  SharedMemory& memory = endpoint_.world().memory();
+  for (size_t i = 0; i < members_.size(); ++i) {
+    peers_.in[i] = memory.resolve(posts_[i].in);
+    peers_.out[i] = memory.resolve(posts_[i].out);
   }
 }
 

@@ -57,19 +57,21 @@ struct alignas(64) RoundPost {
   std::atomic<uint64_t> rounds{0};  ///< rounds that this member has come to
   RoundCall call;
   SharedAddress in, out;
+  /// First piece of this member's share that nobody has taken.
+  alignas(64) std::atomic<int64_t> next{0};
 };
 
 /// Outcome of opening a round.
 enum class RoundVerdict : uint32_t { kGo, kStage, kMismatch };
 
 /// The meeting place of a group. Rounds follow one another: each member posts and arrives; the last to arrive opens the
-/// round; its pieces are taken by whoever is awake; who finishes the last piece closes it.
+/// round; each takes the pieces of its own share first, then those that others have not come to; who finishes the last
+/// piece closes it.
 struct GroupSlot {
   std::atomic<uint32_t> state{0};  ///< 0 free, 1 being taken, 2 taken
   uint32_t size = 0;
   alignas(64) WaitWord phase;  ///< 2k: round k not open; 2k+1: open; 2k+2: closed
   alignas(64) std::atomic<uint64_t> arrivals{0};
-  alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<int64_t> done{0};
   std::atomic<int64_t> pieces{0};
   std::atomic<RoundVerdict> verdict{RoundVerdict::kGo};

@@ -21,7 +21,7 @@ namespace ramet {
 namespace {
 
 // How long a wait burns its processor before it sleeps: about what a sleep and a wake cost.
-constexpr int kSpins = 2000;
+constexpr int kSpins = 1000;
 constexpr int kYields = 8;
 // Longest sleep between two looks at whether the world was stopped or a peer has ended.
 constexpr std::chrono::milliseconds kSlice{20};
@@ -237,13 +237,11 @@ void SharedEndpoint::fail(const std::string& where, const std::string& what, con
 
 void SharedEndpoint::wait_while(WaitWord& word, uint32_t seen, const WaitReason& reason) {
   const auto unchanged = [&] { return word.value.load(std::memory_order_acquire) == seen; };
-  if (world_->crowded()) {
-    for (int i = 0; i < kYields; ++i, sched_yield())
-      if (!unchanged()) return;
-  } else {
+  if (!world_->crowded())
     for (int i = 0; i < kSpins; ++i, spin_pause())
       if (!unchanged()) return;
-  }
+  for (int i = 0; i < kYields; ++i, sched_yield())
+    if (!unchanged()) return;
   struct Waiting {  // peers see that this device is not the one that holds them up
     std::atomic<uint32_t>& flag;
     explicit Waiting(std::atomic<uint32_t>& flag_) : flag(flag_) { flag.store(1, std::memory_order_relaxed); }

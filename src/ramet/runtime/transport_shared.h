@@ -195,6 +195,9 @@ class SharedGroup {
   GroupSlot& find_slot();
   void open_round(uint32_t open, int64_t pieces, bool heavy);
   void do_pieces(uint32_t closed, const Work& work);
+  void resolve_peers();
+  /// Where the share of a member begins; shares are equal runs of pieces, in order of positions.
+  int64_t share_begin(int64_t pieces, int position) const { return pieces * position / size(); }
   RoundVerdict judge() const;
   bool reachable(const SharedAddress& address) const;
   [[noreturn]] void throw_mismatch();
