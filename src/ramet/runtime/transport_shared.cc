@@ -20,9 +20,10 @@ namespace ramet {
 
 namespace {
 
-// How long a wait burns its processor before it sleeps: about what a sleep and a wake cost.
-constexpr int kSpins = 1000;
-constexpr int kYields = 8;
+// How long a wait burns its processor before it sleeps: about what a sleep and a wake cost. In between it offers the
+// processor to whoever stands in line for it, which may be the very thread that is waited for.
+constexpr int kYields = 16;
+constexpr int kSpinsBetween = 64;
 // Longest sleep between two looks at whether the world was stopped or a peer has ended.
 constexpr std::chrono::milliseconds kSlice{20};
 
@@ -237,11 +238,10 @@ void SharedEndpoint::fail(const std::string& where, const std::string& what, con
 
 void SharedEndpoint::wait_while(WaitWord& word, uint32_t seen, const WaitReason& reason) {
   const auto unchanged = [&] { return word.value.load(std::memory_order_acquire) == seen; };
-  if (!world_->crowded())
-    for (int i = 0; i < kSpins; ++i, spin_pause())
-      if (!unchanged()) return;
+  const int spins = world_->crowded() ? 1 : kSpinsBetween;
   for (int i = 0; i < kYields; ++i, sched_yield())
-    if (!unchanged()) return;
+    for (int j = 0; j < spins; ++j, spin_pause())
+      if (!unchanged()) return;
   struct Waiting {  // peers see that this device is not the one that holds them up
     std::atomic<uint32_t>& flag;
     explicit Waiting(std::atomic<uint32_t>& flag_) : flag(flag_) { flag.store(1, std::memory_order_relaxed); }
