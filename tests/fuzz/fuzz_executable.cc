@@ -22,7 +22,7 @@ RAMET_FUZZ_SEEDS(executable) {
   const TensorType vector{DType::kF32, {16}};
   exe.tasks.push_back({{&OpRegistry::instance().get("add"), {vector, vector}, {vector}, {}, "sum"}, "plain", 64, {16, 128, 64}});
   exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 3}, {"x", BufferClass::kHost, 64, 64, 0, 1}, {"scratch", BufferClass::kScratch, 64, 128, 1, 1}};
-  exe.states.push_back({{"w", vector, StateKind::kWeight, {}, ""}, {0}});
+  exe.states.push_back({{"w", vector, StateKind::kWeight, {}, ""}, {0}, {vector, {}, 1, 1}, kNoBuffer});
   exe.segments.push_back({"step", PieceKind::kForward, 0, 0, {{0, "sum", {0, 1}, {0}, 2}}, {{"x", vector, 1}}, {}, {}, {}, 0, 2});
   exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 192;

@@ -59,7 +59,7 @@ Executable sample() {
   exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 7},      {"x", BufferClass::kHost, 64, 64, 0, 1},
                  {"y", BufferClass::kActivations, 64, 128, 1, 2}, {"scratch of product", BufferClass::kScratch, 128, 192, 1, 1},
                  {"norm", BufferClass::kActivations, 4, 64, 2, 3}};
-  exe.states.push_back({{"w", matrix, StateKind::kWeight, {StateInit::Kind::kNormal, 0, 0.5}, "decay"}, {0}});
+  exe.states.push_back({{"w", matrix, StateKind::kWeight, {StateInit::Kind::kNormal, 0, 0.5}, "decay"}, {0}, {matrix, {}, 1, 1}, kNoBuffer});
   exe.segments.push_back({"step", PieceKind::kForward, 0, 0, {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}}, {{"x", matrix, 1, -1}}, {}, {{"norm", scalar, 4, 1, true}}, {}, 0, 3});
   exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 320;

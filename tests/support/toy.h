@@ -88,6 +88,17 @@ inline const OpDef& add() {
   return op;
 }
 
+/// The same, but no pass may join it to others: each sum is rounded.
+inline const OpDef& plain_add() {
+  static const OpDef op = [] {
+    OpDef def = blend();
+    def.name = "toy_plain_add";
+    def.min_inputs = def.max_inputs = 2;
+    return def;
+  }();
+  return op;
+}
+
 template <typename Run>
 class FunctionKernel final : public Kernel {
  public:
@@ -128,13 +139,14 @@ inline Backend make_backend(bool in_place = true) {
                  });
                },
                {}, aliases, {}});
-  backend.add({"toy_add", "plain", never,
-               [](const NodeSignature& node, int) {
-                 return kernel_of([n = node.outputs[0].elements()](const KernelContext& context) {
-                   for (int64_t j = 0; j < n; ++j) output(context, 0)[j] = input(context, 0)[j] + input(context, 1)[j];
-                 });
-               },
-               {}, aliases, {}});
+  for (const char* name : {"toy_add", "toy_plain_add"})
+    backend.add({name, "plain", never,
+                 [](const NodeSignature& node, int) {
+                   return kernel_of([n = node.outputs[0].elements()](const KernelContext& context) {
+                     for (int64_t j = 0; j < n; ++j) output(context, 0)[j] = input(context, 0)[j] + input(context, 1)[j];
+                   });
+                 },
+                 {}, aliases, {}});
   backend.add({"toy_mirror", "plain", never,
                [](const NodeSignature& node, int) {
                  return kernel_of([n = node.outputs[0].elements()](const KernelContext& context) {

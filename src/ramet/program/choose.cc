@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "ramet/ops/collective.h"
+
 namespace ramet {
 namespace {
 
@@ -21,12 +23,30 @@ std::string key_of(const Graph& graph, const Node& node) {
   return key;
 }
 
+KernelChoice exchange_choice(const NodeSignature& node) {
+  KernelChoice choice;
+  choice.name = "exchange";
+  choice.scratch_bytes = exchange_scratch(node);
+  if (node.op->exchange == Exchange::kAllReduce) choice.may_alias = {{0, 0}};
+  return choice;
+}
+
 }  // namespace
 
-KernelChoices choose_kernels(std::span<const StagePiece> pieces, const KernelLibrary& library, int threads) {
+int64_t exchange_scratch(const NodeSignature& node) {
+  const CollectiveForm form = collective_form(node);
+  switch (form.exchange) {
+    case Exchange::kAllGather: return form.outer > 1 ? form.output.bytes() : 0;
+    case Exchange::kReduceScatter: return form.outer > 1 ? form.input.bytes() : 0;
+    case Exchange::kAllToAll: return 2 * form.input.bytes();
+    default: return 0;
+  }
+}
+
+KernelChoices choose_kernels(std::span<const Piece> pieces, const KernelLibrary& library, int threads) {
   KernelChoices result;
   std::unordered_map<std::string, int32_t> known;
-  for (const StagePiece& piece : pieces) {
+  for (const Piece& piece : pieces) {
     const Graph& graph = piece.graph;
     auto& tasks = result.task_of_node.emplace_back(graph.nodes().size(), -1);
     for (size_t id = 0; id < tasks.size(); ++id) {
@@ -36,7 +56,8 @@ KernelChoices choose_kernels(std::span<const StagePiece> pieces, const KernelLib
       tasks[id] = place->second;
       if (!fresh) continue;
       NodeSignature signature = graph.signature(static_cast<NodeId>(id));
-      KernelChoice choice = library.choose(signature, threads);
+      const bool exchanges = node.op->exchange != Exchange::kNone;
+      KernelChoice choice = exchanges ? exchange_choice(signature) : library.choose(signature, threads);
       const Cost cost = node.op->cost ? node.op->cost(signature) : Cost{};
       result.tasks.push_back({std::move(signature), choice.name, choice.scratch_bytes, cost});
       result.choices.push_back(std::move(choice));

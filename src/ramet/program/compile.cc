@@ -6,6 +6,7 @@
 #include "ramet/program/choose.h"
 #include "ramet/program/join.h"
 #include "ramet/program/liveness.h"
+#include "ramet/program/match.h"
 #include "ramet/program/pack.h"
 #include "ramet/program/pass_log.h"
 #include "ramet/program/refuse.h"
@@ -19,54 +20,71 @@
 namespace ramet {
 namespace {
 
-/// From a step that will not change any more to a program without addresses.
-Executable lower(StepGraph step, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
-  if (options.pack) step = log.step("pack", [&] { return pack(std::move(step), library); });
-  const Stage stage = single_stage(std::move(step));
+/// Addresses of a program that streams, so that files may be read and written around the system's cache.
+constexpr int32_t kStreamAlignment = 4096;
+
+/// From a stage that will not change any more to a program without addresses.
+Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
+  if (options.pack) log.run("pack", [&] { return pack(stage, library), 0; });
+  if (stage.phased) split_prepare(stage);
+#ifdef RAMET_VERIFY
+  for (const Piece& piece : stage.pieces) verify(piece.graph, "pack");
+#endif
   const auto schedules = log.run("schedule", [&] {
     std::vector<Schedule> all;
-    for (const StagePiece& piece : stage.pieces) all.push_back(schedule(piece.graph));
+    for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph));
     return all;
   });
   const KernelChoices kernels = log.run("choose", [&] { return choose_kernels(stage.pieces, library, options.threads); });
   Executable exe = log.run("liveness", [&] {
     RegionPlan plan = plan_regions(stage);
-    Executable made = assign_buffers(stage, plan, schedules, kernels);
-    make_programs(made, plan);
+    StayPlan stays = plan_stays(stage, plan);
+    Executable made = assign_buffers(stage, plan, stays, schedules, kernels);
+    make_programs(made, stage, plan, stays);
     return made;
   });
   exe.threads = options.threads;
   exe.kernel_class = library.kernel_class();
+  if (!exe.streaming.empty())
+    for (auto* buffers : {&exe.buffers, &exe.streaming})
+      for (Buffer& buffer : *buffers) buffer.alignment = kStreamAlignment;
   return exe;
 }
 
-std::vector<PlaceItem> items_of(const Executable& exe) {
+std::vector<PlaceItem> items_of(const std::vector<Buffer>& buffers) {
   std::vector<PlaceItem> items;
-  items.reserve(exe.buffers.size());
-  for (const Buffer& buffer : exe.buffers) items.push_back({buffer.total(), buffer.first, buffer.last});
+  items.reserve(buffers.size());
+  for (const Buffer& buffer : buffers) items.push_back({buffer.total(), buffer.first, buffer.last});
   return items;
 }
 
-/// Gives every buffer its address. What always lives lies at the bottom, in order; the rest is packed above it.
-void place_buffers(Executable& exe, const PlaceOptions& options) {
-  const std::vector<PlaceItem> items = items_of(exe);
-  exe.bound_bytes = live_bound(items, options.alignment, &exe.peak_instant);
+/// Addresses for buffers of one memory; its height. What always lives lies at the bottom, in order; the rest is packed above it.
+int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const PlaceOptions& options, std::string* method) {
+  const std::vector<PlaceItem> items = items_of(buffers);
   std::vector<PlaceItem> moving;
   std::vector<size_t> moving_id;
   int64_t base = 0;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (items[i].first > 0 || items[i].last < exe.instants - 1) {
+    if (items[i].first > 0 || items[i].last < instants - 1) {
       moving.push_back(items[i]);
       moving_id.push_back(i);
       continue;
     }
-    exe.buffers[i].offset = base;
+    buffers[i].offset = base;
     base += (items[i].bytes + options.alignment - 1) & -options.alignment;
   }
   const Placement placement = place(moving, options);
-  for (size_t i = 0; i < moving.size(); ++i) exe.buffers[moving_id[i]].offset = base + placement.offsets[i];
-  exe.arena_bytes = base + placement.height;
-  exe.placement = placement.method;
+  for (size_t i = 0; i < moving.size(); ++i) buffers[moving_id[i]].offset = base + placement.offsets[i];
+  if (method) *method = placement.method;
+  return base + placement.height;
+}
+
+/// Gives every buffer its address.
+void place_buffers(Executable& exe, PlaceOptions options) {
+  if (!exe.streaming.empty()) options.alignment = std::max<int64_t>(options.alignment, kStreamAlignment);
+  exe.bound_bytes = live_bound(items_of(exe.buffers), options.alignment, &exe.peak_instant);
+  exe.arena_bytes = place_memory(exe.buffers, exe.instants, options, &exe.placement);
+  exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, nullptr);
 }
 
 }  // namespace
@@ -87,14 +105,14 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   // What each candidate of recomputation would need: everything but the addresses.
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
-    return live_bound(items_of(lower(candidate, library, options, quiet)), options.place.alignment);
+    return live_bound(items_of(lower(single_stage(candidate), library, options, quiet).buffers), options.place.alignment);
   };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   // After all that may merge nodes: a copy made here is meant.
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
 
   const auto build = [&](StepGraph whole_step, const CompileOptions& how) {
-    Executable exe = lower(std::move(whole_step), library, how, log);
+    Executable exe = lower(single_stage(std::move(whole_step)), library, how, log);
     exe.key = key;
     exe.joined = joined;
     log.run("place", [&] { return place_buffers(exe, how.place), 0; });
@@ -121,11 +139,40 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   if (!fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
       PassLog quiet;
-      const Executable most_saved = lower(recompute(unhoist(whole), other, peak_bytes), library, plain, quiet);
-      return live_bound(items_of(most_saved), options.place.alignment);
+      const Executable most_saved = lower(single_stage(recompute(unhoist(whole), other, peak_bytes)), library, plain, quiet);
+      return live_bound(items_of(most_saved.buffers), options.place.alignment);
     });
   exe.pass_seconds = log.take_seconds();
   return exe;
+}
+
+std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
+  std::vector<Executable> executables;
+  for (const Stage& stage : stages_of(graphs)) {
+    PassLog log;
+    const auto build = [&](const CompileOptions& how) {
+      Executable exe = lower(stage, library, how, log);
+      log.run("place", [&] { return place_buffers(exe, how.place), 0; });
+      return exe;
+    };
+    const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };
+    Executable exe = build(options);
+    if (!fits(exe) && options.pack) {
+      CompileOptions plain = options;
+      plain.pack = false;
+      if (Executable smaller = build(plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
+    }
+    if (!fits(exe)) refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; });
+    exe.pass_seconds = log.take_seconds();
+    executables.push_back(std::move(exe));
+  }
+  agree_on_guards(executables);
+  number_supersteps(executables);
+  verify_match(executables);
+#ifdef RAMET_VERIFY
+  for (const Executable& exe : executables) verify(exe, "compile, stage " + std::to_string(exe.stage));
+#endif
+  return executables;
 }
 
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options) {

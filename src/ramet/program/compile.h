@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ramet/program/executable.h"
 #include "ramet/program/kernel_library.h"
@@ -9,6 +10,8 @@
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
+
+struct DeviceGraphs;
 
 struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
@@ -22,6 +25,10 @@ struct CompileOptions {
 /// equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints what each pass made and took to stderr;
 /// builds with RAMET_VERIFY verify after each. Throws Error (refuse.h) when the arena would exceed `device_memory`.
 Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options = {});
+
+/// The same for a partitioned step, which every bit-deciding pass has seen already: an executable for each stage, which all its
+/// devices run. Proves that they match (match.h). Throws Error when a stage's arena would exceed `device_memory`.
+std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options = {});
 
 /// Hash of all that `compile`'s result depends on: the step's text, the kernel class, the options, the compiler's version.
 /// A saved executable with this key can be used in place of a new one.

@@ -47,13 +47,20 @@ bool Executable::has_scalar(std::string_view name, bool evaluation) const { retu
 
 std::string Executable::text_of(const ProgramStep& step) const {
   using Kind = ProgramStep::Kind;
+  const auto subject = static_cast<size_t>(step.subject);
   const std::string micro = step.micro < 0 ? "" : ", micro-batch " + std::to_string(step.micro);
-  const auto segment = [&] { return "'" + segments[static_cast<size_t>(step.subject)].name + "'"; };
+  const auto segment = [&] { return "'" + segments[subject].name + "'"; };
+  const auto transfer = [&] { return "'" + transfers[subject].name + "'"; };
   switch (step.kind) {
     case Kind::kRun: return "run " + segment() + micro;
     case Kind::kZero: return "zero the accumulators of " + segment() + ", slot " + std::to_string(step.slot);
     case Kind::kCombine:
       return "add slot " + std::to_string(step.from) + " to slot " + std::to_string(step.slot) + " of the accumulators of " + segment();
+    case Kind::kSend: return "send " + transfer() + micro + " to stage " + std::to_string(transfers[subject].peer);
+    case Kind::kReceive: return "receive " + transfer() + micro + " from stage " + std::to_string(transfers[subject].peer);
+    case Kind::kLoad: return "load " + transfer() + micro;
+    case Kind::kStore: return "store " + transfer() + micro;
+    case Kind::kWait: return "wait for step " + std::to_string(step.subject);
   }
   return "";
 }
@@ -113,18 +120,19 @@ class ExecutableVerifier {
   void run() {
     check(exe_.threads >= 1 && exe_.lanes >= 1 && exe_.micro_batches_per_lane >= 1 && exe_.lanes <= 1 << 20 && exe_.micro_batches_per_lane <= 1 << 20,
           "threads, lanes and micro-batches must be 1 or more, and lanes and micro-batches at most 2^20");
-    check(exe_.arena_bytes >= 0 && exe_.instants >= 0, "arena and timeline must not be negative");
-    for (const Buffer& buffer : exe_.buffers) check_buffer(buffer);
-    check_overlaps();
+    check(exe_.instants >= 0, "the timeline must not be negative");
+    check(exe_.mesh.p >= 1 && exe_.mesh.r >= 1 && exe_.mesh.t1 >= 1 && exe_.mesh.t2 >= 1 && int64_t{exe_.mesh.p} * exe_.mesh.r <= 1 << 20 &&
+              int64_t{exe_.mesh.t1} * exe_.mesh.t2 <= 1 << 20 && int64_t{exe_.mesh.p} * exe_.mesh.r * (int64_t{exe_.mesh.t1} * exe_.mesh.t2) <= 1 << 20 &&
+              exe_.stage >= 0 && exe_.stage < exe_.mesh.p,
+          "the mesh of devices has no such stage");
+    check_memory(exe_.buffers, exe_.arena_bytes, "the arena");
+    check_memory(exe_.streaming, exe_.streaming_bytes, "streaming memory");
     slots_ = lane_slots(exe_.lanes);
-    for (const StatePlace& state : exe_.states) {
-      const bool summed = state.tensor.kind == StateKind::kAccumulator;
-      check(state.slots.size() == (summed ? static_cast<size_t>(slots_) : 1), "state '" + state.tensor.name + "' has a wrong number of slots");
-      for (BufferId slot : state.slots) check_operand(slot, state.tensor.type, "state '" + state.tensor.name + "'");
-    }
+    for (const StatePlace& state : exe_.states) check_state(state);
     for (const Segment& segment : exe_.segments) check_segment(segment);
+    for (const Transfer& transfer : exe_.transfers) check_transfer(transfer);
     for (const auto* program : {&exe_.train, &exe_.prepare, &exe_.evaluate})
-      for (const ProgramStep& step : *program) check_step(step);
+      for (size_t i = 0; i < program->size(); ++i) check_step(*program, i);
   }
 
  private:
@@ -132,21 +140,27 @@ class ExecutableVerifier {
     if (!holds) throw Error({.what = "executable is not sound: " + what, .where = source_, .remedy = "Compile it again"});
   }
 
-  void check_buffer(const Buffer& buffer) const {
-    check(buffer.slots >= 1 && buffer.bytes >= 0 && buffer.bytes <= exe_.arena_bytes &&
-              (buffer.slots == 1 || buffer.bytes == 0 || buffer.slots - 1 <= exe_.arena_bytes / buffer.stride()),
+  void check_memory(const std::vector<Buffer>& buffers, int64_t height, const std::string& memory) const {
+    check(height >= 0, memory + " has a negative size");
+    for (const Buffer& buffer : buffers) check_buffer(buffer, height, memory);
+    check_overlaps(buffers);
+  }
+
+  void check_buffer(const Buffer& buffer, int64_t height, const std::string& memory) const {
+    check(buffer.alignment >= 64 && std::has_single_bit(static_cast<uint32_t>(buffer.alignment)) && buffer.slots >= 1 && buffer.bytes >= 0 &&
+              buffer.bytes <= height && (buffer.slots == 1 || buffer.bytes == 0 || buffer.slots - 1 <= height / buffer.stride()),
           "buffer '" + buffer.name + "' has an impossible size");
-    check(buffer.offset >= 0 && buffer.offset % 64 == 0 && buffer.total() <= exe_.arena_bytes && buffer.offset <= exe_.arena_bytes - buffer.total(),
-          "buffer '" + buffer.name + "' lies outside the arena");
+    check(buffer.offset >= 0 && buffer.offset % buffer.alignment == 0 && buffer.total() <= height && buffer.offset <= height - buffer.total(),
+          "buffer '" + buffer.name + "' lies outside " + memory);
     check(0 <= buffer.first && buffer.first <= buffer.last && buffer.last < exe_.instants,
           "buffer '" + buffer.name + "' lives outside the timeline");
   }
 
   /// A sweep over time that keeps what is alive in order of address.
-  void check_overlaps() const {
+  void check_overlaps(const std::vector<Buffer>& buffers) const {
     std::vector<std::pair<int32_t, int32_t>> begins, ends;
-    for (size_t i = 0; i < exe_.buffers.size(); ++i) {
-      const Buffer& buffer = exe_.buffers[i];
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const Buffer& buffer = buffers[i];
       if (buffer.bytes == 0) continue;
       begins.emplace_back(buffer.first, static_cast<int32_t>(i));
       ends.emplace_back(buffer.last, static_cast<int32_t>(i));
@@ -156,9 +170,8 @@ class ExecutableVerifier {
     std::map<int64_t, const Buffer*> alive;
     size_t ended = 0;
     for (const auto& [when, id] : begins) {
-      for (; ended < ends.size() && ends[ended].first < when; ++ended)
-        alive.erase(exe_.buffers[static_cast<size_t>(ends[ended].second)].offset);
-      const Buffer& buffer = exe_.buffers[static_cast<size_t>(id)];
+      for (; ended < ends.size() && ends[ended].first < when; ++ended) alive.erase(buffers[static_cast<size_t>(ends[ended].second)].offset);
+      const Buffer& buffer = buffers[static_cast<size_t>(id)];
       const auto [place, fresh] = alive.emplace(buffer.offset, &buffer);
       check(fresh, "buffers '" + buffer.name + "' and '" + place->second->name + "' overlap");
       if (const auto next = std::next(place); next != alive.end())
@@ -168,6 +181,32 @@ class ExecutableVerifier {
         check(before.offset + before.total() <= buffer.offset, "buffers '" + before.name + "' and '" + buffer.name + "' overlap");
       }
     }
+  }
+
+  void check_state(const StatePlace& state) const {
+    const std::string what = "state '" + state.tensor.name + "'";
+    const bool summed = state.tensor.kind == StateKind::kAccumulator;
+    check(summed ? state.slots.size() == static_cast<size_t>(slots_) : state.slots.size() <= 1, what + " has a wrong number of slots");
+    for (BufferId slot : state.slots) check_operand(slot, state.tensor.type, what);
+    check(state.home == kNoBuffer || holds(exe_.streaming, state.home, state.tensor.type), what + " does not fit into streaming memory");
+    const Sharding& sharding = state.sharding;
+    bool sound = sharding.flat_parts >= 1 && sharding.flat_parts <= 1 << 20 && sharding.flat_stride >= 1;
+    for (const Cut& cut : sharding.cuts)
+      sound = sound && cut.dim >= 0 && cut.dim < sharding.logical.shape.rank() && cut.parts >= 1 && cut.blocks >= 1 && cut.stride >= 1 &&
+              cut.parts <= 1 << 20 && cut.blocks <= 1 << 20 && sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0;
+    check(sound && sharding.local() == state.tensor.type, what + " is no piece of its logical tensor");
+  }
+
+  void check_transfer(const Transfer& transfer) const {
+    const std::string what = "transfer '" + transfer.name + "'";
+    check(holds(exe_.buffers, transfer.buffer, transfer.type), what + " does not fit into its buffer");
+    if (transfer.peer >= 0) check(transfer.peer < exe_.mesh.p && transfer.peer != exe_.stage && transfer.tag >= 0, what + " has no other side");
+    else check(holds(exe_.streaming, transfer.streaming, transfer.type), what + " does not fit into streaming memory");
+    check(transfer.state >= -1 && transfer.state < static_cast<int32_t>(exe_.states.size()), what + " is of a state that does not exist");
+  }
+
+  static bool holds(const std::vector<Buffer>& buffers, BufferId id, const TensorType& type) {
+    return id >= 0 && static_cast<size_t>(id) < buffers.size() && buffers[static_cast<size_t>(id)].bytes >= type.bytes();
   }
 
   void check_operand(BufferId id, const TensorType& type, const std::string& what) const {
@@ -189,10 +228,26 @@ class ExecutableVerifier {
             "segment '" + segment.name + "' sums into what is no accumulator");
   }
 
-  void check_step(const ProgramStep& step) const {
+  void check_step(const std::vector<ProgramStep>& program, size_t index) const {
+    using Kind = ProgramStep::Kind;
+    const ProgramStep& step = program[index];
     check(step.micro >= -1 && step.micro < exe_.micro_batches(), "a program names a micro-batch that does not exist");
     check(0 <= step.slot && step.slot < slots_ && 0 <= step.from && step.from < slots_, "a program names a slot that does not exist");
-    check(step.subject >= 0 && static_cast<size_t>(step.subject) < exe_.segments.size(), "a program names a segment that does not exist");
+    const auto below = [&](size_t count) { return step.subject >= 0 && static_cast<size_t>(step.subject) < count; };
+    if (step.kind == Kind::kWait) {
+      check(below(index) && is_started(program[static_cast<size_t>(step.subject)].kind), "a program waits for what it has not started");
+    } else if (is_started(step.kind)) {
+      check(below(exe_.transfers.size()), "a program names a transfer that does not exist");
+      const bool exchanges = step.kind == Kind::kSend || step.kind == Kind::kReceive;
+      check(exchanges == (exe_.transfers[static_cast<size_t>(step.subject)].peer >= 0), "a program takes a transfer the wrong way");
+    } else {
+      check(below(exe_.segments.size()), "a program names a segment that does not exist");
+    }
+  }
+
+  static bool is_started(ProgramStep::Kind kind) {
+    using Kind = ProgramStep::Kind;
+    return kind == Kind::kSend || kind == Kind::kReceive || kind == Kind::kLoad || kind == Kind::kStore;
   }
 
   void check_instruction(const Instruction& instruction) const {
@@ -236,6 +291,8 @@ std::string print(const Executable& executable) {
   for (const StatePlace& state : executable.states) {
     text += "state '" + state.tensor.name + "' : " + state.tensor.type.text() + " " + std::string(name_of(state.tensor.kind));
     for (BufferId slot : state.slots) text += " " + place(slot);
+    if (!state.sharding.whole()) text += " of " + state.sharding.text();
+    if (state.home != kNoBuffer) text += " at home at " + std::to_string(executable.streaming[static_cast<size_t>(state.home)].offset) + " of streaming memory";
     text += "\n";
   }
   for (const Segment& segment : executable.segments) {
@@ -255,7 +312,8 @@ std::string print(const Executable& executable) {
   }
   for (const auto& [program, name] : {std::pair{&executable.train, "train"}, std::pair{&executable.prepare, "prepare"}, std::pair{&executable.evaluate, "evaluate"}}) {
     text += std::string("program ") + name + "\n";
-    for (const ProgramStep& step : *program) text += "  " + std::to_string(step.superstep) + ": " + executable.text_of(step) + "\n";
+    for (size_t i = 0; i < program->size(); ++i)
+      text += "  " + std::to_string(i) + " [" + std::to_string((*program)[i].superstep) + "] " + executable.text_of((*program)[i]) + "\n";
   }
   return text;
 }

@@ -9,8 +9,8 @@
 
 #include "ramet/base/hash.h"
 #include "ramet/ir/op.h"
-#include "ramet/layout/mesh.h"
 #include "ramet/layout/piece_kind.h"
+#include "ramet/layout/sharding.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
@@ -37,16 +37,18 @@ inline constexpr BufferId kNoBuffer = -1;
 
 /// A range of the arena, alive at every instant of [first, last] of the timeline. Several values may share one
 /// (views, results written in place of an operand, a state and its successor). One with more slots than one is a ring: what
-/// belongs to micro-batch m is in slot m % slots, and the slots are stride() apart.
+/// belongs to micro-batch m is in slot m % slots, and the slots are stride() apart. In a program that streams, buffers start at
+/// multiples of 4096, and what is left behind them up to the next multiple is nobody else's.
 struct Buffer {
   std::string name;  ///< of the state or of the first value that lives there
   BufferClass kind = BufferClass::kActivations;
   int64_t bytes = 0;   ///< of one slot
-  int64_t offset = 0;  ///< from the start of the arena, a multiple of 64
+  int64_t offset = 0;  ///< from the start of the arena, a multiple of `alignment`
   int32_t first = 0, last = 0;
   int32_t slots = 1;
+  int32_t alignment = 64;  ///< a power of two, of offset and stride
 
-  int64_t stride() const { return (bytes + 63) / 64 * 64; }
+  int64_t stride() const { return (bytes + alignment - 1) / alignment * alignment; }
   int64_t total() const { return stride() * (slots - 1) + bytes; }
   /// Address of what belongs to a micro-batch (-1: none).
   int64_t at(int64_t micro) const { return slots == 1 || micro < 0 ? offset : offset + micro % slots * stride(); }
@@ -90,10 +92,25 @@ struct Segment {
   int32_t first = 0, last = 0;
 };
 
-/// Where a state lives. Accumulators of a step with lanes have a buffer a slot, all others one.
+/// Where a state lives. `tensor` has the logical name and the type of the piece that this device holds.
 struct StatePlace {
   StateTensor tensor;
+  /// Accumulators: a buffer for each slot of lanes, where they are summed. Others: one; none where it is in device memory for some
+  /// regions only.
   std::vector<BufferId> slots;
+  Sharding sharding;        ///< how the piece lies in the logical tensor
+  BufferId home = kNoBuffer;  ///< in Executable::streaming, where it is at home there
+};
+
+/// A way of bytes between a buffer and another device, or streaming memory.
+struct Transfer {
+  std::string name;  ///< of the boundary or of the state
+  TensorType type;
+  BufferId buffer = kNoBuffer;
+  int32_t peer = -1;             ///< stage of the other side, at the same coordinates in r, t1, t2; -1: streaming memory
+  int32_t tag = 0;               ///< with a peer: the same on both sides
+  BufferId streaming = kNoBuffer;  ///< without: in Executable::streaming
+  int32_t state = -1;            ///< index of the state; -1: a boundary
 };
 
 /// One thing that a device does; a program is a list of them, in order.
@@ -102,8 +119,13 @@ struct ProgramStep {
     kRun,      ///< segment `subject` for micro-batch `micro`, its accumulators in slot `slot`
     kZero,     ///< zeros slot `slot` of the accumulators of segment `subject`
     kCombine,  ///< adds slot `from` to slot `slot`, for the accumulators of segment `subject`
+    kSend,     ///< starts to send transfer `subject` of `micro`
+    kReceive,  ///< starts to receive it
+    kLoad,     ///< starts to bring transfer `subject` of `micro` from streaming memory
+    kStore,    ///< starts to bring it there
+    kWait      ///< until what step `subject` of this program started has ended
   };
-  static constexpr int kKinds = 3;
+  static constexpr int kKinds = 8;
   Kind kind = Kind::kRun;
   int32_t subject = -1;
   int32_t micro = -1;  ///< index of the micro-batch on this device, in order of lanes; -1: none
@@ -123,12 +145,18 @@ struct Executable {
   std::string kernel_class;
   int threads = 1;
   int64_t lanes = 1, micro_batches_per_lane = 1;  ///< of this device
+  Mesh mesh;            ///< of all devices
+  int32_t stage = 0;    ///< all devices of a stage have the same executable
   bool joined = false;  ///< forward, backward and update are one segment
   std::vector<Task> tasks;
   std::vector<Buffer> buffers;
   std::vector<StatePlace> states;
   std::vector<Segment> segments;
+  std::vector<Transfer> transfers;
   std::vector<ProgramStep> train, prepare, evaluate;
+  std::array<int32_t, 3> supersteps{};  ///< of train, prepare and evaluate, over all stages
+  std::vector<Buffer> streaming;  ///< ranges of this device's streaming memory, as `buffers` are of the arena
+  int64_t streaming_bytes = 0;
   int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of `evaluate`
   int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
   int64_t bound_bytes = 0;   ///< no placement of this schedule can be smaller
@@ -141,7 +169,7 @@ struct Executable {
   double gap() const;
   /// Index of a state by its logical name, or -1.
   int find_state(std::string_view name) const;
-  /// First segment of a pass, or null.
+  /// First segment of a kind, or null.
   const Segment* find_segment(PieceKind kind) const;
   /// Whether some segment of training (or of evaluation) has a data input, or a scalar input, of this name.
   bool has_feed(std::string_view name, bool evaluation = false) const;

@@ -184,6 +184,7 @@ void transfer(Stream& s, Buffer& buffer) {
   s.number(buffer.first);
   s.number(buffer.last);
   s.number(buffer.slots);
+  s.number(buffer.alignment);
 }
 
 template <typename Stream>
@@ -228,6 +229,22 @@ void transfer(Stream& s, StatePlace& state) {
   s.number(state.tensor.init.b);
   transfer(s, state.tensor.group);
   transfer_numbers(s, state.slots);
+  transfer(s, state.sharding.logical);
+  transfer_list(s, state.sharding.cuts, [](Stream& stream, Cut& cut) {
+    stream.number(cut.dim);
+    transfer_enum(stream, cut.axis, static_cast<int>(kMeshAxes.size()));
+    for (int64_t* number : {&cut.parts, &cut.blocks, &cut.stride}) stream.number(*number);
+  });
+  s.number(state.sharding.flat_parts);
+  s.number(state.sharding.flat_stride);
+  s.number(state.home);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Transfer& way) {
+  transfer(s, way.name);
+  transfer(s, way.type);
+  for (int32_t* number : {&way.buffer, &way.peer, &way.tag, &way.streaming, &way.state}) s.number(*number);
 }
 
 template <typename Stream>
@@ -244,11 +261,16 @@ void transfer(Stream& s, Executable& exe) {
   s.number(exe.threads);
   s.number(exe.lanes);
   s.number(exe.micro_batches_per_lane);
+  for (int* number : {&exe.mesh.p, &exe.mesh.r, &exe.mesh.t1, &exe.mesh.t2, &exe.stage}) s.number(*number);
   transfer_bool(s, exe.joined);
   transfer_list(s, exe.tasks, [](Stream& stream, Task& each) { transfer(stream, each); });
   transfer_list(s, exe.buffers, [](Stream& stream, Buffer& each) { transfer(stream, each); });
   transfer_list(s, exe.states, [](Stream& stream, StatePlace& each) { transfer(stream, each); });
   transfer_list(s, exe.segments, [](Stream& stream, Segment& each) { transfer(stream, each); });
+  transfer_list(s, exe.transfers, [](Stream& stream, Transfer& each) { transfer(stream, each); });
+  transfer_list(s, exe.streaming, [](Stream& stream, Buffer& each) { transfer(stream, each); });
+  s.number(exe.streaming_bytes);
+  for (int32_t& count : exe.supersteps) s.number(count);
   for (auto* program : {&exe.train, &exe.prepare, &exe.evaluate})
     transfer_list(s, *program, [](Stream& stream, ProgramStep& each) { transfer(stream, each); });
   s.number(exe.instants);

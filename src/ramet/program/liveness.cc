@@ -1,7 +1,10 @@
 #include "ramet/program/liveness.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+
+#include "ramet/base/error.h"
 
 namespace ramet {
 namespace {
@@ -19,10 +22,10 @@ BufferClass class_of(StateKind kind) {
 /// Buffers of one segment. A *root* is a value that is no view; roots get buffers, views have their root's.
 class SegmentBuilder {
  public:
-  SegmentBuilder(Executable& exe, const std::unordered_map<std::string, BufferId>& states, const Graph& graph,
-                 const Schedule& schedule, const std::vector<int32_t>& task_of_node, const KernelChoices& kernels, Segment& segment)
-      : exe_(exe), states_(states), graph_(graph), schedule_(schedule), task_of_node_(task_of_node), kernels_(kernels),
-        segment_(segment) {}
+  SegmentBuilder(Executable& exe, const StayPlan& stays, size_t persistent, const Graph& graph, const Schedule& schedule,
+                 const std::vector<int32_t>& task_of_node, const KernelChoices& kernels, int32_t id)
+      : exe_(exe), stays_(stays), graph_(graph), schedule_(schedule), task_of_node_(task_of_node), kernels_(kernels),
+        segment_(exe.segments[static_cast<size_t>(id)]), id_(id), state_buffers_(persistent) {}
 
   void run() {
     find_roots();
@@ -54,16 +57,24 @@ class SegmentBuilder {
         for (ValueId output : node.outputs) root_[static_cast<size_t>(output)] = root(node.inputs[0]);
   }
 
+  BufferId state_buffer(const std::string& name) const { return stays_.state(name, segment_.region).buffers[0]; }
+  BufferId boundary_buffer(const std::string& name) const { return stays_.boundary(name, id_).buffer; }
+  /// Where a value goes that outlives the segment.
+  BufferId buffer_of(const GraphOutput& output) const {
+    return output.role == OutputRole::kState ? state_buffer(output.name) : boundary_buffer(output.name);
+  }
+
   void bind_states() {
-    state_buffers_ = exe_.buffers.size();
     buffer_.assign(graph_.values().size(), kNoBuffer);
     for (const GraphInput& input : graph_.inputs()) {
+      const std::string& name = graph_.value(input.value).name;
+      if (input.role == InputRole::kBoundary) buffer(input.value) = boundary_buffer(name);
       if (input.role != InputRole::kState) continue;
-      buffer(input.value) = states_.at(graph_.value(input.value).name);
+      buffer(input.value) = state_buffer(name);
       old_value_[buffer(input.value)] = input.value;
     }
     for (const GraphOutput& output : graph_.outputs())
-      if (output.role == OutputRole::kState) becomes_.emplace(root(output.value), states_.at(output.name));
+      if (output.role != OutputRole::kResult) becomes_.emplace(root(output.value), buffer_of(output));
   }
 
   /// Every node that is no view gets an instant, and one more for each copy right behind it.
@@ -121,7 +132,7 @@ class SegmentBuilder {
   void bind_feeds() {
     for (const GraphInput& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
-      if (input.role == InputRole::kState) continue;
+      if (input.role == InputRole::kState || input.role == InputRole::kBoundary) continue;
       buffer(input.value) = add_buffer(value.name, BufferClass::kHost, value.type.bytes(), segment_.first,
                                        std::max(segment_.first, last_read(input.value)));
       auto& bindings = input.role == InputRole::kData ? segment_.feeds : segment_.scalars;
@@ -218,8 +229,8 @@ class SegmentBuilder {
     };
     std::vector<Copy> copies;
     for (const GraphOutput& output : graph_.outputs()) {
-      if (output.role != OutputRole::kState) continue;
-      const BufferId from = buffer(root(output.value)), to = states_.at(output.name);
+      if (output.role == OutputRole::kResult) continue;
+      const BufferId from = buffer(root(output.value)), to = buffer_of(output);
       if (from != to) copies.push_back({from, to, output.name});
     }
     const auto is_copied_over = [&](BufferId id) {
@@ -243,7 +254,8 @@ class SegmentBuilder {
       const TensorType& type = graph_.type(output.value);
       const NodeId producer = graph_.value(root(output.value)).producer;
       const int32_t ready = producer == kNoNode ? -1 : instant_[static_cast<size_t>(producer)] - segment_.first - 1;
-      const bool guard = segment_.kind != PieceKind::kEvaluate && ready >= 0 && type.elements() == 1 && is_floating(type.dtype);
+      // Many devices must end together: each knows what an update finds, but only one knows the loss.
+      const bool guard = segment_.kind != PieceKind::kEvaluate && (exe_.mesh.devices() == 1 || segment_.kind == PieceKind::kUpdate) && ready >= 0 && type.elements() == 1 && is_floating(type.dtype);
       segment_.results.push_back({output.name, type, buffer(root(output.value)), ready, guard});
     }
   }
@@ -253,13 +265,14 @@ class SegmentBuilder {
   }
 
   Executable& exe_;
-  const std::unordered_map<std::string, BufferId>& states_;
+  const StayPlan& stays_;
   const Graph& graph_;
   const Schedule& schedule_;
   const std::vector<int32_t>& task_of_node_;
   const KernelChoices& kernels_;
   Segment& segment_;
-  size_t state_buffers_ = 0;                              // ids below are of states; transients of other segments are never met
+  const int32_t id_;
+  const size_t state_buffers_;                            // ids below are of states and boundaries; transients of other segments are never met
   std::vector<ValueId> root_;
   std::vector<int32_t> instant_, last_read_;
   std::vector<BufferId> buffer_;
@@ -269,23 +282,37 @@ class SegmentBuilder {
   std::unordered_map<BufferId, ValueId> old_value_;       // the input that holds a state's old value
 };
 
-std::unordered_map<std::string, BufferId> add_states(Executable& exe, const Stage& stage) {
-  std::unordered_map<std::string, BufferId> first_slot;
+/// Buffers of all that outlives segments, and where states are at home.
+void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
   const int slots = lane_slots(stage.lanes);
+  const auto add = [&](std::vector<Buffer>& buffers, std::string name, BufferClass kind, int64_t bytes, int32_t ring) {
+    Buffer buffer{.name = std::move(name), .kind = kind, .bytes = bytes};
+    buffer.slots = ring;
+    buffers.push_back(std::move(buffer));
+    return static_cast<BufferId>(buffers.size() - 1);
+  };
   // Class by class, so that what a report and a checkpoint read together lies together.
   for (StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kDerived, StateKind::kAccumulator})
-    for (const StateTensor& state : stage.states) {
-      if (state.kind != kind) continue;
-      StatePlace place{state, {}};
-      for (int slot = 0; slot < (kind == StateKind::kAccumulator ? slots : 1); ++slot) {
-        place.slots.push_back(static_cast<BufferId>(exe.buffers.size()));
-        exe.buffers.push_back({slot ? state.name + " (slot " + std::to_string(slot) + ")" : state.name, class_of(kind),
-                               state.type.bytes(), 0, 0, 0});
+    for (const LocalState& state : stage.states) {
+      const StateTensor& tensor = state.tensor;
+      if (tensor.kind != kind) continue;
+      StatePlace place{tensor, {}, state.sharding, kNoBuffer};
+      const bool streams = state.home == Memory::kStreaming && kind != StateKind::kDerived;
+      for (int32_t id : stays.of_state[tensor.name]) {
+        StateStay& stay = stays.states[static_cast<size_t>(id)];
+        for (int slot = 0; slot < (stay.summed ? slots : 1); ++slot)
+          stay.buffers.push_back(add(exe.buffers, slot ? tensor.name + " (slot " + std::to_string(slot) + ")" : tensor.name, class_of(kind), tensor.type.bytes(), 1));
+        const bool whole = !streams && !(kind == StateKind::kDerived && stage.phased);
+        if (stay.summed || whole) place.slots = stay.buffers;
       }
-      first_slot[state.name] = place.slots[0];
+      if (streams) place.home = add(exe.streaming, tensor.name, class_of(kind), tensor.type.bytes(), 1);
       exe.states.push_back(std::move(place));
     }
-  return first_slot;
+  for (BoundaryStay& stay : stays.boundaries) {
+    const Boundary& boundary = stage.boundaries[static_cast<size_t>(stay.boundary)].boundary;
+    const bool exchanged = stay.received || !stay.sent.empty();
+    stay.buffer = add(exe.buffers, boundary.name, exchanged ? BufferClass::kExchange : BufferClass::kStash, boundary.type.bytes(), stay.slots);
+  }
 }
 
 /// Which accumulators each segment sums into. One that no segment writes stays zero: the first one zeroes it.
@@ -300,6 +327,8 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
     for (const GraphOutput& output : stage.pieces[static_cast<size_t>(plan.segments[i].piece)].graph.outputs()) {
       const auto state = accumulators.find(output.name);
       if (output.role != OutputRole::kState || state == accumulators.end()) continue;
+      if (written[static_cast<size_t>(state->second)])
+        internal_error("find_accumulators", "two pieces of stage " + std::to_string(stage.index) + " sum into '" + output.name + "'");
       segment.accumulators.push_back(state->second);
       written[static_cast<size_t>(state->second)] = true;
     }
@@ -309,8 +338,10 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
   for (Segment& segment : exe.segments) std::sort(segment.accumulators.begin(), segment.accumulators.end());
 }
 
-/// Accumulators live from the region that sums to their last use in an update; their other slots until lanes are combined.
-void set_state_lives(Executable& exe, const RegionPlan& plan) {
+/// Buffers that outlive segments live for their regions. Accumulators end with their last use in an update; their slots but the
+/// first with the region that sums.
+void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& stays) {
+  const auto region = [&](int32_t id) -> const Region& { return plan.regions[static_cast<size_t>(id)]; };
   std::vector<int32_t> last_use(exe.buffers.size(), 0);
   for (const Segment& update : exe.segments) {
     if (update.kind != PieceKind::kUpdate) continue;
@@ -321,29 +352,41 @@ void set_state_lives(Executable& exe, const RegionPlan& plan) {
     }
     for (const Binding& result : update.results) last_use[static_cast<size_t>(result.buffer)] = update.last;
   }
-  for (const StatePlace& state : exe.states)
-    for (BufferId slot : state.slots) {
-      exe.buffers[static_cast<size_t>(slot)].first = 0;
-      exe.buffers[static_cast<size_t>(slot)].last = exe.instants - 1;
-    }
-  for (const Segment& segment : exe.segments) {
-    const Region& region = plan.regions[static_cast<size_t>(segment.region)];
-    for (int32_t state : segment.accumulators)
-      for (BufferId slot : exe.states[static_cast<size_t>(state)].slots) {
-        exe.buffers[static_cast<size_t>(slot)].first = region.first;
-        exe.buffers[static_cast<size_t>(slot)].last = std::max(region.last, last_use[static_cast<size_t>(slot)]);
+  std::map<std::string, int32_t> summed;  // region that sums an accumulator
+  for (const Segment& segment : exe.segments)
+    for (int32_t state : segment.accumulators) summed[exe.states[static_cast<size_t>(state)].tensor.name] = segment.region;
+  for (const auto& [name, ids] : stays.of_state)
+    for (int32_t id : ids) {
+      const StateStay& stay = stays.states[static_cast<size_t>(id)];
+      for (BufferId buffer : stay.buffers) {
+        Buffer& placed = exe.buffers[static_cast<size_t>(buffer)];
+        placed.first = region(stay.first).first;
+        placed.last = region(stay.last).last;
+        if (!stay.summed) continue;
+        const auto sums = summed.find(name);
+        const int32_t combined = sums == summed.end() ? placed.first : region(sums->second).last;
+        if (buffer != stay.buffers[0]) placed.last = combined;
+        else if (!stay.stored) placed.last = std::max(combined, last_use[static_cast<size_t>(buffer)]);
       }
+    }
+  for (const BoundaryStay& stay : stays.boundaries) {
+    exe.buffers[static_cast<size_t>(stay.buffer)].first = region(stay.first).first;
+    exe.buffers[static_cast<size_t>(stay.buffer)].last = region(stay.last).last;
   }
+  for (Buffer& home : exe.streaming) home.last = exe.instants - 1;
 }
 
 }  // namespace
 
-Executable assign_buffers(const Stage& stage, RegionPlan& plan, std::span<const Schedule> schedules, const KernelChoices& kernels) {
+Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays, std::span<const Schedule> schedules, const KernelChoices& kernels) {
   Executable exe;
+  exe.mesh = stage.mesh;
+  exe.stage = stage.index;
   exe.lanes = stage.lanes;
   exe.micro_batches_per_lane = stage.micro_batches_per_lane;
   exe.tasks = kernels.tasks;
-  const auto states = add_states(exe, stage);
+  add_stays(exe, stage, stays);
+  const size_t persistent = exe.buffers.size();
   exe.segments.resize(plan.segments.size());
   int32_t next = 0;
   for (size_t r = 0; r < plan.regions.size(); ++r) {
@@ -357,14 +400,14 @@ Executable assign_buffers(const Stage& stage, RegionPlan& plan, std::span<const 
       segment.chunk = stage.pieces[piece].chunk;
       segment.region = static_cast<int32_t>(r);
       segment.first = next;
-      SegmentBuilder(exe, states, stage.pieces[piece].graph, schedules[piece], kernels.task_of_node[piece], kernels, segment).run();
+      SegmentBuilder(exe, stays, persistent, stage.pieces[piece].graph, schedules[piece], kernels.task_of_node[piece], kernels, id).run();
       next = segment.last + 1;
     }
     region.last = next++;
   }
   exe.instants = next;
   find_accumulators(exe, stage, plan);
-  set_state_lives(exe, plan);
+  set_stay_lives(exe, plan, stays);
   return exe;
 }
 

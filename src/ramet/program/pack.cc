@@ -9,12 +9,29 @@ namespace {
 
 class Packer {
  public:
-  Packer(StepGraph& step, const KernelLibrary& library) : step_(step), library_(library) {
-    for (const StateTensor& state : step.states) kinds_[state.name] = state.kind;
-    for (const GraphOutput& output : step.derive.outputs())
-      if (output.role == OutputRole::kState) derived_[output.name] = output.value;
+  Packer(Stage& stage, const KernelLibrary& library) : stage_(stage), library_(library) {
+    for (const LocalState& state : stage.states) kinds_[state.tensor.name] = state.tensor.kind;
+    for (size_t i = 0; i < stage.pieces.size(); ++i) {
+      const Piece& piece = stage.pieces[i];
+      if (piece.kind != PieceKind::kPrepare) continue;
+      prepare_.emplace(piece.chunk, i);
+      for (const GraphOutput& output : piece.graph.outputs())
+        if (output.role == OutputRole::kState) derived_[output.name] = {i, output.value};
+    }
   }
 
+  void run() {
+    const size_t pieces = stage_.pieces.size();  // packings add more
+    for (size_t i = 0; i < pieces; ++i) {
+      if (stage_.pieces[i].kind == PieceKind::kPrepare) continue;
+      chunk_ = stage_.pieces[i].chunk;
+      const Graph graph = std::move(stage_.pieces[i].graph);  // the list may grow meanwhile
+      Graph packed = run(graph);
+      stage_.pieces[i].graph = std::move(packed);
+    }
+  }
+
+ private:
   Graph run(const Graph& graph) {
     Graph packed(graph.name());
     GraphCopier copier(graph, packed);
@@ -25,10 +42,6 @@ class Packer {
     return packed;
   }
 
-  /// States that come to be, in order.
-  const std::vector<StateTensor>& added() const { return added_; }
-
- private:
   /// Whether the value is a state that changes only with the weights.
   bool is_from_weights(const Value& value) const {
     if (value.producer != kNoNode) return false;
@@ -38,6 +51,7 @@ class Packer {
 
   bool pack_node(const Graph& graph, NodeId id, Graph& packed, GraphCopier& copier) {
     const Node& node = graph.node(id);
+    if (node.op->exchange != Exchange::kNone) return false;
     Attributes attributes = node.attributes;
     std::vector<ValueId> inputs;
     bool changed = false;
@@ -72,9 +86,10 @@ class Packer {
     if (const auto known = packings_.find(key); known != packings_.end()) return known->second;
     std::string name = "packed." + value.name;
     for (int i = 1; kinds_.count(name); ++i) name = "packed." + std::to_string(i) + "." + value.name;
-    Graph& derive = step_.derive;
+    const auto made = derived_.find(value.name);
+    Graph& derive = stage_.pieces[made != derived_.end() ? made->second.first : prepare_piece()].graph;
     ValueId source;
-    if (const auto made = derived_.find(value.name); made != derived_.end()) source = made->second;
+    if (made != derived_.end()) source = made->second.second;
     else if (source = derive.find_input(value.name); source == kNoValue)
       source = derive.add_input(value.name, value.type, InputRole::kState);
     const NodeId node = derive.add_node(OpRegistry::instance().get("pack"), {source},
@@ -82,16 +97,26 @@ class Packer {
                                         "pack/" + value.name);
     derive.add_output(name, derive.node(node).outputs[0], OutputRole::kState);
     kinds_[name] = StateKind::kDerived;
-    added_.push_back({name, derive.type(derive.node(node).outputs[0]), StateKind::kDerived, {}, ""});
+    Sharding sharding;
+    sharding.logical = derive.type(derive.node(node).outputs[0]);
+    stage_.states.push_back({{name, sharding.logical, StateKind::kDerived, {}, ""}, sharding, Memory::kDevice});
     return packings_[key] = name;
   }
 
-  StepGraph& step_;
+  /// The piece that derives states for the chunk at hand.
+  size_t prepare_piece() {
+    const auto [piece, fresh] = prepare_.emplace(chunk_, stage_.pieces.size());
+    if (fresh) stage_.pieces.push_back({Graph(stage_.mesh.devices() == 1 ? "derive" : "prepare" + std::to_string(chunk_)), PieceKind::kPrepare, chunk_});
+    return piece->second;
+  }
+
+  Stage& stage_;
   const KernelLibrary& library_;
+  int chunk_ = 0;
   std::map<std::string, StateKind> kinds_;
-  std::map<std::string, ValueId> derived_;  // values of `derive` by the state that they become
+  std::map<int, size_t> prepare_;                                // pieces by chunk
+  std::map<std::string, std::pair<size_t, ValueId>> derived_;    // pieces and their values by the state that they become
   std::map<std::tuple<std::string, std::string, int64_t>, std::string> packings_;
-  std::vector<StateTensor> added_;
 };
 
 /// Without the inputs that no node and no output reads.
@@ -112,66 +137,33 @@ Graph without_unused_states(const Graph& graph) {
   return result;
 }
 
-/// `derive` with only the outputs in `wanted` and what they need.
-Graph derive_only(const Graph& derive, const std::set<std::string>& wanted) {
-  std::vector<bool> needed(derive.values().size(), false);
-  for (const GraphOutput& output : derive.outputs())
-    if (output.role != OutputRole::kState || wanted.count(output.name)) needed[static_cast<size_t>(output.value)] = true;
-  std::vector<bool> keep(derive.nodes().size(), false);
-  for (size_t id = derive.nodes().size(); id-- > 0;) {
-    const Node& node = derive.node(static_cast<NodeId>(id));
-    for (ValueId output : node.outputs) keep[id] = keep[id] || needed[static_cast<size_t>(output)];
-    if (keep[id])
-      for (ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+void drop_unread_derived_states(Stage& stage) {
+  std::set<std::string> read, kept;
+  for (Piece& piece : stage.pieces) {
+    if (piece.kind != PieceKind::kPrepare) piece.graph = without_unused_states(piece.graph);
+    // A derived state that is read to derive others is kept.
+    for (const GraphInput& input : piece.graph.inputs())
+      if (input.role == InputRole::kState) read.insert(piece.graph.value(input.value).name);
   }
-  Graph result(derive.name());
-  GraphCopier copier(derive, result);
-  for (const GraphInput& input : derive.inputs()) {
-    if (!needed[static_cast<size_t>(input.value)]) continue;
-    const Value& value = derive.value(input.value);
-    copier.map(input.value, result.add_input(value.name, value.type, input.role));
-  }
-  for (size_t id = 0; id < derive.nodes().size(); ++id)
-    if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
-  for (const GraphOutput& output : derive.outputs())
-    if (output.role != OutputRole::kState || wanted.count(output.name))
-      result.add_output(output.name, copier[output.value], output.role);
-  return result;
-}
-
-void drop_unread_derived_states(StepGraph& step) {
-  step.micro = without_unused_states(step.micro);
-  step.update = without_unused_states(step.update);
-  step.evaluate = without_unused_states(step.evaluate);
-  std::set<std::string> read;
-  for (const Graph* graph : {&step.micro, &step.update, &step.evaluate})
-    for (const GraphInput& input : graph->inputs())
-      if (input.role == InputRole::kState) read.insert(graph->value(input.value).name);
-  // A derived state that `derive` itself reads back is kept.
-  for (const GraphInput& input : step.derive.inputs())
-    if (input.role == InputRole::kState) read.insert(step.derive.value(input.value).name);
-  std::set<std::string> kept;
-  std::erase_if(step.states, [&](const StateTensor& state) {
-    if (state.kind == StateKind::kDerived && !read.count(state.name)) return true;
-    kept.insert(state.name);
+  std::erase_if(stage.states, [&](const LocalState& state) {
+    if (state.tensor.kind == StateKind::kDerived && !read.count(state.tensor.name)) return true;
+    kept.insert(state.tensor.name);
     return false;
   });
-  step.derive = derive_only(step.derive, kept);
+  for (Piece& piece : stage.pieces) {
+    if (piece.kind != PieceKind::kPrepare) continue;
+    for (const GraphOutput& output : piece.graph.outputs())
+      if (output.role != OutputRole::kState) kept.insert(output.name);
+    piece.graph = part_of(piece.graph, kept);
+  }
+  std::erase_if(stage.pieces, [](const Piece& piece) { return piece.kind == PieceKind::kPrepare && piece.graph.nodes().empty() && piece.graph.outputs().empty(); });
 }
 
 }  // namespace
 
-StepGraph pack(StepGraph step, const KernelLibrary& library) {
-  Packer packer(step, library);
-  Graph micro = packer.run(step.micro);
-  Graph update = packer.run(step.update);
-  Graph evaluate = packer.run(step.evaluate);
-  step.micro = std::move(micro);
-  step.update = std::move(update);
-  step.evaluate = std::move(evaluate);
-  step.states.insert(step.states.end(), packer.added().begin(), packer.added().end());
-  drop_unread_derived_states(step);
-  return step;
+void pack(Stage& stage, const KernelLibrary& library) {
+  Packer(stage, library).run();
+  drop_unread_derived_states(stage);
 }
 
 }  // namespace ramet

@@ -43,7 +43,7 @@ class Analysis {
     for (const GraphInput& input : graph.inputs()) {
       const auto value = static_cast<size_t>(input.value);
       root_[value] = input.value;
-      external[value] = input.role == InputRole::kState;
+      external[value] = input.role == InputRole::kState || input.role == InputRole::kBoundary;
       if (!external[value]) size_[value] = graph.type(input.value).bytes();
     }
     for (const Node& node : graph.nodes())
@@ -55,7 +55,7 @@ class Analysis {
     for (const GraphOutput& output : graph.outputs()) {
       const ValueId root = this->root(output.value);
       kept[static_cast<size_t>(root)] = true;
-      if (output.role == OutputRole::kState) size_[static_cast<size_t>(root)] = 0;
+      if (output.role != OutputRole::kResult) size_[static_cast<size_t>(root)] = 0;
     }
   }
 

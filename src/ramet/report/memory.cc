@@ -11,11 +11,11 @@ namespace {
 
 int64_t padded(const Buffer& buffer) { return buffer.stride() * buffer.slots; }
 
-/// For each class, the most bytes alive at one instant.
-std::array<int64_t, kBufferClassCount> most_of(const Executable& exe) {
+/// For each class, the most bytes alive at one instant in one of the memories.
+std::array<int64_t, kBufferClassCount> most_of(const std::vector<Buffer>& buffers, int32_t instants) {
   std::array<std::vector<int64_t>, kBufferClassCount> change;
-  for (auto& each : change) each.assign(static_cast<size_t>(exe.instants) + 1, 0);
-  for (const Buffer& buffer : exe.buffers) {
+  for (auto& each : change) each.assign(static_cast<size_t>(instants) + 1, 0);
+  for (const Buffer& buffer : buffers) {
     auto& each = change[static_cast<size_t>(buffer.kind)];
     each[static_cast<size_t>(buffer.first)] += padded(buffer);
     each[static_cast<size_t>(buffer.last) + 1] -= padded(buffer);
@@ -42,7 +42,9 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
   report.placement = exe.placement;
   report.peak = exe.at(exe.peak_instant);
   report.at_peak = exe.live_at(exe.peak_instant);
-  report.most = most_of(exe);
+  report.most = most_of(exe.buffers, exe.instants);
+  report.streaming_bytes = exe.streaming_bytes;
+  report.streaming = most_of(exe.streaming, exe.instants);
   std::vector<const Buffer*> alive;
   for (const Buffer& buffer : exe.buffers)
     if (buffer.first <= exe.peak_instant && exe.peak_instant <= buffer.last) alive.push_back(&buffer);
@@ -59,15 +61,23 @@ std::string text_of(const MemoryReport& report) {
                 format_size(report.planned_bytes).c_str(), static_cast<long long>(report.planned_bytes), 100 * gap_of(report), report.placement.c_str());
   std::string text = line;
   text += "most is alive at  " + report.peak + "\n\n";
-  std::snprintf(line, sizeof line, "%-12s %12s %7s %12s\n", "class", "at the peak", "share", "at most");
+  const bool streams = report.streaming_bytes > 0;
+  if (streams) {
+    text.pop_back();
+    std::snprintf(line, sizeof line, "streaming memory  %s (%lld bytes)\n\n", format_size(report.streaming_bytes).c_str(), static_cast<long long>(report.streaming_bytes));
+    text += line;
+  }
+  std::snprintf(line, sizeof line, "%-12s %12s %7s %12s%s\n", "class", "at the peak", "share", "at most", streams ? "    streaming" : "");
   text += line;
   for (int kind = 0; kind < kBufferClassCount; ++kind) {
     const auto k = static_cast<size_t>(kind);
-    if (report.most[k] == 0) continue;
-    std::snprintf(line, sizeof line, "%-12s %12s %6.1f%% %12s\n", std::string(name_of(static_cast<BufferClass>(kind))).c_str(),
+    if (report.most[k] == 0 && report.streaming[k] == 0) continue;
+    std::snprintf(line, sizeof line, "%-12s %12s %6.1f%% %12s", std::string(name_of(static_cast<BufferClass>(kind))).c_str(),
                   format_size(report.at_peak[k]).c_str(), 100.0 * static_cast<double>(report.at_peak[k]) / static_cast<double>(std::max<int64_t>(1, report.bound_bytes)),
                   format_size(report.most[k]).c_str());
     text += line;
+    std::snprintf(line, sizeof line, " %12s", format_size(report.streaming[k]).c_str());
+    text += (streams ? line : "") + std::string("\n");
   }
   text += "\nlargest buffers at the peak\n";
   for (const auto& large : report.largest) {
@@ -84,9 +94,11 @@ std::string json_of(const MemoryReport& report) {
   json["gap"] = gap_of(report);
   json["placement"] = report.placement;
   json["peak"] = report.peak;
+  json["streaming_bytes"] = report.streaming_bytes;
   for (int kind = 0; kind < kBufferClassCount; ++kind)
     json["classes"][std::string(name_of(static_cast<BufferClass>(kind)))] = {{"at_peak", report.at_peak[static_cast<size_t>(kind)]},
-                                                                            {"most", report.most[static_cast<size_t>(kind)]}};
+                                                                            {"most", report.most[static_cast<size_t>(kind)]},
+                                                                            {"streaming", report.streaming[static_cast<size_t>(kind)]}};
   json["largest"] = nlohmann::ordered_json::array();
   for (const auto& large : report.largest)
     json["largest"].push_back({{"name", large.name}, {"class", std::string(name_of(large.kind))}, {"bytes", large.bytes},

@@ -7,6 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/runtime/engine_state.h"
+#include "ramet/runtime/localize.h"
 
 namespace ramet {
 namespace {
@@ -53,31 +54,60 @@ double StepResults::sum(std::string_view name) const {
   return total;
 }
 
-EngineState::EngineState(Executable executable, const Backend& backend, int threads)
-    : exe_(std::move(executable)), team_(threads > 0 ? threads : exe_.threads), arena_(exe_.arena_bytes, team_) {
+EngineState::EngineState(Executable executable, const Backend& backend, const DeviceOptions& options)
+    : exe_(std::move(executable)), options_(options), position_(exe_.mesh.position(options.device)),
+      team_(options.threads > 0 ? options.threads : exe_.threads) {
   check_backend(backend, team_.size());
+  make_memory();
   make_kernels(backend);
   for (const Segment& segment : exe_.segments) {
     tables_.push_back(make_table(segment));
     seconds_.emplace_back(segment.instructions.size(), 0.0);
   }
   runs_.assign(exe_.segments.size(), 0);
+  goes_on_ = !alone() || !exe_.transfers.empty();
   make_results();
   find_guards();
+  tickets_.resize(std::max({exe_.train.size(), exe_.prepare.size(), exe_.evaluate.size()}));
+  under_way_.reserve(exe_.transfers.size() + 1);
 }
 
 void EngineState::check_backend(const Backend& backend, int threads) const {
   if (backend.kernel_class() != exe_.kernel_class)
     throw Error({.what = "executable was compiled for other kernels", .where = "engine", .found = exe_.kernel_class,
                  .expected = backend.kernel_class(), .remedy = "Compile it on this machine"});
+  if (options_.device < 0 || options_.device >= exe_.mesh.devices() || position_.stage != exe_.stage)
+    throw Error({.what = "executable is not of this device's stage", .where = "engine", .found = "stage " + std::to_string(exe_.stage),
+                 .expected = "that of device " + std::to_string(options_.device) + " of " + std::to_string(exe_.mesh.devices())});
+  if (options_.transport && (options_.transport->device() != options_.device || options_.transport->devices() != exe_.mesh.devices()))
+    throw Error({.what = "the transport is another device's", .where = "engine", .found = options_.transport->text_of(options_.transport->device()),
+                 .expected = "device " + std::to_string(options_.device) + " of " + std::to_string(exe_.mesh.devices())});
   if (threads != exe_.threads)
     throw Error({.what = "executable was compiled for another number of threads", .where = "engine",
                  .found = std::to_string(exe_.threads), .expected = std::to_string(threads),
                  .remedy = "Compile it with --threads " + std::to_string(threads)});
 }
 
+void EngineState::make_memory() {
+  if (options_.shared_arena && options_.transport) {
+    memory_ = options_.transport->allocate(static_cast<size_t>(std::max<int64_t>(exe_.arena_bytes, 1)));
+  } else {
+    arena_ = std::make_unique<Arena>(exe_.arena_bytes, team_);
+    memory_ = arena_->data();
+  }
+  if (exe_.streaming_bytes == 0) return;
+  store_ = options_.streaming ? options_.streaming(exe_.streaming_bytes, team_) : make_ram_store(exe_.streaming_bytes, &team_);
+}
+
 void EngineState::make_kernels(const Backend& backend) {
-  for (const Task& task : exe_.tasks) kernels_.push_back(backend.make(task.node, team_.size(), task.kernel));
+  collectives_.resize(exe_.tasks.size());
+  for (size_t i = 0; i < exe_.tasks.size(); ++i) {
+    const Task& task = exe_.tasks[i];
+    kernels_.emplace_back();
+    if (task.node.op->exchange != Exchange::kNone) collectives_[i] = make_collective(task.node);
+    else kernels_[i] = backend.make(localize(task.node, position_), team_.size(), task.kernel);
+  }
+  if (!alone() && options_.transport) everyone_ = std::make_unique<Collectives>(*options_.transport, Group::all(exe_.mesh.devices()), options_.collectives);
 }
 
 CallTable EngineState::make_table(const Segment& segment) const {
@@ -86,6 +116,7 @@ CallTable EngineState::make_table(const Segment& segment) const {
     const StatePlace& place = exe_.states[static_cast<size_t>(state)];
     if (place.slots.size() > 1) sums[place.slots[0]] = &place;
   }
+  const std::vector<bool> trained = trained_buffers();
   CallTable table;
   for (const Instruction& instruction : segment.instructions)
     for (const auto* ids : {&instruction.inputs, &instruction.outputs})
@@ -98,6 +129,9 @@ CallTable EngineState::make_table(const Segment& segment) const {
   for (const Instruction& instruction : segment.instructions) {
     Call call;
     call.kernel = instruction.task < 0 ? nullptr : kernels_[static_cast<size_t>(instruction.task)].get();
+    if (instruction.task >= 0 && !call.kernel) call.collective = instruction.task;
+    const bool between_stages = call.collective >= 0 && collectives_[static_cast<size_t>(call.collective)].form.axis == static_cast<int64_t>(MeshAxis::kStage);
+    if (between_stages && !trained[static_cast<size_t>(instruction.outputs[0])]) table.between_stages.push_back(static_cast<int32_t>(table.calls.size()));
     call.input_count = static_cast<uint32_t>(instruction.inputs.size());
     call.output_count = static_cast<uint32_t>(instruction.outputs.size());
     call.inputs = next;
@@ -105,7 +139,7 @@ CallTable EngineState::make_table(const Segment& segment) const {
     call.outputs = const_cast<void* const*>(next);
     for (BufferId id : instruction.outputs) note(id, next++);
     if (instruction.scratch != kNoBuffer) call.scratch = at(instruction.scratch);
-    if (!call.kernel) call.bytes = exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes;
+    if (instruction.task < 0) call.bytes = exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes;
     table.calls.push_back(call);
   }
   return table;
@@ -149,9 +183,18 @@ bool EngineState::has_results(const ProgramStep& step) const {
   return step.kind == ProgramStep::Kind::kRun && exe_.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
 }
 
-void EngineState::find_guards() {
+std::vector<bool> EngineState::trained_buffers() const {
   std::vector<bool> trained(exe_.buffers.size(), false);
-  for (const StatePlace& state : exe_.states) trained[static_cast<size_t>(state.slots[0])] = is_trained(state.tensor.kind);
+  for (const StatePlace& state : exe_.states)
+    if (is_trained(state.tensor.kind))
+      for (BufferId slot : state.slots) trained[static_cast<size_t>(slot)] = true;
+  for (const Transfer& transfer : exe_.transfers)
+    if (transfer.state >= 0 && is_trained(exe_.states[static_cast<size_t>(transfer.state)].tensor.kind)) trained[static_cast<size_t>(transfer.buffer)] = true;
+  return trained;
+}
+
+void EngineState::find_guards() {
+  const std::vector<bool> trained = trained_buffers();
   for (const Segment& segment : exe_.segments) {
     auto& guards = guards_.emplace_back();
     for (const Binding& result : segment.results)
@@ -172,6 +215,7 @@ void EngineState::copy(const void* from, void* to, int64_t bytes) {
 }
 
 void EngineState::run_call(const Call& call) {
+  if (call.collective >= 0) return run_collective(call);
   if (!call.kernel) return copy(call.inputs[0], call.outputs[0], call.bytes);
   call.kernel->run({{call.inputs, call.input_count}, {call.outputs, call.output_count}, call.scratch, team_});
 }
@@ -206,33 +250,33 @@ void EngineState::run_timed(int32_t segment, size_t begin, size_t end) {
   }
 }
 
-/// Runs a segment, stopping behind the first guard that is not finite; whether it came to the end.
+/// Runs a segment up to the first guard that is not finite; false where there is one. After that, and after an earlier guard, only
+/// its collectives between stages: all other devices that it would meet run the same segment and have ended at the same place.
 bool EngineState::run_guarded(const ProgramStep& step) {
   size_t next = 0;
   const auto id = static_cast<size_t>(step.subject);
+  const size_t count = exe_.segments[id].instructions.size();
+  const auto exchange_rest = [&] {
+    for (int32_t call : tables_[id].between_stages)
+      if (static_cast<size_t>(call) >= next) run_call(tables_[id].calls[static_cast<size_t>(call)]);
+  };
+  if (ended_) {
+    exchange_rest();
+    return true;
+  }
   for (const Guard& guard : guards_[id]) {
     const auto stop = static_cast<size_t>(guard.after) + 1;
     if (stop > next) run_calls(step.subject, next, stop);
     next = std::max(next, stop);
     if (is_finite_scalar(guard.result->type, at(guard.result->buffer, step.micro))) continue;
     results_.not_finite = guard.result->name;
-    results_.states_changed = first_state_write_[id] <= guard.after;
+    results_.states_changed = changed_ || first_state_write_[id] <= guard.after;
+    stale_ = goes_on_;
+    exchange_rest();
     return false;
   }
-  run_calls(step.subject, next, exe_.segments[id].instructions.size());
-  return true;
-}
-
-bool EngineState::run_program_step(const ProgramStep& step) {
-  switch (step.kind) {
-    case ProgramStep::Kind::kZero: zero_accumulators(step); break;
-    case ProgramStep::Kind::kCombine: combine_slots(step); break;
-    case ProgramStep::Kind::kRun:
-      feed_segment(step);
-      const bool finite = run_guarded(step);
-      copy_results(step);
-      return finite;
-  }
+  run_calls(step.subject, next, count);
+  changed_ = changed_ || first_state_write_[id] != INT32_MAX;
   return true;
 }
 
@@ -267,7 +311,7 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
         known = known || binding.name == scalar.name;
         names.push_back(binding.name);
       }
-    if (known) continue;
+    if (known || !alone()) continue;
     const std::string near = nearest_name(std::string(scalar.name), names);
     throw Error({.what = "the step has no scalar input of this name", .where = "scalars", .found = "'" + std::string(scalar.name) + "'",
                  .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
@@ -277,10 +321,10 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
 /// Gives a segment what it takes from the host.
 void EngineState::feed_segment(const ProgramStep& step) {
   const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
-  const int64_t micro = std::max(step.micro, 0);
+  // Of the whole step: replicas have lanes in order.
+  const int64_t micro = step.micro < 0 ? 0 : position_.replica * exe_.micro_batches() + step.micro;
   if (!segment.feeds.empty()) take_feeds(segment, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane);
   if (!segment.scalars.empty()) set_scalars(segment, step_, micro);
-  set_operands(tables_[static_cast<size_t>(step.subject)], step);
 }
 
 void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micro) {
@@ -311,7 +355,7 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
   }
   // What another segment takes is fed to that one.
   const bool evaluation = feeding_->kind == PieceKind::kEvaluate;
-  if (exe_.has_feed(name, evaluation)) return;
+  if (!alone() || exe_.has_feed(name, evaluation)) return;
   std::vector<std::string> names;
   for (const Segment& segment : exe_.segments)
     if ((segment.kind == PieceKind::kEvaluate) == evaluation)
@@ -349,22 +393,40 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
   step_ = step;
   feed_ = &feed;
   scalars_ = scalars;
-  for (const ProgramStep& each : exe_.train)
-    if (!run_program_step(each)) break;
+  changed_ = false;
+  if (stale_) prepare();
+  run_program(exe_.train);
   return results_;
 }
 
+/// With many devices a loss that is not finite is noted where it is seen.
+void EngineState::note_results(const ProgramStep& step) {
+  if (alone() || step.micro < 0 || ended_) return;
+  for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results)
+    if (results_.not_finite.empty() && result.type.elements() == 1 && !is_finite_scalar(result.type, at(result.buffer, step.micro))) results_.not_finite = result.name;
+}
+
+/// Before weights change, all devices hear whether one has noted something: then the step ends for all.
+void EngineState::agree() {
+  agreed_ = true;
+  if (!everyone_) return;
+  int32_t flag = results_.not_finite.empty() ? 0 : 1;
+  everyone_->all_reduce(&flag, &flag, 1, DType::kI32, Reduction::kMax);
+  if (flag) ended_ = stale_ = true;
+}
+
 void EngineState::prepare() {
-  for (const ProgramStep& step : exe_.prepare) run_program_step(step);
+  run_program(exe_.prepare);
+  stale_ = false;
 }
 
 std::span<const TensorView> EngineState::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  if (evaluated_.empty())
+  if (exe_.evaluate.empty())
     throw Error({.what = "the step was compiled without an evaluation", .where = "engine"});
   step_ = 0;
   feed_ = &feed;
   scalars_ = scalars;
-  for (const ProgramStep& step : exe_.evaluate) run_program_step(step);
+  run_program(exe_.evaluate);
   return evaluated_;
 }
 
@@ -378,7 +440,7 @@ const StatePlace& EngineState::find_state(std::string_view name) const {
 }
 
 Engine::Engine(Executable executable, const Backend& backend, int threads)
-    : state_(std::make_unique<EngineState>(std::move(executable), backend, threads)) {}
+    : state_(std::make_unique<EngineState>(std::move(executable), backend, DeviceOptions{.threads = threads})) {}
 Engine::~Engine() = default;
 
 const Executable& Engine::executable() const { return state_->exe_; }
@@ -393,20 +455,26 @@ void Engine::fill_state(std::string_view name, const TensorType& type, const std
   if (state.tensor.type != type)
     throw Error({.what = "a state is given another type than it has", .where = "'" + state.tensor.name + "'", .found = type.text(),
                  .expected = state.tensor.type.text()});
-  fill({state_->at(state.slots[0]), static_cast<size_t>(type.bytes())});
+  if (!state.slots.empty() && state.home == kNoBuffer) return fill({state_->at(state.slots[0]), static_cast<size_t>(type.bytes())});
+  std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
+  fill(bytes);
+  state_->write_state(name, 0, bytes);
 }
 
 TensorView Engine::state(std::string_view name) const {
   const StatePlace& state = state_->find_state(name);
+  if (state.slots.empty())
+    throw Error({.what = "a state is in device memory at times only and cannot be looked at in place", .where = "'" + state.tensor.name + "'",
+                 .remedy = "Read it"});
   return {state.tensor.name, &state.tensor.type, state_->at(state.slots[0])};
 }
 
 void Engine::read_state(std::string_view name, std::span<std::byte> into) const {
-  const TensorView view = state(name);
-  if (static_cast<int64_t>(into.size()) != view.type->bytes())
+  const int64_t bytes = state_->find_state(name).tensor.type.bytes();
+  if (static_cast<int64_t>(into.size()) != bytes)
     throw Error({.what = "a state is read into a buffer of another size", .where = "'" + std::string(name) + "'",
-                 .found = std::to_string(into.size()) + " bytes", .expected = std::to_string(view.type->bytes())});
-  std::memcpy(into.data(), view.data, into.size());
+                 .found = std::to_string(into.size()) + " bytes", .expected = std::to_string(bytes)});
+  state_->read_state(name, 0, into);
 }
 
 void Engine::run_derive() { state_->prepare(); }
@@ -425,10 +493,17 @@ std::optional<NonFinite> Engine::find_first_nonfinite(int64_t step, const Feed& 
 
 Hash Engine::weights_hash() const {
   Hasher hasher;
+  std::vector<std::byte> bytes;
   for (const StatePlace& state : state_->exe_.states) {
     if (state.tensor.kind != StateKind::kWeight) continue;
     hasher.update(state.tensor.name + " " + state.tensor.type.text() + "\n");
-    hasher.update(state_->at(state.slots[0]), static_cast<size_t>(state.tensor.type.bytes()));
+    const std::byte* data = state.slots.empty() ? nullptr : state_->at(state.slots[0]);
+    if (!data) {
+      bytes.resize(static_cast<size_t>(state.tensor.type.bytes()));
+      state_->read_state(state.tensor.name, 0, bytes);
+      data = bytes.data();
+    }
+    hasher.update(data, static_cast<size_t>(state.tensor.type.bytes()));
   }
   return hasher.digest();
 }

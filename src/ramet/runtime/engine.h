@@ -45,6 +45,9 @@ struct ScalarValue {
 /// What a step gave. Views hold until the next step of the engine.
 class StepResults {
  public:
+  StepResults() = default;
+  /// From results of several devices; the views must outlive it.
+  StepResults(std::vector<std::vector<TensorView>> micro, std::vector<TensorView> update) : micro_(std::move(micro)), update_(std::move(update)) {}
   /// Results of micro-batch `index` (in order of lanes, then within them).
   std::span<const TensorView> micro(int64_t index) const { return micro_[static_cast<size_t>(index)]; }
   /// Results of the update; those of the one micro-batch too where both are joined.
@@ -73,6 +76,7 @@ struct NonFinite {
   std::string output;                ///< type of the operand
   int64_t count = 0, first = 0;      ///< elements that are not finite, and the first of them
   std::vector<std::string> inputs;   ///< "bf16[16,128] from -3.5 to 80.25"
+  int32_t superstep = 0;             ///< of the step; -1: before it
   std::string text() const;
 };
 

@@ -48,42 +48,59 @@ std::string NonFinite::text() const {
 /// Runs a step instruction by instruction, leaving out those that change weights or optimizer states.
 class NonFiniteSearch {
  public:
-  explicit NonFiniteSearch(EngineState& engine) : engine_(engine), exe_(engine.exe_), trained_(exe_.buffers.size(), false) {
-    for (const StatePlace& state : exe_.states)
-      trained_[static_cast<size_t>(state.slots[0])] =
-          state.tensor.kind == StateKind::kWeight || state.tensor.kind == StateKind::kOptimizer;
-  }
+  explicit NonFiniteSearch(EngineState& engine) : engine_(engine), exe_(engine.exe_), trained_(engine.trained_buffers()) {}
 
   std::optional<NonFinite> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
-    if (auto found = check_states()) return found;
+    std::optional<NonFinite> found = check_states();
+    // With many devices all run the step to its end, whatever they find.
+    const bool all = engine_.goes_on_;
+    if (found && !all) return found;
     engine_.prepare();
     engine_.step_ = step;
     engine_.feed_ = &feed;
     engine_.scalars_ = scalars;
-    for (const ProgramStep& each : exe_.train) {
+    engine_.begin_program(exe_.train);
+    engine_.agreed_ = true;
+    for (size_t index = 0; index < exe_.train.size(); ++index) {
+      const ProgramStep& each = exe_.train[index];
       if (each.kind != ProgramStep::Kind::kRun) {
-        engine_.run_program_step(each);
+        engine_.run_program_step(exe_.train, index);
         continue;
       }
       engine_.feed_segment(each);
-      if (auto found = check_segment(each)) return found;
+      engine_.set_operands(engine_.tables_[static_cast<size_t>(each.subject)], each);
+      std::optional<NonFinite> here = check_segment(each, all);
+      engine_.finish_superstep(exe_.train, index);
+      if (!found) found = std::move(here);
+      if (found && !all) return found;
     }
-    return std::nullopt;
+    engine_.end_program(exe_.train);
+    return found;
   }
 
  private:
   std::optional<NonFinite> check_states() const {
+    std::vector<std::byte> bytes;
     for (const StatePlace& state : exe_.states) {
-      if (!trained_[static_cast<size_t>(state.slots[0])] || !is_floating(state.tensor.type.dtype)) continue;
-      const Range range = range_of(engine_.at(state.slots[0]), state.tensor.type);
+      const TensorType& type = state.tensor.type;
+      const bool trained = state.tensor.kind == StateKind::kWeight || state.tensor.kind == StateKind::kOptimizer;
+      if (!trained || !is_floating(type.dtype)) continue;
+      const std::byte* data = state.slots.empty() ? nullptr : engine_.at(state.slots[0]);
+      if (!data) {
+        bytes.resize(static_cast<size_t>(type.bytes()));
+        engine_.store_->load(exe_.streaming[static_cast<size_t>(state.home)].offset, bytes.data(), type.bytes());
+        data = bytes.data();
+      }
+      const Range range = range_of(data, type);
       if (range.bad == 0) continue;
       NonFinite found;
       found.segment = "the states before the step";
       found.op = std::string(name_of(state.tensor.kind));
       found.node = state.tensor.name;
-      found.output = state.tensor.type.text();
+      found.output = type.text();
       found.count = range.bad;
       found.first = range.first_bad;
+      found.superstep = -1;
       return found;
     }
     return std::nullopt;
@@ -93,15 +110,17 @@ class NonFiniteSearch {
     return std::any_of(instruction.outputs.begin(), instruction.outputs.end(), [&](BufferId id) { return trained_[static_cast<size_t>(id)]; });
   }
 
-  std::optional<NonFinite> check_segment(const ProgramStep& step) {
+  /// The first instruction of a run that made something that is not finite; `all`: the run goes on to its end.
+  std::optional<NonFinite> check_segment(const ProgramStep& step, bool all) {
     const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
     const CallTable& table = engine_.tables_[static_cast<size_t>(step.subject)];
-    const int64_t micro = std::max(step.micro, 0);
+    const int64_t micro = step.micro < 0 ? 0 : engine_.position_.replica * exe_.micro_batches() + step.micro;
+    std::optional<NonFinite> found;
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
       if (changes_training(instruction)) continue;
       const Call& call = table.calls[i];
-      if (instruction.task < 0) {
+      if (instruction.task < 0 || found) {
         engine_.run_call(call);
         continue;
       }
@@ -117,10 +136,12 @@ class NonFiniteSearch {
         if (!is_floating(node.outputs[k].dtype)) continue;
         const Range range = range_of(static_cast<const std::byte*>(call.outputs[k]), node.outputs[k]);
         if (range.bad == 0) continue;
-        return NonFinite{segment.name, instruction.name, node.op->name, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane, node.outputs[k].text(), range.bad, range.first_bad, inputs};
+        found = NonFinite{segment.name, instruction.name, node.op->name, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane, node.outputs[k].text(), range.bad, range.first_bad, inputs, step.superstep};
+        if (!all) return found;
+        break;
       }
     }
-    return std::nullopt;
+    return found;
   }
 
   EngineState& engine_;

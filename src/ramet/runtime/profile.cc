@@ -39,6 +39,8 @@ std::vector<ProfileRow> rows_of(const EngineState& engine, bool by_node) {
 
 std::vector<ProfileRow> Engine::profile_by_kernel() const { return rows_of(*state_, false); }
 std::vector<ProfileRow> Engine::profile_by_node() const { return rows_of(*state_, true); }
+std::vector<ProfileRow> DeviceEngine::profile_by_kernel() const { return rows_of(*state_, false); }
+std::vector<ProfileRow> DeviceEngine::profile_by_node() const { return rows_of(*state_, true); }
 
 std::string profile_text(std::span<const ProfileRow> rows, int64_t steps, size_t most) {
   double total = 0;

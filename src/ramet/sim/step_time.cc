@@ -42,6 +42,7 @@ StepTime predict_step(const Executable& exe, const Machine& machine) {
       }
       case ProgramStep::Kind::kZero: time.lanes += sum_bytes(step.subject) / bandwidth; break;
       case ProgramStep::Kind::kCombine: time.lanes += 3 * sum_bytes(step.subject) / bandwidth; break;  // two reads and a write
+      default: break;
     }
   }
   time.seconds = time.micro + time.update + time.derive + time.lanes;

@@ -1,0 +1,290 @@
+#include "ramet/program/match.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "ramet/base/error.h"
+#include "ramet/ops/collective.h"
+
+namespace ramet {
+namespace {
+
+using Kind = ProgramStep::Kind;
+using Program = std::vector<ProgramStep> Executable::*;
+
+[[noreturn]] void mismatch(const std::string& what, const std::string& where, const std::string& found, const std::string& expected) {
+  throw Error({.what = what, .where = where, .found = found, .expected = expected, .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"},
+              ErrorKind::kFailure);
+}
+
+/// A collective between stages.
+struct StageCollective {
+  std::string name;
+  CollectiveForm form;
+  std::string text() const {
+    return name + " (" + form.input.text() + ", " + form.kind + ", groups of " + std::to_string(form.parts) + " stages at distance " + std::to_string(form.stride) + ")";
+  }
+  bool operator==(const StageCollective& other) const {
+    return form.exchange == other.form.exchange && form.parts == other.form.parts && form.stride == other.form.stride && form.kind == other.form.kind &&
+           form.input == other.form.input && form.output == other.form.output && form.outer == other.form.outer;
+  }
+};
+
+/// Runs one program of all stages together, step by step.
+class Simulation {
+ public:
+  Simulation(std::span<const Executable> executables, Program program, std::string name)
+      : executables_(executables), program_(program), name_(std::move(name)), stages_(executables.size()) {
+    for (size_t s = 0; s < stages_.size(); ++s)
+      for (const Segment& segment : executables[s].segments) stages_[s].collectives.push_back(collectives_of(executables[s], segment));
+  }
+
+  void run() {
+    compare_messages();
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t s = 0; s < stages_.size(); ++s)
+        while (advance(s)) moved = true;
+    }
+    for (size_t s = 0; s < stages_.size(); ++s)
+      if (!ended(s)) stuck(s);
+  }
+
+  /// Supersteps of the program, after `run`.
+  int32_t length() const {
+    int32_t most = 0;
+    for (const StageState& stage : stages_) most = std::max(most, stage.clock);
+    return most;
+  }
+
+  /// Superstep of each step of a stage, after `run`.
+  std::vector<int32_t> supersteps(size_t stage) const {
+    const auto& steps = steps_of(stage);
+    std::vector<int32_t> numbers(steps.size());
+    // What prepares a run belongs to it; what follows from it too.
+    int32_t next = stages_[stage].clock > 0 ? stages_[stage].clock - 1 : 0;
+    size_t run = stages_[stage].run_superstep.size();
+    for (size_t i = steps.size(); i-- > 0;) {
+      if (steps[i].kind == Kind::kRun) next = stages_[stage].run_superstep[--run];
+      const bool follows = steps[i].kind == Kind::kSend || steps[i].kind == Kind::kStore || steps[i].kind == Kind::kCombine;
+      numbers[i] = follows && run > 0 ? stages_[stage].run_superstep[run - 1] : next;
+    }
+    return numbers;
+  }
+
+ private:
+  struct StageState {
+    size_t next = 0, collective = 0;  ///< step, and collective between stages within its run
+    int32_t clock = 0, current = -1;  ///< superstep of the next run; of the run at hand
+    std::vector<int32_t> run_superstep;
+    std::vector<std::vector<StageCollective>> collectives;  ///< by segment
+  };
+  using Way = std::tuple<int, int, int32_t>;  ///< from, to, tag
+  struct Messages {
+    int64_t sent = 0, received = 0;
+    std::vector<int32_t> carried;  ///< superstep after which each is there
+  };
+
+  static std::vector<StageCollective> collectives_of(const Executable& exe, const Segment& segment) {
+    std::vector<StageCollective> found;
+    for (const Instruction& instruction : segment.instructions) {
+      if (instruction.task < 0) continue;
+      const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction.task)].node;
+      if (node.op->exchange == Exchange::kNone) continue;
+      CollectiveForm form = collective_form(node);
+      if (form.axis == static_cast<int64_t>(MeshAxis::kStage)) found.push_back({node.op->name + " '" + instruction.name + "'", std::move(form)});
+    }
+    return found;
+  }
+
+  const std::vector<ProgramStep>& steps_of(size_t stage) const { return executables_[stage].*program_; }
+  bool ended(size_t stage) const { return stages_[stage].next == steps_of(stage).size(); }
+  std::string label(size_t stage) const { return "stage " + std::to_string(stage); }
+  const Transfer& transfer_of(size_t stage, const ProgramStep& step) const { return executables_[stage].transfers[static_cast<size_t>(step.subject)]; }
+
+  Way way_of(size_t stage, const ProgramStep& step) const {
+    const Transfer& transfer = transfer_of(stage, step);
+    const int here = static_cast<int>(stage);
+    return step.kind == Kind::kSend ? Way(here, transfer.peer, transfer.tag) : Way(transfer.peer, here, transfer.tag);
+  }
+
+  std::string text_of(size_t stage, const ProgramStep& step) const {
+    const Transfer& transfer = transfer_of(stage, step);
+    return "'" + transfer.name + "' " + transfer.type.text() + (step.micro < 0 ? "" : " of micro-batch " + std::to_string(step.micro));
+  }
+
+  /// The k-th send of a way and its k-th receive must be of the same thing.
+  void compare_messages() {
+    std::map<Way, std::vector<std::string>> sends, receives;
+    for (size_t s = 0; s < stages_.size(); ++s)
+      for (const ProgramStep& step : steps_of(s)) {
+        if (step.kind == Kind::kSend) sends[way_of(s, step)].push_back(text_of(s, step));
+        if (step.kind == Kind::kReceive) receives[way_of(s, step)].push_back(text_of(s, step));
+      }
+    for (const auto& [way, unused] : receives) sends[way];
+    for (const auto& [way, sent] : sends) {
+      const auto& [from, to, tag] = way;
+      const auto& received = receives[way];
+      for (size_t k = 0; k < std::max(sent.size(), received.size()); ++k) {
+        const std::string a = k < sent.size() ? sent[k] : "nothing more", b = k < received.size() ? received[k] : "nothing more";
+        if (a != b)
+          mismatch("what one stage sends is not what another receives", "program '" + name_ + "', message " + std::to_string(k) + " from stage " + std::to_string(from) + " to stage " + std::to_string(to),
+                   "stage " + std::to_string(from) + " sends " + a, "stage " + std::to_string(to) + " receives " + b);
+      }
+    }
+  }
+
+  /// Does the next step of a stage if it can be done now.
+  bool advance(size_t stage) {
+    StageState& state = stages_[stage];
+    if (ended(stage)) return false;
+    const ProgramStep& step = steps_of(stage)[state.next];
+    switch (step.kind) {
+      case Kind::kRun:
+        if (!run_segment(stage, step)) return false;
+        break;
+      case Kind::kSend: {
+        Messages& messages = messages_[way_of(stage, step)];
+        number_of_[{stage, state.next}] = messages.sent++;
+        messages.carried.push_back(state.clock);
+        break;
+      }
+      case Kind::kReceive: number_of_[{stage, state.next}] = messages_[way_of(stage, step)].received++; break;
+      case Kind::kWait:
+        if (!has_ended(stage, step)) return false;
+        break;
+      default: break;
+    }
+    ++state.next;
+    return true;
+  }
+
+  bool has_ended(size_t stage, const ProgramStep& wait) {
+    const ProgramStep& started = steps_of(stage)[static_cast<size_t>(wait.subject)];
+    if (started.kind != Kind::kSend && started.kind != Kind::kReceive) return true;
+    const Messages& messages = messages_[way_of(stage, started)];
+    const int64_t number = number_of_.at({stage, static_cast<size_t>(wait.subject)});
+    if (started.kind == Kind::kSend) return messages.received > number;
+    if (messages.sent <= number) return false;
+    stages_[stage].clock = std::max(stages_[stage].clock, messages.carried[static_cast<size_t>(number)]);
+    return true;
+  }
+
+  bool run_segment(size_t stage, const ProgramStep& step) {
+    StageState& state = stages_[stage];
+    if (state.current < 0) state.current = state.clock;
+    const auto& collectives = state.collectives[static_cast<size_t>(step.subject)];
+    while (state.collective < collectives.size())
+      if (!meet(stage, collectives[state.collective])) return false;
+    state.run_superstep.push_back(state.current);
+    state.clock = state.current + 1;
+    state.current = -1;
+    state.collective = 0;
+    return true;
+  }
+
+  /// The collective that a stage has come to, or null.
+  const StageCollective* waiting_in(size_t stage) const {
+    const StageState& state = stages_[stage];
+    if (ended(stage) || state.current < 0) return nullptr;
+    const ProgramStep& step = steps_of(stage)[state.next];
+    if (step.kind != Kind::kRun) return nullptr;
+    const auto& collectives = state.collectives[static_cast<size_t>(step.subject)];
+    return state.collective < collectives.size() ? &collectives[state.collective] : nullptr;
+  }
+
+  bool meet(size_t stage, const StageCollective& collective) {
+    const Mesh& mesh = executables_[stage].mesh;
+    if (collective.form.parts > mesh.p || mesh.p % (collective.form.parts * collective.form.stride) != 0)
+      mismatch("a collective between stages has members that do not exist", label(stage), collective.text(), "groups among " + std::to_string(mesh.p) + " stages");
+    std::vector<size_t> members;
+    const auto parts = static_cast<size_t>(collective.form.parts), stride = static_cast<size_t>(collective.form.stride);
+    const size_t base = stage - stage / stride % parts * stride;
+    for (size_t k = 0; k < parts; ++k) members.push_back(base + k * stride);
+    int32_t superstep = 0;
+    for (size_t member : members) {
+      const StageCollective* other = waiting_in(member);
+      if (!other) return false;
+      if (!(*other == collective))
+        mismatch("stages meet in different collectives", "program '" + name_ + "'", label(stage) + " in " + collective.text(), label(member) + " in " + other->text());
+      superstep = std::max(superstep, stages_[member].current);
+    }
+    for (size_t member : members) {
+      stages_[member].current = superstep;
+      ++stages_[member].collective;
+    }
+    return true;
+  }
+
+  [[noreturn]] void stuck(size_t stage) const {
+    const auto waits = [&](size_t s) {
+      if (ended(s)) return label(s) + " has come to its end";
+      const ProgramStep& step = steps_of(s)[stages_[s].next];
+      if (const StageCollective* collective = waiting_in(s)) return label(s) + " waits in " + collective->text();
+      const ProgramStep& started = steps_of(s)[static_cast<size_t>(step.subject)];
+      const Transfer& transfer = transfer_of(s, started);
+      return label(s) + " waits for stage " + std::to_string(transfer.peer) + " to " + (started.kind == Kind::kSend ? "receive " : "send ") + text_of(s, started);
+    };
+    std::string others;
+    for (size_t s = 0; s < stages_.size(); ++s)
+      if (s != stage) others += (others.empty() ? "" : "; ") + waits(s);
+    mismatch("stages wait for each other for ever", "program '" + name_ + "'", waits(stage), "all to come to their ends, but " + (others.empty() ? "there is no other" : others));
+  }
+
+  std::span<const Executable> executables_;
+  Program program_;
+  std::string name_;
+  std::vector<StageState> stages_;
+  std::map<Way, Messages> messages_;
+  std::map<std::pair<size_t, size_t>, int64_t> number_of_;  // of the message that a step started
+};
+
+/// In the order of Executable::supersteps.
+void each_program(const std::function<void(Program, const char*, size_t)>& body) {
+  body(&Executable::train, "train", 0);
+  body(&Executable::prepare, "prepare", 1);
+  body(&Executable::evaluate, "evaluate", 2);
+}
+
+}  // namespace
+
+void verify_match(std::span<const Executable> executables) {
+  for (size_t s = 0; s < executables.size(); ++s)
+    if (executables[s].stage != static_cast<int32_t>(s) || !(executables[s].mesh == executables[0].mesh) || executables[s].mesh.p != static_cast<int>(executables.size()))
+      mismatch("these are not the stages of one layout", "stage " + std::to_string(s), std::to_string(executables.size()) + " executables", std::to_string(executables[s].mesh.p));
+  each_program([&](Program program, const char* name, size_t) { Simulation(executables, program, name).run(); });
+}
+
+void number_supersteps(std::span<Executable> executables) {
+  each_program([&](Program program, const char* name, size_t which) {
+    Simulation simulation(executables, program, name);
+    simulation.run();
+    for (Executable& exe : executables) exe.supersteps[which] = simulation.length();
+    for (size_t s = 0; s < executables.size(); ++s) {
+      const std::vector<int32_t> numbers = simulation.supersteps(s);
+      for (size_t i = 0; i < numbers.size(); ++i) (executables[s].*program)[i].superstep = numbers[i];
+    }
+  });
+}
+
+void agree_on_guards(std::span<Executable> executables) {
+  if (executables.empty() || executables[0].mesh.devices() == 1) return;
+  std::map<std::string, int> guards;
+  const auto each = [](auto& exe, const auto& body) {
+    for (auto& segment : exe.segments)
+      for (auto& result : segment.results)
+        if (result.guard) body(result);
+  };
+  for (Executable& exe : executables) {
+    std::set<std::string> here;
+    each(exe, [&](Binding& result) { here.insert(result.name); });
+    for (const std::string& name : here) ++guards[name];
+  }
+  for (Executable& exe : executables)
+    each(exe, [&](Binding& result) { result.guard = guards[result.name] == static_cast<int>(executables.size()); });
+}
+
+}  // namespace ramet

@@ -1,0 +1,73 @@
+#include "ramet/runtime/device_engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ramet/base/error.h"
+#include "ramet/runtime/engine_state.h"
+
+namespace ramet {
+
+/// Calls visit(local byte, place in the range, bytes) for what this device holds of bytes [offset, offset + size) of a logical tensor.
+template <typename Visit>
+void EngineState::each_run(const StatePlace& state, int64_t offset, int64_t size, const Visit& visit) const {
+  const auto element = static_cast<int64_t>(size_of(state.sharding.logical.dtype));
+  const int64_t whole = state.sharding.logical.bytes();
+  if (offset < 0 || offset > whole || size > whole - offset || offset % element != 0 || size % element != 0)
+    throw Error({.what = "a range is not within the state, or not of whole elements", .where = "'" + state.tensor.name + "'",
+                 .found = "bytes " + std::to_string(offset) + " to " + std::to_string(offset + size), .expected = "within " + std::to_string(whole)});
+  for_each_run(state.sharding, position_, [&](const ShardRun& run) {
+    const int64_t begin = std::max(run.logical * element, offset), end = std::min((run.logical + run.count) * element, offset + size);
+    if (begin < end) visit(run.local * element + begin - run.logical * element, begin - offset, end - begin);
+  });
+}
+
+void EngineState::write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes) {
+  const StatePlace& state = find_state(name);
+  if (state.home == kNoBuffer && state.slots.empty()) return;  // derived where it is read
+  std::vector<Ticket> tickets;
+  each_run(state, offset, static_cast<int64_t>(bytes.size()), [&](int64_t local, int64_t from, int64_t count) {
+    if (state.home == kNoBuffer) std::memcpy(at(state.slots[0]) + local, bytes.data() + from, static_cast<size_t>(count));
+    else tickets.push_back(store_->start_store(exe_.streaming[static_cast<size_t>(state.home)].offset + local, bytes.data() + from, count));
+  });
+  for (Ticket ticket : tickets) store_->wait(ticket);
+}
+
+int64_t EngineState::read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const {
+  const StatePlace& state = find_state(name);
+  if (state.home == kNoBuffer && state.slots.empty())
+    throw Error({.what = "a derived state of a program with phases lives where it is read only", .where = "'" + state.tensor.name + "'"});
+  std::vector<Ticket> tickets;
+  int64_t given = 0;
+  each_run(state, offset, static_cast<int64_t>(bytes.size()), [&](int64_t local, int64_t to, int64_t count) {
+    if (state.home == kNoBuffer) std::memcpy(bytes.data() + to, at(state.slots[0]) + local, static_cast<size_t>(count));
+    else tickets.push_back(store_->start_load(exe_.streaming[static_cast<size_t>(state.home)].offset + local, bytes.data() + to, count));
+    given += count;
+  });
+  for (Ticket ticket : tickets) store_->wait(ticket);
+  return given;
+}
+
+DeviceEngine::DeviceEngine(Executable executable, const Backend& backend, const DeviceOptions& options)
+    : state_(std::make_unique<EngineState>(std::move(executable), backend, options)) {}
+DeviceEngine::~DeviceEngine() = default;
+
+const Executable& DeviceEngine::executable() const { return state_->exe_; }
+int DeviceEngine::device() const { return state_->options_.device; }
+const Mesh::Position& DeviceEngine::position() const { return state_->position_; }
+int DeviceEngine::threads() const { return state_->team_.size(); }
+ThreadTeam& DeviceEngine::team() { return state_->team_; }
+
+bool DeviceEngine::has_state(std::string_view name) const { return state_->exe_.find_state(name) >= 0; }
+void DeviceEngine::write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes) { state_->write_state(name, offset, bytes); }
+int64_t DeviceEngine::read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const { return state_->read_state(name, offset, bytes); }
+
+void DeviceEngine::prepare() { state_->prepare(); }
+const StepResults& DeviceEngine::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) { return state_->run_step(step, feed, scalars); }
+std::span<const TensorView> DeviceEngine::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) { return state_->evaluate(feed, scalars); }
+std::optional<NonFinite> DeviceEngine::find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
+  return state_->find_first_nonfinite(step, feed, scalars);
+}
+void DeviceEngine::profile(bool on) { state_->profiling_ = on; }
+
+}  // namespace ramet
