@@ -20,12 +20,15 @@ namespace {
 
 using namespace ramet;
 
-void write_weights(const Trainer& trainer, Engine& engine, const std::filesystem::path& path) {
+void write_weights(const Trainer& trainer, const std::filesystem::path& path) {
   std::vector<SafetensorsSpec> specs;
   for (const StateTensor& weight : trainer.preparation().model.weights) specs.push_back({weight.name, weight.type});
   SafetensorsWriter writer(path, specs);
-  for (const StateTensor& weight : trainer.preparation().model.weights)
-    writer.write(engine.state(weight.name).data, static_cast<size_t>(weight.type.bytes()));
+  for (const StateTensor& weight : trainer.preparation().model.weights) {
+    std::vector<std::byte> bytes(static_cast<size_t>(weight.type.bytes()));
+    trainer.read_state(weight.name, bytes);
+    writer.write(bytes.data(), bytes.size());
+  }
   writer.close();
 }
 
@@ -79,7 +82,7 @@ int main(int argc, char** argv) {
     options.threads = threads;
     Trainer trainer(prepare(parse_recipe(parity_recipe(model), "parity", ".")), options);
     trainer.initialize();
-    write_weights(trainer, trainer.engine(), out + "/weights.safetensors");
+    write_weights(trainer, out + "/weights.safetensors");
     write_batches(trainer.preparation(), steps, out + "/batches.safetensors");
     nlohmann::json config = config_of(trainer.preparation().recipe, steps);
     for (int64_t step = 0; step < steps; ++step) {

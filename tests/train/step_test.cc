@@ -226,14 +226,14 @@ TEST(Trainer, ClippingActsOnTheNorm) {
   std::vector<std::vector<float>> before;
   for (const auto& weight : weights) {
     before.emplace_back(static_cast<size_t>(weight.type.elements()));
-    trainer.engine().read_state(weight.name, std::as_writable_bytes(std::span(before.back())));
+    trainer.read_state(weight.name, std::as_writable_bytes(std::span(before.back())));
   }
   const Numbers metrics = trainer.step();
   ASSERT_GT(number_of(metrics, "grad_norm"), 0.001);
   double moved = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     std::vector<float> after(before[i].size());
-    trainer.engine().read_state(weights[i].name, std::as_writable_bytes(std::span(after)));
+    trainer.read_state(weights[i].name, std::as_writable_bytes(std::span(after)));
     for (size_t k = 0; k < after.size(); ++k)
       moved += std::pow(static_cast<double>(after[k]) - static_cast<double>(before[i][k]), 2);
   }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 namespace CLI {
 class App;
 }
+namespace ramet {
+class MpiSession;
+}
 
 namespace ramet::cli {
 
@@ -21,7 +25,13 @@ struct Session {
   std::function<int()> action;
   std::vector<std::string> command;  ///< as it was typed
   bool json = false;
+  std::shared_ptr<MpiSession> mpi{};  ///< the job of which this process is a rank; made by `join_job`
+
+  /// Whether this process tells what happens: rank 0, or the only one.
+  bool leads() const;
 };
+/// Meets the other ranks, if this process was started by mpirun: for the commands that run a layout. Null when it was not.
+MpiSession* join_job(Session& session);
 
 void add_train(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
@@ -38,14 +48,17 @@ void add_recipe(CLI::App& app, Session& session);
 struct ModelOptions {
   std::vector<std::string> settings;
   int threads = 0;
+  double time_limit = 0;
   std::string device_memory, layout;
   std::string runs = "runs";
 
-  TrainerOptions trainer() const;
+  TrainerOptions trainer(MpiSession* mpi = nullptr) const;
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
 /// --layout, for the commands that run or plan a whole recipe.
 void add_layout_option(CLI::App& command, ModelOptions& options);
+/// --time-limit, for the commands that run it.
+void add_time_limit_option(CLI::App& command, ModelOptions& options);
 /// The recipe of a file, with the command line's settings and layout.
 Recipe open_recipe(const std::string& path, const ModelOptions& options);
 void add_runs_option(CLI::App& command, std::string& folder);

@@ -70,7 +70,13 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
   Executable exe;
   if (arguments.subject.ends_with(".toml")) {
     const Preparation preparation = prepare(open_recipe(arguments.subject, arguments));
-    exe = compile_step(preparation, arguments.trainer());
+    if (!preparation.layout.is_single())
+      throw Error({.what = "the layout has many programs",
+                   .where = layout_source(preparation.recipe),
+                   .found = "'" + preparation.recipe.layout + "'",
+                   .expected = "p, t, r and phases of 1, and no offload",
+                   .remedy = "`ramet plan --layout` shows what each device does"});
+    exe = std::move(compile_recipe(preparation, arguments.trainer()).stages[0]);
   } else {
     exe = load_executable(arguments.subject);
   }

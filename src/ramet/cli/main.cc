@@ -1,20 +1,32 @@
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <thread>
 
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/runtime/mpi_transport.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
 
 namespace ramet::cli {
 
-TrainerOptions ModelOptions::trainer() const {
+bool Session::leads() const { return !mpi || mpi->rank() == 0; }
+
+MpiSession* join_job(Session& session) {
+  if (!session.mpi && started_by_mpi()) session.mpi = std::make_shared<MpiSession>();
+  return session.mpi.get();
+}
+
+TrainerOptions ModelOptions::trainer(MpiSession* mpi) const {
   TrainerOptions options;
   options.threads = threads;
+  options.mpi = mpi;
+  options.time_limit = std::chrono::milliseconds(static_cast<int64_t>(time_limit * 1000));
   if (!device_memory.empty()) {
     try {
       options.device_memory = parse_size(device_memory);
@@ -35,7 +47,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->allow_extra_args(false);
   command
       .add_option("--threads", options.threads,
-                  "threads that compute (default: all processors); changes no bit of any result")
+                  "threads that compute, shared evenly by the devices of this process (default: all processors); changes no bit "
+                  "of any result")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
   command
@@ -50,6 +63,14 @@ void add_layout_option(CLI::App& command, ModelOptions& options) {
                   "where and when to compute, as \"p=2 t=2 r=2\", or a TOML file with the same keys (see `ramet recipe "
                   "--help`); changes no bit of any result")
       ->type_name("LAYOUT");
+}
+
+void add_time_limit_option(CLI::App& command, ModelOptions& options) {
+  command
+      .add_option("--time-limit", options.time_limit,
+                  "end the run when a device waits so many seconds for another (default: a minute or more, by the work of a step)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 1e6));
 }
 
 Recipe open_recipe(const std::string& path, const ModelOptions& options) {
@@ -95,8 +116,14 @@ namespace {
 const std::vector<std::string> kCommands = {"train",  "plan", "eval",    "predict", "vocab",
                                             "corpus", "runs", "inspect", "export",  "recipe"};
 
-int run(int argc, char** argv) {
-  Session session;
+/// What all ranks find wrong alike is told once, by the leading one; another rank tells only what the leading one cannot.
+int report(const Session& session, const Error& error) {
+  const bool known = error.kind() == ErrorKind::kUsage || std::string(error.what()).find("rank 0 ") == std::string::npos;
+  if (!session.leads() && known) return error.kind() == ErrorKind::kUsage ? 2 : 1;
+  return cli::report(error, session.json);
+}
+
+int run(int argc, char** argv, Session& session) {
   session.command.assign(argv, argv + argc);
   for (int i = 1; i < argc; ++i) session.json = session.json || std::string(argv[i]) == "--json";
   CLI::App app("Ramet compiles the whole training of a model into one static program, and runs it.", "ramet");
@@ -133,22 +160,31 @@ int run(int argc, char** argv) {
     std::string text = error.what();
     while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
     const std::string command = argc > 1 && argv[1][0] != '-' ? std::string(" ") + argv[1] : "";
-    return report(Error({.what = text,
+    return report(session, Error({.what = text,
                          .where = argc > 1 && argv[1][0] != '-' ? argv[1] : "",
-                         .remedy = "`ramet" + command + " --help` tells what it takes"}),
-                  session.json);
+                         .remedy = "`ramet" + command + " --help` tells what it takes"}));
   } catch (const Error& error) {
-    return report(error, session.json);
+    return report(session, error);
   } catch (const std::bad_alloc&) {
-    return report(Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"},
-                        ErrorKind::kFailure),
-                  session.json);
+    return report(session, Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"},
+                        ErrorKind::kFailure));
   } catch (const std::exception& error) {
-    return report(Error({.what = std::string("internal error: ") + error.what(),
+    return report(session, Error({.what = std::string("internal error: ") + error.what(),
                          .remedy = "This is a fault of Ramet, not of your input; please report it with the command"},
-                        ErrorKind::kFailure),
-                  session.json);
+                        ErrorKind::kFailure));
   }
+}
+
+int run(int argc, char** argv) {
+  Session session;
+  const int status = run(argc, argv, session);
+  if (!session.mpi) return status;
+  if (status == 0 && session.mpi->leave()) return 0;
+  // Peers may be gone, or wait where this rank will never come: no end in order. The launcher ends all ranks soon after the first, so
+  // those that have nothing to tell let the leading one speak.
+  if (!session.leads()) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  if (session.mpi->stopped()) session.mpi->leave();
+  exit_after_fault(status);
 }
 
 }  // namespace

@@ -14,10 +14,11 @@ struct SubjectArguments : ModelOptions {
   std::string subject, out;
 };
 
-int eval(const SubjectArguments& arguments, bool json) {
+int eval(const SubjectArguments& arguments, const Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   Preparation preparation = prepare(subject.recipe);
-  for (const auto& remark : preparation.remarks) warn(remark);
+  if (session.leads())
+    for (const auto& remark : preparation.remarks) warn(remark);
   if (!preparation.held_out)
     throw Error({.what = "the corpus holds nothing out for evaluation",
                  .where = subject.recipe.where("data.corpus"),
@@ -27,19 +28,21 @@ int eval(const SubjectArguments& arguments, bool json) {
                  .where = subject.recipe.where("train.evaluation.batches"),
                  .found = "0",
                  .expected = "1 or more"});
-  Trainer trainer(std::move(preparation), arguments.trainer());
+  Trainer trainer(std::move(preparation), arguments.trainer(session.mpi.get()));
   if (subject.checkpoint) {
-    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint)); !warnings.empty())
+    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint)); !warnings.empty() && session.leads())
       warn(warnings.substr(0, warnings.size() - 1));
   } else {
     trainer.initialize();
   }
   const Numbers numbers = trainer.evaluate();
-  if (json) {
+  const std::string weights_hash = trainer.weights_hash();
+  if (!session.leads()) return 0;
+  if (session.json) {
     JsonLine line;
     line.set("event", "end").set("steps", trainer.steps_done());
     for (const auto& [name, value] : numbers) line.set("held_out_" + name, value);
-    line.set("weights_hash", trainer.weights_hash()).print();
+    line.set("weights_hash", weights_hash).print();
   } else {
     const std::string weights =
         subject.checkpoint ? "after " + std::to_string(trainer.steps_done()) + " steps" : "before training";
@@ -79,10 +82,15 @@ void add_eval(CLI::App& app, Session& session) {
       ->required();
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);
+  add_time_limit_option(*command, *arguments);
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
-  command->callback(
-      [arguments, &session] { session.action = [arguments, &session] { return eval(*arguments, session.json); }; });
+  command->callback([arguments, &session] {
+    session.action = [arguments, &session] {
+      join_job(session);
+      return eval(*arguments, session);
+    };
+  });
 }
 
 void add_export(CLI::App& app, Session& session) {

@@ -4,6 +4,7 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
@@ -18,14 +19,46 @@ struct PlanArguments : ModelOptions {
   bool no_time = false;
 };
 
-/// Several devices: their schedule. What each holds and how long it takes is planned for one device so far.
-int plan_schedule(const Preparation& preparation, bool json) {
-  const LayoutReport report = layout_report(preparation.layout, layout_facts(preparation.recipe));
-  if (json)
-    JsonLine().set("event", "end").set("name", preparation.recipe.name).set_json("layout", json_of(report)).print();
-  else
-    std::fputs(text_of(report).c_str(), stdout);
-  warn("this version plans the memory and the time of one device only: of this layout, the schedule");
+int64_t parameters_of(const Model& model) {
+  int64_t parameters = 0;
+  for (const auto& weight : model.weights) parameters += weight.type.elements();
+  return parameters;
+}
+
+/// Many devices, or one that streams: what each holds and moves, and the schedule.
+int plan_layout(const PlanArguments& arguments, const Preparation& preparation, bool json) {
+  if (!arguments.save.empty())
+    throw Error({.what = "one file holds the program of one device with all in its memory",
+                 .where = "--save",
+                 .found = "'" + preparation.recipe.layout + "'",
+                 .expected = "p, t, r and phases of 1, and no offload"});
+  const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe));
+  const CompiledRecipe compiled = compile_recipe(preparation, arguments.trainer());
+  const DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
+  if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
+  int64_t most = 0;
+  for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
+  if (json) {
+    JsonLine()
+        .set("event", "end")
+        .set("name", preparation.recipe.name)
+        .set("parameters", parameters_of(preparation.model))
+        .set("planned_bytes", most)
+        .set("compile_seconds", compiled.seconds)
+        .set("threads", static_cast<int64_t>(compiled.stages[0].threads))
+        .set("kernel_class", compiled.stages[0].kernel_class)
+        .set("tokens_per_step", preparation.tokens_per_step())
+        .set("bubble", devices.bubble)
+        .set_json("layout", json_of(schedule))
+        .set_json("devices", json_of(devices))
+        .print();
+    return 0;
+  }
+  std::printf("%s: %s parameters, %s tokens a step; compiled in %s for %d threads a device\n",
+              preparation.recipe.name.c_str(), number_text(static_cast<double>(parameters_of(preparation.model))).c_str(),
+              number_text(static_cast<double>(preparation.tokens_per_step())).c_str(), duration_text(compiled.seconds).c_str(),
+              compiled.stages[0].threads);
+  std::printf("%s\n%s", text_of(devices).c_str(), text_of(schedule).c_str());
   return 0;
 }
 
@@ -37,13 +70,10 @@ int plan(const PlanArguments& arguments, bool json) {
     const LayoutReport report = layout_report(preparation.layout, layout_facts(recipe));
     write_file_atomic(arguments.schedule_svg, svg_of(report.table, report.times));
   }
-  if (!preparation.layout.is_single()) {
-    if (!arguments.svg.empty() || !arguments.save.empty()) refuse_several_devices(preparation);
-    return plan_schedule(preparation, json);
-  }
-  const Executable exe = compile_step(preparation, arguments.trainer());
-  double compile_seconds = 0;
-  for (const auto& [pass, seconds] : exe.pass_seconds) compile_seconds += seconds;
+  if (!preparation.layout.is_single()) return plan_layout(arguments, preparation, json);
+  const CompiledRecipe compiled = compile_recipe(preparation, arguments.trainer());
+  const Executable& exe = compiled.stages[0];
+  const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
   const int64_t process_bytes = exe.planned_bytes() + resident_bytes();
   double step_seconds = 0;
@@ -52,8 +82,7 @@ int plan(const PlanArguments& arguments, bool json) {
     step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend()));
   }
   const double tokens = static_cast<double>(preparation.tokens_per_step());
-  int64_t parameters = 0;
-  for (const auto& weight : preparation.model.weights) parameters += weight.type.elements();
+  const int64_t parameters = parameters_of(preparation.model);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(exe));
   if (!arguments.save.empty()) save_executable(exe, arguments.save);
 

@@ -76,7 +76,32 @@ class Reporter : public TrainingObserver {
   RunLogWriter& log_;
 };
 
-/// One `ramet train`, from its arguments to its last line.
+/// A rank that does not lead trains and says nothing.
+class Silence : public TrainingObserver {
+ public:
+  void on_step(int64_t, const Numbers&) override {}
+  void on_evaluation(int64_t, const Numbers&) override {}
+  void on_checkpoint(int64_t, const fs::path&) override {}
+};
+
+/// What was planned for every device, and the arena that it has.
+std::string devices_json(const Cluster& cluster) {
+  std::string text;
+  const std::vector<int64_t>& arenas = cluster.arena_bytes();
+  for (size_t device = 0; device < arenas.size(); ++device) {
+    const Executable& exe = cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)];
+    text += std::string(text.empty() ? "[" : ",") +
+            JsonLine()
+                .set("device", static_cast<int64_t>(device))
+                .set("planned_bytes", exe.planned_bytes())
+                .set("streaming_bytes", exe.streaming_bytes)
+                .set("arena_bytes", arenas[device])
+                .text();
+  }
+  return text + "]";
+}
+
+/// One `ramet train`, from its arguments to its last line. Under MPI all ranks train, and the leading one keeps the run.
 class TrainCommand {
  public:
   TrainCommand(TrainArguments arguments, const Session& session)
@@ -84,28 +109,29 @@ class TrainCommand {
 
   int run() {
     std::optional<RunDirectory> directory;
-    if (!arguments_.resume.empty()) directory.emplace(reopen());
-    const Recipe recipe = directory ? resumed_recipe(*directory) : open_recipe(arguments_.recipe, arguments_);
-    TrainerOptions options = arguments_.trainer();
+    if (!arguments_.resume.empty()) find_resumed();
+    if (!arguments_.resume.empty() && session_.leads()) directory.emplace(RunDirectory::reopen(resumed_));
+    const Recipe recipe = resumed_.empty() ? open_recipe(arguments_.recipe, arguments_) : resumed_recipe();
+    TrainerOptions options = arguments_.trainer(session_.mpi.get());
     options.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
-    for (const auto& remark : preparation.remarks) warn(remark);
+    for (const auto& remark : preparation.remarks) tell(remark);
     Trainer trainer(std::move(preparation), options);
     const Recipe& complete = trainer.preparation().recipe;
     if (checkpoint_) {
       const std::string warnings = trainer.restore(Checkpoint(*checkpoint_));
       for (size_t at = 0; at < warnings.size();) {
         const size_t end = warnings.find('\n', at);
-        warn(warnings.substr(at, end - at));
+        tell(warnings.substr(at, end - at));
         at = end + 1;
       }
     } else {
-      if (directory) warn("the run has no checkpoint yet: it begins again");
+      if (!resumed_.empty()) tell("the run has no checkpoint yet: it begins again");
       trainer.initialize();
     }
+    if (!session_.leads()) return follow(trainer);
     if (!directory) {
-      const RunFacts facts{complete.name, print_recipe(complete), session_.command, trainer.executable().kernel_class,
-                           trainer.engine().threads()};
+      const RunFacts facts{complete.name, print_recipe(complete), session_.command, trainer.kernel_class(), trainer.threads()};
       directory.emplace(arguments_.exactly.empty() ? RunDirectory::create(arguments_.runs, facts)
                                                    : RunDirectory::create_at(arguments_.exactly, facts));
       if (trainer.preparation().tokenizer) trainer.preparation().tokenizer->save(directory->tokenizer());
@@ -114,37 +140,49 @@ class TrainCommand {
   }
 
  private:
-  RunDirectory reopen() {
-    const fs::path path = find_run(arguments_.resume, arguments_.runs);
-    RunDirectory directory = RunDirectory::reopen(path);
+  void find_resumed() {
+    resumed_ = find_run(arguments_.resume, arguments_.runs);
     const fs::path named = fs::path(arguments_.resume).lexically_normal();
-    if (const auto all = list_checkpoints(directory.checkpoints()); !all.empty()) checkpoint_ = all.back();
+    if (const auto all = list_checkpoints(resumed_ / "checkpoints"); !all.empty()) checkpoint_ = all.back();
     std::error_code error;
     if (!is_run(named) && fs::is_directory(named, error)) checkpoint_ = named;  // one of its checkpoints
-    return directory;
   }
 
-  Recipe resumed_recipe(const RunDirectory& directory) const {
-    Recipe recipe = load_recipe(directory.recipe());
+  void tell(const std::string& text) const {
+    if (session_.leads()) warn(text);
+  }
+
+  Recipe resumed_recipe() const {
+    Recipe recipe = load_recipe(resumed_ / "recipe.toml");
     change_resumed_recipe(recipe, arguments_.settings);
     if (!arguments_.layout.empty()) set_layout(recipe, arguments_.layout);
     return recipe;
   }
 
+  /// What a rank that does not lead does beside the leading one: the same calls.
+  int follow(Trainer& trainer) {
+    catch_stop_signals();
+    Silence silence;
+    train(trainer, {.stop_at = arguments_.steps, .checkpoints = {}, .stop = &stop_asked}, silence);
+    trainer.weights_hash();
+    return 0;
+  }
+
   int train_in(const RunDirectory& directory, Trainer& trainer) {
     RunLogWriter log(directory.log());
     const Recipe& recipe = trainer.preparation().recipe;
-    const Executable& exe = trainer.executable();
     const int64_t begin = trainer.steps_done(), end = arguments_.steps > 0 ? arguments_.steps : recipe.train.steps;
     JsonLine start;
     start.set("event", "start")
         .set("from_step", begin)
         .set("to_step", end)
-        .set("planned_bytes", exe.planned_bytes())
-        .set("compile_seconds", trainer.compile_seconds())
-        .set("kernel_class", exe.kernel_class)
-        .set("threads", static_cast<int64_t>(trainer.engine().threads()))
+        .set("planned_bytes", trainer.planned_bytes())
+        .set("compile_seconds", trainer.compiled().seconds)
+        .set("kernel_class", trainer.kernel_class())
+        .set("threads", static_cast<int64_t>(trainer.threads()))
         .set("layout", recipe.layout)
+        .set("devices", static_cast<int64_t>(trainer.cluster().mesh().devices()))
+        .set("ranks", static_cast<int64_t>(trainer.cluster().ranks()))
         .set("version", version())
         .set("run_directory", directory.path().string());
     log.event(start.text());
@@ -152,8 +190,8 @@ class TrainCommand {
       start.print();
     else
       std::fprintf(stderr, "%s: %s planned, compiled in %s, %d threads; run %s\n", recipe.name.c_str(),
-                   format_size(exe.planned_bytes()).c_str(), duration_text(trainer.compile_seconds()).c_str(),
-                   trainer.engine().threads(), directory.path().c_str());
+                   format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
+                   trainer.threads(), directory.path().c_str());
     catch_stop_signals();
     Reporter reporter(recipe.name, begin, end, log, session_.json);
     try {
@@ -170,22 +208,29 @@ class TrainCommand {
                     .set("steps", trainer.steps_done())
                     .set("error", error.what())
                     .text());
-      throw;
+      if (!trainer.cluster().stopped()) throw;
+      ErrorParts parts = error.parts();
+      parts.remedy += (parts.remedy.empty() ? "" : ". ") +
+                      (list_checkpoints(directory.checkpoints()).empty() ? std::string("No checkpoint had been saved yet")
+                                                                         : "Go on from the last checkpoint with `ramet train --resume " + directory.path().string() + "`");
+      throw Error(std::move(parts), ErrorKind::kFailure);
     }
   }
 
   void finish(const TrainingResult& result, const RunDirectory& directory, Trainer& trainer, RunLogWriter& log) {
+    const std::string weights_hash = trainer.weights_hash();
     JsonLine end;
     end.set("event", "end")
         .set("status", result.interrupted ? "interrupted" : "done")
         .set("steps", result.steps)
         .set("loss", number_of(result.last_step, "loss"))
-        .set("weights_hash", trainer.weights_hash())
+        .set("weights_hash", weights_hash)
         .set("tokens_per_second", result.tokens_per_second)
         .set("step_seconds", result.step_seconds)
-        .set("planned_bytes", trainer.executable().planned_bytes())
+        .set("planned_bytes", trainer.planned_bytes())
         .set("measured_peak_bytes", measured_peak_bytes())
-        .set("compile_seconds", trainer.compile_seconds())
+        .set("compile_seconds", trainer.compiled().seconds)
+        .set_json("devices", devices_json(trainer.cluster()))
         .set("run_directory", directory.path().string())
         .set("checkpoint", result.checkpoint.string());
     for (const auto& [name, value] : result.last_evaluation) end.set("held_out_" + name, value);
@@ -193,8 +238,7 @@ class TrainCommand {
     const bool written = log.flush();
     if (log.dropped() > 0) warn(std::to_string(log.dropped()) + " metrics were not logged: the disk was too slow");
     if (!written) warn("the end of the run's log could not be written (" + log.problem() + ")");
-    if (arguments_.profile)
-      std::fputs(profile_text(trainer.engine().profile_by_kernel(), result.steps).c_str(), stderr);
+    if (arguments_.profile) tell_profile(trainer, result.steps);
     if (session_.json) {
       end.print();
       return;
@@ -203,13 +247,21 @@ class TrainCommand {
                 static_cast<long long>(result.steps), numbers_text(results_of(result.last_step)).c_str());
     if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation).c_str());
     std::printf("memory: %s planned, %s at the peak of the process\n",
-                format_size(trainer.executable().planned_bytes()).c_str(), format_size(measured_peak_bytes()).c_str());
-    std::printf("weights %s\nrun %s\n", trainer.weights_hash().c_str(), directory.path().c_str());
+                format_size(trainer.planned_bytes()).c_str(), format_size(measured_peak_bytes()).c_str());
+    std::printf("weights %s\nrun %s\n", weights_hash.c_str(), directory.path().c_str());
     if (result.interrupted) std::printf("continue with: ramet train --resume %s\n", directory.path().c_str());
+  }
+
+  void tell_profile(const Trainer& trainer, int64_t steps) const {
+    for (const int device : trainer.cluster().local_devices()) {
+      if (trainer.cluster().mesh().devices() > 1) std::fprintf(stderr, "device %d:\n", device);
+      std::fputs(profile_text(trainer.cluster().profile_by_kernel(device), steps).c_str(), stderr);
+    }
   }
 
   TrainArguments arguments_;
   const Session& session_;
+  fs::path resumed_;  ///< the run to go on with; empty for a new one
   std::optional<fs::path> checkpoint_;
 };
 
@@ -228,6 +280,7 @@ void add_train(CLI::App& app, Session& session) {
   recipe->excludes(resume);
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);
+  add_time_limit_option(*command, *arguments);
   command
       ->add_option("--steps", arguments->steps,
                    "end after so many steps in all (default: train.steps); the schedule stays the recipe's")
@@ -242,6 +295,7 @@ void add_train(CLI::App& app, Session& session) {
   command->add_flag("--profile", arguments->profile, "time every kernel, and print at the end where the time went");
   add_json_option(*command, session);
   command->footer(
+      "Under `mpirun -n N ramet train ...` every rank runs an equal share of the layout's devices.\n"
       "The run's folder keeps the complete recipe, the machine, a log of all metrics and the checkpoints.\n"
       "Ctrl-C ends the step, saves a checkpoint and stops; a second one stops at once.");
   command->callback([arguments, &session] {
@@ -250,6 +304,7 @@ void add_train(CLI::App& app, Session& session) {
         throw Error({.what = "needs a recipe, or a run to go on with",
                      .where = "train",
                      .remedy = "`ramet train RECIPE` or `ramet train --resume RUN`"});
+      join_job(session);
       return TrainCommand(*arguments, session).run();
     };
   });

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "ramet/base/error.h"
+#include "ramet/layout/partition.h"
 #include "ramet/program/choose.h"
 #include "ramet/program/join.h"
 #include "ramet/program/liveness.h"
@@ -87,6 +88,16 @@ void place_buffers(Executable& exe, PlaceOptions options) {
   exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, nullptr);
 }
 
+/// All passes after which no bit of a result changes any more.
+StepGraph decide_bits(StepGraph step, PassLog& log) {
+  step = log.step("simplify", [&] { return simplify(std::move(step)); });
+  // Casts of weights once an update, not once a micro-batch.
+  step = log.step("hoist", [&] { return hoist(std::move(step)); });
+  // Before recompute: what a map rounds and what it keeps in f32 is the recipe's, not the layout's.
+  step = log.step("fuse", [&] { return fuse(std::move(step)); });
+  return log.step("simplify", [&] { return simplify(std::move(step)); });
+}
+
 }  // namespace
 
 Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options) {
@@ -96,12 +107,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 
   // What the step computes, made smaller. Joined first, so that all else sees gradients go straight to their updates.
   step = log.step("join", [&] { return join(std::move(step)); });
-  step = log.step("simplify", [&] { return simplify(std::move(step)); });
-  // Casts of weights once an update, not once a micro-batch.
-  step = log.step("hoist", [&] { return hoist(std::move(step)); });
-  // Before recompute: what a map rounds and what it keeps in f32 is the recipe's, not the layout's.
-  step = log.step("fuse", [&] { return fuse(std::move(step)); });
-  step = log.step("simplify", [&] { return simplify(std::move(step)); });
+  step = decide_bits(std::move(step), log);
   // What each candidate of recomputation would need: everything but the addresses.
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
@@ -173,6 +179,23 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
   for (const Executable& exe : executables) verify(exe, "compile, stage " + std::to_string(exe.stage));
 #endif
   return executables;
+}
+
+std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& options) {
+  PassLog log;
+  step = decide_bits(std::move(step), log);
+  // Of the fullest stage.
+  const auto peak_bytes = [&](const StepGraph& candidate) {
+    const DeviceGraphs graphs = partition(candidate, layout);
+    int64_t most = 0;
+    for (int stage = 0; stage < graphs.mesh.p; ++stage) {
+      PassLog quiet;
+      most = std::max(most, live_bound(items_of(lower(stage_of(graphs, stage), library, options, quiet).buffers), options.place.alignment));
+    }
+    return most;
+  };
+  step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
+  return compile_layout(log.run("partition", [&] { return partition(step, layout); }), library, options);
 }
 
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options) {

@@ -12,6 +12,7 @@
 namespace ramet {
 
 struct DeviceGraphs;
+struct Layout;
 
 struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
@@ -29,6 +30,10 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 /// The same for a partitioned step, which every bit-deciding pass has seen already: an executable for each stage, which all its
 /// devices run. Proves that they match (match.h). Throws Error when a stage's arena would exceed `device_memory`.
 std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options = {});
+
+/// The whole way for a layout of several devices, phases or offload: a program for each stage. Throws Error, naming the layout's key,
+/// when the step cannot be cut so.
+std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& options = {});
 
 /// Hash of all that `compile`'s result depends on: the step's text, the kernel class, the options, the compiler's version.
 /// A saved executable with this key can be used in place of a new one.

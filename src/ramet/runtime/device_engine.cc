@@ -57,6 +57,7 @@ int DeviceEngine::device() const { return state_->options_.device; }
 const Mesh::Position& DeviceEngine::position() const { return state_->position_; }
 int DeviceEngine::threads() const { return state_->team_.size(); }
 ThreadTeam& DeviceEngine::team() { return state_->team_; }
+int64_t DeviceEngine::arena_bytes() const { return state_->memory_bytes_; }
 
 bool DeviceEngine::has_state(std::string_view name) const { return state_->exe_.find_state(name) >= 0; }
 void DeviceEngine::write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes) { state_->write_state(name, offset, bytes); }

@@ -42,6 +42,8 @@ class DeviceEngine {
   const Mesh::Position& position() const;
   int threads() const;
   ThreadTeam& team();
+  /// Device memory that it has taken.
+  int64_t arena_bytes() const;
 
   bool has_state(std::string_view name) const;
   /// Takes what bytes [offset, offset + bytes.size()) of the logical tensor (whole elements) this device holds. After weights, call

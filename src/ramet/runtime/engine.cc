@@ -91,9 +91,11 @@ void EngineState::check_backend(const Backend& backend, int threads) const {
 void EngineState::make_memory() {
   if (options_.shared_arena && options_.transport) {
     memory_ = options_.transport->allocate(static_cast<size_t>(std::max<int64_t>(exe_.arena_bytes, 1)));
+    memory_bytes_ = exe_.arena_bytes;
   } else {
     arena_ = std::make_unique<Arena>(exe_.arena_bytes, team_);
     memory_ = arena_->data();
+    memory_bytes_ = arena_->bytes();
   }
   if (exe_.streaming_bytes == 0) return;
   store_ = options_.streaming ? options_.streaming(exe_.streaming_bytes, team_) : make_ram_store(exe_.streaming_bytes, &team_);

@@ -70,6 +70,7 @@ class EngineState final : private FeedSink {
   DeviceOptions options_;
   Mesh::Position position_;
   ThreadTeam team_;
+  int64_t memory_bytes_ = 0;  // of device memory, taken
   bool profiling_ = false;
   std::vector<std::vector<double>> seconds_;  // by segment and instruction
   std::vector<int64_t> runs_;                 // timed runs of each segment

@@ -229,6 +229,8 @@ Transports MpiSession::make_transports(int devices_per_rank, const TransportOpti
   return endpoints;
 }
 
+bool MpiSession::stopped() const { return state_->world && state_->world->stopped(); }
+
 bool MpiSession::leave() {
   State& state = *state_;
   if (state.left) return !state.world || !state.world->stopped();

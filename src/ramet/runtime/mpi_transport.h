@@ -37,6 +37,8 @@ class MpiSession {
   /// the same numbers. `pretend_hosts` > 1 treats equal shares of the ranks as hosts of their own, for tests of what
   /// passes between hosts. Throws Error when ranks disagree or memory cannot be shared.
   Transports make_transports(int devices_per_rank, const TransportOptions& options = {}, int pretend_hosts = 1);
+  /// Whether the world of its transports was stopped, by a fault or by anyone's `stop`.
+  bool stopped() const;
   /// Ends MPI: in order when all went well, at once after a fault. True when it was in order.
   bool leave();
 

@@ -20,6 +20,7 @@ MpiSession::~MpiSession() = default;
 int MpiSession::rank() const { return 0; }
 int MpiSession::ranks() const { return 1; }
 Transports MpiSession::make_transports(int, const TransportOptions&, int) { return {}; }
+bool MpiSession::stopped() const { return false; }
 bool MpiSession::leave() { return true; }
 
 }  // namespace ramet

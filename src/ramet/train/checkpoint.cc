@@ -204,6 +204,13 @@ Hash weights_hash(const std::vector<StateTensor>& states, const ReadState& read)
   return hasher.digest();
 }
 
+void read_as_saved(const std::vector<StateTensor>& states, const ReadState& read, const SaveOptions& options) {
+  std::vector<std::byte> buffer;
+  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
+    for (const auto& shard : cut_shards(states, kind, options.shard_bytes))
+      for (const StateTensor* state : shard) for_each_piece(*state, read, buffer, [](std::span<const std::byte>) {});
+}
+
 fs::path save_checkpoint(const fs::path& folder, CheckpointInfo info, const std::vector<StateTensor>& states,
                          const ReadState& read, const SaveOptions& options) {
   const fs::path path = folder / step_name(info.step), aside = path.string() + ".tmp";

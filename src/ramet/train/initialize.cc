@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ramet/base/error.h"
 #include "ramet/base/hash.h"
 #include "ramet/base/rng.h"
 
@@ -22,7 +23,8 @@ double truncated_normal(uint64_t seed, uint64_t tensor, uint64_t element) {
 
 }  // namespace
 
-void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team) {
+void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team, int64_t first) {
+  if (first % kBlock != 0) internal_error("initialize_state", "first element " + std::to_string(first));
   const std::span<float> to(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
   const StateInit& init = state.init;
   if (init.kind == StateInit::Kind::kZeros || init.kind == StateInit::Kind::kConstant) {
@@ -31,7 +33,8 @@ void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::by
   }
   const uint64_t tensor = hash64(state.name);
   const RandomStream stream(seed, RandomPurpose::kInit, 0, tensor);
-  team.split(static_cast<int64_t>(to.size()), 4096, [&](int64_t begin, int64_t end, int) {
+  team.split(static_cast<int64_t>(to.size()), 4096, [&](int64_t from, int64_t behind, int) {
+    const int64_t begin = first + from, end = first + behind;
     for (int64_t block = begin / kBlock; block * kBlock < end; ++block) {
       const auto normals = init.kind == StateInit::Kind::kNormal ? stream.normal_block(static_cast<uint64_t>(block))
                                                                  : std::array<double, 4>{};
@@ -44,7 +47,7 @@ void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::by
           value = init.a + init.b * normals[element % kBlock];
         else
           value = init.a + init.b * truncated_normal(seed, tensor, element);
-        to[static_cast<size_t>(i)] = static_cast<float>(value);
+        to[static_cast<size_t>(i - first)] = static_cast<float>(value);
       }
     }
   });

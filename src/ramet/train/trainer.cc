@@ -12,15 +12,11 @@
 #include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
-#include "ramet/runtime/process.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/schedule.h"
-#include "ramet/train/step.h"
 
 namespace ramet {
 namespace {
-
-constexpr int64_t kLeftToOthers = 8;  // one part in so many of the memory at hand, where a smaller program can spare it
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -29,10 +25,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 /// ("X_loss" by "X_count", "loss" by "count" where there is one); "X_correct" and "X_count" make "X_accuracy".
 class ResultSums {
  public:
-  void add(std::span<const TensorView> results) {
-    std::map<std::string, double> batch;
-    for (const auto& result : results)
-      if (result.type->shape.rank() == 0) batch[std::string(result.name)] = result.get();
+  void add(const NamedNumbers& results) {
+    const std::map<std::string, double> batch(results.begin(), results.end());
     ++batches_;
     for (const auto& [name, value] : batch) {
       sums_[name] += value;
@@ -92,45 +86,6 @@ double number_of(const Numbers& numbers, const std::string& name) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-CompileOptions compile_options(const Recipe& recipe, const TrainerOptions& options) {
-  const Layout layout = parse_layout(recipe.layout, layout_source(recipe));
-  CompileOptions result;
-  result.threads = options.threads > 0 ? options.threads : layout.threads > 0 ? layout.threads : available_processors();
-  result.device_memory = options.device_memory > 0 ? options.device_memory : layout.device_memory;
-  if (layout.recompute) {
-    result.recompute = *layout.recompute;
-  } else if (recipe.train.recompute != "auto") {
-    result.recompute = parse_recompute(recipe.train.recompute);
-  } else if (result.device_memory > 0) {
-    result.recompute.mode = RecomputeOptions::Mode::kFit;
-    result.recompute.byte_limit = result.device_memory;
-  }
-  return result;
-}
-
-void refuse_several_devices(const Preparation& preparation) {
-  if (preparation.layout.is_single()) return;
-  throw Error({.what = "this version runs one device with all in its memory; other layouts can be planned only",
-               .where = layout_source(preparation.recipe),
-               .found = "'" + preparation.recipe.layout + "'",
-               .expected = "p, t, r and phases of 1, and no offload",
-               .remedy = "`ramet plan --layout` shows its schedule"});
-}
-
-Executable compile_step(const Preparation& preparation, const TrainerOptions& options) {
-  CompileOptions compiling = compile_options(preparation.recipe, options);
-  const StepGraph step = make_training_step(preparation.model, preparation.recipe);
-  Executable executable = compile(step, cpu_backend(), compiling);
-  const int64_t available = available_memory(), limit = available - available / kLeftToOthers;
-  if (options.device_memory > 0 || executable.planned_bytes() <= limit) return executable;
-  compiling.device_memory = limit;
-  try {
-    return compile(step, cpu_backend(), compiling);
-  } catch (const Error&) {
-    return executable;  // for a plan to show what is needed; to run it is refused with both sizes
-  }
-}
-
 /// What the next steps read.
 struct Trainer::Data {
   Data(const Preparation& preparation, int64_t step)
@@ -140,46 +95,54 @@ struct Trainer::Data {
 };
 
 Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : preparation_(std::move(preparation)) {
-  refuse_several_devices(preparation_);
-  const auto start = Clock::now();
-  Executable executable = compile_step(preparation_, options);
-  threads_ = executable.threads;
-  compile_seconds_ = seconds_since(start);
-  engine_ = std::make_unique<Engine>(std::move(executable), cpu_backend(), threads_);
-  if (options.profile) engine_->profile(true);
+  compiled_ = compile_recipe(preparation_, options);
+  ClusterOptions how;
+  how.mpi = options.mpi;
+  how.streaming = preparation_.layout.streaming;
+  how.profile = options.profile;
+  how.time_limit = options.time_limit.count() > 0 ? options.time_limit : waiting_limit(compiled_);
+  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), cpu_backend(), how);
+  compiled_.stages.clear();
+  const Mesh& mesh = cluster_->mesh();
+  for (int device = 0; device < mesh.devices(); ++device) {
+    const Executable& exe = cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)];
+    planned_bytes_ += exe.planned_bytes() + (preparation_.layout.streams_to_files() ? 0 : exe.streaming_bytes);
+  }
+  for (const int device : cluster_->local_devices())
+    threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
 }
 
 Trainer::~Trainer() = default;
 
-std::vector<StateTensor> Trainer::states() const {
-  // Weights in canonical order, then the optimizer's: the order of the executable is the compiler's own business.
-  std::vector<StateTensor> result = preparation_.model.weights;
-  for (const auto& place : engine_->executable().states)
-    if (place.tensor.kind == StateKind::kOptimizer) result.push_back(place.tensor);
-  return result;
+void Trainer::write_state(const StateTensor& state, std::span<const std::byte> bytes) { cluster_->write_state(state, 0, bytes); }
+
+/// Piece by piece, so that a weight of any size takes little memory beside its own.
+void Trainer::write_initial(const StateTensor& state) {
+  constexpr int64_t kPiece = 1 << 20;  // elements
+  ThreadTeam team(threads_);
+  std::vector<float> values;
+  const int64_t elements = state.type.elements();
+  for (int64_t first = 0; first < elements; first += kPiece) {
+    values.resize(static_cast<size_t>(std::min(kPiece, elements - first)));
+    initialize_state(state, static_cast<uint64_t>(preparation_.recipe.train.seed), std::as_writable_bytes(std::span(values)), team, first);
+    cluster_->write_state(state, static_cast<uint64_t>(first) * sizeof(float), std::as_bytes(std::span(values)));
+  }
 }
 
 void Trainer::initialize() {
-  const auto seed = static_cast<uint64_t>(preparation_.recipe.train.seed);
-  ThreadTeam team(threads_);
   const std::string& file = preparation_.recipe.model.init_from;
-  for (const auto& state : states()) {
-    if (state.kind == StateKind::kWeight && !file.empty()) continue;
-    engine_->fill_state(state.name, state.type,
-                        [&](std::span<std::byte> bytes) { initialize_state(state, seed, bytes, team); });
-  }
-  const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
-    engine_->write_state(
-        name, engine_->executable().states[static_cast<size_t>(engine_->executable().find_state(name))].tensor.type,
-        bytes.data());
-  };
+  for (const auto& state : compiled_.states)
+    if (state.kind != StateKind::kWeight || file.empty()) write_initial(state);
+  std::map<std::string, const StateTensor*> weights;
+  for (const auto& weight : preparation_.model.weights) weights[weight.name] = &weight;
   if (!file.empty() && std::filesystem::is_directory(file))
-    Checkpoint(file).load(preparation_.model.weights, [&](const StateTensor& state, std::span<const std::byte> bytes) {
-      write(state.name, bytes);
-    });
+    Checkpoint(file).load(preparation_.model.weights,
+                          [&](const StateTensor& state, std::span<const std::byte> bytes) { write_state(state, bytes); });
   else if (!file.empty())
-    import_weights(file, preparation_.model.weights, write);
-  engine_->run_derive();
+    import_weights(file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
+      write_state(*weights.at(name), bytes);
+    });
+  cluster_->run_derive();
   steps_done_ = 0;
   data_.reset();
 }
@@ -201,15 +164,14 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   if (info.samples != info.step * preparation_.samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
-  checkpoint.load(states(), [&](const StateTensor& state, std::span<const std::byte> bytes) {
-    engine_->write_state(state.name, state.type, bytes.data());
-  });
-  engine_->run_derive();
+  checkpoint.load(compiled_.states,
+                  [&](const StateTensor& state, std::span<const std::byte> bytes) { write_state(state, bytes); });
+  cluster_->run_derive();
   steps_done_ = info.step;
   whole_ = true;
   data_.reset();
   std::string warnings;
-  const std::string& kernels = engine_->executable().kernel_class;
+  const std::string& kernels = kernel_class();
   if (info.kernel_class != kernels)
     warnings += "the checkpoint was made with kernels of class " + info.kernel_class + ", this is " + kernels +
                 ": the run goes on, but its bits are not those of an unbroken run\n";
@@ -218,10 +180,9 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   return warnings;
 }
 
-Feed Trainer::feed_of(const std::vector<Batch>& batches) const {
-  const int64_t per_lane = engine_->executable().micro_batches_per_lane;
-  return [this, &batches, per_lane](int64_t lane, int64_t micro, FeedSink& sink) {
-    put_batch(batches[static_cast<size_t>(lane * per_lane + micro)], engine_->executable(), false, sink);
+ClusterFeed Trainer::feed_of(const std::vector<Batch>& batches, bool evaluation) const {
+  return [&batches, evaluation](int64_t micro, const Executable& exe, FeedSink& sink) {
+    put_batch(batches[static_cast<size_t>(micro)], exe, evaluation, sink);
   };
 }
 
@@ -231,29 +192,50 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
                                         {"correction1", bias_correction(recipe.optimizer.beta1, step)},
                                         {"correction2", bias_correction(recipe.optimizer.beta2, step)}};
   std::vector<ScalarValue> wanted;
-  const Executable& exe = engine_->executable();
   for (const auto& scalar : all)
-    if (exe.has_scalar(scalar.name)) wanted.push_back(scalar);
+    for (const Executable& exe : cluster_->stages())
+      if (exe.has_scalar(scalar.name)) {
+        wanted.push_back(scalar);
+        break;
+      }
   return wanted;
 }
 
-Numbers Trainer::step() {
+std::vector<Batch> Trainer::next_batches() {
   if (!data_) data_ = std::make_unique<Data>(preparation_, steps_done_);
-  const auto start = Clock::now();
-  const double waited_before = data_->loader.waited_seconds();
   std::vector<Batch> batches;
-  for (int64_t i = 0; i < preparation_.recipe.train.accumulation; ++i) batches.push_back(data_->loader.next());
+  try {
+    for (int64_t i = 0; i < preparation_.recipe.train.accumulation; ++i) batches.push_back(data_->loader.next());
+  } catch (const Error& error) {
+    // The other ranks may have had no such trouble, and would wait for this one.
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
+  }
+  return batches;
+}
+
+Numbers Trainer::step() {
+  const auto start = Clock::now();
+  const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
+  const std::vector<Batch> batches = next_batches();
   const double waited = data_->loader.waited_seconds() - waited_before;
-  const StepResults& results = engine_->run_step(steps_done_, feed_of(batches), scalars_of(steps_done_));
+  const ClusterResults& results = [&]() -> const ClusterResults& {
+    try {
+      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+    } catch (...) {
+      whole_ = whole_ && !cluster_->stopped();
+      throw;
+    }
+  }();
   if (!results.not_finite.empty()) {
     whole_ = whole_ && !results.states_changed;
     data_.reset();
     fail_not_finite(results.not_finite, batches);
   }
   ResultSums sums;
-  for (int64_t i = 0; i < results.micro_batches(); ++i) sums.add(results.micro(i));
+  for (const NamedNumbers& micro : results.micro) sums.add(micro);
   Numbers numbers = sums.numbers(false);
-  if (const TensorView* norm = results.find("grad_norm")) numbers.emplace_back("grad_norm", norm->get());
+  if (const double* norm = results.find("grad_norm")) numbers.emplace_back("grad_norm", *norm);
   numbers.emplace_back("learning_rate", learning_rate_at(preparation_.recipe, steps_done_));
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
@@ -264,13 +246,13 @@ Numbers Trainer::step() {
 }
 
 void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
-  const auto first = engine_->find_first_nonfinite(steps_done_, feed_of(batches), scalars_of(steps_done_));
+  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   if (preparation_.recipe.train.precision == "f16") remedy += "; with f16 also try another train.loss_scale, or bf16";
   throw Error(
       {.what = "'" + result + "' is not finite",
        .where = "step " + std::to_string(steps_done_ + 1),
-       .found = first ? first->text()
+       .found = first ? *first
                       : "no node that made a NaN or an infinity from finite numbers when the step was run again",
        .remedy = remedy},
       ErrorKind::kFailure);
@@ -284,11 +266,13 @@ Numbers Trainer::evaluate() {
   if (preparation_.held_out_samples > 0)
     batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
   Loader loader(preparation_.held_out, 0, micro_batch, 2, batches);
-  const Executable& exe = engine_->executable();
   ResultSums sums;
-  for (int64_t i = 0; i < batches; ++i) {
-    const Batch batch = loader.next();
-    sums.add(engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) { put_batch(batch, exe, true, sink); }));
+  for (int64_t done = 0; done < batches;) {
+    std::vector<Batch> round;
+    for (int64_t i = 0; i < std::min(batches - done, cluster_->evaluation_width()); ++i) round.push_back(loader.next());
+    const auto count = static_cast<int64_t>(round.size());
+    for (const NamedNumbers& results : cluster_->evaluate(count, feed_of(round, true))) sums.add(results);
+    done += count;
   }
   Numbers numbers = sums.numbers(true);
   if (preparation_.recipe.model.kind == "gpt2")
@@ -296,8 +280,14 @@ Numbers Trainer::evaluate() {
   return numbers;
 }
 
-void Trainer::read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to) const {
-  std::memcpy(to.data(), engine_->state(state.name).data + offset, to.size());
+ReadState Trainer::reader() const {
+  return [this](const StateTensor& state, uint64_t offset, std::span<std::byte> to) { cluster_->read_state(state, offset, to); };
+}
+
+void Trainer::read_state(const std::string& name, std::span<std::byte> to) const {
+  for (const auto& state : compiled_.states)
+    if (state.name == name) return cluster_->read_state(state, 0, to);
+  throw Error({.what = "the model has no state of this name", .found = "'" + name + "'"});
 }
 
 std::filesystem::path Trainer::save(const std::filesystem::path& folder) const {
@@ -305,25 +295,31 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder) const {
                             .samples = steps_done_ * preparation_.samples_per_step(),
                             .recipe_hash = recipe_hash(preparation_.recipe).hex(),
                             .data_hash = preparation_.data_hash,
-                            .kernel_class = engine_->executable().kernel_class,
+                            .kernel_class = kernel_class(),
                             .version = version(),
                             .weights_hash = ""};
-  return save_checkpoint(
-      folder, info, states(),
-      [this](const auto& state, uint64_t offset, std::span<std::byte> to) { read_state(state, offset, to); },
-      {.keep = static_cast<int>(preparation_.recipe.checkpoint.keep)});
+  const SaveOptions options{.keep = static_cast<int>(preparation_.recipe.checkpoint.keep)};
+  if (!cluster_->leads()) {
+    read_as_saved(compiled_.states, reader(), options);
+    return {};
+  }
+  try {
+    return save_checkpoint(folder, info, compiled_.states, reader(), options);
+  } catch (const Error& error) {
+    // The other ranks still wait to give what they hold.
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
+  }
 }
 
 void Trainer::export_weights(const std::filesystem::path& path) const {
-  ramet::export_weights(path, preparation_.model.weights, [this](const std::string& name, std::span<std::byte> bytes) {
-    engine_->read_state(name, bytes);
-  });
+  ramet::export_weights(path, preparation_.model.weights,
+                        [this](const std::string& name, std::span<std::byte> bytes) { read_state(name, bytes); });
 }
 
 std::string Trainer::weights_hash() const {
-  return ramet::weights_hash(states(), [this](const auto& state, uint64_t offset,
-                                              std::span<std::byte> to) { read_state(state, offset, to); })
-      .hex();
+  const std::string hash = ramet::weights_hash(compiled_.states, reader()).hex();
+  return cluster_->leads() ? hash : "";
 }
 
 namespace {
@@ -354,7 +350,8 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
     saved = trainer.steps_done();
     observer.on_checkpoint(trainer.steps_done(), result.checkpoint);
   };
-  const auto stopped = [&] { return plan.stop && plan.stop->load(); };
+  // All ranks stop after the same step, whichever of them was told.
+  const auto stopped = [&] { return trainer.any(plan.stop && plan.stop->load()); };
 
   std::vector<double> seconds;
   if (trainer.steps_done() == 0) evaluate();
@@ -362,8 +359,8 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
     try {
       result.last_step = trainer.step();
     } catch (const Error&) {
-      // Nothing that was learned is lost: the state before the bad step is saved.
-      if (trainer.whole() && trainer.steps_done() > 0 && saved != trainer.steps_done()) save();
+      // Nothing that was learned is lost: the state before the bad step is saved, unless a device is lost and its part with it.
+      if (trainer.whole() && !trainer.cluster().stopped() && trainer.steps_done() > 0 && saved != trainer.steps_done()) save();
       throw;
     }
     seconds.push_back(number_of(result.last_step, "step_seconds"));
@@ -371,7 +368,7 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
     if (is_due(recipe.evaluation.every, trainer.steps_done())) evaluate();
     if (is_due(recipe.checkpoint.every, trainer.steps_done())) save();
   }
-  result.interrupted = stopped() && trainer.steps_done() < last;
+  result.interrupted = trainer.steps_done() < last;
   if (evaluated != trainer.steps_done() && !result.interrupted) evaluate();
   if (saved != trainer.steps_done()) save();
   result.steps = trainer.steps_done();

@@ -9,26 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include "ramet/program/compile.h"
-#include "ramet/runtime/engine.h"
+#include "ramet/runtime/cluster.h"
 #include "ramet/train/checkpoint.h"
-#include "ramet/train/prepare.h"
+#include "ramet/train/compile_recipe.h"
 
 namespace ramet {
 
 /// Named numbers, in the order in which they are shown.
-using Numbers = std::vector<std::pair<std::string, double>>;
+using Numbers = NamedNumbers;
 /// The number of that name, or NaN.
 double number_of(const Numbers& numbers, const std::string& name);
 
-/// How and where to run: nothing here changes a bit of any weight.
-struct TrainerOptions {
-  int threads = 0;            ///< 0: all available processors
-  int64_t device_memory = 0;  ///< bytes that the program may take; 0: no limit
-  bool profile = false;
-};
-
-/// A recipe compiled and in memory, ready to train, to evaluate, to save and to go on.
+/// A recipe compiled for its layout and in memory, ready to train, to evaluate, to save and to go on. Under MPI every rank has one, and
+/// all make the same calls in the same order; what they return is the same on all ranks but for times.
 class Trainer {
  public:
   /// Compiles the recipe and takes all memory. Weights are not set yet.
@@ -48,7 +41,7 @@ class Trainer {
   /// Loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words it counts;
   /// "perplexity" for gpt2. Empty when nothing is held out.
   Numbers evaluate();
-  /// Saves a checkpoint; returns its path.
+  /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in pieces.
   std::filesystem::path save(const std::filesystem::path& folder) const;
   /// Weights with Hugging Face's names, as one file.
   void export_weights(const std::filesystem::path& path) const;
@@ -56,37 +49,38 @@ class Trainer {
   int64_t steps_done() const { return steps_done_; }
   bool whole() const { return whole_; }  ///< false once a step failed after it had begun to change states
   const Preparation& preparation() const { return preparation_; }
-  const Executable& executable() const { return engine_->executable(); }
-  Engine& engine() { return *engine_; }
-  double compile_seconds() const { return compile_seconds_; }
+  const Cluster& cluster() const { return *cluster_; }
+  const CompiledRecipe& compiled() const { return compiled_; }
+  const std::string& kernel_class() const { return cluster_->stages()[0].kernel_class; }
+  int threads() const { return threads_; }  ///< of all devices of this process
+  /// Memory that all devices take, with streaming memory in RAM.
+  int64_t planned_bytes() const { return planned_bytes_; }
+  /// Bytes of a whole weight or optimizer state, by its logical name.
+  void read_state(const std::string& name, std::span<std::byte> to) const;
+  /// On the leading rank; others give an empty text.
   std::string weights_hash() const;
+  /// Whether anyone of all ranks says yes.
+  bool any(bool yes) const { return cluster_->any(yes); }
 
  private:
   struct Data;
-  Feed feed_of(const std::vector<Batch>& batches) const;
+  ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
   std::vector<ScalarValue> scalars_of(int64_t step) const;
-  void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to) const;
+  std::vector<Batch> next_batches();
+  void write_initial(const StateTensor& state);
+  void write_state(const StateTensor& state, std::span<const std::byte> bytes);
+  ReadState reader() const;
   [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches);
-  std::vector<StateTensor> states() const;
 
   Preparation preparation_;
-  int threads_;
-  double compile_seconds_ = 0;
-  std::unique_ptr<Engine> engine_;
+  int threads_ = 0;
+  int64_t planned_bytes_ = 0;
+  CompiledRecipe compiled_;  ///< without its stages, which the cluster has
+  std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Data> data_;
   int64_t steps_done_ = 0;
   bool whole_ = true;
 };
-
-/// The compile options that a recipe, its layout and a command line mean together: the command line overrules the
-/// layout, the layout the recipe.
-CompileOptions compile_options(const Recipe& recipe, const TrainerOptions& options);
-/// Throws Error for layouts that need more than one device's program: these can be planned, not yet run.
-void refuse_several_devices(const Preparation& preparation);
-
-/// The training step of a recipe, compiled for this machine. When no limit is given and the program would take nearly all
-/// memory at hand or more, it is compiled once more for a little less than there is; the first is returned where that is not possible.
-Executable compile_step(const Preparation& preparation, const TrainerOptions& options);
 
 /// Hears what a training run does; all calls come from the training thread.
 class TrainingObserver {

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""The hash matrix: every layout must end with the weights of one device, bit for bit.
+
+usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
+
+Trains small BERT and GPT-2 models (f32 and bf16, dropout, clipping, AdamW and LAMB) for a few steps on one device, then on
+every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
+equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
+differing step and tensor are named. --quick takes a few layouts, one model each.
+"""
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+STEPS = 3
+
+# Eight lanes and chunks for powers of two; six for threes and fives.
+SIZES = {
+    "eight": {"model.layers": 8, "model.hidden": 64, "model.heads": 8, "train.lanes": 8, "train.chunks": 8, "train.accumulation": 16},
+    "six": {"model.layers": 6, "model.hidden": 48, "model.heads": 6, "train.lanes": 6, "train.chunks": 6, "train.accumulation": 12},
+}
+MODELS = {
+    "bert-f32-adamw": {"model.kind": "bert", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw"},
+    "gpt2-bf16-lamb": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb"},
+    "bert-bf16-lamb": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb"},
+    "gpt2-f32-adamw": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw"},
+}
+COMMON = {
+    "data.kind": "synthetic",
+    "data.sequence_length": 24,
+    "train.steps": STEPS,
+    "train.micro_batch": 2,
+    "train.clip_norm": 0.5,
+    "train.seed": 3,
+    "train.schedule.learning_rate": 0.01,
+    "train.schedule.warmup_steps": 1,
+    "train.evaluation.batches": 3,
+}
+
+# (layout, ranks): ranks 0 are threads of one process. STREAM is a folder for streaming files.
+EIGHT = [
+    # one feature each
+    ("threads=2", 0), ("p=2", 0), ("p=4", 0), ("p=8", 0), ("r=2", 0), ("r=4", 0), ("r=8", 0), ("t=2", 0), ("t=4", 0), ("t=8", 0),
+    ("t=1x2", 0), ("t=2x2", 0), ("t=4x2", 0), ("t=2 sequence=true", 0), ("t=4 sequence=true", 0), ("phases=2", 0), ("phases=4", 0),
+    ("recompute=cheap", 0), ("recompute=layer", 0), ("recompute=all", 0), ("recompute=layer:1,3", 0),
+    ("offload=optimizer", 0), ("offload=weights phases=2", 0), ("offload=grads phases=2", 0), ("offload=activations", 0),
+    ("offload=optimizer streaming=STREAM", 0),
+    ("p=4 schedule=gpipe", 0), ("p=2 schedule=interleaved:2", 0), ("p=4 schedule=interleaved:2", 0), ("p=4 schedule=zero-bubble", 0),
+    ("p=2 head=first", 0), ("p=4 head=first layers=1+2+2+3", 0), ("p=2 head=first layers=3+5", 0),
+    ("r=2 rts=weights", 0), ("r=2 rts=grads", 0), ("r=2 rts=optimizer", 0), ("r=4 rts=weights,grads,optimizer", 0),
+    ("r=4 rts=weights:2,grads:4,optimizer:4", 0),
+    # pairs
+    ("p=2 r=2", 0), ("p=2 t=2", 0), ("t=2 r=2", 0), ("p=2 phases=2", 0), ("r=2 phases=2", 0), ("t=2 phases=2", 0),
+    ("p=2 recompute=layer", 0), ("t=2 recompute=layer", 0), ("r=2 rts=weights,optimizer phases=2", 0),
+    ("phases=4 offload=weights,optimizer,activations", 0), ("p=2 offload=activations", 0),
+    ("r=2 rts=optimizer offload=optimizer", 0), ("p=2 r=2 schedule=zero-bubble rts=optimizer", 0), ("t=2x2 recompute=all", 0),
+    ("p=2 phases=2 offload=weights,grads,optimizer,activations streaming=STREAM", 0),
+    # everything, on eight and on sixteen devices
+    ("p=2 t=2 r=2", 0),
+    ("p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=optimizer,activations", 0),
+    ("p=2 t=2x2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 0),
+    ("p=4 t=2 r=2 rts=weights,optimizer schedule=interleaved:2 recompute=cheap", 0),
+    ("p=2 t=2x2 r=2 sequence=true rts=optimizer schedule=gpipe", 0),
+    ("r=8 p=2 rts=weights:4,grads:8,optimizer:8 recompute=layer", 0),
+    # ranks
+    ("p=2", 2), ("r=2", 2), ("t=2", 2), ("p=2 t=2", 4), ("p=2 t=2 r=2", 4), ("r=4 rts=weights,grads,optimizer", 4),
+    ("p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=optimizer,activations", 8),
+    ("p=2 t=2x2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 4),
+    ("p=4 head=first", 2),
+]
+SIX = [
+    ("r=3", 0), ("t=3", 0), ("p=3", 0), ("p=5", 0), ("p=6 schedule=zero-bubble", 0), ("r=6 rts=weights,grads,optimizer", 0),
+    ("p=3 phases=2 offload=activations", 0), ("r=3 t=3", 0), ("t=3 sequence=true recompute=layer", 0), ("p=3 r=3", 3),
+    ("p=5 r=3 rts=optimizer recompute=cheap", 0),
+]
+QUICK = [
+    ("p=2", 0), ("r=2 rts=weights,grads,optimizer", 0), ("t=2", 0), ("phases=2 offload=weights,optimizer,activations", 0),
+    ("p=2 t=2 r=2 rts=optimizer phases=2 recompute=layer offload=optimizer streaming=STREAM", 0), ("p=2 t=2", 2),
+]
+
+
+class Matrix:
+    def __init__(self, options):
+        self.options = options
+        self.program = pathlib.Path(options.build).resolve() / "ramet"
+        self.work = pathlib.Path(options.build).resolve() / "layouts"
+        self.stream = self.work / "streaming"
+        self.references = {}
+
+    def recipe(self, model, size):
+        """The file of a recipe."""
+        path = self.work / f"{model}-{size}.toml"
+        if path.exists():
+            return path
+        settings = {**COMMON, **MODELS[model], **SIZES[size]}
+        sections = {}
+        for key, value in settings.items():
+            section, name = key.rsplit(".", 1)
+            sections.setdefault(section, []).append(f"{name} = {json.dumps(value)}")
+        vocabulary = 24 * settings["train.chunks"]
+        sections["model"] += [f"vocabulary_size = {vocabulary}", "max_positions = 24"]
+        path.write_text("".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items()))
+        return path
+
+    def run(self, model, size, layout, ranks, each_step=False):
+        """One training: its end as an object, the losses, the folder; or an error's text."""
+        folder = self.work / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        command = [str(self.program), "train", str(self.recipe(model, size)), "--run", str(folder), "--json"]
+        if layout:
+            command += ["--layout", layout.replace("STREAM", str(self.stream))]
+        command += ["--set", f"train.checkpoint.every={1 if each_step else STEPS}", "--set", f"train.checkpoint.keep={STEPS}"]
+        if ranks:
+            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *(["--allow-run-as-root"] if os.geteuid() == 0 else []), *command]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        except subprocess.TimeoutExpired:
+            return None, [], "no end after 600 s"
+        objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        losses = [each["loss"] for each in objects if each.get("event") == "step"]
+        losses += [each.get("held_out_loss") for each in objects if each.get("event") == "evaluation"]
+        if done.returncode != 0 or not objects:
+            return None, losses, f"exit status {done.returncode}: {done.stderr.strip()[-600:]}"
+        return objects, losses, ""
+
+    def tensors(self, step):
+        manifest = json.loads((self.work / "run" / "checkpoints" / f"step-{step:08d}" / "manifest.json").read_text())
+        return {each["name"]: each["xxh3"] for each in manifest["tensors"]}
+
+    def reference(self, model, size):
+        if (model, size) not in self.references:
+            objects, losses, error = self.run(model, size, "", 0, each_step=True)
+            if error:
+                sys.exit(f"layouts: one device: {model} {size}: {error}")
+            steps = [self.tensors(step) for step in range(1, STEPS + 1)]
+            self.references[model, size] = (objects[-1]["weights_hash"], losses, steps)
+        return self.references[model, size]
+
+    def first_difference(self, model, size, layout, ranks):
+        steps = self.reference(model, size)[2]
+        _, _, error = self.run(model, size, layout, ranks, each_step=True)
+        if error:
+            return error
+        for step, expected in enumerate(steps, 1):
+            found = self.tensors(step)
+            # Weights come first in the manifest, so that a name that people know is told.
+            for name, value in expected.items():
+                if found.get(name) != value:
+                    others = sum(found.get(each) != expected[each] for each in expected) - 1
+                    return f"first at step {step}, tensor '{name}'" + (f" and {others} more" if others else "")
+        return "not when every step is saved: the run is not deterministic"
+
+    def check(self, model, size, layout, ranks):
+        """Empty, or what is wrong."""
+        expected, losses, _ = self.reference(model, size)
+        objects, found_losses, error = self.run(model, size, layout, ranks)
+        if error:
+            return error
+        end = objects[-1]
+        if end["weights_hash"] != expected:
+            return "other weights: " + self.first_difference(model, size, layout, ranks)
+        if found_losses != losses:
+            return f"other losses: {found_losses}, on one device {losses}"
+        for device in end["devices"]:
+            if device["planned_bytes"] != device["arena_bytes"]:
+                return f"device {device['device']}: planned {device['planned_bytes']} bytes, arena of {device['arena_bytes']}"
+        return ""
+
+    def all_cases(self):
+        if self.options.quick:
+            models = itertools.cycle(MODELS)
+            return [(next(models), "eight", *each) for each in QUICK]
+        return [(model, size, *each) for size, layouts in (("eight", EIGHT), ("six", SIX)) for model in MODELS for each in layouts]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", default=str(ROOT / "build"), help="folder with the program")
+    parser.add_argument("--quick", action="store_true", help="a few layouts")
+    parser.add_argument("--only", default="", help="layouts that contain this text")
+    parser.add_argument("--model", default="", help="models whose name contains this text")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of the last run")
+    options = parser.parse_args()
+    matrix = Matrix(options)
+    shutil.rmtree(matrix.work, ignore_errors=True)
+    matrix.stream.mkdir(parents=True)
+    cases = [case for case in matrix.all_cases() if options.only in case[2] and options.model in case[0]]
+    if not cases:
+        sys.exit("layouts: no such case")
+    if not shutil.which("mpirun"):
+        print("layouts: no mpirun: without the cases of MPI ranks")
+        cases = [case for case in cases if not case[3]]
+    begin, wrong = time.time(), []
+    for index, (model, size, layout, ranks) in enumerate(cases, 1):
+        start = time.time()
+        problem = matrix.check(model, size, layout, ranks)
+        place = f"{ranks} ranks" if ranks else "threads"
+        print(f"[{index}/{len(cases)}] {model:15} {layout or 'p=1'} ({place}) {'DIFFERS' if problem else 'same bits'} {time.time() - start:.1f}s", flush=True)
+        if problem:
+            wrong.append((model, layout, place, problem))
+            print("    " + problem.replace("\n", "\n    "), flush=True)
+    if not options.keep:
+        shutil.rmtree(matrix.work, ignore_errors=True)
+    layouts = len({(layout, ranks) for _, _, layout, ranks in cases})
+    print(f"{len(cases) - len(wrong)} of {len(cases)} runs of {layouts} layouts end with the bits of one device, in {time.time() - begin:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

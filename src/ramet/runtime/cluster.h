@@ -1,0 +1,103 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ramet/runtime/engine.h"
+#include "ramet/runtime/transport.h"
+
+namespace ramet {
+
+class MpiSession;
+
+struct ClusterOptions {
+  /// The job of which this process is a rank; every rank has an equal share of the devices. Null: all devices are in this process.
+  MpiSession* mpi = nullptr;
+  /// Longest time that a device may wait for another before the run ends.
+  std::chrono::milliseconds time_limit{60'000};
+  /// Where streaming memory is: "ram", or a folder for files.
+  std::string streaming = "ram";
+  bool profile = false;
+};
+
+/// Scalar results by name, as doubles.
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
+/// What a step gave, over all devices. Equal on all ranks, and for all layouts.
+struct ClusterResults {
+  std::vector<NamedNumbers> micro;  ///< of every micro-batch of the global batch, in order
+  NamedNumbers update;
+  std::string not_finite;       ///< as in StepResults
+  bool states_changed = false;  ///< on any device
+
+  /// First result of this name: of the update, or else of the last micro-batch; null when there is none.
+  const double* find(std::string_view name) const;
+};
+
+/// Called for each micro-batch of the global batch that a device reads, in any order and from several threads at once: gives what
+/// `executable` takes of micro-batch `micro` to `sink`.
+using ClusterFeed = std::function<void(int64_t micro, const Executable& executable, FeedSink& sink)>;
+
+/// The devices of a mesh that this process runs, each an Engine with its streaming memory and its endpoint, driven by a thread of
+/// its own; with one device alone, by the caller's. Together with its peers on other ranks it does what one device would do,
+/// with the same bits. All ranks make the same calls in the same order. An error on one device ends them all: the first is thrown,
+/// and no call works after it.
+class Cluster {
+ public:
+  /// `stages`: the executable of each stage. Throws Error when memory lacks, or ranks and devices do not fit.
+  Cluster(std::vector<Executable> stages, const Backend& backend, const ClusterOptions& options = {});
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  const Mesh& mesh() const;
+  const std::vector<Executable>& stages() const;
+  /// Devices of this process, by number.
+  std::vector<int> local_devices() const;
+  /// Whether this process writes and prints: rank 0, or the only one.
+  bool leads() const;
+  int rank() const;
+  int ranks() const;
+  /// Device and host streaming memory that all devices of this process take.
+  int64_t local_planned_bytes() const;
+  /// Sizes of the arenas of all devices, as they were allocated.
+  const std::vector<int64_t>& arena_bytes() const;
+  /// "threads", "mpi", or "" for one device.
+  std::string_view transport() const;
+
+  /// Sets bytes [offset, offset + bytes.size()) of a logical state on all devices that hold a part of them. All ranks bring the same
+  /// bytes. After weights, call `run_derive`.
+  void write_state(const StateTensor& state, uint64_t offset, std::span<const std::byte> bytes);
+  /// Bytes of a logical state, wherever they are; on ranks that do not lead `to` is left as it is.
+  void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
+  void run_derive();
+
+  /// One training step on the global batch. `scalars` may hold more than a stage takes.
+  const ClusterResults& run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
+  /// Micro-batches that `evaluate` takes at once: the replicas.
+  int64_t evaluation_width() const { return mesh().r; }
+  /// Forward only, on micro-batches 0 to count - 1 <= evaluation_width() of `feed`.
+  const std::vector<NamedNumbers>& evaluate(int64_t count, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
+  /// As Engine::find_first_nonfinite: what the device says that met it first in the order of the step, and which one it is.
+  std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
+
+  /// Whether anyone of all ranks says yes.
+  bool any(bool yes);
+  /// Ends all ranks' waits, naming `reason`; nothing works any more.
+  void stop(std::string_view reason) noexcept;
+  bool stopped() const;
+
+  /// Rows of one device of this process, longest first.
+  std::vector<ProfileRow> profile_by_kernel(int device) const;
+
+ private:
+  std::unique_ptr<struct ClusterState> state_;
+};
+
+}  // namespace ramet
