@@ -1,5 +1,5 @@
 // How long the compiler takes over whole training steps of the presets, pass by pass, and how near to its bound each is
-// placed.   usage: compile [PRESET ...] [--passes] [--f32] [--recompute LEVEL] [--threads N] [--accumulation N] [--set a.b=c]
+// placed.   usage: compile [PRESET ...] [--layout L] [--passes] [--f32] [--recompute LEVEL] [--threads N] [--accumulation N] [--set a.b=c]
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -9,11 +9,15 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/kernel/kernel.h"
+#include "ramet/layout/partition.h"
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/process.h"
 #include "ramet/train/prepare.h"
 #include "ramet/train/step.h"
+#include "ramet/transform/fuse.h"
+#include "ramet/transform/hoist.h"
+#include "ramet/transform/simplify.h"
 
 namespace {
 
@@ -36,19 +40,42 @@ const std::vector<Case> kCases = {
     {"gpt2-1.5b", {"model.kind=gpt2", "model.preset=1.5b", "data.sequence_length=1024", "train.micro_batch=1"}},
 };
 
+/// GPT-3 175B (Brown et al. 2020, table 2.1), its vocabulary padded to a multiple of 1024 as Megatron-LM does: only with a layout.
+const Case kGpt3 = {"gpt3-175b",
+                    {"model.kind=gpt2", "model.preset=1.5b", "model.layers=96", "model.hidden=12288", "model.heads=96",
+                     "model.vocabulary_size=51200", "model.max_positions=2048", "data.sequence_length=2048", "train.micro_batch=1",
+                     "train.lanes=4", "train.accumulation=64", "train.chunks=8", "train.evaluation.batches=0"}};
+
+/// The step over a layout's devices: partition, then a program for each stage.
+void compile_over(const Case& each, const StepGraph& step, const std::string& text, const CompileOptions& options, double build) {
+  const Layout layout = parse_layout(text);
+  auto start = Clock::now();
+  const DeviceGraphs graphs = partition(recompute(simplify(fuse(hoist(simplify(step)))), layout.recompute.value_or(RecomputeOptions{})), layout);
+  const double cut = since(start);
+  start = Clock::now();
+  const std::vector<Executable> stages = compile_layout(graphs, cpu_backend(), options);
+  const double seconds = since(start);
+  int64_t most = 0;
+  size_t tasks = 0;
+  for (const Executable& exe : stages) most = std::max(most, exe.planned_bytes()), tasks += exe.tasks.size();
+  std::printf("%s, %s: %d devices; build %.2f s, partition %.2f s, compile %.2f s; %zu tasks, %s on the fullest device; this process took %s\n", each.name,
+              text.c_str(), layout.devices(), build, cut, seconds, tasks, format_size(most).c_str(), format_size(measured_peak_bytes()).c_str());
+}
+
 }  // namespace
 
 int main(int count, char** words) try {
   std::vector<std::string> wanted, settings;
   CompileOptions options;
   bool passes = false, report = false;
-  std::string svg;
+  std::string svg, layout;
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const auto next = [&] { return std::string(i + 1 < count ? words[++i] : ""); };
     if (word == "--passes") passes = true;
     else if (word == "--report") report = true;
     else if (word == "--svg") svg = next();
+    else if (word == "--layout") layout = next();
     else if (word == "--f32") settings.push_back("train.precision=f32");
     else if (word == "--recompute") options.recompute = parse_recompute(next());
     else if (word == "--set") settings.push_back(next());
@@ -58,7 +85,9 @@ int main(int count, char** words) try {
     else wanted.push_back(word);
   }
   std::printf("%-12s %8s %8s %10s %10s %8s %12s %9s  %s\n", "step", "nodes", "build s", "compile s", "tasks", "buffers", "planned", "gap", "placement");
-  for (const Case& each : kCases) {
+  std::vector<Case> cases = kCases;
+  if (!layout.empty()) cases.push_back(kGpt3);
+  for (const Case& each : cases) {
     bool chosen = wanted.empty();
     for (const std::string& name : wanted) chosen = chosen || name == each.name;
     if (!chosen) continue;
@@ -68,6 +97,10 @@ int main(int count, char** words) try {
     auto start = Clock::now();
     const StepGraph step = make_training_step(build_model(recipe), recipe);
     const double build = since(start);
+    if (!layout.empty()) {
+      compile_over(each, step, layout, options, build);
+      continue;
+    }
     start = Clock::now();
     const Executable exe = compile(step, cpu_backend(), options);
     const double seconds = since(start);

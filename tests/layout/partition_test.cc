@@ -41,7 +41,7 @@ struct Subject {
     for (const StateTensor& state : step.states) {
       if (state.kind != StateKind::kWeight) continue;
       HostTensor tensor(state.type);
-      initialize_state(state, 7, tensor.data, team);
+      initialize_state(state, 7, 0, {reinterpret_cast<float*>(tensor.data.data()), static_cast<size_t>(tensor.elements())}, team);
       weights.emplace(state.name, std::move(tensor));
     }
     for (int64_t i = 0; i < 2 * step.micro_batches(); ++i) {
@@ -205,6 +205,7 @@ const std::vector<Case> kCases = {
     {"shards", "bert", {"train.precision=f32"}, "", {"t=2", "t=4", "t=1x2", "t=2x2"}},
     {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
     {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},
+    {"sequence_bf16", "bert", {"train.precision=bf16", "model.hidden=64", "model.heads=8", "model.intermediate=128", "model.vocabulary_size=512", "model.max_positions=32", "data.sequence_length=32"}, "", {"t=2 sequence=true"}},
     {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer"}},
     {"phases", "gpt2", {"train.precision=bf16"}, "layer", {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
     {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, "layer", {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},

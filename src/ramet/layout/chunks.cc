@@ -54,6 +54,12 @@ class ChunkMapper {
     for (size_t n = 0; n < count_; ++n) {
       map_.anywhere[n] = node(n).inputs.empty();
       map_.backward[n] = is_backward(node(n).name) || is_recomputed(node(n).name);
+      // What a micro-batch changes must be read where it is changed: micro-batches overlap.
+      for (ValueId input : node(n).inputs)
+        if (graph_.value(input).producer == kNoNode) {
+          const GraphOutput* changed = graph_.find_output(graph_.value(input).name);
+          if (changed && changed->role == OutputRole::kState) map_.backward[n] = true;
+        }
       each_producer(n, [&](size_t producer) {
         if (map_.backward[producer] && !map_.anywhere[producer]) map_.backward[n] = true;
       });

@@ -41,6 +41,10 @@ class DeviceVerifier {
         check(piece, stage, states);
       }
     }
+    // Micro-batches overlap: what one changes may be read only where it is changed.
+    for (const auto& [state, writer] : micro_writers_)
+      for (const std::string& reader : micro_readers_[state])
+        if (reader != writer) fail(after_, reader, "reads state '" + state + "' that another piece changes", writer);
     for (const Boundary& boundary : graphs_.boundaries)
       if (!written_.count(boundary.name)) fail(after_, boundary.name, "a boundary that no piece writes");
   }
@@ -67,8 +71,12 @@ class DeviceVerifier {
       if (std::find(boundary.readers.begin(), boundary.readers.end(), static_cast<int>(stage)) == boundary.readers.end())
         fail(after_, where, "reads boundary '" + value.name + "' of which it is no reader");
     }
+    const bool of_micro_batch = piece.kind != PieceKind::kPrepare && piece.kind != PieceKind::kUpdate && piece.kind != PieceKind::kEvaluate;
+    for (const GraphInput& input : piece.graph.inputs())
+      if (of_micro_batch && input.role == InputRole::kState) micro_readers_[piece.graph.value(input.value).name].push_back(where);
     for (const GraphOutput& output : piece.graph.outputs()) {
       if (output.role == OutputRole::kState) check_state(output.name, piece.graph.type(output.value));
+      if (of_micro_batch && output.role == OutputRole::kState) micro_writers_[output.name] = where;
       if (output.role != OutputRole::kBoundary) continue;
       if (boundary_of(output.name, piece.graph.type(output.value)).stage != static_cast<int>(stage)) fail(after_, where, "writes boundary '" + output.name + "' of another stage");
       if (!written_.insert(output.name).second) fail(after_, where, "boundary '" + output.name + "' is written twice");
@@ -79,6 +87,8 @@ class DeviceVerifier {
   const std::string& after_;
   std::map<std::string, const Boundary*> boundaries_;
   std::set<std::string> written_;
+  std::map<std::string, std::vector<std::string>> micro_readers_;  // pieces of training that read a state
+  std::map<std::string, std::string> micro_writers_;               // the one that changes it
 };
 
 }  // namespace

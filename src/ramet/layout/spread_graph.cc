@@ -142,7 +142,17 @@ SpreadGraph::FactorCuts SpreadGraph::choose_cuts(NodeId id, const NodeSignature&
   for (size_t i = 0; i < source.inputs.size(); ++i) order.push_back(i);
   std::stable_partition(order.begin(), order.end(), [&](size_t i) { return is_state(source.inputs[i]); });
   FactorCuts cuts;
+  // A state that the node's graph changes stays as it lies: no factor of it is cut that it does not have cut.
+  std::set<int> fixed;
+  for (size_t i = 0; i < source.inputs.size(); ++i) {
+    if (!is_state(source.inputs[i])) continue;
+    const GraphOutput* changed = source_.find_output(source_.value(source.inputs[i]).name);
+    if (!changed || changed->role != OutputRole::kState) continue;
+    for (size_t dim = 0; dim < rule.inputs[i].size(); ++dim)
+      if (!place(source.inputs[i]).spread.cut_of(static_cast<int>(dim))) fixed.insert(rule.inputs[i][dim].begin(), rule.inputs[i][dim].end());
+  }
   const auto fits = [&](int factor, const FactorCut& cut) {
+    if (fixed.count(factor)) return false;
     for (const auto& [other, taken] : cuts)
       if (other != factor && taken.axis == cut.axis) return false;
     // No dimension of any operand may be cut twice.
