@@ -41,7 +41,7 @@ struct Subject {
     for (const StateTensor& state : step.states) {
       if (state.kind != StateKind::kWeight) continue;
       HostTensor tensor(state.type);
-      initialize_state(state, 7, 0, {reinterpret_cast<float*>(tensor.data.data()), static_cast<size_t>(tensor.elements())}, team);
+      initialize_state(state, 7, tensor.data, team);
       weights.emplace(state.name, std::move(tensor));
     }
     for (int64_t i = 0; i < 2 * step.micro_batches(); ++i) {

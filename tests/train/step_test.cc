@@ -245,7 +245,7 @@ std::pair<std::string, int64_t> trained(const Recipe& recipe, int steps, int64_t
   Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = device_memory});
   trainer.initialize();
   for (int i = 0; i < steps; ++i) trainer.step();
-  return {trainer.weights_hash(), trainer.engine().executable().planned_bytes()};
+  return {trainer.weights_hash(), trainer.cluster().stages()[0].planned_bytes()};
 }
 
 TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {
@@ -276,7 +276,7 @@ TEST(Trainer, MemoryLimitsTakeWhatIsDerivedAndChangeNoBit) {
   EXPECT_EQ(also, hash);
   EXPECT_LT(least, less);
   Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = less - 1});
-  for (const auto& state : trainer.engine().executable().states)
+  for (const auto& state : trainer.cluster().stages()[0].states)
     EXPECT_NE(state.tensor.kind, StateKind::kDerived) << state.tensor.name;
 }
 
@@ -301,7 +301,7 @@ TEST(Trainer, AGradientThatIsNotFiniteLeavesItsOwnWeight) {
     }
     for (const auto& weight : trainer.preparation().model.weights) {
       std::vector<float> values(static_cast<size_t>(weight.type.elements()));
-      trainer.engine().read_state(weight.name, std::as_writable_bytes(std::span(values)));
+      trainer.read_state(weight.name, std::as_writable_bytes(std::span(values)));
       for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << weight.name;
     }
   }

@@ -186,11 +186,10 @@ std::vector<Executable> compile(StepGraph step, const Layout& layout, const Kern
   step = decide_bits(std::move(step), log);
   // Of the fullest stage.
   const auto peak_bytes = [&](const StepGraph& candidate) {
-    const DeviceGraphs graphs = partition(candidate, layout);
     int64_t most = 0;
-    for (int stage = 0; stage < graphs.mesh.p; ++stage) {
+    for (Stage& stage : stages_of(partition(candidate, layout))) {
       PassLog quiet;
-      most = std::max(most, live_bound(items_of(lower(stage_of(graphs, stage), library, options, quiet).buffers), options.place.alignment));
+      most = std::max(most, live_bound(items_of(lower(std::move(stage), library, options, quiet).buffers), options.place.alignment));
     }
     return most;
   };

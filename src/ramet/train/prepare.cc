@@ -1,6 +1,9 @@
 #include "ramet/train/prepare.h"
 
 #include <algorithm>
+#include <map>
+
+#include <algorithm>
 #include <cmath>
 
 #include "ramet/base/error.h"
@@ -180,10 +183,25 @@ Preparation prepare(const Recipe& recipe) {
   result.layout = parse_layout(result.recipe.layout, layout_source(result.recipe));
   result.remarks = validate(result.layout, layout_facts(result.recipe), layout_source(result.recipe));
   result.model = build_model(result.recipe);
+  if (result.layout.head == Layout::Head::kAuto)
+    result.layout.head = result.layout.p > 1 && has_tied_weights(result.model.forward) ? Layout::Head::kFirst : Layout::Head::kLast;
   result.train = make_source(result.recipe, train ? &*train : nullptr, true);
   if (held_out || !train) result.held_out = make_source(result.recipe, held_out ? &*held_out : nullptr, false);
   if (held_out) result.held_out_samples = result.held_out->epoch_samples(0);
   return result;
+}
+
+bool has_tied_weights(const Graph& forward) {
+  std::map<ValueId, std::string> reader;
+  for (const Node& node : forward.nodes())
+    for (ValueId input : node.inputs) {
+      if (forward.value(input).producer != kNoNode) continue;
+      const auto is_state = [&](const GraphInput& each) { return each.value == input && each.role == InputRole::kState; };
+      if (std::none_of(forward.inputs().begin(), forward.inputs().end(), is_state)) continue;
+      const std::string scope = node.name.substr(0, node.name.find('/'));
+      if (reader.emplace(input, scope).first->second != scope) return true;
+    }
+  return false;
 }
 
 Model build_model(const Recipe& recipe) {

@@ -37,6 +37,9 @@ LayoutFacts layout_facts(const Recipe& complete);
 /// does it.
 Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
 
+/// Whether two top-level scopes of a model's forward graph read one weight, as embeddings and the loss head often do.
+bool has_tied_weights(const Graph& forward);
+
 /// Only the model of a complete recipe: for looking at it, and for prediction (`samples` at once).
 Model build_model(const Recipe& complete);
 /// Forward only, giving the k most likely tokens (see model/presets.h).
