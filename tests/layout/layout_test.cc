@@ -93,7 +93,7 @@ TEST(Layout, AnEmptyTextIsOneDevice) {
 
 TEST(Layout, PrintsOneTextForEqualLayouts) {
   EXPECT_EQ(again("r=4 rts=optimizer:4,weights:4 t=2x1  p=1"), "t=2 r=4 rts=weights,optimizer");
-  EXPECT_EQ(again("offload=activations,weights schedule=1f1b head=auto device_memory=1536MiB"),
+  EXPECT_EQ(again("offload=activations,weights schedule=1f1b device_memory=1536MiB"),
             "offload=weights,activations device_memory=1536MiB");
   EXPECT_EQ(again("recompute=fit:0.5GiB"), "recompute=fit:512MiB");
   EXPECT_EQ(again("recompute=none"), "recompute=none");
@@ -159,7 +159,7 @@ TEST(Layout, BadTextsSayWhatWouldBeRight) {
               HasSubstr("--layout recompute: unknown recomputation; found 'some'; expected none, cheap"));
   EXPECT_THAT(parse_error("device_memory=1Gb"), HasSubstr("--layout device_memory: not a size"));
   EXPECT_THAT(parse_error("layers=3+x"), HasSubstr("expected layers of every model chunk, as 3+7+7+7"));
-  EXPECT_THAT(parse_error("head=middle"), HasSubstr("expected auto, last or first"));
+  EXPECT_THAT(parse_error("head=middle"), HasSubstr("expected last or first"));
   EXPECT_THAT(parse_error("sequence=1"), HasSubstr("expected true or false"));
   EXPECT_THAT(parse_error("streaming=\"a"), HasSubstr("a quote without its end"));
   EXPECT_THAT(parse_error("p=1024 r=1024 t=2"), HasSubstr("too many devices; expected at most 1048576"));

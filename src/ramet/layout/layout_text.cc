@@ -243,13 +243,13 @@ constexpr LayoutKey kKeys[] = {
      "layers of every stage, as 3+7+7+7; with phases or interleaving, of every part in the model's order (part c is on "
      "stage c % p)",
      read_layers, print_layers},
-    {"head", "auto | last | first",
-     "the stage of the loss head; a head that shares the embeddings' table belongs on the first, beside them (auto: so)",
+    {"head", "last | first",
+     "the stage of the loss head; left out, a head that shares the embeddings' table is put beside them, any other on the last",
      [](Layout& l, const LayoutValue& v) {
-       if (v.text != "first" && v.text != "last" && v.text != "auto") v.refuse("unknown place of the loss head", "auto, last or first");
-       l.head = v.text == "first" ? Layout::Head::kFirst : v.text == "last" ? Layout::Head::kLast : Layout::Head::kAuto;
+       if (v.text != "first" && v.text != "last") v.refuse("unknown place of the loss head", "last or first");
+       l.head = v.text == "first" ? Layout::Head::kFirst : Layout::Head::kLast;
      },
-     [](const Layout& l) { return std::string(l.head == Layout::Head::kFirst ? "first" : l.head == Layout::Head::kLast ? "last" : "auto"); }},
+     [](const Layout& l) { return std::string(l.head == Layout::Head::kFirst ? "first" : l.head == Layout::Head::kLast ? "last" : ""); }},
     {"sequence", "true | false", "sequence parallelism: between the cut products, tokens are cut T1 ways",
      [](Layout& l, const LayoutValue& v) { l.sequence = read_truth(v); },
      [](const Layout& l) { return std::string(l.sequence ? "true" : "false"); }},
