@@ -151,7 +151,7 @@ const std::vector<Case> kCases = {
     {"alone", "bert", {"train.precision=f32"}, {"p=1", "phases=2", "phases=4 offload=optimizer,weights,grads,activations", "offload=optimizer"}},
     {"replicas", "bert", {"train.precision=bf16"}, {"r=2", "r=4 rts=optimizer", "r=4 rts=weights,grads,optimizer", "r=4 rts=weights:2,optimizer:4"}},
     {"stages", "bert", {"train.precision=f32"}, {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first", "p=2 schedule=zero-bubble head=first"}},
-    {"shards", "gpt2", {"train.precision=bf16"}, {"t=2", "t=1x2", "t=2x2"}},
+    {"shards", "gpt2", {"train.precision=bf16"}, {"t=2", "t=1x2", "t=2x2", "t=2 sequence=true"}},
     {"phases", "gpt2", {"train.precision=bf16"}, {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
     {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
 };

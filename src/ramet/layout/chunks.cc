@@ -48,7 +48,9 @@ class ChunkMapper {
     const int layer = layer_of(name);
     return layer >= 0 && static_cast<size_t>(layer) < chunk_of_layer_.size() ? chunk_of_layer_[static_cast<size_t>(layer)] : kFree;
   }
-  bool is_last_layer(const std::string& name) const { return layer_of(name) == static_cast<int>(chunk_of_layer_.size()) - 1; }
+  bool is_last_layer(const std::string& name) const {
+    return !chunk_of_layer_.empty() && layer_of(name) == static_cast<int>(chunk_of_layer_.size()) - 1;
+  }
 
   void find_backward() {
     for (size_t n = 0; n < count_; ++n) {
@@ -104,13 +106,18 @@ class ChunkMapper {
     for (size_t n = count_; n-- > 0;) {
       if (map_.chunk[n] != kFree || map_.anywhere[n]) continue;
       int first = std::numeric_limits<int>::max(), last = kFree;
+      bool read = false, read_forward = false;
       each_user(n, [&](size_t user) {
+        read = true;
+        read_forward = read_forward || !map_.backward[user];
         if (map_.chunk[user] == kFree) return;
         if (!map_.backward[user]) first = std::min(first, map_.chunk[user]);
         last = std::max(last, map_.chunk[user]);
       });
       if (!map_.backward[n] && first != std::numeric_limits<int>::max()) map_.chunk[n] = first;
       else if (backward_too && last != kFree) map_.chunk[n] = last, map_.backward[n] = true;
+      // Where the model is not cut no user has a chunk either.
+      else if (backward_too && read && !read_forward) map_.backward[n] = true;
     }
   }
 

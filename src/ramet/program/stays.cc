@@ -67,7 +67,13 @@ class StayPlanner {
       const Graph& graph = graph_of(id);
       for (const GraphInput& input : graph.inputs()) {
         const std::string& name = graph.value(input.value).name;
-        if (input.role == InputRole::kState) uses_[static_cast<size_t>(at(states, name))][region].read = true;
+        if (input.role == InputRole::kState) {
+          const int32_t state = at(states, name);
+          uses_[static_cast<size_t>(state)][region].read = true;
+          // In a pipeline other micro-batches come between this piece and the one that sums.
+          if (is(state, StateKind::kAccumulator) && kind_of(segment) != PieceKind::kUpdate && !graph.find_output(name))
+            internal_error("plan_stays", "'" + graph.name() + "' reads '" + name + "' but does not sum into it");
+        }
         if (input.role == InputRole::kBoundary) readers_[static_cast<size_t>(at(boundaries, name))].push_back(segment);
       }
       const bool sums = kind_of(segment) != PieceKind::kUpdate;
