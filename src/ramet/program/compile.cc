@@ -59,8 +59,20 @@ std::vector<PlaceItem> items_of(const std::vector<Buffer>& buffers) {
   return items;
 }
 
+/// Placements found before: the stages of a pipeline are often alike.
+using KnownPlacements = std::vector<std::pair<std::vector<PlaceItem>, Placement>>;
+
+Placement place_once(std::vector<PlaceItem> items, const PlaceOptions& options, KnownPlacements* known) {
+  if (!known) return place(items, options);
+  for (const auto& [same, placement] : *known)
+    if (same == items) return placement;
+  Placement placement = place(items, options);
+  known->emplace_back(std::move(items), placement);
+  return placement;
+}
+
 /// Addresses for buffers of one memory; its height. What always lives lies at the bottom, in order; the rest is packed above it.
-int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const PlaceOptions& options, std::string* method) {
+int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const PlaceOptions& options, KnownPlacements* known, std::string* method) {
   const std::vector<PlaceItem> items = items_of(buffers);
   std::vector<PlaceItem> moving;
   std::vector<size_t> moving_id;
@@ -74,18 +86,18 @@ int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const Place
     buffers[i].offset = base;
     base += (items[i].bytes + options.alignment - 1) & -options.alignment;
   }
-  const Placement placement = place(moving, options);
-  for (size_t i = 0; i < moving.size(); ++i) buffers[moving_id[i]].offset = base + placement.offsets[i];
+  const Placement placement = place_once(std::move(moving), options, known);
+  for (size_t i = 0; i < moving_id.size(); ++i) buffers[moving_id[i]].offset = base + placement.offsets[i];
   if (method) *method = placement.method;
   return base + placement.height;
 }
 
 /// Gives every buffer its address.
-void place_buffers(Executable& exe, PlaceOptions options) {
+void place_buffers(Executable& exe, PlaceOptions options, KnownPlacements* known = nullptr) {
   if (!exe.streaming.empty()) options.alignment = std::max<int64_t>(options.alignment, kStreamAlignment);
   exe.bound_bytes = live_bound(items_of(exe.buffers), options.alignment, &exe.peak_instant);
-  exe.arena_bytes = place_memory(exe.buffers, exe.instants, options, &exe.placement);
-  exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, nullptr);
+  exe.arena_bytes = place_memory(exe.buffers, exe.instants, options, known, &exe.placement);
+  exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, known, nullptr);
 }
 
 /// All passes after which no bit of a result changes any more.
@@ -154,11 +166,12 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 
 std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
   std::vector<Executable> executables;
+  KnownPlacements known;
   for (const Stage& stage : stages_of(graphs)) {
     PassLog log;
     const auto build = [&](const CompileOptions& how) {
       Executable exe = lower(stage, library, how, log);
-      log.run("place", [&] { return place_buffers(exe, how.place), 0; });
+      log.run("place", [&] { return place_buffers(exe, how.place, &known), 0; });
       return exe;
     };
     const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };

@@ -11,6 +11,7 @@ namespace ramet {
 struct PlaceItem {
   int64_t bytes = 0;
   int32_t first = 0, last = 0;
+  friend bool operator==(const PlaceItem&, const PlaceItem&) = default;
 };
 
 struct PlaceOptions {
