@@ -33,6 +33,7 @@ std::string progress_text(const Transport& transport, std::span<const int> await
       if (device != transport.device()) candidates.push_back(device);
   if (candidates.empty()) return "";
   std::vector<Progress> all;
+  all.reserve(static_cast<size_t>(transport.devices()));
   for (int device = 0; device < transport.devices(); ++device) all.push_back(transport.progress_of(device));
   const auto progress = [&](int device) -> const Progress& { return all[static_cast<size_t>(device)]; };
 

@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/attention_backward.cc"
 #include "ramet/kernel/cpu/targets.h"
+
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

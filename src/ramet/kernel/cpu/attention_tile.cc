@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/attention_tile.cc"
 #include "ramet/kernel/cpu/targets.h"
+
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -24,10 +25,11 @@ HWY_INLINE void Tile(const TileProduct& p, const float* a, const float* b, float
   constexpr int64_t kLanes = 16 / kToSixteen;
   hn::Vec<F32> sums[kRows][kVectors];
   RAMET_UNROLL
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i) {
     RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j)
       sums[i][j] = p.add ? hn::LoadU(df, c + i * p.c_stride + j * kLanes) : hn::Zero(df);
+  }
   for (int64_t k = 0; k < p.k; ++k, b += kPanel) {
     hn::Vec<F32> row[kVectors];
     RAMET_UNROLL
@@ -40,9 +42,10 @@ HWY_INLINE void Tile(const TileProduct& p, const float* a, const float* b, float
     }
   }
   RAMET_UNROLL
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i) {
     RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], df, c + i * p.c_stride + j * kLanes);
+  }
 }
 
 template <int kVectors>

@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/matmul_plain.cc"
 #include "ramet/kernel/cpu/targets.h"
+
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -29,10 +30,10 @@ HWY_INLINE void Tile(int64_t depth, const float* a, int64_t a_stride, const floa
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
   hn::Vec<F32> sums[kRows][kVectors];
   RAMET_UNROLL
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i) {
     RAMET_UNROLL
-    for (int j = 0; j < kVectors; ++j)
-      sums[i][j] = first ? hn::Zero(df) : hn::LoadU(df, c + i * c_stride + j * lanes);
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = first ? hn::Zero(df) : hn::LoadU(df, c + i * c_stride + j * lanes);
+  }
   for (int64_t p = 0; p < depth; ++p, b += kVectors * lanes) {
     hn::Vec<F32> row[kVectors];
     RAMET_UNROLL
@@ -45,14 +46,15 @@ HWY_INLINE void Tile(int64_t depth, const float* a, int64_t a_stride, const floa
     }
   }
   RAMET_UNROLL
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i) {
     RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], df, c + i * c_stride + j * lanes);
+  }
 }
 
 template <int kVectors>
-void TileRows(int64_t rows, int64_t depth, const float* a, int64_t a_stride, const float* b, float* c,
-              int64_t c_stride, bool first) {
+void TileRows(int64_t rows, int64_t depth, const float* a, int64_t a_stride, const float* b, float* c, int64_t c_stride,
+              bool first) {
   switch (rows) {
     case 1: return Tile<1, kVectors>(depth, a, a_stride, b, c, c_stride, first);
     case 2: return Tile<2, kVectors>(depth, a, a_stride, b, c, c_stride, first);
@@ -72,7 +74,8 @@ void PlainProductOf(int64_t m, int64_t n, int64_t k, const float* a, const float
   for (int64_t column = 0; column < n; column += width, b += padded * width)
     for (int64_t p = 0; p == 0 || p < k; p += kDepth)
       for (int64_t i = 0; i < m; i += kRows) {
-        const int64_t rows = std::min(kRows, m - i), cols = std::min(width, n - column), depth = std::min(kDepth, k - p);
+        const int64_t rows = std::min(kRows, m - i), cols = std::min(width, n - column),
+                      depth = std::min(kDepth, k - p);
         float* to = c + i * c_stride + column;
         if (cols == width) {
           TileRows<kVectors>(rows, depth, a + i * k + p, k, b + p * width, to, c_stride, p == 0);

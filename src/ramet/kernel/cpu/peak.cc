@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/peak.cc"
 #include "ramet/kernel/cpu/targets.h"
+
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -20,7 +21,7 @@ double FmaLoop(int64_t rounds) {
   hn::Vec<decltype(df)> sums[kChains];
   RAMET_UNROLL
   for (int i = 0; i < kChains; ++i) sums[i] = hn::Zero(df);
-  for (int64_t round = 0; round < rounds; ++round)
+  for (int64_t round = 0; round < rounds; ++round) {
     RAMET_UNROLL
     for (int i = 0; i < kChains; ++i) {
       sums[i] = hn::MulAdd(factor, factor, sums[i]);
@@ -28,6 +29,7 @@ double FmaLoop(int64_t rounds) {
       asm volatile("" : "+v"(sums[i].raw));  // each is done, in a register
 #endif
     }
+  }
   HWY_ALIGN float kept[hn::MaxLanes(df)];
   RAMET_UNROLL
   for (int i = 0; i < kChains; ++i) {
