@@ -13,8 +13,8 @@
 namespace ramet::bench {
 namespace {
 
-void measure(int64_t batch, int64_t sequence, bool causal, double dropout, DType dtype, ThreadTeam& team,
-             double peak, double budget) {
+void measure(int64_t batch, int64_t sequence, bool causal, double dropout, DType dtype, ThreadTeam& team, double peak,
+             double budget) {
   AttentionForm form;
   form.batch = batch, form.sequence = sequence, form.heads = 12, form.head_size = 64;
   form.packed = true, form.causal = causal, form.scale = 0.125, form.dropout = dropout;

@@ -51,7 +51,8 @@ class Buffer {
       : bytes_(std::max<int64_t>(64, (bytes + 63) / 64 * 64)),
         data_(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes_)))) {
     auto* words = reinterpret_cast<uint32_t*>(data_);
-    for (int64_t i = 0; i < bytes_ / 4; ++i) words[i] = 0x3c003c00u + static_cast<uint32_t>(i * 2654435761u >> 8 & 0x01ff01ff);
+    for (int64_t i = 0; i < bytes_ / 4; ++i)
+      words[i] = 0x3c003c00u + static_cast<uint32_t>(i * 2654435761u >> 8 & 0x01ff01ff);
   }
   ~Buffer() { std::free(data_); }
   Buffer(const Buffer&) = delete;
@@ -82,7 +83,8 @@ inline void print_load() {
   if (getloadavg(load, 3) == 3) std::printf("load average %.2f %.2f %.2f\n", load[0], load[1], load[2]);
 }
 
-/// Calls `measure(dtype, team, peak in GF/s)` for bf16 and f32 on one thread and on two, under a line with the load and the peak.
+/// Calls `measure(dtype, team, peak in GF/s)` for bf16 and f32 on one thread and on two, under a line with the load and
+/// the peak.
 inline void beside_peaks(const std::function<void(DType, ThreadTeam&, double)>& measure) {
   std::printf("%s, %s\n", cpu_model().c_str(), cpu_kernel_class().c_str());
   for (int threads : {1, 2}) {

@@ -20,8 +20,8 @@ struct Case {
 std::vector<Case> cases() {
   constexpr int64_t kRows = 2048;
   std::vector<Case> all;
-  for (auto [k, n] : std::vector<std::pair<int64_t, int64_t>>{
-           {768, 768}, {768, 2304}, {768, 3072}, {3072, 768}, {768, 50257}}) {
+  for (auto [k, n] :
+       std::vector<std::pair<int64_t, int64_t>>{{768, 768}, {768, 2304}, {768, 3072}, {3072, 768}, {768, 50257}}) {
     const std::string shape = std::to_string(k) + "x" + std::to_string(n);
     all.push_back({"y  " + shape, kRows, n, k, false, true, true, false});
     all.push_back({"dx " + shape, kRows, k, n, false, false, true, false});
@@ -55,7 +55,8 @@ void measure(const Case& one, DType dtype, ThreadTeam& team, double peak, double
   const void* c = one.gradient ? out.data() : nullptr;
   const double time =
       best_time(team, budget, [&] { plan->run(a.data(), b.data(), c, out.data(), scratch.data(), team); });
-  const double rate = 2.0 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(one.k) / time * 1e-9;
+  const double rate =
+      2.0 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(one.k) / time * 1e-9;
   std::printf("%-4s %-14s %9.3f ms %7.1f GF/s %5.1f%%  scratch %.1f MiB  %s\n", std::string(name_of(dtype)).c_str(),
               one.name.c_str(), time * 1e3, rate, 100 * rate / peak,
               static_cast<double>(plan->scratch_bytes()) / (1 << 20), plan->implementation().c_str());

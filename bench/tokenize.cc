@@ -22,8 +22,10 @@ int main(int argc, char** argv) {
     std::vector<std::string> texts;
     std::string out;
     for (int i = 4; i < argc; ++i) {
-      if (std::strcmp(argv[i], "--ids") == 0 && i + 1 < argc) out = argv[++i];
-      else texts.push_back(ramet::read_file(argv[i]));
+      if (std::strcmp(argv[i], "--ids") == 0 && i + 1 < argc)
+        out = argv[++i];
+      else
+        texts.push_back(ramet::read_file(argv[i]));
     }
     std::vector<std::string_view> lines;
     size_t bytes = 0;

@@ -40,7 +40,8 @@ Batch rows(const Batch& batch, int64_t begin, int64_t end) {
     const size_t row = tensor.bytes.size() / static_cast<size_t>(batch.count);
     auto dims = tensor.type.shape.dims();
     dims[0] = end - begin;
-    part.tensors.push_back({tensor.name, {tensor.type.dtype, Shape(dims)},
+    part.tensors.push_back({tensor.name,
+                            {tensor.type.dtype, Shape(dims)},
                             {tensor.bytes.begin() + static_cast<std::ptrdiff_t>(row * static_cast<size_t>(begin)),
                              tensor.bytes.begin() + static_cast<std::ptrdiff_t>(row * static_cast<size_t>(end))}});
   }
@@ -92,7 +93,8 @@ TEST(Permutation, DiffersByEpochAndSeedAndMixes) {
 TEST(BertBatches, ASampleIsAFunctionOfItsIndex) {
   const SampleCorpus sample(200);
   for (const BertObjective objective : {BertObjective::kMlmNsp, BertObjective::kMlm}) {
-    const BertBatchOptions options{.objective = objective, .sequence_length = 64, .max_predictions = 10, .variants = 3, .seed = 9};
+    const BertBatchOptions options{
+        .objective = objective, .sequence_length = 64, .max_predictions = 10, .variants = 3, .seed = 9};
     const auto source = make_bert_batches(sample.open(), options), again = make_bert_batches(sample.open(), options);
     const int64_t epochs = 5 * source->epoch_samples(0);  // past the end of the variants
     expect_pure(*source, *again, epochs);
@@ -122,10 +124,11 @@ struct Row {
   int32_t length, label;
 };
 std::vector<Row> rows_of(const Batch& batch) {
-  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"), attention = ints(batch, "attention_mask"),
-             places = ints(batch, "masked_positions"), labels = ints(batch, "masked_labels"),
-             next = ints(batch, "next_sentence_label");
-  const auto width = ids.size() / static_cast<size_t>(batch.count), predictions = places.size() / static_cast<size_t>(batch.count);
+  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"),
+             attention = ints(batch, "attention_mask"), places = ints(batch, "masked_positions"),
+             labels = ints(batch, "masked_labels"), next = ints(batch, "next_sentence_label");
+  const auto width = ids.size() / static_cast<size_t>(batch.count),
+             predictions = places.size() / static_cast<size_t>(batch.count);
   std::vector<Row> result;
   for (size_t r = 0; r < static_cast<size_t>(batch.count); ++r) {
     const auto part = [&](const std::vector<int32_t>& all) {
@@ -148,7 +151,8 @@ TEST(BertBatches, MaskingFollowsBert) {
   const BertBatchOptions options{.sequence_length = 128, .max_predictions = 20, .seed = 3};
   const auto source = make_bert_batches(sample.open(), options);
   const Batch batch = source->make(0, 1500);
-  const auto places = ints(batch, "masked_positions"), labels = ints(batch, "masked_labels"), ids = ints(batch, "input_ids");
+  const auto places = ints(batch, "masked_positions"), labels = ints(batch, "masked_labels"),
+             ids = ints(batch, "input_ids");
   const auto all = rows_of(batch);
   double masked = 0, shown_mask = 0, kept = 0, random = 0;
   std::vector<double> by_place(8);
@@ -186,8 +190,11 @@ TEST(BertBatches, MaskingFollowsBert) {
 
 TEST(BertBatches, WholeWordsAreMaskedTogether) {
   const SampleCorpus sample(300);
-  const auto source = make_bert_batches(
-      sample.open(), {.sequence_length = 64, .max_predictions = 12, .mask_token_share = 1, .random_token_share = 0, .whole_word = true});
+  const auto source = make_bert_batches(sample.open(), {.sequence_length = 64,
+                                                        .max_predictions = 12,
+                                                        .mask_token_share = 1,
+                                                        .random_token_share = 0,
+                                                        .whole_word = true});
   const Batch batch = source->make(0, 300);
   int words = 0;
   for (const Row& row : rows_of(batch))
@@ -219,7 +226,8 @@ TEST(BertBatches, PairsHaveBertsForm) {
     const auto length = static_cast<size_t>(row.length);
     ASSERT_EQ(row.original[0], 2);
     ASSERT_EQ(row.original[length - 1], 3);
-    const auto a_end = static_cast<size_t>(std::find(row.original.begin(), row.original.end(), 3) - row.original.begin());
+    const auto a_end =
+        static_cast<size_t>(std::find(row.original.begin(), row.original.end(), 3) - row.original.begin());
     ASSERT_GT(a_end, 1u);
     ASSERT_LT(a_end + 1, length - 1);  // a second segment with a token
     for (size_t p = 0; p < row.ids.size(); ++p) {
@@ -251,18 +259,22 @@ TEST(BertBatches, PairsHaveBertsForm) {
 TEST(BertBatches, EverySentenceOpensInSomePair) {
   // Without random next and with long sequences a document is one pair: all tokens are there.
   const SampleCorpus sample(100, 500, {}, 7, 4, 6);
-  const auto source = make_bert_batches(sample.open(), {.sequence_length = 96, .max_predictions = 5,
-                                                        .short_sequence_share = 0, .random_next_share = 0});
+  const auto source = make_bert_batches(
+      sample.open(), {.sequence_length = 96, .max_predictions = 5, .short_sequence_share = 0, .random_next_share = 0});
   int64_t tokens = 0, single = 0;
   for (const Row& row : rows_of(source->make(0, source->epoch_samples(0)))) {
-    if (row.label == 0) tokens += row.length - 3;
-    else ++single;
+    if (row.label == 0)
+      tokens += row.length - 3;
+    else
+      ++single;
   }
   int64_t expected = 0;
   for (int64_t d = 0; d < sample.open().counts().documents; ++d) {
     const auto range = sample.open().document_sentences(d);
-    if (range.last - range.first > 1) expected += sample.open().document_tokens(d);
-    else --single;
+    if (range.last - range.first > 1)
+      expected += sample.open().document_tokens(d);
+    else
+      --single;
   }
   EXPECT_EQ(tokens, expected);
   EXPECT_EQ(single, 0);
@@ -271,7 +283,8 @@ TEST(BertBatches, EverySentenceOpensInSomePair) {
 TEST(BertBatches, PackedSequencesHoldEachTokenOnceAnEpoch) {
   const SampleCorpus sample(80);
   const Corpus corpus = sample.open();
-  const auto source = make_bert_batches(corpus, {.objective = BertObjective::kMlm, .sequence_length = 32, .max_predictions = 5});
+  const auto source =
+      make_bert_batches(corpus, {.objective = BertObjective::kMlm, .sequence_length = 32, .max_predictions = 5});
   const int64_t count = source->epoch_samples(0);
   EXPECT_EQ(count, (corpus.counts().tokens + corpus.counts().documents) / 30);
   std::map<int32_t, int64_t> packed, stored;
@@ -295,7 +308,8 @@ TEST(BertBatches, PackedSequencesHoldEachTokenOnceAnEpoch) {
 TEST(CausalBatches, BlocksAreTheShuffledDocuments) {
   const TemporaryFolder folder;
   std::string text;
-  for (int i = 0; i < 40; ++i) text += "document " + std::to_string(i) + " lower newer " + std::to_string(i * i) + "\n\n";
+  for (int i = 0; i < 40; ++i)
+    text += "document " + std::to_string(i) + " lower newer " + std::to_string(i * i) + "\n\n";
   write_file_atomic(folder.path() / "a.txt", text);
   const auto tokenizer = load_tokenizer(kDataSamples / "tiny-vocab.json");
   build_corpus({folder.path() / "a.txt"}, *tokenizer, folder.path() / "corpus");
@@ -354,17 +368,25 @@ TEST(SyntheticBatches, AreFullAndUniform) {
 
 TEST(Batches, BadOptionsAndCorporaAreNamed) {
   const SampleCorpus sample(3);
-  const auto bert = [&](BertBatchOptions options) { return error_text([&] { make_bert_batches(sample.open(), options); }); };
-  EXPECT_THAT(bert({.sequence_length = 4}), HasSubstr("data option sequence_length is out of range; found 4; expected 8 to"));
-  EXPECT_THAT(bert({.sequence_length = 16, .max_predictions = 20}), HasSubstr("max_predictions is out of range; found 20; expected 1 to 16"));
+  const auto bert = [&](BertBatchOptions options) {
+    return error_text([&] { make_bert_batches(sample.open(), options); });
+  };
+  EXPECT_THAT(bert({.sequence_length = 4}),
+              HasSubstr("data option sequence_length is out of range; found 4; expected 8 to"));
+  EXPECT_THAT(bert({.sequence_length = 16, .max_predictions = 20}),
+              HasSubstr("max_predictions is out of range; found 20; expected 1 to 16"));
   EXPECT_THAT(bert({.masked_share = 1.5}), HasSubstr("masked_share is out of range; found 1.5; expected 0 to 1"));
-  EXPECT_THAT(error_text([&] { make_causal_batches(sample.open(), {}); }),
-              HasSubstr("the vocabulary has no token <|endoftext|>, which causal language modelling needs; found 506 tokens of kind "
-                        "wordpiece; expected <|endoftext|> among them. Train a vocabulary"));
-  EXPECT_THAT(error_text([&] { make_synthetic_bert_batches(3, {}); }), HasSubstr("the vocabulary is too small for synthetic data"));
+  EXPECT_THAT(
+      error_text([&] { make_causal_batches(sample.open(), {}); }),
+      HasSubstr(
+          "the vocabulary has no token <|endoftext|>, which causal language modelling needs; found 506 tokens of kind "
+          "wordpiece; expected <|endoftext|> among them. Train a vocabulary"));
+  EXPECT_THAT(error_text([&] { make_synthetic_bert_batches(3, {}); }),
+              HasSubstr("the vocabulary is too small for synthetic data"));
   const SampleCorpus single(1);
-  EXPECT_THAT(error_text([&] { make_bert_batches(single.open(), {}); }),
-              HasSubstr("next-sentence prediction takes sentences from two documents; found 1 document; expected 2 or more"));
+  EXPECT_THAT(
+      error_text([&] { make_bert_batches(single.open(), {}); }),
+      HasSubstr("next-sentence prediction takes sentences from two documents; found 1 document; expected 2 or more"));
   const TemporaryFolder folder;
   write_file_atomic(folder.path() / "a.txt", "low\n\nlower");
   build_corpus({folder.path() / "a.txt"}, WordPieceTokenizer(Vocabulary({"[UNK]", "[PAD]", "[CLS]", "[SEP]", "low"})),
@@ -372,7 +394,8 @@ TEST(Batches, BadOptionsAndCorporaAreNamed) {
   EXPECT_THAT(error_text([&] { make_bert_batches(Corpus::open(folder.path() / "corpus"), {}); }),
               HasSubstr("the vocabulary has no token [MASK], which BERT's pretraining needs"));
   const auto source = make_synthetic_causal_batches(10, {.sequence_length = 4});
-  EXPECT_THAT(error_text([&] { source->make(-1, 2); }), HasSubstr("a batch of samples that cannot be; found 2 samples from -1"));
+  EXPECT_THAT(error_text([&] { source->make(-1, 2); }),
+              HasSubstr("a batch of samples that cannot be; found 2 samples from -1"));
   EXPECT_THAT(error_text([&] { source->make(0, 1).at("input_idz"); }),
               HasSubstr("a batch has no tensor 'input_idz'; expected one of input_ids, labels"));
 }
@@ -408,7 +431,8 @@ TEST(Loader, AnErrorComesInItsPlaceAndStays) {
 }
 
 TEST(Loader, StopsAtAnyMoment) {
-  std::shared_ptr<const BatchSource> source = make_synthetic_bert_batches(50, {.sequence_length = 16, .max_predictions = 3});
+  std::shared_ptr<const BatchSource> source =
+      make_synthetic_bert_batches(50, {.sequence_length = 16, .max_predictions = 3});
   for (int i = 0; i < 200; ++i) {
     Loader loader(source, i, 2, 1 + i % 3);
     for (int k = 0; k < i % 4; ++k) loader.next();

@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "data/temporary_folder.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/rng.h"
 #include "ramet/data/bpe.h"
 #include "ramet/data/corpus.h"
 #include "ramet/data/wordpiece.h"
-#include "data/temporary_folder.h"
 
 namespace ramet {
 

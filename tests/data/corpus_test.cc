@@ -37,7 +37,8 @@ std::map<std::string, std::string> files_of(const fs::path& folder) {
 TEST(Sentences, LinesAndDocuments) {
   const std::string text = "\xEF\xBB\xBF\n  One. Two.\r\nThree\n \t\n\nFour\n";
   EXPECT_THAT(sentences_of(text, SentenceRule::kLines, false), ElementsAre("#", "One. Two.", "Three", "#", "Four"));
-  EXPECT_THAT(sentences_of(text, SentenceRule::kSplitLines, false), ElementsAre("#", "One.", "Two.", "Three", "#", "Four"));
+  EXPECT_THAT(sentences_of(text, SentenceRule::kSplitLines, false),
+              ElementsAre("#", "One.", "Two.", "Three", "#", "Four"));
   EXPECT_THAT(sentences_of(text, SentenceRule::kLines, false, 0), ElementsAre("#", "One. Two.", "Three", "Four"));
   EXPECT_THAT(sentences_of(text, SentenceRule::kLines, false, 3), ElementsAre("#", "One. Two.", "Three", "Four"));
   EXPECT_THAT(sentences_of(" \n\n", SentenceRule::kLines, false), ElementsAre());
@@ -46,7 +47,8 @@ TEST(Sentences, LinesAndDocuments) {
 TEST(Sentences, ProseIsJoinedOverLinesAndSplit) {
   const std::string text = "Call me Ishmael. Some years\nago, Mr. Smith asked: \"Why?\" He\nsmiled.\n\nA new paragraph";
   EXPECT_THAT(sentences_of(text, SentenceRule::kProse, false, 2),
-              ElementsAre("#", "Call me Ishmael.", "Some years ago, Mr. Smith asked: \"Why?\"", "He smiled.", "A new paragraph"));
+              ElementsAre("#", "Call me Ishmael.", "Some years ago, Mr. Smith asked: \"Why?\"", "He smiled.",
+                          "A new paragraph"));
   EXPECT_THAT(sentences_of(text, SentenceRule::kProse, true, 2),
               ElementsAre("#", "Call me Ishmael.", " Some years ago, Mr. Smith asked: \"Why?\"", " He smiled.",
                           "\n\nA new paragraph"));
@@ -64,8 +66,8 @@ TEST(Corpus, HoldsTheTokensOfItsTexts) {
   const TemporaryFolder folder;
   write_file_atomic(folder.path() / "a.txt", "w1 w2 w5x\nw3\n\nw4 nothing\n");
   write_file_atomic(folder.path() / "b.txt", "\n\nw9\n[MASK]\n");
-  const CorpusSummary summary = build_corpus({folder.path() / "a.txt", folder.path() / "b.txt"}, *word_tokenizer(10),
-                                             folder.path() / "corpus/");
+  const CorpusSummary summary =
+      build_corpus({folder.path() / "a.txt", folder.path() / "b.txt"}, *word_tokenizer(10), folder.path() / "corpus/");
   EXPECT_EQ(summary.train, (CorpusCounts{3, 5, 11}));
   EXPECT_EQ(summary.unknown_tokens, 4);  // nothing [ MASK ]
   const Corpus corpus = Corpus::open(folder.path() / "corpus");
@@ -159,7 +161,8 @@ TEST(Corpus, BadTextsAreNamedAndNothingIsLeft) {
   };
   EXPECT_THAT(build(), HasSubstr("a.txt: cannot open the file"));
   write_file_atomic(text, "w1\nw2 \xC3\x28\n");
-  EXPECT_THAT(build(), HasSubstr("a.txt:2, byte offset 6: invalid UTF-8; found byte 0xC3; expected UTF-8 text. Convert"));
+  EXPECT_THAT(build(),
+              HasSubstr("a.txt:2, byte offset 6: invalid UTF-8; found byte 0xC3; expected UTF-8 text. Convert"));
   write_file_atomic(text, " \n\n\t");
   EXPECT_THAT(build(), HasSubstr("a.txt: the corpus is empty: no visible character in it"));
   write_file_atomic(text, "");
@@ -173,7 +176,8 @@ TEST(Corpus, BadTextsAreNamedAndNothingIsLeft) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
   EXPECT_EQ(build(), "no error");
   EXPECT_THAT(build(), HasSubstr("corpus: there is something here already"));
-  EXPECT_THAT(error_text([&] { Corpus::open(place, "heldout"); }), HasSubstr("the corpus has no split 'heldout'; expected train"));
+  EXPECT_THAT(error_text([&] { Corpus::open(place, "heldout"); }),
+              HasSubstr("the corpus has no split 'heldout'; expected train"));
 }
 
 TEST(Corpus, AFailedBuildKeepsTheOldCorpus) {
@@ -203,7 +207,8 @@ TEST(Corpus, AFailedBuildKeepsTheOldCorpus) {
 int64_t read_all(const Corpus& corpus) {
   std::vector<int32_t> tokens;
   for (int64_t s = 0; s < corpus.counts().sentences; ++s) corpus.append_sentence(s, tokens);
-  for (int64_t d = 0; d < corpus.counts().documents; ++d) corpus.append_document_part(d, 0, corpus.document_tokens(d), tokens);
+  for (int64_t d = 0; d < corpus.counts().documents; ++d)
+    corpus.append_document_part(d, 0, corpus.document_tokens(d), tokens);
   for (const int32_t token : tokens)
     if (token < 0 || token >= corpus.tokenizer().vocabulary_size()) ADD_FAILURE() << "token " << token;
   return static_cast<int64_t>(tokens.size());

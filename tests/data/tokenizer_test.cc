@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "data/temporary_folder.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/rng.h"
@@ -11,7 +12,6 @@
 #include "ramet/data/bpe.h"
 #include "ramet/data/unicode.h"
 #include "ramet/data/wordpiece.h"
-#include "data/temporary_folder.h"
 
 namespace ramet {
 namespace {
@@ -40,12 +40,15 @@ std::string error_of(const std::function<void()>& body) {
 
 /// Random bytes, or text-like bytes that cut words, blanks and broken sequences.
 std::string random_bytes(const RandomStream& random, uint64_t base, size_t size) {
-  static const std::string_view kParts[] = {" ", "  ", "\n", "low", "er", "'s", "é", "日", "\xF0\x9F\x98\x80", "\xC3", "\x80", "12", "…", "\xC2\xA0", "\t"};
+  static const std::string_view kParts[] = {
+      " ", "  ", "\n", "low", "er", "'s", "é", "日", "\xF0\x9F\x98\x80", "\xC3", "\x80", "12", "…", "\xC2\xA0", "\t"};
   std::string text;
   for (uint64_t i = 0; text.size() < size; ++i) {
     const uint32_t bits = random.bits(base + i);
-    if (bits & 1) text += static_cast<char>(bits >> 8);
-    else text += kParts[(bits >> 8) % std::size(kParts)];
+    if (bits & 1)
+      text += static_cast<char>(bits >> 8);
+    else
+      text += kParts[(bits >> 8) % std::size(kParts)];
   }
   return text;
 }
@@ -63,8 +66,8 @@ TEST(WordPiece, PlacesAreBytesOfTheOriginalText) {
   const auto tokenizer = tiny_wordpiece();
   const std::string text = "The lowest Café[MASK]!";
   const Encoding encoding = tokenizer->encode_with_spans(text);
-  EXPECT_THAT(encoding.spans, ElementsAre(TokenSpan{0, 3}, TokenSpan{4, 10}, TokenSpan{11, 16}, TokenSpan{16, 22},
-                                          TokenSpan{22, 23}));
+  EXPECT_THAT(encoding.spans,
+              ElementsAre(TokenSpan{0, 3}, TokenSpan{4, 10}, TokenSpan{11, 16}, TokenSpan{16, 22}, TokenSpan{22, 23}));
   EXPECT_THAT(spans_in_characters(text, encoding.spans),
               ElementsAre(TokenSpan{0, 3}, TokenSpan{4, 10}, TokenSpan{11, 15}, TokenSpan{15, 21}, TokenSpan{21, 22}));
 }
@@ -119,7 +122,8 @@ TEST(WordPiece, AVocabularyWithoutUnknownIsRefused) {
 
 TEST(WordPiece, SavedAndLoadedItIsTheSame) {
   const TemporaryFolder folder;
-  const auto tokenizer = tiny_wordpiece({.lower_case = false, .strip_accents = true, .split_cjk = false, .max_word_characters = 50});
+  const auto tokenizer =
+      tiny_wordpiece({.lower_case = false, .strip_accents = true, .split_cjk = false, .max_word_characters = 50});
   tokenizer->save(folder.path() / "t");
   const auto loaded = load_tokenizer(folder.path() / "t");
   EXPECT_EQ(loaded->kind(), "wordpiece");
@@ -231,9 +235,12 @@ TEST(Tokenizer, BadFilesAreNamed) {
     write_file_atomic(folder.path() / name, text);
     return folder.path() / name;
   };
-  EXPECT_THAT(error_of([&] { load_tokenizer(folder.path() / "none"); }), HasSubstr("none: no tokenizer here; expected a folder"));
-  EXPECT_THAT(error_of([&] { load_tokenizer(folder.path()); }), HasSubstr("no whole tokenizer here; found none of its files"));
-  EXPECT_THAT(error_of([&] { load_tokenizer(write("v1.txt", "[UNK]\na\n\nb\n")); }), HasSubstr("v1.txt:3: an empty token"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(folder.path() / "none"); }),
+              HasSubstr("none: no tokenizer here; expected a folder"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(folder.path()); }),
+              HasSubstr("no whole tokenizer here; found none of its files"));
+  EXPECT_THAT(error_of([&] { load_tokenizer(write("v1.txt", "[UNK]\na\n\nb\n")); }),
+              HasSubstr("v1.txt:3: an empty token"));
   EXPECT_THAT(error_of([&] { load_tokenizer(write("v2.txt", "[UNK]\na\nb\na\n")); }),
               HasSubstr("v2.txt: token 'a' is in the vocabulary twice; found ids 1 and 3"));
   EXPECT_THAT(error_of([&] { load_tokenizer(write("v3.txt", "")); }), HasSubstr("v3.txt: the vocabulary is empty"));
@@ -245,16 +252,19 @@ TEST(Tokenizer, BadFilesAreNamed) {
   fs::copy_file(kSamples / "tiny-vocab.json", folder.path() / "vocab.json", fs::copy_options::overwrite_existing);
   EXPECT_THAT(error_of([&] { load_tokenizer(folder.path()); }), HasSubstr("merges.txt:3: not a merge; found 'lo w x'"));
   write("merges.txt", "l o\nz q\n");
-  EXPECT_THAT(error_of([&] { load_tokenizer(folder.path()); }),
-              HasSubstr("merge 1 ('z' 'q') needs token 'zq', which the vocabulary lacks. Take vocabulary and merges from"));
+  EXPECT_THAT(
+      error_of([&] { load_tokenizer(folder.path()); }),
+      HasSubstr("merge 1 ('z' 'q') needs token 'zq', which the vocabulary lacks. Take vocabulary and merges from"));
 }
 
 TEST(Unicode, Utf8IsStrict) {
   EXPECT_EQ(find_invalid_utf8("plain ascii text é 日 \xF0\x9F\x98\x80"), std::string::npos);
-  for (const std::string_view bad : {"\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80", "\xFF", "\xE0\x80\x80"})
+  for (const std::string_view bad :
+       {"\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80", "\xFF", "\xE0\x80\x80"})
     EXPECT_EQ(find_invalid_utf8("12345678" + std::string(bad)), 8u);
-  EXPECT_THAT(error_of([] { require_utf8("one\ntwo \xFFthree", "text.txt"); }),
-              HasSubstr("text.txt:2, byte offset 8: invalid UTF-8; found byte 0xFF; expected UTF-8 text. Convert the file"));
+  EXPECT_THAT(
+      error_of([] { require_utf8("one\ntwo \xFFthree", "text.txt"); }),
+      HasSubstr("text.txt:2, byte offset 8: invalid UTF-8; found byte 0xFF; expected UTF-8 text. Convert the file"));
 }
 
 // ids and places that Hugging Face's tokenizers gave (samples/data/make_vectors.py), for the published vocabularies.

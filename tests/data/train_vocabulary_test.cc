@@ -16,7 +16,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// Merges by counting every pair again before each: slow and plain.
-std::vector<std::string> plain_merges(std::map<std::string, int64_t> counts, bool wordpiece, size_t merges, int64_t least) {
+std::vector<std::string> plain_merges(std::map<std::string, int64_t> counts, bool wordpiece, size_t merges,
+                                      int64_t least) {
   struct Word {
     std::vector<std::string> symbols;
     int64_t count;
@@ -102,7 +103,8 @@ TEST(TrainWordPiece, LearnsTheMostFrequentPairsFirst) {
   EXPECT_EQ(tokenizer->vocabulary().find("##!"), -1);
   EXPECT_THAT(std::vector<std::string>(tokens.begin() + 27, tokens.end()),
               ElementsAre("##ow", "low", "##es", "##est", "##ew", "##ewest", "newest", "##dest"));
-  EXPECT_THAT(tokenizer->encode("Lowest"), ElementsAre(tokenizer->vocabulary().find("low"), tokenizer->vocabulary().find("##est")));
+  EXPECT_THAT(tokenizer->encode("Lowest"),
+              ElementsAre(tokenizer->vocabulary().find("low"), tokenizer->vocabulary().find("##est")));
   EXPECT_EQ(tokenizer->decode(tokenizer->encode("newest low widow!")), "newest low widow !");
 }
 
@@ -128,7 +130,8 @@ TEST(TrainVocabulary, DoesNotDependOnThreads) {
   const RandomStream random(3, RandomPurpose::kTest, 0, 0);
   for (uint64_t draw = 0; text.size() < 1500000;) {  // several pieces for each thread
     const uint32_t length = 1 + random.below(draw++, 6);
-    for (uint32_t k = 0; k < length; ++k) text += static_cast<char>('a' + random.below(draw, 7) * random.below(draw + 1, 4)), draw += 2;
+    for (uint32_t k = 0; k < length; ++k)
+      text += static_cast<char>('a' + random.below(draw, 7) * random.below(draw + 1, 4)), draw += 2;
     text += random.below(draw++, 10) ? " " : "\n";
   }
   write_file_atomic(folder.path() / "a.txt", text);
@@ -176,17 +179,20 @@ TEST(TrainVocabulary, BadInputIsNamed) {
   EXPECT_THAT(error_text([&] { train_wordpiece({}, w); }), HasSubstr("no text files given"));
   EXPECT_THAT(error_text([&] { train_bpe({file}, b); }), HasSubstr("a.txt: cannot open the file"));
   write_file_atomic(file, "ok\n\n\x80");
-  EXPECT_THAT(error_text([&] { train_bpe({file}, b); }), HasSubstr("a.txt:3, byte offset 4: invalid UTF-8; found byte 0x80"));
+  EXPECT_THAT(error_text([&] { train_bpe({file}, b); }),
+              HasSubstr("a.txt:3, byte offset 4: invalid UTF-8; found byte 0x80"));
   write_file_atomic(file, " \n");
   EXPECT_THAT(error_text([&] { train_wordpiece({file}, w); }),
               HasSubstr("a.txt: there is no word to learn a vocabulary from. Check"));
   write_file_atomic(file, "some words");
   w.vocabulary_size = 10;
-  EXPECT_THAT(error_text([&] { train_wordpiece({file}, w); }),
-              HasSubstr("a.txt: the vocabulary is too small; found 10 tokens; expected 19 or more (special tokens and the "
-                        "alphabet). Raise the size, or lower alphabet_limit"));
+  EXPECT_THAT(
+      error_text([&] { train_wordpiece({file}, w); }),
+      HasSubstr("a.txt: the vocabulary is too small; found 10 tokens; expected 19 or more (special tokens and the "
+                "alphabet). Raise the size, or lower alphabet_limit"));
   b.vocabulary_size = 256;
-  EXPECT_THAT(error_text([&] { train_bpe({file}, b); }), HasSubstr("expected 257 or more (256 bytes and the special tokens)"));
+  EXPECT_THAT(error_text([&] { train_bpe({file}, b); }),
+              HasSubstr("expected 257 or more (256 bytes and the special tokens)"));
 }
 
 }  // namespace

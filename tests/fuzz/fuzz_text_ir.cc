@@ -6,7 +6,8 @@ using namespace ramet;
 
 RAMET_FUZZ_TARGET(text_ir, std::string_view input) {
   const std::string printed = print(parse_graph(input));
-  if (print(parse_graph(printed)) != printed) internal_error("text form", "a graph does not survive printing and parsing");
+  if (print(parse_graph(printed)) != printed)
+    internal_error("text form", "a graph does not survive printing and parsing");
 }
 
 RAMET_FUZZ_SEEDS(text_ir) {
@@ -20,6 +21,7 @@ RAMET_FUZZ_SEEDS(text_ir) {
 )",
                      R"(graph "empty" {
 })"},
-          .words = {"graph", "input", "output", "data", "state", "result", "axis=0", "f32[2]", "bf16[]", "%0", "add", "matmul",
-                    "split", "reshape", "{", "}", "true", "false", "nan", "-inf", "\"a\\\"b\""}};
+          .words = {"graph",  "input",  "output", "data",  "state",  "result", "axis=0",
+                    "f32[2]", "bf16[]", "%0",     "add",   "matmul", "split",  "reshape",
+                    "{",      "}",      "true",   "false", "nan",    "-inf",   "\"a\\\"b\""}};
 }

@@ -57,13 +57,17 @@ TEST(GraphText, ErrorsNameThePlace) {
   EXPECT_EQ(error_of("graph \"g\" {\n  input %1 \"x\" : f32[2] data\n}"),
             "t:2:9: values must be numbered in order; found '%1 \"x\" : f32[2] data'; expected %0");
   EXPECT_EQ(error_of("graph \"g\" {\n  input %0 \"x\" : f31[2] data\n}"),
-            "t:2:18: unknown element type; found 'f31[2] data'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8");
+            "t:2:18: unknown element type; found 'f31[2] data'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, "
+            "i64, bool, u8");
   EXPECT_EQ(error_of("graph \"g\" {\n  input %0 \"x\" : f32[-2] data\n}"),
-            "t:2:21: shape out of bounds; found '[-2] data'; expected at most 16 dimensions, none negative, at most 2^50 elements");
-  EXPECT_NE(error_of("graph \"g\" {\n  input %0 \"x\" : f32[2] data\n  %1 = expp(%0) : f32[2]\n}").find("t:3:8: unknown op"),
-            std::string::npos);
-  EXPECT_NE(error_of("graph \"g\" {\n  input %0 \"x\" : f32[2] data\n  %1 = exp(%0) : f32[3]\n}").find("expected f32[2]"),
-            std::string::npos);
+            "t:2:21: shape out of bounds; found '[-2] data'; expected at most 16 dimensions, none negative, at most "
+            "2^50 elements");
+  EXPECT_NE(
+      error_of("graph \"g\" {\n  input %0 \"x\" : f32[2] data\n  %1 = expp(%0) : f32[2]\n}").find("t:3:8: unknown op"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of("graph \"g\" {\n  input %0 \"x\" : f32[2] data\n  %1 = exp(%0) : f32[3]\n}").find("expected f32[2]"),
+      std::string::npos);
   EXPECT_NE(error_of("graph \"g\" {\n  %0 = exp(%7) : f32[3]\n}").find("does not exist"), std::string::npos);
   EXPECT_NE(error_of("graph \"g\" {").find("the end of the text"), std::string::npos);
 }

@@ -36,8 +36,10 @@ struct Case {
   std::vector<HostTensor> inputs() const {
     const Shape part{batch, sequence, heads, head_size};
     std::vector<HostTensor> all;
-    if (packed) all.push_back(random_tensor(dtype, {batch, sequence, 3, heads, head_size}, 1));
-    else for (uint64_t i = 0; i < 3; ++i) all.push_back(random_tensor(dtype, part, 1 + i));
+    if (packed)
+      all.push_back(random_tensor(dtype, {batch, sequence, 3, heads, head_size}, 1));
+    else
+      for (uint64_t i = 0; i < 3; ++i) all.push_back(random_tensor(dtype, part, 1 + i));
     if (masked) {
       // Every third key hidden; the whole second sample, so that its queries see nothing.
       HostTensor mask(TensorType{DType::kI32, {batch, sequence}});
@@ -56,7 +58,8 @@ struct Results {
 Results run(const Case& one, const std::string& kernel, int threads) {
   Results results;
   auto inputs = one.inputs();
-  results.forward = interpret_node(node_of("attention", inputs, one.attributes()), cpu_backend(), inputs, threads, kernel);
+  results.forward =
+      interpret_node(node_of("attention", inputs, one.attributes()), cpu_backend(), inputs, threads, kernel);
   inputs.push_back(results.forward[0]);
   inputs.push_back(results.forward[1]);
   inputs.push_back(random_tensor(one.dtype, results.forward[0].type.shape, 9));
@@ -113,8 +116,7 @@ TEST(Attention, SamplesAndHeadsAreIndependent) {
       std::copy_n(input.data.begin() + static_cast<std::ptrdiff_t>(cut.data.size()), cut.data.size(), cut.data.begin());
       some.push_back(cut);
     }
-    const auto found =
-        interpret_node(node_of("attention", some, part.attributes()), cpu_backend(), some, 1, "tiles");
+    const auto found = interpret_node(node_of("attention", some, part.attributes()), cpu_backend(), some, 1, "tiles");
     EXPECT_TRUE(std::equal(found[0].data.begin(), found[0].data.end(),
                            all.forward[0].data.begin() + static_cast<std::ptrdiff_t>(found[0].data.size())));
   }

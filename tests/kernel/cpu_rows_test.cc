@@ -195,12 +195,9 @@ TEST(CpuRows, CrossEntropyOverLargeVocabularies) {
         }
       }
       labels.set(6, static_cast<double>(classes));
-      EXPECT_THAT(
-          [&] {
-            run("softmax_statistics", {logits, labels}, {});
-          },
-          testing::ThrowsMessage<Error>(
-              testing::AllOf(testing::HasSubstr("row 6"), testing::HasSubstr("less than 5016"))));
+      EXPECT_THAT([&] { run("softmax_statistics", {logits, labels}, {}); },
+                  testing::ThrowsMessage<Error>(
+                      testing::AllOf(testing::HasSubstr("row 6"), testing::HasSubstr("less than 5016"))));
     }
 }
 

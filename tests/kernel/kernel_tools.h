@@ -14,8 +14,7 @@ namespace ramet::test {
 inline HostTensor random_tensor(DType dtype, Shape shape, uint64_t which) {
   HostTensor out(TensorType{dtype, std::move(shape)});
   const RandomStream random(which, RandomPurpose::kTest, 0, 7);
-  for (int64_t i = 0; i < out.elements(); ++i)
-    out.set(i, 2.0 * random.uniform(static_cast<uint64_t>(i)) - 1.0);
+  for (int64_t i = 0; i < out.elements(); ++i) out.set(i, 2.0 * random.uniform(static_cast<uint64_t>(i)) - 1.0);
   return out;
 }
 

@@ -97,12 +97,11 @@ TEST(Matmul, AgreesWithTheReferenceAndWithAnyTeam) {
 
 /// A block of rows, and a block of columns, of a product equal the same of the whole, bit for bit.
 TEST(Matmul, RowAndColumnBlocksHaveTheSameBits) {
-  const std::vector<Product> samples{
-      {96, 192, 768, DType::kBF16, DType::kF32, false, false, 1, false},
-      {65, 130, 129, DType::kBF16, DType::kBF16, false, false, 1, false},
-      {96, 192, 5000, DType::kF32, DType::kF32, false, false, 1, false},
-      {48, 160, 3072, DType::kBF16, DType::kF32, false, false, 4, false},
-      {37, 77, 2049, DType::kF32, DType::kF32, false, false, 3, false}};
+  const std::vector<Product> samples{{96, 192, 768, DType::kBF16, DType::kF32, false, false, 1, false},
+                                     {65, 130, 129, DType::kBF16, DType::kBF16, false, false, 1, false},
+                                     {96, 192, 5000, DType::kF32, DType::kF32, false, false, 1, false},
+                                     {48, 160, 3072, DType::kBF16, DType::kF32, false, false, 4, false},
+                                     {37, 77, 2049, DType::kF32, DType::kF32, false, false, 3, false}};
   for (const Product& product : samples)
     for (const std::string kernel : {"onednn", "plain"}) {
       if (kernel == "onednn" && !has_onednn()) continue;
@@ -143,8 +142,8 @@ TEST(Matmul, PackedOperandsGiveTheSameBits) {
         const auto layout = cpu_backend().packing(node_of("matmul", inputs, product.attributes()), 1);
         ASSERT_TRUE(layout.has_value());
         for (int threads : {1, 3}) {
-          const auto packed = run("pack", {weight},
-                                  {{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}}, threads, "");
+          const auto packed = run(
+              "pack", {weight}, {{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}}, threads, "");
           Attributes attributes = product.attributes();
           attributes.set("b_packed", layout->format).set("b_shape", weight.type.shape.dims()).set("b_dtype", dtype);
           ASSERT_EQ(plain, run("matmul", {inputs[0], packed}, attributes, threads, "")) << threads;
@@ -239,14 +238,15 @@ TEST(Guard, ProvesWhatIsInUse) {
 }
 
 TEST(Pack, FormatsReadBack) {
-  const PackedMatrix packed{.compute = DType::kBF16, .k = 768, .n = 3072, .n_block = 64, .chunks = 4, .transposed = true};
+  const PackedMatrix packed{
+      .compute = DType::kBF16, .k = 768, .n = 3072, .n_block = 64, .chunks = 4, .transposed = true};
   EXPECT_EQ(packed.format(), "blocked bf16 768 3072 64 4 transposed");
   const auto read = PackedMatrix::parse(packed.format());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->bytes(), 768 * 3072 * 2);
-  for (const std::string text : {"", "blocked", "blocked i32 1 1 64 1 plain", "blocked f32 0 1 64 1 plain",
-                                 "blocked f32 5 1 64 2 plain", "blocked f32 4 1 60 2 plain",
-                                 "blocked f32 4 1 64 2 plain x", "blocked f32 4 1 64 2 sideways"})
+  for (const std::string text :
+       {"", "blocked", "blocked i32 1 1 64 1 plain", "blocked f32 0 1 64 1 plain", "blocked f32 5 1 64 2 plain",
+        "blocked f32 4 1 60 2 plain", "blocked f32 4 1 64 2 plain x", "blocked f32 4 1 64 2 sideways"})
     EXPECT_FALSE(PackedMatrix::parse(text).has_value()) << text;
 }
 

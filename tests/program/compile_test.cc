@@ -32,23 +32,29 @@ StepGraph chain(int layers, int64_t micro_batches = 1) {
     step.states.push_back({w, kVector, StateKind::kWeight, {}, ""});
     weights.push_back(micro.add_input(w, kVector, InputRole::kState));
     inputs.push_back(x);
-    x = node(micro, toy::mirror(), {node(micro, toy::blend(), {x, weights.back()}, "layer" + std::to_string(i))}, "layer" + std::to_string(i) + "/mirror");
+    x = node(micro, toy::mirror(), {node(micro, toy::blend(), {x, weights.back()}, "layer" + std::to_string(i))},
+             "layer" + std::to_string(i) + "/mirror");
   }
   const NodeId loss = micro.add_node(toy::halve_and_sum(), {x}, {}, "loss");
   micro.add_output("loss", micro.node(loss).outputs[1]);
   ValueId gradient = micro.node(loss).outputs[0];
   for (int i = layers; i-- > 0;) {
     const std::string index = std::to_string(i), name = "layer" + index + "/backward";
-    const ValueId weight_gradient = node(micro, toy::blend(), {gradient, inputs[static_cast<size_t>(i)]}, name + "/weight", 1);
-    gradient = node(micro, toy::mirror(), {node(micro, toy::blend(), {gradient, weights[static_cast<size_t>(i)]}, name, 2)}, name + "/mirror");
+    const ValueId weight_gradient =
+        node(micro, toy::blend(), {gradient, inputs[static_cast<size_t>(i)]}, name + "/weight", 1);
+    gradient =
+        node(micro, toy::mirror(), {node(micro, toy::blend(), {gradient, weights[static_cast<size_t>(i)]}, name, 2)},
+             name + "/mirror");
     step.states.push_back({"grad." + index, kVector, StateKind::kAccumulator, {}, ""});
     const ValueId sum = micro.add_input("grad." + index, kVector, InputRole::kState);
-    micro.add_output("grad." + index, node(micro, toy::add(), {sum, weight_gradient}, "accumulate"), OutputRole::kState);
+    micro.add_output("grad." + index, node(micro, toy::add(), {sum, weight_gradient}, "accumulate"),
+                     OutputRole::kState);
   }
   for (int i = 0; i < layers; ++i) {
     const std::string index = std::to_string(i);
     step.states.push_back({"m" + index, kVector, StateKind::kOptimizer, {}, ""});
-    const ValueId w = update.add_input("w" + index, kVector, InputRole::kState), m = update.add_input("m" + index, kVector, InputRole::kState);
+    const ValueId w = update.add_input("w" + index, kVector, InputRole::kState),
+                  m = update.add_input("m" + index, kVector, InputRole::kState);
     const ValueId g = update.add_input("grad." + index, kVector, InputRole::kState);
     const ValueId moment = node(update, toy::blend(), {m, g}, "moment" + index, 3);
     update.add_output("m" + index, moment, OutputRole::kState);
@@ -60,7 +66,8 @@ StepGraph chain(int layers, int64_t micro_batches = 1) {
 int copies(const Executable& exe) {
   int count = 0;
   for (const Segment& segment : exe.segments)
-    count += static_cast<int>(std::count_if(segment.instructions.begin(), segment.instructions.end(), [](const Instruction& i) { return i.task < 0; }));
+    count += static_cast<int>(std::count_if(segment.instructions.begin(), segment.instructions.end(),
+                                            [](const Instruction& i) { return i.task < 0; }));
   return count;
 }
 
@@ -121,8 +128,10 @@ TEST(Compile, RefusesAStepThatDoesNotFitAndSaysWhatWould) {
     FAIL();
   } catch (const Error& error) {
     const std::string text = error.what();
-    for (const char* part : {"device memory: the training step does not fit into device memory", "weights 80.00 KiB", "optimizer 80.00 KiB", "activations",
-                             "the most is alive at step:", "What would help: recompute", "fits", "optimizer states in half the bytes", "--device-memory of "})
+    for (const char* part :
+         {"device memory: the training step does not fit into device memory", "weights 80.00 KiB",
+          "optimizer 80.00 KiB", "activations", "the most is alive at step:", "What would help: recompute", "fits",
+          "optimizer states in half the bytes", "--device-memory of "})
       EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
     EXPECT_NE(text.find(std::to_string(fits.planned_bytes()) + " bytes"), std::string::npos) << text;
   }
@@ -136,7 +145,8 @@ TEST(Schedule, UpdatesGoAsEarlyAsTheyCan) {
   for (int i = 0; i < 30; ++i) {
     const std::string name = "w" + std::to_string(i);
     const ValueId w = graph.add_input(name, kVector, InputRole::kState);
-    graph.add_output(name, node(graph, toy::blend(), {w, gradients[static_cast<size_t>(i)]}, "update"), OutputRole::kState);
+    graph.add_output(name, node(graph, toy::blend(), {w, gradients[static_cast<size_t>(i)]}, "update"),
+                     OutputRole::kState);
   }
   std::vector<NodeId> plain(graph.nodes().size());
   for (size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<NodeId>(i);
@@ -150,7 +160,8 @@ TEST(Schedule, UpdatesGoAsEarlyAsTheyCan) {
 TEST(Schedule, WritersOfAStateWaitForItsReaders) {
   // The update could go at once, but the old weight is read later: it must wait, or be copied.
   Graph graph;
-  const ValueId x = graph.add_input("x", kVector, InputRole::kData), w = graph.add_input("w", kVector, InputRole::kState);
+  const ValueId x = graph.add_input("x", kVector, InputRole::kData),
+                w = graph.add_input("w", kVector, InputRole::kState);
   const ValueId gradient = node(graph, toy::mirror(), {x}, "gradient");
   ValueId y = x;
   for (int64_t i = 0; i < 5; ++i) y = node(graph, toy::blend(), {y, w}, "reader", i);
@@ -191,7 +202,9 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   StepGraph step;
   const TensorType matrix{DType::kF32, {16, 16}}, low{DType::kBF16, {16, 16}};
   const OpRegistry& ops = OpRegistry::instance();
-  step.states = {{"w", matrix, StateKind::kWeight, {}, ""}, {"low.w", low, StateKind::kDerived, {}, ""}, {"other", matrix, StateKind::kDerived, {}, ""}};
+  step.states = {{"w", matrix, StateKind::kWeight, {}, ""},
+                 {"low.w", low, StateKind::kDerived, {}, ""},
+                 {"other", matrix, StateKind::kDerived, {}, ""}};
   Graph& derive = step.derive;
   const ValueId w = derive.add_input("w", matrix, InputRole::kState);
   // Stands for a cast: any op that gives bf16.
@@ -199,8 +212,10 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   derive.add_output("low.w", derive.node(cast).outputs[0], OutputRole::kState);
   derive.add_output("other", w, OutputRole::kState);
   Graph& micro = step.micro;
-  const ValueId x = micro.add_input("x", low, InputRole::kData), weight = micro.add_input("low.w", low, InputRole::kState);
-  const NodeId a = micro.add_node(ops.get("matmul"), {x, weight}, {}, "a"), b = micro.add_node(ops.get("matmul"), {micro.node(a).outputs[0], weight}, {}, "b");
+  const ValueId x = micro.add_input("x", low, InputRole::kData),
+                weight = micro.add_input("low.w", low, InputRole::kState);
+  const NodeId a = micro.add_node(ops.get("matmul"), {x, weight}, {}, "a"),
+               b = micro.add_node(ops.get("matmul"), {micro.node(a).outputs[0], weight}, {}, "b");
   micro.add_output("y", micro.node(b).outputs[0]);
   step.micro_batches_per_lane = 2;
 
@@ -209,7 +224,8 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   for (const StatePlace& state : exe.states) names.push_back(state.tensor.name);
   EXPECT_EQ(names, (std::vector<std::string>{"w", "packed.low.w"})) << print(exe);
   EXPECT_EQ(exe.states[1].tensor.type.text(), "u8[576]");
-  const Task& product = exe.tasks.at(static_cast<size_t>(exe.find_segment(PieceKind::kForward)->instructions.at(0).task));
+  const Task& product =
+      exe.tasks.at(static_cast<size_t>(exe.find_segment(PieceKind::kForward)->instructions.at(0).task));
   EXPECT_EQ(product.node.attributes.get_string("b_packed"), "blocks");
   EXPECT_EQ(product.node.attributes.get_ints("b_shape"), (std::vector<int64_t>{16, 16}));
   EXPECT_EQ(product.node.attributes.get_dtype("b_dtype"), DType::kBF16);

@@ -45,8 +45,9 @@ std::vector<PlaceItem> random_items(uint32_t seed, int count, int length, int lo
   std::vector<PlaceItem> items;
   for (int i = 0; i < count; ++i) {
     const auto first = static_cast<int32_t>(random() % static_cast<uint32_t>(length));
-    const int32_t width = random() % 100 < static_cast<uint32_t>(long_share) ? static_cast<int32_t>(random() % static_cast<uint32_t>(length))
-                                                                             : static_cast<int32_t>(random() % 6);
+    const int32_t width = random() % 100 < static_cast<uint32_t>(long_share)
+                              ? static_cast<int32_t>(random() % static_cast<uint32_t>(length))
+                              : static_cast<int32_t>(random() % 6);
     items.push_back({static_cast<int64_t>(random() % 5000), first, first + width});
   }
   return items;
@@ -82,7 +83,8 @@ TEST(Place, EmptyBuffersTakeNoRoom) {
 
 TEST(Place, RandomProgramsNeverOverlap) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
-    const std::vector<PlaceItem> items = random_items(seed, 20 + static_cast<int>(seed) * 5, 10 + static_cast<int>(seed) * 3, 10 + static_cast<int>(seed) % 40);
+    const std::vector<PlaceItem> items = random_items(
+        seed, 20 + static_cast<int>(seed) * 5, 10 + static_cast<int>(seed) * 3, 10 + static_cast<int>(seed) % 40);
     const Placement placement = place(items, {.search_work = 200'000});
     expect_sound(items, placement);
     EXPECT_LT(placement.gap(), 0.25) << "seed " << seed;
@@ -106,8 +108,8 @@ std::vector<PlaceItem> training_trace(int layers, int per_layer, uint32_t seed) 
     for (int i = 0; i < per_layer; ++i) {
       const int32_t now = layer * per_layer + i;
       const int64_t bytes = 64 << (random() % 5 + 8);
-      items.push_back({bytes, now, end - now});                                  // kept for the backward pass
-      items.push_back({bytes * 3, now, now + 1});                                // passes by
+      items.push_back({bytes, now, end - now});    // kept for the backward pass
+      items.push_back({bytes * 3, now, now + 1});  // passes by
       items.push_back({bytes * 2 + 640, end - now, end - now + 1 + static_cast<int32_t>(random() % 3)});  // gradients
     }
   return items;
@@ -135,11 +137,13 @@ std::vector<PlaceItem> guillotine(int pieces, uint32_t seed) {
     Piece& piece = all[pick];
     Piece other = piece;
     if (random() % 2 && piece.last - piece.first >= 2) {
-      const int32_t cut = piece.first + static_cast<int32_t>(random() % static_cast<uint32_t>(piece.last - piece.first));
+      const int32_t cut =
+          piece.first + static_cast<int32_t>(random() % static_cast<uint32_t>(piece.last - piece.first));
       piece.last = cut;
       other.first = cut + 1;
     } else if (piece.high - piece.low >= 2) {
-      const int64_t cut = piece.low + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(piece.high - piece.low - 1));
+      const int64_t cut =
+          piece.low + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(piece.high - piece.low - 1));
       piece.high = cut;
       other.low = cut;
     } else {

@@ -10,9 +10,21 @@ namespace {
 Executable sample() {
   Executable exe;
   exe.instants = 8;
-  exe.buffers = {{"w<1>", BufferClass::kWeights, 6400, 0, 0, 7}, {"x", BufferClass::kHost, 640, 6400, 0, 1}, {"y", BufferClass::kActivations, 1280, 7040, 1, 2},
+  exe.buffers = {{"w<1>", BufferClass::kWeights, 6400, 0, 0, 7},
+                 {"x", BufferClass::kHost, 640, 6400, 0, 1},
+                 {"y", BufferClass::kActivations, 1280, 7040, 1, 2},
                  {"z", BufferClass::kActivations, 640, 6400, 2, 3}};
-  exe.segments = {{"step", PieceKind::kForward, 0, 0, {{-1, "first", {1}, {2}, kNoBuffer}, {-1, "second", {2}, {3}, kNoBuffer}}, {}, {}, {}, {}, 0, 3}};
+  exe.segments = {{"step",
+                   PieceKind::kForward,
+                   0,
+                   0,
+                   {{-1, "first", {1}, {2}, kNoBuffer}, {-1, "second", {2}, {3}, kNoBuffer}},
+                   {},
+                   {},
+                   {},
+                   {},
+                   0,
+                   3}};
   exe.arena_bytes = 8320;
   exe.bound_bytes = 8320;
   exe.peak_instant = 1;

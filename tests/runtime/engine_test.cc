@@ -30,18 +30,22 @@ StepGraph small_step(int64_t lanes, int64_t micro_batches) {
   step.micro_batches_per_lane = micro_batches;
   step.states = {{"w", kVector, StateKind::kWeight, {}, ""}, {"grad.w", kVector, StateKind::kAccumulator, {}, ""}};
   Graph& micro = step.micro;
-  const ValueId x = micro.add_input("x", kVector, InputRole::kData), w = micro.add_input("w", kVector, InputRole::kState);
+  const ValueId x = micro.add_input("x", kVector, InputRole::kData),
+                w = micro.add_input("w", kVector, InputRole::kState);
   const ValueId sum = micro.add_input("grad.w", kVector, InputRole::kState);
-  const NodeId y = micro.add_node(toy::blend(), {x, w}, {}, "body/blend"), loss = micro.add_node(toy::halve_and_sum(), {micro.node(y).outputs[0]}, {}, "loss");
+  const NodeId y = micro.add_node(toy::blend(), {x, w}, {}, "body/blend"),
+               loss = micro.add_node(toy::halve_and_sum(), {micro.node(y).outputs[0]}, {}, "loss");
   micro.add_output("loss", micro.node(loss).outputs[1]);
   const NodeId total = micro.add_node(toy::add(), {sum, micro.node(loss).outputs[0]}, {}, "accumulate");
   micro.add_output("grad.w", micro.node(total).outputs[0], OutputRole::kState);
   Graph& update = step.update;
-  const ValueId old = update.add_input("w", kVector, InputRole::kState), g = update.add_input("grad.w", kVector, InputRole::kState);
+  const ValueId old = update.add_input("w", kVector, InputRole::kState),
+                g = update.add_input("grad.w", kVector, InputRole::kState);
   const NodeId next = update.add_node(toy::blend(), {old, g}, {}, "update");
   update.add_output("w", update.node(next).outputs[0], OutputRole::kState);
   Graph& evaluate = step.evaluate;
-  const ValueId ex = evaluate.add_input("x", kVector, InputRole::kData), ew = evaluate.add_input("w", kVector, InputRole::kState);
+  const ValueId ex = evaluate.add_input("x", kVector, InputRole::kData),
+                ew = evaluate.add_input("w", kVector, InputRole::kState);
   const NodeId ey = evaluate.add_node(toy::blend(), {ex, ew}, {}, "body/blend");
   evaluate.add_output("y", evaluate.node(ey).outputs[0]);
   return step;
@@ -101,19 +105,25 @@ TEST(Engine, StatesAreReadAndWrittenByName) {
   std::vector<std::byte> bytes(static_cast<size_t>(kVector.bytes()));
   engine.read_state("w", bytes);
   EXPECT_EQ(bytes, toy::numbers(kVector, 9).data);
-  expect_error([&] { engine.read_state("w", std::span(bytes).first(8)); }, "'w': a state is read into a buffer of another size; found 8 bytes; expected 4000");
-  expect_error([&] { engine.write_state("w", {DType::kF32, {10}}, bytes.data()); }, "'w': a state is given another type than it has; found f32[10]; expected f32[1000]");
-  expect_error([&] { (void)engine.state("grad.v"); }, "the step has no state of this name; found 'grad.v'. Did you mean 'grad.w'?");
+  expect_error([&] { engine.read_state("w", std::span(bytes).first(8)); },
+               "'w': a state is read into a buffer of another size; found 8 bytes; expected 4000");
+  expect_error([&] { engine.write_state("w", {DType::kF32, {10}}, bytes.data()); },
+               "'w': a state is given another type than it has; found f32[10]; expected f32[1000]");
+  expect_error([&] { (void)engine.state("grad.v"); },
+               "the step has no state of this name; found 'grad.v'. Did you mean 'grad.w'?");
 }
 
 TEST(Engine, RefusesFeedsThatDoNotFit) {
   Engine engine = make_engine(1, 2, 1);
   const HostTensor x = toy::numbers(kVector, 1);
-  const auto step = [&](const Feed& feed, std::span<const ScalarValue> scalars = {}) { return [&, feed, scalars] { engine.run_step(0, feed, scalars); }; };
+  const auto step = [&](const Feed& feed, std::span<const ScalarValue> scalars = {}) {
+    return [&, feed, scalars] { engine.run_step(0, feed, scalars); };
+  };
   expect_error(step([](int64_t, int64_t, FeedSink&) {}), "a data input was not fed; expected 'x' f32[1000]");
   expect_error(step([&](int64_t, int64_t, FeedSink& sink) { sink.set("x", {DType::kF32, {999}}, x.data.data()); }),
                "'x': a feed is of another type than the input; found f32[999]; expected f32[1000]");
-  expect_error(step([&](int64_t, int64_t, FeedSink& sink) { sink.set("xx", kVector, x.data.data()); }), "there is no data input of this name; found 'xx'");
+  expect_error(step([&](int64_t, int64_t, FeedSink& sink) { sink.set("xx", kVector, x.data.data()); }),
+               "there is no data input of this name; found 'xx'");
   const ScalarValue scalars[] = {{"learning_rate", 1}};
   expect_error(step(feed_of(), scalars), "the step has no scalar input of this name; found 'learning_rate'");
 }
@@ -122,7 +132,8 @@ TEST(Engine, RefusesOtherKernelsAndThreads) {
   static const Backend backend = toy::make_backend(), other("other");
   const Executable exe = compile(small_step(1, 1), backend, {.threads = 2});
   expect_error([&] { Engine(exe, other); }, "compiled for other kernels; found toy; expected other");
-  expect_error([&] { Engine(exe, backend, 3); }, "compiled for another number of threads; found 2; expected 3. Compile it with --threads 3");
+  expect_error([&] { Engine(exe, backend, 3); },
+               "compiled for another number of threads; found 2; expected 3. Compile it with --threads 3");
 }
 
 TEST(Engine, RefusesAnArenaThatIsNotThere) {
@@ -139,8 +150,7 @@ TEST(Engine, EvaluatesWithoutChangingTheWeights) {
   const auto results = engine.evaluate(feed_of());
   ASSERT_EQ(results.size(), 1u);
   const HostTensor x = toy::numbers(kVector, 0), w = toy::numbers(kVector, 5);
-  for (int64_t i = 0; i < 1000; ++i)
-    EXPECT_NEAR(results[0].get(i), x.get(i) / 2 + w.get(i) / 3, 1e-6);
+  for (int64_t i = 0; i < 1000; ++i) EXPECT_NEAR(results[0].get(i), x.get(i) / 2 + w.get(i) / 3, 1e-6);
   EXPECT_EQ(engine.weights_hash(), before);
 }
 

@@ -1,5 +1,5 @@
-// Compiles and runs random graphs and compares every result and state with the interpreter, which keeps each value in memory of
-// its own: whatever the compiler shares, moves or writes in place must not show.
+// Compiles and runs random graphs and compares every result and state with the interpreter, which keeps each value in
+// memory of its own: whatever the compiler shares, moves or writes in place must not show.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,8 @@ class RandomStep {
 
   void fill(Graph& graph, const std::vector<std::string>& reads, const std::vector<std::string>& updates, int nodes) {
     if (&graph == &step_.micro || &graph == &step_.evaluate)
-      for (size_t i = 0; i < 3; ++i) graph.add_input("x" + std::to_string(i), {DType::kF32, kShapes[i * 2]}, InputRole::kData);
+      for (size_t i = 0; i < 3; ++i)
+        graph.add_input("x" + std::to_string(i), {DType::kF32, kShapes[i * 2]}, InputRole::kData);
     if (&graph == &step_.update) graph.add_input("rate", {DType::kF32, {}}, InputRole::kScalar);
     for (const std::string& name : reads) graph.add_input(name, step_.state(name).type, InputRole::kState);
     for (int i = 0; i < nodes; ++i) {
@@ -71,7 +72,9 @@ class RandomStep {
         case 0: graph.add_node(toy::mirror(), {a}, {}, name); break;
         case 1: graph.add_node(toy::halve_and_sum(), {a}, {}, name); break;
         case 2: graph.add_node(toy::flatten(), {a}, {}, name); break;
-        case 3: graph.add_node(toy::blend(), {a, pick(graph, graph.type(a)), pick(graph, graph.type(a))}, salt, name); break;
+        case 3:
+          graph.add_node(toy::blend(), {a, pick(graph, graph.type(a)), pick(graph, graph.type(a))}, salt, name);
+          break;
         default: graph.add_node(toy::blend(), {a, pick(graph, graph.type(a))}, salt, name); break;
       }
     }
@@ -81,7 +84,8 @@ class RandomStep {
       graph.add_output(name, value, OutputRole::kState);
     }
     for (int i = 0; i < 3; ++i)
-      graph.add_output(graph.name() + ".result" + std::to_string(i), static_cast<ValueId>(draw(graph.values().size())), OutputRole::kResult);
+      graph.add_output(graph.name() + ".result" + std::to_string(i), static_cast<ValueId>(draw(graph.values().size())),
+                       OutputRole::kResult);
   }
 
   void accumulate(const std::string& name) {
@@ -122,7 +126,8 @@ HostTensor sum(const HostTensor& a, const HostTensor& b) {
 
 /// The gradients of lanes [first, first + count), by the definition of the tree.
 States lane_tree(const StepGraph& step, const Backend& backend, const States& states,
-                 const std::function<std::map<std::string, HostTensor>(int64_t, int64_t)>& fed, int64_t first, int64_t count) {
+                 const std::function<std::map<std::string, HostTensor>(int64_t, int64_t)>& fed, int64_t first,
+                 int64_t count) {
   if (count > 1) {
     int64_t left = 1;
     while (left * 2 < count) left *= 2;
@@ -134,7 +139,8 @@ States lane_tree(const StepGraph& step, const Backend& backend, const States& st
   States lane = states;
   for (const StateTensor& state : step.states)
     if (state.kind == StateKind::kAccumulator) lane[state.name] = HostTensor(state.type);
-  for (int64_t micro = 0; micro < step.micro_batches_per_lane; ++micro) interpret_graph(step.micro, backend, lane, fed(first, micro));
+  for (int64_t micro = 0; micro < step.micro_batches_per_lane; ++micro)
+    interpret_graph(step.micro, backend, lane, fed(first, micro));
   States sums;
   for (const StateTensor& state : step.states)
     if (state.kind == StateKind::kAccumulator) sums[state.name] = lane.at(state.name);
@@ -144,7 +150,9 @@ States lane_tree(const StepGraph& step, const Backend& backend, const States& st
 std::map<std::string, HostTensor> data_for(int64_t step, int64_t lane, int64_t micro) {
   std::map<std::string, HostTensor> data;
   for (size_t i = 0; i < 3; ++i)
-    data["x" + std::to_string(i)] = toy::numbers({DType::kF32, kShapes[i * 2]}, static_cast<uint32_t>(1000 * step + 100 * lane + 10 * micro) + static_cast<uint32_t>(i));
+    data["x" + std::to_string(i)] =
+        toy::numbers({DType::kF32, kShapes[i * 2]},
+                     static_cast<uint32_t>(1000 * step + 100 * lane + 10 * micro) + static_cast<uint32_t>(i));
   return data;
 }
 
@@ -154,7 +162,8 @@ void expect_equal(const TensorView& view, const HostTensor& wanted, const std::s
 }
 
 void compare(uint32_t seed, int64_t lanes, int64_t micro_batches, bool in_place) {
-  SCOPED_TRACE("seed " + std::to_string(seed) + " lanes " + std::to_string(lanes) + " micro-batches " + std::to_string(micro_batches));
+  SCOPED_TRACE("seed " + std::to_string(seed) + " lanes " + std::to_string(lanes) + " micro-batches " +
+               std::to_string(micro_batches));
   const StepGraph step = RandomStep(seed, lanes, micro_batches).take();
   const Backend plain = toy::make_backend(false), backend = toy::make_backend(in_place);
   CompileOptions options;
@@ -181,7 +190,8 @@ void compare(uint32_t seed, int64_t lanes, int64_t micro_batches, bool in_place)
     };
     const bool uses_rate = std::any_of(engine.executable().segments.begin(), engine.executable().segments.end(),
                                        [](const Segment& segment) { return !segment.scalars.empty(); });
-    const StepResults& results = engine.run_step(s, feed, uses_rate ? std::span<const ScalarValue>(scalars) : std::span<const ScalarValue>());
+    const StepResults& results =
+        engine.run_step(s, feed, uses_rate ? std::span<const ScalarValue>(scalars) : std::span<const ScalarValue>());
     ASSERT_EQ(results.not_finite, "");
     for (int64_t lane = 0; lane < lanes; ++lane) {
       States local = states;
@@ -203,14 +213,16 @@ void compare(uint32_t seed, int64_t lanes, int64_t micro_batches, bool in_place)
     }
     interpret_graph(step.derive, plain, states, {});
     for (const StatePlace& place : engine.executable().states)
-      if (place.tensor.kind != StateKind::kAccumulator && states.count(place.tensor.name))  // others are the compiler's own
+      if (place.tensor.kind != StateKind::kAccumulator &&
+          states.count(place.tensor.name))  // others are the compiler's own
         expect_equal(engine.state(place.tensor.name), states.at(place.tensor.name), "state " + place.tensor.name);
     const Feed evaluation = [&](int64_t, int64_t, FeedSink& sink) {
       for (const auto& [name, tensor] : data_for(s, 7, 7)) sink.set(name, tensor.type, tensor.data.data());
     };
     States untouched = states;
     const auto predicted = interpret_graph(step.evaluate, plain, untouched, data_for(s, 7, 7));
-    for (const TensorView& view : engine.evaluate(evaluation)) expect_equal(view, predicted.at(std::string(view.name)), "evaluation");
+    for (const TensorView& view : engine.evaluate(evaluation))
+      expect_equal(view, predicted.at(std::string(view.name)), "evaluation");
   }
 }
 
@@ -219,7 +231,8 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
 }
 
 TEST(RandomGraphs, LanesSumByTheTree) {
-  for (uint32_t seed = 100; seed < 112; ++seed) compare(seed, 1 + static_cast<int64_t>(seed % 7), 1 + static_cast<int64_t>(seed % 3), true);
+  for (uint32_t seed = 100; seed < 112; ++seed)
+    compare(seed, 1 + static_cast<int64_t>(seed % 7), 1 + static_cast<int64_t>(seed % 3), true);
 }
 
 }  // namespace

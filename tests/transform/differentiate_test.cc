@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "random_model.h"
 #include "ramet/base/error.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
+#include "random_model.h"
 
 namespace ramet {
 namespace {

@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
-#include "ramet/base/host_tensor.h"
 #include "ramet/base/hash.h"
+#include "ramet/base/host_tensor.h"
 #include "ramet/base/rng.h"
 #include "ramet/ir/graph.h"
 #include "ramet/model/presets.h"
@@ -20,9 +20,12 @@ inline std::map<std::string, HostTensor> feeds_for(const Graph& graph, double sc
     const RandomStream stream(11, RandomPurpose::kTest, 0, hash64(value.name));
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       const auto element = static_cast<uint64_t>(i);
-      if (is_floating(value.type.dtype)) tensor.set(i, scale * stream.normal(element));
-      else if (value.name == "attention_mask") tensor.set(i, i % 7 != 6);
-      else tensor.set(i, stream.below(element, 2));
+      if (is_floating(value.type.dtype))
+        tensor.set(i, scale * stream.normal(element));
+      else if (value.name == "attention_mask")
+        tensor.set(i, i % 7 != 6);
+      else
+        tensor.set(i, stream.below(element, 2));
     }
     feeds.emplace(value.name, std::move(tensor));
   }

@@ -66,9 +66,7 @@ class BasicWords {
           flush(sink);
           ++i;
           break;
-        case AsciiRules::kDrop:
-          ++i;
-          break;
+        case AsciiRules::kDrop: ++i; break;
         case AsciiRules::kHigh: {
           const size_t start = i;
           const uint32_t c = next_code_point(part, i);
@@ -116,7 +114,8 @@ class BasicWords {
         if (u_getCombiningClass(static_cast<UChar32>(next_code_point({word_.data(), size_}, cursor))) <= rank) break;
         at = previous;
       }
-    std::copy_backward(word_.begin() + static_cast<std::ptrdiff_t>(at), word_.begin() + static_cast<std::ptrdiff_t>(size_),
+    std::copy_backward(word_.begin() + static_cast<std::ptrdiff_t>(at),
+                       word_.begin() + static_cast<std::ptrdiff_t>(size_),
                        word_.begin() + static_cast<std::ptrdiff_t>(size_ + length));
     if (kSpans)
       std::copy_backward(sources_.begin() + static_cast<std::ptrdiff_t>(at),

@@ -43,8 +43,8 @@ struct BertSample {
 void write_bert_row(Batch& batch, int64_t row, const BertSample& sample, const BertBatchOptions& options,
                     const MaskingVocabulary& vocabulary, int64_t index);
 
-/// Documents in a new order each epoch, each followed by `separator`, as one stream of tokens. Its length is the same in
-/// every epoch; the order needs 8 bytes a document.
+/// Documents in a new order each epoch, each followed by `separator`, as one stream of tokens. Its length is the same
+/// in every epoch; the order needs 8 bytes a document.
 class DocumentStream {
  public:
   DocumentStream(Corpus corpus, int32_t separator, uint64_t seed, bool shuffle);

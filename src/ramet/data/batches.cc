@@ -23,8 +23,9 @@ const NamedTensor& Batch::at(std::string_view name) const {
 Signature bert_signature(const BertBatchOptions& options, int64_t count) {
   const TensorType sequence{DType::kI32, {count, options.sequence_length}};
   const TensorType predictions{DType::kI32, {count, options.max_predictions}};
-  return {{"input_ids", sequence},           {"token_type_ids", sequence}, {"attention_mask", sequence},
-          {"masked_positions", predictions}, {"masked_labels", predictions}, {"next_sentence_label", {DType::kI32, {count}}}};
+  return {{"input_ids", sequence},        {"token_type_ids", sequence},
+          {"attention_mask", sequence},   {"masked_positions", predictions},
+          {"masked_labels", predictions}, {"next_sentence_label", {DType::kI32, {count}}}};
 }
 
 Signature causal_signature(const CausalBatchOptions& options, int64_t count) {
@@ -97,8 +98,10 @@ std::vector<std::pair<int32_t, int32_t>> maskable_units(const int32_t* ids, int3
       continue;
     }
     const bool starts = vocabulary.starts_word.empty() || vocabulary.starts_word[static_cast<size_t>(ids[p])];
-    if (whole_word && joined && !starts) units.back().second = p + 1;
-    else units.push_back({p, p + 1});
+    if (whole_word && joined && !starts)
+      units.back().second = p + 1;
+    else
+      units.push_back({p, p + 1});
     joined = true;
   }
   return units;
@@ -152,7 +155,8 @@ void write_bert_row(Batch& batch, int64_t row, const BertSample& sample, const B
     labels[k] = ids[p];
     const uint64_t draw = kPositionDraws + 2 * static_cast<uint64_t>(p);
     const double coin = stream.bits(draw) * 0x1p-32;
-    if (coin < options.mask_token_share) ids[p] = vocabulary.mask;
+    if (coin < options.mask_token_share)
+      ids[p] = vocabulary.mask;
     else if (coin < options.mask_token_share + options.random_token_share)
       ids[p] = static_cast<int32_t>(stream.below(draw + 1, static_cast<uint32_t>(vocabulary.size)));
   }
@@ -166,7 +170,10 @@ struct DocumentStream::Order {
 };
 
 DocumentStream::DocumentStream(Corpus corpus, int32_t separator, uint64_t seed, bool shuffle)
-    : corpus_(std::move(corpus)), separator_(separator), seed_(seed), shuffle_(shuffle),
+    : corpus_(std::move(corpus)),
+      separator_(separator),
+      seed_(seed),
+      shuffle_(shuffle),
       length_(corpus_.counts().tokens + corpus_.counts().documents) {}
 
 std::shared_ptr<const DocumentStream::Order> DocumentStream::order_of(int64_t epoch) const {
@@ -224,7 +231,9 @@ class CausalSource final : public EvenSource {
  public:
   CausalSource(const Corpus& corpus, int32_t separator, const CausalBatchOptions& options)
       : EvenSource(blocks(corpus, options.sequence_length), options.seed, options.shuffle),
-        stream_(corpus, separator, options.seed, options.shuffle), options_(options), separator_(separator) {}
+        stream_(corpus, separator, options.seed, options.shuffle),
+        options_(options),
+        separator_(separator) {}
 
   Signature signature(int64_t count) const override { return causal_signature(options_, count); }
 
@@ -258,7 +267,8 @@ class PackedMlmSource final : public EvenSource {
  public:
   PackedMlmSource(const Corpus& corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
       : EvenSource(blocks(corpus, options.sequence_length - 2), options.seed, options.shuffle),
-        stream_(corpus, vocabulary.separator, options.seed, options.shuffle), options_(options),
+        stream_(corpus, vocabulary.separator, options.seed, options.shuffle),
+        options_(options),
         vocabulary_(std::move(vocabulary)) {}
 
   Signature signature(int64_t count) const override { return bert_signature(options_, count); }

@@ -27,8 +27,8 @@ struct Batch {
   const NamedTensor& at(std::string_view name) const;
 };
 
-/// An endless sequence of training samples. Sample i is a pure function of the corpus, the options (with their seed) and i:
-/// it does not depend on which batch, process, replica or machine asks for it, nor on what was asked before.
+/// An endless sequence of training samples. Sample i is a pure function of the corpus, the options (with their seed)
+/// and i: it does not depend on which batch, process, replica or machine asks for it, nor on what was asked before.
 /// `make` may be called from many threads.
 class BatchSource {
  public:
@@ -70,7 +70,8 @@ struct BertBatchOptions {
 /// Error when the corpus lacks [CLS], [SEP], [MASK] or [PAD], or is too small for the objective.
 std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOptions& options);
 
-/// Options of GPT-2's batches: input_ids, labels, both i32[B,S]; labels[t] is the token after input_ids[t], -1 = ignore.
+/// Options of GPT-2's batches: input_ids, labels, both i32[B,S]; labels[t] is the token after input_ids[t], -1 =
+/// ignore.
 struct CausalBatchOptions {
   int32_t sequence_length = 1024;
   bool shuffle = true;

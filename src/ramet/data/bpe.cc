@@ -100,8 +100,10 @@ struct BpeTokenizer::Tables {
   /// Merges one word: `emit(id)` for each token in order.
   template <typename Emit>
   void merge(std::string_view word, Emit&& emit) const {
-    if (word.size() <= 48) merge_short(word, emit);
-    else merge_long(word, emit);
+    if (word.size() <= 48)
+      merge_short(word, emit);
+    else
+      merge_long(word, emit);
   }
 
   /// Scans all pairs for the lowest rank: best for words as they are.
@@ -167,8 +169,8 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary, BpeMerges merges, BpeOptions o
   for (int b = 0; b < 256; ++b) {
     std::string letter;
     append_utf8(kLetters[static_cast<size_t>(b)], letter);
-    tables->byte_ids[static_cast<size_t>(b)] = require_special(letter, "byte-level BPE (the letter of byte " +
-                                                                           std::to_string(b) + ")");
+    tables->byte_ids[static_cast<size_t>(b)] =
+        require_special(letter, "byte-level BPE (the letter of byte " + std::to_string(b) + ")");
   }
   for (const auto& token : vocabulary_.tokens()) {
     // A token outside the byte alphabet (an added one) stands for its own text.
@@ -181,7 +183,10 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary, BpeMerges merges, BpeOptions o
     const int32_t a = vocabulary_.find(left), b = vocabulary_.find(right), result = vocabulary_.find(left + right);
     if (a < 0 || b < 0 || result < 0)
       throw Error({.what = "merge " + std::to_string(rank) + " ('" + left + "' '" + right + "') needs token '" +
-                           (a < 0 ? left : b < 0 ? right : left + right) + "', which the vocabulary lacks",
+                           (a < 0   ? left
+                            : b < 0 ? right
+                                    : left + right) +
+                           "', which the vocabulary lacks",
                    .remedy = "Take vocabulary and merges from the same model"});
     tables->rules.insert({PairTable::pair(a, b), static_cast<int32_t>(rank), result});
     hasher.update(left).update(" ").update(right).update("\n");

@@ -17,11 +17,11 @@ namespace bpe_words_internal {
 constexpr std::array<BpeClass, 256> make_classes() {
   std::array<BpeClass, 256> classes{};
   for (int c = 0; c < 256; ++c)
-    classes[static_cast<size_t>(c)] = c >= 0x80                                           ? BpeClass::kHigh
-                                      : (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')  ? BpeClass::kLetter
-                                      : c >= '0' && c <= '9'                              ? BpeClass::kNumber
-                                      : c == ' ' || (c >= 9 && c <= 13)                   ? BpeClass::kSpace
-                                                                                          : BpeClass::kOther;
+    classes[static_cast<size_t>(c)] = c >= 0x80                                          ? BpeClass::kHigh
+                                      : (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ? BpeClass::kLetter
+                                      : c >= '0' && c <= '9'                             ? BpeClass::kNumber
+                                      : c == ' ' || (c >= 9 && c <= 13)                  ? BpeClass::kSpace
+                                                                                         : BpeClass::kOther;
   return classes;
 }
 inline constexpr auto kClasses = make_classes();

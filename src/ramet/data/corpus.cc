@@ -60,7 +60,8 @@ struct Corpus::State {
   const Part& of_document(int64_t document) const { return part_of(document, &Part::first_document); }
   const Part& of_sentence(int64_t sentence) const { return part_of(sentence, &Part::first_sentence); }
 
-  void open_shards(const fs::path& path, const nlohmann::json& manifest, const nlohmann::json& split, CorpusCheck check) {
+  void open_shards(const fs::path& path, const nlohmann::json& manifest, const nlohmann::json& split,
+                   CorpusCheck check) {
     std::vector<std::string> hashes;
     for (const auto& entry : split.at("shards")) {
       const auto name = entry.at("file").get<std::string>();
@@ -69,8 +70,8 @@ struct Corpus::State {
       parts.push_back({Shard(folder / name, tokenizer->vocabulary_size(), check), counts.documents, counts.sentences});
       const Shard& shard = parts.back().shard;
       if (!(shard.counts() == read_counts(entry)))
-        bad_manifest(path, "shard '" + name + "' is not the one that was built", std::to_string(shard.counts().tokens) +
-                     " tokens", std::to_string(read_counts(entry).tokens));
+        bad_manifest(path, "shard '" + name + "' is not the one that was built",
+                     std::to_string(shard.counts().tokens) + " tokens", std::to_string(read_counts(entry).tokens));
       counts.documents += shard.counts().documents;
       counts.sentences += shard.counts().sentences;
       counts.tokens += shard.counts().tokens;

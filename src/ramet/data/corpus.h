@@ -16,9 +16,9 @@ namespace ramet {
 
 /// What a sentence is in a text file.
 enum class SentenceRule {
-  kLines,      ///< every line is one sentence (BERT's input format)
-  kSplitLines, ///< a line holds one or more sentences; each line is split
-  kProse       ///< lines are wrapped prose: a paragraph's lines are joined, then split into sentences
+  kLines,       ///< every line is one sentence (BERT's input format)
+  kSplitLines,  ///< a line holds one or more sentences; each line is split
+  kProse        ///< lines are wrapped prose: a paragraph's lines are joined, then split into sentences
 };
 
 /// How a corpus is built from text.
@@ -51,14 +51,15 @@ struct CorpusSummary {
 
 /// Builds a corpus folder from UTF-8 text files: manifest.json, the tokenizer's own files, and shards for each split.
 /// The bytes depend on the texts, the tokenizer and the options only, not on threads. The folder appears whole or
-/// not at all. Errors: a file with invalid UTF-8 (file, line and byte offset), no document at all, a folder already there.
+/// not at all. Errors: a file with invalid UTF-8 (file, line and byte offset), no document at all, a folder already
+/// there.
 CorpusSummary build_corpus(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
                            const std::filesystem::path& folder, const BuildCorpusOptions& options = {});
 
 /// How much of a corpus is checked when it is opened.
 enum class CorpusCheck {
-  kFull,     ///< every checksum and every token id
-  kStructure ///< sizes, headers and document structure; token checksums are left
+  kFull,      ///< every checksum and every token id
+  kStructure  ///< sizes, headers and document structure; token checksums are left
 };
 
 /// One split of a corpus, open for reading by memory map. Sentences and documents are numbered over all shards.

@@ -153,13 +153,17 @@ std::string printable(std::string name) {
 class Builder {
  public:
   Builder(const std::vector<fs::path>& files, const Tokenizer& tokenizer, const BuildCorpusOptions& options)
-      : tokenizer_(tokenizer), options_(options), team_(options.threads > 0 ? options.threads : available_processors()) {
+      : tokenizer_(tokenizer),
+        options_(options),
+        team_(options.threads > 0 ? options.threads : available_processors()) {
     if (files.empty()) throw Error({.what = "no text files given", .expected = "one or more"});
     if (!(options.heldout >= 0 && options.heldout < 1))
-      throw Error({.what = "the held-out share is out of range", .found = std::to_string(options.heldout),
+      throw Error({.what = "the held-out share is out of range",
+                   .found = std::to_string(options.heldout),
                    .expected = "0 or more, below 1"});
     if (options.shard_bytes < 1 || options.shard_bytes > (int64_t{4} << 30))
-      throw Error({.what = "the size of a shard is out of range", .found = format_size(options.shard_bytes),
+      throw Error({.what = "the size of a shard is out of range",
+                   .found = format_size(options.shard_bytes),
                    .expected = "up to 4 GiB"});
     if (options.document_blank_lines < 0)
       throw Error({.what = "document_blank_lines is negative", .found = std::to_string(options.document_blank_lines)});
@@ -186,7 +190,10 @@ class Builder {
     aside.put_in_place();
     std::vector<std::string> hashes = train.hashes();
     hashes.insert(hashes.end(), heldout.hashes().begin(), heldout.hashes().end());
-    return {.train = train.totals(), .heldout = heldout.totals(), .text_bytes = text_bytes_, .unknown_tokens = unknown_,
+    return {.train = train.totals(),
+            .heldout = heldout.totals(),
+            .text_bytes = text_bytes_,
+            .unknown_tokens = unknown_,
             .hash = corpus_hash(tokenizer_.hash().hex(), hashes)};
   }
 
@@ -222,8 +229,8 @@ class Builder {
     team_.split(static_cast<int64_t>(documents_.size()), 64, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         Document& document = documents_[static_cast<size_t>(i)];
-        const std::string_view text = files_[document.file].view().substr(document.range.begin,
-                                                                          document.range.end - document.range.begin);
+        const std::string_view text =
+            files_[document.file].view().substr(document.range.begin, document.range.end - document.range.begin);
         uint64_t mixed[2] = {options_.heldout_seed, hash64(text)};
         document.draw = static_cast<double>(hash_bytes(mixed, sizeof mixed).low >> 11) * 0x1p-53;
         document.heldout = document.draw < options_.heldout;
@@ -289,7 +296,8 @@ class Builder {
         whole.lengths.insert(whole.lengths.end(), parts[i].lengths.begin(), parts[i].lengths.end());
       }
       if (unknown >= 0) unknown_ += std::count(whole.tokens.begin(), whole.tokens.end(), unknown);
-      if (!whole.tokens.empty()) (documents_[whole.document].heldout ? heldout : train).add(whole.tokens, whole.lengths);
+      if (!whole.tokens.empty())
+        (documents_[whole.document].heldout ? heldout : train).add(whole.tokens, whole.lengths);
     }
   }
 

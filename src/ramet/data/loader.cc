@@ -51,10 +51,12 @@ struct Loader::State {
   }
 };
 
-Loader::Loader(std::shared_ptr<const BatchSource> source, int64_t first_sample, int64_t batch, int ahead, int64_t batches)
+Loader::Loader(std::shared_ptr<const BatchSource> source, int64_t first_sample, int64_t batch, int ahead,
+               int64_t batches)
     : state_(std::make_unique<State>()) {
   if (ahead < 1) throw Error({.what = "a loader must be ahead by one batch or more", .found = std::to_string(ahead)});
-  if (batch < 1) throw Error({.what = "a batch needs samples", .found = std::to_string(batch), .expected = "1 or more"});
+  if (batch < 1)
+    throw Error({.what = "a batch needs samples", .found = std::to_string(batch), .expected = "1 or more"});
   state_->source = std::move(source);
   state_->next_sample = first_sample;
   state_->batch = batch;

@@ -119,7 +119,8 @@ void MergeTrainer::train(int64_t size, int64_t min_frequency, const std::functio
   counts.settle();
   uint64_t pair;
   std::vector<uint32_t> touched;
-  while (static_cast<int64_t>(symbols_.size()) < size && counts.pop(std::max<int64_t>(min_frequency, 1), pair, touched)) {
+  while (static_cast<int64_t>(symbols_.size()) < size &&
+         counts.pop(std::max<int64_t>(min_frequency, 1), pair, touched)) {
     const int32_t left = left_of(pair), right = right_of(pair);
     std::string joined = join_(symbols_[static_cast<size_t>(left)], symbols_[static_cast<size_t>(right)]);
     const auto [place, is_new] = ids.emplace(joined, static_cast<int32_t>(symbols_.size()));

@@ -15,8 +15,8 @@ struct TrainingWord {
 };
 
 /// Learns merges by pair counts (Sennrich et al. 2016): the most frequent pair of neighbours becomes one symbol, until
-/// `size` symbols are reached or no pair occurs `min_frequency` times. Equal counts go to the pair whose strings come first
-/// in byte order. Counts are kept up to date by the words that a merge touches; a heap of counts, some out of
+/// `size` symbols are reached or no pair occurs `min_frequency` times. Equal counts go to the pair whose strings come
+/// first in byte order. Counts are kept up to date by the words that a merge touches; a heap of counts, some out of
 /// date, gives the next pair.
 class MergeTrainer {
  public:

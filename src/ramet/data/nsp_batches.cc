@@ -8,31 +8,32 @@
 namespace ramet {
 namespace {
 
-/// One instance of BERT's create_instances_from_document: sentences [a_begin, a_end) and [b_begin, b_end), and the sentence
-/// where the next instance of the document begins.
+/// One instance of BERT's create_instances_from_document: sentences [a_begin, a_end) and [b_begin, b_end), and the
+/// sentence where the next instance of the document begins.
 struct Pair {
   int64_t a_begin = 0, a_end = 0, b_begin = 0, b_end = 0, next = 0;
   bool random_next = false;
 };
 
-// Draws of one instance, in its part of the stream: they are keyed by its first sentence, so that an instance can be made
-// again without those before it.
+// Draws of one instance, in its part of the stream: they are keyed by its first sentence, so that an instance can be
+// made again without those before it.
 constexpr uint64_t kDrawsPerSentence = 1024;
 constexpr uint64_t kDrawSplit = 0, kDrawCoin = 1, kDrawDocument = 2, kDocumentTries = 10, kDrawStart = 12,
                    kDrawTruncation = 16;
 
-/// BERT's sentence pairs. Documents are cut into pairs in `variants` ways (one way an epoch, in turn), each the outcome of
-/// BERT's own procedure; a way is kept as the first sentence of each of its instances.
+/// BERT's sentence pairs. Documents are cut into pairs in `variants` ways (one way an epoch, in turn), each the outcome
+/// of BERT's own procedure; a way is kept as the first sentence of each of its instances.
 class NspSource final : public BatchSource {
  public:
   NspSource(Corpus corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
       : corpus_(std::move(corpus)), vocabulary_(std::move(vocabulary)), options_(options) {
     if (corpus_.counts().documents < 2)
-      throw Error({.what = "next-sentence prediction takes sentences from two documents",
-                   .where = corpus_.folder().string(),
-                   .found = std::to_string(corpus_.counts().documents) + " document",
-                   .expected = "2 or more",
-                   .remedy = "Separate documents by blank lines when building the corpus, or train with objective mlm"});
+      throw Error(
+          {.what = "next-sentence prediction takes sentences from two documents",
+           .where = corpus_.folder().string(),
+           .found = std::to_string(corpus_.counts().documents) + " document",
+           .expected = "2 or more",
+           .remedy = "Separate documents by blank lines when building the corpus, or train with objective mlm"});
     if (corpus_.counts().sentences > int64_t{0xFFFFFFFF})
       throw Error({.what = "too many sentences for sentence pairs",
                    .where = corpus_.folder().string(),
@@ -53,10 +54,11 @@ class NspSource final : public BatchSource {
       const int64_t variant = place.epoch % options_.variants;
       const auto plan = plan_of(variant);
       const auto size = static_cast<int64_t>(plan->starts.size());
-      const int64_t element =
-          options_.shuffle ? Permutation(size, options_.seed, static_cast<uint64_t>(place.epoch), kShuffleSamples)(place.in_epoch)
-                           : place.in_epoch;
-      write_bert_row(batch, row, sample(variant, plan->starts[static_cast<size_t>(element)]), options_, vocabulary_, index);
+      const int64_t element = options_.shuffle ? Permutation(size, options_.seed, static_cast<uint64_t>(place.epoch),
+                                                             kShuffleSamples)(place.in_epoch)
+                                               : place.in_epoch;
+      write_bert_row(batch, row, sample(variant, plan->starts[static_cast<size_t>(element)]), options_, vocabulary_,
+                     index);
     }
     return batch;
   }
@@ -93,7 +95,8 @@ class NspSource final : public BatchSource {
     pair.a_begin = begin;
     pair.a_end = begin + 1;
     if (sentences > 1)
-      pair.a_end += static_cast<int64_t>(static_cast<uint64_t>(words[kDrawSplit]) * static_cast<uint64_t>(sentences - 1) >> 32);
+      pair.a_end +=
+          static_cast<int64_t>(static_cast<uint64_t>(words[kDrawSplit]) * static_cast<uint64_t>(sentences - 1) >> 32);
     pair.random_next = sentences == 1 || words[kDrawCoin] * 0x1p-32 < options_.random_next_share;
     pair.b_begin = pair.a_end;
     pair.b_end = last;
@@ -140,8 +143,10 @@ class NspSource final : public BatchSource {
     for (uint64_t n = 0; a_end - a_begin + b_end - b_begin > static_cast<size_t>(room()); ++n) {
       if (n % 32 == 0) coins = draws.bits(base + n / 32 % (kDrawsPerSentence - kDrawTruncation));
       const bool front = coins >> n % 32 & 1, from_a = a_end - a_begin > b_end - b_begin;
-      if (front) ++(from_a ? a_begin : b_begin);
-      else --(from_a ? a_end : b_end);
+      if (front)
+        ++(from_a ? a_begin : b_begin);
+      else
+        --(from_a ? a_end : b_end);
     }
     const auto keep = [](std::vector<int32_t>& tokens, size_t begin, size_t end) {
       tokens.resize(end);

@@ -5,9 +5,9 @@
 
 namespace ramet {
 
-/// A permutation of [0, size) without stored state, drawn by (seed, step, tag): a balanced Feistel network over the least
-/// even number of bits that holds `size`, walked along its cycle until it is back inside (Black and Rogaway, "Ciphers
-/// with arbitrary finite domains", CT-RSA 2002).
+/// A permutation of [0, size) without stored state, drawn by (seed, step, tag): a balanced Feistel network over the
+/// least even number of bits that holds `size`, walked along its cycle until it is back inside (Black and Rogaway,
+/// "Ciphers with arbitrary finite domains", CT-RSA 2002).
 class Permutation {
  public:
   Permutation(int64_t size, uint64_t seed, uint64_t step, uint64_t tag);

@@ -117,8 +117,10 @@ class BlockSplitter {
       before = end;
       sentence_(joined_);
     };
-    if (split_) splitter_.split(text, one);
-    else one(0, text.size());
+    if (split_)
+      splitter_.split(text, one);
+    else
+      one(0, text.size());
   }
 
  private:

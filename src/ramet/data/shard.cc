@@ -144,8 +144,10 @@ Shard::Shard(const std::filesystem::path& path, int32_t vocabulary_size, CorpusC
              static_cast<int64_t>(header.tokens)};
   // The map begins on a page and every part on a multiple of 8 bytes.
   const char* base = file_.data();
-  if (header.token_bytes == 2) narrow_ = reinterpret_cast<const uint16_t*>(base + body_at);
-  else wide_ = reinterpret_cast<const uint32_t*>(base + body_at);
+  if (header.token_bytes == 2)
+    narrow_ = reinterpret_cast<const uint16_t*>(base + body_at);
+  else
+    wide_ = reinterpret_cast<const uint32_t*>(base + body_at);
   sentence_ends_ = reinterpret_cast<const uint32_t*>(base + sentences_at);
   document_ends_ = reinterpret_cast<const uint32_t*>(base + documents_at);
   if (check == CorpusCheck::kFull) check_frames(path, table_at, header.frames, header.frame_bytes, body_at);
@@ -167,8 +169,10 @@ void Shard::check_frames(const std::filesystem::path& path, size_t table, uint32
         damaged(path, static_cast<uint64_t>(reinterpret_cast<const char*>(ids + i) - file_.data()),
                 "a token outside the vocabulary", std::to_string(ids[i]), "below " + std::to_string(vocabulary_size_));
   };
-  if (narrow_) outside(narrow_);
-  else outside(wide_);
+  if (narrow_)
+    outside(narrow_);
+  else
+    outside(wide_);
 }
 
 void Shard::check_structure(const std::filesystem::path& path) const {
@@ -181,7 +185,8 @@ void Shard::check_structure(const std::filesystem::path& path) const {
                 std::to_string(before + 1) + " to " + std::to_string(total));
     if (before != total)
       damaged(path, static_cast<uint64_t>(reinterpret_cast<const char*>(ends + count) - file_.data()),
-              std::string("the last ") + what + " does not end the shard", std::to_string(before), std::to_string(total));
+              std::string("the last ") + what + " does not end the shard", std::to_string(before),
+              std::to_string(total));
   };
   increasing(sentence_ends_, counts_.sentences, counts_.tokens, "sentence");
   increasing(document_ends_, counts_.documents, counts_.sentences, "document");
@@ -201,8 +206,10 @@ void Shard::append(int64_t begin, int64_t end, std::vector<int32_t>& out) const 
       out.push_back(static_cast<int32_t>(ids[i]));
     }
   };
-  if (narrow_) copy(narrow_);
-  else copy(wide_);
+  if (narrow_)
+    copy(narrow_);
+  else
+    copy(wide_);
 }
 
 }  // namespace ramet

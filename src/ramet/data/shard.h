@@ -65,7 +65,8 @@ class Shard {
   void append(int64_t begin, int64_t end, std::vector<int32_t>& out) const;
 
  private:
-  void check_frames(const std::filesystem::path& path, size_t table, uint32_t frames, uint32_t frame_bytes, size_t body);
+  void check_frames(const std::filesystem::path& path, size_t table, uint32_t frames, uint32_t frame_bytes,
+                    size_t body);
   void check_structure(const std::filesystem::path& path) const;
 
   MappedFile file_;

@@ -49,10 +49,11 @@ std::vector<std::vector<int32_t>> Tokenizer::encode_batch(std::span<const std::s
 int32_t Tokenizer::require_special(std::string_view token, std::string_view user) const {
   const int32_t id = vocabulary_.find(token);
   if (id < 0)
-    throw Error({.what = "the vocabulary has no token " + std::string(token) + ", which " + std::string(user) + " needs",
-                 .found = std::to_string(vocabulary_size()) + " tokens of kind " + std::string(kind()),
-                 .expected = std::string(token) + " among them",
-                 .remedy = "Train a vocabulary with this special token, or add it to the vocabulary file"});
+    throw Error(
+        {.what = "the vocabulary has no token " + std::string(token) + ", which " + std::string(user) + " needs",
+         .found = std::to_string(vocabulary_size()) + " tokens of kind " + std::string(kind()),
+         .expected = std::string(token) + " among them",
+         .remedy = "Train a vocabulary with this special token, or add it to the vocabulary file"});
   return id;
 }
 

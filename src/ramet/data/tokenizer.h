@@ -87,8 +87,9 @@ class Tokenizer {
   Hash hash_;
 };
 
-/// Reads a tokenizer from its public files. `path` is a folder (vocab.txt; or vocab.json or encoder.json with merges.txt
-/// or vocab.bpe; options from tokenizer_config.json where present) or one of these files, which may have a prefix
+/// Reads a tokenizer from its public files. `path` is a folder (vocab.txt; or vocab.json or encoder.json with
+/// merges.txt or vocab.bpe; options from tokenizer_config.json where present) or one of these files, which may have a
+/// prefix
 /// ("gpt2-encoder.json" with "gpt2-merges.bpe"); any other file is read as vocab.txt. Throws Error that names the
 /// file and line.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);

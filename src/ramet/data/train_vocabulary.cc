@@ -55,8 +55,10 @@ SortedCounts count_words(std::span<const std::string_view> texts, const TrainVoc
   team.run([&](int rank) {
     WordCounts& mine = counts[static_cast<size_t>(rank)];
     const auto add = [&](std::string_view word) {
-      if (const auto found = mine.find(word); found != mine.end()) ++found->second;
-      else mine.emplace(word, 1);
+      if (const auto found = mine.find(word); found != mine.end())
+        ++found->second;
+      else
+        mine.emplace(word, 1);
     };
     for (size_t i; (i = taken.fetch_add(1)) < chunks.size();) {
       scan(chunks[i], add);
@@ -71,14 +73,17 @@ SortedCounts count_words(std::span<const std::string_view> texts, const TrainVoc
   SortedCounts sorted(counts[0].begin(), counts[0].end());
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty())
-    throw Error({.what = "there is no word to learn a vocabulary from", .remedy = "Check that these are the right texts"});
+    throw Error(
+        {.what = "there is no word to learn a vocabulary from", .remedy = "Check that these are the right texts"});
   return sorted;
 }
 
 void check_size(int64_t size, int64_t least, const std::string& what, const std::string& remedy) {
   if (size < least)
-    throw Error({.what = "the vocabulary is too small", .found = std::to_string(size) + " tokens",
-                 .expected = std::to_string(least) + " or more (" + what + ")", .remedy = remedy});
+    throw Error({.what = "the vocabulary is too small",
+                 .found = std::to_string(size) + " tokens",
+                 .expected = std::to_string(least) + " or more (" + what + ")",
+                 .remedy = remedy});
 }
 
 std::function<void(int64_t, int64_t)> merge_progress(const TrainVocabularyOptions& options) {
@@ -179,7 +184,8 @@ std::unique_ptr<WordPieceTokenizer> train_wordpiece_texts(std::span<const std::s
   MergeTrainer trainer(std::move(symbols), std::move(words),
                        [](const std::string& left, const std::string& right) { return left + right.substr(2); });
   trainer.train(options.vocabulary_size, options.min_frequency, merge_progress(options));
-  return std::make_unique<WordPieceTokenizer>(Vocabulary(trainer.symbols(), "the trained vocabulary"), options.tokenizer);
+  return std::make_unique<WordPieceTokenizer>(Vocabulary(trainer.symbols(), "the trained vocabulary"),
+                                              options.tokenizer);
 }
 
 std::unique_ptr<BpeTokenizer> train_bpe_texts(std::span<const std::string_view> texts, const TrainBpeOptions& options) {

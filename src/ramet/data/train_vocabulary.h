@@ -40,13 +40,14 @@ struct TrainBpeOptions : TrainVocabularyOptions {
 };
 
 /// Trains on UTF-8 text files. Pairs are merged by count, the most frequent first (as Hugging Face's WordPiece trainer
-/// does; Google never published BERT's own), equal counts by the tokens' byte order, so that the result depends on the text
-/// and the options only, not on threads. Ids: special tokens, alphabet, merges (WordPiece); the 256 bytes in GPT-2's
-/// order, merges, special tokens (BPE). A text that holds too few pairs gives a smaller vocabulary.
-/// Errors: invalid UTF-8 (file, line, byte), no text at all, a size too small for the alphabet.
+/// does; Google never published BERT's own), equal counts by the tokens' byte order, so that the result depends on the
+/// text and the options only, not on threads. Ids: special tokens, alphabet, merges (WordPiece); the 256 bytes in
+/// GPT-2's order, merges, special tokens (BPE). A text that holds too few pairs gives a smaller vocabulary. Errors:
+/// invalid UTF-8 (file, line, byte), no text at all, a size too small for the alphabet.
 std::unique_ptr<WordPieceTokenizer> train_wordpiece(const std::vector<std::filesystem::path>& files,
                                                     const TrainWordPieceOptions& options);
-std::unique_ptr<BpeTokenizer> train_bpe(const std::vector<std::filesystem::path>& files, const TrainBpeOptions& options);
+std::unique_ptr<BpeTokenizer> train_bpe(const std::vector<std::filesystem::path>& files,
+                                        const TrainBpeOptions& options);
 /// The same from texts in memory.
 std::unique_ptr<WordPieceTokenizer> train_wordpiece_texts(std::span<const std::string_view> texts,
                                                           const TrainWordPieceOptions& options);

@@ -13,7 +13,10 @@ uint32_t next_code_point(std::string_view text, size_t& position, bool* invalid)
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint32_t lead = byte(position);
   if (lead < 0x80) return ++position, lead;
-  const int length = lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+  const int length = lead >= 0xC2 && lead < 0xE0   ? 2
+                     : lead >= 0xE0 && lead < 0xF0 ? 3
+                     : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                   : 0;
   const auto bad = [&] {
     ++position;
     if (invalid) *invalid = true;

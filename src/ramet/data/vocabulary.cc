@@ -10,7 +10,8 @@
 namespace ramet {
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens, const std::string& where) : tokens_(std::move(tokens)) {
-  if (tokens_.empty()) throw Error({.what = "the vocabulary is empty", .where = where, .expected = "one token or more"});
+  if (tokens_.empty())
+    throw Error({.what = "the vocabulary is empty", .where = where, .expected = "one token or more"});
   slots_.assign(std::bit_ceil(tokens_.size() * 2), -1);
   const uint64_t mask = slots_.size() - 1;
   for (int32_t id = 0; id < size(); ++id) {

@@ -20,11 +20,11 @@ AsciiRules::AsciiRules(const WordPieceOptions& options)
   if (U_FAILURE(status)) internal_error("AsciiRules", std::string("ICU gives no NFD: ") + u_errorName(status));
   for (int c = 0; c < 256; ++c) {
     const bool blank = clean ? c == ' ' || c == '\t' || c == '\n' || c == '\r' : c == ' ' || (c >= 9 && c <= 13);
-    kind[static_cast<size_t>(c)] = c >= 0x80                                                    ? kHigh
-                                   : blank                                                      ? kSpace
-                                   : clean && (c < 0x20 || c == 0x7F)                           ? kDrop
-                                   : is_unicode_punctuation(static_cast<uint32_t>(c))           ? kPunctuation
-                                                                                                : kLetter;
+    kind[static_cast<size_t>(c)] = c >= 0x80                                          ? kHigh
+                                   : blank                                            ? kSpace
+                                   : clean && (c < 0x20 || c == 0x7F)                 ? kDrop
+                                   : is_unicode_punctuation(static_cast<uint32_t>(c)) ? kPunctuation
+                                                                                      : kLetter;
     letter[static_cast<size_t>(c)] = static_cast<char>(lower && c >= 'A' && c <= 'Z' ? c + 32 : c);
   }
 }
@@ -68,7 +68,8 @@ struct WordPieceTokenizer::Tables {
 WordPieceTokenizer::WordPieceTokenizer(Vocabulary vocabulary, WordPieceOptions options)
     : Tokenizer(std::move(vocabulary)), options_(options) {
   if (options_.max_word_characters < 1)
-    throw Error({.what = "max_word_characters is too small", .found = std::to_string(options_.max_word_characters),
+    throw Error({.what = "max_word_characters is too small",
+                 .found = std::to_string(options_.max_word_characters),
                  .expected = "1 or more"});
   special_.unknown = require_special("[UNK]", "WordPiece");
   special_.padding = vocabulary_.find("[PAD]");
@@ -80,9 +81,10 @@ WordPieceTokenizer::WordPieceTokenizer(Vocabulary vocabulary, WordPieceOptions o
   auto tables = std::make_unique<Tables>(options_, bytes);
   tables->continues.resize(static_cast<size_t>(vocabulary_size()));
   Hasher hasher;
-  hasher.update("wordpiece").update(std::to_string(tables->rules.lower) + std::to_string(tables->rules.strip) +
-                                    std::to_string(options_.clean_text) + std::to_string(options_.split_cjk) +
-                                    std::to_string(options_.max_word_characters));
+  hasher.update("wordpiece")
+      .update(std::to_string(tables->rules.lower) + std::to_string(tables->rules.strip) +
+              std::to_string(options_.clean_text) + std::to_string(options_.split_cjk) +
+              std::to_string(options_.max_word_characters));
   for (int32_t id = 0; id < vocabulary_size(); ++id) {
     const std::string& token = vocabulary_.token(id);
     tables->trie.insert(0, token, id);

@@ -28,7 +28,8 @@ class WordPieceTokenizer final : public Tokenizer {
   explicit WordPieceTokenizer(Vocabulary vocabulary, WordPieceOptions options = {});
   ~WordPieceTokenizer() override;
   /// Reads vocab.txt.
-  static std::unique_ptr<WordPieceTokenizer> load(const std::filesystem::path& vocab_txt, WordPieceOptions options = {});
+  static std::unique_ptr<WordPieceTokenizer> load(const std::filesystem::path& vocab_txt,
+                                                  WordPieceOptions options = {});
 
   std::string_view kind() const override { return "wordpiece"; }
   void encode_into(std::string_view text, std::vector<int32_t>& ids, std::vector<TokenSpan>* spans,

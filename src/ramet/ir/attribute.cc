@@ -13,15 +13,19 @@ const T& get(const std::map<std::string, Attribute>& items, const std::string& n
   const auto found = items.find(name);
   if (found == items.end()) throw Error({.what = "missing attribute '" + name + "'", .expected = kind});
   if (const T* value = std::get_if<T>(&found->second)) return *value;
-  throw Error({.what = "attribute '" + name + "' is of the wrong kind", .found = text_of(found->second), .expected = kind});
+  throw Error(
+      {.what = "attribute '" + name + "' is of the wrong kind", .found = text_of(found->second), .expected = kind});
 }
 
 std::string quote(const std::string& text) {
   std::string quoted = "\"";
   for (char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\', quoted += c;
-    else if (c == '\n') quoted += "\\n";
-    else quoted += c;
+    if (c == '"' || c == '\\')
+      quoted += '\\', quoted += c;
+    else if (c == '\n')
+      quoted += "\\n";
+    else
+      quoted += c;
   }
   return quoted + "\"";
 }

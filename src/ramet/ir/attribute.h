@@ -32,7 +32,9 @@ class Attributes {
   DType get_dtype(const std::string& name) const;
   bool get_bool_or(const std::string& name, bool otherwise) const { return has(name) ? get_bool(name) : otherwise; }
   int64_t get_int_or(const std::string& name, int64_t otherwise) const { return has(name) ? get_int(name) : otherwise; }
-  double get_float_or(const std::string& name, double otherwise) const { return has(name) ? get_float(name) : otherwise; }
+  double get_float_or(const std::string& name, double otherwise) const {
+    return has(name) ? get_float(name) : otherwise;
+  }
   std::string get_string_or(const std::string& name, const std::string& otherwise) const {
     return has(name) ? get_string(name) : otherwise;
   }

@@ -28,7 +28,8 @@ std::string_view name_of(OutputRole role) {
 
 ValueId Graph::add_input(const std::string& name, TensorType type, InputRole role) {
   if (find_input(name) != kNoValue)
-    throw Error({.what = "a second graph input of the same name", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+    throw Error(
+        {.what = "a second graph input of the same name", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
   const ValueId id = static_cast<ValueId>(values_.size());
   values_.push_back({std::move(type), name, kNoNode, 0});
   inputs_.push_back({id, role});
@@ -47,13 +48,13 @@ NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes 
   }
   const int count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs))
-    throw Error({.what = "wrong number of inputs",
-                 .where = signature.text(),
-                 .found = std::to_string(count),
-                 .expected = std::to_string(op.min_inputs) +
-                             (op.max_inputs == op.min_inputs ? ""
-                              : op.max_inputs < 0            ? " or more"
-                                                             : " to " + std::to_string(op.max_inputs))});
+    throw Error(
+        {.what = "wrong number of inputs",
+         .where = signature.text(),
+         .found = std::to_string(count),
+         .expected = std::to_string(op.min_inputs) + (op.max_inputs == op.min_inputs ? ""
+                                                      : op.max_inputs < 0            ? " or more"
+                                                                          : " to " + std::to_string(op.max_inputs))});
   std::vector<TensorType> types = op.infer(signature);
   const NodeId id = static_cast<NodeId>(nodes_.size());
   Node node{&op, std::move(inputs), {}, std::move(signature.attributes), std::move(signature.name)};
@@ -67,9 +68,12 @@ NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes 
 
 void Graph::add_output(const std::string& name, ValueId value, OutputRole role) {
   if (find_output(name))
-    throw Error({.what = "a second graph output of the same name", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+    throw Error({.what = "a second graph output of the same name",
+                 .where = "graph '" + name_ + "'",
+                 .found = "'" + name + "'"});
   if (value < 0 || static_cast<size_t>(value) >= values_.size())
-    throw Error({.what = "output of a value that does not exist", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+    throw Error(
+        {.what = "output of a value that does not exist", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
   outputs_.push_back({name, value, role});
 }
 

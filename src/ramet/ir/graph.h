@@ -16,28 +16,28 @@ inline constexpr NodeId kNoNode = -1;
 
 /// Where the bytes of a graph input come from.
 enum class InputRole : uint8_t {
-  kData,    ///< fed by the host for each micro-batch (token ids, labels)
-  kScalar,  ///< fed by the host, tiny: "counter" i64[2] = {step, micro-batch index in the step}, learning rate
-  kState,   ///< a state of the StepGraph with the input's name (weights, optimizer state, accumulators, derived)
-  kBoundary ///< a value of the input's name that another piece of a partitioned step makes (layout/device_graphs.h)
+  kData,     ///< fed by the host for each micro-batch (token ids, labels)
+  kScalar,   ///< fed by the host, tiny: "counter" i64[2] = {step, micro-batch index in the step}, learning rate
+  kState,    ///< a state of the StepGraph with the input's name (weights, optimizer state, accumulators, derived)
+  kBoundary  ///< a value of the input's name that another piece of a partitioned step makes (layout/device_graphs.h)
 };
 /// "data", "scalar", "state", "boundary"
 std::string_view name_of(InputRole role);
 
 /// Where a graph output goes.
 enum class OutputRole : uint8_t {
-  kResult,  ///< read by the host (loss, metrics)
-  kState,   ///< becomes the state with the output's name
-  kBoundary ///< goes to the pieces of a partitioned step that read this name
+  kResult,   ///< read by the host (loss, metrics)
+  kState,    ///< becomes the state with the output's name
+  kBoundary  ///< goes to the pieces of a partitioned step that read this name
 };
 /// "result", "state", "boundary"
 std::string_view name_of(OutputRole role);
 
 struct Value {
   TensorType type;
-  std::string name;              ///< for people; may be empty; unique only for inputs
-  NodeId producer = kNoNode;     ///< kNoNode for graph inputs
-  int output_index = 0;          ///< which output of the producer
+  std::string name;           ///< for people; may be empty; unique only for inputs
+  NodeId producer = kNoNode;  ///< kNoNode for graph inputs
+  int output_index = 0;       ///< which output of the producer
 };
 
 struct Node {

@@ -42,9 +42,12 @@ class Parser {
 
   void skip_space() {
     while (position_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[position_]))) ++position_;
-      else if (text_[position_] == '#') while (position_ < text_.size() && text_[position_] != '\n') ++position_;
-      else break;
+      if (std::isspace(static_cast<unsigned char>(text_[position_])))
+        ++position_;
+      else if (text_[position_] == '#')
+        while (position_ < text_.size() && text_[position_] != '\n') ++position_;
+      else
+        break;
     }
   }
   char peek() {
@@ -63,7 +66,8 @@ class Parser {
   std::string word() {
     skip_space();
     const size_t start = position_;
-    while (position_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[position_])) || text_[position_] == '_'))
+    while (position_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[position_])) || text_[position_] == '_'))
       ++position_;
     if (start == position_) fail("unexpected text", "a name");
     return std::string(text_.substr(start, position_ - start));
@@ -147,15 +151,17 @@ class Parser {
   Attribute number() {
     skip_space();
     const size_t start = position_;
-    while (position_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[position_])) || std::string_view("+-.").find(text_[position_]) != std::string_view::npos))
+    while (position_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[position_])) ||
+                                        std::string_view("+-.").find(text_[position_]) != std::string_view::npos))
       ++position_;
     const std::string_view token = text_.substr(start, position_ - start);
     const char *begin = token.data(), *end = begin + token.size();
     int64_t as_integer;
-    if (const auto result = std::from_chars(begin, end, as_integer); result.ec == std::errc() && result.ptr == end) return as_integer;
+    if (const auto result = std::from_chars(begin, end, as_integer); result.ec == std::errc() && result.ptr == end)
+      return as_integer;
     double as_float;
-    if (const auto result = std::from_chars(begin, end, as_float); result.ec == std::errc() && result.ptr == end) return as_float;
+    if (const auto result = std::from_chars(begin, end, as_float); result.ec == std::errc() && result.ptr == end)
+      return as_float;
     position_ = start;
     fail("not a number", "an attribute: true, 3, 0.5, \"text\", [1,2] or an element type");
   }

@@ -61,8 +61,9 @@ std::string print(const Graph& graph) {
 std::string print_dot(const Graph& graph) {
   std::string text = "digraph " + quote(graph.name()) + " {\n  node [shape=box, fontname=monospace];\n";
   for (const auto& input : graph.inputs())
-    text += "  v" + std::to_string(input.value) + " [shape=ellipse, label=" +
-            quote(graph.value(input.value).name + "\n" + graph.type(input.value).text()) + "];\n";
+    text += "  v" + std::to_string(input.value) +
+            " [shape=ellipse, label=" + quote(graph.value(input.value).name + "\n" + graph.type(input.value).text()) +
+            "];\n";
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
     text += "  n" + std::to_string(id) + " [label=" + quote(node.op->name + "\n" + node.name) + "];\n";
@@ -74,10 +75,9 @@ std::string print_dot(const Graph& graph) {
   }
   for (const auto& output : graph.outputs()) {
     const NodeId producer = graph.value(output.value).producer;
-    text += "  o" + std::to_string(&output - graph.outputs().data()) +
-            " [shape=ellipse, label=" + quote(output.name) + "];\n  " +
-            (producer == kNoNode ? "v" + std::to_string(output.value) : "n" + std::to_string(producer)) + " -> o" +
-            std::to_string(&output - graph.outputs().data()) + ";\n";
+    text += "  o" + std::to_string(&output - graph.outputs().data()) + " [shape=ellipse, label=" + quote(output.name) +
+            "];\n  " + (producer == kNoNode ? "v" + std::to_string(output.value) : "n" + std::to_string(producer)) +
+            " -> o" + std::to_string(&output - graph.outputs().data()) + ";\n";
   }
   return text + "}\n";
 }

@@ -19,8 +19,8 @@ namespace ramet {
 std::string print(const Graph& graph);
 
 /// Parses the text form and verifies the graph. Throws Error with "LINE:COLUMN" in `where`, what was found and what was
-/// expected. Hostile text is refused, never crashes: sizes are bounded (rank 16, 2^40 elements a dimension, no overflow).
-/// `source` names the text in messages.
+/// expected. Hostile text is refused, never crashes: sizes are bounded (rank 16, 2^40 elements a dimension, no
+/// overflow). `source` names the text in messages.
 Graph parse_graph(std::string_view text, const std::string& source = "graph");
 
 /// Graphviz form, for people.

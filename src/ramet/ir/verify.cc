@@ -60,7 +60,8 @@ class Verifier {
     const std::string where = signature.text();
     for (ValueId input : node.inputs) {
       if (!exists(input)) fail(where, "reads a value that does not exist", "%" + std::to_string(input));
-      if (graph_.value(input).producer >= id) fail(where, "reads a value before it is produced", "%" + std::to_string(input));
+      if (graph_.value(input).producer >= id)
+        fail(where, "reads a value before it is produced", "%" + std::to_string(input));
     }
     check_attributes(node, where);
     NodeSignature question = signature;
@@ -71,7 +72,8 @@ class Verifier {
            signature.outputs.empty() ? "none" : signature.outputs[0].text(), types.empty() ? "none" : types[0].text());
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const Value& value = graph_.value(node.outputs[i]);
-      if (value.producer != id || value.output_index != static_cast<int>(i)) fail(where, "an output names another producer");
+      if (value.producer != id || value.output_index != static_cast<int>(i))
+        fail(where, "an output names another producer");
     }
   }
 
@@ -87,7 +89,8 @@ class Verifier {
       for (const auto& candidate : node.op->attributes)
         if (candidate.name == name) spec = &candidate;
       if (!spec) fail(where, "unknown attribute '" + name + "'");
-      if (!is_of_kind(attribute, spec->kind)) fail(where, "attribute '" + name + "' is of the wrong kind", text_of(attribute));
+      if (!is_of_kind(attribute, spec->kind))
+        fail(where, "attribute '" + name + "' is of the wrong kind", text_of(attribute));
     }
   }
 

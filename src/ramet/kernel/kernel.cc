@@ -36,9 +36,12 @@ const KernelEntry& Backend::select(const NodeSignature& node, const std::string&
   std::string reasons;
   for (const KernelEntry& entry : entries(node.op->name)) {
     std::string reason;
-    if (!name.empty() && entry.name != name) reason = "another kernel was asked for";
-    else if (forced && entry.name != forced && entry.name != "reference") reason = "RAMET_KERNELS forbids it";
-    else if (entry.refuse) reason = entry.refuse(node);
+    if (!name.empty() && entry.name != name)
+      reason = "another kernel was asked for";
+    else if (forced && entry.name != forced && entry.name != "reference")
+      reason = "RAMET_KERNELS forbids it";
+    else if (entry.refuse)
+      reason = entry.refuse(node);
     if (reason.empty()) {
       if (wants_dispatch_trace())
         std::fprintf(stderr, "ramet: dispatch %s -> %s%s\n", node.text().c_str(), entry.name.c_str(), reasons.c_str());

@@ -36,8 +36,8 @@ struct KernelEntry {
   /// Why this kernel does not take the node; "" when it does.
   std::function<std::string(const NodeSignature& node)> refuse;
   std::function<std::unique_ptr<Kernel>(const NodeSignature& node, int threads)> make;
-  std::function<int64_t(const NodeSignature& node, int threads)> scratch{};               ///< empty: none
-  std::function<std::vector<std::pair<int, int>>(const NodeSignature& node)> may_alias{}; ///< empty: none
+  std::function<int64_t(const NodeSignature& node, int threads)> scratch{};                ///< empty: none
+  std::function<std::vector<std::pair<int, int>>(const NodeSignature& node)> may_alias{};  ///< empty: none
   std::function<std::optional<PackedLayout>(const NodeSignature& node, int input)> packing{};
 };
 
@@ -57,7 +57,8 @@ class Backend : public KernelLibrary {
   const std::vector<KernelEntry>& entries(const std::string& op) const;
 
  private:
-  const KernelEntry& select(const NodeSignature& node, const std::string& name, std::vector<std::string>* skipped) const;
+  const KernelEntry& select(const NodeSignature& node, const std::string& name,
+                            std::vector<std::string>* skipped) const;
   std::string kernel_class_;
   std::map<std::string, std::vector<KernelEntry>> entries_;
 };

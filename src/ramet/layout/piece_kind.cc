@@ -5,7 +5,8 @@
 namespace ramet {
 
 std::string_view name_of(PieceKind kind) {
-  static constexpr std::string_view names[] = {"forward", "backward", "weight_gradient", "prepare", "update", "evaluate"};
+  static constexpr std::string_view names[] = {"forward", "backward", "weight_gradient",
+                                               "prepare", "update",   "evaluate"};
   return names[static_cast<size_t>(kind)];
 }
 

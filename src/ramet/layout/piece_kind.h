@@ -7,7 +7,7 @@ namespace ramet {
 
 /// What a piece of the step does: a part that runs in one go on one device.
 enum class PieceKind : uint8_t {
-  kForward,         ///< of one chunk of the model, once a micro-batch; all of the step where it is not partitioned
+  kForward,  ///< of one chunk of the model, once a micro-batch; all of the step where it is not partitioned
   kBackward,
   kWeightGradient,  ///< what of the backward pass no other piece waits for (zero-bubble schedules)
   kPrepare,         ///< derived states of one chunk, from its weights

@@ -19,7 +19,8 @@ int64_t coordinate_of(const Mesh::Position& position, MeshAxis axis) {
 
 int64_t flat_length(int64_t elements, int64_t parts) { return (elements + parts - 1) / parts; }
 
-/// Runs of the dimensions' cuts, in order of local elements: (logical, count) pairs laid end to end make the local tensor.
+/// Runs of the dimensions' cuts, in order of local elements: (logical, count) pairs laid end to end make the local
+/// tensor.
 class CutRuns {
  public:
   CutRuns(const Sharding& sharding, const Mesh::Position& position) : shape_(sharding.logical.shape) {
@@ -52,7 +53,8 @@ class CutRuns {
     const int64_t run = extent / (cut->blocks * cut->parts);
     for (int64_t block = 0; block < cut->blocks; ++block) {
       const int64_t first = (block * cut->parts + part_[static_cast<size_t>(dim)]) * run;
-      if (dim + 1 == last) body((base * extent + first) * inner, run * inner);
+      if (dim + 1 == last)
+        body((base * extent + first) * inner, run * inner);
       else
         for (int64_t i = 0; i < run; ++i) walk(dim + 1, last, base * extent + first + i, inner, body);
     }
@@ -65,15 +67,19 @@ class CutRuns {
 
 }  // namespace
 
-int64_t part_of(const Cut& cut, const Mesh::Position& position) { return coordinate_of(position, cut.axis) / cut.stride % cut.parts; }
+int64_t part_of(const Cut& cut, const Mesh::Position& position) {
+  return coordinate_of(position, cut.axis) / cut.stride % cut.parts;
+}
 
 TensorType Sharding::cut_type() const {
   std::vector<int64_t> dims = logical.shape.dims();
   for (const Cut& cut : cuts) {
-    if (cut.dim < 0 || static_cast<size_t>(cut.dim) >= dims.size() || cut.parts < 1 || cut.blocks < 1 || cut.stride < 1 ||
-        dims[static_cast<size_t>(cut.dim)] % (cut.parts * cut.blocks) != 0)
-      throw Error({.what = "a tensor cannot be cut so", .where = logical.text(),
-                   .found = "dimension " + std::to_string(cut.dim) + " in " + std::to_string(cut.blocks) + " x " + std::to_string(cut.parts) + " parts"});
+    if (cut.dim < 0 || static_cast<size_t>(cut.dim) >= dims.size() || cut.parts < 1 || cut.blocks < 1 ||
+        cut.stride < 1 || dims[static_cast<size_t>(cut.dim)] % (cut.parts * cut.blocks) != 0)
+      throw Error({.what = "a tensor cannot be cut so",
+                   .where = logical.text(),
+                   .found = "dimension " + std::to_string(cut.dim) + " in " + std::to_string(cut.blocks) + " x " +
+                            std::to_string(cut.parts) + " parts"});
     dims[static_cast<size_t>(cut.dim)] /= cut.parts;
   }
   return {logical.dtype, Shape(std::move(dims))};
@@ -92,11 +98,13 @@ std::string Sharding::text() const {
     if (cut.blocks > 1) text += "x" + std::to_string(cut.blocks);
     if (cut.stride > 1) text += "/" + std::to_string(cut.stride);
   }
-  if (flat_parts > 1) text += " flat r:" + std::to_string(flat_parts) + (flat_stride > 1 ? "/" + std::to_string(flat_stride) : "");
+  if (flat_parts > 1)
+    text += " flat r:" + std::to_string(flat_parts) + (flat_stride > 1 ? "/" + std::to_string(flat_stride) : "");
   return text;
 }
 
-void for_each_run(const Sharding& sharding, const Mesh::Position& position, const std::function<void(const ShardRun&)>& body) {
+void for_each_run(const Sharding& sharding, const Mesh::Position& position,
+                  const std::function<void(const ShardRun&)>& body) {
   const int64_t elements = sharding.cut_type().elements();
   int64_t begin = 0, end = elements;
   if (sharding.flat_parts > 1) {
@@ -111,7 +119,8 @@ void for_each_run(const Sharding& sharding, const Mesh::Position& position, cons
     const int64_t from = std::max(at, begin), to = std::min(at + count, end);
     if (from < to) {
       const ShardRun run{logical + from - at, from - begin, to - from};
-      if (pending.count > 0 && pending.logical + pending.count == run.logical && pending.local + pending.count == run.local) {
+      if (pending.count > 0 && pending.logical + pending.count == run.logical &&
+          pending.local + pending.count == run.local) {
         pending.count += run.count;
       } else {
         if (pending.count > 0) body(pending);

@@ -10,8 +10,9 @@
 namespace ramet {
 
 /// One dimension cut in equal parts among the devices of a group. The dimension, of extent E, is viewed as
-/// [blocks, parts, E / (blocks * parts)]; a device holds part k of every block, where k is its coordinate along the axis,
-/// divided by `stride`, modulo `parts`. Blocks are for fused weights: three for query, key and value cut by heads.
+/// [blocks, parts, E / (blocks * parts)]; a device holds part k of every block, where k is its coordinate along the
+/// axis, divided by `stride`, modulo `parts`. Blocks are for fused weights: three for query, key and value cut by
+/// heads.
 struct Cut {
   int dim = 0;
   MeshAxis axis = MeshAxis::kTensor1;
@@ -19,9 +20,9 @@ struct Cut {
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
-/// How a logical tensor lies on the devices that hold it. First its dimensions are cut; then, with `flat_parts` > 1, what is
-/// left is seen as one range of elements, padded with zeros to a multiple of flat_parts, and each member of the group (axis r,
-/// `flat_stride`) holds an equal part of it (replicated tensor sharding; cf. ZeRO, arXiv 1910.02054).
+/// How a logical tensor lies on the devices that hold it. First its dimensions are cut; then, with `flat_parts` > 1,
+/// what is left is seen as one range of elements, padded with zeros to a multiple of flat_parts, and each member of the
+/// group (axis r, `flat_stride`) holds an equal part of it (replicated tensor sharding; cf. ZeRO, arXiv 1910.02054).
 struct Sharding {
   TensorType logical;
   std::vector<Cut> cuts;  ///< at most one a dimension
@@ -40,9 +41,10 @@ struct ShardRun {
   int64_t logical = 0, local = 0, count = 0;
 };
 
-/// Calls `body` for each run of the piece that the device at `position` holds, in order of local elements, merged as far as
-/// possible. Padding belongs to no run.
-void for_each_run(const Sharding& sharding, const Mesh::Position& position, const std::function<void(const ShardRun&)>& body);
+/// Calls `body` for each run of the piece that the device at `position` holds, in order of local elements, merged as
+/// far as possible. Padding belongs to no run.
+void for_each_run(const Sharding& sharding, const Mesh::Position& position,
+                  const std::function<void(const ShardRun&)>& body);
 
 /// Index of the part that a device holds.
 int64_t part_of(const Cut& cut, const Mesh::Position& position);

@@ -42,9 +42,10 @@ double task_seconds(const Machine& machine, const NodeSignature& node, const std
 }
 
 std::string json_of(const Machine& machine) {
-  nlohmann::ordered_json json = {{"name", machine.name},           {"kernel_class", machine.kernel_class}, {"threads", machine.threads},
-                                 {"f32_flops", machine.f32_flops}, {"bf16_flops", machine.bf16_flops},     {"bandwidth", machine.bandwidth},
-                                 {"overhead", machine.overhead}};
+  nlohmann::ordered_json json = {
+      {"name", machine.name},           {"kernel_class", machine.kernel_class}, {"threads", machine.threads},
+      {"f32_flops", machine.f32_flops}, {"bf16_flops", machine.bf16_flops},     {"bandwidth", machine.bandwidth},
+      {"overhead", machine.overhead}};
   json["tasks"] = nlohmann::ordered_json::object();
   for (const auto& [key, seconds] : machine.tasks) json["tasks"][key] = seconds;
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -64,7 +65,10 @@ Machine machine_from_json(const std::string& text, const std::string& source) {
     machine.tasks = json.at("tasks").get<std::map<std::string, double>>();
     return machine;
   } catch (const nlohmann::json::exception& fault) {
-    throw Error({.what = "machine description is malformed", .where = source, .found = fault.what(), .remedy = "Delete it; it will be measured again"});
+    throw Error({.what = "machine description is malformed",
+                 .where = source,
+                 .found = fault.what(),
+                 .remedy = "Delete it; it will be measured again"});
   }
 }
 

@@ -44,7 +44,8 @@ const SafetensorsEntry* find_entry(const SafetensorsReader& file, const std::str
     if (name.rfind(prefix, 0) == 0) candidates.push_back(name.substr(prefix.size()));
   for (size_t i = 0, count = candidates.size(); i < count; ++i) {
     std::string old = candidates[i];
-    if (old.find("LayerNorm") != std::string::npos && (replace_suffix(old, ".weight", ".gamma") || replace_suffix(old, ".bias", ".beta")))
+    if (old.find("LayerNorm") != std::string::npos &&
+        (replace_suffix(old, ".weight", ".gamma") || replace_suffix(old, ".bias", ".beta")))
       candidates.push_back(old);
   }
   for (const auto& candidate : candidates)
@@ -54,9 +55,13 @@ const SafetensorsEntry* find_entry(const SafetensorsReader& file, const std::str
 
 /// Tensors that published files carry and that hold nothing of their own: tied copies, masks, position numbers.
 bool is_redundant(const std::string& name) {
-  static const std::array<std::string_view, 7> kSuffixes = {
-      "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "lm_head.weight", ".attn.bias",
-      ".attn.masked_bias", "embeddings.position_ids", "embeddings.token_type_ids"};
+  static const std::array<std::string_view, 7> kSuffixes = {"cls.predictions.decoder.weight",
+                                                            "cls.predictions.decoder.bias",
+                                                            "lm_head.weight",
+                                                            ".attn.bias",
+                                                            ".attn.masked_bias",
+                                                            "embeddings.position_ids",
+                                                            "embeddings.token_type_ids"};
   return std::any_of(kSuffixes.begin(), kSuffixes.end(), [&](std::string_view suffix) {
     return name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
   });

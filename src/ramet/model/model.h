@@ -8,12 +8,13 @@
 namespace ramet {
 
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
-/// `forward` has data inputs (the names of data/batches.h), the scalar input "counter" i64[2] = {step, micro-batch index}
-/// when it draws random numbers, one f32 state input a weight, and the outputs "loss" (f32[]) and any metrics (f32[]).
+/// `forward` has data inputs (the names of data/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
+/// index} when it draws random numbers, one f32 state input a weight, and the outputs "loss" (f32[]) and any metrics
+/// (f32[]).
 struct Model {
   std::string name;
-  Graph forward{"forward"};    ///< with dropout
-  Graph evaluate{"evaluate"};  ///< the same without dropout; outputs may hold more (predictions)
+  Graph forward{"forward"};          ///< with dropout
+  Graph evaluate{"evaluate"};        ///< the same without dropout; outputs may hold more (predictions)
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;

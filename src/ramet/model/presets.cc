@@ -12,9 +12,9 @@ struct Sizes {
 };
 
 // Devlin et al. 2018, table of section 3; Turc et al. 2019 for the small ones.
-const std::vector<std::pair<std::string, Sizes>> kBert = {{"tiny", {2, 128, 2}},    {"mini", {4, 256, 4}},
-                                                          {"small", {4, 512, 8}},   {"medium", {8, 512, 8}},
-                                                          {"base", {12, 768, 12}},  {"large", {24, 1024, 16}}};
+const std::vector<std::pair<std::string, Sizes>> kBert = {{"tiny", {2, 128, 2}},   {"mini", {4, 256, 4}},
+                                                          {"small", {4, 512, 8}},  {"medium", {8, 512, 8}},
+                                                          {"base", {12, 768, 12}}, {"large", {24, 1024, 16}}};
 // Radford et al. 2019, table 2.
 const std::vector<std::pair<std::string, Sizes>> kGpt2 = {{"mini", {4, 256, 4}},
                                                           {"124m", {12, 768, 12}},
@@ -28,13 +28,17 @@ std::vector<std::string> names_of(const std::vector<std::pair<std::string, Sizes
   return names;
 }
 
-Sizes find(const std::vector<std::pair<std::string, Sizes>>& presets, const std::string& name, const std::string& kind) {
+Sizes find(const std::vector<std::pair<std::string, Sizes>>& presets, const std::string& name,
+           const std::string& kind) {
   std::string known;
   for (const auto& [candidate, sizes] : presets) {
     if (candidate == name) return sizes;
     known += (known.empty() ? "" : ", ") + candidate;
   }
-  throw Error({.what = "unknown preset of " + kind, .where = "model.preset", .found = "'" + name + "'", .expected = "one of " + known});
+  throw Error({.what = "unknown preset of " + kind,
+               .where = "model.preset",
+               .found = "'" + name + "'",
+               .expected = "one of " + known});
 }
 
 }  // namespace

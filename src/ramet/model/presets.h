@@ -34,24 +34,25 @@ std::vector<std::string> gpt2_preset_names();
 struct BatchShape {
   int64_t micro_batch = 8;
   int64_t sequence = 128;
-  int64_t predictions = 20;  ///< masked positions of a sequence (BERT)
-  int64_t seed = 0;          ///< of dropout
-  bool next_sentence = true; ///< BERT: with the next-sentence head and its loss
+  int64_t predictions = 20;   ///< masked positions of a sequence (BERT)
+  int64_t seed = 0;           ///< of dropout
+  bool next_sentence = true;  ///< BERT: with the next-sentence head and its loss
 };
 
 /// BERT with masked-word and next-sentence heads, tied embeddings. Data inputs as data/batches.h names them:
-/// input_ids, token_type_ids, attention_mask i32[B,S], masked_positions, masked_labels i32[B,P], next_sentence_label i32[B].
-/// Outputs: loss = mlm_loss + nsp_loss, mlm_loss, mlm_correct, mlm_count, and nsp_loss, nsp_correct, nsp_count.
+/// input_ids, token_type_ids, attention_mask i32[B,S], masked_positions, masked_labels i32[B,P], next_sentence_label
+/// i32[B]. Outputs: loss = mlm_loss + nsp_loss, mlm_loss, mlm_correct, mlm_count, and nsp_loss, nsp_correct, nsp_count.
 /// Weights have Hugging Face's names, but for query, key and value, which are one tensor "...self.qkv.weight" [3H,H].
 /// Throws Error when sizes contradict each other.
 Model build_bert(const BertConfig& config, const BatchShape& batch);
-/// Forward only, for filling masks: inputs input_ids, token_type_ids, attention_mask, masked_positions -> "top_values" f32[B*P,k]
-/// (probabilities) and "top_indices" i32[B*P,k].
+/// Forward only, for filling masks: inputs input_ids, token_type_ids, attention_mask, masked_positions -> "top_values"
+/// f32[B*P,k] (probabilities) and "top_indices" i32[B*P,k].
 Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int64_t k);
 
 /// GPT-2 with its tied language-model head: input_ids, labels i32[B,S] -> loss, correct, count.
 Model build_gpt2(const Gpt2Config& config, const BatchShape& batch);
-/// Forward only, for continuing text: input_ids i32[B,S], last_position i32[B] -> "top_values" f32[B,k], "top_indices" i32[B,k].
+/// Forward only, for continuing text: input_ids i32[B,S], last_position i32[B] -> "top_values" f32[B,k], "top_indices"
+/// i32[B,k].
 Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int64_t k);
 
 }  // namespace ramet

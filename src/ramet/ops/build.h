@@ -21,8 +21,8 @@ Tensor divide(Tensor a, Tensor b);
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
 Tensor power(Tensor a, Tensor b);
-Tensor scale(Tensor a, double factor);       ///< a * factor
-Tensor add_scalar(Tensor a, double term);    ///< a + term
+Tensor scale(Tensor a, double factor);     ///< a * factor
+Tensor add_scalar(Tensor a, double term);  ///< a + term
 Tensor negate(Tensor a);
 Tensor exp(Tensor a);
 Tensor log(Tensor a);
@@ -32,17 +32,17 @@ Tensor tanh(Tensor a);
 Tensor sigmoid(Tensor a);
 Tensor relu(Tensor a);
 Tensor erf(Tensor a);
-Tensor gelu(Tensor a);        ///< exact: a * Phi(a)
-Tensor gelu_tanh(Tensor a);   ///< Hendrycks and Gimpel's tanh approximation, as GPT-2
-Tensor equal(Tensor a, Tensor b);            ///< bool
-Tensor less(Tensor a, Tensor b);             ///< bool
+Tensor gelu(Tensor a);             ///< exact: a * Phi(a)
+Tensor gelu_tanh(Tensor a);        ///< Hendrycks and Gimpel's tanh approximation, as GPT-2
+Tensor equal(Tensor a, Tensor b);  ///< bool
+Tensor less(Tensor a, Tensor b);   ///< bool
 Tensor select(Tensor condition, Tensor a, Tensor b);
 Tensor cast(Tensor a, DType dtype);
-Tensor map_unary(std::string_view op, Tensor a);            ///< any other unary op by name
+Tensor map_unary(std::string_view op, Tensor a);             ///< any other unary op by name
 Tensor map_binary(std::string_view op, Tensor a, Tensor b);  ///< any other binary op by name
 
 // --- shapes ---
-Tensor reshape(Tensor a, Shape shape);       ///< one extent may be -1
+Tensor reshape(Tensor a, Shape shape);  ///< one extent may be -1
 Tensor transpose(Tensor a, std::vector<int64_t> permutation);
 Tensor broadcast_to(Tensor a, Shape shape);
 Tensor slice(Tensor a, std::vector<int64_t> start, std::vector<int64_t> stop, std::vector<int64_t> stride = {});
@@ -59,14 +59,14 @@ Tensor reduce_mean(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = fa
 Tensor reduce_max(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
 Tensor reduce_min(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
 Tensor reduce_prod(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
-Tensor argmax(Tensor a, int64_t axis);       ///< i32; first of equals
+Tensor argmax(Tensor a, int64_t axis);  ///< i32; first of equals
 Tensor cumsum(Tensor a, int64_t axis);
 std::pair<Tensor, Tensor> top_k(Tensor a, int64_t k);  ///< values and i32 indices along the last axis
 Tensor one_hot(Tensor indices, int64_t depth, DType dtype = DType::kF32);
 
 // --- matrix products ---
-/// [..., M, K] x [..., K, N] -> [..., M, N]; leading dimensions broadcast; `transpose_*` swaps the last two of an operand.
-/// A rank-2 b with a of higher rank is one product of all rows. Output type: `dtype`, or a's. Sums are f32.
+/// [..., M, K] x [..., K, N] -> [..., M, N]; leading dimensions broadcast; `transpose_*` swaps the last two of an
+/// operand. A rank-2 b with a of higher rank is one product of all rows. Output type: `dtype`, or a's. Sums are f32.
 Tensor matmul(Tensor a, Tensor b, bool transpose_a = false, bool transpose_b = false,
               std::optional<DType> dtype = std::nullopt);
 /// matmul(a, b) + bias, bias [N]: one node, so that a kernel can add on its f32 tile.
@@ -86,9 +86,9 @@ Tensor scatter_add(Tensor indices, Tensor updates, int64_t rows);
 
 struct AttentionOptions {
   bool causal = false;
-  double scale = 0;          ///< 0: 1/sqrt(head size)
-  double dropout = 0;        ///< rate on the probabilities
-  std::string random_name{}; ///< logical tensor of its random numbers; required with dropout
+  double scale = 0;           ///< 0: 1/sqrt(head size)
+  double dropout = 0;         ///< rate on the probabilities
+  std::string random_name{};  ///< logical tensor of its random numbers; required with dropout
   int64_t seed = 0;
 };
 /// Fused attention. qkv: [B, S, 3, heads, D] or three tensors [B, S, heads, D]; mask: i32 or bool [B, S] of keys
@@ -96,11 +96,12 @@ struct AttentionOptions {
 Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options);
 
 /// Inverted dropout: keeps each element with probability 1 - rate and scales by 1/(1-rate). Numbers come from Philox
-/// (seed, kDropout, step, hash64(random_name), micro-batch index * elements + element), 16 bits an element; `counter` is
-/// the scalar input "counter" i64[2] = {step, micro-batch index}.
+/// (seed, kDropout, step, hash64(random_name), micro-batch index * elements + element), 16 bits an element; `counter`
+/// is the scalar input "counter" i64[2] = {step, micro-batch index}.
 Tensor dropout(Tensor a, Tensor counter, double rate, int64_t seed, const std::string& random_name);
 
-/// Mean over the rows whose label is >= 0 of -log softmax(logits)[label]; logits [N, V] (any float type), labels i32[N];
+/// Mean over the rows whose label is >= 0 of -log softmax(logits)[label]; logits [N, V] (any float type), labels
+/// i32[N];
 /// -> {mean loss f32[], number of valid rows f32[], number of those whose argmax is right f32[]}. 0 rows give loss 0.
 struct CrossEntropy {
   Tensor loss, count, correct;
@@ -125,7 +126,8 @@ struct SgdResult {
   Tensor weight, momentum;  ///< momentum is invalid when there is none
 };
 /// PyTorch's SGD without dampening; `momentum` (the state) is ignored when options.momentum is 0.
-SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale, const SgdOptions& options);
+SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
+              const SgdOptions& options);
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -138,8 +140,11 @@ struct AdamResult {
   Tensor weight, m, v;
 };
 /// Adam (Kingma and Ba) and AdamW (Loshchilov and Hutter) by PyTorch's formulas.
-AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars, const AdamOptions& options);
-/// LAMB (You et al., arXiv 1904.00962) with the identity as scaling function: direction, its norms and weight's, and the step along it.
-AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars, const AdamOptions& options);
+AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
+                const AdamOptions& options);
+/// LAMB (You et al., arXiv 1904.00962) with the identity as scaling function: direction, its norms and weight's, and
+/// the step along it.
+AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
+                const AdamOptions& options);
 
 }  // namespace ramet

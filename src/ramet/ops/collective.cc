@@ -37,10 +37,12 @@ TensorType resized(TensorType type, int dim, int64_t extent) {
 
 std::vector<TensorType> infer_all_reduce(const NodeSignature& node) {
   const std::string kind = node.attributes.get_string_or("kind", "sum");
-  if (kind != "sum" && kind != "max" && kind != "min") refuse(node, "unknown reduction", "'" + kind + "'", "sum, max or min");
+  if (kind != "sum" && kind != "max" && kind != "min")
+    refuse(node, "unknown reduction", "'" + kind + "'", "sum, max or min");
   positive(node, "parts", 1);
   positive(node, "stride", 1);
-  if (!is_floating(node.inputs[0].dtype) && !is_integer(node.inputs[0].dtype)) refuse(node, "this element type cannot be reduced", node.inputs[0].text());
+  if (!is_floating(node.inputs[0].dtype) && !is_integer(node.inputs[0].dtype))
+    refuse(node, "this element type cannot be reduced", node.inputs[0].text());
   return {node.inputs[0]};
 }
 
@@ -65,7 +67,9 @@ std::vector<TensorType> infer_all_to_all(const NodeSignature& node) {
   const TensorType& a = node.inputs[0];
   const int split = normalize_axis(node.attributes.get_int("split"), a.shape.rank(), node.text());
   const int concat = normalize_axis(node.attributes.get_int("concat"), a.shape.rank(), node.text());
-  if (a.shape[split] % parts != 0) refuse(node, "a dimension does not fall into equal parts", std::to_string(a.shape[split]), "a multiple of " + std::to_string(parts));
+  if (a.shape[split] % parts != 0)
+    refuse(node, "a dimension does not fall into equal parts", std::to_string(a.shape[split]),
+           "a multiple of " + std::to_string(parts));
   const TensorType part = resized(a, split, a.shape[split] / parts);
   return {resized(part, concat, part.shape[concat] * parts)};
 }
@@ -110,8 +114,11 @@ OpDef shard_op() {
     TensorType type = node.inputs[0];
     const std::vector<PositionCut> cuts = position_cuts(node);
     for (const PositionCut& cut : cuts) {
-      if (cut.dim < 0 || cut.dim >= type.shape.rank() || type.shape[static_cast<int>(cut.dim)] % (cut.parts * cut.blocks) != 0)
-        refuse(node, "a tensor cannot be cut so", "dimension " + std::to_string(cut.dim) + " in " + std::to_string(cut.blocks) + " x " + std::to_string(cut.parts));
+      if (cut.dim < 0 || cut.dim >= type.shape.rank() ||
+          type.shape[static_cast<int>(cut.dim)] % (cut.parts * cut.blocks) != 0)
+        refuse(node, "a tensor cannot be cut so",
+               "dimension " + std::to_string(cut.dim) + " in " + std::to_string(cut.blocks) + " x " +
+                   std::to_string(cut.parts));
       if (std::count_if(cuts.begin(), cuts.end(), [&](const PositionCut& other) { return other.dim == cut.dim; }) > 1)
         refuse(node, "a dimension is cut twice", "dimension " + std::to_string(cut.dim));
       type = resized(type, static_cast<int>(cut.dim), type.shape[static_cast<int>(cut.dim)] / cut.parts);
@@ -158,13 +165,18 @@ void register_collective_ops(OpRegistry& registry) {
   registry.add(shard_op());
   const AttributeSpec kind{"kind", Kind::kString, false, "sum (the default), max or min"};
   const AttributeSpec dim{"dim", Kind::kInt, true, "dimension that is cut among the members"};
-  const AttributeSpec blocks{"blocks", Kind::kInt, false, "the dimension is [blocks, parts, inner]; a member has one part of each block (1)"};
-  add(registry, "all_reduce", "the members' tensors reduced; each gets all of it", Exchange::kAllReduce, infer_all_reduce, {kind});
-  add(registry, "all_gather", "the members' tensors joined along `dim`; each gets all of it", Exchange::kAllGather, infer_all_gather, {dim, blocks});
-  add(registry, "reduce_scatter", "the members' tensors reduced; each gets its part of `dim`", Exchange::kReduceScatter, infer_reduce_scatter,
-      {kind, dim, blocks});
-  add(registry, "all_to_all", "member k gets part k of dimension `split` of every member, joined along `concat`", Exchange::kAllToAll, infer_all_to_all,
-      {{"split", Kind::kInt, true, "dimension that is dealt out"}, {"concat", Kind::kInt, true, "dimension along which parts are joined"}});
+  const AttributeSpec blocks{"blocks", Kind::kInt, false,
+                             "the dimension is [blocks, parts, inner]; a member has one part of each block (1)"};
+  add(registry, "all_reduce", "the members' tensors reduced; each gets all of it", Exchange::kAllReduce,
+      infer_all_reduce, {kind});
+  add(registry, "all_gather", "the members' tensors joined along `dim`; each gets all of it", Exchange::kAllGather,
+      infer_all_gather, {dim, blocks});
+  add(registry, "reduce_scatter", "the members' tensors reduced; each gets its part of `dim`", Exchange::kReduceScatter,
+      infer_reduce_scatter, {kind, dim, blocks});
+  add(registry, "all_to_all", "member k gets part k of dimension `split` of every member, joined along `concat`",
+      Exchange::kAllToAll, infer_all_to_all,
+      {{"split", Kind::kInt, true, "dimension that is dealt out"},
+       {"concat", Kind::kInt, true, "dimension along which parts are joined"}});
 }
 
 }  // namespace ramet

@@ -42,7 +42,8 @@ class Joiner {
   /// An accumulator read by some other node: it is zero there.
   ValueId zeros(const Value& value) {
     const OpDef& full = OpRegistry::instance().get("full");
-    const NodeId node = joined_.add_node(full, {}, {{"dtype", value.type.dtype}, {"shape", value.type.shape.dims()}, {"value", 0.0}});
+    const NodeId node =
+        joined_.add_node(full, {}, {{"dtype", value.type.dtype}, {"shape", value.type.shape.dims()}, {"value", 0.0}});
     return joined_.node(node).outputs[0];
   }
 
@@ -53,8 +54,10 @@ class Joiner {
     std::set<ValueId> skipped;
     for (const GraphInput& input : micro.inputs()) {
       const Value& value = micro.value(input.value);
-      if (input.role == InputRole::kState && is_accumulator(value.name)) skipped.insert(input.value);
-      else copier.map(input.value, joined_.add_input(value.name, value.type, input.role));
+      if (input.role == InputRole::kState && is_accumulator(value.name))
+        skipped.insert(input.value);
+      else
+        copier.map(input.value, joined_.add_input(value.name, value.type, input.role));
     }
     for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
       if (const ValueId other = other_term(micro, id, uses); other != kNoValue && copier[other] != kNoValue) {
@@ -90,8 +93,10 @@ class Joiner {
       ValueId known = joined_.find_input(value.name);
       if (known == kNoValue) known = joined_.add_input(value.name, value.type, input.role);
       if (joined_.type(known) != value.type)
-        throw Error({.what = "micro and update read an input of one name with two types", .where = "'" + value.name + "'",
-                     .found = value.type.text(), .expected = joined_.type(known).text()});
+        throw Error({.what = "micro and update read an input of one name with two types",
+                     .where = "'" + value.name + "'",
+                     .found = value.type.text(),
+                     .expected = joined_.type(known).text()});
       copier.map(input.value, known);
     }
     for (NodeId id = 0; id < static_cast<NodeId>(update.nodes().size()); ++id) copier.copy_node(id);

@@ -11,8 +11,8 @@ namespace ramet {
 
 /// How a node will be computed, as far as the compiler must know.
 struct KernelChoice {
-  std::string name;                ///< of the kernel, as in "onednn:brg:avx512_core_bf16"
-  int64_t scratch_bytes = 0;       ///< placed like any buffer, alive during the node only
+  std::string name;           ///< of the kernel, as in "onednn:brg:avx512_core_bf16"
+  int64_t scratch_bytes = 0;  ///< placed like any buffer, alive during the node only
   /// (input, output) pairs that may share bytes: the kernel reads each element of the input before it writes
   /// the same element of the output.
   std::vector<std::pair<int, int>> may_alias;

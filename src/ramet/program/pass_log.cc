@@ -14,7 +14,8 @@ PassLog::PassLog() {
 }
 
 bool PassLog::prints(const std::string& name) const {
-  return std::any_of(wanted_.begin(), wanted_.end(), [&](const std::string& word) { return word == name || word == "all"; });
+  return std::any_of(wanted_.begin(), wanted_.end(),
+                     [&](const std::string& word) { return word == name || word == "all"; });
 }
 
 StepGraph PassLog::step(const std::string& name, const std::function<StepGraph()>& pass) {

@@ -10,8 +10,8 @@
 
 namespace ramet {
 
-/// Times the passes of a compilation, prints what they made where RAMET_PRINT_PASSES asks for it, and verifies steps after
-/// each in builds with RAMET_VERIFY.
+/// Times the passes of a compilation, prints what they made where RAMET_PRINT_PASSES asks for it, and verifies steps
+/// after each in builds with RAMET_VERIFY.
 class PassLog {
  public:
   PassLog();

@@ -55,7 +55,9 @@ NamedOrder portfolio_order(const PlaceProblem& problem, int index) {
                 const int64_t away = std::max({0, item.first - problem.peak, problem.peak - item.last});
                 return Key{-away, width(i), size(i)};
               })};
-    case 7: return {"time", ordered(problem, [&](int32_t i) { return Key{-problem.items[static_cast<size_t>(i)].first, 0, 0}; })};
+    case 7:
+      return {"time",
+              ordered(problem, [&](int32_t i) { return Key{-problem.items[static_cast<size_t>(i)].first, 0, 0}; })};
     default: return {};
   }
 }
@@ -114,7 +116,8 @@ int64_t live_bound(std::span<const PlaceItem> items, int64_t alignment, int32_t*
 
 Placement place(std::span<const PlaceItem> items, const PlaceOptions& options) {
   if (options.alignment < 1 || !std::has_single_bit(static_cast<uint64_t>(options.alignment)))
-    throw Error({.what = "alignment of a placement", .found = std::to_string(options.alignment), .expected = "a power of two"});
+    throw Error(
+        {.what = "alignment of a placement", .found = std::to_string(options.alignment), .expected = "a power of two"});
   Placement placement;
   placement.offsets.assign(items.size(), 0);
   placement.bound = live_bound(items, options.alignment);

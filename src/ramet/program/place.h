@@ -16,8 +16,8 @@ struct PlaceItem {
 
 struct PlaceOptions {
   int64_t alignment = 64;  ///< of every offset; a power of two
-  /// Bound on the search after the portfolio, in visits of pairs of overlapping items (and in steps of sorting them), not in seconds, so that the
-  /// same program always gets the same addresses. About 10^8 a second.
+  /// Bound on the search after the portfolio, in visits of pairs of overlapping items (and in steps of sorting them),
+  /// not in seconds, so that the same program always gets the same addresses. About 10^8 a second.
   int64_t search_work = 60'000'000;
   /// The portfolio and the search end when height <= bound * (1 + tolerance): the rest is not worth waiting for.
   double tolerance = 0.0025;
@@ -36,8 +36,9 @@ struct Placement {
 };
 
 /// Packs buffers into one arena so that no two that are alive at one instant overlap. The offline dynamic storage
-/// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one comes near enough to the
-/// bound, and otherwise improves the best order by a local search. Parts that share no instant are solved apart.
+/// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one comes near
+/// enough to the bound, and otherwise improves the best order by a local search. Parts that share no instant are solved
+/// apart.
 Placement place(std::span<const PlaceItem> items, const PlaceOptions& options = {});
 
 /// Most bytes alive at one instant, sizes rounded up to the alignment; `instant` gets the first such.

@@ -102,7 +102,8 @@ int64_t FirstFit::run(std::span<const int32_t> order, int64_t limit) {
       const int64_t offset = offsets_[static_cast<size_t>(other)];
       if (offset >= 0) taken_.emplace_back(offset, offset + problem_.items[static_cast<size_t>(other)].bytes);
     }
-    work_ += static_cast<int64_t>(neighbours.size()) + static_cast<int64_t>(taken_.size()) * std::bit_width(taken_.size());
+    work_ +=
+        static_cast<int64_t>(neighbours.size()) + static_cast<int64_t>(taken_.size()) * std::bit_width(taken_.size());
     std::sort(taken_.begin(), taken_.end());
     const int64_t bytes = problem_.items[static_cast<size_t>(item)].bytes;
     int64_t lowest = 0;
@@ -117,8 +118,8 @@ int64_t FirstFit::run(std::span<const int32_t> order, int64_t limit) {
   return height;
 }
 
-SearchResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& start, int64_t height,
-                           int64_t good, int64_t work) {
+SearchResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& start,
+                           int64_t height, int64_t good, int64_t work) {
   SearchResult best{height, {}};
   std::vector<int32_t> order = start, trial;
   uint64_t random = 0x9E3779B97F4A7C15u;

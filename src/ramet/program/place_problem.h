@@ -18,13 +18,13 @@ struct PlaceProblem {
   }
 
   std::vector<PlaceItem> items;
-  int32_t instants = 0;          ///< after leaving out instants at which nothing begins
-  int32_t peak = 0;              ///< instant with the most live bytes
-  int64_t bound = 0;             ///< live bytes there
-  std::vector<int64_t> live;     ///< bytes alive at each instant
-  std::vector<int64_t> totals;   ///< for each item, the most bytes alive during its life
-  std::vector<size_t> starts;    ///< of each item's row in `overlaps`
-  std::vector<int32_t> overlaps; ///< items alive together with an item
+  int32_t instants = 0;           ///< after leaving out instants at which nothing begins
+  int32_t peak = 0;               ///< instant with the most live bytes
+  int64_t bound = 0;              ///< live bytes there
+  std::vector<int64_t> live;      ///< bytes alive at each instant
+  std::vector<int64_t> totals;    ///< for each item, the most bytes alive during its life
+  std::vector<size_t> starts;     ///< of each item's row in `overlaps`
+  std::vector<int32_t> overlaps;  ///< items alive together with an item
 };
 
 /// Places items in an order, each at the lowest address that is free during its whole life.
@@ -49,7 +49,7 @@ struct SearchResult {
 };
 
 /// Tries to come from `height` (that of `order`) down to `good`, in at most `work` (see PlaceOptions). Deterministic.
-SearchResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& order, int64_t height,
-                           int64_t good, int64_t work);
+SearchResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& order,
+                           int64_t height, int64_t good, int64_t work);
 
 }  // namespace ramet

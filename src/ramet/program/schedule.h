@@ -16,12 +16,13 @@ struct Schedule {
 
 /// The order of a small portfolio with the lowest peak; the graph's own order wins ties.
 ///  - graph: as the nodes stand
-///  - early: as they stand, but what frees at least what it takes goes as soon as it can, updates of weights among it, so that
+///  - early: as they stand, but what frees at least what it takes goes as soon as it can, updates of weights among it,
+///  so that
 ///    gradients die young
 ///  - late sources: early, and what needs only states or scalars goes right before its first use
 ///  - greedy: always the ready node that frees most
-/// A node that becomes a state's next value goes after all nodes that read the old one, so that it can be written in its
-/// place.
+/// A node that becomes a state's next value goes after all nodes that read the old one, so that it can be written in
+/// its place.
 Schedule schedule(const Graph& graph);
 
 /// Most transient bytes alive at one node under an order. Views share their operand's bytes, next values of states

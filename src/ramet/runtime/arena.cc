@@ -41,9 +41,10 @@ Arena::Arena(int64_t bytes, ThreadTeam& team, const char* what) : bytes_(bytes) 
   data_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
   // Whole huge pages only: the last one would keep up to 2 MiB that the plan does not know of.
   if (const size_t whole = static_cast<size_t>(bytes) / kHugePage * kHugePage) madvise(data_, whole, MADV_HUGEPAGE);
-  team.split((bytes + kPage - 1) / kPage, static_cast<int64_t>(kHugePage) / kPage, [&](int64_t begin, int64_t end, int) {
-    for (int64_t page = begin; page < end; ++page) reinterpret_cast<volatile char*>(data_)[page * kPage] = 0;
-  });
+  team.split((bytes + kPage - 1) / kPage, static_cast<int64_t>(kHugePage) / kPage,
+             [&](int64_t begin, int64_t end, int) {
+               for (int64_t page = begin; page < end; ++page) reinterpret_cast<volatile char*>(data_)[page * kPage] = 0;
+             });
 }
 
 Arena::~Arena() {

@@ -7,8 +7,8 @@
 
 namespace ramet {
 
-/// The one allocation of a device: `bytes` of zeroed memory, aligned to 2 MiB and backed by huge pages where the system has
-/// them. Every page is touched before the constructor returns, so that memory that is not there is missed now.
+/// The one allocation of a device: `bytes` of zeroed memory, aligned to 2 MiB and backed by huge pages where the system
+/// has them. Every page is touched before the constructor returns, so that memory that is not there is missed now.
 class Arena {
  public:
   static constexpr const char* kDeviceMemory = "device memory";

@@ -25,7 +25,8 @@ class Scratchpad {
  public:
   explicit Scratchpad(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + kSlack) {
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw Error({.what = "no memory for a measurement", .found = format_size(bytes)}, ErrorKind::kFailure);
+    if (memory == MAP_FAILED)
+      throw Error({.what = "no memory for a measurement", .found = format_size(bytes)}, ErrorKind::kFailure);
     memory_ = static_cast<std::byte*>(memory);
     madvise(memory_, bytes_, MADV_HUGEPAGE);
   }
@@ -52,7 +53,8 @@ int64_t bytes_of(const Task& task) {
   return bytes;
 }
 
-/// Numbers that kernels meet: floats around 0.01 (no denormals, no infinities), integers 0 (valid as indices and labels).
+/// Numbers that kernels meet: floats around 0.01 (no denormals, no infinities), integers 0 (valid as indices and
+/// labels).
 void fill(std::byte* data, const TensorType& type) {
   if (!is_floating(type.dtype)) return;  // fresh memory is zero
   const int64_t count = type.elements(), block = std::min<int64_t>(count, 4096);
@@ -68,7 +70,9 @@ class Evictor {
   explicit Evictor(ThreadTeam& team) : team_(team), pad_(kBytes), data_(pad_.take(kBytes)) {}
   void run() {
     ++turn_;
-    team_.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) { std::memset(data_ + begin, turn_ & 1, static_cast<size_t>(end - begin)); });
+    team_.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
+      std::memset(data_ + begin, turn_ & 1, static_cast<size_t>(end - begin));
+    });
   }
 
  private:
@@ -107,7 +111,8 @@ double time_task(const Task& task, const Backend& backend, ThreadTeam& team, int
   return seconds[seconds.size() / 2];
 }
 
-Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs, Attributes attributes) {
+Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs,
+               Attributes attributes) {
   Task task;
   task.node = {&OpRegistry::instance().get(op), std::move(inputs), {}, std::move(attributes), "probe"};
   task.node.outputs = task.node.op->infer(task.node);
@@ -126,7 +131,9 @@ double copy_bandwidth(ThreadTeam& team) {
   double best = 1e30;
   for (int run = 0; run < 5; ++run) {  // the first touches the memory
     const auto start = Clock::now();
-    team.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) { std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin)); });
+    team.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+    });
     if (run > 0) best = std::min(best, seconds_since(start));
   }
   return 2.0 * kBytes / best;
@@ -150,10 +157,14 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path folder;
-  if (cache && *cache) folder = cache;
-  else if (home && *home) folder = std::filesystem::path(home) / ".cache";
-  else return {};
-  const std::string name = hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads)).hex().substr(0, 16);
+  if (cache && *cache)
+    folder = cache;
+  else if (home && *home)
+    folder = std::filesystem::path(home) / ".cache";
+  else
+    return {};
+  const std::string name =
+      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads)).hex().substr(0, 16);
   return folder / "ramet" / ("machine-" + name + ".json");
 }
 
@@ -163,7 +174,8 @@ std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
     if (line.rfind("model name", 0) == 0)
-      if (const size_t colon = line.find(':'); colon != std::string::npos) return line.substr(std::min(line.size(), colon + 2));
+      if (const size_t colon = line.find(':'); colon != std::string::npos)
+        return line.substr(std::min(line.size(), colon + 2));
   return "unknown CPU";
 }
 
@@ -177,7 +189,8 @@ Machine probe_machine(const Backend& backend, int threads) {
   machine.bf16_flops = product_rate(backend, team, DType::kBF16);
   machine.bandwidth = copy_bandwidth(team);
   const TensorType tiny{DType::kF32, {16}};
-  machine.overhead = std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
+  machine.overhead =
+      std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
   return machine;
 }
 
@@ -192,7 +205,8 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
     for (const Instruction& instruction : exe.segments[id].instructions)
       if (instruction.task >= 0) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        weight[static_cast<size_t>(instruction.task)] += runs[id] * task_seconds(machine, task.node, task.kernel, task.cost);
+        weight[static_cast<size_t>(instruction.task)] +=
+            runs[id] * task_seconds(machine, task.node, task.kernel, task.cost);
       }
   }
   std::vector<size_t> order;

@@ -8,8 +8,8 @@ namespace ramet {
 int64_t measured_peak_bytes();
 /// Bytes resident now (VmRSS).
 int64_t resident_bytes();
-/// Bytes that this process could still take without swapping: what the system has free and the cgroups' limits allow. Large when
-/// unknown.
+/// Bytes that this process could still take without swapping: what the system has free and the cgroups' limits allow.
+/// Large when unknown.
 int64_t available_memory();
 
 }  // namespace ramet

@@ -34,7 +34,10 @@ class Differentiator {
 
   ValueId find_loss(const std::string& loss) const {
     const GraphOutput* output = forward_.find_output(loss);
-    if (!output) throw Error({.what = "no such output to differentiate", .where = "graph '" + forward_.name() + "'", .found = "'" + loss + "'"});
+    if (!output)
+      throw Error({.what = "no such output to differentiate",
+                   .where = "graph '" + forward_.name() + "'",
+                   .found = "'" + loss + "'"});
     const TensorType& type = forward_.type(output->value);
     if (type.shape.rank() != 0 || !is_floating(type.dtype))
       throw Error({.what = "only a scalar can be differentiated",
@@ -47,7 +50,9 @@ class Differentiator {
   ValueId find_target(const std::string& name) const {
     const ValueId id = forward_.find_input(name);
     if (id == kNoValue)
-      throw Error({.what = "no such input to differentiate by", .where = "graph '" + forward_.name() + "'", .found = "'" + name + "'"});
+      throw Error({.what = "no such input to differentiate by",
+                   .where = "graph '" + forward_.name() + "'",
+                   .found = "'" + name + "'"});
     return id;
   }
 
@@ -76,7 +81,8 @@ class Differentiator {
     if (!flows || !wanted || node.op->gradient_stops) return;
     const NodeSignature signature = forward_.signature(id);
     if (!node.op->gradient)
-      throw Error({.what = "op '" + node.op->name + "' has no gradient, and the loss depends on it", .where = signature.text()});
+      throw Error({.what = "op '" + node.op->name + "' has no gradient, and the loss depends on it",
+                   .where = signature.text()});
     std::vector<Tensor> inputs, outputs, output_gradients;
     for (ValueId input : node.inputs) inputs.push_back({&build_, copier_[input]});
     for (ValueId output : node.outputs) {
@@ -86,7 +92,8 @@ class Differentiator {
     Scope scope(build_, node.name.empty() ? node.op->name + "/backward" : node.name + "/backward");
     GradientContext context{build_, signature, inputs, outputs, output_gradients, needed};
     const std::vector<Tensor> results = node.op->gradient(context);
-    if (results.size() != node.inputs.size()) internal_error("differentiate", "gradient of " + node.op->name + " gives a wrong number of tensors");
+    if (results.size() != node.inputs.size())
+      internal_error("differentiate", "gradient of " + node.op->name + " gives a wrong number of tensors");
     for (size_t i = 0; i < results.size(); ++i)
       if (needed[i] && results[i].valid()) accumulate(node.inputs[i], results[i], signature);
   }
@@ -101,8 +108,10 @@ class Differentiator {
     } else {
       // A gradient may be wider than its value (f32 gradients of bf16 weights); the wider type wins.
       if (sum.dtype() != gradient.dtype()) {
-        if (size_of(sum.dtype()) < size_of(gradient.dtype())) sum = cast(sum, gradient.dtype());
-        else gradient = cast(gradient, sum.dtype());
+        if (size_of(sum.dtype()) < size_of(gradient.dtype()))
+          sum = cast(sum, gradient.dtype());
+        else
+          gradient = cast(gradient, sum.dtype());
       }
       sum = add(sum, gradient);
     }

@@ -53,7 +53,8 @@ class Fuser {
     // Earliest place first: whoever reads the value from outside must run after the map that makes it.
     std::map<NodeId, int> candidates;
     for (NodeId user : uses_[static_cast<size_t>(value)])
-      if (const int cluster = cluster_of_[static_cast<size_t>(user)]; cluster != kNoCluster) candidates.emplace(place(user), cluster);
+      if (const int cluster = cluster_of_[static_cast<size_t>(user)]; cluster != kNoCluster)
+        candidates.emplace(place(user), cluster);
     if (!candidates.empty()) {
       const auto [where, cluster] = *candidates.begin();
       if (may_join(id, clusters_[static_cast<size_t>(cluster)])) return join(id, cluster);
@@ -92,8 +93,10 @@ class Fuser {
     copier.copy_inputs();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const int index = cluster_of_[static_cast<size_t>(id)];
-      if (index == kNoCluster || clusters_[static_cast<size_t>(index)].nodes.size() == 1) copier.copy_node(id);
-      else if (clusters_[static_cast<size_t>(index)].last == id) emit(clusters_[static_cast<size_t>(index)], copier, result);
+      if (index == kNoCluster || clusters_[static_cast<size_t>(index)].nodes.size() == 1)
+        copier.copy_node(id);
+      else if (clusters_[static_cast<size_t>(index)].last == id)
+        emit(clusters_[static_cast<size_t>(index)], copier, result);
     }
     copier.copy_outputs();
     return result;
@@ -126,7 +129,8 @@ class Fuser {
     }
     if (outputs.empty()) return;  // nobody reads the chain: it is dead
     Attributes attributes{{"program", program.text()}, {"shape", cluster.space.dims()}, {"dtypes", dtypes}};
-    const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, graph_.node(cluster.last).name);
+    const NodeId map =
+        result.add_node(OpRegistry::instance().get("map"), inputs, attributes, graph_.node(cluster.last).name);
     for (size_t i = 0; i < outputs.size(); ++i) copier.map(outputs[i], result.node(map).outputs[i]);
   }
 

@@ -79,7 +79,9 @@ class Lowering {
 Graph lower_precision(const Graph& graph, DType compute) {
   if (compute == DType::kF32) return graph;
   if (compute != DType::kBF16 && compute != DType::kF16)
-    throw Error({.what = "cannot compute in this type", .found = std::string(name_of(compute)), .expected = "f32, bf16 or f16"});
+    throw Error({.what = "cannot compute in this type",
+                 .found = std::string(name_of(compute)),
+                 .expected = "f32, bf16 or f16"});
   Graph result(graph.name());
   Lowering(graph, compute, result).run();
   return result;

@@ -16,7 +16,8 @@ std::vector<bool> find_live(const Graph& graph) {
   for (const auto& output : graph.outputs()) live[static_cast<size_t>(output.value)] = true;
   for (size_t n = graph.nodes().size(); n-- > 0;) {
     const Node& node = graph.nodes()[n];
-    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return live[static_cast<size_t>(id)]; });
+    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [&](ValueId id) { return live[static_cast<size_t>(id)]; });
     if (!needed) continue;
     for (ValueId input : node.inputs) live[static_cast<size_t>(input)] = true;
   }
@@ -40,8 +41,11 @@ class Sweep {
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
-      if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return live[static_cast<size_t>(v)]; })) changed_ = true;
-      else if (!replace(id) && !share(id)) record(id);
+      if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueId v) { return live[static_cast<size_t>(v)]; }))
+        changed_ = true;
+      else if (!replace(id) && !share(id))
+        record(id);
     }
     copier_.copy_outputs();
     return changed_;
@@ -58,7 +62,8 @@ class Sweep {
     SimplifyContext context{build_, signature, inputs};
     const Tensor same = node.op->simplify(context);
     if (!same.valid()) return false;
-    if (same.type() != graph_.type(node.outputs[0])) internal_error("simplify", "identity of " + signature.text() + " changes the type");
+    if (same.type() != graph_.type(node.outputs[0]))
+      internal_error("simplify", "identity of " + signature.text() + " changes the type");
     copier_.map(node.outputs[0], same.id);
     return changed_ = true;
   }

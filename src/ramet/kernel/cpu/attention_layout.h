@@ -17,9 +17,9 @@ struct AttentionLayout {
   int64_t sequence, head_size;
   int64_t ratio;  ///< elements in a unit: 2 for bf16
   int64_t positions() const { return (sequence + 127) / 128 * 128; }
-  int64_t columns() const { return (head_size + 15) / 16 * 16; }         ///< of head size, as n of a product
-  int64_t panels() const { return (head_size + kPanel - 1) / kPanel; }   ///< of head size
-  int64_t depth() const { return (head_size + ratio - 1) / ratio; }      ///< units of head size, as k of a product
+  int64_t columns() const { return (head_size + 15) / 16 * 16; }        ///< of head size, as n of a product
+  int64_t panels() const { return (head_size + kPanel - 1) / kPanel; }  ///< of head size
+  int64_t depth() const { return (head_size + ratio - 1) / ratio; }     ///< units of head size, as k of a product
   int64_t depth_stride() const { return (depth() + 15) / 16 * 16; }
   int64_t position_units() const { return positions() / ratio; }
   int64_t sums_stride() const { return panels() * kPanel; }

@@ -30,8 +30,10 @@ AttentionPlan::AttentionPlan(const AttentionForm& form, bool gradient, int threa
       threads_(threads) {
   const AttentionLayout layout{form.sequence, form.head_size, bf16_ ? 2 : 1};
   Scratch scratch(nullptr);
-  if (gradient) BackwardBuffers(layout, scratch);
-  else ForwardBuffers(layout, scratch);
+  if (gradient)
+    BackwardBuffers(layout, scratch);
+  else
+    ForwardBuffers(layout, scratch);
   rank_bytes_ = scratch.used();
 }
 
@@ -42,11 +44,13 @@ std::string AttentionPlan::refuse(const AttentionForm& form) {
 
 void AttentionPlan::run(const AttentionOperands& operands, void* scratch, ThreadTeam& team) const {
   if (team.size() != threads_)
-    internal_error("AttentionPlan::run", "a plan for " + std::to_string(threads_) + " threads got a team of " +
-                                             std::to_string(team.size()));
+    internal_error("AttentionPlan::run",
+                   "a plan for " + std::to_string(threads_) + " threads got a team of " + std::to_string(team.size()));
   if (form_.batch * form_.heads * form_.sequence == 0) return;
-  if (gradient_) backward(operands, static_cast<char*>(scratch), team);
-  else forward(operands, static_cast<char*>(scratch), team);
+  if (gradient_)
+    backward(operands, static_cast<char*>(scratch), team);
+  else
+    forward(operands, static_cast<char*>(scratch), team);
 }
 
 void AttentionPlan::forward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {

@@ -8,8 +8,8 @@ namespace ramet {
 inline constexpr int64_t kPanel = 64;
 
 /// c [m,n] (+)= a [m,k] x b [k,n], all of k by one chain of multiply-adds in order of k, whatever m and n. Operands are
-/// 32-bit units: f32, or pairs of bf16 (two products a step). `a` is row-major with `a_stride` units between rows; `b` is
-/// in panels of 64 columns, `panel_stride` units apart, each row-major [k][64]; n is a multiple of 16 (columns
+/// 32-bit units: f32, or pairs of bf16 (two products a step). `a` is row-major with `a_stride` units between rows; `b`
+/// is in panels of 64 columns, `panel_stride` units apart, each row-major [k][64]; n is a multiple of 16 (columns
 /// beyond b's own are zero there); `add` continues from what c holds.
 struct TileProduct {
   int64_t m, n, k;

@@ -10,10 +10,9 @@ template <int kRows, int kVectors>
 void tile(const TileProduct& p, const uint32_t* a, const uint32_t* b, float* c) {
   __m512 sums[kRows][kVectors];
   RAMET_UNROLL
-  for (int i = 0; i < kRows; ++i)
-    RAMET_UNROLL
-    for (int j = 0; j < kVectors; ++j)
-      sums[i][j] = p.add ? _mm512_loadu_ps(c + i * p.c_stride + 16 * j) : _mm512_setzero_ps();
+  for (int i = 0; i < kRows; ++i) RAMET_UNROLL
+  for (int j = 0; j < kVectors; ++j)
+    sums[i][j] = p.add ? _mm512_loadu_ps(c + i * p.c_stride + 16 * j) : _mm512_setzero_ps();
   for (int64_t k = 0; k < p.k; ++k, b += kPanel) {
     __m512bh row[kVectors];
     RAMET_UNROLL
@@ -26,9 +25,8 @@ void tile(const TileProduct& p, const uint32_t* a, const uint32_t* b, float* c) 
     }
   }
   RAMET_UNROLL
-  for (int i = 0; i < kRows; ++i)
-    RAMET_UNROLL
-    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(c + i * p.c_stride + 16 * j, sums[i][j]);
+  for (int i = 0; i < kRows; ++i) RAMET_UNROLL
+  for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(c + i * p.c_stride + 16 * j, sums[i][j]);
 }
 
 template <int kVectors>

@@ -19,8 +19,12 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Storage types: an integer of the width, told apart by name.
-struct Bf16 { uint16_t bits; };
-struct F16 { uint16_t bits; };
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
 
 /// Bits of f32 whose upper half is the value as bf16, rounded to nearest even; NaN stays (a quiet) NaN.
 template <class DU, class VF>
@@ -34,7 +38,9 @@ HWY_INLINE hn::Vec<DU> RoundToBf16(DU du, VF value) {
 }
 
 template <class DF>
-HWY_INLINE hn::Vec<DF> LoadF32(DF df, const float* from) { return hn::LoadU(df, from); }
+HWY_INLINE hn::Vec<DF> LoadF32(DF df, const float* from) {
+  return hn::LoadU(df, from);
+}
 template <class DF>
 HWY_INLINE hn::Vec<DF> LoadF32(DF df, const Bf16* from) {
   const hn::RebindToUnsigned<DF> du;
@@ -53,7 +59,9 @@ HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F16* from) {
 }
 
 template <class DF>
-HWY_INLINE void StoreF32(DF df, hn::Vec<DF> value, float* to) { hn::StoreU(value, df, to); }
+HWY_INLINE void StoreF32(DF df, hn::Vec<DF> value, float* to) {
+  hn::StoreU(value, df, to);
+}
 template <class DF>
 HWY_INLINE void StoreF32(DF df, hn::Vec<DF> value, Bf16* to) {
   const hn::RebindToUnsigned<DF> du;

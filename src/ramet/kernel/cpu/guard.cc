@@ -43,7 +43,9 @@ class Trial {
  public:
   Trial(const Sample& sample, DType compute, Verdicts& verdicts)
       : sample_(sample), compute_(compute), verdicts_(verdicts) {
-    packed_ = {.compute = compute, .k = sample.k, .n = sample.n,
+    packed_ = {.compute = compute,
+               .k = sample.k,
+               .n = sample.n,
                .n_block = onednn::preferred_block(compute, sample.k, sample.n)};
   }
 
@@ -70,8 +72,13 @@ class Trial {
 
   std::vector<char> product(const Form& form, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
     std::string why;
-    const onednn::GemmShape shape{.m = row_end - row, .n = column_end - column, .k = sample_.k, .compute = compute_,
-                                  .out = form.out, .bias = form.bias, .accumulate = form.accumulate,
+    const onednn::GemmShape shape{.m = row_end - row,
+                                  .n = column_end - column,
+                                  .k = sample_.k,
+                                  .compute = compute_,
+                                  .out = form.out,
+                                  .bias = form.bias,
+                                  .accumulate = form.accumulate,
                                   .n_block = packed_.n_block};
     const int64_t elements = shape.m * shape.n;
     std::vector<char> out(static_cast<size_t>(elements) * size_of(form.out));

@@ -58,9 +58,7 @@ void join(const JoinArguments& call, int64_t begin, int64_t end) {
     const float* chunks = call.statistics + row * call.chunks * kStatistics;
     const Sum all = tree_combine<Sum>(
         0, call.chunks,
-        [&](int64_t i) {
-          return Sum{chunks[i * kStatistics + kChunkMost], chunks[i * kStatistics + kChunkSum]};
-        },
+        [&](int64_t i) { return Sum{chunks[i * kStatistics + kChunkMost], chunks[i * kStatistics + kChunkSum]}; },
         [](const Sum& a, const Sum& b) { return Sum::joined(a, b, exp_negative); });
     const float lse = all.most + hn::GetLane(Log(d, hn::Set(d, all.sum)));
     call.lse[row] = lse;

@@ -86,8 +86,7 @@ KernelEntry matmul_entry(const std::string& op, const std::string& name, BlockPr
 
 class PackKernel : public Kernel {
  public:
-  PackKernel(const PackedMatrix& packed, DType type, DType logical)
-      : packed_(packed), type_(type), logical_(logical) {}
+  PackKernel(const PackedMatrix& packed, DType type, DType logical) : packed_(packed), type_(type), logical_(logical) {}
   void run(const KernelContext& context) const override {
     context.team.split(packed_.blocks(), 1, [&](int64_t begin, int64_t end, int) {
       pack_blocks(packed_, context.inputs[0], type_, logical_, begin, end, context.outputs[0]);

@@ -25,8 +25,12 @@ using U32 = hn::ScalableTag<uint32_t>;
 using F32 = hn::ScalableTag<float>;
 
 /// f32 that stands for what it rounds to in a narrower type.
-struct F32AsBf16 { float value; };
-struct F32AsF16 { float value; };
+struct F32AsBf16 {
+  float value;
+};
+struct F32AsF16 {
+  float value;
+};
 template <class DF>
 HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F32AsBf16* from) {
   const hn::RebindToUnsigned<DF> du;
@@ -50,8 +54,10 @@ HWY_INLINE hn::Vec<F32> LoadSome(const T* from, int64_t count) {
 template <typename T>
 HWY_INLINE hn::Vec<U32> UpperBf16(hn::Vec<F32> value) {
   const U32 du;
-  if constexpr (sizeof(T) == 2 && std::is_same_v<T, Bf16>) return hn::BitCast(du, value);
-  else return hn::And(RoundToBf16(du, value), hn::Set(du, 0xffff0000u));
+  if constexpr (sizeof(T) == 2 && std::is_same_v<T, Bf16>)
+    return hn::BitCast(du, value);
+  else
+    return hn::And(RoundToBf16(du, value), hn::Set(du, 0xffff0000u));
 }
 
 /// One group of units from a source whose rows are k: out [16][width], zero where k or columns end.
@@ -110,8 +116,8 @@ HWY_INLINE void ConvertRow(const T* from, int64_t count, C* to) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(df));
     int64_t i = 0;
     for (; i + lanes <= count; i += lanes) StoreF32(df, LoadF32(df, from + i), to + i);
-    if (i < count) StoreF32N(df, LoadF32N(df, from + i, static_cast<size_t>(count - i)), to + i,
-                             static_cast<size_t>(count - i));
+    if (i < count)
+      StoreF32N(df, LoadF32N(df, from + i, static_cast<size_t>(count - i)), to + i, static_cast<size_t>(count - i));
   }
 }
 
@@ -132,7 +138,7 @@ void UnitsFromColumns(const T* source, int64_t stride, int64_t k, int64_t cols, 
 
 /// out [cols][rows] = in [rows][cols]^T; both multiples of 4.
 inline void Transpose32(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride, int64_t rows,
-                 int64_t cols) {
+                        int64_t cols) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < cols; ++j) out[j * out_stride + i] = in[i * in_stride + j];
@@ -144,8 +150,10 @@ inline void Transpose32(const uint32_t* in, int64_t in_stride, uint32_t* out, in
       const uint32_t* from = in + i * in_stride + j;
       const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + in_stride);
       const auto r2 = hn::LoadU(d, from + 2 * in_stride), r3 = hn::LoadU(d, from + 3 * in_stride);
-      const auto a = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
-      const auto e = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)), f = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+      const auto a = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)),
+                 b = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+      const auto e = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)),
+                 f = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
       uint32_t* to = out + j * out_stride + i;
       hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, a, b)), d, to);
       hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, a, b)), d, to + out_stride);

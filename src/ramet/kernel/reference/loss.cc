@@ -91,10 +91,7 @@ void run_cross_entropy(const ReferenceOperands& operands) {
       return operands.get(0, (row * chunks + chunk) * kStatistics + which);
     };
     const Sum all = tree_combine<Sum>(
-        0, chunks,
-        [&](int64_t chunk) {
-          return Sum{value(chunk, kChunkMost), value(chunk, kChunkSum)};
-        },
+        0, chunks, [&](int64_t chunk) { return Sum{value(chunk, kChunkMost), value(chunk, kChunkSum)}; },
         [](const Sum& a, const Sum& b) { return Sum::joined(a, b, [](double x) { return std::exp(x); }); });
     const double lse = all.most + std::log(all.sum);
     operands.set(3, row, lse);
