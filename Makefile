@@ -48,6 +48,10 @@ soak: setup ## train, kill and resume for SOAK_MINUTES (30), comparing bits
 	$(call compile,release,--target ramet_cli)
 	scripts/soak.py --minutes $(SOAK_MINUTES)
 
+layouts: setup ## every layout of a list must end with the bits of one device
+	$(call compile,release,--target ramet_cli)
+	scripts/layouts.py
+
 fuzz: ## every parser under libFuzzer for FUZZ_SECONDS (60) each
 	scripts/setup.sh --clang
 	$(call compile,fuzz)
@@ -67,4 +71,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf build build-debug build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test debug asan tsan bench soak fuzz format lint clean
+.PHONY: help setup build demo test debug asan tsan bench soak layouts fuzz format lint clean

@@ -54,11 +54,11 @@ EIGHT = [
     ("offload=optimizer", 0), ("offload=weights phases=2", 0), ("offload=grads phases=2", 0), ("offload=activations", 0),
     ("offload=optimizer streaming=STREAM", 0),
     ("p=4 schedule=gpipe", 0), ("p=2 schedule=interleaved:2", 0), ("p=4 schedule=interleaved:2", 0), ("p=4 schedule=zero-bubble", 0),
-    ("p=2 head=first", 0), ("p=4 head=first layers=1+2+2+3", 0), ("p=2 head=first layers=3+5", 0),
+    ("p=2 head=first", 0), ("p=4 layers=1+2+2+3", 0), ("p=2 head=first layers=3+5", 0),
     ("r=2 rts=weights", 0), ("r=2 rts=grads", 0), ("r=2 rts=optimizer", 0), ("r=4 rts=weights,grads,optimizer", 0),
     ("r=4 rts=weights:2,grads:4,optimizer:4", 0),
     # pairs
-    ("p=2 r=2", 0), ("p=2 t=2", 0), ("t=2 r=2", 0), ("p=2 phases=2", 0), ("r=2 phases=2", 0), ("t=2 phases=2", 0),
+    ("p=2 r=2", 0), ("p=2 t=2", 0), ("t=2 r=2", 0), ("p=2 phases=2", 0), ("p=2 phases=2 schedule=gpipe", 0), ("r=2 phases=2", 0), ("t=2 phases=2", 0),
     ("p=2 recompute=layer", 0), ("t=2 recompute=layer", 0), ("r=2 rts=weights,optimizer phases=2", 0),
     ("phases=4 offload=weights,optimizer,activations", 0), ("p=2 offload=activations", 0),
     ("r=2 rts=optimizer offload=optimizer", 0), ("p=2 r=2 schedule=zero-bubble rts=optimizer", 0), ("t=2x2 recompute=all", 0),
@@ -74,7 +74,7 @@ EIGHT = [
     ("p=2", 2), ("r=2", 2), ("t=2", 2), ("p=2 t=2", 4), ("p=2 t=2 r=2", 4), ("r=4 rts=weights,grads,optimizer", 4),
     ("p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=optimizer,activations", 8),
     ("p=2 t=2x2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 4),
-    ("p=4 head=first", 2),
+    ("p=4", 2),
 ]
 SIX = [
     ("r=3", 0), ("t=3", 0), ("p=3", 0), ("p=5", 0), ("p=6 schedule=zero-bubble", 0), ("r=6 rts=weights,grads,optimizer", 0),

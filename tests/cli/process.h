@@ -30,9 +30,12 @@ struct Outcome {
 /// The program under test, running in a folder.
 class Process {
  public:
-  Process(const std::vector<std::string>& arguments, const std::filesystem::path& folder)
+  /// `launcher`: a program and its arguments that starts it, as mpirun.
+  Process(const std::vector<std::string>& arguments, const std::filesystem::path& folder,
+          const std::vector<std::string>& launcher = {})
       : folder_(folder), tag_(std::to_string(++count())) {
-    std::vector<std::string> words = {std::string(RAMET_BINARY_DIR) + "/ramet"};
+    std::vector<std::string> words = launcher;
+    words.push_back(std::string(RAMET_BINARY_DIR) + "/ramet");
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
     for (auto& word : words) pointers.push_back(word.data());
@@ -43,7 +46,7 @@ class Process {
       if (::chdir(folder.c_str()) != 0) ::_exit(126);
       ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), 1);
       ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), 2);
-      ::execv(pointers[0], pointers.data());
+      ::execvp(pointers[0], pointers.data());
       ::_exit(127);
     }
   }

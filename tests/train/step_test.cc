@@ -245,7 +245,7 @@ std::pair<std::string, int64_t> trained(const Recipe& recipe, int steps, int64_t
   Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = device_memory});
   trainer.initialize();
   for (int i = 0; i < steps; ++i) trainer.step();
-  return {trainer.weights_hash(), trainer.cluster().stages()[0].planned_bytes()};
+  return {trainer.weights_hash(), trainer.planned_bytes()};
 }
 
 TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {

@@ -30,7 +30,8 @@ struct Session {
   /// Whether this process tells what happens: rank 0, or the only one.
   bool leads() const;
 };
-/// Meets the other ranks, if this process was started by mpirun: for the commands that run a layout. Null when it was not.
+/// Meets the other ranks, if this process was started by mpirun: for the commands that run a layout. Null when it was
+/// not.
 MpiSession* join_job(Session& session);
 
 void add_train(CLI::App& app, Session& session);

@@ -47,7 +47,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->allow_extra_args(false);
   command
       .add_option("--threads", options.threads,
-                  "threads that compute, shared evenly by the devices of this process (default: all processors); changes no bit "
+                  "threads that compute, shared evenly by the devices of this process (default: all processors); "
+                  "changes no bit "
                   "of any result")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
@@ -68,7 +69,8 @@ void add_layout_option(CLI::App& command, ModelOptions& options) {
 void add_time_limit_option(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--time-limit", options.time_limit,
-                  "end the run when a device waits so many seconds for another (default: a minute or more, by the work of a step)")
+                  "end the run when a device waits so many seconds for another (default: a minute or more, by the work "
+                  "of a step)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 1e6));
 }
@@ -116,9 +118,11 @@ namespace {
 const std::vector<std::string> kCommands = {"train",  "plan", "eval",    "predict", "vocab",
                                             "corpus", "runs", "inspect", "export",  "recipe"};
 
-/// What all ranks find wrong alike is told once, by the leading one; another rank tells only what the leading one cannot.
+/// What all ranks find wrong alike is told once, by the leading one; another rank tells only what the leading one
+/// cannot.
 int report(const Session& session, const Error& error) {
-  const bool known = error.kind() == ErrorKind::kUsage || std::string(error.what()).find("rank 0 ") == std::string::npos;
+  const bool known =
+      error.kind() == ErrorKind::kUsage || std::string(error.what()).find("rank 0 ") == std::string::npos;
   if (!session.leads() && known) return error.kind() == ErrorKind::kUsage ? 2 : 1;
   return cli::report(error, session.json);
 }
@@ -161,15 +165,17 @@ int run(int argc, char** argv, Session& session) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
     const std::string command = argc > 1 && argv[1][0] != '-' ? std::string(" ") + argv[1] : "";
     return report(session, Error({.what = text,
-                         .where = argc > 1 && argv[1][0] != '-' ? argv[1] : "",
-                         .remedy = "`ramet" + command + " --help` tells what it takes"}));
+                                  .where = argc > 1 && argv[1][0] != '-' ? argv[1] : "",
+                                  .remedy = "`ramet" + command + " --help` tells what it takes"}));
   } catch (const Error& error) {
     return report(session, error);
   } catch (const std::bad_alloc&) {
-    return report(session, Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"},
+    return report(session,
+                  Error({.what = "out of memory", .remedy = "Use a smaller model or micro-batch, or more memory"},
                         ErrorKind::kFailure));
   } catch (const std::exception& error) {
-    return report(session, Error({.what = std::string("internal error: ") + error.what(),
+    return report(session,
+                  Error({.what = std::string("internal error: ") + error.what(),
                          .remedy = "This is a fault of Ramet, not of your input; please report it with the command"},
                         ErrorKind::kFailure));
   }
@@ -180,8 +186,8 @@ int run(int argc, char** argv) {
   const int status = run(argc, argv, session);
   if (!session.mpi) return status;
   if (status == 0 && session.mpi->leave()) return 0;
-  // Peers may be gone, or wait where this rank will never come: no end in order. The launcher ends all ranks soon after the first, so
-  // those that have nothing to tell let the leading one speak.
+  // Peers may be gone, or wait where this rank will never come: no end in order. The launcher ends all ranks soon after
+  // the first, so those that have nothing to tell let the leading one speak.
   if (!session.leads()) std::this_thread::sleep_for(std::chrono::milliseconds(700));
   if (session.mpi->stopped()) session.mpi->leave();
   exit_after_fault(status);

@@ -30,7 +30,8 @@ int eval(const SubjectArguments& arguments, const Session& session) {
                  .expected = "1 or more"});
   Trainer trainer(std::move(preparation), arguments.trainer(session.mpi.get()));
   if (subject.checkpoint) {
-    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint)); !warnings.empty() && session.leads())
+    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint));
+        !warnings.empty() && session.leads())
       warn(warnings.substr(0, warnings.size() - 1));
   } else {
     trainer.initialize();

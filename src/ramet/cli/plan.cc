@@ -55,9 +55,10 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     return 0;
   }
   std::printf("%s: %s parameters, %s tokens a step; compiled in %s for %d threads a device\n",
-              preparation.recipe.name.c_str(), number_text(static_cast<double>(parameters_of(preparation.model))).c_str(),
-              number_text(static_cast<double>(preparation.tokens_per_step())).c_str(), duration_text(compiled.seconds).c_str(),
-              compiled.stages[0].threads);
+              preparation.recipe.name.c_str(),
+              number_text(static_cast<double>(parameters_of(preparation.model))).c_str(),
+              number_text(static_cast<double>(preparation.tokens_per_step())).c_str(),
+              duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
   std::printf("%s\n%s", text_of(devices).c_str(), text_of(schedule).c_str());
   return 0;
 }

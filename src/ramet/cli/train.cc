@@ -89,19 +89,20 @@ std::string devices_json(const Cluster& cluster) {
   std::string text;
   const std::vector<int64_t>& arenas = cluster.arena_bytes();
   for (size_t device = 0; device < arenas.size(); ++device) {
-    const Executable& exe = cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)];
-    text += std::string(text.empty() ? "[" : ",") +
-            JsonLine()
-                .set("device", static_cast<int64_t>(device))
-                .set("planned_bytes", exe.planned_bytes())
-                .set("streaming_bytes", exe.streaming_bytes)
-                .set("arena_bytes", arenas[device])
-                .text();
+    const Executable& exe =
+        cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)];
+    text += std::string(text.empty() ? "[" : ",") + JsonLine()
+                                                        .set("device", static_cast<int64_t>(device))
+                                                        .set("planned_bytes", exe.planned_bytes())
+                                                        .set("streaming_bytes", exe.streaming_bytes)
+                                                        .set("arena_bytes", arenas[device])
+                                                        .text();
   }
   return text + "]";
 }
 
-/// One `ramet train`, from its arguments to its last line. Under MPI all ranks train, and the leading one keeps the run.
+/// One `ramet train`, from its arguments to its last line. Under MPI all ranks train, and the leading one keeps the
+/// run.
 class TrainCommand {
  public:
   TrainCommand(TrainArguments arguments, const Session& session)
@@ -131,7 +132,8 @@ class TrainCommand {
     }
     if (!session_.leads()) return follow(trainer);
     if (!directory) {
-      const RunFacts facts{complete.name, print_recipe(complete), session_.command, trainer.kernel_class(), trainer.threads()};
+      const RunFacts facts{complete.name, print_recipe(complete), session_.command, trainer.kernel_class(),
+                           trainer.threads()};
       directory.emplace(arguments_.exactly.empty() ? RunDirectory::create(arguments_.runs, facts)
                                                    : RunDirectory::create_at(arguments_.exactly, facts));
       if (trainer.preparation().tokenizer) trainer.preparation().tokenizer->save(directory->tokenizer());
@@ -210,9 +212,11 @@ class TrainCommand {
                     .text());
       if (!trainer.cluster().stopped()) throw;
       ErrorParts parts = error.parts();
-      parts.remedy += (parts.remedy.empty() ? "" : ". ") +
-                      (list_checkpoints(directory.checkpoints()).empty() ? std::string("No checkpoint had been saved yet")
-                                                                         : "Go on from the last checkpoint with `ramet train --resume " + directory.path().string() + "`");
+      parts.remedy +=
+          (parts.remedy.empty() ? "" : ". ") +
+          (list_checkpoints(directory.checkpoints()).empty()
+               ? std::string("No checkpoint had been saved yet")
+               : "Go on from the last checkpoint with `ramet train --resume " + directory.path().string() + "`");
       throw Error(std::move(parts), ErrorKind::kFailure);
     }
   }
@@ -246,8 +250,8 @@ class TrainCommand {
     std::printf("%s after %lld steps: %s\n", result.interrupted ? "stopped" : "done",
                 static_cast<long long>(result.steps), numbers_text(results_of(result.last_step)).c_str());
     if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation).c_str());
-    std::printf("memory: %s planned, %s at the peak of the process\n",
-                format_size(trainer.planned_bytes()).c_str(), format_size(measured_peak_bytes()).c_str());
+    std::printf("memory: %s planned, %s at the peak of the process\n", format_size(trainer.planned_bytes()).c_str(),
+                format_size(measured_peak_bytes()).c_str());
     std::printf("weights %s\nrun %s\n", weights_hash.c_str(), directory.path().c_str());
     if (result.interrupted) std::printf("continue with: ramet train --resume %s\n", directory.path().c_str());
   }

@@ -194,9 +194,11 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
   return executables;
 }
 
-std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& options) {
+std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& given) {
   PassLog log;
   step = decide_bits(std::move(step), log);
+  CompileOptions options = given;
+  options.recompute.in_parts = layout.layer_chunks() > 1;
   // Of the fullest stage.
   const auto peak_bytes = [&](const StepGraph& candidate) {
     int64_t most = 0;

@@ -17,7 +17,8 @@ using Kind = ProgramStep::Kind;
 
 /// What one member sends in a collective of `parts` members, as halving and doubling do.
 int64_t sent_bytes(const CollectiveForm& form) {
-  const int64_t whole = std::max(form.input.bytes(), form.output.bytes()), share = whole / form.parts * (form.parts - 1);
+  const int64_t whole = std::max(form.input.bytes(), form.output.bytes()),
+                share = whole / form.parts * (form.parts - 1);
   return form.exchange == Exchange::kAllReduce ? 2 * share : share;
 }
 
@@ -76,7 +77,8 @@ DeviceReport report_of(const Executable& exe) {
   report.streaming_bytes = exe.streaming_bytes;
   report.at_peak = exe.live_at(exe.peak_instant);
   report.between = report.planned_bytes - std::accumulate(report.at_peak.begin(), report.at_peak.end(), int64_t{0});
-  for (const Buffer& buffer : exe.streaming) report.streaming[static_cast<size_t>(buffer.kind)] += buffer.stride() * buffer.slots;
+  for (const Buffer& buffer : exe.streaming)
+    report.streaming[static_cast<size_t>(buffer.kind)] += buffer.stride() * buffer.slots;
   std::set<int32_t> supersteps;
   for (const ProgramStep& step : exe.train) supersteps.insert(step.superstep);
   report.supersteps = static_cast<int64_t>(supersteps.size());
@@ -105,13 +107,17 @@ std::vector<std::string> cells_of(const DevicesReport& report, const Get& get) {
 void add_memory(std::string& text, const DevicesReport& report) {
   text += "device memory\n";
   for (size_t k = 0; k < kBufferClassCount; ++k)
-    add_row(text, std::string(name_of(static_cast<BufferClass>(k))), cells_of(report, [k](const DeviceReport& stage) { return stage.at_peak[k]; }));
+    add_row(text, std::string(name_of(static_cast<BufferClass>(k))),
+            cells_of(report, [k](const DeviceReport& stage) { return stage.at_peak[k]; }));
   add_row(text, "(not used at the peak)", cells_of(report, [](const DeviceReport& stage) { return stage.between; }));
   add_row(text, "planned", cells_of(report, [](const DeviceReport& stage) { return stage.planned_bytes; }));
-  if (std::none_of(report.stages.begin(), report.stages.end(), [](const DeviceReport& stage) { return stage.streaming_bytes > 0; })) return;
+  if (std::none_of(report.stages.begin(), report.stages.end(),
+                   [](const DeviceReport& stage) { return stage.streaming_bytes > 0; }))
+    return;
   text += "streaming memory\n";
   for (size_t k = 0; k < kBufferClassCount; ++k)
-    add_row(text, std::string(name_of(static_cast<BufferClass>(k))), cells_of(report, [k](const DeviceReport& stage) { return stage.streaming[k]; }));
+    add_row(text, std::string(name_of(static_cast<BufferClass>(k))),
+            cells_of(report, [k](const DeviceReport& stage) { return stage.streaming[k]; }));
   add_row(text, "planned", cells_of(report, [](const DeviceReport& stage) { return stage.streaming_bytes; }));
 }
 
@@ -140,7 +146,8 @@ DevicesReport devices_report(std::span<const Executable> stages, const std::stri
 
 std::string text_of(const DevicesReport& report) {
   const size_t alike = report.stage_of.size() / report.stages.size();
-  std::string text = fmt::format("layout {}: {} devices, {} of each stage alike\n\n", report.layout, report.stage_of.size(), alike);
+  std::string text =
+      fmt::format("layout {}: {} devices, {} of each stage alike\n\n", report.layout, report.stage_of.size(), alike);
   std::vector<std::string> names, supersteps;
   for (const DeviceReport& stage : report.stages) {
     names.push_back(fmt::format("stage {}", stage.stage));
@@ -150,7 +157,8 @@ std::string text_of(const DevicesReport& report) {
   add_memory(text, report);
   add_traffic(text, report);
   add_row(text, "supersteps", supersteps);
-  if (report.stages.size() > 1) text += fmt::format("\nbubble: {:.1f}% of the step, stages wait for each other\n", 100 * report.bubble);
+  if (report.stages.size() > 1)
+    text += fmt::format("\nbubble: {:.1f}% of the step, stages wait for each other\n", 100 * report.bubble);
   return text;
 }
 
@@ -193,7 +201,10 @@ std::string memory_svg(std::span<const Executable> stages) {
     width = std::max(width, w);
     height += h + 30;
   }
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n", width, height) +
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" font-family=\"sans-serif\" "
+             "font-size=\"12\">\n",
+             width, height) +
          inner + "</svg>\n";
 }
 

@@ -42,7 +42,8 @@ DeviceThreads::~DeviceThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void DeviceThreads::run(const std::function<void(size_t)>& body, const std::function<void(size_t, std::string_view)>& on_error) {
+void DeviceThreads::run(const std::function<void(size_t)>& body,
+                        const std::function<void(size_t, std::string_view)>& on_error) {
   std::unique_lock lock(mutex_);
   body_ = &body;
   on_error_ = &on_error;
@@ -131,14 +132,15 @@ void ClusterState::check_memory() const {
     wanted += stage_of(device).arena_bytes + (options.streaming == "ram" ? stage_of(device).streaming_bytes : 0);
   const int64_t available = available_memory();
   if (wanted <= available) return;
-  throw Error({.what = fmt::format("not enough memory for {} devices", per_rank),
-               .where = rank > 0 || ranks > 1 ? fmt::format("rank {}", rank) : "machine",
-               .found = format_size(available) + " available",
-               .expected = format_size(wanted),
-               .remedy = options.streaming == "ram" && stages[0].streaming_bytes > 0
-                             ? "Keep streaming memory in files: streaming=FOLDER in the layout"
-                             : "Let device_memory, phases, offload or recompute in the layout lower what each device takes"},
-              ErrorKind::kFailure);
+  throw Error(
+      {.what = fmt::format("not enough memory for {} devices", per_rank),
+       .where = rank > 0 || ranks > 1 ? fmt::format("rank {}", rank) : "machine",
+       .found = format_size(available) + " available",
+       .expected = format_size(wanted),
+       .remedy = options.streaming == "ram" && stages[0].streaming_bytes > 0
+                     ? "Keep streaming memory in files: streaming=FOLDER in the layout"
+                     : "Let device_memory, phases, offload or recompute in the layout lower what each device takes"},
+      ErrorKind::kFailure);
 }
 
 void ClusterState::make_devices(const Backend& backend) {
@@ -156,7 +158,8 @@ void ClusterState::make_devices(const Backend& backend) {
     how.shared_arena = ranks > 1;
     if (options.streaming != "ram")
       how.streaming = [&](int64_t bytes, ThreadTeam&) {
-        return make_file_store(bytes, {.folder = options.streaming, .name = "ramet-device-" + std::to_string(device.number)});
+        return make_file_store(bytes,
+                               {.folder = options.streaming, .name = "ramet-device-" + std::to_string(device.number)});
       };
     device.engine = std::make_unique<DeviceEngine>(stage_of(device.number), backend, how);
     if (options.profile) device.engine->profile(true);
@@ -164,7 +167,8 @@ void ClusterState::make_devices(const Backend& backend) {
   });
   // Here all ranks meet for the first time, so that what failed on one is known to all.
   std::vector<std::vector<double>> arenas(static_cast<size_t>(mesh.devices()));
-  for (const ClusterDevice& device : devices) arenas[static_cast<size_t>(device.number)] = {static_cast<double>(device.engine->arena_bytes())};
+  for (const ClusterDevice& device : devices)
+    arenas[static_cast<size_t>(device.number)] = {static_cast<double>(device.engine->arena_bytes())};
   exchange(arenas);
   for (const auto& arena : arenas) arena_bytes.push_back(static_cast<int64_t>(arena[0]));
 }
@@ -184,7 +188,9 @@ void ClusterState::on_devices(const std::function<void(ClusterDevice&)>& body) {
 
 Feed ClusterState::feed_of(const ClusterDevice& device, const ClusterFeed& feed) const {
   const Executable& exe = stage_of(device.number);
-  return [&exe, &feed](int64_t lane, int64_t micro, FeedSink& sink) { feed(lane * exe.micro_batches_per_lane + micro, exe, sink); };
+  return [&exe, &feed](int64_t lane, int64_t micro, FeedSink& sink) {
+    feed(lane * exe.micro_batches_per_lane + micro, exe, sink);
+  };
 }
 
 Feed ClusterState::evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const {
@@ -216,20 +222,23 @@ const std::vector<int64_t>& Cluster::arena_bytes() const { return state_->arena_
 int64_t Cluster::local_planned_bytes() const {
   int64_t bytes = 0;
   for (const ClusterDevice& device : state_->devices)
-    bytes += state_->stage_of(device.number).planned_bytes() + (state_->options.streaming == "ram" ? state_->stage_of(device.number).streaming_bytes : 0);
+    bytes += state_->stage_of(device.number).planned_bytes() +
+             (state_->options.streaming == "ram" ? state_->stage_of(device.number).streaming_bytes : 0);
   return bytes;
 }
 
 void Cluster::write_state(const StateTensor& state, uint64_t offset, std::span<const std::byte> bytes) {
   const StateMap& map = state_->map_of(state);
   for (size_t done = 0; done < bytes.size(); done += kWindow)
-    state_->write_window(map, static_cast<int64_t>(offset + done), bytes.subspan(done, std::min<size_t>(kWindow, bytes.size() - done)));
+    state_->write_window(map, static_cast<int64_t>(offset + done),
+                         bytes.subspan(done, std::min<size_t>(kWindow, bytes.size() - done)));
 }
 
 void Cluster::read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to) {
   const StateMap& map = state_->map_of(state);
   for (size_t done = 0; done < to.size(); done += kWindow)
-    state_->read_window(map, static_cast<int64_t>(offset + done), to.subspan(done, std::min<size_t>(kWindow, to.size() - done)));
+    state_->read_window(map, static_cast<int64_t>(offset + done),
+                        to.subspan(done, std::min<size_t>(kWindow, to.size() - done)));
 }
 
 void Cluster::run_derive() {
@@ -244,8 +253,10 @@ const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, s
   return state_->results;
 }
 
-const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterFeed& feed, std::span<const ScalarValue> scalars) {
-  if (count < 1 || count > evaluation_width()) internal_error("Cluster::evaluate", std::to_string(count) + " micro-batches");
+const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterFeed& feed,
+                                                   std::span<const ScalarValue> scalars) {
+  if (count < 1 || count > evaluation_width())
+    internal_error("Cluster::evaluate", std::to_string(count) + " micro-batches");
   state_->on_devices([&](ClusterDevice& device) {
     device.evaluated = device.engine->evaluate(state_->evaluation_feed_of(device, feed, count), scalars);
   });
@@ -253,7 +264,8 @@ const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterF
   return state_->evaluated;
 }
 
-std::optional<std::string> Cluster::find_first_nonfinite(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars) {
+std::optional<std::string> Cluster::find_first_nonfinite(int64_t step, const ClusterFeed& feed,
+                                                         std::span<const ScalarValue> scalars) {
   state_->on_devices([&](ClusterDevice& device) {
     device.nonfinite = device.engine->find_first_nonfinite(step, state_->feed_of(device, feed), scalars);
   });

@@ -17,7 +17,8 @@ namespace ramet {
 class MpiSession;
 
 struct ClusterOptions {
-  /// The job of which this process is a rank; every rank has an equal share of the devices. Null: all devices are in this process.
+  /// The job of which this process is a rank; every rank has an equal share of the devices. Null: all devices are in
+  /// this process.
   MpiSession* mpi = nullptr;
   /// Longest time that a device may wait for another before the run ends.
   std::chrono::milliseconds time_limit{60'000};
@@ -40,14 +41,14 @@ struct ClusterResults {
   const double* find(std::string_view name) const;
 };
 
-/// Called for each micro-batch of the global batch that a device reads, in any order and from several threads at once: gives what
-/// `executable` takes of micro-batch `micro` to `sink`.
+/// Called for each micro-batch of the global batch that a device reads, in any order and from several threads at once:
+/// gives what `executable` takes of micro-batch `micro` to `sink`.
 using ClusterFeed = std::function<void(int64_t micro, const Executable& executable, FeedSink& sink)>;
 
-/// The devices of a mesh that this process runs, each an Engine with its streaming memory and its endpoint, driven by a thread of
-/// its own; with one device alone, by the caller's. Together with its peers on other ranks it does what one device would do,
-/// with the same bits. All ranks make the same calls in the same order. An error on one device ends them all: the first is thrown,
-/// and no call works after it.
+/// The devices of a mesh that this process runs, each an Engine with its streaming memory and its endpoint, driven by a
+/// thread of its own; with one device alone, by the caller's. Together with its peers on other ranks it does what one
+/// device would do, with the same bits. All ranks make the same calls in the same order. An error on one device ends
+/// them all: the first is thrown, and no call works after it.
 class Cluster {
  public:
   /// `stages`: the executable of each stage. Throws Error when memory lacks, or ranks and devices do not fit.
@@ -71,8 +72,8 @@ class Cluster {
   /// "threads", "mpi", or "" for one device.
   std::string_view transport() const;
 
-  /// Sets bytes [offset, offset + bytes.size()) of a logical state on all devices that hold a part of them. All ranks bring the same
-  /// bytes. After weights, call `run_derive`.
+  /// Sets bytes [offset, offset + bytes.size()) of a logical state on all devices that hold a part of them. All ranks
+  /// bring the same bytes. After weights, call `run_derive`.
   void write_state(const StateTensor& state, uint64_t offset, std::span<const std::byte> bytes);
   /// Bytes of a logical state, wherever they are; on ranks that do not lead `to` is left as it is.
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
@@ -83,9 +84,12 @@ class Cluster {
   /// Micro-batches that `evaluate` takes at once: the replicas.
   int64_t evaluation_width() const { return mesh().r; }
   /// Forward only, on micro-batches 0 to count - 1 <= evaluation_width() of `feed`.
-  const std::vector<NamedNumbers>& evaluate(int64_t count, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
-  /// As Engine::find_first_nonfinite: what the device says that met it first in the order of the step, and which one it is.
-  std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
+  const std::vector<NamedNumbers>& evaluate(int64_t count, const ClusterFeed& feed,
+                                            std::span<const ScalarValue> scalars = {});
+  /// As Engine::find_first_nonfinite: what the device says that met it first in the order of the step, and which one it
+  /// is.
+  std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed,
+                                                  std::span<const ScalarValue> scalars = {});
 
   /// Whether anyone of all ranks says yes.
   bool any(bool yes);

@@ -12,7 +12,8 @@
 namespace ramet {
 namespace {
 
-constexpr size_t kHeader = 2;  // numbers before the results: index of the slot that was not finite (or -1), whether states changed
+constexpr size_t kHeader =
+    2;  // numbers before the results: index of the slot that was not finite (or -1), whether states changed
 constexpr double kNothing = -1;
 
 double number_in(std::span<const TensorView> views, const std::string& name) {
@@ -29,7 +30,8 @@ double slot_of(const std::vector<ResultSlot>& slots, const std::string& name) {
 
 void put(NamedNumbers& numbers, const std::string& name, double value) {
   // A result that several stages make is the same on all.
-  if (std::none_of(numbers.begin(), numbers.end(), [&](const auto& each) { return each.first == name; })) numbers.emplace_back(name, value);
+  if (std::none_of(numbers.begin(), numbers.end(), [&](const auto& each) { return each.first == name; }))
+    numbers.emplace_back(name, value);
 }
 
 }  // namespace
@@ -41,7 +43,8 @@ std::vector<ResultSlot> result_slots(const Executable& exe, const std::vector<Pr
     const Segment& segment = exe.segments[static_cast<size_t>(step.subject)];
     if (segment.kind == PieceKind::kPrepare) continue;
     for (const Binding& result : segment.results)
-      if (result.type.shape.rank() == 0) slots.push_back({result.name, segment.kind == PieceKind::kEvaluate ? -1 : step.micro});
+      if (result.type.shape.rank() == 0)
+        slots.push_back({result.name, segment.kind == PieceKind::kEvaluate ? -1 : step.micro});
   }
   std::vector<ResultSlot> once;
   for (ResultSlot& slot : slots)
@@ -79,7 +82,8 @@ void ClusterState::gather_step() {
     const StepResults& given = *device.results;
     auto& mine = numbers[static_cast<size_t>(device.number)];
     mine = {given.not_finite.empty() ? kNothing : slot_of(slots, given.not_finite), given.states_changed ? 1.0 : 0.0};
-    for (const ResultSlot& slot : slots) mine.push_back(number_in(slot.micro < 0 ? given.update() : given.micro(slot.micro), slot.name));
+    for (const ResultSlot& slot : slots)
+      mine.push_back(number_in(slot.micro < 0 ? given.update() : given.micro(slot.micro), slot.name));
   }
   exchange(numbers);
 
@@ -90,14 +94,17 @@ void ClusterState::gather_step() {
     const Mesh::Position position = mesh.position(number);
     const auto& slots = train_slots[static_cast<size_t>(position.stage)];
     const auto& given = numbers[static_cast<size_t>(number)];
-    if (given[0] != kNothing && results.not_finite.empty()) results.not_finite = slots[static_cast<size_t>(given[0])].name;
+    if (given[0] != kNothing && results.not_finite.empty())
+      results.not_finite = slots[static_cast<size_t>(given[0])].name;
     results.states_changed = results.states_changed || given[1] != 0;
     // Tensor shards all have the same.
     if (position.tensor1 > 0 || position.tensor2 > 0) continue;
     for (size_t i = 0; i < slots.size(); ++i) {
       const double value = given[kHeader + i];
-      if (slots[i].micro < 0) put(results.update, slots[i].name, value);
-      else put(results.micro[static_cast<size_t>(position.replica * per_replica + slots[i].micro)], slots[i].name, value);
+      if (slots[i].micro < 0)
+        put(results.update, slots[i].name, value);
+      else
+        put(results.micro[static_cast<size_t>(position.replica * per_replica + slots[i].micro)], slots[i].name, value);
     }
   }
 }
@@ -107,7 +114,8 @@ void ClusterState::gather_evaluation(int64_t count) {
   for (const ClusterDevice& device : devices) {
     auto& mine = numbers[static_cast<size_t>(device.number)];
     mine.assign(kHeader, kNothing);
-    for (const ResultSlot& slot : evaluation_slots[static_cast<size_t>(device.position.stage)]) mine.push_back(number_in(device.evaluated, slot.name));
+    for (const ResultSlot& slot : evaluation_slots[static_cast<size_t>(device.position.stage)])
+      mine.push_back(number_in(device.evaluated, slot.name));
   }
   exchange(numbers);
   evaluated.assign(static_cast<size_t>(count), {});
@@ -116,7 +124,8 @@ void ClusterState::gather_evaluation(int64_t count) {
     if (position.tensor1 > 0 || position.tensor2 > 0 || position.replica >= count) continue;
     const auto& slots = evaluation_slots[static_cast<size_t>(position.stage)];
     for (size_t i = 0; i < slots.size(); ++i)
-      put(evaluated[static_cast<size_t>(position.replica)], slots[i].name, numbers[static_cast<size_t>(number)][kHeader + i]);
+      put(evaluated[static_cast<size_t>(position.replica)], slots[i].name,
+          numbers[static_cast<size_t>(number)][kHeader + i]);
   }
 }
 
@@ -124,9 +133,11 @@ void ClusterState::gather_evaluation(int64_t count) {
 std::optional<std::string> ClusterState::first_nonfinite() {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> when(static_cast<size_t>(mesh.devices()));
-  for (const ClusterDevice& device : devices) when[static_cast<size_t>(device.number)] = {device.nonfinite ? device.nonfinite->superstep : kNever};
+  for (const ClusterDevice& device : devices)
+    when[static_cast<size_t>(device.number)] = {device.nonfinite ? device.nonfinite->superstep : kNever};
   exchange(when);
-  const auto first = std::min_element(when.begin(), when.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
+  const auto first =
+      std::min_element(when.begin(), when.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
   if ((*first)[0] == kNever) return std::nullopt;
   const int number = static_cast<int>(first - when.begin());
   std::string text;

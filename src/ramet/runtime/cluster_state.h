@@ -21,7 +21,8 @@ struct ClusterDevice {
   const StepResults* results = nullptr;
   std::span<const TensorView> evaluated;
   std::optional<NonFinite> nonfinite;
-  std::vector<std::byte> window, packed;  ///< a part of a state on its way to another rank, as it is there and as it is here
+  std::vector<std::byte> window,
+      packed;  ///< a part of a state on its way to another rank, as it is there and as it is here
 };
 
 /// The threads that drive the devices: one each.
@@ -29,8 +30,8 @@ class DeviceThreads {
  public:
   explicit DeviceThreads(size_t devices);
   ~DeviceThreads();
-  /// Runs `body(index)` on every device's thread and waits for all. What was thrown first is thrown again; `on_error` hears it as
-  /// soon as it is thrown, on that thread.
+  /// Runs `body(index)` on every device's thread and waits for all. What was thrown first is thrown again; `on_error`
+  /// hears it as soon as it is thrown, on that thread.
   void run(const std::function<void(size_t)>& body, const std::function<void(size_t, std::string_view)>& on_error);
 
  private:
@@ -61,7 +62,7 @@ std::vector<ResultSlot> result_slots(const Executable& executable, const std::ve
 struct StateMap {
   struct Holder {
     int device = 0;
-    bool reads = false;  ///< the first that has these elements: the one that is read
+    bool reads = false;          ///< the first that has these elements: the one that is read
     std::vector<ShardRun> runs;  ///< where it is on another rank than the leading one
   };
   std::string name;

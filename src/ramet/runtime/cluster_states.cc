@@ -22,7 +22,8 @@ struct RunRange {
 RunRange runs_in(const std::vector<ShardRun>& runs, int64_t begin, int64_t end) {
   // Both orders are the row-major one, so runs ascend in both.
   const auto behind = [](const ShardRun& run) { return run.logical + run.count; };
-  const auto first = std::partition_point(runs.begin(), runs.end(), [&](const ShardRun& run) { return behind(run) <= begin; });
+  const auto first =
+      std::partition_point(runs.begin(), runs.end(), [&](const ShardRun& run) { return behind(run) <= begin; });
   const auto last = std::partition_point(first, runs.end(), [&](const ShardRun& run) { return run.logical < end; });
   RunRange range{runs.data() + (first - runs.begin()), runs.data() + (last - runs.begin()), 0, 0};
   if (range.empty()) return range;
@@ -55,7 +56,10 @@ const StateMap& ClusterState::map_of(const StateTensor& state) {
     Sharding sharding = place.sharding;
     if (alone()) sharding.logical = place.tensor.type;
     if (sharding.logical != state.type)
-      throw Error({.what = "a state is taken for another type than it has", .where = "'" + state.name + "'", .found = state.type.text(), .expected = sharding.logical.text()});
+      throw Error({.what = "a state is taken for another type than it has",
+                   .where = "'" + state.name + "'",
+                   .found = state.type.text(),
+                   .expected = sharding.logical.text()});
     const Mesh::Position position = mesh.position(number);
     std::vector<int64_t> part;
     for (const Cut& cut : sharding.cuts) part.push_back(part_of(cut, position));
@@ -67,9 +71,11 @@ const StateMap& ClusterState::map_of(const StateTensor& state) {
       map.holders.pop_back();
       continue;
     }
-    if (rank_of(number) != 0) for_each_run(sharding, position, [&](const ShardRun& run) { holder.runs.push_back(run); });
+    if (rank_of(number) != 0)
+      for_each_run(sharding, position, [&](const ShardRun& run) { holder.runs.push_back(run); });
   }
-  if (map.holders.empty()) throw Error({.what = "the step has no state of this name", .where = "layout", .found = "'" + state.name + "'"});
+  if (map.holders.empty())
+    throw Error({.what = "the step has no state of this name", .where = "layout", .found = "'" + state.name + "'"});
   map.name = state.name;
   map.element_bytes = static_cast<int64_t>(size_of(state.type.dtype));
   return map;
@@ -82,7 +88,8 @@ void ClusterState::write_window(const StateMap& where, int64_t offset, std::span
   });
 }
 
-/// Readers of the leading rank copy what they have to its place; others send it to the first device, packed as they hold it.
+/// Readers of the leading rank copy what they have to its place; others send it to the first device, packed as they
+/// hold it.
 void ClusterState::read_window(const StateMap& where, int64_t offset, std::span<std::byte> to) {
   const int64_t size = where.element_bytes, begin = offset / size, end = begin + static_cast<int64_t>(to.size()) / size;
   on_devices([&](ClusterDevice& device) {
@@ -98,14 +105,16 @@ void ClusterState::read_window(const StateMap& where, int64_t offset, std::span<
         device.window.resize(to.size());
         device.engine->read_state(where.name, offset, device.window);
         each_run(range, begin, end, [&](int64_t logical, int64_t mine, int64_t count) {
-          std::memcpy(at(device.packed, mine - range.local_begin), at(device.window, logical - begin), static_cast<size_t>(count * size));
+          std::memcpy(at(device.packed, mine - range.local_begin), at(device.window, logical - begin),
+                      static_cast<size_t>(count * size));
         });
         device.transport->send(0, kTag, device.packed.data(), device.packed.size());
         continue;
       }
       device.transport->receive(holder.device, kTag, device.packed.data(), device.packed.size());
       each_run(range, begin, end, [&](int64_t logical, int64_t theirs, int64_t count) {
-        std::memcpy(at(to, logical - begin), at(device.packed, theirs - range.local_begin), static_cast<size_t>(count * size));
+        std::memcpy(at(to, logical - begin), at(device.packed, theirs - range.local_begin),
+                    static_cast<size_t>(count * size));
       });
     }
   });

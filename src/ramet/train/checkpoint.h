@@ -43,8 +43,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& folder, Check
                                       const std::vector<StateTensor>& states, const ReadState& read,
                                       const SaveOptions& options = {});
 
-/// Reads all that save_checkpoint reads, in the same pieces and order, and writes nothing: what the other ranks of a run do while
-/// the leading one saves.
+/// Reads all that save_checkpoint reads, in the same pieces and order, and writes nothing: what the other ranks of a
+/// run do while the leading one saves.
 void read_as_saved(const std::vector<StateTensor>& states, const ReadState& read, const SaveOptions& options = {});
 
 /// Checkpoints in a folder, oldest first. Those being written or removed are not among them.

@@ -24,11 +24,13 @@ int devices_of_process(const Preparation& preparation, const TrainerOptions& opt
   const int devices = layout.devices(), ranks = options.mpi ? options.mpi->ranks() : 1;
   const bool as_asked = layout.per_process == 0 || !options.mpi || layout.per_process * ranks == devices;
   if (devices % ranks == 0 && as_asked) return devices / ranks;
-  throw Error({.what = "the devices of the layout cannot be spread over the ranks",
-               .where = layout_source(preparation.recipe),
-               .found = fmt::format("{} devices on {} ranks", devices, ranks),
-               .expected = as_asked ? "as many devices on each rank" : fmt::format("{} on each rank, as per_process says", layout.per_process),
-               .remedy = fmt::format("Start {} ranks", as_asked ? devices : devices / std::max(1, layout.per_process))});
+  throw Error(
+      {.what = "the devices of the layout cannot be spread over the ranks",
+       .where = layout_source(preparation.recipe),
+       .found = fmt::format("{} devices on {} ranks", devices, ranks),
+       .expected = as_asked ? "as many devices on each rank"
+                            : fmt::format("{} on each rank, as per_process says", layout.per_process),
+       .remedy = fmt::format("Start {} ranks", as_asked ? devices : devices / std::max(1, layout.per_process))});
 }
 
 /// Processors of this process: an equal share, where several ranks of a host are bound to none of their own.
@@ -54,14 +56,15 @@ void add_work(const Executable& exe, CompiledRecipe& compiled) {
   for (const Segment& segment : exe.segments) of_segment.push_back(flops_of(exe, segment));
   for (const ProgramStep& step : exe.train) {
     if (step.kind == ProgramStep::Kind::kRun) flops += of_segment[static_cast<size_t>(step.subject)];
-    if (step.kind == ProgramStep::Kind::kLoad || step.kind == ProgramStep::Kind::kStore) stream += exe.transfers[static_cast<size_t>(step.subject)].type.bytes();
+    if (step.kind == ProgramStep::Kind::kLoad || step.kind == ProgramStep::Kind::kStore)
+      stream += exe.transfers[static_cast<size_t>(step.subject)].type.bytes();
   }
   compiled.step_flops += flops * exe.mesh.devices() / exe.mesh.p;
   compiled.step_stream = std::max(compiled.step_stream, stream);
 }
 
-/// One device. When no limit is given and the program would take nearly all memory at hand or more, it is compiled once more for a
-/// little less than there is; the first is given where that is not possible.
+/// One device. When no limit is given and the program would take nearly all memory at hand or more, it is compiled once
+/// more for a little less than there is; the first is given where that is not possible.
 Executable compile_single(const StepGraph& step, CompileOptions compiling) {
   Executable executable = compile(step, cpu_backend(), compiling);
   const int64_t available = available_memory(), limit = available - available / kLeftToOthers;
@@ -103,8 +106,10 @@ CompiledRecipe compile_recipe(const Preparation& preparation, const TrainerOptio
   compiled.states = preparation.model.weights;
   for (const StateTensor& state : step.states)
     if (state.kind == StateKind::kOptimizer) compiled.states.push_back(state);
-  if (preparation.layout.is_single()) compiled.stages.push_back(compile_single(step, compiling));
-  else compiled.stages = compile(std::move(step), preparation.layout, cpu_backend(), compiling);
+  if (preparation.layout.is_single())
+    compiled.stages.push_back(compile_single(step, compiling));
+  else
+    compiled.stages = compile(std::move(step), preparation.layout, cpu_backend(), compiling);
   for (const Executable& exe : compiled.stages) add_work(exe, compiled);
   compiled.micro_batches = preparation.recipe.train.accumulation / preparation.layout.r;
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -12,7 +12,7 @@ class MpiSession;
 
 /// How and where to run: nothing here changes a bit of any weight.
 struct TrainerOptions {
-  int threads = 0;            ///< of this process, shared evenly by its devices; 0: the layout's, or all available processors
+  int threads = 0;  ///< of this process, shared evenly by its devices; 0: the layout's, or all available processors
   int64_t device_memory = 0;  ///< bytes that a device's program may take; 0: the layout's
   bool profile = false;
   MpiSession* mpi = nullptr;                ///< the job that this process is a rank of
@@ -24,19 +24,19 @@ struct CompiledRecipe {
   std::vector<Executable> stages;
   /// What a checkpoint holds: weights in canonical order, then the optimizer's states.
   std::vector<StateTensor> states;
-  double seconds = 0;       ///< that compiling took
+  double seconds = 0;         ///< that compiling took
   int64_t micro_batches = 1;  ///< of a replica, in one step
-  double step_flops = 0;    ///< of all devices, in one step
-  int64_t step_stream = 0;  ///< bytes that go to and from streaming memory, of the device with the most
+  double step_flops = 0;      ///< of all devices, in one step
+  int64_t step_stream = 0;    ///< bytes that go to and from streaming memory, of the device with the most
 };
 CompiledRecipe compile_recipe(const Preparation& preparation, const TrainerOptions& options);
 
-/// The compile options that a recipe, its layout and a command line mean together: the command line overrules the layout,
-/// the layout the recipe. Of one device, of the `local` ones that a process has.
+/// The compile options that a recipe, its layout and a command line mean together: the command line overrules the
+/// layout, the layout the recipe. Of one device, of the `local` ones that a process has.
 CompileOptions compile_options(const Preparation& preparation, const TrainerOptions& options, int local = 1);
 
-/// A minute, and what a slow machine would need for one micro-batch on all devices and for the traffic of streaming memory: no
-/// device that works is waited for so long.
+/// A minute, and what a slow machine would need for one micro-batch on all devices and for the traffic of streaming
+/// memory: no device that works is waited for so long.
 std::chrono::milliseconds waiting_limit(const CompiledRecipe& compiled);
 
 }  // namespace ramet

@@ -23,7 +23,8 @@ double truncated_normal(uint64_t seed, uint64_t tensor, uint64_t element) {
 
 }  // namespace
 
-void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team, int64_t first) {
+void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team,
+                      int64_t first) {
   if (first % kBlock != 0) internal_error("initialize_state", "first element " + std::to_string(first));
   const std::span<float> to(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
   const StateInit& init = state.init;

@@ -114,7 +114,9 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
 
 Trainer::~Trainer() = default;
 
-void Trainer::write_state(const StateTensor& state, std::span<const std::byte> bytes) { cluster_->write_state(state, 0, bytes); }
+void Trainer::write_state(const StateTensor& state, std::span<const std::byte> bytes) {
+  cluster_->write_state(state, 0, bytes);
+}
 
 /// Piece by piece, so that a weight of any size takes little memory beside its own.
 void Trainer::write_initial(const StateTensor& state) {
@@ -124,7 +126,8 @@ void Trainer::write_initial(const StateTensor& state) {
   const int64_t elements = state.type.elements();
   for (int64_t first = 0; first < elements; first += kPiece) {
     values.resize(static_cast<size_t>(std::min(kPiece, elements - first)));
-    initialize_state(state, static_cast<uint64_t>(preparation_.recipe.train.seed), std::as_writable_bytes(std::span(values)), team, first);
+    initialize_state(state, static_cast<uint64_t>(preparation_.recipe.train.seed),
+                     std::as_writable_bytes(std::span(values)), team, first);
     cluster_->write_state(state, static_cast<uint64_t>(first) * sizeof(float), std::as_bytes(std::span(values)));
   }
 }
@@ -136,8 +139,9 @@ void Trainer::initialize() {
   std::map<std::string, const StateTensor*> weights;
   for (const auto& weight : preparation_.model.weights) weights[weight.name] = &weight;
   if (!file.empty() && std::filesystem::is_directory(file))
-    Checkpoint(file).load(preparation_.model.weights,
-                          [&](const StateTensor& state, std::span<const std::byte> bytes) { write_state(state, bytes); });
+    Checkpoint(file).load(preparation_.model.weights, [&](const StateTensor& state, std::span<const std::byte> bytes) {
+      write_state(state, bytes);
+    });
   else if (!file.empty())
     import_weights(file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
       write_state(*weights.at(name), bytes);
@@ -252,8 +256,8 @@ void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch
   throw Error(
       {.what = "'" + result + "' is not finite",
        .where = "step " + std::to_string(steps_done_ + 1),
-       .found = first ? *first
-                      : "no node that made a NaN or an infinity from finite numbers when the step was run again",
+       .found =
+           first ? *first : "no node that made a NaN or an infinity from finite numbers when the step was run again",
        .remedy = remedy},
       ErrorKind::kFailure);
 }
@@ -281,7 +285,9 @@ Numbers Trainer::evaluate() {
 }
 
 ReadState Trainer::reader() const {
-  return [this](const StateTensor& state, uint64_t offset, std::span<std::byte> to) { cluster_->read_state(state, offset, to); };
+  return [this](const StateTensor& state, uint64_t offset, std::span<std::byte> to) {
+    cluster_->read_state(state, offset, to);
+  };
 }
 
 void Trainer::read_state(const std::string& name, std::span<std::byte> to) const {
@@ -359,8 +365,10 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
     try {
       result.last_step = trainer.step();
     } catch (const Error&) {
-      // Nothing that was learned is lost: the state before the bad step is saved, unless a device is lost and its part with it.
-      if (trainer.whole() && !trainer.cluster().stopped() && trainer.steps_done() > 0 && saved != trainer.steps_done()) save();
+      // Nothing that was learned is lost: the state before the bad step is saved, unless a device is lost and its part
+      // with it.
+      if (trainer.whole() && !trainer.cluster().stopped() && trainer.steps_done() > 0 && saved != trainer.steps_done())
+        save();
       throw;
     }
     seconds.push_back(number_of(result.last_step, "step_seconds"));

@@ -20,8 +20,9 @@ using Numbers = NamedNumbers;
 /// The number of that name, or NaN.
 double number_of(const Numbers& numbers, const std::string& name);
 
-/// A recipe compiled for its layout and in memory, ready to train, to evaluate, to save and to go on. Under MPI every rank has one, and
-/// all make the same calls in the same order; what they return is the same on all ranks but for times.
+/// A recipe compiled for its layout and in memory, ready to train, to evaluate, to save and to go on. Under MPI every
+/// rank has one, and all make the same calls in the same order; what they return is the same on all ranks but for
+/// times.
 class Trainer {
  public:
   /// Compiles the recipe and takes all memory. Weights are not set yet.
@@ -41,7 +42,8 @@ class Trainer {
   /// Loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words it counts;
   /// "perplexity" for gpt2. Empty when nothing is held out.
   Numbers evaluate();
-  /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in pieces.
+  /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in
+  /// pieces.
   std::filesystem::path save(const std::filesystem::path& folder) const;
   /// Weights with Hugging Face's names, as one file.
   void export_weights(const std::filesystem::path& path) const;

@@ -139,14 +139,14 @@ Plan thinned(size_t layers) {
   return plan;
 }
 
-StepGraph fit(const StepGraph& step, size_t layers, int64_t limit, const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+StepGraph fit(const StepGraph& step, size_t layers, const RecomputeOptions& options, const std::function<int64_t(const StepGraph&)>& peak_bytes) {
   const auto candidate = [&](size_t rung) { return apply(step, rung > 2 * layers ? thinned(layers) : ladder_rung(layers, rung)); };
-  size_t low = 0, high = 2 * layers + 1;
+  size_t low = 0, high = 2 * layers + (options.in_parts ? 0 : 1);
   StepGraph best = candidate(high);
   while (low < high) {
     const size_t middle = (low + high) / 2;
     StepGraph trial = candidate(middle);
-    if (peak_bytes(trial) <= limit) high = middle, best = std::move(trial);
+    if (peak_bytes(trial) <= options.byte_limit) high = middle, best = std::move(trial);
     else low = middle + 1;
   }
   return best;
@@ -190,8 +190,8 @@ StepGraph recompute(StepGraph step, const RecomputeOptions& options,
   using Mode = RecomputeOptions::Mode;
   const size_t layers = count_layers(step.micro);
   if (options.mode == Mode::kNone || layers == 0) return step;
-  if (options.mode == Mode::kFit) return fit(step, layers, options.byte_limit, peak_bytes);
-  if (options.mode == Mode::kAll) return apply(step, thinned(layers));
+  if (options.mode == Mode::kFit) return fit(step, layers, options, peak_bytes);
+  if (options.mode == Mode::kAll && !options.in_parts) return apply(step, thinned(layers));
   Plan plan{std::vector<RecomputeLevel>(layers, RecomputeLevel::kNone), std::vector<bool>(layers, false)};
   const bool named = options.mode == Mode::kLayers && !options.layers.empty();
   if (!named) plan.levels.assign(layers, options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer);

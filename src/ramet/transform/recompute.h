@@ -25,6 +25,7 @@ struct RecomputeOptions {
   } mode = Mode::kNone;
   std::vector<int64_t> layers;
   int64_t byte_limit = 0;
+  bool in_parts = false;  ///< the model is cut between layers: every layer keeps its inputs, whatever the mode
 };
 
 /// "none", "cheap", "layer", "layer:0,3,5", "all", "fit:2GiB"; throws Error naming these.

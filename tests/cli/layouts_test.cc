@@ -1,0 +1,200 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/process.h"
+#include "ramet/base/file.h"
+#include "ramet/runtime/mpi_transport.h"
+#include "support/temporary.h"
+
+namespace ramet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+const char* const kSmallBert = R"(
+name = "small"
+[model]
+kind = "bert"
+preset = "mini"
+layers = 2
+hidden = 32
+heads = 4
+vocabulary_size = 96
+max_positions = 16
+[data]
+sequence_length = 16
+[train]
+steps = 6
+micro_batch = 2
+accumulation = 4
+lanes = 4
+chunks = 4
+seed = 3
+clip_norm = 1.0
+precision = "bf16"
+[train.schedule]
+learning_rate = 1e-3
+warmup_steps = 2
+[train.evaluation]
+batches = 2
+[train.checkpoint]
+every = 2
+)";
+
+class LayoutCli : public ::testing::Test {
+ protected:
+  LayoutCli() { write_file_atomic(folder_ / "small.toml", kSmallBert); }
+
+  static std::vector<std::string> launcher(int ranks) {
+    std::vector<std::string> words = {"mpirun", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
+    if (::geteuid() == 0) words.push_back("--allow-run-as-root");
+    return words;
+  }
+  Outcome ramet(const std::vector<std::string>& arguments, int ranks = 0) {
+    return Process(arguments, folder_.path(), ranks > 0 ? launcher(ranks) : std::vector<std::string>{}).wait();
+  }
+  static json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
+  json train(std::vector<std::string> more, int ranks = 0) {
+    more.insert(more.begin(), {"train", "small.toml", "--json"});
+    const Outcome outcome = ramet(more, ranks);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return last(outcome);
+  }
+  static bool has_mpi() { return mpi_built() && std::system("command -v mpirun >/dev/null") == 0; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(LayoutCli, TrainsOnThreadsWithTheBitsOfOneDevice) {
+  const json one = train({}), many = train({"--layout", "p=2 r=2 head=first rts=optimizer"});
+  EXPECT_EQ(many["weights_hash"], one["weights_hash"]);
+  EXPECT_EQ(many["loss"], one["loss"]);
+  EXPECT_EQ(many["held_out_loss"], one["held_out_loss"]);
+  ASSERT_EQ(many["devices"].size(), 4u);
+  for (const json& device : many["devices"]) EXPECT_EQ(device["planned_bytes"], device["arena_bytes"]) << device;
+}
+
+TEST_F(LayoutCli, ResumesOnAnotherLayout) {
+  const json straight = train({});
+  train({"--run", "run", "--steps", "4", "--layout", "t=2 phases=2"});
+  const Outcome resumed = ramet({"train", "--resume", "run", "--layout", "r=4 rts=weights,grads,optimizer", "--json"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(last(resumed)["weights_hash"], straight["weights_hash"]);
+}
+
+TEST_F(LayoutCli, EvaluatesAlike) {
+  const Outcome one = ramet({"eval", "small.toml", "--json"}),
+                many = ramet({"eval", "small.toml", "--json", "--layout", "t=2 r=2"});
+  ASSERT_EQ(many.status, 0) << many.err;
+  EXPECT_EQ(last(many), last(one));
+}
+
+TEST_F(LayoutCli, PlansWhatEachDeviceHoldsAndMoves) {
+  const std::vector<std::string> layout = {"plan", "small.toml", "--layout", "p=2 t=2 head=first offload=optimizer"};
+  std::vector<std::string> arguments = layout;
+  arguments.push_back("--json");
+  const Outcome outcome = ramet(arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json plan = last(outcome);
+  ASSERT_EQ(plan["devices"].size(), 4u);
+  for (const json& device : plan["devices"]) {
+    int64_t sum = 0;
+    for (const auto& [part, bytes] : device["parts"].items()) sum += bytes.get<int64_t>();
+    EXPECT_EQ(sum, device["planned_bytes"].get<int64_t>()) << device;
+    EXPECT_GT(device["parts"]["weights"].get<int64_t>(), 0);
+    EXPECT_GT(device["streaming_bytes"].get<int64_t>(), 0);
+    EXPECT_GT(device["traffic"]["load"]["bytes"].get<int64_t>(), 0);
+    EXPECT_GT(device["traffic"]["send"]["count"].get<int64_t>(), 0);
+    EXPECT_GT(device["supersteps"].get<int64_t>(), 0);
+  }
+  const json trained = train({"--layout", layout[3]});
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(trained["devices"][i]["arena_bytes"], plan["devices"][i]["planned_bytes"]);
+
+  const Outcome text = ramet(layout);
+  EXPECT_THAT(text.out, HasSubstr("device memory"));
+  EXPECT_THAT(text.out, HasSubstr("streaming memory"));
+  EXPECT_THAT(text.out, ContainsRegex("all_reduce t1:2 +[0-9.]+ "));
+  EXPECT_THAT(text.out, ContainsRegex("bubble: [0-9.]+%"));
+  arguments = layout;
+  arguments.insert(arguments.end(), {"--svg", "plan.svg"});
+  ASSERT_EQ(ramet(arguments).status, 0);
+  const std::string svg = read_file(folder_ / "plan.svg");
+  EXPECT_THAT(svg, HasSubstr("stage 1"));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST_F(LayoutCli, RanksOfMpiGiveTheSameBits) {
+  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  const json one = train({"--run", "one"});
+  EXPECT_EQ(train({"--layout", "p=2 r=2 head=first"}, 4)["weights_hash"], one["weights_hash"]);
+  // Two devices on each rank; the checkpoint is one of any layout.
+  const json many = train({"--layout", "t=2 r=2 rts=optimizer", "--run", "ranks", "--steps", "4"}, 2);
+  EXPECT_EQ(many["devices"].size(), 4u);
+  const Outcome resumed = ramet({"train", "--resume", "ranks", "--layout", "p=1", "--json"});
+  EXPECT_EQ(last(resumed)["weights_hash"], one["weights_hash"]) << resumed.err;
+}
+
+TEST_F(LayoutCli, RanksMustDivideTheDevices) {
+  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  const Outcome outcome = ramet({"train", "small.toml", "--layout", "r=4"}, 3);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("4 devices on 3 ranks"));
+}
+
+/// The processes of a rank under a launcher, by their command line.
+std::vector<pid_t> ranks_of(const fs::path& folder) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "cmdline");
+    std::string line((std::istreambuf_iterator<char>(file)), {});
+    if (line.starts_with(std::string(RAMET_BINARY_DIR) + "/ramet") && line.find(folder.string()) != std::string::npos)
+      found.push_back(static_cast<pid_t>(std::stol(name)));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+class FaultCli : public LayoutCli, public ::testing::WithParamInterface<int> {};
+
+// A rank that dies, or that stops without dying, ends the run with a clear word; it goes on with the bits of an
+// unbroken one.
+TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
+  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  const std::string run = (folder_ / "run").string();
+  Process process({"train", "small.toml", "--layout", "p=2 r=2 head=first", "--run", run, "--set", "train.steps=100000",
+                   "--set", "train.schedule.kind=constant", "--time-limit", "3"},
+                  folder_.path(), launcher(4));
+  for (int i = 0; i < 600 && !fs::exists(folder_ / "run/checkpoints/step-00000002"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::vector<pid_t> ranks = ranks_of(run);
+  ASSERT_EQ(ranks.size(), 4u);
+  ::kill(ranks[2], GetParam());
+  const Outcome outcome = process.wait();
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.err, ContainsRegex("rank 2 (last finished superstep [0-9]+ \\(|has ended)"));
+  EXPECT_THAT(outcome.err, HasSubstr("Go on from the last checkpoint with `ramet train --resume " + run + "`"));
+  for (int i = 0; i < 100 && !ranks_of(run).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(ranks_of(run).empty());
+
+  const std::vector<std::string> same = {"--set", "train.steps=100000", "--set", "train.schedule.kind=constant"};
+  const Outcome resumed = ramet({"train", "--resume", run, "--steps", "30", "--json", "--layout", "p=1"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const std::string steps = std::to_string(last(resumed)["steps"].get<int64_t>());
+  EXPECT_EQ(last(resumed)["weights_hash"],
+            train({same[0], same[1], same[2], same[3], "--steps", steps})["weights_hash"]);
+}
+INSTANTIATE_TEST_SUITE_P(Signals, FaultCli, ::testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& info) { return info.param == SIGKILL ? "Killed" : "Halted"; });
+
+}  // namespace
+}  // namespace ramet

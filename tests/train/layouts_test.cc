@@ -1,0 +1,198 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ramet/base/error.h"
+#include "ramet/train/trainer.h"
+#include "support/temporary.h"
+
+// Every layout gives the bits of one device: losses, weights, checkpoints, messages. scripts/layouts.py has the whole
+// matrix.
+
+namespace ramet {
+namespace {
+
+using ::testing::HasSubstr;
+using Settings = std::vector<std::string>;
+
+Recipe recipe(const std::string& layout, Settings more = {}, const std::string& kind = "bert") {
+  Settings settings = {"model.kind=" + kind,
+                       "model.preset=mini",
+                       "model.layers=4",
+                       "model.hidden=32",
+                       "model.heads=4",
+                       "model.vocabulary_size=96",
+                       "model.max_positions=16",
+                       "data.sequence_length=16",
+                       "train.micro_batch=2",
+                       "train.accumulation=8",
+                       "train.lanes=4",
+                       "train.chunks=4",
+                       "train.clip_norm=0.5",
+                       "train.schedule.learning_rate=0.01",
+                       "train.schedule.warmup_steps=1",
+                       "train.evaluation.batches=3",
+                       "train.seed=5"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  Recipe made = parse_recipe("", "small.toml", ".", settings);
+  set_layout(made, layout);
+  return made;
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+  Numbers evaluation;
+  std::string hash;
+};
+
+Trained train_steps(Trainer& trainer, int steps) {
+  Trained trained;
+  for (int i = 0; i < steps; ++i) {
+    const Numbers numbers = trainer.step();
+    trained.losses.push_back(number_of(numbers, "loss"));
+    trained.norms.push_back(number_of(numbers, "grad_norm"));
+  }
+  trained.evaluation = trainer.evaluate();
+  trained.hash = trainer.weights_hash();
+  return trained;
+}
+
+Trained train_layout(const std::string& layout, int steps, const Settings& more = {},
+                     const std::string& kind = "bert") {
+  Trainer trainer(prepare(recipe(layout, more, kind)), {});
+  trainer.initialize();
+  return train_steps(trainer, steps);
+}
+
+void expect_same(const Trained& found, const Trained& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(found.norms, expected.norms);
+  EXPECT_EQ(found.evaluation, expected.evaluation);
+  EXPECT_EQ(found.hash, expected.hash);
+}
+
+TEST(Layouts, OfBertHaveTheBitsOfOneDevice) {
+  const Settings more = {"train.precision=f32", "train.optimizer.kind=adamw"};
+  const Trained expected = train_layout("", 2, more);
+  for (const char* layout : {"p=2 head=first", "r=2", "t=2", "t=2x2", "r=4 rts=weights:2,grads,optimizer",
+                             "phases=2 offload=weights,optimizer,activations",
+                             "p=2 t=2 r=2 rts=optimizer recompute=layer", "t=2 sequence=true"}) {
+    SCOPED_TRACE(layout);
+    expect_same(train_layout(layout, 2, more), expected);
+  }
+}
+
+TEST(Layouts, OfGpt2HaveTheBitsOfOneDevice) {
+  const Settings more = {"train.precision=bf16", "train.optimizer.kind=lamb"};
+  const Trained expected = train_layout("", 2, more, "gpt2");
+  for (const char* layout : {"p=4", "r=4 rts=grads", "t=4", "phases=4 offload=grads",
+                             "p=2 t=2 head=first phases=2 offload=optimizer recompute=all"}) {
+    SCOPED_TRACE(layout);
+    expect_same(train_layout(layout, 2, more, "gpt2"), expected);
+  }
+}
+
+TEST(Layouts, ThreesAndFives) {
+  const Settings more = {"model.layers=5", "model.heads=3",  "model.hidden=48",
+                         "train.lanes=6",  "train.chunks=6", "train.accumulation=6"};
+  const Trained expected = train_layout("", 2, more);
+  for (const char* layout : {"r=3", "t=3", "p=5 head=first", "r=3 t=3 rts=weights,optimizer"}) {
+    SCOPED_TRACE(layout);
+    expect_same(train_layout(layout, 2, more), expected);
+  }
+}
+
+TEST(Layouts, StreamToFiles) {
+  const TemporaryFolder folder;
+  const Trained expected = train_layout("", 2);
+  expect_same(
+      train_layout("p=2 phases=2 offload=weights,grads,optimizer,activations streaming=" + folder.path().string(), 2),
+      expected);
+}
+
+TEST(Layouts, CheckpointsOfAnyGoOnOnAnyOther) {
+  const Trained straight = train_layout("", 3);
+  const char* const layouts[] = {"", "r=4 rts=weights,grads,optimizer", "p=2 t=2x2 head=first",
+                                 "phases=2 offload=weights,optimizer"};
+  for (const char* first : layouts) {
+    const TemporaryFolder folder;
+    Trainer trainer(prepare(recipe(first)), {});
+    trainer.initialize();
+    train_steps(trainer, 2);
+    const auto saved = trainer.save(folder.path());
+    for (const char* second : layouts) {
+      SCOPED_TRACE(std::string(first) + " -> " + second);
+      Trainer other(prepare(recipe(second)), {});
+      EXPECT_EQ(other.restore(Checkpoint(saved)), "");
+      EXPECT_EQ(other.steps_done(), 2);
+      EXPECT_EQ(train_steps(other, 1).hash, straight.hash);
+    }
+  }
+}
+
+TEST(Layouts, CheckpointsAreTheSameFiles) {
+  const auto hashes_of = [](const std::string& layout) {
+    const TemporaryFolder folder;
+    Trainer trainer(prepare(recipe(layout)), {});
+    trainer.initialize();
+    train_steps(trainer, 1);
+    std::vector<std::string> hashes;
+    const Checkpoint checkpoint(trainer.save(folder.path()));
+    for (const auto& tensor : checkpoint.tensors())
+      hashes.push_back(tensor.name + " " + tensor.file + " " + tensor.hash);
+    return hashes;
+  };
+  EXPECT_EQ(hashes_of("p=2 r=2 head=first rts=optimizer"), hashes_of(""));
+}
+
+TEST(Layouts, ArenasAreAsPlanned) {
+  Trainer trainer(prepare(recipe("p=2 r=2 head=first")), {});
+  ASSERT_EQ(trainer.cluster().arena_bytes().size(), 4u);
+  for (int device = 0; device < 4; ++device)
+    EXPECT_EQ(trainer.cluster().arena_bytes()[static_cast<size_t>(device)],
+              trainer.cluster().stages()[static_cast<size_t>(device / 2)].planned_bytes());
+  EXPECT_EQ(trainer.cluster().local_planned_bytes(), trainer.planned_bytes());
+}
+
+// A weight is set to infinity through a checkpoint; whatever the layout, the step is refused and the weights stay.
+TEST(Layouts, TellWhereNumbersWentWrongAndChangeNothing) {
+  for (const char* layout : {"", "p=2 head=first", "r=2", "t=2 r=2"}) {
+    SCOPED_TRACE(layout);
+    const TemporaryFolder folder;
+    Trainer trainer(prepare(recipe(layout, {"train.schedule.learning_rate=1e6", "train.schedule.warmup_steps=0",
+                                            "train.clip_norm=0"})),
+                    {});
+    trainer.initialize();
+    std::string text, before;
+    try {
+      for (int i = 0; i < 5; ++i) {
+        before = trainer.weights_hash();
+        trainer.step();
+      }
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_THAT(text, HasSubstr("is not finite"));
+    EXPECT_THAT(text, HasSubstr("gave"));
+    if (*layout) {
+      EXPECT_THAT(text, HasSubstr("on device "));
+    }
+    if (trainer.whole()) {
+      EXPECT_EQ(trainer.weights_hash(), before);
+    }
+  }
+}
+
+TEST(Layouts, FoldersThatAreNotThereAreRefusedBeforeTheRun) {
+  try {
+    Trainer trainer(prepare(recipe("p=2 head=first offload=optimizer streaming=/no/such/folder")), {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/no/such/folder: cannot make a file of streaming memory"));
+  }
+}
+
+}  // namespace
+}  // namespace ramet
