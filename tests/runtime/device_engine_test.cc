@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "ramet/program/compile.h"
@@ -43,6 +44,7 @@ struct Outcome {
   std::vector<double> norms, evaluations;
   std::string not_finite;
   bool states_changed = false;
+  std::optional<NonFinite> first;  // of all devices
 };
 
 bool is_kept(const StateTensor& tensor) { return tensor.kind == StateKind::kWeight || tensor.kind == StateKind::kOptimizer; }
@@ -92,7 +94,10 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
       mine.states_changed = results.states_changed;
       for (int64_t i = 0; i < results.micro_batches(); ++i)
         for (const TensorView& view : results.micro(i)) mine.losses.push_back(view.get());
-      if (spoil != 0 && step + 1 == steps) break;  // only some devices have seen it
+      if (spoil != 0 && step + 1 == steps) {  // only some devices have seen it
+        mine.first = engine.find_first_nonfinite(step, feed_of(step, spoil));
+        break;
+      }
       mine.norms.push_back(results.find("norm")->get());
       mine.norms.push_back(results.find("after")->get());
       const auto evaluated = engine.evaluate(feed_of(step + 50));
@@ -111,6 +116,7 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
     if (!outcome.norms.empty()) { EXPECT_EQ(outcome.norms, mine.norms); }
     outcome.norms = mine.norms;
     if (!mine.not_finite.empty()) outcome.not_finite += mine.not_finite + " ";
+    if (mine.first && (!outcome.first || mine.first->superstep < outcome.first->superstep)) outcome.first = mine.first;
     outcome.states_changed |= mine.states_changed;
   };
   std::vector<std::thread> drivers;
@@ -201,6 +207,8 @@ TEST(DeviceEngine, ANumberThatIsNotFiniteEndsTheStepOnAllDevicesBeforeWeightsCha
     for (const auto& [spoil, result] : {std::pair{std::numeric_limits<double>::infinity(), "loss "}, std::pair{3e38, "norm "}}) {
       const Outcome ended = run_devices(chain, 3, 1, spoil);
       EXPECT_EQ(ended.not_finite.substr(0, 5), result);
+      ASSERT_TRUE(ended.first.has_value());
+      EXPECT_EQ(ended.first->node.rfind(result[0] == 'l' ? "layer0" : "norm", 0), 0u) << ended.first->text();
       EXPECT_FALSE(ended.states_changed);
       for (const auto& [name, bytes] : before.states) EXPECT_TRUE(ended.states.at(name) == bytes) << name << " changed";
     }
