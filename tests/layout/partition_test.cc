@@ -206,6 +206,7 @@ const std::vector<Case> kCases = {
     {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
     {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},
     {"sequence_bf16", "bert", {"train.precision=bf16", "model.hidden=64", "model.heads=8", "model.intermediate=128", "model.vocabulary_size=512", "model.max_positions=32", "data.sequence_length=32"}, "", {"t=2 sequence=true"}},
+    {"long_tables", "gpt2", {"train.precision=bf16", "data.sequence_length=8"}, "", {"r=2 rts=weights", "r=4 rts=weights,optimizer phases=2"}},
     {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer"}},
     {"phases", "gpt2", {"train.precision=bf16"}, "layer", {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
     {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, "layer", {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},

@@ -192,8 +192,11 @@ void SpreadGraph::visit(NodeId id) {
   const Node& node = source_.node(id);
   if (node.op->regroups) return visit_exact_sum(id);
   for (ValueId input : node.inputs) settle(input);
-  for (ValueId input : node.inputs)
-    if (place(input).spread.flat()) return visit_flat(id, place(input));
+  for (ValueId input : node.inputs) {
+    if (!place(input).spread.flat()) continue;
+    if (treats_elements_alike(id, input)) return visit_flat(id, place(input));
+    leave_flat(input);
+  }
   const NodeSignature signature = source_.signature(id);
   const ShardingRule rule = node.op->sharding(signature);
   add_cut_node(id, signature, rule, choose_cuts(id, signature, rule));
@@ -230,6 +233,35 @@ void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const 
   }
 }
 
+/// Whether the node works on the elements of `flat`, and of tensors of its shape, one by one or sums over them, so that it may
+/// see any range of them.
+bool SpreadGraph::treats_elements_alike(NodeId id, ValueId flat) const {
+  const Node& node = source_.node(id);
+  const NodeSignature signature = source_.signature(id);
+  const ShardingRule rule = node.op->sharding(signature);
+  const size_t first = static_cast<size_t>(std::find(node.inputs.begin(), node.inputs.end(), flat) - node.inputs.begin());
+  const auto& dims = rule.inputs[first];
+  for (const auto& dim : dims)
+    if (dim.size() != 1 || rule.factors[static_cast<size_t>(dim[0])].whole) return false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool alike = signature.inputs[i].shape == signature.inputs[first].shape && rule.inputs[i] == dims;
+    for (const auto& dim : dims)
+      if (!alike && has_factor(rule.inputs[i], dim[0])) return false;
+  }
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    const bool alike = signature.outputs[o].shape == signature.inputs[first].shape && rule.outputs[o] == dims;
+    for (const auto& dim : dims)
+      if (!alike && (has_factor(rule.outputs[o], dim[0]) || !is_integer(signature.outputs[o].dtype))) return false;
+  }
+  return true;
+}
+
+/// Gathers the replicas' parts of a value.
+void SpreadGraph::leave_flat(ValueId source) {
+  const Spread to{place(source).spread.cuts, 1, 1, 0};
+  place(source) = {fetch(source, to), to};
+}
+
 /// A node that treats each element of equally long tensors alike, on the elements that this replica holds.
 void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
   const Node& node = source_.node(id);
@@ -240,16 +272,9 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
   const Shape& shape = signature.inputs[first].shape;
   const auto& dims = rule.inputs[first];
   const auto alike = [&](const ShardingRule::Operand& operand, const TensorType& type) { return type.shape == shape && operand == dims; };
-  for (const auto& dim : dims)
-    for (int factor : dim)
-      if (rule.factors[static_cast<size_t>(factor)].whole)
-        throw Error({.what = "an op between sharded states does not treat every element alike", .where = signature.text(),
-                     .expected = "element-wise ops and sums", .remedy = "Leave out rts for this optimizer"});
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const bool tensor = alike(rule.inputs[i], signature.inputs[i]) && shape.rank() > 0;
-    if (!tensor && signature.inputs[i].elements() > 1 && signature.inputs[i].shape.rank() > 0 && has_factor(rule.inputs[i], dims.empty() || dims[0].empty() ? -1 : dims[0][0]))
-      throw Error({.what = "an op between sharded states broadcasts one of them", .where = signature.text(), .remedy = "Leave out rts for this optimizer"});
     inputs.push_back(fetch(node.inputs[i], tensor ? Spread{spread.cuts, spread.flat_parts, spread.flat_stride, 0} : Spread{}));
   }
   Attributes attributes = node.attributes;

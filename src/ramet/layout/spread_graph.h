@@ -51,6 +51,8 @@ class SpreadGraph {
   void add_inputs();
   void add_outputs();
   void visit(NodeId id);
+  bool treats_elements_alike(NodeId id, ValueId flat) const;
+  void leave_flat(ValueId source);
   void visit_flat(NodeId id, const Place& flat);
   void visit_exact_sum(NodeId id);
   FactorCuts choose_cuts(NodeId id, const NodeSignature& node, const ShardingRule& rule);
