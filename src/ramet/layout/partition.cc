@@ -194,10 +194,11 @@ class Partitioner {
     const auto users = states_of_pieces();
     for (size_t stage = 0; stage < into_.stages.size(); ++stage)
       for (int chunk = 0; chunk < into_.chunks; ++chunk) {
-        std::vector<bool> wanted;
-        for (const GraphOutput& output : derive.outputs()) wanted.push_back(is_read(users, output.name, static_cast<int>(stage), chunk));
-        if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) continue;
-        Graph graph = keep_outputs(derive, wanted);
+        std::set<std::string> wanted;
+        for (const GraphOutput& output : derive.outputs())
+          if (is_read(users, output.name, static_cast<int>(stage), chunk)) wanted.insert(output.name);
+        if (wanted.empty()) continue;
+        Graph graph = part_of(derive, wanted);
         graph.set_name("prepare" + std::to_string(chunk));
         for (const GraphInput& input : graph.inputs()) own(graph.value(input.value).name, static_cast<int>(stage), chunk);
         into_.stages[stage].pieces.push_back({std::move(graph), PieceKind::kPrepare, chunk});

@@ -161,26 +161,25 @@ class Cutting {
 
 void PieceCutter::cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const { Cutting(*this, graph, map, into).run(); }
 
-Graph keep_outputs(const Graph& graph, const std::vector<bool>& wanted_output) {
-  std::vector<bool> needed(graph.values().size(), false);
-  for (size_t o = 0; o < graph.outputs().size(); ++o)
-    if (wanted_output[o]) needed[static_cast<size_t>(graph.outputs()[o].value)] = true;
-  std::vector<bool> keep(graph.nodes().size(), false);
-  for (size_t n = graph.nodes().size(); n-- > 0;) {
-    const Node& node = graph.node(static_cast<NodeId>(n));
-    for (ValueId output : node.outputs) keep[n] = keep[n] || needed[static_cast<size_t>(output)];
-    if (keep[n])
+Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
+  std::vector<bool> needed(graph.values().size(), false), keep(graph.nodes().size(), false);
+  for (const GraphOutput& output : graph.outputs())
+    if (wanted.count(output.name)) needed[static_cast<size_t>(output.value)] = true;
+  for (size_t id = graph.nodes().size(); id-- > 0;) {
+    const Node& node = graph.node(static_cast<NodeId>(id));
+    for (ValueId output : node.outputs) keep[id] = keep[id] || needed[static_cast<size_t>(output)];
+    if (keep[id])
       for (ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
   }
-  Graph result(graph.name());
-  GraphCopier copier(graph, result);
+  Graph part(graph.name());
+  GraphCopier copier(graph, part);
   for (const GraphInput& input : graph.inputs())
-    if (needed[static_cast<size_t>(input.value)]) copier.map(input.value, result.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
-  for (size_t n = 0; n < keep.size(); ++n)
-    if (keep[n]) copier.copy_node(static_cast<NodeId>(n));
-  for (size_t o = 0; o < graph.outputs().size(); ++o)
-    if (wanted_output[o]) result.add_output(graph.outputs()[o].name, copier[graph.outputs()[o].value], graph.outputs()[o].role);
-  return result;
+    if (needed[static_cast<size_t>(input.value)]) copier.map(input.value, part.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
+  for (size_t id = 0; id < keep.size(); ++id)
+    if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
+  for (const GraphOutput& output : graph.outputs())
+    if (wanted.count(output.name)) part.add_output(output.name, copier[output.value], output.role);
+  return part;
 }
 
 }  // namespace ramet

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct PieceCutter {
   void cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const;
 };
 
-/// The graph without the nodes and inputs that no output needs, with only the outputs that `wants` names.
-Graph keep_outputs(const Graph& graph, const std::vector<bool>& wanted_output);
+/// What of a graph makes the outputs named in `wanted`, and nothing else.
+Graph part_of(const Graph& graph, const std::set<std::string>& wanted);
 
 }  // namespace ramet

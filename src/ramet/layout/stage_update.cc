@@ -1,6 +1,7 @@
 #include "ramet/layout/stage_update.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/layout/pieces.h"
@@ -120,7 +121,9 @@ Graph StageUpdates::of_stage(int stage) const {
     if (value == kNoValue) internal_error("StageUpdates", "output '" + output.name + "' is not made on stage " + std::to_string(stage));
     graph.add_output(output.name, value, output.role);
   }
-  return keep_outputs(graph, std::vector<bool>(graph.outputs().size(), true));
+  std::set<std::string> all;
+  for (const GraphOutput& output : graph.outputs()) all.insert(output.name);
+  return part_of(graph, all);
 }
 
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups) {

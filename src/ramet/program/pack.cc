@@ -4,6 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "ramet/layout/pieces.h"
+
 namespace ramet {
 namespace {
 

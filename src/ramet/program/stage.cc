@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/layout/pieces.h"
 
 namespace ramet {
 namespace {
@@ -157,27 +158,6 @@ std::vector<Stage> stages_of(const DeviceGraphs& graphs) {
   for (size_t s = 0; s < graphs.stages.size(); ++s) stages.push_back(stage_of(graphs, static_cast<int>(s), starts[s], outcome.starts[s]));
   MessageTimes(graphs, stages, starts, times).run();
   return stages;
-}
-
-Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
-  std::vector<bool> needed(graph.values().size(), false), keep(graph.nodes().size(), false);
-  for (const GraphOutput& output : graph.outputs())
-    if (wanted.count(output.name)) needed[static_cast<size_t>(output.value)] = true;
-  for (size_t id = graph.nodes().size(); id-- > 0;) {
-    const Node& node = graph.node(static_cast<NodeId>(id));
-    for (ValueId output : node.outputs) keep[id] = keep[id] || needed[static_cast<size_t>(output)];
-    if (keep[id])
-      for (ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
-  }
-  Graph part(graph.name());
-  GraphCopier copier(graph, part);
-  for (const GraphInput& input : graph.inputs())
-    if (needed[static_cast<size_t>(input.value)]) copier.map(input.value, part.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
-  for (size_t id = 0; id < keep.size(); ++id)
-    if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
-  for (const GraphOutput& output : graph.outputs())
-    if (wanted.count(output.name)) part.add_output(output.name, copier[output.value], output.role);
-  return part;
 }
 
 namespace {

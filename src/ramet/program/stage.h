@@ -49,9 +49,6 @@ std::vector<Stage> stages_of(const DeviceGraphs& graphs);
 /// fills `prepared_by`.
 void split_prepare(Stage& stage);
 
-/// What of a graph makes the outputs in `wanted`, and nothing else.
-Graph part_of(const Graph& graph, const std::set<std::string>& wanted);
-
 /// A part of the timeline: segments in it run in any order of time, one at a time, so that what lives inside one shares memory
 /// with what lives inside another, and what goes from one to another lives for the whole region.
 struct Region {
