@@ -19,9 +19,10 @@ bool is_sum_type(DType dtype) { return dtype == DType::kF32 || is_integer(dtype)
 
 SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence)
     : source_(graph), mesh_(mesh), states_(states), sequence_(sequence && mesh.t1 > 1), result_{Graph(graph.name()), {}},
-      resharder_(mesh, result_.graph), places_(graph.values().size()) {}
+      resharder_(mesh, result_.graph), places_(graph.values().size()), wishes_(graph.values().size()) {}
 
 SpreadResult SpreadGraph::run() {
+  find_wishes();
   add_inputs();
   for (NodeId id = 0; id < static_cast<NodeId>(source_.nodes().size()); ++id) visit(id);
   add_outputs();
@@ -151,28 +152,81 @@ SpreadGraph::FactorCuts SpreadGraph::choose_cuts(NodeId id, const NodeSignature&
     for (size_t dim = 0; dim < rule.inputs[i].size(); ++dim)
       if (!place(source.inputs[i]).spread.cut_of(static_cast<int>(dim))) fixed.insert(rule.inputs[i][dim].begin(), rule.inputs[i][dim].end());
   }
-  const auto fits = [&](int factor, const FactorCut& cut) {
-    if (fixed.count(factor)) return false;
-    for (const auto& [other, taken] : cuts)
-      if (other != factor && taken.axis == cut.axis) return false;
-    // No dimension of any operand may be cut twice.
-    for (const auto* operands : {&rule.inputs, &rule.outputs})
-      for (const auto& operand : *operands)
-        for (const auto& dim : operand)
-          for (const auto& [other, taken] : cuts)
-            if (other != factor && std::find(dim.begin(), dim.end(), factor) != dim.end() && std::find(dim.begin(), dim.end(), other) != dim.end())
-              return false;
-    return true;
+  const auto take = [&](const ShardingRule::Operand& operand, const Cut& cut, bool may_sum) {
+    int factor = -1;
+    FactorCut found;
+    if (!find_factor(rule, operand[static_cast<size_t>(cut.dim)], cut, factor, found)) return;
+    if (cuts.count(factor) || fixed.count(factor) || !fits(rule, cuts, factor, found)) return;
+    const bool sums = std::any_of(rule.outputs.begin(), rule.outputs.end(), [&](const auto& output) { return !has_factor(output, factor); });
+    if ((sums && !may_sum) || !may_cut(id, node, rule, factor, found)) return;
+    cuts[factor] = found;
   };
   for (size_t i : order)
-    for (const Cut& cut : place(source.inputs[i]).spread.cuts) {
-      int factor = -1;
-      FactorCut found;
-      if (!find_factor(rule, rule.inputs[i][static_cast<size_t>(cut.dim)], cut, factor, found)) continue;
-      if (cuts.count(factor) || !fits(factor, found) || !may_cut(id, node, rule, factor, found)) continue;
-      cuts[factor] = found;
-    }
+    for (const Cut& cut : place(source.inputs[i]).spread.cuts) take(rule.inputs[i], cut, true);
+  for (size_t o = 0; o < source.outputs.size(); ++o)
+    for (const Cut& cut : wishes_[static_cast<size_t>(source.outputs[o])]) take(rule.outputs[o], cut, false);
   return cuts;
+}
+
+/// Whether a factor may be cut beside others: one factor an axis of the mesh, and no dimension of any operand twice.
+bool SpreadGraph::fits(const ShardingRule& rule, const FactorCuts& cuts, int factor, const FactorCut& cut) const {
+  for (const auto& [other, taken] : cuts)
+    if (other != factor && taken.axis == cut.axis) return false;
+  for (const auto* operands : {&rule.inputs, &rule.outputs})
+    for (const auto& operand : *operands)
+      for (const auto& dim : operand)
+        for (const auto& [other, taken] : cuts)
+          if (other != factor && std::find(dim.begin(), dim.end(), factor) != dim.end() && std::find(dim.begin(), dim.end(), other) != dim.end())
+            return false;
+  return true;
+}
+
+/// From the last node to the first: a value that becomes a state is wished as the state lies, others as their readers say.
+void SpreadGraph::find_wishes() {
+  const auto uses = source_.uses();
+  std::vector<bool> leaves(source_.values().size(), false);
+  for (const GraphOutput& output : source_.outputs()) {
+    leaves[static_cast<size_t>(output.value)] = true;
+    if (const auto known = states_.find(output.name); output.role == OutputRole::kState && known != states_.end() && known->second.partial == 0)
+      wishes_[static_cast<size_t>(output.value)] = known->second.cuts;
+  }
+  for (size_t value = source_.values().size(); value-- > 0;) {
+    if (leaves[value] || source_.value(static_cast<ValueId>(value)).producer == kNoNode) continue;
+    bool first = true;
+    for (NodeId user : uses[value]) {
+      const Node& reader = source_.node(user);
+      for (size_t input = 0; input < reader.inputs.size(); ++input) {
+        if (reader.inputs[input] != static_cast<ValueId>(value)) continue;
+        std::vector<Cut> wish = wish_for(user, input);
+        if (first) wishes_[value] = std::move(wish);
+        else if (wishes_[value] != wish) wishes_[value].clear();
+        first = false;
+      }
+      if (!first && wishes_[value].empty()) break;
+    }
+  }
+}
+
+/// How a node would have an input cut: as its states lie and as its own readers wish.
+std::vector<Cut> SpreadGraph::wish_for(NodeId id, size_t input) const {
+  const Node& node = source_.node(id);
+  if (node.op->regroups) return {};
+  const ShardingRule rule = node.op->sharding(source_.signature(id));
+  FactorCuts cuts;
+  const auto take = [&](const ShardingRule::Operand& operand, const Cut& cut) {
+    int factor = -1;
+    FactorCut found;
+    if (!find_factor(rule, operand[static_cast<size_t>(cut.dim)], cut, factor, found)) return;
+    const bool whole = rule.factors[static_cast<size_t>(factor)].whole;
+    if (whole || cuts.count(factor) || !fits(rule, cuts, factor, found)) return;
+    cuts[factor] = found;
+  };
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (is_state(node.inputs[i]))
+      for (const Cut& cut : states_.at(source_.value(node.inputs[i]).name).cuts) take(rule.inputs[i], cut);
+  for (size_t o = 0; o < node.outputs.size(); ++o)
+    for (const Cut& cut : wishes_[static_cast<size_t>(node.outputs[o])]) take(rule.outputs[o], cut);
+  return cuts_of(rule, rule.inputs[input], cuts);
 }
 
 std::vector<Cut> SpreadGraph::cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const FactorCuts& cuts) const {

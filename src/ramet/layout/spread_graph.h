@@ -25,6 +25,8 @@ struct SpreadResult {
 /// of its ops alone, and collectives stand where cuts do not meet. Nothing is cut over stages here.
 ///  - a factor that several operands cut in different ways goes with the states first, then with the first operand; the
 ///    others are gathered
+///  - a node whose result all readers would cut alike, as the states that they meet are cut, is cut so itself where no sum crosses it:
+///    what lies whole before it is sliced without an exchange, and none computes what it would then drop
 ///  - a cut of a factor that is summed leaves partial sums, which are reduced at once; only exact sums (OpDef::regroups) wait, so
 ///    that many meet in one collective
 ///  - flat states (RTS) are met element by element: sums over replicas are scattered to them, other operands cut
@@ -48,6 +50,8 @@ class SpreadGraph {
   };
   using FactorCuts = std::map<int, FactorCut>;
 
+  void find_wishes();
+  std::vector<Cut> wish_for(NodeId reader, size_t input) const;
   void add_inputs();
   void add_outputs();
   void visit(NodeId id);
@@ -56,6 +60,7 @@ class SpreadGraph {
   void visit_flat(NodeId id, const Place& flat);
   void visit_exact_sum(NodeId id);
   FactorCuts choose_cuts(NodeId id, const NodeSignature& node, const ShardingRule& rule);
+  bool fits(const ShardingRule& rule, const FactorCuts& cuts, int factor, const FactorCut& cut) const;
   bool may_cut(NodeId id, const NodeSignature& node, const ShardingRule& rule, int factor, const FactorCut& cut);
   bool find_factor(const ShardingRule& rule, const ShardingRule::Dim& dim, const Cut& cut, int& factor, FactorCut& found) const;
   std::vector<Cut> cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const FactorCuts& cuts) const;
@@ -74,6 +79,7 @@ class SpreadGraph {
   SpreadResult result_;
   Resharder resharder_;
   std::vector<Place> places_;
+  std::vector<std::vector<Cut>> wishes_;  // of each value: how all of its readers would cut it; none where they differ
   std::map<ValueId, std::pair<int64_t, int64_t>> flat_sums_;  // where sums of partial states go: parts and stride
 };
 
