@@ -7,6 +7,25 @@
 #include "ramet/runtime/engine_state.h"
 
 namespace ramet {
+namespace {
+
+/// What a device holds of a range of a logical tensor: runs, most of which follow one another on the device though not in the tensor
+/// (columns of a matrix). Streaming memory is asked for whole stretches of them.
+struct Stretch {
+  struct Run {
+    int64_t place = 0, bytes = 0;  ///< in the range
+  };
+  int64_t local = 0, bytes = 0;
+  std::vector<Run> runs;
+};
+
+void add_run(std::vector<Stretch>& stretches, int64_t local, int64_t place, int64_t bytes) {
+  if (stretches.empty() || stretches.back().local + stretches.back().bytes != local) stretches.push_back({.local = local, .runs = {}});
+  stretches.back().bytes += bytes;
+  stretches.back().runs.push_back({place, bytes});
+}
+
+}  // namespace
 
 /// Calls visit(local byte, place in the range, bytes) for what this device holds of bytes [offset, offset + size) of a logical tensor.
 template <typename Visit>
@@ -25,26 +44,47 @@ void EngineState::each_run(const StatePlace& state, int64_t offset, int64_t size
 void EngineState::write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes) {
   const StatePlace& state = find_state(name);
   if (state.home == kNoBuffer && state.slots.empty()) return;  // derived where it is read
-  std::vector<Ticket> tickets;
+  std::vector<Stretch> stretches;
   each_run(state, offset, static_cast<int64_t>(bytes.size()), [&](int64_t local, int64_t from, int64_t count) {
     if (state.home == kNoBuffer) std::memcpy(at(state.slots[0]) + local, bytes.data() + from, static_cast<size_t>(count));
-    else tickets.push_back(store_->start_store(exe_.streaming[static_cast<size_t>(state.home)].offset + local, bytes.data() + from, count));
+    else add_run(stretches, local, from, count);
   });
-  for (Ticket ticket : tickets) store_->wait(ticket);
+  std::vector<std::byte> packed;
+  for (const Stretch& stretch : stretches) {
+    const int64_t to = exe_.streaming[static_cast<size_t>(state.home)].offset + stretch.local;
+    const std::byte* from = bytes.data() + stretch.runs[0].place;
+    if (stretch.runs.size() > 1) {
+      packed.clear();
+      for (const Stretch::Run& run : stretch.runs) packed.insert(packed.end(), bytes.data() + run.place, bytes.data() + run.place + run.bytes);
+      from = packed.data();
+    }
+    store_->wait(store_->start_store(to, from, stretch.bytes));
+  }
 }
 
 int64_t EngineState::read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const {
   const StatePlace& state = find_state(name);
   if (state.home == kNoBuffer && state.slots.empty())
     throw Error({.what = "a derived state of a program with phases lives where it is read only", .where = "'" + state.tensor.name + "'"});
-  std::vector<Ticket> tickets;
+  std::vector<Stretch> stretches;
   int64_t given = 0;
   each_run(state, offset, static_cast<int64_t>(bytes.size()), [&](int64_t local, int64_t to, int64_t count) {
     if (state.home == kNoBuffer) std::memcpy(bytes.data() + to, at(state.slots[0]) + local, static_cast<size_t>(count));
-    else tickets.push_back(store_->start_load(exe_.streaming[static_cast<size_t>(state.home)].offset + local, bytes.data() + to, count));
+    else add_run(stretches, local, to, count);
     given += count;
   });
-  for (Ticket ticket : tickets) store_->wait(ticket);
+  std::vector<std::byte> packed;
+  for (const Stretch& stretch : stretches) {
+    const bool apart = stretch.runs.size() > 1;
+    if (apart) packed.resize(static_cast<size_t>(stretch.bytes));
+    std::byte* to = apart ? packed.data() : bytes.data() + stretch.runs[0].place;
+    store_->wait(store_->start_load(exe_.streaming[static_cast<size_t>(state.home)].offset + stretch.local, to, stretch.bytes));
+    for (const Stretch::Run& run : stretch.runs) {
+      if (!apart) break;
+      std::memcpy(bytes.data() + run.place, to, static_cast<size_t>(run.bytes));
+      to += run.bytes;
+    }
+  }
   return given;
 }
 
