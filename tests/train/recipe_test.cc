@@ -284,6 +284,10 @@ TEST(Recipe, HoldsALayoutAsTextOrTable) {
   EXPECT_EQ(layout_source(recipe), "bert.toml:1 layout");
   EXPECT_EQ(parse_recipe(print_recipe(recipe), "again.toml", "/elsewhere").layout, recipe.layout);
   EXPECT_EQ(parse("", {"layout=t=2x2"}).layout, "t=2x2");
+  const char* table = "[layout]\np = 2\nr = 2\nrts = \"weights\"\n";
+  const Recipe set = parse(table, {"layout.r=4", "layout.streaming=/pages of all", "layout.p=1"});
+  EXPECT_EQ(set.layout, "r=4 rts=weights streaming=\"/pages of all\"");
+  EXPECT_EQ(layout_source(set), "--set layout");
   Recipe changed = parse("");
   set_layout(changed, "r=4");
   EXPECT_EQ(changed.layout, "r=4");
@@ -300,6 +304,8 @@ TEST(Recipe, BadLayoutsSayWhere) {
   EXPECT_THAT(error_of("layout = 3"),
               StartsWith("bert.toml:1 layout: wrong kind of value; found 3; expected a text in quotes, or a table"));
   EXPECT_THAT(error_of("", {"layout=q=2"}), StartsWith("--set layout q: unknown key 'q'"));
+  EXPECT_THAT(error_of("", {"layout.stages=2"}), StartsWith("--set layout.stages: unknown key 'stages' of a layout"));
+  EXPECT_THAT(error_of("", {"layout.p=none"}), StartsWith("--set layout.p: not a whole number; found 'none'"));
 }
 
 }  // namespace

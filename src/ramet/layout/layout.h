@@ -84,6 +84,9 @@ Layout parse_layout_toml(std::string_view text, const std::string& source);
 /// files is taken from the file's folder, or the working directory.
 Layout load_layout(const std::string& text_or_file);
 
+/// The layout with one key changed, and all else as it was written.
+Layout change_layout(const Layout& layout, const LayoutSetting& change);
+
 /// Canonical text: every key that is not at its default, in the order of the documentation; "p=1" when none. Parses
 /// back to an equal layout.
 std::string print_layout(const Layout& layout);

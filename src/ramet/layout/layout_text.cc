@@ -376,6 +376,13 @@ Layout parse_layout(std::string_view text, const std::string& source) {
   return parse_layout(settings);
 }
 
+Layout change_layout(const Layout& layout, const LayoutSetting& change) {
+  std::vector<LayoutSetting> settings = settings_of(print_layout(layout), change.where);
+  std::erase_if(settings, [&](const LayoutSetting& setting) { return setting.key == change.key; });
+  settings.push_back(change);
+  return parse_layout(settings);
+}
+
 std::string print_layout(const Layout& layout) {
   const Layout defaults;
   std::string text;

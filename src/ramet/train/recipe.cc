@@ -104,6 +104,13 @@ std::string value_text(const toml::node& node) {
   return "a date or time";
 }
 
+/// Canonical text of a layout; its folder of streaming files is taken from `folder`.
+std::string canonical_layout(Layout layout, const fs::path& folder) {
+  if (layout.streams_to_files() && fs::path(layout.streaming).is_relative())
+    layout.streaming = (fs::absolute(folder) / layout.streaming).lexically_normal().string();
+  return print_layout(layout);
+}
+
 /// Puts one value into its field, or throws.
 class Assignment {
  public:
@@ -149,11 +156,9 @@ class Assignment {
   /// Kept as canonical text, whichever form it was given in.
   std::string layout_text() const {
     if (!node_->is_table() && !node_->is_string()) refuse("wrong kind of value");
-    Layout layout = node_->is_table() ? parse_layout(layout_settings(*node_->as_table(), source_.file))
-                                      : parse_layout(node_->as_string()->get(), source_.place + " layout");
-    if (layout.streams_to_files() && fs::path(layout.streaming).is_relative())
-      layout.streaming = (fs::absolute(source_.folder) / layout.streaming).lexically_normal().string();
-    return print_layout(layout);
+    return canonical_layout(node_->is_table() ? parse_layout(layout_settings(*node_->as_table(), source_.file))
+                                     : parse_layout(node_->as_string()->get(), source_.place + " layout"),
+                   source_.folder);
   }
   void put(std::string& field) const {
     if (key_.kind == RecipeKey::Kind::kLayout) {
@@ -224,6 +229,13 @@ void assign_table(Recipe& recipe, const toml::table& table, const std::string& p
   }
 }
 
+/// "layout.KEY=VALUE"
+void apply_layout_setting(Recipe& recipe, const std::string& name, const std::string& text) {
+  const std::string key = name.substr(std::string_view("layout.").size());
+  recipe.layout = canonical_layout(change_layout(parse_layout(recipe.layout), {.key = key, .value = text, .where = "--set " + name.substr(0, 100)}), fs::current_path());
+  recipe.places["layout"] = "--set";
+}
+
 /// "a.b=c" with c as TOML, or as a plain text where that is what the key wants.
 void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
   const size_t equals = setting.find('=');
@@ -234,6 +246,7 @@ void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
                  .where = "--set",
                  .found = "'" + setting.substr(0, 100) + "'",
                  .expected = "KEY=VALUE, as train.steps=100"});
+  if (name.starts_with("layout.")) return apply_layout_setting(recipe, name, text);
   const RecipeKey* key = find_key(name);
   if (!key && is_table(name))
     throw Error({.what = "'" + name + "' is a table, not a key", .where = "--set " + setting.substr(0, 100)});
