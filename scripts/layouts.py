@@ -25,6 +25,9 @@ STEPS = 3
 # Eight lanes and chunks for powers of two; six for threes and fives.
 SIZES = {
     "eight": {"model.layers": 8, "model.hidden": 64, "model.heads": 8, "train.lanes": 8, "train.chunks": 8, "train.accumulation": 16},
+    # Five heads, which no shard cuts, and 150 words in 192 rows: a whole eighth of them is padding.
+    "odd": {"model.layers": 4, "model.hidden": 80, "model.heads": 5, "model.vocabulary_size": 150, "model.pad_vocabulary": 64, "train.lanes": 4,
+            "train.chunks": 8, "train.accumulation": 8},
     "six": {"model.layers": 6, "model.hidden": 48, "model.heads": 6, "train.lanes": 6, "train.chunks": 6, "train.accumulation": 12},
 }
 MODELS = {
@@ -81,6 +84,11 @@ SIX = [
     ("p=3 phases=2 offload=activations", 0), ("r=3 t=3", 0), ("t=3 sequence=true recompute=layer", 0), ("p=3 r=3", 3),
     ("p=5 r=3 rts=optimizer recompute=cheap", 0),
 ]
+ODD = [
+    ("t=2", 0), ("t=4", 0), ("t=8", 0), ("t=4x2", 0), ("t=4 sequence=true", 0), ("p=2 t=2 r=2", 4),
+    ("t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 0),
+    ("t=2 r=2 rts=weights,grads,optimizer phases=2 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 0),
+]
 QUICK = [
     ("p=2", 0), ("r=2 rts=weights,grads,optimizer", 0), ("t=2", 0), ("phases=2 offload=weights,optimizer,activations", 0),
     ("p=2 t=2 r=2 rts=optimizer phases=2 recompute=layer offload=optimizer streaming=STREAM", 0), ("p=2 t=2", 2),
@@ -105,8 +113,9 @@ class Matrix:
         for key, value in settings.items():
             section, name = key.rsplit(".", 1)
             sections.setdefault(section, []).append(f"{name} = {json.dumps(value)}")
-        vocabulary = 24 * settings["train.chunks"]
-        sections["model"] += [f"vocabulary_size = {vocabulary}", "max_positions = 24"]
+        if "model.vocabulary_size" not in settings:
+            sections["model"].append(f"vocabulary_size = {24 * settings['train.chunks']}")
+        sections["model"].append("max_positions = 24")
         path.write_text("".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items()))
         return path
 
@@ -178,7 +187,7 @@ class Matrix:
         if self.options.quick:
             models = itertools.cycle(MODELS)
             return [(next(models), "eight", *each) for each in QUICK]
-        return [(model, size, *each) for size, layouts in (("eight", EIGHT), ("six", SIX)) for model in MODELS for each in layouts]
+        return [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX)) for model in MODELS for each in layouts]
 
 
 def main():

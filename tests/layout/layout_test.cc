@@ -236,11 +236,12 @@ TEST(LayoutFits, TensorShardsShareChunksHeadsAndWidths) {
             "train.chunks=8. With chunks=8, t may be 1, 2, 4 or 8; or train another recipe, with train.chunks=3 "
             "(chunks decide bits)");
   EXPECT_THAT(refusal("t=2x3"), HasSubstr("found t2=3 with train.chunks=8"));
-  EXPECT_EQ(refusal("t=8"),
-            "--layout t: every tensor shard must hold equally many of the model's attention heads; found t=8 of 12. "
-            "With 12 and chunks=8, t "
-            "may be 1, 2 or 4");
+  EXPECT_THAT(remarks_of("t=8"), ElementsAre("12 attention heads cannot be split 8 ways: every tensor shard computes all of them, "
+                                             "while their weights are still split"));
   LayoutFacts odd = kBase;
+  odd.hidden = 772;
+  EXPECT_THAT(refusal("t=8", odd), HasSubstr("--layout t: every tensor shard must hold equally many of the model's hidden width; found t=8 of 772"));
+  odd = kBase;
   odd.intermediate = 3076;
   EXPECT_EQ(refusal("t=2", odd),
             "--layout t: the sum over the model's feed-forward width has no chunks, because train.chunks does not "
@@ -252,7 +253,7 @@ TEST(LayoutFits, TensorShardsShareChunksHeadsAndWidths) {
   EXPECT_THAT(
       remarks_of("t=2", odd),
       ElementsAre("the vocabulary of 30522 cannot be split 2 ways: every tensor shard holds and computes all of "
-                  "it. model.vocabulary_size=30528 could be (which makes another model)"));
+                  "it. model.pad_vocabulary=8 makes it 30528 rows, which can be (and decides bits)"));
   EXPECT_THAT(remarks_of("t=2"), IsEmpty());
 }
 

@@ -158,6 +158,28 @@ TEST(Partition, StreamedStatesAreAtHomeInStreamingMemory) {
   EXPECT_GT(updates, 3) << "norms and optimizers of each phase, and what stands between";
 }
 
+/// Gradients are summed where the weight lies: no device makes the part of another, to drop it.
+TEST(Partition, WhatAWeightsGradientIsMadeOfIsCutAsTheWeight) {
+  const Subject subject("gpt2", {"train.precision=f32", "model.heads=3"});
+  const DeviceGraphs graphs = partition(subject.step, parse_layout("t=4"));
+  int tables = 0, products = 0;
+  for (const StageGraphs& stage : graphs.stages)
+    for (const Piece& piece : stage.pieces)
+      for (NodeId id = 0; id < static_cast<NodeId>(piece.graph.nodes().size()); ++id) {
+        const NodeSignature node = piece.graph.signature(id);
+        if (node.op->name == "scatter_add") {
+          EXPECT_EQ(node.outputs[0].shape, (Shape{96 / 4, 48}));
+          ++tables;
+        }
+        if (node.op->name != "matmul") continue;
+        // Of query, key and value, whose gradient is whole on every device: three heads are not cut in four.
+        EXPECT_NE(node.outputs[0].shape, (Shape{48, 144})) << node.text();
+        products += node.outputs[0].shape == Shape{48, 36};
+      }
+  EXPECT_EQ(tables, 1);
+  EXPECT_GE(products, 4);
+}
+
 TEST(Partition, ATiedWeightOnTwoStagesIsRefusedWithTheWayOut) {
   const Subject subject("bert", {"train.precision=f32"});
   try {
@@ -206,6 +228,10 @@ const std::vector<Case> kCases = {
     {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
     {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},
     {"sequence_bf16", "bert", {"train.precision=bf16", "model.hidden=64", "model.heads=8", "model.intermediate=128", "model.vocabulary_size=512", "model.max_positions=32", "data.sequence_length=32"}, "", {"t=2 sequence=true"}},
+    {"padded_vocabulary", "gpt2", {"train.precision=bf16", "model.vocabulary_size=70", "model.pad_vocabulary=48"}, "", {"t=2", "t=4", "t=2x2", "r=2 t=2 rts=weights,optimizer", "p=2 t=4 head=first", "t=4 phases=2 offload=optimizer,weights,grads,activations"}},
+    {"padded_vocabulary_bert", "bert", {"train.precision=f32", "model.vocabulary_size=94", "model.pad_vocabulary=8"}, "", {"t=2", "t=4", "t=4 sequence=true", "r=2 rts=weights"}},
+    {"odd_heads", "gpt2", {"train.precision=bf16", "model.heads=3"}, "layer", {"t=2", "t=4", "t=2x2", "t=4 phases=4 offload=optimizer,weights,grads,activations"}},
+    {"odd_heads_bert", "bert", {"train.precision=f32", "model.heads=3"}, "", {"t=2", "t=4 sequence=true"}},
     {"long_tables", "gpt2", {"train.precision=bf16", "data.sequence_length=8"}, "", {"r=2 rts=weights", "r=4 rts=weights,optimizer phases=2"}},
     {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer"}},
     {"phases", "gpt2", {"train.precision=bf16"}, "layer", {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},

@@ -325,20 +325,26 @@ TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
   EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 0}}, {kI32, {2}}}), HasSubstr("no classes"));
   EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"chunks", int64_t{2}}}),
               HasSubstr("chunks must divide the classes; found chunks=2; expected a divisor of 3"));
+  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"classes", int64_t{4}}}),
+              HasSubstr("more classes than logits, or none; found classes=4; expected 1 to 3"));
+  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"classes", int64_t{0}}}), HasSubstr("found classes=0"));
   EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}}), HasSubstr("expected f32[rows,chunks,4]"));
 }
 
 /// The loss of one case of chunks, and its gradient by the rules.
 class LossGraph {
  public:
-  LossGraph(Shape shape, int64_t chunks) : graph_("loss"), build_(graph_) {
+  LossGraph(Shape shape, int64_t chunks, int64_t classes = 0) : graph_("loss"), build_(graph_) {
     const Tensor logits = build_.input("logits", kF32, shape), labels = build_.input("labels", kI32, {shape[0]});
-    const Tensor statistics = build_.op("softmax_statistics", {logits, labels}, {{"chunks", chunks}});
+    Attributes attributes{{"chunks", chunks}};
+    if (classes > 0) attributes.set("classes", classes);
+    const Tensor statistics = build_.op("softmax_statistics", {logits, labels}, attributes);
     build_.output("loss", build_.ops("cross_entropy", {statistics})[0]);
   }
-  double loss(const HostTensor& logits, const HostTensor& labels) const {
-    return interpret(graph_, reference_backend(), {{"logits", logits}, {"labels", labels}})[0].get(0);
+  double run(const Backend& backend, const HostTensor& logits, const HostTensor& labels) const {
+    return interpret(graph_, backend, {{"logits", logits}, {"labels", labels}})[0].get(0);
   }
+  double loss(const HostTensor& logits, const HostTensor& labels) const { return run(reference_backend(), logits, labels); }
   HostTensor gradient(const Backend& backend, const HostTensor& logits, const HostTensor& labels) const {
     const Graph both = differentiate(graph_, "loss", {"logits"});
     return interpret(both, backend, {{"logits", logits}, {"labels", labels}})[1];
@@ -348,6 +354,29 @@ class LossGraph {
   Graph graph_;
   GraphBuilder build_;
 };
+
+TEST(CrossEntropyOp, ALabelInThePaddingIsImpossible) {
+  const NodeSignature node = node_of("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"classes", int64_t{2}}});
+  for (const Backend* backend : {&reference_backend(), &cpu_backend()}) try {
+      interpret_node(node, *backend, {random_tensor("x", {kF32, {2, 3}}), HostTensor::of(kI32, {2}, {1, 2})});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("row 1: a label is no class; found 2; expected less than 2"));
+    }
+}
+
+/// As if the padding were not there, in value and gradient.
+TEST(CrossEntropyOp, PaddingChangesNoBit) {
+  const HostTensor wide = random_tensor("logits", {kF32, {5, 12}}), labels = HostTensor::of(kI32, {5}, {3, -1, 0, 7, 2});
+  HostTensor narrow(TensorType{kF32, {5, 9}});
+  for (int64_t i = 0; i < 45; ++i) narrow.set(i, wide.get(i / 9 * 12 + i % 9));
+  const LossGraph padded({5, 12}, 4, 9), plain({5, 9}, 3);
+  for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
+    EXPECT_EQ(padded.run(*backend, wide, labels), plain.run(*backend, narrow, labels));
+    const HostTensor gradient = padded.gradient(*backend, wide, labels), expected = plain.gradient(*backend, narrow, labels);
+    for (int64_t i = 0; i < 60; ++i) EXPECT_EQ(gradient.get(i), i % 12 < 9 ? expected.get(i / 12 * 9 + i % 12) : 0) << i;
+  }
+}
 
 TEST(CrossEntropyOp, GradientIsThatOfFiniteDifferencesInAnyChunks) {
   const HostTensor logits = random_tensor("logits", {kF32, {5, 12}});

@@ -237,19 +237,20 @@ void add_attention(std::vector<OpCase>& cases) {
 
 /// Cases of one softmax: its statistics in chunks, and what is made of them. Logits [rows,classes] are `values`.
 void add_loss(std::vector<OpCase>& cases, const std::string& name, Shape shape, std::vector<double> values,
-              std::vector<double> labels, int64_t chunks, std::vector<std::vector<double>> expected = {}) {
+              std::vector<double> labels, int64_t chunks, std::vector<std::vector<double>> expected = {}, int64_t real = 0) {
   const CaseInput logits{{kF32, shape}, 0, 0, std::move(values)};
   const CaseInput classes{{kI32, Shape{shape[0]}}, 0, 0, std::move(labels)};
   const OpCase statistics{.op = "softmax_statistics",
                           .name = name,
                           .inputs = {logits, classes},
-                          .attributes = {{"chunks", chunks}}};
+                          .attributes = real ? Attributes{{"chunks", chunks}, {"classes", real}} : Attributes{{"chunks", chunks}}};
   cases.push_back(statistics);
   const HostTensor made = interpret_node(signature_of(statistics), reference_backend(), inputs_of(statistics))[0];
   const CaseInput found{made.type, 0, 0, made.values()};
   cases.push_back({.op = "softmax_statistics_grad",
                    .name = name,
                    .inputs = {logits, classes, found, fixed(f32(made.type.shape))},
+                   .attributes = real ? Attributes{{"classes", real}} : Attributes{},
                    .low_types = false});
   // Derivatives by the label's place mean nothing: the gradient of the whole is in network_ops_test.cc.
   const OpCase loss{
@@ -267,6 +268,7 @@ void add_losses(std::vector<OpCase>& cases) {
   add_loss(cases, "ignored_row", {4, 12}, values, {2, -1, 0, 11}, 1);
   add_loss(cases, "chunks", {4, 12}, values, {2, -1, 0, 11}, 4);
   add_loss(cases, "chunks_of_one", {4, 12}, values, {2, -1, 0, 11}, 12);
+  add_loss(cases, "padding", {4, 12}, values, {2, -1, 0, 9}, 4, {}, 10);
   add_loss(cases, "all_ignored", {2, 3}, {1, 2, 3, 4, 5, 7}, {-1, -1}, 1, {{0}, {0}, {0}, {}});
   // torch.nn.functional.cross_entropy([[1, 2, 3], [3, 1, 1], [0, 0, 0]], [2, 1, 0]); the first of equals is the argmax.
   const std::vector<std::vector<double>> peer{
@@ -288,7 +290,23 @@ void add_losses(std::vector<OpCase>& cases) {
                      .expected = peer,
                      .gradient_tolerance = 0});
   }
-  // A chunk of nothing but -infinity (classes that are padding) adds nothing.
+  // Padding is no class, however great its logit.
+  cases.push_back({.op = "softmax_statistics",
+                   .name = "hidden_padding",
+                   .inputs = {{{kF32, {1, 6}}, 0, 0, {0, 0, 1, 9, 9, 9}}, {{kI32, Shape{1}}, 0, 0, {2}}},
+                   .attributes = {{"chunks", int64_t{3}}, {"classes", int64_t{3}}},
+                   .expected = {{0, 2, 0, 0, 1, 1, 1, 2, -INFINITY, 0, 0, 0}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "softmax_statistics_grad",
+                   .name = "hidden_padding",
+                   .inputs = {{{kF32, {1, 6}}, 0, 0, {0, 0, 1, 9, 9, 9}},
+                              {{kI32, Shape{1}}, 0, 0, {2}},
+                              {{kF32, {1, 3, 4}}, 0, 0, {0, 2, 0, 0, 1, 1, 1, 2, -INFINITY, 0, 0, 0}},
+                              {{kF32, {1, 3, 4}}, 0, 0, {1, 0.5, 0, 0, 3, 3, -1, 0, 0, 0, 0, 0}}},
+                   .attributes = {{"classes", int64_t{3}}},
+                   .expected = {{0.5, 0.5, 2, 0, 0, 0}},
+                   .low_types = false});
+  // A chunk of nothing but -infinity adds nothing.
   cases.push_back({.op = "softmax_statistics",
                    .name = "hidden_chunk",
                    .inputs = {{{kF32, {1, 4}}, 0, 0, {-INFINITY, -INFINITY, 1, 1}}, {{kI32, Shape{1}}, 0, 0, {3}}},

@@ -104,6 +104,20 @@ TEST(Layouts, ThreesAndFives) {
   }
 }
 
+/// 70 words in 96 rows: of four shards the third is partly padding and the last nothing else. Five heads are cut by nothing.
+TEST(Layouts, PaddedVocabulariesAndOddHeads) {
+  const TemporaryFolder folder;
+  const Settings more = {"model.vocabulary_size=70", "model.pad_vocabulary=48", "model.hidden=40", "model.heads=5", "train.chunks=8"};
+  for (const char* kind : {"bert", "gpt2"}) {
+    const Trained expected = train_layout("", 2, more, kind);
+    for (const std::string& layout : {std::string("t=2"), std::string("t=8"), std::string("t=2x2"),
+                                      "t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=" + folder.path().string()}) {
+      SCOPED_TRACE(layout);
+      expect_same(train_layout(layout, 2, more, kind), expected);
+    }
+  }
+}
+
 TEST(Layouts, StreamToFiles) {
   const TemporaryFolder folder;
   const Trained expected = train_layout("", 2);

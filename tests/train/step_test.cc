@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
@@ -12,6 +13,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/train/trainer.h"
 #include "ramet/transform/differentiate.h"
+#include "support/temporary.h"
 
 namespace ramet {
 namespace {
@@ -157,6 +159,15 @@ TEST(TrainingStep, StatesSayWhatTheirDimensionsMean) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("not one logical axis a dimension"));
+  }
+  EXPECT_THAT(print(step_of(tiny({"model.pad_vocabulary=48"}))), names("bert\\.embeddings\\.word_embeddings\\.weight", "vocab\\+32,embed"));
+  wrong = step_of(tiny());
+  wrong.states[0].axes[1].padding = 1;
+  try {
+    verify(wrong, "the test");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("only a part of the first dimension can be padding; found embed+1"));
   }
   wrong = step_of(tiny());
   wrong.states[0].axes[0].blocks = 5;
@@ -337,6 +348,52 @@ TEST(Trainer, InitialWeightsFollowSeedAndNameAlone) {
   a.initialize(), b.initialize(), c.initialize();
   EXPECT_EQ(a.weights_hash(), b.weights_hash());
   EXPECT_NE(a.weights_hash(), c.weights_hash());
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+TEST(Trainer, PaddingOfTheVocabularyIsNoClass) {
+  for (const char* kind : {"bert", "gpt2"}) {
+    const TemporaryFolder folder;
+    const auto file = [&](const char* name) { return folder.path() / name; };
+    std::vector<std::string> settings = {std::string("model.kind=") + kind, "model.vocabulary_size=61", "model.layers=1"};
+    if (std::string(kind) == "gpt2") settings.push_back("model.preset=mini");
+    Trainer plain(prepare(tiny(settings)), {.threads = 1});
+    settings.push_back("model.pad_vocabulary=32");
+    Trainer padded(prepare(tiny(settings)), {.threads = 1});
+    plain.initialize(), padded.initialize();
+    plain.export_weights(file("plain")), padded.export_weights(file("padded"));
+    EXPECT_EQ(bytes_of(file("plain")), bytes_of(file("padded"))) << "files know no padding";
+    for (int i = 0; i < 4; ++i) {
+      const Numbers a = plain.step(), b = padded.step();
+      if (i == 0) {
+        EXPECT_EQ(number_of(a, "loss"), number_of(b, "loss"));
+      }
+      EXPECT_NEAR(number_of(a, "loss"), number_of(b, "loss"), 1e-5);
+      EXPECT_NEAR(number_of(a, "grad_norm"), number_of(b, "grad_norm"), 1e-4);
+    }
+    int found = 0;
+    for (const StateTensor& weight : padded.preparation().model.weights) {
+      if (weight.unpadded() == weight.type) continue;
+      ++found;
+      std::vector<std::byte> bytes(static_cast<size_t>(weight.type.bytes()));
+      padded.read_state(weight.name, bytes);
+      const size_t real = static_cast<size_t>(weight.unpadded().bytes());
+      EXPECT_EQ(weight.type.shape[0], 64);
+      EXPECT_TRUE(std::all_of(bytes.begin() + static_cast<long>(real), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; })) << weight.name;
+      EXPECT_TRUE(std::any_of(bytes.begin(), bytes.begin() + static_cast<long>(real), [](std::byte byte) { return byte != std::byte{0}; })) << weight.name;
+    }
+    EXPECT_EQ(found, std::string(kind) == "bert" ? 2 : 1) << "the words, and BERT's bias";
+    // Into a file and back.
+    padded.export_weights(file("trained"));
+    settings.push_back("model.init_from=" + file("trained").string());
+    Trainer again(prepare(tiny(settings)), {.threads = 1});
+    again.initialize();
+    EXPECT_EQ(again.weights_hash(), padded.weights_hash());
+  }
 }
 
 TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {

@@ -21,7 +21,7 @@ struct PlanArguments : ModelOptions {
 
 int64_t parameters_of(const Model& model) {
   int64_t parameters = 0;
-  for (const auto& weight : model.weights) parameters += weight.type.elements();
+  for (const auto& weight : model.weights) parameters += weight.unpadded().elements();
   return parameters;
 }
 

@@ -139,7 +139,9 @@ class Validator {
   }
 
   void check_widths() {
-    check_extent("attention heads", facts_.heads, layout_.t1, t1_name(), false);
+    if (facts_.heads % layout_.t1 != 0)
+      remark(text(facts_.heads) + " attention heads cannot be split " + text(layout_.t1) +
+             " ways: every tensor shard computes all of them, while their weights are still split");
     check_extent("hidden width", facts_.hidden, layout_.t1, t1_name(), true);
     check_extent("feed-forward width", facts_.intermediate, layout_.t1, t1_name(), true);
     check_extent("hidden width", facts_.hidden, layout_.t2, "t2", true);
@@ -148,8 +150,8 @@ class Validator {
     const int64_t unit = facts_.exact ? std::lcm(t1, facts_.chunks) : t1;
     if (vocabulary % unit != 0)
       remark("the vocabulary of " + text(vocabulary) + " cannot be split " + text(t1) +
-             " ways: every tensor shard holds and computes all of it. model.vocabulary_size=" +
-             text((vocabulary + unit - 1) / unit * unit) + " could be (which makes another model)");
+             " ways: every tensor shard holds and computes all of it. model.pad_vocabulary=" + text(unit) +
+             " makes it " + text((vocabulary + unit - 1) / unit * unit) + " rows, which can be (and decides bits)");
   }
 
   void check_sequence() const {

@@ -9,7 +9,7 @@ namespace {
 class Bert {
  public:
   Bert(const BertConfig& config, const BatchShape& batch, Graph& graph, std::vector<StateTensor>* weights, bool training)
-      : config_(config), batch_(batch), model_(graph, weights, config.init_range, training, batch.seed), build_(model_.build()) {
+      : config_(config), batch_(batch), model_(graph, weights, config.init_range, training, batch.seed), build_(model_.build()), vocabulary_(config.vocabulary, config.pad_vocabulary) {
     const Shape tokens{batch.micro_batch, batch.sequence};
     input_ids_ = build_.input("input_ids", DType::kI32, tokens);
     token_types_ = build_.input("token_type_ids", DType::kI32, tokens);
@@ -27,7 +27,7 @@ class Bert {
     return x;
   }
 
-  /// Logits [B*P, V] of the masked positions.
+  /// Logits [B*P, V + padding] of the masked positions.
   Tensor masked_logits(Tensor encoded) {
     Scope scope(build_, "masked_words");
     const int64_t batch = batch_.micro_batch, length = batch_.sequence;
@@ -36,14 +36,14 @@ class Bert {
     const Tensor masked = gather(reshape(encoded, {batch * length, config_.hidden}), rows);
     const Tensor activated = gelu(model_.dense(masked, "cls.predictions.transform.dense", config_.hidden, kNoAxis, kEmbed));
     const Tensor h = model_.norm(activated, "cls.predictions.transform.LayerNorm", config_.epsilon);
-    return linear(h, words_, model_.vector("cls.predictions.bias", config_.vocabulary, kVocab, 0));
+    return linear(h, words_, model_.vector("cls.predictions.bias", vocabulary_.rows, vocabulary_.axis, 0));
   }
 
   void add_losses(Tensor encoded) {
     const Tensor logits = masked_logits(encoded);
     const Tensor labels = build_.input("masked_labels", DType::kI32, {batch_.micro_batch, batch_.predictions});
     Scope scope(build_, "loss");
-    const CrossEntropy words = cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}));
+    const CrossEntropy words = cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}), vocabulary_.classes);
     build_.output("mlm_loss", words.loss);
     build_.output("mlm_correct", words.correct);
     build_.output("mlm_count", words.count);
@@ -54,7 +54,7 @@ class Bert {
   Tensor embed() {
     Scope scope(build_, "embeddings");
     const std::string path = "bert.embeddings.";
-    words_ = model_.matrix(path + "word_embeddings.weight", {config_.vocabulary, config_.hidden}, {kVocab, kEmbed});
+    words_ = model_.matrix(path + "word_embeddings.weight", {vocabulary_.rows, config_.hidden}, {vocabulary_.axis, kEmbed});
     const Tensor positions = model_.matrix(path + "position_embeddings.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
     const Tensor types = model_.matrix(path + "token_type_embeddings.weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
     Tensor x = add(gather(words_, input_ids_), gather(types, token_types_));
@@ -95,6 +95,7 @@ class Bert {
   const BatchShape& batch_;
   ModelBuilder model_;
   GraphBuilder& build_;
+  const VocabularyRows vocabulary_;
   Tensor input_ids_, token_types_, attention_mask_, masked_positions_, words_;
 };
 
@@ -134,7 +135,7 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
   check(config, batch);
   Graph graph("predict");
   Bert bert(config, batch, graph, nullptr, false);
-  const auto [values, indices] = top_k(softmax(bert.masked_logits(bert.encode())), k);
+  const auto [values, indices] = top_k(softmax(slice(bert.masked_logits(bert.encode()), {0, 0}, {batch.micro_batch * batch.predictions, config.vocabulary})), k);
   graph.add_output("top_values", values.id);
   graph.add_output("top_indices", indices.id);
   return graph;

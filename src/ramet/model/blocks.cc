@@ -66,6 +66,11 @@ Tensor ModelBuilder::self_attention(Tensor qkv, Tensor mask, int64_t heads, doub
   return reshape(mixed, {batch, length, hidden});
 }
 
+VocabularyRows::VocabularyRows(int64_t vocabulary, int64_t pad)
+    : classes(vocabulary), rows((vocabulary + pad - 1) / pad * pad), axis(kVocab) {
+  axis.padding = rows - classes;
+}
+
 void check_sizes(const std::string& model, int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary) {
   if (layers < 1 || hidden < 1 || heads < 1 || vocabulary < 1)
     throw Error({.what = "sizes of the model must be positive", .where = model});

@@ -47,6 +47,14 @@ class ModelBuilder {
   int64_t seed_;
 };
 
+/// Rows of the table of words and what they mean: the vocabulary, padded to a multiple of `pad` (Shoeybi et al. 2019, section 5.1,
+/// pad theirs for the same reason).
+struct VocabularyRows {
+  int64_t classes = 0, rows = 0;
+  LogicalAxis axis;
+  VocabularyRows(int64_t vocabulary, int64_t pad);
+};
+
 /// Throws Error unless `hidden` is a multiple of `heads` and all sizes are positive.
 void check_sizes(const std::string& model, int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary);
 /// Throws Error when a sequence is longer than the table of positions.

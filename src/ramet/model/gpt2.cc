@@ -9,7 +9,7 @@ namespace {
 class Gpt2 {
  public:
   Gpt2(const Gpt2Config& config, const BatchShape& batch, Graph& graph, std::vector<StateTensor>* weights, bool training)
-      : config_(config), batch_(batch), model_(graph, weights, config.init_range, training, batch.seed), build_(model_.build()) {
+      : config_(config), batch_(batch), model_(graph, weights, config.init_range, training, batch.seed), build_(model_.build()), vocabulary_(config.vocabulary, config.pad_vocabulary) {
     input_ids_ = build_.input("input_ids", DType::kI32, {batch.micro_batch, batch.sequence});
   }
 
@@ -24,7 +24,7 @@ class Gpt2 {
     return model_.norm(x, "transformer.ln_f", config_.epsilon);
   }
 
-  /// Logits [N, V] of rows [N, H].
+  /// Logits [N, V + padding] of rows [N, H].
   Tensor logits(Tensor rows) {
     Scope scope(build_, "head");
     return matmul(rows, words_, false, true);
@@ -35,7 +35,7 @@ class Gpt2 {
     const Tensor all = logits(reshape(encode(), {rows, config_.hidden}));
     const Tensor labels = build_.input("labels", DType::kI32, {batch_.micro_batch, batch_.sequence});
     Scope scope(build_, "loss");
-    const CrossEntropy next = cross_entropy(all, reshape(labels, {rows}));
+    const CrossEntropy next = cross_entropy(all, reshape(labels, {rows}), vocabulary_.classes);
     build_.output("loss", next.loss);
     build_.output("correct", next.correct);
     build_.output("count", next.count);
@@ -44,7 +44,7 @@ class Gpt2 {
  private:
   Tensor embed() {
     Scope scope(build_, "embeddings");
-    words_ = model_.matrix("transformer.wte.weight", {config_.vocabulary, config_.hidden}, {kVocab, kEmbed});
+    words_ = model_.matrix("transformer.wte.weight", {vocabulary_.rows, config_.hidden}, {vocabulary_.axis, kEmbed});
     const Tensor positions = model_.matrix("transformer.wpe.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
     const Tensor x = add(gather(words_, input_ids_), slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(x, config_.dropout, "transformer.drop");
@@ -73,6 +73,7 @@ class Gpt2 {
   const BatchShape& batch_;
   ModelBuilder model_;
   GraphBuilder& build_;
+  const VocabularyRows vocabulary_;
   Tensor input_ids_, words_;
 };
 
@@ -109,7 +110,7 @@ Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int6
   const Tensor last = build.input("last_position", DType::kI32, {batch.micro_batch});
   const Tensor row = multiply(iota(build, DType::kI32, {batch.micro_batch}, 0), full(build, DType::kI32, {}, static_cast<double>(batch.sequence)));
   const Tensor rows = gather(reshape(encoded, {batch.micro_batch * batch.sequence, config.hidden}), add(last, row));
-  const auto [values, indices] = top_k(softmax(gpt2.logits(rows)), k);
+  const auto [values, indices] = top_k(softmax(slice(gpt2.logits(rows), {0, 0}, {batch.micro_batch, config.vocabulary})), k);
   graph.add_output("top_values", values.id);
   graph.add_output("top_indices", indices.id);
   return graph;

@@ -37,6 +37,9 @@ bool replace_suffix(std::string& name, std::string_view from, std::string_view t
   return true;
 }
 
+/// What of a weight is in a file.
+TensorType file_type(const StateTensor& weight, size_t parts) { return part_type(weight.unpadded(), parts); }
+
 /// The entry under any of the names that published files use for it.
 const SafetensorsEntry* find_entry(const SafetensorsReader& file, const std::string& name) {
   std::vector<std::string> candidates = {name};
@@ -94,7 +97,7 @@ std::vector<Source> match(const SafetensorsReader& file, const std::vector<State
         continue;
       }
       used.insert(entry);
-      const Shape expected = part_type(weight.type, names.size()).shape;
+      const Shape expected = file_type(weight, names.size()).shape;
       if (entry->type.shape != expected || !is_floating(entry->type.dtype))
         wrong.push_back(name + " is " + entry->type.text() + ", the model has " + expected.text());
       source.parts.push_back(entry);
@@ -127,7 +130,7 @@ void import_weights(const std::filesystem::path& path, const std::vector<StateTe
   const SafetensorsReader file(path);
   std::vector<float> buffer;
   for (const Source& source : match(file, weights)) {
-    buffer.resize(static_cast<size_t>(source.weight->type.elements()));
+    buffer.assign(static_cast<size_t>(source.weight->type.elements()), 0.0f);
     float* to = buffer.data();
     for (const SafetensorsEntry* part : source.parts) {
       widen(file, *part, to);
@@ -142,15 +145,15 @@ void export_weights(const std::filesystem::path& path, const std::vector<StateTe
   std::vector<SafetensorsSpec> specs;
   for (const StateTensor& weight : weights) {
     const auto names = file_names(weight.name);
-    for (const auto& name : names) specs.push_back({name, part_type(weight.type, names.size())});
+    for (const auto& name : names) specs.push_back({name, file_type(weight, names.size())});
   }
   SafetensorsWriter writer(path, specs, {{"format", "pt"}});
   std::vector<std::byte> buffer;
   for (const StateTensor& weight : weights) {
     buffer.resize(static_cast<size_t>(weight.type.bytes()));
     read(weight.name, buffer);
-    // The parts of a joined weight follow each other both here and in the file.
-    writer.write(buffer.data(), buffer.size());
+    // The parts of a joined weight follow each other both here and in the file; padding stands behind all.
+    writer.write(buffer.data(), static_cast<size_t>(weight.unpadded().bytes()));
   }
   writer.close();
 }

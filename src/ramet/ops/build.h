@@ -101,12 +101,12 @@ Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor cou
 Tensor dropout(Tensor a, Tensor counter, double rate, int64_t seed, const std::string& random_name);
 
 /// Mean over the rows whose label is >= 0 of -log softmax(logits)[label]; logits [N, V] (any float type), labels
-/// i32[N];
+/// i32[N]; with `classes` > 0 only so many logits of a row are classes, the others padding
 /// -> {mean loss f32[], number of valid rows f32[], number of those whose argmax is right f32[]}. 0 rows give loss 0.
 struct CrossEntropy {
   Tensor loss, count, correct;
 };
-CrossEntropy cross_entropy(Tensor logits, Tensor labels);
+CrossEntropy cross_entropy(Tensor logits, Tensor labels, int64_t classes = 0);
 
 // --- optimizers, for update graphs ---
 // Scalars are f32[]. When grad_scale is not finite nothing changes: weights and states come out as they went in.

@@ -17,7 +17,10 @@ void check_logits(const NodeSignature& node) {
   require_rank(node, 0, "logits", 2, 2);
   if (node.inputs[0].shape[1] < 1) refuse(node, "no classes", node.inputs[0].text(), "logits [rows, classes >= 1]");
   require_type(node, 1, "labels", {DType::kI32, Shape{node.inputs[0].shape[0]}});
-  const Position checked(node);
+  const Position position(node);
+  if (const int64_t classes = class_count(node, position); classes < 1 || classes > position.logical()[1])
+    refuse(node, "more classes than logits, or none", "classes=" + std::to_string(classes),
+           "1 to " + std::to_string(position.logical()[1]));
 }
 
 TensorType statistics_type(int64_t rows, int64_t chunks) { return {DType::kF32, Shape{rows, chunks, kStatistics}}; }
@@ -63,8 +66,10 @@ std::vector<TensorType> infer_cross_entropy_grad(const NodeSignature& node) {
 }
 
 std::vector<Tensor> softmax_statistics_gradient(GradientContext& context) {
+  Attributes attributes;
+  if (context.node.attributes.has("classes")) attributes.set("classes", context.node.attributes.get_int("classes"));
   return {context.build.op("softmax_statistics_grad",
-                           {context.inputs[0], context.inputs[1], context.outputs[0], context.output_gradients[0]}),
+                           {context.inputs[0], context.inputs[1], context.outputs[0], context.output_gradients[0]}, attributes),
           {}};
 }
 
@@ -85,14 +90,15 @@ std::function<Cost(const NodeSignature&)> flops_each(double flops) {
 }
 
 void register_statistics(OpRegistry& registry) {
+  const AttributeSpec classes{"classes", Kind::kInt, false, "of the whole model's logits, how many are classes (all)"};
   registry.add(
       {.name = "softmax_statistics",
        .doc = "(logits [n,v], labels i32[n], < 0: ignored) -> f32[n,chunks,4] of each chunk of classes: greatest logit "
               "m, sum of exp(x - m), the label's logit, whether the label is there (1), first of the greatest (2); a "
-              "label that is no class is an error at run time",
+              "label that is no class is an error at run time. Logits from `classes` on are padding: as if -infinity",
        .min_inputs = 2,
        .max_inputs = 2,
-       .attributes = {{"chunks", Kind::kInt, false, "equal parts of the classes, summed apart (1)"}},
+       .attributes = {{"chunks", Kind::kInt, false, "equal parts of the classes, summed apart (1)"}, classes},
        .infer = infer_softmax_statistics,
        .gradient = softmax_statistics_gradient,
        .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([n,c*!v],[n])->[n,c,!f]", node); },
@@ -104,7 +110,7 @@ void register_statistics(OpRegistry& registry) {
                 .doc = "(logits [n,v], labels i32[n], statistics [n,chunks,4], dstatistics) -> dlogits",
                 .min_inputs = 4,
                 .max_inputs = 4,
-                .attributes = {},
+                .attributes = {classes},
                 .infer = infer_softmax_statistics_grad,
                 .gradient = {},
                 .sharding =
@@ -147,9 +153,11 @@ void register_loss_ops(OpRegistry& registry) {
        .full_inputs = {0, 1, 2, 3}});
 }
 
-CrossEntropy cross_entropy(Tensor logits, Tensor labels) {
+CrossEntropy cross_entropy(Tensor logits, Tensor labels, int64_t classes) {
   GraphBuilder& build = *logits.builder;
-  const std::vector<Tensor> outputs = build.ops("cross_entropy", {build.op("softmax_statistics", {logits, labels})});
+  Attributes attributes;
+  if (classes > 0 && classes != logits.dim(1)) attributes.set("classes", classes);
+  const std::vector<Tensor> outputs = build.ops("cross_entropy", {build.op("softmax_statistics", {logits, labels}, attributes)});
   return {outputs[0], outputs[1], outputs[2]};
 }
 

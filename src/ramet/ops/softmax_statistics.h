@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+
+#include "ramet/ops/position.h"
+
 namespace ramet {
 
 // Statistics of one chunk of a row of logits: f32[kStatistics], made by softmax_statistics, joined by cross_entropy.
@@ -11,6 +15,16 @@ enum Statistic {
   kChunkLogit,  ///< the label's logit, 0 where the label is no class of the chunk
   kChunkLabel   ///< 0: the label is no class of the chunk; 1: it is one; 2: and it is the first of the greatest logits
 };
+
+/// Classes of the whole model: the attribute `classes`, or as many as there are logits.
+inline int64_t class_count(const NodeSignature& node, const Position& logits) {
+  return node.attributes.get_int_or("classes", logits.logical()[1]);
+}
+
+/// How many of a chunk's logits, from local column `begin` on, are classes; what stands behind them is padding.
+inline int64_t classes_of_chunk(const Position& logits, int64_t classes, int64_t begin, int64_t width) {
+  return width == 0 ? 0 : std::clamp<int64_t>(classes - logits.coordinate(1, begin), 0, width);
+}
 
 /// Sums of two neighbours of the balanced tree over chunks: m = max(m1, m2), s = s1 exp(m1 - m) + s2 exp(m2 - m);
 /// nothing is added for a chunk all of whose logits are -infinity. `exp` takes arguments <= 0.

@@ -26,7 +26,10 @@ double truncated_normal(uint64_t seed, uint64_t tensor, uint64_t element) {
 void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team,
                       int64_t first) {
   if (first % kBlock != 0) internal_error("initialize_state", "first element " + std::to_string(first));
-  const std::span<float> to(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+  const std::span<float> all(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+  const int64_t meaningful = std::clamp<int64_t>(state.unpadded().elements() - first, 0, std::ssize(all));
+  const std::span<float> to = all.first(static_cast<size_t>(meaningful));
+  std::fill(all.begin() + meaningful, all.end(), 0.0f);
   const StateInit& init = state.init;
   if (init.kind == StateInit::Kind::kZeros || init.kind == StateInit::Kind::kConstant) {
     std::fill(to.begin(), to.end(), init.kind == StateInit::Kind::kZeros ? 0.0f : static_cast<float>(init.a));

@@ -8,6 +8,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/model/blocks.h"
 #include "ramet/model/presets.h"
 #include "ramet/runtime/process.h"
 
@@ -26,6 +27,7 @@ BertConfig bert_config(const Recipe& recipe) {
   config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads,
   config.intermediate = *model.intermediate;
   config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
+  config.pad_vocabulary = model.pad_vocabulary.value_or(1);
   config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
   return config;
 }
@@ -35,6 +37,7 @@ Gpt2Config gpt2_config(const Recipe& recipe) {
   Gpt2Config config = gpt2_preset(model.preset);
   config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads;
   config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
+  config.pad_vocabulary = model.pad_vocabulary.value_or(1);
   config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
   return config;
 }
@@ -152,7 +155,7 @@ LayoutFacts layout_facts(const Recipe& recipe) {
           .heads = model.heads.value_or(0),
           .hidden = model.hidden.value_or(0),
           .intermediate = model.intermediate.value_or(4 * model.hidden.value_or(0)),
-          .vocabulary = model.vocabulary_size.value_or(0),
+          .vocabulary = VocabularyRows(model.vocabulary_size.value_or(0), model.pad_vocabulary.value_or(1)).rows,
           .head_share = bert ? static_cast<double>(recipe.data.max_predictions.value_or(1)) / sequence : 1,
           .processors = available_processors(),
           .memory = available_memory()};

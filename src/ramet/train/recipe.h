@@ -22,7 +22,7 @@ struct Recipe {
 
   struct Model {
     std::string kind = "bert", preset;
-    std::optional<int64_t> layers, hidden, heads, intermediate, vocabulary_size, max_positions;
+    std::optional<int64_t> layers, hidden, heads, intermediate, vocabulary_size, pad_vocabulary, max_positions;
     std::optional<double> dropout, attention_dropout;
     std::string init_from;
   } model;

@@ -59,6 +59,13 @@ std::vector<RecipeKey> make_keys() {
        .low = 6,
        .high = 1e8,
        .otherwise = "the corpus' (text) or the preset's (synthetic)"},
+      {.name = "model.pad_vocabulary",
+       .doc = "the word embedding has a multiple of so many rows, so that train.chunks and a layout can divide it; rows beyond "
+              "the vocabulary are 0 and no classes: the loss is that of the vocabulary alone, and exported files do not have them",
+       .field = RAMET_FIELD(model.pad_vocabulary),
+       .low = 1,
+       .high = 1e6,
+       .otherwise = "1"},
       {.name = "model.max_positions",
        .doc = "longest sequence that the model knows",
        .field = RAMET_FIELD(model.max_positions),

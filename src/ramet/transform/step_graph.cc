@@ -36,6 +36,8 @@ void verify_axes(const StateTensor& state, const std::string& after, const std::
     if (axis.blocks < 1 || state.type.shape.dims()[dim] % axis.blocks != 0)
       fail(after, where, "the blocks of logical axis '" + axis.name + "' do not divide its dimension",
            std::to_string(axis.blocks), "a divisor of " + std::to_string(state.type.shape.dims()[dim]));
+    if (axis.padding < 0 || axis.padding > state.type.shape.dims()[dim] || (axis.padding > 0 && dim > 0))
+      fail(after, where, "only a part of the first dimension can be padding", text_of(axis), state.type.text());
   }
 }
 
@@ -53,7 +55,15 @@ std::string_view name_of(StateKind kind) {
 
 std::string text_of(const LogicalAxis& axis) {
   if (axis.name.empty()) return "-";
-  return (axis.blocks > 1 ? std::to_string(axis.blocks) + "*" : "") + axis.name;
+  return (axis.blocks > 1 ? std::to_string(axis.blocks) + "*" : "") + axis.name +
+         (axis.padding > 0 ? "+" + std::to_string(axis.padding) : "");
+}
+
+TensorType StateTensor::unpadded() const {
+  if (axes.empty() || axes[0].padding == 0) return type;
+  std::vector<int64_t> dims = type.shape.dims();
+  dims[0] -= axes[0].padding;
+  return {type.dtype, Shape(std::move(dims))};
 }
 
 const StateTensor& StepGraph::state(const std::string& name) const {

@@ -23,13 +23,15 @@ struct StateInit {
 };
 
 /// What a dimension of a state means, for layouts that cut by meaning: "embed" (the hidden size), "heads", "mlp" (the inner
-/// size of feed-forward), "vocab"; "" says nothing. A joint query-key-value dimension is 3 blocks of heads.
+/// size of feed-forward), "vocab"; "" says nothing. A joint query-key-value dimension is 3 blocks of heads. The last `padding`
+/// entries of a first dimension mean nothing: they only make it divide; they are 0 in weights, and not in exported files.
 struct LogicalAxis {
   std::string name;
   int64_t blocks = 1;
+  int64_t padding = 0;
   friend bool operator==(const LogicalAxis&, const LogicalAxis&) = default;
 };
-/// "heads", "3*heads", "-"
+/// "heads", "3*heads", "vocab+47", "-"
 std::string text_of(const LogicalAxis& axis);
 
 /// A tensor that outlives the step.
@@ -40,6 +42,9 @@ struct StateTensor {
   StateInit init;
   std::string group;  ///< weights: "decay" or "no_decay", or a user's own group
   std::vector<LogicalAxis> axes{};  ///< one a dimension, or none; optimizer states and accumulators have their weight's
+
+  /// The type without padding, which stands behind all else.
+  TensorType unpadded() const;
 };
 
 /// A whole training step before it knows of devices (DESIGN, the way a model takes). The step is:

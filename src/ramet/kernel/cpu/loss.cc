@@ -98,9 +98,10 @@ template <class T>
 struct Loops {
   static void statistics(const LossArguments& call, int64_t begin, int64_t end) {
     for (int64_t task = begin * call.chunks; task < end * call.chunks; ++task) {
-      const int64_t label = call.labels[task / call.chunks] - task % call.chunks * call.width;
-      chunk_statistics(static_cast<const T*>(call.logits) + task * call.width, call.width,
-                       label >= 0 && label < call.width ? label : -1, call.statistics + task * kStatistics);
+      const int64_t chunk = task % call.chunks, classes = call.classes[chunk];
+      const int64_t label = call.labels[task / call.chunks] - chunk * call.width;
+      chunk_statistics(static_cast<const T*>(call.logits) + task * call.width, classes,
+                       label >= 0 && label < classes ? label : -1, call.statistics + task * kStatistics);
     }
   }
 
@@ -128,11 +129,18 @@ struct Loops {
 
   static void statistics_grad(const LossArguments& call, int64_t begin, int64_t end) {
     for (int64_t task = begin * call.chunks; task < end * call.chunks; ++task) {
-      const int64_t label = call.labels[task / call.chunks] - task % call.chunks * call.width;
-      chunk_grad(static_cast<const T*>(call.logits) + task * call.width, call.width,
-                 label >= 0 && label < call.width ? label : -1, call.statistics_in + task * kStatistics,
-                 call.slopes + task * kStatistics, static_cast<T*>(call.gradient) + task * call.width);
+      const int64_t chunk = task % call.chunks, classes = call.classes[chunk];
+      const int64_t label = call.labels[task / call.chunks] - chunk * call.width;
+      T* gradient = static_cast<T*>(call.gradient) + task * call.width;
+      chunk_grad(static_cast<const T*>(call.logits) + task * call.width, classes,
+                 label >= 0 && label < classes ? label : -1, call.statistics_in + task * kStatistics,
+                 call.slopes + task * kStatistics, gradient);
+      zero(gradient + classes, call.width - classes);
     }
+  }
+
+  static void zero(T* to, int64_t count) {
+    for_each_vector(count, [&](int64_t i, int64_t, int64_t part) HWY_ATTR { store_part(hn::Zero(Df()), to + i, part); });
   }
 
   static void chunk_grad(const T* logits, int64_t width, int64_t label, const float* statistics, const float* slopes,
@@ -147,8 +155,7 @@ struct Loops {
     const float at_best = best < width ? slope_at(best) + rest : 0.0f;
     const float at_label = label >= 0 ? (label == best ? at_best : slope_at(label)) + slopes[kChunkLogit] : 0.0f;
     if (dsum == 0) {
-      for_each_vector(
-          width, [&](int64_t i, int64_t, int64_t count) HWY_ATTR { store_part(hn::Zero(d), gradient + i, count); });
+      zero(gradient, width);
     } else {
       const Vf offset = hn::Set(d, shift), factor = hn::Set(d, dsum);
       for_each_vector(width, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
@@ -193,7 +200,7 @@ std::string refuse(const NodeSignature& node) {
 
 /// Labels [rows] as local classes, -1 where the row is ignored or its label another device's.
 void localize_labels(const NodeSignature& node, const Position& position, const int32_t* labels, int32_t* local) {
-  const int64_t rows = node.inputs[0].shape[0], classes = position.logical()[1];
+  const int64_t rows = node.inputs[0].shape[0], classes = class_count(node, position);
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t label = labels[row];
     if (label >= classes)
@@ -212,13 +219,24 @@ void localize_labels(const NodeSignature& node, const Position& position, const 
 /// Rows of statistics that are worth a thread's waking.
 int64_t join_grain(int64_t chunks) { return std::max<int64_t>(1, 256 / chunks); }
 
-void run_statistics(const NodeSignature& node, const Position& position, const KernelContext& context, bool gradient) {
-  const int64_t rows = node.inputs[0].shape[0], classes = node.inputs[0].shape[1];
+/// Classes of each chunk of this device's logits.
+std::vector<int64_t> classes_of_chunks(const NodeSignature& node, const Position& position, bool gradient) {
+  const int64_t chunks = (gradient ? node.inputs[2] : node.outputs[0]).shape[1], width = node.inputs[0].shape[1] / chunks;
+  std::vector<int64_t> classes;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk)
+    classes.push_back(classes_of_chunk(position, class_count(node, position), chunk * width, width));
+  return classes;
+}
+
+void run_statistics(const NodeSignature& node, const Position& position, const std::vector<int64_t>& classes,
+                    const KernelContext& context, bool gradient) {
+  const int64_t rows = node.inputs[0].shape[0], columns = node.inputs[0].shape[1];
   auto* labels = static_cast<int32_t*>(context.scratch);
   localize_labels(node, position, static_cast<const int32_t*>(context.inputs[1]), labels);
   LossArguments call;
-  call.chunks = (gradient ? node.inputs[2] : node.outputs[0]).shape[1];
-  call.width = classes / call.chunks;
+  call.chunks = std::ssize(classes);
+  call.width = columns / call.chunks;
+  call.classes = classes.data();
   call.logits = context.inputs[0];
   call.labels = labels;
   if (gradient) {
@@ -230,7 +248,7 @@ void run_statistics(const NodeSignature& node, const Position& position, const K
   }
   const cpu::LossLoops& loops = cpu::loss_loops(node.inputs[0].dtype);
   const auto loop = gradient ? loops.statistics_grad : loops.statistics;
-  context.team.split(rows, std::max<int64_t>(1, 4096 / classes),
+  context.team.split(rows, std::max<int64_t>(1, 4096 / columns),
                      [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
 }
 
@@ -278,8 +296,9 @@ void add_cpu_loss(Backend& backend) {
     cpu::add_hwy(
         backend, gradient ? "softmax_statistics_grad" : "softmax_statistics", refuse,
         [gradient](const NodeSignature& node, int) {
-          return [node, gradient, position = Position(node)](const KernelContext& context) {
-            run_statistics(node, position, context, gradient);
+          const Position position(node);
+          return [node, gradient, position, classes = classes_of_chunks(node, position, gradient)](const KernelContext& context) {
+            run_statistics(node, position, classes, context, gradient);
           };
         },
         [](const NodeSignature& node, int) { return node.inputs[0].shape[0] * 4; },

@@ -12,7 +12,7 @@ namespace {
 
 /// Local class of a row's label, -1 when it is ignored or another device's. Throws Error on one that is no class.
 int64_t label_of(const ReferenceOperands& operands, const Position& position, int64_t row) {
-  const int64_t label = operands.get_int(1, row), classes = position.logical()[1];
+  const int64_t label = operands.get_int(1, row), classes = class_count(operands.node(), position);
   if (label >= classes)
     throw Error({.what = "a label is no class",
                  .where = operands.node().text() + ", row " + std::to_string(row),
@@ -27,6 +27,7 @@ int64_t label_of(const ReferenceOperands& operands, const Position& position, in
 /// One chunk of classes of one row.
 struct Chunk {
   int64_t begin, end;  ///< elements of the logits
+  int64_t padding;     ///< elements from end on that are no classes
   int64_t label;       ///< element, -1: not in it
   int64_t statistics;  ///< its first statistic
 };
@@ -34,18 +35,19 @@ struct Chunk {
 void for_each_chunk(const ReferenceOperands& operands, int64_t chunks, const std::function<void(const Chunk&)>& visit) {
   const Shape& shape = operands.input_type(0).shape;
   const Position position(operands.node());
-  const int64_t rows = shape[0], classes = shape[1], width = classes / chunks;
+  const int64_t rows = shape[0], columns = shape[1], width = columns / chunks, classes = class_count(operands.node(), position);
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t label = label_of(operands, position, row);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const int64_t begin = row * classes + chunk * width, at = row * classes + label;
-      const bool here = label >= 0 && at >= begin && at < begin + width;
-      visit({begin, begin + width, here ? at : -1, (row * chunks + chunk) * kStatistics});
+      const int64_t begin = row * columns + chunk * width, at = row * columns + label;
+      const int64_t real = classes_of_chunk(position, classes, chunk * width, width);
+      const bool here = label >= 0 && at >= begin && at < begin + real;
+      visit({begin, begin + real, width - real, here ? at : -1, (row * chunks + chunk) * kStatistics});
     }
   }
 }
 
-/// First of the greatest logits of a chunk.
+/// First of the greatest logits of a chunk; its end where none is a class.
 int64_t greatest(const ReferenceOperands& operands, const Chunk& chunk) {
   int64_t best = chunk.begin;
   for (int64_t i = chunk.begin + 1; i < chunk.end; ++i)
@@ -56,7 +58,7 @@ int64_t greatest(const ReferenceOperands& operands, const Chunk& chunk) {
 void run_softmax_statistics(const ReferenceOperands& operands) {
   for_each_chunk(operands, operands.output_type(0).shape[1], [&](const Chunk& chunk) {
     const int64_t best = greatest(operands, chunk);
-    const double most = operands.get(0, best), shift = most == -INFINITY ? 0 : most;
+    const double most = best < chunk.end ? operands.get(0, best) : -INFINITY, shift = most == -INFINITY ? 0 : most;
     double sum = 0;
     for (int64_t i = chunk.begin; i < chunk.end; ++i) sum += std::exp(operands.get(0, i) - shift);
     operands.set(0, chunk.statistics + kChunkMost, most);
@@ -78,6 +80,7 @@ void run_softmax_statistics_grad(const ReferenceOperands& operands) {
       if (i == chunk.label) slope += value(3, kChunkLogit);
       operands.set(0, i, slope);
     }
+    for (int64_t i = chunk.end; i < chunk.end + chunk.padding; ++i) operands.set(0, i, 0);
   });
 }
 
