@@ -4,6 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 30
+SOAK_DRAWS ?= 500
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
@@ -44,8 +45,10 @@ bench: setup ## speed and memory against PyTorch
 	$(call compile,release)
 	scripts/bench.sh
 
-soak: setup ## train, kill and resume for SOAK_MINUTES (30), comparing bits
-	$(call compile,release,--target ramet_cli)
+soak: setup ## SOAK_DRAWS (500) random models and layouts, faults, then train, kill and resume for SOAK_MINUTES (30): all compare bits
+	$(call compile,release,--target ramet_cli test_soak)
+	RAMET_SOAK_DRAWS=$(SOAK_DRAWS) RAMET_SOAK_SEED=$${RAMET_SOAK_SEED:-$$(date +%s)} build/tests/test_soak
+	scripts/faults.py
 	scripts/soak.py --minutes $(SOAK_MINUTES)
 
 layouts: setup ## every layout of a list must end with the bits of one device

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "ramet/base/error.h"
 #include "ramet/transform/layers.h"
@@ -86,7 +87,21 @@ class ChunkMapper {
     place_free(false);
   }
 
+  /// The chunk in which all of the forward nodes of a scope outside of the layers lie, by the scope's path.
+  std::map<std::string, int> chunks_of_scopes() const {
+    std::map<std::string, int> chunks;
+    for (size_t n = 0; n < count_; ++n) {
+      if (map_.backward[n] || map_.anywhere[n] || map_.chunk[n] == kFree || layer_of(node(n).name) >= 0) continue;
+      const auto [at, fresh] = chunks.emplace(node(n).name, map_.chunk[n]);
+      if (!fresh && at->second != map_.chunk[n]) at->second = kFree;
+    }
+    return chunks;
+  }
+
+  /// The gradient of a layer's node belongs to the layer, that of any other goes where the node is, or further on when it comes from
+  /// there only, as through layers that pass it on unchanged.
   void place_backward() {
+    const std::map<std::string, int> chunks = chunks_of_scopes();
     for (size_t n = 0; n < count_; ++n) {
       if (!map_.backward[n] || map_.anywhere[n]) continue;
       int least = std::numeric_limits<int>::max(), forward = kFree;
@@ -95,8 +110,9 @@ class ChunkMapper {
         if (map_.backward[producer] && map_.chunk[producer] != kFree) least = std::min(least, map_.chunk[producer]);
         if (!map_.backward[producer]) forward = std::max(forward, map_.chunk[producer]);
       });
-      const int own = chunk_of(node(n).name);
-      map_.chunk[n] = own != kFree ? own : least != std::numeric_limits<int>::max() ? least : forward;
+      const auto scope = chunks.find(forward_name(node(n).name));
+      const int own = chunk_of(node(n).name), of_scope = scope == chunks.end() ? kFree : scope->second;
+      map_.chunk[n] = own != kFree ? own : of_scope != kFree ? std::min(of_scope, least) : least != std::numeric_limits<int>::max() ? least : forward;
     }
   }
 

@@ -30,8 +30,7 @@ using nlohmann::json;
 
 constexpr size_t kMostName = 60;
 
-std::string time_text(const char* format) {
-  const std::time_t now = std::time(nullptr);
+std::string time_text(const char* format, std::time_t now = std::time(nullptr)) {
   std::tm parts{};
   ::localtime_r(&now, &parts);
   char text[64];
@@ -39,13 +38,14 @@ std::string time_text(const char* format) {
   return text;
 }
 
-/// Now, to the microsecond: runs that begin in one second keep their order.
+/// Now, to the microsecond: runs that begin in one second keep their order. All of it is from one reading of one clock:
+/// `time` may be milliseconds behind, and so a second.
 std::string start_text() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
   char fraction[32];
   std::snprintf(fraction, sizeof fraction, ".%06ld", now.tv_nsec / 1000);
-  return time_text("%Y-%m-%dT%H:%M:%S") + fraction + time_text("%z");
+  return time_text("%Y-%m-%dT%H:%M:%S", now.tv_sec) + fraction + time_text("%z", now.tv_sec);
 }
 
 /// A name as part of a folder's name.

@@ -186,8 +186,7 @@ Preparation prepare(const Recipe& recipe) {
   result.layout = parse_layout(result.recipe.layout, layout_source(result.recipe));
   result.remarks = validate(result.layout, layout_facts(result.recipe), layout_source(result.recipe));
   result.model = build_model(result.recipe);
-  if (result.layout.head == Layout::Head::kAuto)
-    result.layout.head = result.layout.p > 1 && has_tied_weights(result.model.forward) ? Layout::Head::kFirst : Layout::Head::kLast;
+  settle_head(result.layout, result.model.forward);
   result.train = make_source(result.recipe, train ? &*train : nullptr, true);
   if (held_out || !train) result.held_out = make_source(result.recipe, held_out ? &*held_out : nullptr, false);
   if (held_out) result.held_out_samples = result.held_out->epoch_samples(0);
@@ -205,6 +204,11 @@ bool has_tied_weights(const Graph& forward) {
       if (reader.emplace(input, scope).first->second != scope) return true;
     }
   return false;
+}
+
+void settle_head(Layout& layout, const Graph& forward) {
+  if (layout.head != Layout::Head::kAuto) return;
+  layout.head = layout.p > 1 && has_tied_weights(forward) ? Layout::Head::kFirst : Layout::Head::kLast;
 }
 
 Model build_model(const Recipe& recipe) {

@@ -39,6 +39,8 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
 
 /// Whether two top-level scopes of a model's forward graph read one weight, as embeddings and the loss head often do.
 bool has_tied_weights(const Graph& forward);
+/// Decides where the loss head lies when the layout leaves it open: beside embeddings that share a weight with it.
+void settle_head(Layout& layout, const Graph& forward);
 
 /// Only the model of a complete recipe: for looking at it, and for prediction (`samples` at once).
 Model build_model(const Recipe& complete);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/ops/map_program.h"
+#include "ramet/transform/layers.h"
 
 namespace ramet {
 namespace {
@@ -16,6 +17,7 @@ struct Cluster {
   std::vector<NodeId> nodes;
   NodeId last = kNoNode;
   Shape space;
+  int layer = -1;            // of the model; layouts cut between layers, so no map reaches over two
   std::set<ValueId> inputs;  // read from outside
   int steps = 0;
 };
@@ -59,14 +61,14 @@ class Fuser {
       const auto [where, cluster] = *candidates.begin();
       if (may_join(id, clusters_[static_cast<size_t>(cluster)])) return join(id, cluster);
     }
-    clusters_.push_back({{}, id, graph_.type(value).shape, {}, 0});
+    clusters_.push_back({{}, id, graph_.type(value).shape, layer_of(graph_.node(id).name), {}, 0});
     join(id, static_cast<int>(clusters_.size()) - 1);
   }
 
   bool may_join(NodeId id, const Cluster& cluster) const {
     const Node& node = graph_.node(id);
     const ValueId value = node.outputs[0];
-    if (graph_.type(value).shape != cluster.space) return false;
+    if (graph_.type(value).shape != cluster.space || layer_of(node.name) != cluster.layer) return false;
     for (NodeId user : uses_[static_cast<size_t>(value)])
       if (place(user) < cluster.last) return false;
     std::set<ValueId> inputs = cluster.inputs;

@@ -1,17 +1,22 @@
 #include "ramet/transform/layers.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace ramet {
 namespace {
 
-/// Whether `word` is one of the names that '/' parts.
-bool has_component(const std::string& name, const std::string& word) {
+/// Where `word` is one of the names that '/' parts; npos when it is none.
+size_t find_component(const std::string& name, const std::string& word) {
   for (size_t at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
     const size_t end = at + word.size();
-    if ((at == 0 || name[at - 1] == '/') && (end == name.size() || name[end] == '/')) return true;
+    if ((at == 0 || name[at - 1] == '/') && (end == name.size() || name[end] == '/')) return at;
   }
-  return false;
+  return std::string::npos;
+}
+
+bool has_component(const std::string& name, const std::string& word) {
+  return find_component(name, word) != std::string::npos;
 }
 
 }  // namespace
@@ -28,6 +33,11 @@ int layer_of(const std::string& name) {
 }
 
 bool is_backward(const std::string& name) { return has_component(name, "backward"); }
+
+std::string forward_name(const std::string& name) {
+  const size_t end = std::min(find_component(name, "backward"), find_component(name, "recompute"));
+  return end == std::string::npos || end == 0 ? name : name.substr(0, end - 1);
+}
 
 std::string recomputed(const std::string& name) { return name + "/recompute"; }
 bool is_recomputed(const std::string& name) { return has_component(name, "recompute"); }

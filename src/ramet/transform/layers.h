@@ -8,6 +8,8 @@ namespace ramet {
 int layer_of(const std::string& name);
 /// Whether a node's name says that it belongs to the backward pass (differentiate gives it the scope "backward").
 bool is_backward(const std::string& name);
+/// The name of the forward node of which a node is the gradient or the repetition; any other's own name.
+std::string forward_name(const std::string& name);
 /// What a node is called that repeats node `name` in the backward pass; `is_recomputed` knows it again.
 std::string recomputed(const std::string& name);
 bool is_recomputed(const std::string& name);

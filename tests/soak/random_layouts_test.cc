@@ -1,0 +1,75 @@
+// Random models under random recipes on random layouts, each against one device, bit by bit. RAMET_SOAK_DRAWS says how
+// many must run, RAMET_SOAK_SEED which; RAMET_SOAK_CASE runs one given case, as a failure prints it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "soak/drawn_case.h"
+
+namespace ramet::soak {
+namespace {
+
+int64_t number_from(const char* name, int64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+
+bool is_wrong(const DrawnCase& given) { return run_apart(given).kind == Verdict::Kind::kWrong; }
+
+TEST(RandomLayouts, HaveTheBitsOfOneDevice) {
+  if (const char* const text = std::getenv("RAMET_SOAK_CASE")) {
+    const Verdict verdict = run(DrawnCase::parse(text));
+    EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << verdict.text;
+    return;
+  }
+  const int64_t wanted = number_from("RAMET_SOAK_DRAWS", 40);
+  const auto seed = static_cast<uint64_t>(number_from("RAMET_SOAK_SEED", 1));
+  const bool told = wanted > 100;
+  if (told) std::printf("random layouts: seed %llu\n", static_cast<unsigned long long>(seed));
+  int64_t same = 0, refused = 0, empty = 0, wrong = 0;
+  constexpr int64_t kMostWrong = 5;
+  for (uint64_t number = 0; same + wrong < wanted && wrong < kMostWrong; ++number) {
+    const DrawnCase given = DrawnCase::draw(seed, number);
+    const Verdict verdict = run_apart(given);
+    same += verdict.kind == Verdict::Kind::kSame;
+    refused += verdict.kind == Verdict::Kind::kRefused;
+    empty += verdict.kind == Verdict::Kind::kVoid;
+    if (std::getenv("RAMET_SOAK_SHOW")) std::printf("%llu %s\n    %s\n", static_cast<unsigned long long>(number), given.text().c_str(), verdict.text.c_str());
+    if (verdict.kind == Verdict::Kind::kWrong) {
+      ++wrong;
+      const DrawnCase small = shrink(given, is_wrong);
+      ADD_FAILURE() << "seed " << seed << " case " << number << ": " << verdict.text << "\n  " << given.text() << "\n  the smallest that goes wrong: "
+                    << run_apart(small).text << "\n  RAMET_SOAK_CASE='" << small.text() << "'";
+    }
+    if (told && (number + 1) % 50 == 0)
+      std::printf("random layouts: %lld of %lld with the bits of one device, %lld refused, %lld void, %lld wrong\n", static_cast<long long>(same),
+                  static_cast<long long>(wanted), static_cast<long long>(refused), static_cast<long long>(empty), static_cast<long long>(wrong));
+    std::fflush(stdout);
+  }
+  // A drawing of which little runs would test little.
+  EXPECT_LE(refused + empty, 10 + same / 2);
+  std::printf("random layouts: %lld runs with the bits of one device, %lld layouts refused, %lld void, seed %llu\n", static_cast<long long>(same),
+              static_cast<long long>(refused), static_cast<long long>(empty), static_cast<unsigned long long>(seed));
+}
+
+TEST(DrawnCases, AreTextThatComesBack) {
+  for (uint64_t number = 0; number < 200; ++number) {
+    const std::string text = DrawnCase::draw(3, number).text();
+    EXPECT_EQ(DrawnCase::parse(text).text(), text);
+    EXPECT_EQ(DrawnCase::draw(3, number).text(), text);
+  }
+}
+
+TEST(DrawnCases, ShrinkToWhatMatters) {
+  const DrawnCase given = DrawnCase::parse("heads=2 layers=mlp,mixer/causal/odd | train.chunks=4 train.clip_norm=1 | p=2 r=4 rts=weights,grads t=2");
+  const DrawnCase small = shrink(given, [](const DrawnCase& c) {
+    bool mixer = false;
+    for (const auto& layer : c.model.layers)
+      for (const auto& block : layer) mixer = mixer || block == "mixer";
+    return mixer && c.layout.count("r") && c.recipe.count("train.clip_norm");
+  });
+  EXPECT_EQ(small.text(), "layers=mixer | train.clip_norm=1 | r=2");
+}
+
+}  // namespace
+}  // namespace ramet::soak
