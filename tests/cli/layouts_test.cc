@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -149,22 +150,35 @@ TEST_F(LayoutCli, RanksMustDivideTheDevices) {
   EXPECT_THAT(outcome.err, HasSubstr("4 devices on 3 ranks"));
 }
 
-/// The processes of a rank under a launcher, by their command line.
+/// The processes of a run's ranks under a launcher, in order of ranks; found by their command line.
 std::vector<pid_t> ranks_of(const fs::path& folder) {
-  std::vector<pid_t> found;
+  std::map<int, pid_t> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "cmdline");
-    std::string line((std::istreambuf_iterator<char>(file)), {});
-    if (line.starts_with(std::string(RAMET_BINARY_DIR) + "/ramet") && line.find(folder.string()) != std::string::npos)
-      found.push_back(static_cast<pid_t>(std::stol(name)));
+    const auto text_of = [&](const char* file) {
+      std::ifstream stream(entry.path() / file);
+      return std::string((std::istreambuf_iterator<char>(stream)), {});
+    };
+    const std::string line = text_of("cmdline"), variable = "OMPI_COMM_WORLD_RANK=";
+    if (!line.starts_with(std::string(RAMET_BINARY_DIR) + "/ramet") || line.find(folder.string()) == std::string::npos) continue;
+    const std::string variables = text_of("environ");
+    if (const size_t at = variables.find(variable); at != std::string::npos)
+      found[std::atoi(variables.c_str() + at + variable.size())] = static_cast<pid_t>(std::stol(name));
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  std::vector<pid_t> ranks;
+  for (const auto& [rank, process] : found) ranks.push_back(process);
+  return ranks;
 }
 
-class FaultCli : public LayoutCli, public ::testing::WithParamInterface<int> {};
+struct Fault {
+  const char* name;
+  int signal;
+  size_t rank;
+};
+void PrintTo(const Fault& fault, std::ostream* stream) { *stream << fault.name; }
+
+class FaultCli : public LayoutCli, public ::testing::WithParamInterface<Fault> {};
 
 // A rank that dies, or that stops without dying, ends the run with a clear word; it goes on with the bits of an
 // unbroken one.
@@ -178,11 +192,13 @@ TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const std::vector<pid_t> ranks = ranks_of(run);
   ASSERT_EQ(ranks.size(), 4u);
-  ::kill(ranks[2], GetParam());
+  const size_t rank = GetParam().rank;
+  ::kill(ranks[rank], GetParam().signal);
   const Outcome outcome = process.wait();
   EXPECT_NE(outcome.status, 0);
-  EXPECT_THAT(outcome.err, ContainsRegex("rank 2 (last finished superstep [0-9]+ \\(|has ended)"));
-  EXPECT_THAT(outcome.err, HasSubstr("Go on from the last checkpoint with `ramet train --resume " + run + "`"));
+  EXPECT_THAT(outcome.err, ContainsRegex("rank " + std::to_string(rank) + " (last finished superstep [0-9]+ \\(|has ended)"));
+  // Only the leading rank knows the run's folder.
+  EXPECT_THAT(outcome.err, HasSubstr(rank == 0 ? "esume from the last checkpoint" : "Go on from the last checkpoint with `ramet train --resume " + run + "`"));
   for (int i = 0; i < 100 && !ranks_of(run).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_TRUE(ranks_of(run).empty());
 
@@ -193,8 +209,10 @@ TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
   EXPECT_EQ(last(resumed)["weights_hash"],
             train({same[0], same[1], same[2], same[3], "--steps", steps})["weights_hash"]);
 }
-INSTANTIATE_TEST_SUITE_P(Signals, FaultCli, ::testing::Values(SIGKILL, SIGSTOP),
-                         [](const auto& info) { return info.param == SIGKILL ? "Killed" : "Halted"; });
+INSTANTIATE_TEST_SUITE_P(Signals, FaultCli,
+                         ::testing::Values(Fault{"Killed", SIGKILL, 2}, Fault{"Halted", SIGSTOP, 2}, Fault{"LeaderKilled", SIGKILL, 0},
+                                           Fault{"LeaderHalted", SIGSTOP, 0}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ramet

@@ -118,12 +118,13 @@ namespace {
 const std::vector<std::string> kCommands = {"train",  "plan", "eval",    "predict", "vocab",
                                             "corpus", "runs", "inspect", "export",  "recipe"};
 
-/// What all ranks find wrong alike is told once, by the leading one; another rank tells only what the leading one
-/// cannot.
+/// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot, which
+/// has ended or was halted, here or on a host that this one does not see.
 int report(const Session& session, const Error& error) {
   const bool known =
       error.kind() == ErrorKind::kUsage || std::string(error.what()).find("rank 0 ") == std::string::npos;
-  if (!session.leads() && known) return error.kind() == ErrorKind::kUsage ? 2 : 1;
+  const bool stands_in = session.mpi && session.mpi->is_first_running();
+  if (!session.leads() && known && !stands_in) return error.kind() == ErrorKind::kUsage ? 2 : 1;
   return cli::report(error, session.json);
 }
 

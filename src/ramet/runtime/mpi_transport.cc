@@ -231,6 +231,15 @@ Transports MpiSession::make_transports(int devices_per_rank, const TransportOpti
 
 bool MpiSession::stopped() const { return state_->world && state_->world->stopped(); }
 
+bool MpiSession::is_first_running() const {
+  if (!state_->world) return state_->rank == 0;
+  for (int device = 0; device < state_->world->devices(); ++device) {
+    if (state_->world->plan().processes[static_cast<size_t>(device)] == state_->rank) return true;
+    if (state_->world->runs(device)) return false;
+  }
+  return false;
+}
+
 bool MpiSession::leave() {
   State& state = *state_;
   if (state.left) return !state.world || !state.world->stopped();

@@ -21,6 +21,7 @@ int MpiSession::rank() const { return 0; }
 int MpiSession::ranks() const { return 1; }
 Transports MpiSession::make_transports(int, const TransportOptions&, int) { return {}; }
 bool MpiSession::stopped() const { return false; }
+bool MpiSession::is_first_running() const { return true; }
 bool MpiSession::leave() { return true; }
 
 }  // namespace ramet

@@ -136,21 +136,34 @@ int SharedWorld::ended(std::span<const int> devices) const {
   return -1;
 }
 
-void SharedWorld::end_halted_peers() noexcept {
-  for (size_t local = 0; local < watch_.size(); ++local) {
-    if (watch_[local] < 0) continue;
-    char path[64], status[512] = {};
-    std::snprintf(path, sizeof(path), "/proc/%d/stat", progress(locals_[local]).process.load());
-    if (std::FILE* file = std::fopen(path, "r")) {
-      const size_t read = std::fread(status, 1, sizeof(status) - 1, file);
-      std::fclose(file);
-      status[read] = 0;
-    }
-    // "PID (NAME) STATE ...", and the name may hold anything.
-    const char* name_end = std::strrchr(status, ')');
-    if (name_end && name_end[1] == ' ' && name_end[2] == 'T')
-      syscall(SYS_pidfd_send_signal, watch_[local], SIGKILL, nullptr, 0);
+namespace {
+
+/// Whether a process is stopped without having ended (SIGSTOP).
+bool is_halted(int process) {
+  char path[64], status[512] = {};
+  std::snprintf(path, sizeof(path), "/proc/%d/stat", process);
+  if (std::FILE* file = std::fopen(path, "r")) {
+    const size_t read = std::fread(status, 1, sizeof(status) - 1, file);
+    std::fclose(file);
+    status[read] = 0;
   }
+  // "PID (NAME) STATE ...", and the name may hold anything.
+  const char* name_end = std::strrchr(status, ')');
+  return name_end && name_end[1] == ' ' && name_end[2] == 'T';
+}
+
+}  // namespace
+
+bool SharedWorld::runs(int device) const {
+  const int local = local_of(device);
+  if (local < 0 || watch_.empty() || watch_[static_cast<size_t>(local)] < 0) return true;
+  return ended(std::span(&device, 1)) < 0 && !is_halted(progress(device).process.load());
+}
+
+void SharedWorld::end_halted_peers() noexcept {
+  for (size_t local = 0; local < watch_.size(); ++local)
+    if (watch_[local] >= 0 && is_halted(progress(locals_[local]).process.load()))
+      syscall(SYS_pidfd_send_signal, watch_[local], SIGKILL, nullptr, 0);
 }
 
 void SharedWorld::stop(int device, std::string_view reason) noexcept {

@@ -76,6 +76,8 @@ class SharedWorld {
 
   /// First of `devices` whose process has ended, or -1.
   int ended(std::span<const int> devices) const;
+  /// Whether the process of a device works still, as far as this host can see: it has neither ended nor been halted.
+  bool runs(int device) const;
   /// Ends the processes of this host that are halted (SIGSTOP): when the world is stopped and all others leave, they
   /// would hold up whoever started the job.
   void end_halted_peers() noexcept;
