@@ -7,43 +7,24 @@
 
 #include "layout/lockstep.h"
 #include "ramet/base/error.h"
-#include "ramet/train/initialize.h"
-#include "ramet/train/prepare.h"
-#include "ramet/train/step.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/recompute.h"
 #include "ramet/transform/simplify.h"
+#include "support/small_training.h"
 
 namespace ramet {
 namespace {
 
 using ::testing::HasSubstr;
 
-/// A model small enough to be run node by node, with all that layouts meet: dropout, tied embeddings, clipping.
-struct Subject {
-  Preparation preparation;
-  StepGraph step;
-  Tensors weights;
+/// A small training as layouts get it, with the batches of two steps.
+struct Subject : SmallTraining {
   std::vector<Tensors> batches;
 
-  Subject(const std::string& kind, std::vector<std::string> more, const std::string& recompute_mode = "none") {
-    std::vector<std::string> settings = {"model.kind=" + kind, "model.preset=" + std::string(kind == "bert" ? "tiny" : "124m"), "model.layers=4", "model.hidden=48", "model.heads=12",
-                                         "model.vocabulary_size=96", "model.max_positions=12", "data.sequence_length=12", "train.micro_batch=2",
-                                         "train.lanes=4", "train.accumulation=8", "train.chunks=4", "train.clip_norm=0.01"};
-    if (kind == "bert") settings.push_back("model.intermediate=96");
-    settings.insert(settings.end(), more.begin(), more.end());
-    preparation = prepare(parse_recipe("", "subject.toml", ".", settings));
-    step = make_training_step(preparation.model, preparation.recipe);
+  Subject(const std::string& kind, const std::vector<std::string>& more, const std::string& recompute_mode = "none") : SmallTraining(kind, more) {
     step = simplify(fuse(hoist(simplify(std::move(step)))));
     step = recompute(std::move(step), parse_recompute(recompute_mode));
-    ThreadTeam team(1);
-    for (const StateTensor& state : step.states) {
-      if (state.kind != StateKind::kWeight) continue;
-      HostTensor tensor(state.type);
-      initialize_state(state, 7, tensor.data, team);
-      weights.emplace(state.name, std::move(tensor));
-    }
     for (int64_t i = 0; i < 2 * step.micro_batches(); ++i) {
       const int64_t size = preparation.recipe.train.micro_batch;
       Tensors tensors;
@@ -60,10 +41,9 @@ struct Subject {
     return [this, number](int64_t micro) -> const Tensors& { return batches[static_cast<size_t>(number * step.micro_batches() + micro)]; };
   }
   static Tensors scalars(int64_t number) {
-    const double t = static_cast<double>(number + 1);
-    return {{"learning_rate", HostTensor::of(DType::kF32, {}, {0.01})},
-            {"correction1", HostTensor::of(DType::kF32, {}, {1 - std::pow(0.9, t)})},
-            {"correction2", HostTensor::of(DType::kF32, {}, {1 - std::pow(0.999, t)})}};
+    Tensors tensors;
+    for (const auto& [name, value] : SmallTraining::scalars(number)) tensors.emplace(name, HostTensor::of(DType::kF32, {}, {value}));
+    return tensors;
   }
 };
 
@@ -233,7 +213,7 @@ const std::vector<Case> kCases = {
     {"odd_heads", "gpt2", {"train.precision=bf16", "model.heads=3"}, "layer", {"t=2", "t=4", "t=2x2", "t=4 phases=4 offload=optimizer,weights,grads,activations"}},
     {"odd_heads_bert", "bert", {"train.precision=f32", "model.heads=3"}, "", {"t=2", "t=4 sequence=true"}},
     {"long_tables", "gpt2", {"train.precision=bf16", "data.sequence_length=8"}, "", {"r=2 rts=weights", "r=4 rts=weights,optimizer phases=2"}},
-    {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer"}},
+    {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer", "r=6 rts=optimizer:3", "r=6 rts=weights:3,optimizer:2"}},
     {"phases", "gpt2", {"train.precision=bf16"}, "layer", {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
     {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, "layer", {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
 };

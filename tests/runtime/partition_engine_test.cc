@@ -11,12 +11,10 @@
 #include "ramet/program/compile.h"
 #include "ramet/runtime/device_engine.h"
 #include "ramet/runtime/thread_transport.h"
-#include "ramet/train/initialize.h"
-#include "ramet/train/prepare.h"
-#include "ramet/train/step.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
+#include "support/small_training.h"
 
 // Partitioned models on device engines, one thread each, against one engine without a layout.
 
@@ -25,27 +23,8 @@ namespace {
 
 constexpr int64_t kSteps = 2;
 
-struct Subject {
-  Preparation preparation;
-  StepGraph step;
-  std::map<std::string, HostTensor> weights;
-
-  Subject(const std::string& kind, const std::vector<std::string>& more) {
-    std::vector<std::string> settings = {"model.kind=" + kind, "model.preset=" + std::string(kind == "bert" ? "tiny" : "124m"), "model.layers=4", "model.hidden=48", "model.heads=12",
-                                         "model.vocabulary_size=96", "model.max_positions=12", "data.sequence_length=12", "train.micro_batch=2",
-                                         "train.lanes=4", "train.accumulation=8", "train.chunks=4", "train.clip_norm=0.01"};
-    if (kind == "bert") settings.push_back("model.intermediate=96");
-    settings.insert(settings.end(), more.begin(), more.end());
-    preparation = prepare(parse_recipe("", "subject.toml", ".", settings));
-    step = make_training_step(preparation.model, preparation.recipe);
-    ThreadTeam team(1);
-    for (const StateTensor& state : step.states) {
-      if (state.kind != StateKind::kWeight) continue;
-      HostTensor tensor(state.type);
-      initialize_state(state, 7, tensor.data, team);
-      weights.emplace(state.name, std::move(tensor));
-    }
-  }
+struct Subject : SmallTraining {
+  using SmallTraining::SmallTraining;
 
   Feed feed(int64_t number) const {
     return [this, number](int64_t lane, int64_t micro, FeedSink& sink) {
@@ -55,10 +34,9 @@ struct Subject {
   }
   /// Scalars that the program takes.
   static std::vector<ScalarValue> scalars(const Executable& exe, int64_t number) {
-    const double t = static_cast<double>(number + 1);
     std::vector<ScalarValue> taken;
-    for (const ScalarValue& value : {ScalarValue{"learning_rate", 0.01}, ScalarValue{"correction1", 1 - std::pow(0.9, t)}, ScalarValue{"correction2", 1 - std::pow(0.999, t)}})
-      if (exe.has_scalar(value.name)) taken.push_back(value);
+    for (const auto& [name, value] : SmallTraining::scalars(number))
+      if (exe.has_scalar(name)) taken.push_back({name, value});
     return taken;
   }
 };

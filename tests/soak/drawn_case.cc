@@ -92,6 +92,10 @@ class Drawer {
     set_model("head_size", number_of({2, 4, 4, 5, 8}));
     set_model("inner", extent({2, 4, 5}, 5, 40));
     set_model("vocabulary", extent({4, 7, 16}, 9, 70));
+    if (chance(25)) {
+      const int64_t vocabulary = std::stoll(case_.model.word("vocabulary"));
+      set_model("padding", chance(70) ? chunks_ - vocabulary % chunks_ : 1 + static_cast<int64_t>(below(9)));
+    }
     if (chance(50)) set_model("dropout", 10);
     if (chance(20)) set_model("axes", 1 + static_cast<int64_t>(below(1000)));
     set_model("input", one_of(input_names()));

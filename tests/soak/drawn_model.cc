@@ -30,7 +30,7 @@ class Builder {
       : drawn_(drawn), model_(graph, weights, kInit, training, kSeed), build_(model_.build()) {
     batch_ = drawn.number("batch"), length_ = drawn.number("sequence"), heads_ = drawn.number("heads");
     hidden_ = heads_ * drawn.number("head_size");
-    inner_ = drawn.number("inner"), vocabulary_ = drawn.number("vocabulary");
+    inner_ = drawn.number("inner"), vocabulary_ = drawn.number("vocabulary"), rows_ = vocabulary_ + drawn.number("padding");
     dropout_ = static_cast<double>(drawn.number("dropout")) / 100;
   }
 
@@ -64,7 +64,7 @@ class Builder {
       const Tensor x = build_.input("numbers", DType::kF32, {batch_, length_, inner_});
       return model_.dense(x, "embeddings.dense", hidden_, kEmbed, kNoAxis);
     }
-    words_ = model_.matrix("embeddings.words", {vocabulary_, hidden_}, {kVocab, kEmbed});
+    words_ = model_.matrix("embeddings.words", {rows_, hidden_}, {kVocab, kEmbed});
     Tensor x = gather(words_, ids());
     if (kind == "tokens") return x;
     const Tensor positions = model_.matrix("embeddings.positions", {length_ + 2, hidden_}, {kNoAxis, kEmbed});
@@ -306,11 +306,13 @@ class Builder {
 
   Tensor logits_of(Tensor rows, bool tied) {
     if (tied && words_.valid()) return matmul(rows, words_, false, true);
-    return model_.dense(rows, "head.words", vocabulary_, kVocab, kEmbed);
+    return model_.dense(rows, "head.words", rows_, kVocab, kEmbed);
   }
 
+  /// Of rows of the vocabulary, those beyond its words are no classes.
   Tensor add_entropy(const std::string& prefix, Tensor logits, Tensor labels) {
-    const CrossEntropy next = cross_entropy(logits, labels);
+    const bool padded = rows_ > vocabulary_ && logits.dim(-1) == rows_;
+    const CrossEntropy next = cross_entropy(logits, labels, padded ? vocabulary_ : 0);
     build_.output(prefix + "loss", next.loss);
     build_.output(prefix + "correct", next.correct);
     build_.output(prefix + "count", next.count);
@@ -327,16 +329,15 @@ class Builder {
       const Tensor first = multiply(iota(build_, DType::kI32, {batch_, 1}, 0), full_like(DType::kI32, static_cast<double>(length_)));
       const Tensor rows = gather(reshape(x, {batch_ * length_, hidden_}), reshape(add(places, first), {batch_ * kPredictions}));
       const Tensor normed = model_.norm(gelu(model_.dense(rows, "words.dense", hidden_, kEmbed, kNoAxis)), "words.norm", kEpsilon);
-      words = cross_and_name(pair ? "words_" : "", logits_of(normed, true), reshape(labels, {batch_ * kPredictions}));
+      words = add_entropy(pair ? "words_" : "", logits_of(normed, true), reshape(labels, {batch_ * kPredictions}));
     }
     if (!pair) return;
     Scope scope(build_, "pair");
     const Tensor start = reshape(slice(x, {0, 0, 0}, {batch_, 1, hidden_}), {batch_, hidden_});
     const Tensor pooled = tanh(model_.dense(start, "pair.dense", hidden_, kEmbed, kNoAxis));
     const Tensor classes = model_.dense(pooled, "pair.classes", 2, kNoAxis, kEmbed);
-    build_.output("loss", add(words, cross_and_name("pair_", classes, build_.input("pair_labels", DType::kI32, {batch_}))));
+    build_.output("loss", add(words, add_entropy("pair_", classes, build_.input("pair_labels", DType::kI32, {batch_}))));
   }
-  Tensor cross_and_name(const std::string& prefix, Tensor logits, Tensor labels) { return add_entropy(prefix, logits, labels); }
 
   /// Mean squares of what is left to targets.
   void add_squares(Tensor x) {
@@ -350,7 +351,7 @@ class Builder {
   ModelBuilder model_;
   GraphBuilder& build_;
   Tensor words_, start_, first_, bias_;
-  int64_t batch_, length_, heads_, hidden_, inner_, vocabulary_;
+  int64_t batch_, length_, heads_, hidden_, inner_, vocabulary_, rows_;
   double dropout_;
 };
 
@@ -431,7 +432,7 @@ void draw_axes(uint64_t seed, std::vector<StateTensor>& weights) {
 
 const std::map<std::string, std::string>& model_defaults() {
   static const std::map<std::string, std::string> defaults = {
-      {"batch", "2"}, {"sequence", "8"}, {"heads", "4"}, {"head_size", "4"}, {"inner", "16"}, {"vocabulary", "32"},
+      {"batch", "2"}, {"sequence", "8"}, {"heads", "4"}, {"head_size", "4"}, {"inner", "16"}, {"vocabulary", "32"}, {"padding", "0"},
       {"dropout", "0"}, {"axes", "0"}, {"input", "tokens"}, {"head", "words"}};
   return defaults;
 }

@@ -52,6 +52,21 @@ TEST(RandomLayouts, HaveTheBitsOfOneDevice) {
               static_cast<long long>(refused), static_cast<long long>(empty), static_cast<unsigned long long>(seed));
 }
 
+/// Cases that once went wrong, or were refused without need.
+TEST(DrawnCases, ThatWentWrongOnceDoNot) {
+  for (const char* text : {
+           "layers=odd/odd | | p=2",                                                           // a map over two layers
+           "head=squares layers=centered/centered | | p=2 head=first",                         // a head's gradient on another stage
+           "head=tied layers=winners/winners,lookup | | layers=2+0 p=2",                       // a stage without evaluation
+           "input=numbers layers=attention/causal | | layers=0+2 p=2 offload=grads",           // the same of the first stage
+           "layers=odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3",            // groups that are no branches
+           "layers=mlp/odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3 | p=2",  // the same, and on from there
+       }) {
+    const Verdict verdict = run_apart(DrawnCase::parse(text));
+    EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;
+  }
+}
+
 TEST(DrawnCases, AreTextThatComesBack) {
   for (uint64_t number = 0; number < 200; ++number) {
     const std::string text = DrawnCase::draw(3, number).text();

@@ -29,6 +29,12 @@ std::string key_of(const Spread& spread) {
   return key;
 }
 
+/// Whether the replicas of each flat group are a whole branch of the tree along which all of them sum.
+bool is_branch(const Spread& flat, int64_t replicas) {
+  const int64_t parts = flat.flat_parts;
+  return parts == replicas || (flat.flat_stride == 1 && (parts & (parts - 1)) == 0);
+}
+
 }  // namespace
 
 const Cut* Spread::cut_of(int dim) const {
@@ -68,7 +74,8 @@ void Resharder::finish_sums(State& state, const Spread& to) {
     if (!(state.spread.partial & bit_of(axis)) || (to.partial & bit_of(axis))) continue;
     const int64_t extent = mesh_.extent(axis);
     state.spread.partial &= ~bit_of(axis);
-    if (axis == MeshAxis::kReplica && to.flat() && !state.spread.flat()) {
+    // Where flat groups are no branches, all sum all, and each takes its part of that.
+    if (axis == MeshAxis::kReplica && to.flat() && !state.spread.flat() && is_branch(to, extent)) {
       if (state.spread.partial & ~to.partial) internal_error("reshard", "a sum over replicas comes last");
       change_cuts(state, to);
       Attributes group = group_of(axis, to.flat_parts, to.flat_stride);
