@@ -151,13 +151,18 @@ class Faults:
         lines = [line for line in outcome.out.splitlines() if line.startswith("{")]
         return json.loads(lines[-1]) if lines else {}
 
+    @staticmethod
+    def checkpoints(folder):
+        """Whole ones; what is being saved is a folder with another name."""
+        return sorted(each.name for each in folder.glob("checkpoints/step-*") if each.suffix != ".tmp")
+
     def begin(self, layout, ranks):
         """A run that has saved a checkpoint, or has ended before anybody looked."""
         self.numbers += 1
         folder = self.work / f"run{self.numbers}"
         run = self.start([self.recipe, "--run", folder], layout, ranks, folder)
         limit = time.monotonic() + START_LIMIT
-        while run.process.poll() is None and not any(folder.glob("checkpoints/step-*")):
+        while run.process.poll() is None and not self.checkpoints(folder):
             if time.monotonic() > limit:
                 run.end()
                 raise Wrong(f"{folder}: no checkpoint {START_LIMIT} s after the start")
@@ -177,7 +182,7 @@ class Faults:
             shutil.rmtree(run.folder)
 
     def resume(self, folder):
-        steps = sorted(each.name for each in folder.glob("checkpoints/step-*"))
+        steps = self.checkpoints(folder)
         if not steps:
             raise Wrong(f"{folder}: no checkpoint to go on from")
         layout, ranks = self.draw.choice(RESUMED)
@@ -216,7 +221,7 @@ class Faults:
         rank, pid = self.draw.choice(sorted(processes.items()))
         os.kill(pid, signal.SIGKILL)
         outcome = run.wait(END_LIMIT, f"rank {rank} was killed ({run.folder})")
-        words = [rf"(rank|device) \d+ has ended \(process {pid}\)", r"superstep \d+", "(Go on|Resume) from the last checkpoint"] if ranks else []
+        words = [rf"(rank|device) \d+ has ended \(process {pid}\)", r"superstep \d+", "(Go on|[Rr]esume) from the last checkpoint"] if ranks else []
         self.check_end(run, outcome, words)
         return f"{layout} ({ranks or 'no'} ranks), rank {rank} killed: ended after {outcome.seconds:.2f} s; {self.resume(run.folder)}"
 
@@ -226,7 +231,7 @@ class Faults:
         rank, pid = self.draw.choice(sorted(processes.items()))
         os.kill(pid, signal.SIGSTOP)
         outcome = run.wait(END_LIMIT + TIME_LIMIT, f"rank {rank} was stopped ({run.folder})")
-        self.check_end(run, outcome, [r"(rank|device) \d+ last finished superstep \d+", "(Go on|Resume) from the last checkpoint"])
+        self.check_end(run, outcome, [r"(rank|device) \d+ last finished superstep \d+", "(Go on|[Rr]esume) from the last checkpoint"])
         return f"{layout} ({ranks} ranks), rank {rank} halted: ended after {outcome.seconds:.2f} s; {self.resume(run.folder)}"
 
     def pause(self):

@@ -161,7 +161,8 @@ std::vector<pid_t> ranks_of(const fs::path& folder) {
       return std::string((std::istreambuf_iterator<char>(stream)), {});
     };
     const std::string line = text_of("cmdline"), variable = "OMPI_COMM_WORLD_RANK=";
-    if (!line.starts_with(std::string(RAMET_BINARY_DIR) + "/ramet") || line.find(folder.string()) == std::string::npos) continue;
+    if (!line.starts_with(std::string(RAMET_BINARY_DIR) + "/ramet") || line.find(folder.string()) == std::string::npos)
+      continue;
     const std::string variables = text_of("environ");
     if (const size_t at = variables.find(variable); at != std::string::npos)
       found[std::atoi(variables.c_str() + at + variable.size())] = static_cast<pid_t>(std::stol(name));
@@ -196,9 +197,12 @@ TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
   ::kill(ranks[rank], GetParam().signal);
   const Outcome outcome = process.wait();
   EXPECT_NE(outcome.status, 0);
-  EXPECT_THAT(outcome.err, ContainsRegex("rank " + std::to_string(rank) + " (last finished superstep [0-9]+ \\(|has ended)"));
+  EXPECT_THAT(outcome.err,
+              ContainsRegex("rank " + std::to_string(rank) + " (last finished superstep [0-9]+ \\(|has ended)"));
   // Only the leading rank knows the run's folder.
-  EXPECT_THAT(outcome.err, HasSubstr(rank == 0 ? "esume from the last checkpoint" : "Go on from the last checkpoint with `ramet train --resume " + run + "`"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr(rank == 0 ? "esume from the last checkpoint"
+                                  : "Go on from the last checkpoint with `ramet train --resume " + run + "`"));
   for (int i = 0; i < 100 && !ranks_of(run).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_TRUE(ranks_of(run).empty());
 
@@ -210,8 +214,8 @@ TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
             train({same[0], same[1], same[2], same[3], "--steps", steps})["weights_hash"]);
 }
 INSTANTIATE_TEST_SUITE_P(Signals, FaultCli,
-                         ::testing::Values(Fault{"Killed", SIGKILL, 2}, Fault{"Halted", SIGSTOP, 2}, Fault{"LeaderKilled", SIGKILL, 0},
-                                           Fault{"LeaderHalted", SIGSTOP, 0}),
+                         ::testing::Values(Fault{"Killed", SIGKILL, 2}, Fault{"Halted", SIGSTOP, 2},
+                                           Fault{"LeaderKilled", SIGKILL, 0}, Fault{"LeaderHalted", SIGSTOP, 0}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

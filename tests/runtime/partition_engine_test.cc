@@ -1,14 +1,16 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "ramet/base/error.h"
 #include "ramet/base/host_tensor.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/layout/partition.h"
 #include "ramet/program/compile.h"
+#include "ramet/runtime/cluster.h"
 #include "ramet/runtime/device_engine.h"
 #include "ramet/runtime/thread_transport.h"
 #include "ramet/transform/fuse.h"
@@ -21,6 +23,9 @@
 namespace ramet {
 namespace {
 
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
 constexpr int64_t kSteps = 2;
 
 struct Subject : SmallTraining {
@@ -28,8 +33,10 @@ struct Subject : SmallTraining {
 
   Feed feed(int64_t number) const {
     return [this, number](int64_t lane, int64_t micro, FeedSink& sink) {
-      const int64_t size = preparation.recipe.train.micro_batch, index = number * step.micro_batches() + lane * step.micro_batches_per_lane + micro;
-      for (const NamedTensor& tensor : preparation.train->make(index * size, size).tensors) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+      const int64_t size = preparation.recipe.train.micro_batch,
+                    index = number * step.micro_batches() + lane * step.micro_batches_per_lane + micro;
+      for (const NamedTensor& tensor : preparation.train->make(index * size, size).tensors)
+        sink.set(tensor.name, tensor.type, tensor.bytes.data());
     };
   }
   /// Scalars that the program takes.
@@ -49,7 +56,10 @@ States run_whole(const Subject& subject, double& norm) {
   Engine engine(compile(subject.step, cpu_backend()), cpu_backend());
   for (const auto& [name, tensor] : subject.weights) engine.write_state(name, tensor.type, tensor.data.data());
   engine.run_derive();
-  for (int64_t number = 0; number < kSteps; ++number) norm = engine.run_step(number, subject.feed(number), Subject::scalars(engine.executable(), number)).find("grad_norm")->get();
+  for (int64_t number = 0; number < kSteps; ++number)
+    norm = engine.run_step(number, subject.feed(number), Subject::scalars(engine.executable(), number))
+               .find("grad_norm")
+               ->get();
   States states;
   for (const StateTensor& state : subject.step.states)
     if (is_kept(state.kind)) {
@@ -63,14 +73,16 @@ States run_layout(const Subject& subject, const std::string& layout, double& nor
   StepGraph step = simplify(fuse(hoist(simplify(subject.step))));
   const DeviceGraphs graphs = partition(step, parse_layout(layout));
   const std::vector<Executable> executables = compile_layout(graphs, cpu_backend());
-  Transports transports = make_thread_transports(graphs.mesh.devices(), {.time_limit = std::chrono::milliseconds(60'000)});
+  Transports transports =
+      make_thread_transports(graphs.mesh.devices(), {.time_limit = std::chrono::milliseconds(60'000)});
   std::mutex mutex;
   States states;
   for (const StateTensor& state : subject.step.states)
     if (is_kept(state.kind)) states[state.name].resize(static_cast<size_t>(state.type.bytes()), std::byte{0xA5});
   const auto drive = [&](int device) {
     const Executable& exe = executables[static_cast<size_t>(graphs.mesh.position(device).stage)];
-    DeviceEngine engine(exe, cpu_backend(), {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
+    DeviceEngine engine(exe, cpu_backend(),
+                        {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
     for (const auto& [name, tensor] : subject.weights)
       if (engine.has_state(name)) engine.write_state(name, 0, tensor.data);
     engine.prepare();
@@ -101,6 +113,32 @@ States run_layout(const Subject& subject, const std::string& layout, double& nor
   return states;
 }
 
+// A stage that is late with all that others wait for, as one whose messages are lost.
+TEST(Cluster, NamesWhoseMessageNeverComes) {
+  const Subject subject("gpt2", {"train.precision=f32"});
+  const DeviceGraphs graphs = partition(simplify(fuse(hoist(simplify(subject.step)))), parse_layout("p=2 head=first"));
+  Cluster cluster(compile_layout(graphs, cpu_backend()), cpu_backend(), {.time_limit = std::chrono::milliseconds(300)});
+  for (const StateTensor& state : subject.preparation.model.weights)
+    cluster.write_state(state, 0, subject.weights.at(state.name).data);
+  cluster.run_derive();
+  const ClusterFeed feed = [&](int64_t micro, const Executable& exe, FeedSink& sink) {
+    if (exe.stage == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    const int64_t size = subject.preparation.recipe.train.micro_batch;
+    for (const NamedTensor& tensor : subject.preparation.train->make(micro * size, size).tensors)
+      if (exe.has_feed(tensor.name)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+  };
+  try {
+    cluster.run_step(0, feed, Subject::scalars(cluster.stages()[0], 0));
+    FAIL() << "the step should not have ended well";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no answer within 0.3 s"));
+    EXPECT_THAT(error.what(), ContainsRegex("device 0 last finished superstep [0-9]+"));
+    EXPECT_THAT(error.what(), HasSubstr("others wait in"));
+    EXPECT_EQ(error.kind(), ErrorKind::kFailure);
+  }
+  EXPECT_TRUE(cluster.stopped());
+}
+
 struct Case {
   std::string name, kind;
   std::vector<std::string> settings, layouts;
@@ -126,15 +164,32 @@ TEST_P(PartitionedEngine, GivesTheBitsOfOneDevice) {
 }
 
 const std::vector<Case> kCases = {
-    {"alone", "bert", {"train.precision=f32"}, {"p=1", "phases=2", "phases=4 offload=optimizer,weights,grads,activations", "offload=optimizer"}},
-    {"replicas", "bert", {"train.precision=bf16"}, {"r=2", "r=4 rts=optimizer", "r=4 rts=weights,grads,optimizer", "r=4 rts=weights:2,optimizer:4"}},
-    {"stages", "bert", {"train.precision=f32"}, {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first", "p=2 schedule=zero-bubble head=first"}},
+    {"alone",
+     "bert",
+     {"train.precision=f32"},
+     {"p=1", "phases=2", "phases=4 offload=optimizer,weights,grads,activations", "offload=optimizer"}},
+    {"replicas",
+     "bert",
+     {"train.precision=bf16"},
+     {"r=2", "r=4 rts=optimizer", "r=4 rts=weights,grads,optimizer", "r=4 rts=weights:2,optimizer:4"}},
+    {"stages",
+     "bert",
+     {"train.precision=f32"},
+     {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first",
+      "p=2 schedule=zero-bubble head=first"}},
     {"shards", "gpt2", {"train.precision=bf16"}, {"t=2", "t=1x2", "t=2x2", "t=2 sequence=true"}},
-    {"phases", "gpt2", {"train.precision=bf16"}, {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
-    {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
+    {"phases",
+     "gpt2",
+     {"train.precision=bf16"},
+     {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
+    {"everything",
+     "bert",
+     {"train.precision=bf16", "train.optimizer.kind=lamb"},
+     {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Layouts, PartitionedEngine, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Layouts, PartitionedEngine, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ramet

@@ -71,11 +71,14 @@ class Drawer {
     const std::string precision = one_of<std::string>({"f32", "bf16", "bf16", "f16"});
     if (precision != "f32") recipe["train.precision"] = precision;
     recipe["train.optimizer.kind"] = one_of<std::string>({"sgd", "adam", "adamw", "adamw", "lamb"});
-    if (recipe["train.optimizer.kind"] == "sgd" && chance(60)) recipe[chance(50) ? "train.optimizer.nesterov" : "train.optimizer.momentum"] = "0";
+    if (recipe["train.optimizer.kind"] == "sgd" && chance(60))
+      recipe[chance(50) ? "train.optimizer.nesterov" : "train.optimizer.momentum"] = "0";
     if (recipe.count("train.optimizer.nesterov")) recipe["train.optimizer.nesterov"] = "true";
     if (chance(15)) recipe["train.optimizer.weight_decay"] = "0";
-    if (chance(60)) recipe["train.clip_norm"] = chance(50) ? "0.1" : "1";
-    else if (micro_batches_ == 1 && chance(50)) recipe["train.optimizer.in_backward"] = "true";
+    if (chance(60))
+      recipe["train.clip_norm"] = chance(50) ? "0.1" : "1";
+    else if (micro_batches_ == 1 && chance(50))
+      recipe["train.optimizer.in_backward"] = "true";
     if (chance(20)) recipe["train.loss_scale"] = "64";
   }
 
@@ -106,7 +109,8 @@ class Drawer {
     const bool alike = chance(30);
     for (size_t i = 0; i < layers; ++i) {
       std::vector<std::string> layer;
-      for (size_t b = 0, count = 1 + below(3); b < count; ++b) layer.push_back(chance(40) ? one_of(usual) : one_of(names));
+      for (size_t b = 0, count = 1 + below(3); b < count; ++b)
+        layer.push_back(chance(40) ? one_of(usual) : one_of(names));
       case_.model.layers.push_back(alike && i > 0 ? case_.model.layers[0] : layer);
     }
     // One weight for all is for models that lie on one stage: most cases with it would be refused.
@@ -166,11 +170,14 @@ class Drawer {
     int64_t parts = 1;
     if (each > 1 && chance(45)) {
       parts = 2 + static_cast<int64_t>(below(static_cast<uint64_t>(each - 1)));
-      if (p > 1 && chance(50)) layout["schedule"] = "interleaved:" + std::to_string(parts);
-      else layout["phases"] = std::to_string(parts);
+      if (p > 1 && chance(50))
+        layout["schedule"] = "interleaved:" + std::to_string(parts);
+      else
+        layout["phases"] = std::to_string(parts);
     }
     if (!layout.count("schedule") && p > 1 && chance(50))
-      layout["schedule"] = layout.count("phases") || chance(50) ? one_of<std::string>({"gpipe", "1f1b"}) : "zero-bubble";
+      layout["schedule"] =
+          layout.count("phases") || chance(50) ? one_of<std::string>({"gpipe", "1f1b"}) : "zero-bubble";
     if (p > 1 && chance(40)) layout["head"] = one_of<std::string>({"first", "last"});
     if (p * parts > 1 && chance(25)) {
       std::vector<int64_t> counts(static_cast<size_t>(p * parts), 1);
@@ -239,7 +246,8 @@ std::vector<DrawnCase> smaller(const DrawnCase& given) {
   for (const char* key : {"offload", "rts"}) {
     const auto found = given.layout.find(key);
     if (found == given.layout.end()) continue;
-    for (size_t comma = found->second.find(','); comma != std::string::npos; comma = found->second.find(',', comma + 1)) {
+    for (size_t comma = found->second.find(','); comma != std::string::npos;
+         comma = found->second.find(',', comma + 1)) {
       with([&](DrawnCase& c) { c.layout[key] = found->second.substr(0, comma); });
       with([&](DrawnCase& c) { c.layout[key] = found->second.substr(comma + 1); });
     }
@@ -250,9 +258,11 @@ std::vector<DrawnCase> smaller(const DrawnCase& given) {
   for (const char* key : {"p", "r", "phases"})
     if (given.layout.count(key) && given.layout.at(key) != "2") with([&](DrawnCase& c) { c.layout[key] = "2"; });
   for (size_t i = 0; i < given.model.layers.size(); ++i) {
-    if (given.model.layers.size() > 1) with([&](DrawnCase& c) { c.model.layers.erase(c.model.layers.begin() + static_cast<int64_t>(i)); });
+    if (given.model.layers.size() > 1)
+      with([&](DrawnCase& c) { c.model.layers.erase(c.model.layers.begin() + static_cast<int64_t>(i)); });
     for (size_t b = 0; b < given.model.layers[i].size(); ++b) {
-      if (given.model.layers[i].size() > 1) with([&](DrawnCase& c) { c.model.layers[i].erase(c.model.layers[i].begin() + static_cast<int64_t>(b)); });
+      if (given.model.layers[i].size() > 1)
+        with([&](DrawnCase& c) { c.model.layers[i].erase(c.model.layers[i].begin() + static_cast<int64_t>(b)); });
       if (given.model.layers[i][b] != "odd") with([&](DrawnCase& c) { c.model.layers[i][b] = "odd"; });
     }
   }
@@ -268,16 +278,20 @@ DrawnCase DrawnCase::draw(uint64_t seed, uint64_t number) { return Drawer(seed, 
 DrawnCase DrawnCase::parse(const std::string& text) {
   std::vector<std::string> parts(1);
   for (const char c : text) {
-    if (c == '|') parts.emplace_back();
-    else parts.back() += c;
+    if (c == '|')
+      parts.emplace_back();
+    else
+      parts.back() += c;
   }
-  if (parts.size() != 3 && parts.size() != 4) throw Error({.what = "not a case", .found = text, .expected = "MODEL | RECIPE | LAYOUT, and perhaps | LAYOUT"});
+  if (parts.size() != 3 && parts.size() != 4)
+    throw Error({.what = "not a case", .found = text, .expected = "MODEL | RECIPE | LAYOUT, and perhaps | LAYOUT"});
   parts.resize(4);
   return {DrawnModel::parse(parts[0]), parse_settings(parts[1]), parse_settings(parts[2]), parse_settings(parts[3])};
 }
 
 std::string DrawnCase::text() const {
-  return model.text() + " | " + text_of(recipe) + " | " + text_of(layout) + (second.empty() ? "" : " | " + text_of(second));
+  return model.text() + " | " + text_of(recipe) + " | " + text_of(layout) +
+         (second.empty() ? "" : " | " + text_of(second));
 }
 
 DrawnCase shrink(DrawnCase wrong, const std::function<bool(const DrawnCase&)>& is_wrong) {

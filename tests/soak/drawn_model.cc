@@ -30,7 +30,8 @@ class Builder {
       : drawn_(drawn), model_(graph, weights, kInit, training, kSeed), build_(model_.build()) {
     batch_ = drawn.number("batch"), length_ = drawn.number("sequence"), heads_ = drawn.number("heads");
     hidden_ = heads_ * drawn.number("head_size");
-    inner_ = drawn.number("inner"), vocabulary_ = drawn.number("vocabulary"), rows_ = vocabulary_ + drawn.number("padding");
+    inner_ = drawn.number("inner"), vocabulary_ = drawn.number("vocabulary"),
+    rows_ = vocabulary_ + drawn.number("padding");
     dropout_ = static_cast<double>(drawn.number("dropout")) / 100;
   }
 
@@ -52,7 +53,11 @@ class Builder {
   static const std::map<std::string, Block>& blocks();
 
  private:
-  Tensor ids() { return build_.graph().find_input("input_ids") != kNoValue ? build_.tensor(build_.graph().find_input("input_ids")) : build_.input("input_ids", DType::kI32, {batch_, length_}); }
+  Tensor ids() {
+    return build_.graph().find_input("input_ids") != kNoValue
+               ? build_.tensor(build_.graph().find_input("input_ids"))
+               : build_.input("input_ids", DType::kI32, {batch_, length_});
+  }
   Tensor full_like(DType dtype, double value) { return full(build_, dtype, {}, value); }
 
   // --- what comes before the layers ---
@@ -100,11 +105,13 @@ class Builder {
   Tensor attention_apart(Tensor x, const std::string& path) {
     std::vector<Tensor> parts;
     for (const char* name : {".query", ".key", ".value"})
-      parts.push_back(reshape(model_.projection(x, path + name, hidden_, kHeads, kEmbed), {batch_, length_, heads_, hidden_ / heads_}));
+      parts.push_back(reshape(model_.projection(x, path + name, hidden_, kHeads, kEmbed),
+                              {batch_, length_, heads_, hidden_ / heads_}));
     AttentionOptions options;
     options.causal = true;
     const Tensor mixed = attention(parts[0], parts[1], parts[2], {}, {}, options);
-    const Tensor out = model_.projection(reshape(mixed, {batch_, length_, hidden_}), path + ".out", hidden_, kEmbed, kHeads);
+    const Tensor out =
+        model_.projection(reshape(mixed, {batch_, length_, hidden_}), path + ".out", hidden_, kEmbed, kHeads);
     return model_.norm(add(x, out), path + ".norm", kEpsilon);
   }
 
@@ -112,21 +119,25 @@ class Builder {
   Tensor attention_sums(Tensor x, const std::string& path) {
     std::vector<Tensor> parts;
     for (const char* name : {".query", ".key", ".value"})
-      parts.push_back(reshape(model_.dense(x, path + name, hidden_, kHeads, kEmbed), {batch_, length_, heads_, hidden_ / heads_}));
-    const Tensor scores = scale(einsum("bqhd,bkhd->bhqk", {parts[0], parts[1]}), 1 / std::sqrt(static_cast<double>(hidden_ / heads_)));
+      parts.push_back(
+          reshape(model_.dense(x, path + name, hidden_, kHeads, kEmbed), {batch_, length_, heads_, hidden_ / heads_}));
+    const Tensor scores =
+        scale(einsum("bqhd,bkhd->bhqk", {parts[0], parts[1]}), 1 / std::sqrt(static_cast<double>(hidden_ / heads_)));
     const Tensor mixed = einsum("bhqk,bkhd->bqhd", {model_.drop(softmax(scores), dropout_, path + ".drop"), parts[2]});
     return add(x, model_.dense(reshape(mixed, {batch_, length_, hidden_}), path + ".out", hidden_, kEmbed, kHeads));
   }
 
   Tensor mlp(Tensor x, const std::string& path) {
-    const Tensor wide = gelu(model_.dense(model_.norm(x, path + ".norm", kEpsilon), path + ".up", inner_, kMlp, kEmbed));
+    const Tensor wide =
+        gelu(model_.dense(model_.norm(x, path + ".norm", kEpsilon), path + ".up", inner_, kMlp, kEmbed));
     return add(x, model_.drop(model_.dense(wide, path + ".down", hidden_, kEmbed, kMlp), dropout_, path + ".drop"));
   }
 
   /// The norm after the sum, weights as [in, out], relu.
   Tensor mlp_after(Tensor x, const std::string& path) {
     const Tensor wide = relu(model_.projection(x, path + ".up", inner_, kMlp, kEmbed));
-    return model_.norm(add(x, model_.projection(wide, path + ".down", hidden_, kEmbed, kMlp)), path + ".norm", kEpsilon);
+    return model_.norm(add(x, model_.projection(wide, path + ".down", hidden_, kEmbed, kMlp)), path + ".norm",
+                       kEpsilon);
   }
 
   /// Two products without biases, one of which is the gate of the other.
@@ -184,7 +195,8 @@ class Builder {
     const int64_t half = hidden_ / 2;
     const auto parts = split(x, {half, hidden_ - half}, -1);
     const Tensor turned = concat({negate(parts[1]), parts[0]}, -1);
-    return add(multiply(x, model_.vector(path + ".cosine", hidden_, kEmbed, 0.8)), multiply(turned, model_.vector(path + ".sine", hidden_, kNoAxis, 0.6)));
+    return add(multiply(x, model_.vector(path + ".cosine", hidden_, kEmbed, 0.8)),
+               multiply(turned, model_.vector(path + ".sine", hidden_, kNoAxis, 0.6)));
   }
 
   /// Each position sees the one before.
@@ -208,7 +220,8 @@ class Builder {
   /// Every expert sees every row; a softmax weighs them.
   Tensor experts(Tensor x, const std::string& path) {
     const Tensor gate = softmax(model_.dense(x, path + ".gate", kExperts, kNoAxis, kEmbed));
-    const Tensor all = relu(einsum("bsh,efh->bsef", {x, model_.matrix(path + ".up", {kExperts, inner_, hidden_}, {kNoAxis, kMlp, kEmbed})}));
+    const Tensor all = relu(einsum(
+        "bsh,efh->bsef", {x, model_.matrix(path + ".up", {kExperts, inner_, hidden_}, {kNoAxis, kMlp, kEmbed})}));
     const Tensor mixed = einsum("bsef,bse->bsf", {all, gate});
     return add(x, matmul(mixed, model_.matrix(path + ".down", {hidden_, inner_}, {kEmbed, kMlp}), false, true));
   }
@@ -228,12 +241,15 @@ class Builder {
   }
 
   /// A weight that all layers with this block share.
-  Tensor shared(Tensor x, const std::string&) { return add(x, tanh(model_.dense(x, "shared", hidden_, kEmbed, kEmbed))); }
+  Tensor shared(Tensor x, const std::string&) {
+    return add(x, tanh(model_.dense(x, "shared", hidden_, kEmbed, kEmbed)));
+  }
 
   /// Rows of all samples in one matrix.
   Tensor rows(Tensor x, const std::string& path) {
     const Tensor flat = reshape(x, {batch_ * length_, hidden_});
-    const Tensor out = model_.drop(model_.dense(flat, path + ".dense", hidden_, kNoAxis, kEmbed), dropout_, path + ".drop");
+    const Tensor out =
+        model_.drop(model_.dense(flat, path + ".dense", hidden_, kNoAxis, kEmbed), dropout_, path + ".drop");
     return add(x, reshape(log_softmax(out), {batch_, length_, hidden_}));
   }
 
@@ -258,14 +274,17 @@ class Builder {
   Tensor bias() {  // in the scope of the first layer that reads it
     if (bias_.valid()) return bias_;
     const ValueId known = build_.graph().find_input("attention_mask");
-    const Tensor mask = known != kNoValue ? build_.tensor(known) : build_.input("attention_mask", DType::kI32, {batch_, length_});
+    const Tensor mask =
+        known != kNoValue ? build_.tensor(known) : build_.input("attention_mask", DType::kI32, {batch_, length_});
     const Tensor shown = reshape(equal(mask, full_like(DType::kI32, 1)), {batch_, 1, length_});
-    return bias_ = broadcast_to(select(shown, full_like(DType::kF32, 0), full_like(DType::kF32, -100)), {batch_, length_, length_});
+    return bias_ = broadcast_to(select(shown, full_like(DType::kF32, 0), full_like(DType::kF32, -100)),
+                                {batch_, length_, length_});
   }
 
   /// Equal words of a micro-batch see the sum of each other.
   Tensor bag(Tensor x, const std::string& path) {
-    const Tensor sums = scatter_add(ids(), multiply(x, model_.vector(path + ".gain", hidden_, kEmbed, 0.3)), vocabulary_);
+    const Tensor sums =
+        scatter_add(ids(), multiply(x, model_.vector(path + ".gain", hidden_, kEmbed, 0.3)), vocabulary_);
     return add(x, tanh(gather(sums, ids())));
   }
 
@@ -326,9 +345,12 @@ class Builder {
     Tensor words;
     {
       Scope scope(build_, "words");
-      const Tensor first = multiply(iota(build_, DType::kI32, {batch_, 1}, 0), full_like(DType::kI32, static_cast<double>(length_)));
-      const Tensor rows = gather(reshape(x, {batch_ * length_, hidden_}), reshape(add(places, first), {batch_ * kPredictions}));
-      const Tensor normed = model_.norm(gelu(model_.dense(rows, "words.dense", hidden_, kEmbed, kNoAxis)), "words.norm", kEpsilon);
+      const Tensor first =
+          multiply(iota(build_, DType::kI32, {batch_, 1}, 0), full_like(DType::kI32, static_cast<double>(length_)));
+      const Tensor rows =
+          gather(reshape(x, {batch_ * length_, hidden_}), reshape(add(places, first), {batch_ * kPredictions}));
+      const Tensor normed =
+          model_.norm(gelu(model_.dense(rows, "words.dense", hidden_, kEmbed, kNoAxis)), "words.norm", kEpsilon);
       words = add_entropy(pair ? "words_" : "", logits_of(normed, true), reshape(labels, {batch_ * kPredictions}));
     }
     if (!pair) return;
@@ -336,7 +358,8 @@ class Builder {
     const Tensor start = reshape(slice(x, {0, 0, 0}, {batch_, 1, hidden_}), {batch_, hidden_});
     const Tensor pooled = tanh(model_.dense(start, "pair.dense", hidden_, kEmbed, kNoAxis));
     const Tensor classes = model_.dense(pooled, "pair.classes", 2, kNoAxis, kEmbed);
-    build_.output("loss", add(words, add_entropy("pair_", classes, build_.input("pair_labels", DType::kI32, {batch_}))));
+    build_.output("loss",
+                  add(words, add_entropy("pair_", classes, build_.input("pair_labels", DType::kI32, {batch_}))));
   }
 
   /// Mean squares of what is left to targets.
@@ -356,15 +379,35 @@ class Builder {
 };
 
 const std::map<std::string, Builder::Block>& Builder::blocks() {
-  static const std::map<std::string, Block> all = {
-      {"attention", &Builder::attention_plain}, {"causal", &Builder::attention_causal}, {"masked", &Builder::attention_masked},
-      {"apart", &Builder::attention_apart}, {"sums", &Builder::attention_sums}, {"mlp", &Builder::mlp}, {"mlp_after", &Builder::mlp_after},
-      {"gated", &Builder::gated}, {"mixer", &Builder::mixer}, {"odd", &Builder::odd_elements}, {"centered", &Builder::centered},
-      {"pooled", &Builder::pooled}, {"soft_gate", &Builder::soft_gate}, {"running", &Builder::running}, {"rotated", &Builder::rotated},
-      {"shifted", &Builder::shifted}, {"lookup", &Builder::lookup}, {"picked", &Builder::picked}, {"experts", &Builder::experts},
-      {"winners", &Builder::winners}, {"per_head", &Builder::per_head}, {"shared", &Builder::shared}, {"rows", &Builder::rows},
-      {"narrow", &Builder::narrow}, {"skip", &Builder::skip}, {"biased", &Builder::biased}, {"bag", &Builder::bag},
-      {"products", &Builder::products}, {"cast_twice", &Builder::cast_twice}};
+  static const std::map<std::string, Block> all = {{"attention", &Builder::attention_plain},
+                                                   {"causal", &Builder::attention_causal},
+                                                   {"masked", &Builder::attention_masked},
+                                                   {"apart", &Builder::attention_apart},
+                                                   {"sums", &Builder::attention_sums},
+                                                   {"mlp", &Builder::mlp},
+                                                   {"mlp_after", &Builder::mlp_after},
+                                                   {"gated", &Builder::gated},
+                                                   {"mixer", &Builder::mixer},
+                                                   {"odd", &Builder::odd_elements},
+                                                   {"centered", &Builder::centered},
+                                                   {"pooled", &Builder::pooled},
+                                                   {"soft_gate", &Builder::soft_gate},
+                                                   {"running", &Builder::running},
+                                                   {"rotated", &Builder::rotated},
+                                                   {"shifted", &Builder::shifted},
+                                                   {"lookup", &Builder::lookup},
+                                                   {"picked", &Builder::picked},
+                                                   {"experts", &Builder::experts},
+                                                   {"winners", &Builder::winners},
+                                                   {"per_head", &Builder::per_head},
+                                                   {"shared", &Builder::shared},
+                                                   {"rows", &Builder::rows},
+                                                   {"narrow", &Builder::narrow},
+                                                   {"skip", &Builder::skip},
+                                                   {"biased", &Builder::biased},
+                                                   {"bag", &Builder::bag},
+                                                   {"products", &Builder::products},
+                                                   {"cast_twice", &Builder::cast_twice}};
   return all;
 }
 
@@ -372,7 +415,10 @@ const std::map<std::string, Builder::Block>& Builder::blocks() {
 class DrawnBatches : public BatchSource {
  public:
   DrawnBatches(const DrawnModel& drawn, uint64_t seed)
-      : seed_(seed), length_(drawn.number("sequence")), inner_(drawn.number("inner")), vocabulary_(drawn.number("vocabulary")) {}
+      : seed_(seed),
+        length_(drawn.number("sequence")),
+        inner_(drawn.number("inner")),
+        vocabulary_(drawn.number("vocabulary")) {}
 
   std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
     std::vector<std::pair<std::string, TensorType>> result;
@@ -383,10 +429,12 @@ class DrawnBatches : public BatchSource {
   Batch make(int64_t first, int64_t count) const override {
     Batch batch{first, count, {}};
     integers(batch, "input_ids", {count, length_}, [&](uint32_t bits) { return bits % vocabulary_; });
-    integers(batch, "labels", {count, length_}, [&](uint32_t bits) { return bits % 5 == 0 ? -1 : (bits >> 3) % vocabulary_; });
+    integers(batch, "labels", {count, length_},
+             [&](uint32_t bits) { return bits % 5 == 0 ? -1 : (bits >> 3) % vocabulary_; });
     integers(batch, "attention_mask", {count, length_}, [&](uint32_t bits) { return bits % 4 != 0; });
     integers(batch, "places", {count, kPredictions}, [&](uint32_t bits) { return bits % length_; });
-    integers(batch, "place_labels", {count, kPredictions}, [&](uint32_t bits) { return bits % 4 == 0 ? -1 : (bits >> 3) % vocabulary_; });
+    integers(batch, "place_labels", {count, kPredictions},
+             [&](uint32_t bits) { return bits % 4 == 0 ? -1 : (bits >> 3) % vocabulary_; });
     integers(batch, "pair_labels", {count}, [&](uint32_t bits) { return bits % 2; });
     numbers(batch, "numbers", {count, length_, inner_});
     numbers(batch, "targets", {count, length_, kTargets});
@@ -401,15 +449,19 @@ class DrawnBatches : public BatchSource {
     HostTensor tensor(type);
     const RandomStream stream(seed_, RandomPurpose::kTest, 0, hash64(name));
     const int64_t each = type.elements() / batch.count;
-    for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, set(stream, static_cast<uint64_t>(batch.first_sample * each + i)));
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.set(i, set(stream, static_cast<uint64_t>(batch.first_sample * each + i)));
     batch.tensors.push_back({name, type, std::move(tensor.data)});
   }
   template <typename Make>
   void integers(Batch& batch, const std::string& name, Shape shape, const Make& make) const {
-    fill(batch, name, {DType::kI32, std::move(shape)}, [&](const RandomStream& stream, uint64_t element) { return static_cast<double>(static_cast<int64_t>(make(stream.bits(element)))); });
+    fill(batch, name, {DType::kI32, std::move(shape)}, [&](const RandomStream& stream, uint64_t element) {
+      return static_cast<double>(static_cast<int64_t>(make(stream.bits(element))));
+    });
   }
   void numbers(Batch& batch, const std::string& name, Shape shape) const {
-    fill(batch, name, {DType::kF32, std::move(shape)}, [](const RandomStream& stream, uint64_t element) { return stream.normal(element); });
+    fill(batch, name, {DType::kF32, std::move(shape)},
+         [](const RandomStream& stream, uint64_t element) { return stream.normal(element); });
   }
 
   uint64_t seed_;
@@ -432,8 +484,8 @@ void draw_axes(uint64_t seed, std::vector<StateTensor>& weights) {
 
 const std::map<std::string, std::string>& model_defaults() {
   static const std::map<std::string, std::string> defaults = {
-      {"batch", "2"}, {"sequence", "8"}, {"heads", "4"}, {"head_size", "4"}, {"inner", "16"}, {"vocabulary", "32"}, {"padding", "0"},
-      {"dropout", "0"}, {"axes", "0"}, {"input", "tokens"}, {"head", "words"}};
+      {"batch", "2"},   {"sequence", "8"}, {"heads", "4"}, {"head_size", "4"},  {"inner", "16"},  {"vocabulary", "32"},
+      {"padding", "0"}, {"dropout", "0"},  {"axes", "0"},  {"input", "tokens"}, {"head", "words"}};
   return defaults;
 }
 
@@ -450,7 +502,8 @@ DrawnModel DrawnModel::parse(const std::string& text) {
   std::istringstream stream(text);
   for (std::string setting; stream >> setting;) {
     const size_t equals = setting.find('=');
-    const std::string name = setting.substr(0, equals), value = equals == std::string::npos ? "" : setting.substr(equals + 1);
+    const std::string name = setting.substr(0, equals),
+                      value = equals == std::string::npos ? "" : setting.substr(equals + 1);
     if (name == "layers") {
       for (const std::string& layer : split_text(value, '/')) drawn.layers.push_back(split_text(layer, ','));
       continue;
@@ -489,6 +542,8 @@ Model build(const DrawnModel& drawn) {
   return model;
 }
 
-std::shared_ptr<const BatchSource> make_batches(const DrawnModel& drawn, uint64_t seed) { return std::make_shared<DrawnBatches>(drawn, seed); }
+std::shared_ptr<const BatchSource> make_batches(const DrawnModel& drawn, uint64_t seed) {
+  return std::make_shared<DrawnBatches>(drawn, seed);
+}
 
 }  // namespace ramet::soak

@@ -13,8 +13,8 @@ namespace ramet::soak {
 /// A model as soak tests draw it: sizes by name and, for each layer, the blocks that follow one another in it. As text:
 /// "batch=2 sequence=8 ... layers=attention,mlp/mixer". What is not said is at its default.
 struct DrawnModel {
-  std::map<std::string, std::string> words;        ///< "input", "head", "batch", ...
-  std::vector<std::vector<std::string>> layers;    ///< names of blocks
+  std::map<std::string, std::string> words;      ///< "input", "head", "batch", ...
+  std::vector<std::vector<std::string>> layers;  ///< names of blocks
 
   static DrawnModel parse(const std::string& text);
   std::string text() const;

@@ -18,10 +18,17 @@ constexpr std::chrono::milliseconds kDeviceLimit{30'000};  // longest wait of a 
 constexpr int kCaseSeconds = 120;                          // longest time for a case of some milliseconds
 
 Preparation prepare_case(const DrawnCase& given, const std::string& layout, const std::string& folder) {
-  std::vector<std::string> settings = {"train.steps=10", "train.schedule.learning_rate=0.01", "train.schedule.kind=constant", "train.precision=f32",
-                                       "train.clip_norm=0", "train.seed=5", "train.optimizer.kind=sgd", "train.evaluation.batches=3",
-                                       "data.sequence_length=" + std::to_string(std::max<int64_t>(8, given.model.number("sequence"))),
-                                       "train.micro_batch=" + given.model.word("batch")};
+  std::vector<std::string> settings = {
+      "train.steps=10",
+      "train.schedule.learning_rate=0.01",
+      "train.schedule.kind=constant",
+      "train.precision=f32",
+      "train.clip_norm=0",
+      "train.seed=5",
+      "train.optimizer.kind=sgd",
+      "train.evaluation.batches=3",
+      "data.sequence_length=" + std::to_string(std::max<int64_t>(8, given.model.number("sequence"))),
+      "train.micro_batch=" + given.model.word("batch")};
   for (const auto& [key, value] : given.recipe) settings.push_back(key + "=" + value);
   Preparation made;
   made.recipe = complete_recipe(parse_recipe("", "drawn.toml", ".", settings));
@@ -30,7 +37,10 @@ Preparation prepare_case(const DrawnCase& given, const std::string& layout, cons
   std::string text = layout;
   if (const size_t at = text.find("FILES"); at != std::string::npos) text.replace(at, 5, folder);
   made.layout = parse_layout(text);
-  made.remarks = validate(made.layout, {.lanes = train.lanes, .chunks = train.chunks, .micro_batches = train.accumulation, .tokens = given.model.number("sequence"),
+  made.remarks = validate(made.layout, {.lanes = train.lanes,
+                                        .chunks = train.chunks,
+                                        .micro_batches = train.accumulation,
+                                        .tokens = given.model.number("sequence"),
                                         .layers = static_cast<int64_t>(given.model.layers.size())});
   settle_head(made.layout, made.model.forward);
   made.train = make_batches(given.model, 1);
@@ -40,12 +50,16 @@ Preparation prepare_case(const DrawnCase& given, const std::string& layout, cons
 
 /// "name: a and b" of the first number that differs, but for times.
 std::string first_difference(const Numbers& found, const Numbers& expected) {
-  const auto is_time = [](const std::string& name) { return name.ends_with("seconds") || name.ends_with("per_second"); };
-  if (found.size() != expected.size()) return "other numbers: " + std::to_string(found.size()) + " and " + std::to_string(expected.size());
+  const auto is_time = [](const std::string& name) {
+    return name.ends_with("seconds") || name.ends_with("per_second");
+  };
+  if (found.size() != expected.size())
+    return "other numbers: " + std::to_string(found.size()) + " and " + std::to_string(expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i].first != expected[i].first) return found[i].first + " where one device has " + expected[i].first;
     if (is_time(found[i].first) || std::memcmp(&found[i].second, &expected[i].second, sizeof(double)) == 0) continue;
-    return found[i].first + ": " + std::to_string(found[i].second) + ", on one device " + std::to_string(expected[i].second);
+    return found[i].first + ": " + std::to_string(found[i].second) + ", on one device " +
+           std::to_string(expected[i].second);
   }
   return "";
 }
@@ -64,11 +78,13 @@ std::string first_difference(const Trainer& found, const Trainer& expected) {
     const auto a = state_of(found, state), b = state_of(expected, state);
     if (a == b) continue;
     if (++more > 0) continue;
-    const size_t at = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin()) / sizeof(float);
+    const size_t at =
+        static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin()) / sizeof(float);
     float x = 0, y = 0;
     std::memcpy(&x, a.data() + at * sizeof(float), sizeof(float));
     std::memcpy(&y, b.data() + at * sizeof(float), sizeof(float));
-    first = "'" + state.name + "' " + state.type.text() + " element " + std::to_string(at) + ": " + std::to_string(x) + ", on one device " + std::to_string(y);
+    first = "'" + state.name + "' " + state.type.text() + " element " + std::to_string(at) + ": " + std::to_string(x) +
+            ", on one device " + std::to_string(y);
   }
   return first.empty() || more == 0 ? first : first + ", and " + std::to_string(more) + " more tensors";
 }
@@ -76,9 +92,11 @@ std::string first_difference(const Trainer& found, const Trainer& expected) {
 std::string check_arenas(const Trainer& trainer) {
   const Cluster& cluster = trainer.cluster();
   for (size_t device = 0; device < cluster.arena_bytes().size(); ++device) {
-    const int64_t planned = cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)].planned_bytes();
+    const int64_t planned =
+        cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)].planned_bytes();
     if (cluster.arena_bytes()[device] != planned)
-      return "device " + std::to_string(device) + ": planned " + std::to_string(planned) + " bytes, arena of " + std::to_string(cluster.arena_bytes()[device]);
+      return "device " + std::to_string(device) + ": planned " + std::to_string(planned) + " bytes, arena of " +
+             std::to_string(cluster.arena_bytes()[device]);
   }
   return "";
 }
@@ -96,7 +114,8 @@ Verdict compare_step(Trainer& one, Trainer& many) {
   const Numbers found = many.step();
   const std::string at = "step " + std::to_string(one.steps_done()) + ": ";
   const std::string numbers = first_difference(found, expected), states = first_difference(many, one);
-  if (!numbers.empty() || !states.empty()) return wrong(at + numbers + (numbers.empty() || states.empty() ? "" : "; ") + states);
+  if (!numbers.empty() || !states.empty())
+    return wrong(at + numbers + (numbers.empty() || states.empty() ? "" : "; ") + states);
   if (many.weights_hash() != one.weights_hash()) return wrong(at + "weights of equal bits have another hash");
   return {};
 }
@@ -105,12 +124,14 @@ Verdict compare(Trainer& one, Trainer& many, int steps) {
   if (const std::string text = check_arenas(many); !text.empty()) return wrong(text);
   for (int step = 0; step < steps; ++step)
     if (Verdict verdict = compare_step(one, many); verdict.kind != Verdict::Kind::kSame) return verdict;
-  if (const std::string text = first_difference(many.evaluate(), one.evaluate()); !text.empty()) return wrong("evaluation: " + text);
+  if (const std::string text = first_difference(many.evaluate(), one.evaluate()); !text.empty())
+    return wrong("evaluation: " + text);
   return {};
 }
 
 /// The case's trainer on a layout, or the verdict of why there is none.
-std::unique_ptr<Trainer> make_trainer(const DrawnCase& given, const std::map<std::string, std::string>& layout, const std::string& folder, Verdict& refusal) {
+std::unique_ptr<Trainer> make_trainer(const DrawnCase& given, const std::map<std::string, std::string>& layout,
+                                      const std::string& folder, Verdict& refusal) {
   std::string text;
   for (const auto& [key, value] : layout) text += key + "=" + value + " ";
   if (!layout.count("threads")) text += "threads=1";
@@ -118,7 +139,8 @@ std::unique_ptr<Trainer> make_trainer(const DrawnCase& given, const std::map<std
     return std::make_unique<Trainer>(prepare_case(given, text, folder), TrainerOptions{.time_limit = kDeviceLimit});
   } catch (const Error& error) {
     const ErrorParts& parts = error.parts();
-    const bool helps = error.kind() == ErrorKind::kUsage && !parts.where.empty() && !(parts.remedy.empty() && parts.expected.empty());
+    const bool helps =
+        error.kind() == ErrorKind::kUsage && !parts.where.empty() && !(parts.remedy.empty() && parts.expected.empty());
     refusal = {helps ? Verdict::Kind::kRefused : Verdict::Kind::kWrong, error.what()};
     return nullptr;
   }
@@ -174,7 +196,8 @@ Verdict run_apart(const DrawnCase& given) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kCaseSeconds);
   for (ssize_t size = 1; size > 0;) {
     pollfd waits{ends[0], POLLIN, 0};
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
     late = left <= 0 || ::poll(&waits, 1, static_cast<int>(left)) == 0;
     if (late) break;
     size = ::read(ends[0], piece, sizeof(piece));
@@ -185,8 +208,10 @@ Verdict run_apart(const DrawnCase& given) {
   int status = 0;
   ::waitpid(child, &status, 0);
   if (late) return wrong("no end after " + std::to_string(kCaseSeconds) + " s");
-  if (WIFSIGNALED(status)) return wrong("ended by signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")");
-  if (text.empty() || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return wrong("ended with status " + std::to_string(WEXITSTATUS(status)));
+  if (WIFSIGNALED(status))
+    return wrong("ended by signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")");
+  if (text.empty() || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return wrong("ended with status " + std::to_string(WEXITSTATUS(status)));
   return {static_cast<Verdict::Kind>(text[0] - '0'), text.substr(1)};
 }
 

@@ -34,33 +34,39 @@ TEST(RandomLayouts, HaveTheBitsOfOneDevice) {
     same += verdict.kind == Verdict::Kind::kSame;
     refused += verdict.kind == Verdict::Kind::kRefused;
     empty += verdict.kind == Verdict::Kind::kVoid;
-    if (std::getenv("RAMET_SOAK_SHOW")) std::printf("%llu %s\n    %s\n", static_cast<unsigned long long>(number), given.text().c_str(), verdict.text.c_str());
+    if (std::getenv("RAMET_SOAK_SHOW"))
+      std::printf("%llu %s\n    %s\n", static_cast<unsigned long long>(number), given.text().c_str(),
+                  verdict.text.c_str());
     if (verdict.kind == Verdict::Kind::kWrong) {
       ++wrong;
       const DrawnCase small = shrink(given, is_wrong);
-      ADD_FAILURE() << "seed " << seed << " case " << number << ": " << verdict.text << "\n  " << given.text() << "\n  the smallest that goes wrong: "
-                    << run_apart(small).text << "\n  RAMET_SOAK_CASE='" << small.text() << "'";
+      ADD_FAILURE() << "seed " << seed << " case " << number << ": " << verdict.text << "\n  " << given.text()
+                    << "\n  the smallest that goes wrong: " << run_apart(small).text << "\n  RAMET_SOAK_CASE='"
+                    << small.text() << "'";
     }
     if (told && (number + 1) % 50 == 0)
-      std::printf("random layouts: %lld of %lld with the bits of one device, %lld refused, %lld void, %lld wrong\n", static_cast<long long>(same),
-                  static_cast<long long>(wanted), static_cast<long long>(refused), static_cast<long long>(empty), static_cast<long long>(wrong));
+      std::printf("random layouts: %lld of %lld with the bits of one device, %lld refused, %lld void, %lld wrong\n",
+                  static_cast<long long>(same), static_cast<long long>(wanted), static_cast<long long>(refused),
+                  static_cast<long long>(empty), static_cast<long long>(wrong));
     std::fflush(stdout);
   }
   // A drawing of which little runs would test little.
   EXPECT_LE(refused + empty, 10 + same / 2);
-  std::printf("random layouts: %lld runs with the bits of one device, %lld layouts refused, %lld void, seed %llu\n", static_cast<long long>(same),
-              static_cast<long long>(refused), static_cast<long long>(empty), static_cast<unsigned long long>(seed));
+  std::printf("random layouts: %lld runs with the bits of one device, %lld layouts refused, %lld void, seed %llu\n",
+              static_cast<long long>(same), static_cast<long long>(refused), static_cast<long long>(empty),
+              static_cast<unsigned long long>(seed));
 }
 
 /// Cases that once went wrong, or were refused without need.
 TEST(DrawnCases, ThatWentWrongOnceDoNot) {
   for (const char* text : {
-           "layers=odd/odd | | p=2",                                                           // a map over two layers
-           "head=squares layers=centered/centered | | p=2 head=first",                         // a head's gradient on another stage
-           "head=tied layers=winners/winners,lookup | | layers=2+0 p=2",                       // a stage without evaluation
-           "input=numbers layers=attention/causal | | layers=0+2 p=2 offload=grads",           // the same of the first stage
-           "layers=odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3",            // groups that are no branches
-           "layers=mlp/odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3 | p=2",  // the same, and on from there
+           "layers=odd/odd | | p=2",                                      // a map over two layers
+           "head=squares layers=centered/centered | | p=2 head=first",    // a head's gradient on another stage
+           "head=tied layers=winners/winners,lookup | | layers=2+0 p=2",  // a stage without evaluation
+           "input=numbers layers=attention/causal | | layers=0+2 p=2 offload=grads",  // the same of the first stage
+           "layers=odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3",   // groups that are no branches
+           "layers=mlp/odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3 | p=2",  // the same, and on from
+                                                                                               // there
        }) {
     const Verdict verdict = run_apart(DrawnCase::parse(text));
     EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;
@@ -76,7 +82,8 @@ TEST(DrawnCases, AreTextThatComesBack) {
 }
 
 TEST(DrawnCases, ShrinkToWhatMatters) {
-  const DrawnCase given = DrawnCase::parse("heads=2 layers=mlp,mixer/causal/odd | train.chunks=4 train.clip_norm=1 | p=2 r=4 rts=weights,grads t=2");
+  const DrawnCase given = DrawnCase::parse(
+      "heads=2 layers=mlp,mixer/causal/odd | train.chunks=4 train.clip_norm=1 | p=2 r=4 rts=weights,grads t=2");
   const DrawnCase small = shrink(given, [](const DrawnCase& c) {
     bool mixer = false;
     for (const auto& layer : c.model.layers)

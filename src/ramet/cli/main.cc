@@ -118,8 +118,8 @@ namespace {
 const std::vector<std::string> kCommands = {"train",  "plan", "eval",    "predict", "vocab",
                                             "corpus", "runs", "inspect", "export",  "recipe"};
 
-/// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot, which
-/// has ended or was halted, here or on a host that this one does not see.
+/// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
+/// which has ended or was halted, here or on a host that this one does not see.
 int report(const Session& session, const Error& error) {
   const bool known =
       error.kind() == ErrorKind::kUsage || std::string(error.what()).find("rank 0 ") == std::string::npos;

@@ -39,8 +39,8 @@ class MpiSession {
   Transports make_transports(int devices_per_rank, const TransportOptions& options = {}, int pretend_hosts = 1);
   /// Whether the world of its transports was stopped, by a fault or by anyone's `stop`.
   bool stopped() const;
-  /// Whether all ranks before this one have ended or are halted, as far as this host can see: it is then the one to tell
-  /// what happened. False before `make_transports`, but for rank 0.
+  /// Whether all ranks before this one have ended or are halted, as far as this host can see: it is then the one to
+  /// tell what happened. False before `make_transports`, but for rank 0.
   bool is_first_running() const;
   /// Ends MPI: in order when all went well, at once after a fault. True when it was in order.
   bool leave();
