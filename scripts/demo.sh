@@ -3,6 +3,7 @@
 #
 #   DEMO_STEPS      training steps (default: those of examples/demo.toml)
 #   DEMO_THREADS    threads (default: all processors)
+#   DEMO_SOURCES    texts, by the names of `scripts/demo_corpus.py --list` (default: two Bibles)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,20 +14,20 @@ threads=${DEMO_THREADS:-$(nproc)}
 sentences=(
   "In the beginning God created the [MASK] and the earth."
   "And the king said unto the [MASK], Go in peace."
-  "The [MASK] of a dog is called a puppy."
-  "A large animal of prey that lives in the [MASK]."
-  "Press the key to write the [MASK] to the disk."
+  "The LORD is my [MASK]; I shall not want."
+  "Jesus answered and [MASK] unto them, Verily I say unto you."
+  "And it came to [MASK] in those days, that he went out into a mountain to pray."
 )
 
 say() { printf '\n== %s\n' "$*"; }
 
 say "English text from Debian's packages"
-scripts/demo_corpus.py --out "$work/text"
+scripts/demo_corpus.py --out "$work/text" --sources "${DEMO_SOURCES:-king-james,world-english}"
 cat "$work/text/SOURCES.md"
 
 if [ ! -f "$work/vocab/vocab.txt" ] || [ "$work/text/stamp" -nt "$work/vocab/vocab.txt" ]; then
-  say "A vocabulary of 8192 word pieces"
-  "$ramet" vocab --kind wordpiece --size 8192 --threads "$threads" --out "$work/vocab" "$work"/text/*.txt
+  say "A vocabulary of 4096 word pieces"
+  "$ramet" vocab --kind wordpiece --size 4096 --threads "$threads" --out "$work/vocab" "$work"/text/*.txt
 fi
 if [ ! -f "$work/corpus/manifest.json" ] || [ "$work/vocab/vocab.txt" -nt "$work/corpus/manifest.json" ]; then
   say "The corpus, with one document in fifty held out"

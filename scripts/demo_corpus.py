@@ -10,7 +10,7 @@ line, an empty line after each document.
 
 Packages are kept in CACHE, so a second run needs no network; when nothing changed it does nothing at all.
 
-usage: scripts/demo_corpus.py [--out DIR] [--cache DIR] [--list]
+usage: scripts/demo_corpus.py [--out DIR] [--cache DIR] [--sources NAME,...] [--list]
 """
 import argparse
 import collections
@@ -328,9 +328,9 @@ def write_source(source, package_path, out):
     return len(text)
 
 
-def build(out, cache):
-    fetch([source.package for source in SOURCES], cache)
-    packages = {source.name: cached_package(source.package, cache) for source in SOURCES}
+def build(out, cache, sources):
+    fetch([source.package for source in sources], cache)
+    packages = {source.name: cached_package(source.package, cache) for source in sources}
     fingerprint = hashlib.sha256(pathlib.Path(__file__).read_bytes() +
                                  "".join(path.name for path in packages.values()).encode()).hexdigest()
     stamp = out / "stamp"
@@ -341,7 +341,7 @@ def build(out, cache):
     (new / "licences").mkdir(parents=True)
     rows = ["| text | package | licence | size |", "| --- | --- | --- | ---: |"]
     total = 0
-    for source in SOURCES:
+    for source in sources:
         size = write_source(source, packages[source.name], new)
         total += size
         rows.append(f"| {source.title} | {source.package} {version_of(packages[source.name])} | {source.licence} | "
@@ -359,14 +359,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/demo/text")
     parser.add_argument("--cache", type=pathlib.Path, default=ROOT / ".cache/demo-packages")
+    parser.add_argument("--sources", help="names of the texts to take, with commas between (default: all)")
     parser.add_argument("--list", action="store_true", help="print the sources and exit")
     options = parser.parse_args()
     if options.list:
         for source in SOURCES:
-            print(f"{source.package}: {source.title} ({source.licence})")
+            print(f"{source.name}: {source.title} ({source.package}, {source.licence})")
         return 0
+    names = options.sources.split(",") if options.sources else [source.name for source in SOURCES]
+    sources = [source for source in SOURCES if source.name in names]
+    if unknown := sorted(set(names) - {source.name for source in SOURCES}):
+        parser.error(f"no source is called {', '.join(unknown)}; --list names them")
     try:
-        build(options.out, options.cache)
+        build(options.out, options.cache, sources)
     except CannotFetch as error:
         print(f"demo_corpus: {error}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
-#include "ramet/sim/step_time.h"
+#include "ramet/sim/cluster_time.h"
 
 namespace ramet::cli {
 namespace {
@@ -25,6 +25,14 @@ int64_t parameters_of(const Model& model) {
   return parameters;
 }
 
+/// Time of a step of all devices on this machine, where it has the processors for them.
+std::optional<ClusterTime> time_of(const CompiledRecipe& compiled, const Layout& layout, bool json) {
+  const int threads = compiled.stages[0].threads, devices = layout.devices();
+  if (devices * threads > available_processors()) return std::nullopt;
+  if (!json) std::fputs("measuring this machine ...\n", stderr);
+  return predict_step(compiled.stages, local_machine(compiled.stages, cpu_backend()), layout.streams_to_files());
+}
+
 /// Many devices, or one that streams: what each holds and moves, and the schedule.
 int plan_layout(const PlanArguments& arguments, const Preparation& preparation, bool json) {
   if (!arguments.save.empty())
@@ -32,15 +40,19 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
                  .where = "--save",
                  .found = "'" + preparation.recipe.layout + "'",
                  .expected = "p, t, r and phases of 1, and no offload"});
-  const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe));
   const CompiledRecipe compiled = compile_recipe(preparation, arguments.trainer());
-  const DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
+  const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe), compiled.stages);
+  DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
+  if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
   int64_t most = 0;
   for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
   if (json) {
-    JsonLine()
-        .set("event", "end")
+    JsonLine line;
+    if (devices.time)
+      line.set("step_seconds", devices.time->seconds)
+          .set("tokens_per_second", static_cast<double>(preparation.tokens_per_step()) / devices.time->seconds);
+    line.set("event", "end")
         .set("name", preparation.recipe.name)
         .set("parameters", parameters_of(preparation.model))
         .set("planned_bytes", most)
@@ -48,7 +60,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .set("threads", static_cast<int64_t>(compiled.stages[0].threads))
         .set("kernel_class", compiled.stages[0].kernel_class)
         .set("tokens_per_step", preparation.tokens_per_step())
-        .set("bubble", devices.bubble)
+        .set("bubble", devices.bubble_of_step())
         .set_json("layout", json_of(schedule))
         .set_json("devices", json_of(devices))
         .print();

@@ -201,6 +201,10 @@ std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double
   return chunk;
 }
 
+double work_of(const Cost& cost) { 
+  return std::max(cost.flops, kFlopsPerByte * static_cast<double>(cost.bytes_read + cost.bytes_written));
+}
+
 LayerCosts layer_costs(const Graph& micro) {
   LayerCosts costs;
   int last = -1;
@@ -209,14 +213,14 @@ LayerCosts layer_costs(const Graph& micro) {
   std::vector<bool> after(micro.nodes().size(), false);
   for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
     const Node& node = micro.node(id);
-    const double flops = node.op->cost(micro.signature(id)).flops;
+    const double work = work_of(node.op->cost(micro.signature(id)));
     const int layer = layer_of(node.name);
     bool behind = layer == last && !is_backward(node.name);
     for (ValueId input : node.inputs)
       if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !is_backward(node.name)) behind = behind || after[static_cast<size_t>(producer)];
     after[static_cast<size_t>(id)] = behind;
-    if (layer >= 0) costs.layers[static_cast<size_t>(layer)] += flops;
-    else if (!is_backward(node.name)) (behind ? costs.after : costs.before) += 3 * flops;  // backward is twice the forward pass
+    if (layer >= 0) costs.layers[static_cast<size_t>(layer)] += work;
+    else if (!is_backward(node.name)) (behind ? costs.after : costs.before) += 3 * work;  // backward is twice the forward pass
   }
   return costs;
 }

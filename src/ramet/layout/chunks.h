@@ -20,7 +20,12 @@ struct ChunkMap {
 /// the chunks that hold them). Throws Error when there are fewer layers than chunks.
 std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after);
 
-/// Forward and backward cost (operations) of each layer of a micro graph, and of what comes before and after them.
+/// Work of a node in operations of large matrix products, where no machine is known: what moves a byte takes the time of
+/// `kFlopsPerByte` of them, as on processors with 16-bit products and memory of their day.
+double work_of(const Cost& cost);
+inline constexpr double kFlopsPerByte = 16;
+
+/// Forward and backward work of each layer of a micro graph, and of what comes before and after them.
 struct LayerCosts {
   std::vector<double> layers;
   double before = 0, after = 0;

@@ -97,6 +97,12 @@ PieceKind piece_of(Pass pass) {
   return pass == Pass::kForward ? PieceKind::kForward : pass == Pass::kBackward ? PieceKind::kBackward : PieceKind::kWeightGradient;
 }
 
+std::optional<Pass> pass_of(PieceKind kind) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeightGradient})
+    if (piece_of(pass) == kind) return pass;
+  return std::nullopt;
+}
+
 void verify(const DeviceGraphs& graphs, const std::string& after) { DeviceVerifier(graphs, after).run(); }
 
 std::string print(const DeviceGraphs& graphs) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct LocalState {
 };
 
 PieceKind piece_of(Pass pass);
+/// The other way; nothing for what is no pass of training.
+std::optional<Pass> pass_of(PieceKind kind);
 
 /// A part of the step that runs in one go on one device.
 struct Piece {
@@ -66,6 +69,7 @@ struct DeviceGraphs {
   std::vector<StageGraphs> stages;
   std::vector<Boundary> boundaries;
   ScheduleTable table;                 ///< training, one row a stage
+  PassTimes times;                     ///< of its passes, in forward passes of an average stage, by their work; may be left out
 };
 
 /// Verifies graphs, states and boundaries: names and types agree, every boundary has one writer and is written before it is

@@ -170,7 +170,29 @@ class Partitioner {
     if (!evaluate.nodes().empty())
       PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
           evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks), into_);
-    into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane);
+    into_.times = pass_times();
+    into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
+  }
+
+  /// In forward passes of an average stage.
+  PassTimes pass_times() const {
+    std::vector<std::array<double, kPassCount>> work(static_cast<size_t>(into_.chunks), {0, 0, 0});
+    double forward = 0;
+    for (const StageGraphs& stage : into_.stages)
+      for (const Piece& piece : stage.pieces) {
+        const std::optional<Pass> pass = pass_of(piece.kind);
+        if (!pass) continue;
+        double sum = 0;
+        for (NodeId id = 0; id < static_cast<NodeId>(piece.graph.nodes().size()); ++id)
+          sum += work_of(piece.graph.node(id).op->cost(piece.graph.signature(id)));
+        work[static_cast<size_t>(piece.chunk)][static_cast<size_t>(*pass)] += sum;
+        if (*pass == Pass::kForward) forward += sum;
+      }
+    constexpr double kLeast = 1e-3;  // a pass takes some time
+    const double unit = std::max(forward, 1.0) / layout_.p;
+    for (auto& passes : work)
+      for (double& time : passes) time = std::max(time / unit, kLeast);
+    return {.of_chunk = std::move(work), .transfer = 0};
   }
 
   /// States by the (stage, chunk) of the pieces that read or write them; the first chunk where there are several.

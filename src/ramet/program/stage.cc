@@ -151,7 +151,7 @@ class MessageTimes {
 }  // namespace
 
 std::vector<Stage> stages_of(const DeviceGraphs& graphs) {
-  const PassTimes times = unit_times(graphs.table.chunks(), graphs.table.split_backward);
+  const PassTimes times = graphs.times.of_chunk.empty() ? unit_times(graphs.table.chunks(), graphs.table.split_backward) : graphs.times;
   const ScheduleOutcome outcome = simulate(graphs.table, times);
   std::vector<Stage> stages;
   std::vector<std::vector<double>> starts(graphs.stages.size());

@@ -134,10 +134,33 @@ void add_traffic(std::string& text, const DevicesReport& report) {
   if (kinds.empty()) text += "  none\n";
 }
 
+void add_time(std::string& text, const DevicesReport& report) {
+  const auto row = [&](const char* name, double (*get)(const StageTime&)) {
+    std::vector<std::string> cells;
+    bool any = false;
+    for (const StageTime& stage : report.time->stages) {
+      any = any || get(stage) > 0;
+      cells.push_back(fmt::format("{:.1f}%", 100 * get(stage) / report.time->seconds));
+    }
+    if (any) add_row(text, name, cells);
+  };
+  text += "time of a step\n";
+  row("passes", [](const StageTime& stage) { return stage.work.micro; });
+  row("update", [](const StageTime& stage) { return stage.work.update; });
+  row("derived", [](const StageTime& stage) { return stage.work.derive; });
+  row("lanes", [](const StageTime& stage) { return stage.work.lanes; });
+  row("streaming memory", [](const StageTime& stage) { return stage.streaming; });
+  row("other stages", [](const StageTime& stage) { return stage.waiting; });
+  text += fmt::format("\ntime: about {} a step", fmt::format("{:.3g} s", report.time->seconds));
+  if (report.stages.size() > 1)
+    text += fmt::format("; bubble: {:.1f}% of it, stages wait for each other", 100 * report.time->bubble);
+  text += "\n";
+}
+
 }  // namespace
 
 DevicesReport devices_report(std::span<const Executable> stages, const std::string& layout, double bubble) {
-  DevicesReport report{.layout = layout, .bubble = bubble, .stages = {}, .stage_of = {}};
+  DevicesReport report{.layout = layout, .bubble = bubble, .time = {}, .stages = {}, .stage_of = {}};
   for (const Executable& exe : stages) report.stages.push_back(report_of(exe));
   const Mesh& mesh = stages[0].mesh;
   for (int device = 0; device < mesh.devices(); ++device) report.stage_of.push_back(mesh.position(device).stage);
@@ -157,7 +180,9 @@ std::string text_of(const DevicesReport& report) {
   add_memory(text, report);
   add_traffic(text, report);
   add_row(text, "supersteps", supersteps);
-  if (report.stages.size() > 1)
+  if (report.time)
+    add_time(text, report);
+  else if (report.stages.size() > 1)
     text += fmt::format("\nbubble: {:.1f}% of the step, stages wait for each other\n", 100 * report.bubble);
   return text;
 }

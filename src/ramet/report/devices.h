@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ramet/report/memory.h"
+#include "ramet/sim/cluster_time.h"
 
 namespace ramet {
 
@@ -30,9 +32,12 @@ struct DeviceReport {
 
 struct DevicesReport {
   std::string layout;                ///< canonical text
-  double bubble = 0;                 ///< predicted, of the pipeline's schedule
+  double bubble = 0;                 ///< predicted, of the pipeline's schedule, were its stages alike
+  std::optional<ClusterTime> time;   ///< predicted, of the compiled programs on a machine
   std::vector<DeviceReport> stages;  ///< one device of each
   std::vector<int> stage_of;         ///< of each device
+
+  double bubble_of_step() const { return time ? time->bubble : bubble; }
 };
 
 /// `stages`: the executables of a layout, one a stage.

@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "ramet/layout/chunks.h"
+#include "ramet/layout/device_graphs.h"
+
 namespace ramet {
 namespace {
 
@@ -39,6 +42,60 @@ std::string zero_bubble_text(const LayoutReport& report) {
 
 }  // namespace
 
+namespace {
+
+/// What the programs do, in their order.
+ScheduleTable table_of(std::span<const Executable> stages, const Layout& layout) {
+  ScheduleTable table{.kind = layout.schedule, .micro_batches = stages[0].micro_batches(), .split_backward = false, .stage_of = {}, .entries = {}};
+  for (int chunk = 0; chunk < layout.model_chunks(); ++chunk) table.stage_of.push_back(layout.stage_of(chunk));
+  for (const Executable& exe : stages) {
+    auto& entries = table.entries.emplace_back();
+    for (const ProgramStep& step : exe.train) {
+      if (step.kind != ProgramStep::Kind::kRun) continue;
+      const Segment& segment = exe.segments[static_cast<size_t>(step.subject)];
+      const std::optional<Pass> pass = pass_of(segment.kind);
+      if (!pass || step.micro < 0) continue;
+      entries.push_back({*pass, segment.chunk, step.micro});
+      table.split_backward = table.split_backward || *pass == Pass::kWeightGradient;
+    }
+  }
+  return table;
+}
+
+/// Of the programs' passes by their work; a whole stage's forward pass takes 1 on average.
+PassTimes times_of(std::span<const Executable> stages, int chunks) {
+  PassTimes times;
+  times.of_chunk.resize(static_cast<size_t>(chunks));
+  double forward = 0;
+  for (const Executable& exe : stages)
+    for (const Segment& segment : exe.segments) {
+      const std::optional<Pass> pass = pass_of(segment.kind);
+      if (!pass) continue;
+      double work = 0;
+      for (const Instruction& instruction : segment.instructions)
+        if (instruction.task >= 0) work += work_of(exe.tasks[static_cast<size_t>(instruction.task)].cost);
+      times.of_chunk[static_cast<size_t>(segment.chunk)][static_cast<size_t>(*pass)] += work;
+      if (*pass == Pass::kForward) forward += work;
+    }
+  const double unit = std::max(forward, 1.0) / static_cast<double>(stages.size());
+  for (auto& passes : times.of_chunk)
+    for (double& time : passes) time = std::max(time / unit, 1e-3);
+  return times;
+}
+
+}  // namespace
+
+LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts, std::span<const Executable> stages) {
+  LayoutReport report = layout_report(layout, facts);
+  ScheduleTable table = table_of(stages, layout);
+  for (size_t s = 0; s < table.entries.size(); ++s)
+    if (table.entries[s].size() != report.table.entries[s].size()) return report;  // one program for all passes
+  report.times = times_of(stages, table.chunks());
+  report.table = std::move(table);
+  report.outcome = simulate(report.table, report.times);
+  return report;
+}
+
 LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts) {
   LayoutReport report;
   report.layout = print_layout(layout);
@@ -62,7 +119,7 @@ std::string text_of(const LayoutReport& report) {
     text +=
         line("%-16s %6.1f%% %9.2f  %lld\n", ((&choice == &report.choices[0] ? "* " : "  ") + name_of(choice)).c_str(),
              100 * choice.bubble, choice.makespan, static_cast<long long>(choice.in_flight));
-  text += "a step in forward passes of a stage; in flight: micro-batches of activations that the fullest stage keeps\n";
+  text += "were all stages alike; a step in forward passes of a stage; in flight: micro-batches of activations that the fullest stage keeps\n";
   return text + zero_bubble_text(report);
 }
 

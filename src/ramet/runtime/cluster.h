@@ -36,6 +36,7 @@ struct ClusterResults {
   NamedNumbers update;
   std::string not_finite;       ///< as in StepResults
   bool states_changed = false;  ///< on any device
+  double waiting = 0;           ///< share of all devices' time in which they waited for other stages
 
   /// First result of this name: of the update, or else of the last micro-batch; null when there is none.
   const double* find(std::string_view name) const;

@@ -12,8 +12,9 @@
 namespace ramet {
 namespace {
 
-constexpr size_t kHeader =
-    2;  // numbers before the results: index of the slot that was not finite (or -1), whether states changed
+// Numbers before the results: index of the slot that was not finite (or -1), whether states changed, seconds of the
+// step, seconds of waiting.
+constexpr size_t kHeader = 4;
 constexpr double kNothing = -1;
 
 double number_in(std::span<const TensorView> views, const std::string& name) {
@@ -81,7 +82,7 @@ void ClusterState::gather_step() {
     const auto& slots = train_slots[static_cast<size_t>(device.position.stage)];
     const StepResults& given = *device.results;
     auto& mine = numbers[static_cast<size_t>(device.number)];
-    mine = {given.not_finite.empty() ? kNothing : slot_of(slots, given.not_finite), given.states_changed ? 1.0 : 0.0};
+    mine = {given.not_finite.empty() ? kNothing : slot_of(slots, given.not_finite), given.states_changed ? 1.0 : 0.0, given.seconds, given.waiting_seconds};
     for (const ResultSlot& slot : slots)
       mine.push_back(number_in(slot.micro < 0 ? given.update() : given.micro(slot.micro), slot.name));
   }
@@ -90,6 +91,9 @@ void ClusterState::gather_step() {
   const int64_t per_replica = stages[0].micro_batches();
   results = {};
   results.micro.resize(static_cast<size_t>(per_replica * mesh.r));
+  double longest = 0, busy = 0;
+  for (const auto& given : numbers) longest = std::max(longest, given[2]), busy += given[2] - given[3];
+  if (longest > 0) results.waiting = 1 - busy / (longest * mesh.devices());
   for (int number = 0; number < mesh.devices(); ++number) {
     const Mesh::Position position = mesh.position(number);
     const auto& slots = train_slots[static_cast<size_t>(position.stage)];

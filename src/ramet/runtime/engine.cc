@@ -397,6 +397,8 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
   scalars_ = scalars;
   changed_ = false;
   if (stale_) prepare();
+  results_.seconds = results_.waiting_seconds = 0;
+  const WaitClock clock(&results_.seconds);
   run_program(exe_.train);
   return results_;
 }
@@ -412,6 +414,7 @@ void EngineState::note_results(const ProgramStep& step) {
 void EngineState::agree() {
   agreed_ = true;
   if (!everyone_) return;
+  const WaitClock clock(&results_.waiting_seconds);
   int32_t flag = results_.not_finite.empty() ? 0 : 1;
   everyone_->all_reduce(&flag, &flag, 1, DType::kI32, Reduction::kMax);
   if (flag) ended_ = stale_ = true;

@@ -62,6 +62,8 @@ class StepResults {
   std::string not_finite;
   /// Whether weights or optimizer states had been changed when the step ended early.
   bool states_changed = false;
+  /// Time of the step on this device, and what of it went by waiting for devices of other stages.
+  double seconds = 0, waiting_seconds = 0;
 
  private:
   friend class EngineState;

@@ -60,6 +60,7 @@ void EngineState::run_collective(const Call& call) {
   void* out = call.outputs[0];
   const DType dtype = form.input.dtype;
   if (!collective.group) return copy(in, out, form.output.bytes());
+  const WaitClock clock(form.axis == static_cast<int64_t>(MeshAxis::kStage) ? &results_.waiting_seconds : nullptr);
   const auto* from = static_cast<const std::byte*>(in);
   auto *to = static_cast<std::byte*>(out), *scratch = static_cast<std::byte*>(call.scratch);
   const int64_t run_bytes = form.run * static_cast<int64_t>(size_of(dtype));
@@ -130,8 +131,9 @@ void EngineState::wait(const Program& program, size_t index) {
   *started = under_way_.back();
   under_way_.pop_back();
   const bool exchanges = exe_.transfers[static_cast<size_t>(program[index].subject)].peer >= 0;
-  if (exchanges) options_.transport->wait(tickets_[index]);
-  else store_->wait(tickets_[index]);
+  if (!exchanges) return store_->wait(tickets_[index]);
+  const WaitClock clock(&results_.waiting_seconds);
+  options_.transport->wait(tickets_[index]);
 }
 
 /// A step that a guard has ended does nothing more, but for what others wait for.

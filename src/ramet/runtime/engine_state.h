@@ -51,6 +51,23 @@ struct CollectiveCall {
   int split = 0, concat = 0;  ///< all_to_all
 };
 
+/// Adds the time of a scope to a sum of seconds; does nothing where there is no sum.
+class WaitClock {
+ public:
+  explicit WaitClock(double* sum) : sum_(sum) {
+    if (sum_) start_ = std::chrono::steady_clock::now();
+  }
+  ~WaitClock() {
+    if (sum_) *sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  WaitClock(const WaitClock&) = delete;
+  WaitClock& operator=(const WaitClock&) = delete;
+
+ private:
+  double* sum_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 class EngineState final : private FeedSink {
  public:
   EngineState(Executable executable, const Backend& backend, const DeviceOptions& options);

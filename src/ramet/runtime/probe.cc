@@ -205,6 +205,7 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
     for (const Instruction& instruction : exe.segments[id].instructions)
       if (instruction.task >= 0) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
+        if (task.node.op->exchange != Exchange::kNone) continue;  // no work of one device alone
         weight[static_cast<size_t>(instruction.task)] +=
             runs[id] * task_seconds(machine, task.node, task.kernel, task.cost);
       }
@@ -226,19 +227,20 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
   }
 }
 
-Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds) {
+Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds) {
   const std::string cpu = cpu_name();
-  const std::filesystem::path file = cache_file(cpu, backend, exe.threads);
+  const int threads = stages[0].threads;
+  const std::filesystem::path file = cache_file(cpu, backend, threads);
   Machine machine;
   try {
     if (!file.empty() && std::filesystem::exists(file)) machine = machine_from_json(read_file(file), file.string());
   } catch (const std::exception&) {
     machine = {};
   }
-  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != exe.threads ||
+  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != threads ||
       was_busy(machine, backend))
-    machine = probe_machine(backend, exe.threads);
-  measure_tasks(machine, exe, backend, budget_seconds);
+    machine = probe_machine(backend, threads);
+  for (const Executable& exe : stages) measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()));
   if (file.empty()) return machine;
   try {
     std::filesystem::create_directories(file.parent_path());
@@ -246,6 +248,10 @@ Machine local_machine(const Executable& exe, const Backend& backend, double budg
   } catch (const std::exception&) {  // no place to keep it: measured again next time
   }
   return machine;
+}
+
+Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds) {
+  return local_machine(std::span(&exe, 1), backend, budget_seconds);
 }
 
 }  // namespace ramet

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "ramet/kernel/kernel.h"
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
@@ -19,6 +21,8 @@ void measure_tasks(Machine& machine, const Executable& executable, const Backend
 /// was measured on a busier machine than now, or cannot be read, is measured again; one that cannot be written is done
 /// without.
 Machine local_machine(const Executable& executable, const Backend& backend, double budget_seconds = 1.5);
+/// The same for the stages of a layout, which have equally many threads.
+Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds = 1.5);
 
 /// "AMD EPYC 9R45 96-Core Processor"
 std::string cpu_name();

@@ -245,6 +245,7 @@ Numbers Trainer::step() {
   numbers.emplace_back("step_seconds", seconds);
   numbers.emplace_back("tokens_per_second", static_cast<double>(preparation_.tokens_per_step()) / seconds);
   numbers.emplace_back("data_seconds", waited);
+  if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
   ++steps_done_;
   return numbers;
 }
