@@ -1,15 +1,18 @@
-// Exact collectives of Ramet, between MPI ranks and between threads, beside Open MPI's own, in one job:
-//   mpirun -n N build/bench/collectives [--most BYTES] [--seconds S]
-// All of them on the same memory, f32 sums; all-reduce in place, the others from one buffer to another; sizes are those
-// of the whole. Each line is a JSON object with the median seconds of a call. bench/collectives.py runs it for 2, 4 and
-// 8 ranks, and Gloo beside.
+// Exact and fast collectives of Ramet, between MPI ranks (by shared memory, and by messages as between hosts) and between
+// threads, beside Open MPI's own, in one job that does what it is told, a batch of calls at a time, so that bench/collectives.py can take turns with other libraries:
+//   mpirun -n N build/bench/collectives MOST_BYTES
+// Lines of standard input: "LIBRARY KIND BYTES CALLS" (BYTES of the whole, f32). For each it prints the seconds of a call,
+// those of the slowest rank, after a barrier and one call before. All of them work on the same memory, all-reduce in
+// place, the others from one buffer to another; what waits for its turn sleeps.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 
 #include "bench_tools.h"
 #include "ramet/base/error.h"
@@ -26,46 +29,47 @@ enum class Kind { kAllReduce, kReduceScatter, kAllGather };
 constexpr Kind kKinds[] = {Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather};
 constexpr const char* kKindNames[] = {"all-reduce", "reduce-scatter", "all-gather"};
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+enum class Library { kOpenMpi, kRanksExact, kRanksFast, kMessagesExact, kMessagesFast, kThreadsExact, kThreadsFast };
+constexpr const char* kLibraryNames[] = {"open_mpi",      "ranks_exact",   "ranks_fast",  "messages_exact",
+                                         "messages_fast", "threads_exact", "threads_fast"};
 
-/// One device's buffers: `whole` and `other` of the largest size.
+/// One device's buffers: `whole` of all elements, `part` of its own.
 struct Buffers {
-  std::byte *whole, *other;
-  Buffers(Transport& transport, int64_t bytes)
-      : whole(transport.allocate(static_cast<size_t>(bytes))), other(transport.allocate(static_cast<size_t>(bytes))) {
-    for (std::byte* data : {whole, other})
-      std::memset(data, 0, static_cast<size_t>(bytes));  // its pages are there from now on
+  std::byte *whole, *part;
+  Buffers(Transport& transport, int64_t bytes, int devices) {
+    const auto take = [&](int64_t size) {
+      std::byte* data = transport.allocate(static_cast<size_t>(size));
+      std::memset(data, 0, static_cast<size_t>(size));  // its pages are there from now on
+      return data;
+    };
+    whole = take(bytes);
+    part = take((bytes / 4 + devices - 1) / devices * 4);
   }
 };
 
 Call our_call(Collectives& group, const Buffers& at, Kind kind, int64_t bytes) {
   const int64_t count = bytes / 4;
-  const PartRange part = part_range(count, group.size(), group.position());
   switch (kind) {
     case Kind::kAllReduce: return [&group, at, count] { group.all_reduce(at.whole, at.whole, count, DType::kF32); };
     case Kind::kReduceScatter:
-      return [&group, at, count] { group.reduce_scatter(at.whole, at.other, count, DType::kF32); };
+      return [&group, at, count] { group.reduce_scatter(at.whole, at.part, count, DType::kF32); };
     case Kind::kAllGather:
-      return [&group, at, count, part] { group.all_gather(at.other + part.begin * 4, at.whole, count, DType::kF32); };
+      return [&group, at, count] { group.all_gather(at.part, at.whole, count, DType::kF32); };
   }
   return {};
 }
 
-Call mpi_call(int ranks, int rank, const Buffers& at, Kind kind, int64_t bytes) {
+Call mpi_call(int ranks, const Buffers& at, Kind kind, int64_t bytes) {
   const int count = static_cast<int>(bytes / 4), part = count / ranks;
   switch (kind) {
     case Kind::kAllReduce:
       return [=] { MPI_Allreduce(MPI_IN_PLACE, at.whole, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
     case Kind::kReduceScatter:
-      return [=] { MPI_Reduce_scatter_block(at.whole, at.other, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
-    case Kind::kAllGather:
-      return [=] {
-        MPI_Allgather(at.other + static_cast<int64_t>(rank) * part * 4, part, MPI_FLOAT, at.whole, part, MPI_FLOAT,
-                      MPI_COMM_WORLD);
+      return [=, parts = std::vector<int>(static_cast<size_t>(ranks), part)] {
+        MPI_Reduce_scatter(at.whole, at.part, parts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
       };
+    case Kind::kAllGather:
+      return [=] { MPI_Allgather(at.part, part, MPI_FLOAT, at.whole, part, MPI_FLOAT, MPI_COMM_WORLD); };
   }
   return {};
 }
@@ -97,22 +101,26 @@ class AllProcessors {
 /// Threads of rank 0, one a device, which do one batch of calls at a time.
 class ThreadDevices {
  public:
-  ThreadDevices(int devices, int64_t most)
-      : team_(devices), endpoints_(make_thread_transports(devices)), results_(static_cast<size_t>(devices)) {
+  ThreadDevices(int devices, int64_t most) : team_(devices), endpoints_(make_thread_transports(devices)) {
     for (auto& endpoint : endpoints_) {
-      buffers_.emplace_back(*endpoint, most);
-      groups_.push_back(std::make_unique<Collectives>(*endpoint, Group::all(devices)));
+      buffers_.emplace_back(*endpoint, most, devices);
+      for (const ExactBits bits : {ExactBits::kExact, ExactBits::kFast})
+        groups_.push_back(std::make_unique<Collectives>(*endpoint, Group::all(devices),
+                                                        CollectiveOptions{bits, Algorithm::kAuto}));
     }
   }
-  double batch(Kind kind, int64_t bytes, int calls) {
+  double batch(ExactBits bits, Kind kind, int64_t bytes, int calls) {
     const AllProcessors everywhere;
+    std::vector<double> took(buffers_.size());
     team_.run([&](int rank) {
       const auto i = static_cast<size_t>(rank);
-      const Call call = our_call(*groups_[i], buffers_[i], kind, bytes);
+      Collectives& group = *groups_[2 * i + (bits == ExactBits::kFast)];
+      const Call call = our_call(group, buffers_[i], kind, bytes);
       call();
-      results_[i] = timed(call, calls);
+      group.barrier();
+      took[i] = timed(call, calls);
     });
-    return *std::max_element(results_.begin(), results_.end());
+    return *std::max_element(took.begin(), took.end());
   }
 
  private:
@@ -120,70 +128,84 @@ class ThreadDevices {
   Transports endpoints_;
   std::vector<Buffers> buffers_;
   std::vector<std::unique_ptr<Collectives>> groups_;
-  std::vector<double> results_;
 };
 
-struct Settings {
-  int64_t most = int64_t{256} << 20;
-  double seconds = 1.5;
+/// What rank 0 is told to do next.
+struct Order {
+  Library library = Library::kOpenMpi;
+  Kind kind = Kind::kAllReduce;
+  int64_t bytes = 0, calls = 0;  ///< 0 calls: the end
 };
 
-void measure(MpiSession& session, Transport& transport, const Settings& settings) {
-  const int ranks = session.ranks(), rank = session.rank();
+template <size_t N>
+size_t index_of(const char* const (&names)[N], const std::string& name) {
+  for (size_t i = 0; i < N; ++i)
+    if (name == names[i]) return i;
+  throw Error({.what = "unknown name", .where = "order", .found = name, .expected = fmt::format("{}", fmt::join(names, ", "))});
+}
+
+Order next_order(int64_t most) {
+  std::string library, kind;
+  Order order;
+  if (!(std::cin >> library >> kind >> order.bytes >> order.calls)) return {};
+  order.library = static_cast<Library>(index_of(kLibraryNames, library));
+  order.kind = static_cast<Kind>(index_of(kKindNames, kind));
+  if (order.bytes > most || order.bytes < 0 || order.calls < 1)
+    throw Error({.what = "bytes or calls out of range", .where = "order", .found = fmt::format("{} {}", order.bytes, order.calls)});
+  return order;
+}
+
+void serve(MpiSession& session, Transport& transport, int64_t most) {
+  const int ranks = session.ranks();
   Collectives exact(transport, Group::all(ranks));
   Collectives fast(transport, Group::all(ranks), {ExactBits::kFast, Algorithm::kAuto});
-  const Buffers buffers(transport, settings.most);
+  Collectives halving(transport, Group::all(ranks), {ExactBits::kExact, Algorithm::kHalving});
+  Collectives ring(transport, Group::all(ranks), {ExactBits::kFast, Algorithm::kRing});
+  Collectives* const by_library[] = {nullptr, &exact, &fast, &halving, &ring};
+  const Buffers buffers(transport, most, ranks);
   std::unique_ptr<ThreadDevices> threads;
-  if (rank == 0) {
+  if (session.rank() == 0) {
     const AllProcessors everywhere;
-    threads = std::make_unique<ThreadDevices>(ranks, settings.most);
+    threads = std::make_unique<ThreadDevices>(ranks, most);
   }
-  for (int64_t bytes = 64 << 10; bytes <= settings.most; bytes *= 16)
-    for (const Kind kind : kKinds) {
-      const Call calls[] = {mpi_call(ranks, rank, buffers, kind, bytes), our_call(exact, buffers, kind, bytes),
-                            our_call(fast, buffers, kind, bytes)};
-      std::vector<double> samples[4];
-      const int batch = static_cast<int>(std::max<int64_t>(1, (int64_t{8} << 20) / bytes / 2));
-      int64_t more = 1;
-      const double began = bench::seconds();
-      for (int round = 0; more; ++round) {
-        for (int i = 0; i < 3; ++i) {
-          exact.barrier();
-          calls[i]();
-          samples[i].push_back(timed(calls[i], batch));
-        }
-        exact.barrier();  // the other ranks sleep in the next one
-        if (rank == 0) samples[3].push_back(threads->batch(kind, bytes, batch));
-        exact.barrier();
-        // Rank 0 says when it is enough.
-        more = round < 4 || (bench::seconds() - began < settings.seconds && round < 200);
-        exact.broadcast(&more, 1, DType::kI64, 0);
-      }
-      if (rank != 0) continue;
-      fmt::print(
-          "{{\"ranks\": {}, \"kind\": \"{}\", \"bytes\": {}, \"open_mpi\": {:.9f}, \"ranks_exact\": {:.9f}, "
-          "\"ranks_fast\": {:.9f}, "
-          "\"threads_exact\": {:.9f}, \"rounds\": {}}}\n",
-          ranks, kKindNames[static_cast<int>(kind)], bytes, median(samples[0]), median(samples[1]), median(samples[2]),
-          median(samples[3]), samples[0].size());
+  for (;;) {
+    Order order;
+    if (session.rank() == 0) order = next_order(most);
+    exact.broadcast(&order, sizeof(order), DType::kU8, 0);
+    if (order.calls == 0) return;
+    const auto calls = static_cast<int>(order.calls);
+    double took = 0;
+    if (order.library == Library::kThreadsExact || order.library == Library::kThreadsFast) {
+      const ExactBits bits = order.library == Library::kThreadsFast ? ExactBits::kFast : ExactBits::kExact;
+      if (threads) took = threads->batch(bits, order.kind, order.bytes, calls);
+    } else {
+      const Call call = order.library == Library::kOpenMpi ? mpi_call(ranks, buffers, order.kind, order.bytes)
+                                                           : our_call(*by_library[static_cast<size_t>(order.library)],
+                                                                      buffers, order.kind, order.bytes);
+      call();
+      exact.barrier();
+      auto nanoseconds = static_cast<int64_t>(timed(call, calls) * 1e9);
+      exact.all_reduce(&nanoseconds, &nanoseconds, 1, DType::kI64, Reduction::kMax);
+      took = static_cast<double>(nanoseconds) * 1e-9;
+    }
+    if (session.rank() == 0) {
+      fmt::print("{:.9f}\n", took);
       std::fflush(stdout);
     }
-  exact.barrier();
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Settings settings;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--most") == 0) settings.most = std::atoll(argv[i + 1]);
-    if (std::strcmp(argv[i], "--seconds") == 0) settings.seconds = std::atof(argv[i + 1]);
-  }
+  const int64_t most = argc > 1 ? std::atoll(argv[1]) : int64_t{256} << 20;
   try {
     MpiSession session;
     {
-      const Transports endpoints = session.make_transports(1);
-      measure(session, *endpoints[0], settings);
+      TransportOptions options;
+      options.time_limit = std::chrono::minutes(10);  // others take their turns
+      const Transports endpoints = session.make_transports(1, options);
+      serve(session, *endpoints[0], most);
     }
     session.leave();
   } catch (const std::exception& error) {

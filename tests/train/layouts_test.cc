@@ -118,6 +118,32 @@ TEST(Layouts, PaddedVocabulariesAndOddHeads) {
   }
 }
 
+// train.bits = "fast": layouts are not bound to lanes and chunks, and differ by roundings alone.
+TEST(Layouts, WithFastBitsSumInTheirOwnOrder) {
+  const Settings more = {"model.layers=2",    "model.heads=3",  "model.hidden=48",      "model.dropout=0.1",
+                         "train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.optimizer.kind=adamw"};
+  Settings fast = more;
+  fast.insert(fast.end(), {"train.bits=fast", "train.lanes=1", "train.chunks=5"});
+  const Trained expected = train_layout("", 3, more);
+  for (const char* layout : {"", "r=2", "r=6", "t=3", "t=3x2", "r=2 t=3 rts=weights,grads,optimizer", "p=2 head=first t=1x2"}) {
+    SCOPED_TRACE(layout);
+    const Trained found = train_layout(layout, 3, fast);
+    for (size_t step = 0; step < 3; ++step) {
+      EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-4 * expected.losses[step]);
+      EXPECT_NEAR(found.norms[step], expected.norms[step], 1e-3 * expected.norms[step]);
+    }
+    EXPECT_EQ(train_layout(layout, 3, fast).hash, found.hash);  // free of the recipe, not of the layout
+  }
+  EXPECT_NE(train_layout("r=6", 3, fast).hash, train_layout("", 3, fast).hash);
+  try {
+    prepare(recipe("r=4", fast));
+    ADD_FAILURE() << "six micro-batches on four replicas";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("every replica must take equally many micro-batches; found r=4 with "
+                                        "train.accumulation=6. With accumulation=6, r may be 1, 2, 3 or 6"));
+  }
+}
+
 TEST(Layouts, StreamToFiles) {
   const TemporaryFolder folder;
   const Trained expected = train_layout("", 2);

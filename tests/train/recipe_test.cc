@@ -109,8 +109,8 @@ TEST(Recipe, WrongValuesNameThePlace) {
   EXPECT_THAT(error_of("name = 2026-01-01"),
               HasSubstr("name: wrong kind of value; found a date or time; expected a text in quotes"));
   EXPECT_THAT(error_of("[train]\nsteps = 99999999999999999999"), StartsWith("bert.toml:2: not TOML: "));
-  EXPECT_THAT(error_of("[train]\nbits = \"fast\""),
-              HasSubstr("train.bits: unknown choice; found 'fast'; expected exact"));
+  EXPECT_THAT(error_of("[train]\nbits = \"quick\""),
+              HasSubstr("train.bits: unknown choice; found 'quick'; expected exact or fast"));
   EXPECT_THAT(error_of("[model]\npreset = \"huge\""),
               StartsWith("bert.toml:2 model.preset: unknown preset of bert; found 'huge'; expected tiny, mini, small, "
                          "medium, base or large"));

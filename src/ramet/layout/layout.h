@@ -96,7 +96,7 @@ std::string_view name_of(PipelineSchedule schedule);
 
 /// What a layout must fit: sizes of the model and the recipe, and the machine. 0: not known, not checked.
 struct LayoutFacts {
-  int64_t lanes = 1, chunks = 1;  ///< of the recipe
+  int64_t lanes = 1, chunks = 1;  ///< of the recipe; with fast bits each micro-batch is a lane, and chunks do not count
   bool exact = true;              ///< train.bits: "fast" drops the rules of trees
   int64_t micro_batches = 0;      ///< of a step, over all replicas
   int64_t tokens = 0;             ///< of a sample: the sequence's length

@@ -79,9 +79,11 @@ class Validator {
     const int64_t r = layout_.r, lanes = facts_.lanes;
     if (shares_tree(lanes, r, facts_.exact)) return;
     const auto works = divisors(lanes, r, [&](int64_t n) { return shares_tree(lanes, n, facts_.exact); });
-    refuse("r",
-           facts_.exact ? "every replica must take equally many whole lanes, 1, 2, 4 or another power of two of them"
-                        : "every replica must take equally many whole lanes",
+    if (!facts_.exact)
+      refuse("r", "every replica must take equally many micro-batches",
+             "r=" + text(r) + " with train.accumulation=" + text(lanes),
+             "With accumulation=" + text(lanes) + ", r may be " + joined(works));
+    refuse("r", "every replica must take equally many whole lanes, 1, 2, 4 or another power of two of them",
            "r=" + text(r) + " with train.lanes=" + text(lanes),
            "With lanes=" + text(lanes) + ", r may be " + joined(works) +
                "; or train another recipe, with train.lanes=" + text(r) + " (lanes decide bits)");
@@ -126,7 +128,7 @@ class Validator {
     if (extent % parts != 0)
       refuse("t", "every tensor shard must hold equally many of the model's " + what,
              name + "=" + text(parts) + " of " + text(extent),
-             "With " + text(extent) + " and chunks=" + text(facts_.chunks) + ", " + name + " may be " +
+             "With " + text(extent) + (facts_.exact ? " and chunks=" + text(facts_.chunks) : "") + ", " + name + " may be " +
                  joined(divisors(extent, parts, whole)));
     if (summed && facts_.exact && extent % facts_.chunks != 0)
       refuse("t",

@@ -155,6 +155,7 @@ void ClusterState::make_devices(const Backend& backend) {
     DeviceOptions how;
     how.device = device.number;
     how.transport = device.transport;
+    how.collectives.bits = options.bits;
     how.shared_arena = ranks > 1;
     if (options.streaming != "ram")
       how.streaming = [&](int64_t bytes, ThreadTeam&) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ramet/runtime/collectives.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/runtime/transport.h"
 
@@ -25,6 +26,8 @@ struct ClusterOptions {
   /// Where streaming memory is: "ram", or a folder for files.
   std::string streaming = "ram";
   bool profile = false;
+  /// Whether sums between devices keep the recipe's order (DESIGN, exact bits).
+  ExactBits bits = ExactBits::kExact;
 };
 
 /// Scalar results by name, as doubles.

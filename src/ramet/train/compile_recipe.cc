@@ -101,7 +101,7 @@ CompileOptions compile_options(const Preparation& preparation, const TrainerOpti
 CompiledRecipe compile_recipe(const Preparation& preparation, const TrainerOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const CompileOptions compiling = compile_options(preparation, options, devices_of_process(preparation, options));
-  StepGraph step = make_training_step(preparation.model, preparation.recipe);
+  StepGraph step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
   CompiledRecipe compiled;
   compiled.states = preparation.model.weights;
   for (const StateTensor& state : step.states)

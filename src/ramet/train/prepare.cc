@@ -146,9 +146,10 @@ LayoutFacts layout_facts(const Recipe& recipe) {
   const auto& model = recipe.model;
   const bool bert = model.kind == "bert";
   const auto sequence = static_cast<double>(recipe.data.sequence_length);
-  return {.lanes = recipe.train.lanes,
-          .chunks = recipe.train.chunks,
-          .exact = recipe.train.bits == "exact",
+  const bool exact = recipe.train.bits == "exact";
+  return {.lanes = exact ? recipe.train.lanes : recipe.train.accumulation,
+          .chunks = exact ? recipe.train.chunks : 1,
+          .exact = exact,
           .micro_batches = recipe.train.accumulation,
           .tokens = recipe.data.sequence_length,
           .layers = model.layers.value_or(0),

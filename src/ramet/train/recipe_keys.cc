@@ -180,9 +180,10 @@ std::vector<RecipeKey> make_keys() {
        .high = 0x1p40,
        .otherwise = "1024 for f16, else 1"},
       {.name = "train.bits",
-       .doc = "exact: the same bits on any layout and any number of threads",
+       .doc = "exact: the same bits on any layout and any number of threads; fast: the layout decides the order of sums (a lane a "
+              "replica, a chunk a tensor shard, rings between hosts), and train.lanes and train.chunks say nothing",
        .field = RAMET_FIELD(train.bits),
-       .choices = {"exact"}},
+       .choices = {"exact", "fast"}},
       {.name = "train.clip_norm",
        .doc = "largest global norm of the gradient, beyond which it is scaled down; 0: no limit",
        .field = RAMET_FIELD(train.clip_norm),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
@@ -227,6 +228,13 @@ class UpdateBuilder {
 };
 
 }  // namespace
+
+Recipe with_order_of_sums(Recipe recipe, const Layout& layout) {
+  if (recipe.train.bits == "exact") return recipe;
+  recipe.train.lanes = layout.r;
+  recipe.train.chunks = std::lcm(layout.t1, layout.t2);
+  return recipe;
+}
 
 StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   const DType compute = dtype_from_name(recipe.train.precision);

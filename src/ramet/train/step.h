@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
 #include "ramet/train/recipe.h"
 #include "ramet/transform/step_graph.h"
@@ -17,5 +18,9 @@ namespace ramet {
 /// "optimizer.momentum.W" of each weight W, with the weight's logical axes. The gradient is the mean over the step's
 /// micro-batches. One that is not finite changes nothing.
 StepGraph make_training_step(const Model& model, const Recipe& recipe);
+
+/// The recipe with the lanes and chunks that a step on this layout is made of: its own, or with `train.bits = "fast"` the
+/// fewest that the layout can split, one lane a replica and one chunk a tensor shard.
+Recipe with_order_of_sums(Recipe recipe, const Layout& layout);
 
 }  // namespace ramet

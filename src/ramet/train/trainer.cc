@@ -100,6 +100,7 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
   how.mpi = options.mpi;
   how.streaming = preparation_.layout.streaming;
   how.profile = options.profile;
+  how.bits = preparation_.recipe.train.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
   how.time_limit = options.time_limit.count() > 0 ? options.time_limit : waiting_limit(compiled_);
   cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), cpu_backend(), how);
   compiled_.stages.clear();
