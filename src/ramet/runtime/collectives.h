@@ -45,7 +45,7 @@ enum class ExactBits : uint8_t { kExact, kFast };
 enum class Algorithm : uint8_t {
   kAuto,          ///< shared memory on one host; hierarchical where hosts allow it; else halving, or ring in fast mode
   kShared,        ///< every member reads and writes its peers' memory: one pass over the data
-  kHalving,       ///< messages: recursive halving and doubling for powers of two, else each pair directly
+  kHalving,       ///< messages: sums by recursive halving for powers of two, else each pair directly
   kRing,          ///< messages: a ring
   kHierarchical,  ///< within each host by shared memory, then between hosts; needs equal hosts of adjacent positions
 };

@@ -1,6 +1,6 @@
 // Collectives by messages, for members that do not share memory. Reductions go slice by slice through scratch memory of
 // a fixed size: recursive halving for powers of two, else every slice goes straight to its owner; both combine along
-// the same tree. The volume per member is (n-1)/n of the data each way, which is the least possible.
+// the same tree. Gathers double, or go round a ring where there is much. The volume per member is (n-1)/n of the data each way, which is the least possible.
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +18,9 @@ constexpr int kTag = Transport::kUserTags + 2;
 // Elements of a window: all members' slices of one round of messages.
 constexpr int64_t kWindow = 256 << 10;
 constexpr size_t kElement = 8;  // largest that is reduced
+// From how many bytes of a slice on slices are gathered round a ring: what comes is still in the caches when it goes on.
+// Below, the fewer messages of doubling count for more. Either way the bits are the same.
+constexpr size_t kRingBytes = 128 << 10;
 
 size_t bytes_of(int64_t count, DType dtype) { return static_cast<size_t>(count) * size_of(dtype); }
 
@@ -221,7 +224,8 @@ void MessagePath::gather_slices(std::byte* out, const std::vector<PartRange>& sl
   bool adjacent = true;
   for (int slice = 1; slice < size(); ++slice)
     adjacent &= slices[static_cast<size_t>(slice)].begin == slices[static_cast<size_t>(slice - 1)].end;
-  if (!ring_ && power_of_two() && adjacent) {
+  const bool ring = ring_ || bytes(0, size()) >= kRingBytes * members_.size();
+  if (!ring && power_of_two() && adjacent) {
     for (int block = 1; block < size(); block *= 2) {
       const int mine = own_ / block * block, other = mine ^ block;
       start_receive(own_ ^ block, at(other), bytes(other, other + block));
@@ -230,7 +234,7 @@ void MessagePath::gather_slices(std::byte* out, const std::vector<PartRange>& sl
     }
     return;
   }
-  if (ring_) {
+  if (ring) {
     const int n = size();
     for (int step = 0; step < n - 1; ++step) {
       const int gone = (own_ - step + n) % n, come = (own_ - step - 1 + n) % n;
