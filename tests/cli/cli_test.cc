@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/process.h"
+#include "cli/small_recipe.h"
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
@@ -20,35 +21,19 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const char* const kTinyBert = R"(
-name = "tiny"
-[model]
-kind = "bert"
-preset = "tiny"
+const std::string kTinyBert = small_recipe("tiny",
+                                           R"(preset = "tiny"
 layers = 1
-hidden = 32
 heads = 2
 vocabulary_size = 64
 max_positions = 32
-[data]
-sequence_length = 16
-[train]
-steps = 12
+)",
+                                           R"(steps = 12
 micro_batch = 4
-accumulation = 4
 lanes = 2
-seed = 3
 precision = "f32"
-[train.optimizer]
-kind = "adamw"
-[train.schedule]
-learning_rate = 1e-3
-warmup_steps = 2
-[train.evaluation]
-batches = 2
-[train.checkpoint]
-every = 3
-)";
+)",
+                                           3);
 
 class Cli : public ::testing::Test {
  protected:

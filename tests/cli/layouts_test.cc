@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/process.h"
+#include "cli/small_recipe.h"
 #include "ramet/base/file.h"
 #include "ramet/runtime/mpi_transport.h"
 #include "support/temporary.h"
@@ -20,35 +21,21 @@ using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-const char* const kSmallBert = R"(
-name = "small"
-[model]
-kind = "bert"
-preset = "mini"
+const std::string kSmallBert = small_recipe("small",
+                                            R"(preset = "mini"
 layers = 2
-hidden = 32
 heads = 4
 vocabulary_size = 96
 max_positions = 16
-[data]
-sequence_length = 16
-[train]
-steps = 6
+)",
+                                            R"(steps = 6
 micro_batch = 2
-accumulation = 4
 lanes = 4
 chunks = 4
-seed = 3
 clip_norm = 1.0
 precision = "bf16"
-[train.schedule]
-learning_rate = 1e-3
-warmup_steps = 2
-[train.evaluation]
-batches = 2
-[train.checkpoint]
-every = 2
-)";
+)",
+                                            2);
 
 class LayoutCli : public ::testing::Test {
  protected:
