@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <limits>
+#include <regex>
+#include <sstream>
 
 #include "ramet/base/error.h"
 #include "ramet/train/trainer.h"
@@ -197,6 +199,36 @@ TEST(Layouts, ArenasAreAsPlanned) {
 }
 
 // A weight is set to infinity through a checkpoint; whatever the layout, the step is refused and the weights stay.
+/// What the refusal says would fit does.
+TEST(Layouts, TooLittleDeviceMemorySaysWhatWouldFit) {
+  const Settings base = {"layout=p=2 head=first offload=optimizer", "model.layers=8", "data.sequence_length=16"};
+  const auto compiled = [&](const Settings& more) {
+    Settings settings = base;
+    settings.insert(settings.end(), more.begin(), more.end());
+    Recipe made = recipe("", settings);
+    made.layout = parse_recipe("", "small.toml", ".", settings).layout;
+    return compile_recipe(prepare(made), {});
+  };
+  int64_t planned = 0;
+  for (const Executable& stage : compiled({}).stages) planned = std::max(planned, stage.planned_bytes());
+  const std::string limit = "layout.device_memory=" + std::to_string(planned / 2);
+  try {
+    compiled({limit});
+    FAIL() << "should have been refused";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_THAT(text, HasSubstr("What would help: recompute=layer: about "));
+    EXPECT_THAT(text, HasSubstr("; recompute=layer phases=4: about "));
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(text, found, std::regex("[:;] ([a-z_]+=[^:;]*): about [^,;]*, fits"))) << text;
+    Settings changes = {limit};
+    std::istringstream words(found[1].str());
+    for (std::string word; words >> word;) changes.push_back("layout." + word);
+    EXPECT_GT(changes.size(), 2u) << text;
+    EXPECT_NO_THROW(compiled(changes)) << text;
+  }
+}
+
 TEST(Layouts, TellWhereNumbersWentWrongAndChangeNothing) {
   for (const char* layout : {"", "p=2 head=first", "r=2", "t=2 r=2"}) {
     SCOPED_TRACE(layout);

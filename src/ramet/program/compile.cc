@@ -92,9 +92,13 @@ int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const Place
   return base + placement.height;
 }
 
+int64_t alignment_of(const Executable& exe, const PlaceOptions& options) {
+  return exe.streaming.empty() ? options.alignment : std::max<int64_t>(options.alignment, kStreamAlignment);
+}
+
 /// Gives every buffer its address.
 void place_buffers(Executable& exe, PlaceOptions options, KnownPlacements* known = nullptr) {
-  if (!exe.streaming.empty()) options.alignment = std::max<int64_t>(options.alignment, kStreamAlignment);
+  options.alignment = alignment_of(exe, options);
   exe.bound_bytes = live_bound(items_of(exe.buffers), options.alignment, &exe.peak_instant);
   exe.arena_bytes = place_memory(exe.buffers, exe.instants, options, known, &exe.placement);
   exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, known, nullptr);
@@ -164,7 +168,56 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   return exe;
 }
 
-std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
+namespace {
+
+/// What the fullest stage needs.
+int64_t stages_peak(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
+  int64_t most = 0;
+  for (Stage& stage : stages_of(graphs)) {
+    PassLog quiet;
+    const Executable exe = lower(std::move(stage), library, options, quiet);
+    most = std::max(most, live_bound(items_of(exe.buffers), alignment_of(exe, options.place)));
+  }
+  return most;
+}
+
+/// Changes of a layout, each beside those before it, that make the step smaller, until it fits; of phases the fewest that do. `step` is
+/// not recomputed yet.
+std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, const KernelLibrary& library, CompileOptions options) {
+  std::vector<Advice> result;
+  std::vector<std::pair<std::string, std::string>> changes;
+  options.pack = false;
+  const auto fits = [&] { return !result.empty() && result.back().bytes <= options.device_memory; };
+  const auto consider = [&](const std::string& key, const std::string& value) {
+    if (fits()) return;
+    try {
+      const Layout changed = change_layout(layout, {.key = key, .value = value, .where = key});
+      CompileOptions how = options;
+      if (changed.recompute) how.recompute = *changed.recompute;
+      how.recompute.in_parts = changed.layer_chunks() > 1;
+      const int64_t bytes = stages_peak(partition(recompute(step, how.recompute), changed), library, how);
+      if (!result.empty() && bytes >= result.back().bytes) return;
+      if (!changes.empty() && changes.back().first == key) changes.pop_back(), result.pop_back();
+      changes.emplace_back(key, value);
+      std::string text;
+      for (const auto& [name, to] : changes) text += (text.empty() ? "" : " ") + name + "=" + to;
+      result.push_back({text, bytes});
+      layout = changed;
+      options = how;
+    } catch (const Error&) {  // the model cannot be cut so
+    }
+  };
+  using Mode = RecomputeOptions::Mode;
+  if (const Mode mode = options.recompute.mode; mode == Mode::kNone || mode == Mode::kCheap) consider("recompute", "layer");
+  if (layout.r > 1) consider("rts", "weights,grads,optimizer");
+  consider("offload", "weights,grads,optimizer,activations");
+  const bool phases = layout.schedule == PipelineSchedule::kGpipe || layout.schedule == PipelineSchedule::kOneFOneB;
+  for (int more = std::max(4, 2 * layout.phases); phases && more <= 256; more *= 2) consider("phases", std::to_string(more));
+  return result;
+}
+
+std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options,
+                                       const std::function<std::vector<Advice>()>& advise) {
   std::vector<Executable> executables;
   KnownPlacements known;
   for (const Stage& stage : stages_of(graphs)) {
@@ -181,7 +234,7 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
       plain.pack = false;
       if (Executable smaller = build(plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
     }
-    if (!fits(exe)) refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; });
+    if (!fits(exe)) refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise());
     exe.pass_seconds = log.take_seconds();
     executables.push_back(std::move(exe));
   }
@@ -194,22 +247,22 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
   return executables;
 }
 
+}  // namespace
+
+std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
+  return compile_stages(graphs, library, options, [] { return std::vector<Advice>(); });
+}
+
 std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& given) {
   PassLog log;
   step = decide_bits(std::move(step), log);
   CompileOptions options = given;
   options.recompute.in_parts = layout.layer_chunks() > 1;
-  // Of the fullest stage.
-  const auto peak_bytes = [&](const StepGraph& candidate) {
-    int64_t most = 0;
-    for (Stage& stage : stages_of(partition(candidate, layout))) {
-      PassLog quiet;
-      most = std::max(most, live_bound(items_of(lower(std::move(stage), library, options, quiet).buffers), options.place.alignment));
-    }
-    return most;
-  };
+  const auto peak_bytes = [&](const StepGraph& candidate) { return stages_peak(partition(candidate, layout), library, options); };
+  const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
-  return compile_layout(log.run("partition", [&] { return partition(step, layout); }), library, options);
+  return compile_stages(log.run("partition", [&] { return partition(step, layout); }), library, options,
+                        [&] { return smaller_layouts(whole, layout, library, options); });
 }
 
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options) {

@@ -50,10 +50,11 @@ std::string advice(const std::string& what, int64_t bytes, int64_t limit) {
 
 }  // namespace
 
-void refuse_memory(const Executable& exe, const CompileOptions& options, const PlanBytes& plan_bytes) {
+void refuse_memory(const Executable& exe, const CompileOptions& options, const PlanBytes& plan_bytes, const std::vector<Advice>& more) {
   const int64_t need = exe.planned_bytes(), limit = options.device_memory;
   std::string remedy = "What would help";
   const auto add = [&](const std::string& text) { remedy += (remedy.back() == 'p' ? ": " : "; ") + text; };
+  for (const Advice& each : more) add(advice(each.change, each.bytes, limit));
   using Mode = RecomputeOptions::Mode;
   for (const auto& [mode, name] : {std::pair{Mode::kCheap, "cheap"}, std::pair{Mode::kLayers, "layer"}, std::pair{Mode::kAll, "all"}}) {
     if (options.recompute.mode == mode || options.recompute.mode == Mode::kFit || options.recompute.mode == Mode::kAll) continue;
@@ -68,7 +69,7 @@ void refuse_memory(const Executable& exe, const CompileOptions& options, const P
   }
   if (const int64_t moments = bytes_of(exe, BufferClass::kOptimizer); moments > 0)
     add(advice("optimizer states in half the bytes (bf16, or an optimizer with fewer)", need - moments / 2, limit));
-  if (const int64_t states = bytes_of(exe, BufferClass::kWeights) + bytes_of(exe, BufferClass::kOptimizer); states > limit)
+  if (const int64_t states = bytes_of(exe, BufferClass::kWeights) + bytes_of(exe, BufferClass::kOptimizer); more.empty() && states > limit)
     add("nothing on one device like this, for weights and optimizer states alone take " + format_size(states));
   add("--device-memory of " + std::to_string(need) + " bytes or more");
   throw Error({.what = "the training step does not fit into device memory",

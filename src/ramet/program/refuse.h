@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "ramet/program/compile.h"
 
@@ -10,9 +12,15 @@ namespace ramet {
 /// Bytes that the step would need under another kind of recomputation; nothing where that cannot be told.
 using PlanBytes = std::function<std::optional<int64_t>(const RecomputeOptions&)>;
 
+/// What could be changed, and the bytes that the step would then need.
+struct Advice {
+  std::string change;
+  int64_t bytes = 0;
+};
+
 /// Throws the Error of a program that does not fit into `options.device_memory`: what needs how much, at which node the
 /// most is alive, and what would make it fit, each with an estimate.
 [[noreturn]] void refuse_memory(const Executable& executable, const CompileOptions& options,
-                                const PlanBytes& plan_bytes);
+                                const PlanBytes& plan_bytes, const std::vector<Advice>& more = {});
 
 }  // namespace ramet
