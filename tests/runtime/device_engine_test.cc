@@ -73,9 +73,9 @@ Outcome run_whole(const toy::Chain& chain, int64_t steps) {
 }
 
 /// Every device on a thread of its own. `spoil` goes into the first micro-batch of the last step.
-Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, double spoil = 0) {
+Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, double spoil = 0, bool ahead = true) {
   const DeviceGraphs graphs = chain.cut();
-  const std::vector<Executable> executables = compile_layout(graphs, backend(), {.threads = threads});
+  const std::vector<Executable> executables = compile_layout(graphs, backend(), {.threads = threads, .ahead = ahead});
   const int devices = graphs.mesh.devices();
   Transports transports = make_thread_transports(devices, {.time_limit = std::chrono::milliseconds(20'000)});
   Outcome outcome;
@@ -135,9 +135,9 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
   return outcome;
 }
 
-void expect_same(const toy::Chain& chain, int64_t steps = 3) {
+void expect_same(const toy::Chain& chain, int64_t steps = 3, bool ahead = true) {
   SCOPED_TRACE(print_layout(chain.layout) + " lanes " + std::to_string(chain.lanes));
-  const Outcome whole = run_whole(chain, steps), cut = run_devices(chain, steps);
+  const Outcome whole = run_whole(chain, steps), cut = run_devices(chain, steps, 1, 0, ahead);
   ASSERT_EQ(cut.states.size(), whole.states.size());
   for (const auto& [name, bytes] : whole.states) EXPECT_TRUE(cut.states.at(name) == bytes) << name << " differs";
   EXPECT_EQ(cut.norms, whole.norms);
@@ -182,7 +182,7 @@ TEST(DeviceEngine, StreamingMemoryChangesNoBit) {
       if (what & 2) chain.weights = Memory::kStreaming;
       if (what & 4) chain.gradients = Memory::kStreaming;
       if (what & 8) chain.stash = Memory::kStreaming;
-      expect_same(chain, 2);
+      for (const bool ahead : {true, false}) expect_same(chain, 2, ahead);
     }
 }
 
@@ -195,6 +195,13 @@ TEST(DeviceEngine, StreamingNeedsLessDeviceMemory) {
   const Executable streamed = compile_layout(chain.cut(), backend())[0];
   EXPECT_LT(streamed.arena_bytes, resident / 2);
   EXPECT_GE(streamed.streaming_bytes, chain.layers() * 3 * chain.vector.bytes());
+  // Less still without double buffers, which a limit takes away.
+  chain.micro_batches_per_lane = 1;
+  const auto limited = [&](const CompileOptions& options) { return compile_layout(chain.cut(), backend(), options)[0].arena_bytes; };
+  const int64_t ahead = limited({}), single = limited({.ahead = false});
+  EXPECT_LT(single, ahead - 2 * chain.vector.bytes());
+  EXPECT_EQ(limited({.device_memory = single}), single);
+  EXPECT_EQ(limited({.device_memory = ahead}), ahead);
 }
 
 TEST(DeviceEngine, ANumberThatIsNotFiniteEndsTheStepOnAllDevicesBeforeWeightsChange) {

@@ -26,6 +26,7 @@ constexpr int32_t kStreamAlignment = 4096;
 
 /// From a stage that will not change any more to a program without addresses.
 Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
+  stage.ahead = options.ahead;
   if (options.pack) log.run("pack", [&] { return pack(stage, library), 0; });
   if (stage.phased) split_prepare(stage);
 #ifdef RAMET_VERIFY
@@ -181,12 +182,12 @@ int64_t stages_peak(const DeviceGraphs& graphs, const KernelLibrary& library, co
   return most;
 }
 
-/// Changes of a layout, each beside those before it, that make the step smaller, until it fits; of phases the fewest that do. `step` is
-/// not recomputed yet.
-std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, const KernelLibrary& library, CompileOptions options) {
+/// Changes of a layout, each beside those before it, that bring the step below the bytes that it needs, until it fits; of phases the fewest
+/// that do. `step` is not recomputed yet.
+std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_t needed, const KernelLibrary& library, CompileOptions options) {
   std::vector<Advice> result;
   std::vector<std::pair<std::string, std::string>> changes;
-  options.pack = false;
+  options.pack = options.ahead = false;
   const auto fits = [&] { return !result.empty() && result.back().bytes <= options.device_memory; };
   const auto consider = [&](const std::string& key, const std::string& value) {
     if (fits()) return;
@@ -196,7 +197,7 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, const 
       if (changed.recompute) how.recompute = *changed.recompute;
       how.recompute.in_parts = changed.layer_chunks() > 1;
       const int64_t bytes = stages_peak(partition(recompute(step, how.recompute), changed), library, how);
-      if (!result.empty() && bytes >= result.back().bytes) return;
+      if (bytes >= (result.empty() ? needed : result.back().bytes)) return;
       if (!changes.empty() && changes.back().first == key) changes.pop_back(), result.pop_back();
       changes.emplace_back(key, value);
       std::string text;
@@ -217,7 +218,7 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, const 
 }
 
 std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options,
-                                       const std::function<std::vector<Advice>()>& advise) {
+                                       const std::function<std::vector<Advice>(int64_t needed)>& advise) {
   std::vector<Executable> executables;
   KnownPlacements known;
   for (const Stage& stage : stages_of(graphs)) {
@@ -229,12 +230,14 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
     };
     const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };
     Executable exe = build(options);
-    if (!fits(exe) && options.pack) {
-      CompileOptions plain = options;
-      plain.pack = false;
+    // What buys speed with memory goes, one thing after another: packings, then double buffers of what streams.
+    CompileOptions plain = options;
+    for (bool CompileOptions::*luxury : {&CompileOptions::pack, &CompileOptions::ahead}) {
+      if (fits(exe) || !(plain.*luxury)) continue;
+      plain.*luxury = false;
       if (Executable smaller = build(plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
     }
-    if (!fits(exe)) refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise());
+    if (!fits(exe)) refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise(exe.planned_bytes()));
     exe.pass_seconds = log.take_seconds();
     executables.push_back(std::move(exe));
   }
@@ -250,7 +253,7 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
 }  // namespace
 
 std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
-  return compile_stages(graphs, library, options, [] { return std::vector<Advice>(); });
+  return compile_stages(graphs, library, options, [](int64_t) { return std::vector<Advice>(); });
 }
 
 std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& given) {
@@ -262,7 +265,7 @@ std::vector<Executable> compile(StepGraph step, const Layout& layout, const Kern
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
   return compile_stages(log.run("partition", [&] { return partition(step, layout); }), library, options,
-                        [&] { return smaller_layouts(whole, layout, library, options); });
+                        [&](int64_t needed) { return smaller_layouts(whole, layout, needed, library, options); });
 }
 
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options) {
@@ -276,6 +279,7 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   add("recompute", std::to_string(static_cast<int>(options.recompute.mode)) + " " + std::to_string(options.recompute.byte_limit));
   for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
   add("pack", options.pack ? "1" : "0");
+  add("ahead", options.ahead ? "1" : "0");
   add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
                    std::to_string(options.place.tolerance));
   hasher.update(print(step));

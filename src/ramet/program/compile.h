@@ -19,6 +19,7 @@ struct CompileOptions {
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
   bool pack = true;           ///< keep weights in the kernels' layouts too, where device memory allows
+  bool ahead = true;          ///< bring what streams while the part before computes, where device memory allows: double buffers
   PlaceOptions place{};
 };
 

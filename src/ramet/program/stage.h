@@ -32,6 +32,7 @@ struct Stage {
   Mesh mesh;
   int index = 0;  ///< which stage
   bool phased = false;  ///< every run of equal pieces in `row` is a region of its own, and derived states live in regions only
+  bool ahead = true;    ///< states that stream come while the region before runs, and leave while the one after does
   int64_t lanes = 1, micro_batches_per_lane = 1;
   std::vector<LocalState> states;
   std::vector<Piece> pieces;

@@ -152,10 +152,13 @@ class StayPlanner {
   }
 
   void set_life(StateStay& stay) const {
+    stay.first = stay.first_use;
+    stay.last = stay.last_use;
+    if (!stage_.ahead) return;
     const bool evaluation = evaluates(stay.first_use);
     const int32_t begin = evaluation ? train_regions_ : 0, end = evaluation ? static_cast<int32_t>(plan_.regions.size()) : train_regions_;
-    stay.first = stay.loaded ? std::max(begin, stay.first_use - 1) : stay.first_use;
-    stay.last = stay.stored ? std::min(end - 1, stay.last_use + 1) : stay.last_use;
+    if (stay.loaded) stay.first = std::max(begin, stay.first_use - 1);
+    if (stay.stored) stay.last = std::min(end - 1, stay.last_use + 1);
   }
 
   void add(StateStay stay) {
