@@ -196,7 +196,8 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
       CompileOptions how = options;
       if (changed.recompute) how.recompute = *changed.recompute;
       how.recompute.in_parts = changed.layer_chunks() > 1;
-      const int64_t bytes = stages_peak(partition(recompute(step, how.recompute), changed), library, how);
+      const auto peak_bytes = [&](const StepGraph& candidate) { return stages_peak(partition(candidate, changed), library, how); };
+      const int64_t bytes = peak_bytes(recompute(step, how.recompute, peak_bytes));
       if (bytes >= (result.empty() ? needed : result.back().bytes)) return;
       if (!changes.empty() && changes.back().first == key) changes.pop_back(), result.pop_back();
       changes.emplace_back(key, value);
