@@ -116,6 +116,29 @@ TEST(Contraction, ApartGivesTheSameBits) {
     }
 }
 
+// Narrow parts of small products: what a device with a fifth or a sixth of a width has.
+TEST(Contraction, NarrowPartsOfRowsAndColumnsHaveTheBitsOfTheWhole) {
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t width : {3, 5})
+      for (const int64_t rows : {4, 30})
+        for (const int64_t chunks : {1, 6})
+          for (const bool transpose_a : {false, true})
+            for (const bool transpose_b : {false, true}) {
+              const Product one{.rows = rows, .k = 6 * width, .columns = 6 * width, .chunks = chunks, .dtype = dtype,
+                                .transpose_a = transpose_a, .transpose_b = transpose_b};
+              const std::vector<HostTensor> inputs = one.inputs();
+              const HostTensor whole = run(one, cpu_backend(), inputs);
+              for (const int64_t parts : {2, 3, 6})
+                for (int64_t k = 0; k < parts; ++k) {
+                  const HostTensor columns = cut(inputs[1], {transpose_b ? 0 : 1, parts}, k);
+                  ASSERT_EQ(run(one, cpu_backend(), {inputs[0], columns}), cut(whole, {1, parts}, k)) << one.text() << " columns " << k << " of " << parts;
+                  if (rows % parts != 0) continue;
+                  const HostTensor some = cut(inputs[0], {transpose_a ? 1 : 0, parts}, k);
+                  ASSERT_EQ(run(one, cpu_backend(), {some, inputs[1]}), cut(whole, {0, parts}, k)) << one.text() << " rows " << k << " of " << parts;
+                }
+            }
+}
+
 TEST(Contraction, APackedProductIsNotTakenApart) {
   NodeSignature node = node_of("matmul", Product{4, 8, 4, 1}.inputs(), {{"dtype", DType::kBF16}});
   node.inputs[1] = {DType::kU8, Shape{64}};

@@ -232,6 +232,11 @@ TEST(CpuMap, OutputsMayLieOverInputs) {
       const std::vector<TensorType> outputs(3, {dtype, space});
       const auto apart = run(text, space, inputs, outputs, 2);
       for (int alias : {0, 1}) expect_same_bits(apart, run(text, space, inputs, outputs, 2, alias), "in place");
+      // An input that is copied out is read by the last step alone: nothing before may take its register.
+      const std::vector<Bytes> three{inputs[0], inputs[1], filled(dtype, space, 3)};
+      const std::string late = "3:%3=multiply(%0,%1);%4=add(%3,%0);%5=multiply(%4,%2)->%4,%2,%5";
+      const auto expected = run(late, space, three, outputs, 2);
+      for (int alias : {0, 1}) expect_same_bits(expected, run(late, space, three, outputs, 2, alias), "in place, late");
     }
 }
 

@@ -63,6 +63,8 @@ TEST(DrawnCases, ThatWentWrongOnceDoNot) {
            "layers=odd/odd | | p=2",                                      // a map over two layers
            "head=squares layers=centered/centered | | p=2 head=first",    // a head's gradient on another stage
            "head=tied layers=winners/winners,lookup | | layers=2+0 p=2",  // a stage without evaluation
+           // a copy of an input beside an output in place of another
+           "head_size=5 heads=6 sequence=4 layers=soft_gate,winners | train.chunks=6 train.precision=bf16 | t=1x6",
            "input=numbers layers=attention/causal | | layers=0+2 p=2 offload=grads",  // the same of the first stage
            "layers=odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3",   // groups that are no branches
            "layers=mlp/odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3 | p=2",  // the same, and on from

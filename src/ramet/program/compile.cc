@@ -265,7 +265,9 @@ std::vector<Executable> compile(StepGraph step, const Layout& layout, const Kern
   const auto peak_bytes = [&](const StepGraph& candidate) { return stages_peak(partition(candidate, layout), library, options); };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
-  return compile_stages(log.run("partition", [&] { return partition(step, layout); }), library, options,
+  const DeviceGraphs graphs = log.run("partition", [&] { return partition(step, layout); });
+  log.show("partition", [&] { return print(graphs); });
+  return compile_stages(graphs, library, options,
                         [&](int64_t needed) { return smaller_layouts(whole, layout, needed, library, options); });
 }
 

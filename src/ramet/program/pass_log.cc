@@ -23,8 +23,12 @@ StepGraph PassLog::step(const std::string& name, const std::function<StepGraph()
 #ifdef RAMET_VERIFY
   verify(result, name);
 #endif
-  if (prints(name)) std::fprintf(stderr, "--- after %s\n%s", name.c_str(), print(result).c_str());
+  show(name, [&] { return print(result); });
   return result;
+}
+
+void PassLog::show(const std::string& name, const std::function<std::string()>& text) const {
+  if (prints(name)) std::fprintf(stderr, "--- after %s\n%s", name.c_str(), text().c_str());
 }
 
 void PassLog::note(const std::string& name, std::chrono::steady_clock::time_point start) {

@@ -28,6 +28,9 @@ class PassLog {
   }
   std::vector<std::pair<std::string, double>> take_seconds() { return std::move(seconds_); }
 
+  /// Prints what a pass made that is no step, where RAMET_PRINT_PASSES asks for it.
+  void show(const std::string& name, const std::function<std::string()>& text) const;
+
  private:
   void note(const std::string& name, std::chrono::steady_clock::time_point start);
   bool prints(const std::string& name) const;

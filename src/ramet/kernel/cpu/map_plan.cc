@@ -219,6 +219,9 @@ void MapEvaluator::Plan::assign_registers() {
   };
   for (size_t v = 0; v < inputs.size(); ++v)
     if (inputs[v].uniform && values[v].uses > 0) take(static_cast<int>(v));
+  // An output in place of an input makes outputs that copy inputs be loaded before the first step.
+  for (const Output& output : outputs)
+    if (static_cast<size_t>(output.value) < inputs.size()) take(output.value);
   for (int at = 0; at < end; ++at) {
     const Step& step = steps[static_cast<size_t>(at)];
     for (int operand : step.operands)
