@@ -10,31 +10,17 @@
 #include "ramet/runtime/null_transport.h"
 #include "ramet/runtime/thread_transport.h"
 #include "support/collectives_checks.h"
+#include "support/devices.h"
 
 namespace ramet {
 namespace {
 
 using testing::HasSubstr;
 
-/// Runs `body` on a thread for each device; returns the message of each that threw.
-std::vector<std::string> run_devices(Transports& endpoints, const std::function<void(Transport&)>& body) {
-  std::vector<std::string> errors(endpoints.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < endpoints.size(); ++i)
-    threads.emplace_back([&, i] {
-      try {
-        body(*endpoints[i]);
-      } catch (const std::exception& error) {
-        errors[i] = error.what();
-        endpoints[i]->stop(errors[i]);  // or the others would wait
-      }
-    });
-  for (auto& thread : threads) thread.join();
-  return errors;
-}
+using test::expect_none;
 
-void expect_none(const std::vector<std::string>& errors) {
-  for (const std::string& error : errors) EXPECT_EQ(error, "");
+std::vector<std::string> run_devices(Transports& endpoints, const std::function<void(Transport&)>& body) {
+  return test::on_devices(endpoints, [&](size_t device) { body(*endpoints[device]); });
 }
 
 class Threads : public testing::TestWithParam<int> {};

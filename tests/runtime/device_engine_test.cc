@@ -7,12 +7,12 @@
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "ramet/program/compile.h"
 #include "ramet/runtime/localize.h"
 #include "ramet/runtime/thread_transport.h"
 #include "support/chain.h"
+#include "support/devices.h"
 
 namespace ramet {
 namespace {
@@ -80,7 +80,6 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
   Transports transports = make_thread_transports(devices, {.time_limit = std::chrono::milliseconds(20'000)});
   Outcome outcome;
   std::mutex mutex;
-  std::vector<std::string> faults;
   const auto drive = [&](int device) {
     const Mesh::Position position = graphs.mesh.position(device);
     DeviceEngine engine(executables[static_cast<size_t>(position.stage)], backend(), {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
@@ -119,19 +118,7 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
     if (mine.first && (!outcome.first || mine.first->superstep < outcome.first->superstep)) outcome.first = mine.first;
     outcome.states_changed |= mine.states_changed;
   };
-  std::vector<std::thread> drivers;
-  for (int device = 0; device < devices; ++device)
-    drivers.emplace_back([&, device] {
-      try {
-        drive(device);
-      } catch (const std::exception& error) {
-        transports[static_cast<size_t>(device)]->stop(error.what());
-        std::lock_guard lock(mutex);
-        faults.push_back(error.what());
-      }
-    });
-  for (std::thread& driver : drivers) driver.join();
-  for (const std::string& fault : faults) ADD_FAILURE() << fault;
+  test::expect_none(test::on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
   return outcome;
 }
 
@@ -294,23 +281,21 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
       Transports transports = make_thread_transports(kParts);
       const auto numbers = [&](const char* name, int device) { return toy::numbers(name[0] == 'a' ? part : whole, static_cast<uint32_t>(10 * device + name[0])); };
       std::vector<std::map<std::string, HostTensor>> results(kParts);
-      std::vector<std::thread> drivers;
-      for (int device = 0; device < kParts; ++device)
-        drivers.emplace_back([&, device] {
-          DeviceEngine engine(executables[0], backend(), {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
-          const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
-            for (const char* name : {"a", "b"}) {
-              const HostTensor tensor = numbers(name, device);
-              sink.set(name, tensor.type, tensor.data.data());
-            }
-          };
-          for (const TensorView& view : engine.evaluate(feed)) {
-            HostTensor copy(*view.type);
-            std::memcpy(copy.data.data(), view.data, copy.data.size());
-            results[static_cast<size_t>(device)].emplace(std::string(view.name), std::move(copy));
+      test::expect_none(test::on_devices(transports, [&](size_t index) {
+        const int device = static_cast<int>(index);
+        DeviceEngine engine(executables[0], backend(), {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
+        const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
+          for (const char* name : {"a", "b"}) {
+            const HostTensor tensor = numbers(name, device);
+            sink.set(name, tensor.type, tensor.data.data());
           }
-        });
-      for (std::thread& driver : drivers) driver.join();
+        };
+        for (const TensorView& view : engine.evaluate(feed)) {
+          HostTensor copy(*view.type);
+          std::memcpy(copy.data.data(), view.data, copy.data.size());
+          results[static_cast<size_t>(device)].emplace(std::string(view.name), std::move(copy));
+        }
+      }));
       const View view = view_of(whole.shape, dim, blocks, kParts), plain = view_of(whole.shape, dim, 1, kParts);
       for (int device = 0; device < kParts; ++device) {
         auto& mine = results[static_cast<size_t>(device)];

@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 #include "ramet/base/error.h"
 #include "ramet/base/host_tensor.h"
@@ -17,6 +16,7 @@
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
 #include "support/small_training.h"
+#include "support/devices.h"
 
 // Partitioned models on device engines, one thread each, against one engine without a layout.
 
@@ -98,18 +98,7 @@ States run_layout(const Subject& subject, const std::string& layout, double& nor
     for (auto& [name, bytes] : states)
       if (engine.has_state(name)) engine.read_state(name, 0, bytes);
   };
-  std::vector<std::thread> drivers;
-  for (int device = 0; device < graphs.mesh.devices(); ++device)
-    drivers.emplace_back([&, device] {
-      try {
-        drive(device);
-      } catch (const std::exception& error) {
-        transports[static_cast<size_t>(device)]->stop(error.what());
-        std::lock_guard lock(mutex);
-        ADD_FAILURE() << "device " << device << ": " << error.what();
-      }
-    });
-  for (std::thread& driver : drivers) driver.join();
+  test::expect_none(test::on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
   return states;
 }
 

@@ -45,6 +45,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
   if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
+  if (!arguments.schedule_svg.empty()) write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
   int64_t most = 0;
   for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
   if (json) {
@@ -79,11 +80,11 @@ int plan(const PlanArguments& arguments, bool json) {
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
   for (const auto& remark : preparation.remarks) warn(remark);
+  if (!preparation.layout.is_single()) return plan_layout(arguments, preparation, json);
   if (!arguments.schedule_svg.empty()) {
     const LayoutReport report = layout_report(preparation.layout, layout_facts(recipe));
     write_file_atomic(arguments.schedule_svg, svg_of(report.table, report.times));
   }
-  if (!preparation.layout.is_single()) return plan_layout(arguments, preparation, json);
   const CompiledRecipe compiled = compile_recipe(preparation, arguments.trainer());
   const Executable& exe = compiled.stages[0];
   const double compile_seconds = compiled.seconds;

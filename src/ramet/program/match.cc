@@ -90,12 +90,9 @@ class Simulation {
 
   static std::vector<StageCollective> collectives_of(const Executable& exe, const Segment& segment) {
     std::vector<StageCollective> found;
-    for (const Instruction& instruction : segment.instructions) {
-      if (instruction.task < 0) continue;
-      const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction.task)].node;
-      if (node.op->exchange == Exchange::kNone) continue;
-      CollectiveForm form = collective_form(node);
-      if (form.axis == static_cast<int64_t>(MeshAxis::kStage)) found.push_back({node.op->name + " '" + instruction.name + "'", std::move(form)});
+    for (const Instruction* instruction : stage_collectives(exe, segment)) {
+      const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction->task)].node;
+      found.push_back({node.op->name + " '" + instruction->name + "'", collective_form(node)});
     }
     return found;
   }
@@ -250,6 +247,16 @@ void each_program(const std::function<void(Program, const char*, size_t)>& body)
 }
 
 }  // namespace
+
+std::vector<const Instruction*> stage_collectives(const Executable& exe, const Segment& segment) {
+  std::vector<const Instruction*> found;
+  for (const Instruction& instruction : segment.instructions) {
+    if (instruction.task < 0) continue;
+    const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction.task)].node;
+    if (node.op->exchange != Exchange::kNone && collective_form(node).axis == static_cast<int64_t>(MeshAxis::kStage)) found.push_back(&instruction);
+  }
+  return found;
+}
 
 void verify_match(std::span<const Executable> executables) {
   for (size_t s = 0; s < executables.size(); ++s)

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "ramet/program/executable.h"
 
 namespace ramet {
+
+/// A segment's collectives between stages, in order: all their members run such segments at the same time.
+std::vector<const Instruction*> stage_collectives(const Executable& executable, const Segment& segment);
 
 /// Proves that the programs of all stages fit together, one executable a stage, in order:
 ///  - what one stage sends to another, that one receives: the same boundary, type and micro-batches, in the same order

@@ -7,6 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/collective.h"
+#include "ramet/program/match.h"
 #include "ramet/sim/work_time.h"
 
 namespace ramet {
@@ -60,12 +61,9 @@ class ClusterRun {
 
   static std::vector<Meeting> meetings_of(const Executable& exe, const Segment& segment) {
     std::vector<Meeting> found;
-    for (const Instruction& instruction : segment.instructions) {
-      if (instruction.task < 0) continue;
-      const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction.task)].node;
-      if (node.op->exchange == Exchange::kNone) continue;
-      const CollectiveForm form = collective_form(node);
-      if (form.axis == static_cast<int64_t>(MeshAxis::kStage)) found.push_back({form.parts, form.stride});
+    for (const Instruction* instruction : stage_collectives(exe, segment)) {
+      const CollectiveForm form = collective_form(exe.tasks[static_cast<size_t>(instruction->task)].node);
+      found.push_back({form.parts, form.stride});
     }
     return found;
   }
