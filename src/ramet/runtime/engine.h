@@ -38,7 +38,7 @@ using Feed = std::function<void(int64_t lane, int64_t micro, FeedSink& sink)>;
 
 /// A scalar input of the step, as the learning rate. "counter" is the engine's own.
 struct ScalarValue {
-  std::string_view name;
+  std::string name;  // its own: a list of them outlives what its names were taken from
   double value = 0;
 };
 
