@@ -1,9 +1,10 @@
-// Exact and fast collectives of Ramet, between MPI ranks (by shared memory, and by messages as between hosts) and between
-// threads, beside Open MPI's own, in one job that does what it is told, a batch of calls at a time, so that bench/collectives.py can take turns with other libraries:
+// Exact and fast collectives of Ramet, between MPI ranks (by shared memory, and by messages as between hosts) and
+// between threads, beside Open MPI's own, in one job that does what it is told, a batch of calls at a time, so that
+// bench/collectives.py can take turns with other libraries:
 //   mpirun -n N build/bench/collectives MOST_BYTES
-// Lines of standard input: "LIBRARY KIND BYTES CALLS" (BYTES of the whole, f32). For each it prints the seconds of a call,
-// those of the slowest rank, after a barrier and one call before. All of them work on the same memory, all-reduce in
-// place, the others from one buffer to another; what waits for its turn sleeps.
+// Lines of standard input: "LIBRARY KIND BYTES CALLS" (BYTES of the whole, f32). For each it prints the seconds of a
+// call, those of the slowest rank, after a barrier and one call before. All of them work on the same memory, all-reduce
+// in place, the others from one buffer to another; what waits for its turn sleeps.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
@@ -53,8 +54,7 @@ Call our_call(Collectives& group, const Buffers& at, Kind kind, int64_t bytes) {
     case Kind::kAllReduce: return [&group, at, count] { group.all_reduce(at.whole, at.whole, count, DType::kF32); };
     case Kind::kReduceScatter:
       return [&group, at, count] { group.reduce_scatter(at.whole, at.part, count, DType::kF32); };
-    case Kind::kAllGather:
-      return [&group, at, count] { group.all_gather(at.part, at.whole, count, DType::kF32); };
+    case Kind::kAllGather: return [&group, at, count] { group.all_gather(at.part, at.whole, count, DType::kF32); };
   }
   return {};
 }
@@ -105,8 +105,8 @@ class ThreadDevices {
     for (auto& endpoint : endpoints_) {
       buffers_.emplace_back(*endpoint, most, devices);
       for (const ExactBits bits : {ExactBits::kExact, ExactBits::kFast})
-        groups_.push_back(std::make_unique<Collectives>(*endpoint, Group::all(devices),
-                                                        CollectiveOptions{bits, Algorithm::kAuto}));
+        groups_.push_back(
+            std::make_unique<Collectives>(*endpoint, Group::all(devices), CollectiveOptions{bits, Algorithm::kAuto}));
     }
   }
   double batch(ExactBits bits, Kind kind, int64_t bytes, int calls) {
@@ -141,7 +141,8 @@ template <size_t N>
 size_t index_of(const char* const (&names)[N], const std::string& name) {
   for (size_t i = 0; i < N; ++i)
     if (name == names[i]) return i;
-  throw Error({.what = "unknown name", .where = "order", .found = name, .expected = fmt::format("{}", fmt::join(names, ", "))});
+  throw Error(
+      {.what = "unknown name", .where = "order", .found = name, .expected = fmt::format("{}", fmt::join(names, ", "))});
 }
 
 Order next_order(int64_t most) {
@@ -151,7 +152,9 @@ Order next_order(int64_t most) {
   order.library = static_cast<Library>(index_of(kLibraryNames, library));
   order.kind = static_cast<Kind>(index_of(kKindNames, kind));
   if (order.bytes > most || order.bytes < 0 || order.calls < 1)
-    throw Error({.what = "bytes or calls out of range", .where = "order", .found = fmt::format("{} {}", order.bytes, order.calls)});
+    throw Error({.what = "bytes or calls out of range",
+                 .where = "order",
+                 .found = fmt::format("{} {}", order.bytes, order.calls)});
   return order;
 }
 

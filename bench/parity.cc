@@ -1,5 +1,5 @@
-// Trains a small model without dropout in f32 and writes what another framework needs to repeat it: the first weights, every
-// batch, the settings, and the losses. bench/peers/torch_parity.py repeats it in PyTorch and compares.
+// Trains a small model without dropout in f32 and writes what another framework needs to repeat it: the first weights,
+// every batch, the settings, and the losses. bench/peers/torch_parity.py repeats it in PyTorch and compares.
 //
 //     build/bench/parity --model bert --out build/parity-bert [--steps 100] [--threads 2]
 
@@ -38,7 +38,8 @@ void write_batches(const Preparation& preparation, int64_t steps, const std::fil
   const int64_t samples = preparation.samples_per_step();
   for (int64_t step = 0; step < steps; ++step) {
     batches.push_back(preparation.train->make(step * samples, samples));
-    for (const NamedTensor& tensor : batches.back().tensors) specs.push_back({std::to_string(step) + "/" + tensor.name, tensor.type});
+    for (const NamedTensor& tensor : batches.back().tensors)
+      specs.push_back({std::to_string(step) + "/" + tensor.name, tensor.type});
   }
   SafetensorsWriter writer(path, specs);
   for (const Batch& batch : batches)
@@ -70,11 +71,16 @@ int main(int argc, char** argv) {
   int threads = 2;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--model") model = value;
-    else if (key == "--out") out = value;
-    else if (key == "--steps") steps = std::stoll(value);
-    else if (key == "--threads") threads = std::stoi(value);
-    else return std::fprintf(stderr, "parity: unknown option %s\n", key.c_str()), 2;
+    if (key == "--model")
+      model = value;
+    else if (key == "--out")
+      out = value;
+    else if (key == "--steps")
+      steps = std::stoll(value);
+    else if (key == "--threads")
+      threads = std::stoi(value);
+    else
+      return std::fprintf(stderr, "parity: unknown option %s\n", key.c_str()), 2;
   }
   try {
     std::filesystem::create_directories(out);

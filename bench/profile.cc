@@ -38,12 +38,18 @@ Wanted parse(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const auto next = [&] { return std::string(i + 1 < count ? words[++i] : ""); };
-    if (word == "--set") wanted.settings.push_back(next());
-    else if (word == "--steps") wanted.steps = std::stoll(next());
-    else if (word == "--threads") wanted.compile.threads = std::stoi(next());
-    else if (word == "--recompute") wanted.compile.recompute = parse_recompute(next());
-    else if (word == "--nodes") wanted.nodes = true;
-    else wanted.recipe = word;
+    if (word == "--set")
+      wanted.settings.push_back(next());
+    else if (word == "--steps")
+      wanted.steps = std::stoll(next());
+    else if (word == "--threads")
+      wanted.compile.threads = std::stoi(next());
+    else if (word == "--recompute")
+      wanted.compile.recompute = parse_recompute(next());
+    else if (word == "--nodes")
+      wanted.nodes = true;
+    else
+      wanted.recipe = word;
   }
   return wanted;
 }
@@ -86,8 +92,9 @@ double run_steps(Engine& engine, const Preparation& ready, int64_t steps) {
 
 int main(int count, char** words) try {
   const Wanted wanted = parse(count, words);
-  const Recipe recipe = wanted.recipe.empty() ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
-                                              : load_recipe(wanted.recipe, wanted.settings);
+  const Recipe recipe = wanted.recipe.empty()
+                            ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
+                            : load_recipe(wanted.recipe, wanted.settings);
   const Preparation ready = prepare(recipe);
   auto start = Clock::now();
   Executable compiled = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), wanted.compile);
@@ -95,17 +102,22 @@ int main(int count, char** words) try {
   start = Clock::now();
   const Machine machine = local_machine(compiled, cpu_backend());
   const StepTime predicted = predict_step(compiled, machine);
-  std::printf("%s: %.0f GF/s f32, %.0f GF/s bf16, %.1f GB/s, %.2f us a call; known in %.2f s\n", machine.name.c_str(), machine.f32_flops * 1e-9,
-              machine.bf16_flops * 1e-9, machine.bandwidth * 1e-9, machine.overhead * 1e6, since(start));
+  std::printf("%s: %.0f GF/s f32, %.0f GF/s bf16, %.1f GB/s, %.2f us a call; known in %.2f s\n", machine.name.c_str(),
+              machine.f32_flops * 1e-9, machine.bf16_flops * 1e-9, machine.bandwidth * 1e-9, machine.overhead * 1e6,
+              since(start));
   Engine engine(std::move(compiled), cpu_backend());
   set_weights(engine, ready);
   const double seconds = run_steps(engine, ready, wanted.steps);
   const auto tokens = static_cast<double>(ready.tokens_per_step());
-  std::printf("predicted %.3f s a step (%.0f%% of it from measured tasks), measured %.3f s: %+.1f%%\n", predicted.seconds, 100 * predicted.measured_share, seconds,
-              100 * (predicted.seconds / seconds - 1));
-  std::printf("%.0f tokens/s, %.1f GF/s in matrix products by the model's count\n", tokens / seconds, ready.model.flops_per_token * tokens / seconds * 1e-9);
-  std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(), format_size(measured_peak_bytes()).c_str());
-  std::printf("%s", profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps, 40).c_str());
+  std::printf("predicted %.3f s a step (%.0f%% of it from measured tasks), measured %.3f s: %+.1f%%\n",
+              predicted.seconds, 100 * predicted.measured_share, seconds, 100 * (predicted.seconds / seconds - 1));
+  std::printf("%.0f tokens/s, %.1f GF/s in matrix products by the model's count\n", tokens / seconds,
+              ready.model.flops_per_token * tokens / seconds * 1e-9);
+  std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(),
+              format_size(measured_peak_bytes()).c_str());
+  std::printf(
+      "%s",
+      profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps, 40).c_str());
   return 0;
 } catch (const std::exception& fault) {
   std::fprintf(stderr, "%s\n", fault.what());

@@ -11,7 +11,8 @@ RAMET_FUZZ_TARGET(executable, std::string_view input) {
   const Executable exe = executable_from_bytes(whole, "input");
   verify(exe, "input");
   const std::string saved = executable_bytes(exe);
-  if (executable_bytes(executable_from_bytes(saved, "saved")) != saved) internal_error("executable", "its bytes do not survive loading and saving");
+  if (executable_bytes(executable_from_bytes(saved, "saved")) != saved)
+    internal_error("executable", "its bytes do not survive loading and saving");
   print(exe);
 }
 
@@ -20,10 +21,14 @@ RAMET_FUZZ_SEEDS(executable) {
   exe.kernel_class = "none";
   exe.instants = 4;
   const TensorType vector{DType::kF32, {16}};
-  exe.tasks.push_back({{&OpRegistry::instance().get("add"), {vector, vector}, {vector}, {}, "sum"}, "plain", 64, {16, 128, 64}});
-  exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 3}, {"x", BufferClass::kHost, 64, 64, 0, 1}, {"scratch", BufferClass::kScratch, 64, 128, 1, 1}};
+  exe.tasks.push_back(
+      {{&OpRegistry::instance().get("add"), {vector, vector}, {vector}, {}, "sum"}, "plain", 64, {16, 128, 64}});
+  exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 3},
+                 {"x", BufferClass::kHost, 64, 64, 0, 1},
+                 {"scratch", BufferClass::kScratch, 64, 128, 1, 1}};
   exe.states.push_back({{"w", vector, StateKind::kWeight, {}, ""}, {0}, {vector, {}, 1, 1}, kNoBuffer});
-  exe.segments.push_back({"step", PieceKind::kForward, 0, 0, {{0, "sum", {0, 1}, {0}, 2}}, {{"x", vector, 1}}, {}, {}, {}, 0, 2});
+  exe.segments.push_back(
+      {"step", PieceKind::kForward, 0, 0, {{0, "sum", {0, 1}, {0}, 2}}, {{"x", vector, 1}}, {}, {}, {}, 0, 2});
   exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 192;
   // One of two stages, with everything that a program can have.
@@ -36,11 +41,12 @@ RAMET_FUZZ_SEEDS(executable) {
   stage.transfers = {{"ring", vector, 3, 1, 5, kNoBuffer, -1}, {"w", vector, 0, -1, 0, 0, 0}};
   stage.micro_batches_per_lane = 2;
   using Kind = ProgramStep::Kind;
-  stage.train = {{Kind::kLoad, 1, -1, 0, 0, 0}, {Kind::kReceive, 0, 1, 0, 0, 0}, {Kind::kWait, 0, -1, 0, 0, 0}, {Kind::kWait, 1, -1, 0, 0, 0},
-                 {Kind::kZero, 0, -1, 0, 0, 0}, {Kind::kRun, 0, 1, 0, 0, 0},     {Kind::kCombine, 0, -1, 0, 0, 0}, {Kind::kSend, 0, 0, 0, 0, 1},
-                 {Kind::kStore, 1, -1, 0, 0, 1}};
+  stage.train = {{Kind::kLoad, 1, -1, 0, 0, 0},    {Kind::kReceive, 0, 1, 0, 0, 0}, {Kind::kWait, 0, -1, 0, 0, 0},
+                 {Kind::kWait, 1, -1, 0, 0, 0},    {Kind::kZero, 0, -1, 0, 0, 0},   {Kind::kRun, 0, 1, 0, 0, 0},
+                 {Kind::kCombine, 0, -1, 0, 0, 0}, {Kind::kSend, 0, 0, 0, 0, 1},    {Kind::kStore, 1, -1, 0, 0, 1}};
   stage.arena_bytes = 320;
   stage.streaming_bytes = 4096;
   verify(stage, "seed");
-  return {.inputs = {executable_bytes(exe).substr(24), executable_bytes(stage).substr(24)}, .words = {"add", "matmul", "w", "step"}};
+  return {.inputs = {executable_bytes(exe).substr(24), executable_bytes(stage).substr(24)},
+          .words = {"add", "matmul", "w", "step"}};
 }

@@ -55,8 +55,8 @@ struct Product {
 };
 
 /// What OpDef::apart makes of a node, run on its inputs; nothing when it gives nothing.
-std::vector<HostTensor> run_apart(const NodeSignature& node, const Backend& backend, const std::vector<HostTensor>& inputs,
-                                  Graph* made = nullptr) {
+std::vector<HostTensor> run_apart(const NodeSignature& node, const Backend& backend,
+                                  const std::vector<HostTensor>& inputs, Graph* made = nullptr) {
   Graph graph("apart");
   GraphBuilder build(graph);
   std::vector<Tensor> tensors;
@@ -84,14 +84,36 @@ std::vector<Product> products() {
   for (int64_t chunks : {1, 2, 4, 8, 6})
     for (DType dtype : {DType::kF32, DType::kBF16})
       for (DType out : {DType::kF32, DType::kBF16}) {
-        all.push_back({.rows = 37, .k = 48 * chunks, .columns = 80, .chunks = chunks, .dtype = dtype, .out = out,
-                       .transpose_b = true, .linear = true});
-        all.push_back({.rows = 130, .k = 16 * chunks, .columns = 33, .chunks = chunks, .dtype = dtype, .out = out,
-                       .linear = true, .bias = dtype});
-        all.push_back({.rows = 70, .k = 5 * chunks, .columns = 17, .chunks = chunks, .dtype = dtype, .out = out,
+        all.push_back({.rows = 37,
+                       .k = 48 * chunks,
+                       .columns = 80,
+                       .chunks = chunks,
+                       .dtype = dtype,
+                       .out = out,
+                       .transpose_b = true,
+                       .linear = true});
+        all.push_back({.rows = 130,
+                       .k = 16 * chunks,
+                       .columns = 33,
+                       .chunks = chunks,
+                       .dtype = dtype,
+                       .out = out,
+                       .linear = true,
+                       .bias = dtype});
+        all.push_back({.rows = 70,
+                       .k = 5 * chunks,
+                       .columns = 17,
+                       .chunks = chunks,
+                       .dtype = dtype,
+                       .out = out,
                        .transpose_a = true});
         if (out == DType::kF32)
-          all.push_back({.rows = 20, .k = 32 * chunks, .columns = 64, .chunks = chunks, .dtype = dtype, .transpose_b = true,
+          all.push_back({.rows = 20,
+                         .k = 32 * chunks,
+                         .columns = 64,
+                         .chunks = chunks,
+                         .dtype = dtype,
+                         .transpose_b = true,
                          .accumulate = true});
       }
   return all;
@@ -124,17 +146,24 @@ TEST(Contraction, NarrowPartsOfRowsAndColumnsHaveTheBitsOfTheWhole) {
         for (const int64_t chunks : {1, 6})
           for (const bool transpose_a : {false, true})
             for (const bool transpose_b : {false, true}) {
-              const Product one{.rows = rows, .k = 6 * width, .columns = 6 * width, .chunks = chunks, .dtype = dtype,
-                                .transpose_a = transpose_a, .transpose_b = transpose_b};
+              const Product one{.rows = rows,
+                                .k = 6 * width,
+                                .columns = 6 * width,
+                                .chunks = chunks,
+                                .dtype = dtype,
+                                .transpose_a = transpose_a,
+                                .transpose_b = transpose_b};
               const std::vector<HostTensor> inputs = one.inputs();
               const HostTensor whole = run(one, cpu_backend(), inputs);
               for (const int64_t parts : {2, 3, 6})
                 for (int64_t k = 0; k < parts; ++k) {
                   const HostTensor columns = cut(inputs[1], {transpose_b ? 0 : 1, parts}, k);
-                  ASSERT_EQ(run(one, cpu_backend(), {inputs[0], columns}), cut(whole, {1, parts}, k)) << one.text() << " columns " << k << " of " << parts;
+                  ASSERT_EQ(run(one, cpu_backend(), {inputs[0], columns}), cut(whole, {1, parts}, k))
+                      << one.text() << " columns " << k << " of " << parts;
                   if (rows % parts != 0) continue;
                   const HostTensor some = cut(inputs[0], {transpose_a ? 1 : 0, parts}, k);
-                  ASSERT_EQ(run(one, cpu_backend(), {some, inputs[1]}), cut(whole, {0, parts}, k)) << one.text() << " rows " << k << " of " << parts;
+                  ASSERT_EQ(run(one, cpu_backend(), {some, inputs[1]}), cut(whole, {0, parts}, k))
+                      << one.text() << " rows " << k << " of " << parts;
                 }
             }
 }
@@ -142,7 +171,9 @@ TEST(Contraction, NarrowPartsOfRowsAndColumnsHaveTheBitsOfTheWhole) {
 TEST(Contraction, APackedProductIsNotTakenApart) {
   NodeSignature node = node_of("matmul", Product{4, 8, 4, 1}.inputs(), {{"dtype", DType::kBF16}});
   node.inputs[1] = {DType::kU8, Shape{64}};
-  node.attributes.set("b_packed", std::string("some")).set("b_shape", std::vector<int64_t>{8, 4}).set("b_dtype", DType::kF32);
+  node.attributes.set("b_packed", std::string("some"))
+      .set("b_shape", std::vector<int64_t>{8, 4})
+      .set("b_dtype", DType::kF32);
   Graph graph;
   GraphBuilder build(graph);
   const std::vector<Tensor> inputs{build.input("a", DType::kF32, {4, 8}), build.input("b", DType::kU8, {64})};
@@ -180,16 +211,23 @@ TEST(Contraction, ShardsCombineToTheBitsOfTheWhole) {
   struct Split {
     int64_t chunks, parts;
   };
-  for (const Split& split : {Split{2, 2}, Split{4, 2}, Split{4, 4}, Split{8, 2}, Split{8, 4}, Split{8, 8}, Split{6, 3}, Split{6, 6}, Split{12, 3}})
+  for (const Split& split : {Split{2, 2}, Split{4, 2}, Split{4, 4}, Split{8, 2}, Split{8, 4}, Split{8, 8}, Split{6, 3},
+                             Split{6, 6}, Split{12, 3}})
     for (int64_t blocks : {1, 3, 2})
       for (int64_t run_length : {64, 32, 5, 24})
         for (DType dtype : {DType::kF32, DType::kBF16})
           for (int transposes = 0; transposes < 4; ++transposes) {
-            const Product one{.rows = 50, .k = split.chunks * blocks * run_length, .columns = 70, .chunks = split.chunks,
-                              .blocks = blocks, .dtype = dtype, .transpose_a = (transposes & 1) != 0,
+            const Product one{.rows = 50,
+                              .k = split.chunks * blocks * run_length,
+                              .columns = 70,
+                              .chunks = split.chunks,
+                              .blocks = blocks,
+                              .dtype = dtype,
+                              .transpose_a = (transposes & 1) != 0,
                               .transpose_b = (transposes & 2) != 0};
             const HostTensor whole = run(one, cpu_backend(), one.inputs(), 2);
-            ASSERT_EQ(by_shards(one, cpu_backend(), split.parts), whole) << one.text() << ", " << split.parts << " parts";
+            ASSERT_EQ(by_shards(one, cpu_backend(), split.parts), whole)
+                << one.text() << ", " << split.parts << " parts";
             if (transposes == 2 && run_length == 5) {
               const HostTensor oracle = run(one, reference_backend(), one.inputs());
               ASSERT_EQ(by_shards(one, reference_backend(), split.parts), oracle) << one.text();
@@ -207,7 +245,7 @@ TEST(Contraction, AChunkHasAPartOfEveryBlock) {
       return interpret_node(node_of("matmul", {a, b}, std::move(attributes)), *backend, {a, b})[0].get(0);
     };
     EXPECT_EQ(sum({{"chunks", 2}, {"chunk_blocks", 2}}), 2);  // (2^30 - 2^30) + (1 + 1)
-    EXPECT_EQ(sum({{"chunks", 2}}), 0);                        // (2^30 + 1) + (-2^30 + 1), each rounded
+    EXPECT_EQ(sum({{"chunks", 2}}), 0);                       // (2^30 + 1) + (-2^30 + 1), each rounded
   }
 }
 
@@ -228,7 +266,12 @@ TEST(Contraction, PackedBlocksGiveTheSameBits) {
   for (DType dtype : {DType::kF32, DType::kBF16})
     for (bool transposed : {false, true})
       for (int64_t run_length : {32, 20}) {
-        const Product one{.rows = 40, .k = 3 * 4 * run_length, .columns = 70, .chunks = 4, .blocks = 3, .dtype = dtype,
+        const Product one{.rows = 40,
+                          .k = 3 * 4 * run_length,
+                          .columns = 70,
+                          .chunks = 4,
+                          .blocks = 3,
+                          .dtype = dtype,
                           .transpose_b = transposed};
         const auto inputs = one.inputs();
         const NodeSignature node = node_of("matmul", inputs, one.attributes(4));
@@ -237,7 +280,8 @@ TEST(Contraction, PackedBlocksGiveTheSameBits) {
         ASSERT_THAT(layout->format, testing::HasSubstr(" 4x3 "));
         ASSERT_EQ(PackedMatrix::parse(layout->format)->format(), layout->format);
         const Attributes packing{{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}};
-        const HostTensor packed = interpret_node(node_of("pack", {inputs[1]}, packing), cpu_backend(), {inputs[1]}, 2)[0];
+        const HostTensor packed =
+            interpret_node(node_of("pack", {inputs[1]}, packing), cpu_backend(), {inputs[1]}, 2)[0];
         Attributes attributes = one.attributes(4);
         attributes.set("b_packed", layout->format).set("b_shape", inputs[1].type.shape.dims()).set("b_dtype", dtype);
         const std::vector<HostTensor> operands{inputs[0], packed};

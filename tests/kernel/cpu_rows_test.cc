@@ -204,13 +204,16 @@ TEST(CpuRows, CrossEntropyOverLargeVocabularies) {
         expect_reference("softmax_statistics", {logits, few}, padded, 2e-6);
         const HostTensor found = run("softmax_statistics", {logits, few}, padded)[0];
         const Attributes only{{"classes", real}};
-        expect_reference("softmax_statistics_grad", {logits, few, found, slopes}, only, dtype == DType::kF32 ? 2e-6 : 2e-3);
+        expect_reference("softmax_statistics_grad", {logits, few, found, slopes}, only,
+                         dtype == DType::kF32 ? 2e-6 : 2e-3);
         const HostTensor whole = run("softmax_statistics_grad", {logits, few, found, slopes}, only)[0];
         for (int64_t row = 0; row < rows; ++row) EXPECT_EQ(whole.get(row * classes + real), 0);
         const int64_t width = classes / chunks;
         for (int64_t k = 0; k < chunks; ++k) {
-          const HostTensor local = middle_of(logits, 1, k * width, (k + 1) * width), own = middle_of(found, 1, k, k + 1);
-          Attributes part = class_part(1, chunks, k).set("classes", real), part_grad = class_part(0, chunks, k).set("classes", real);
+          const HostTensor local = middle_of(logits, 1, k * width, (k + 1) * width),
+                           own = middle_of(found, 1, k, k + 1);
+          Attributes part = class_part(1, chunks, k).set("classes", real),
+                     part_grad = class_part(0, chunks, k).set("classes", real);
           EXPECT_EQ(run("softmax_statistics", {local, few}, part)[0], own);
           EXPECT_EQ(run("softmax_statistics_grad", {local, few, own, middle_of(slopes, 1, k, k + 1)}, part_grad)[0],
                     middle_of(whole, 1, k * width, (k + 1) * width));

@@ -52,9 +52,15 @@ struct CutCase {
 };
 
 std::vector<CutCase> cut_cases() {
-  return {{{6, 40, 96}, {{2, 2, 3}}},  {{6, 40, 96}, {{2, 4, 1}}}, {{6, 40, 96}, {{0, 3, 1}}},
-          {{6, 40, 96}, {{1, 4, 1}}},  {{8, 3, 5, 14}, {{0, 2, 1}, {3, 7, 1}}}, {{1, 4096}, {{1, 2, 1}}},
-          {{5, 3, 2100}, {{2, 3, 1}}}, {{7, 30}, {{1, 30, 1}}},    {{2, 6 * 700}, {{1, 2, 3}, {1, 2, 1}}}};
+  return {{{6, 40, 96}, {{2, 2, 3}}},
+          {{6, 40, 96}, {{2, 4, 1}}},
+          {{6, 40, 96}, {{0, 3, 1}}},
+          {{6, 40, 96}, {{1, 4, 1}}},
+          {{8, 3, 5, 14}, {{0, 2, 1}, {3, 7, 1}}},
+          {{1, 4096}, {{1, 2, 1}}},
+          {{5, 3, 2100}, {{2, 3, 1}}},
+          {{7, 30}, {{1, 30, 1}}},
+          {{2, 6 * 700}, {{1, 2, 3}, {1, 2, 1}}}};
 }
 
 TEST(Cuts, DropoutDrawsByLogicalElement) {
@@ -109,12 +115,14 @@ struct AttentionCase {
 };
 
 void check_attention(const AttentionCase& one, DType dtype, const Backend& backend) {
-  Attributes attributes{{"packed", one.packed}, {"scale", 0.3}, {"masked", true}, {"causal", true}, {"dropout", 0.25},
-                        {"seed", int64_t{5}}, {"tensor", int64_t{77}}};
+  Attributes attributes{{"packed", one.packed}, {"scale", 0.3},       {"masked", true},       {"causal", true},
+                        {"dropout", 0.25},      {"seed", int64_t{5}}, {"tensor", int64_t{77}}};
   std::vector<HostTensor> inputs;
   const Shape part{one.batch, one.sequence, one.heads, one.head_size};
-  if (one.packed) inputs.push_back(random_tensor(dtype, {one.batch, one.sequence, 3, one.heads, one.head_size}, 1));
-  else for (uint64_t i = 0; i < 3; ++i) inputs.push_back(random_tensor(dtype, part, i));
+  if (one.packed)
+    inputs.push_back(random_tensor(dtype, {one.batch, one.sequence, 3, one.heads, one.head_size}, 1));
+  else
+    for (uint64_t i = 0; i < 3; ++i) inputs.push_back(random_tensor(dtype, part, i));
   HostTensor mask(TensorType{DType::kI32, {one.batch, one.sequence}});
   for (int64_t i = 0; i < mask.elements(); ++i) mask.set(i, i % 5 != 3);
   inputs.push_back(mask);
@@ -129,7 +137,9 @@ void check_attention(const AttentionCase& one, DType dtype, const Backend& backe
   const std::vector<TestCut> cuts{{0, one.sample_parts, 1}, {heads_at, one.head_parts, 1}};
   for (const auto& place : places(cuts)) {
     const auto samples = [&](const HostTensor& t) { return cut(t, {0, one.sample_parts, 1}, place[0]); };
-    const auto heads = [&](const HostTensor& t, int dim) { return cut(samples(t), {dim, one.head_parts, 1}, place[1]); };
+    const auto heads = [&](const HostTensor& t, int dim) {
+      return cut(samples(t), {dim, one.head_parts, 1}, place[1]);
+    };
     std::vector<HostTensor> mine = backward;
     for (size_t i = 0; i < operands; ++i) mine[i] = heads(mine[i], heads_at);
     mine[operands] = samples(mine[operands]);
@@ -216,7 +226,8 @@ TEST(Cuts, UpdatesOfATableInItsParts) {
       const HostTensor updates = random_tensor(DType::kBF16, {40, 10}, 1);
       HostTensor indices(TensorType{DType::kI64, {40}});
       for (int64_t i = 0; i < 40; ++i) indices.set(i, static_cast<double>(i * i * 7 % 600 / (i % 2 ? 100 : 1)));
-      const HostTensor whole = run(*backend, "scatter_add", {indices, updates}, {{"rows", 600}, {"dtype", DType::kF32}})[0];
+      const HostTensor whole =
+          run(*backend, "scatter_add", {indices, updates}, {{"rows", 600}, {"dtype", DType::kF32}})[0];
       for (int64_t k = 0; k < parts; ++k) {
         const Attributes attributes = placed({{"rows", 600 / parts}, {"dtype", DType::kF32}}, {{0, parts, 1}}, {k});
         const HostTensor part = run(*backend, "scatter_add", {indices, updates}, attributes, 2)[0];
@@ -227,11 +238,13 @@ TEST(Cuts, UpdatesOfATableInItsParts) {
 
 TEST(Cuts, AnIndexOutsideTheLogicalTableIsAnError) {
   const HostTensor table = random_tensor(DType::kF32, {6, 2}, 1), updates = random_tensor(DType::kF32, {2, 2}, 1);
-  const HostTensor inside = HostTensor::of(DType::kI32, {2}, {0, 11}), outside = HostTensor::of(DType::kI32, {2}, {0, 12});
+  const HostTensor inside = HostTensor::of(DType::kI32, {2}, {0, 11}),
+                   outside = HostTensor::of(DType::kI32, {2}, {0, 12});
   for (const Backend* backend : kBackends) {
     const Attributes here = placed({}, {{0, 2, 1}}, {1});
     EXPECT_NO_THROW(run(*backend, "gather", {table, inside}, here));
-    const auto text = [&](const std::string& op, const std::vector<HostTensor>& inputs, Attributes attributes) -> std::string {
+    const auto text = [&](const std::string& op, const std::vector<HostTensor>& inputs,
+                          Attributes attributes) -> std::string {
       try {
         run(*backend, op, inputs, attributes);
       } catch (const Error& error) {

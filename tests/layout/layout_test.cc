@@ -236,11 +236,14 @@ TEST(LayoutFits, TensorShardsShareChunksHeadsAndWidths) {
             "train.chunks=8. With chunks=8, t may be 1, 2, 4 or 8; or train another recipe, with train.chunks=3 "
             "(chunks decide bits)");
   EXPECT_THAT(refusal("t=2x3"), HasSubstr("found t2=3 with train.chunks=8"));
-  EXPECT_THAT(remarks_of("t=8"), ElementsAre("12 attention heads cannot be split 8 ways: every tensor shard computes all of them, "
-                                             "while their weights are still split"));
+  EXPECT_THAT(remarks_of("t=8"),
+              ElementsAre("12 attention heads cannot be split 8 ways: every tensor shard computes all of them, "
+                          "while their weights are still split"));
   LayoutFacts odd = kBase;
   odd.hidden = 772;
-  EXPECT_THAT(refusal("t=8", odd), HasSubstr("--layout t: every tensor shard must hold equally many of the model's hidden width; found t=8 of 772"));
+  EXPECT_THAT(
+      refusal("t=8", odd),
+      HasSubstr("--layout t: every tensor shard must hold equally many of the model's hidden width; found t=8 of 772"));
   odd = kBase;
   odd.intermediate = 3076;
   EXPECT_EQ(refusal("t=2", odd),

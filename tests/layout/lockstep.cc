@@ -14,7 +14,9 @@
 namespace ramet {
 namespace {
 
-HostTensor counter_of(int64_t step, int64_t micro) { return HostTensor::of(DType::kI64, Shape{2}, {static_cast<double>(step), static_cast<double>(micro)}); }
+HostTensor counter_of(int64_t step, int64_t micro) {
+  return HostTensor::of(DType::kI64, Shape{2}, {static_cast<double>(step), static_cast<double>(micro)});
+}
 
 HostTensor sum_of(const HostTensor& a, const HostTensor& b) {
   HostTensor sum = a;
@@ -80,8 +82,10 @@ void PlainMachine::run_step(int64_t number, const FeedOf& feed, const Tensors& s
       const auto outputs = interpret(step_.micro, cpu_backend(), feeds_of(step_.micro, states, data));
       for (size_t i = 0; i < outputs.size(); ++i) {
         const GraphOutput& output = step_.micro.outputs()[i];
-        if (output.role == OutputRole::kState) slot[output.name] = outputs[i];
-        else results_[output.name + std::to_string(index)] = outputs[i];
+        if (output.role == OutputRole::kState)
+          slot[output.name] = outputs[i];
+        else
+          results_[output.name + std::to_string(index)] = outputs[i];
       }
     }
     for (const auto& [into, from] : sums.combines(lane))
@@ -104,7 +108,8 @@ LockstepMachine::LockstepMachine(const DeviceGraphs& graphs, const Tensors& weig
       if (const auto whole = weights.find(state.tensor.name); whole != weights.end()) {
         const size_t size = size_of(local.type.dtype);
         for_each_run(state.sharding, made.position, [&](const ShardRun& run) {
-          std::memcpy(local.data.data() + static_cast<size_t>(run.local) * size, whole->second.data.data() + static_cast<size_t>(run.logical) * size,
+          std::memcpy(local.data.data() + static_cast<size_t>(run.local) * size,
+                      whole->second.data.data() + static_cast<size_t>(run.logical) * size,
                       static_cast<size_t>(run.count) * size);
         });
       }
@@ -123,8 +128,8 @@ Tensors LockstepMachine::states() const {
       const HostTensor& local = device.states.at(state.tensor.name);
       const size_t size = size_of(local.type.dtype);
       for_each_run(state.sharding, device.position, [&](const ShardRun& run) {
-        std::memcpy(at->second.data.data() + static_cast<size_t>(run.logical) * size, local.data.data() + static_cast<size_t>(run.local) * size,
-                    static_cast<size_t>(run.count) * size);
+        std::memcpy(at->second.data.data() + static_cast<size_t>(run.logical) * size,
+                    local.data.data() + static_cast<size_t>(run.local) * size, static_cast<size_t>(run.count) * size);
       });
     }
   // Now every device must agree with what was put together.
@@ -134,7 +139,8 @@ Tensors LockstepMachine::states() const {
       const HostTensor &local = device.states.at(state.tensor.name), &all = whole.at(state.tensor.name);
       const size_t size = size_of(local.type.dtype);
       for_each_run(state.sharding, device.position, [&](const ShardRun& run) {
-        EXPECT_EQ(0, std::memcmp(all.data.data() + static_cast<size_t>(run.logical) * size, local.data.data() + static_cast<size_t>(run.local) * size,
+        EXPECT_EQ(0, std::memcmp(all.data.data() + static_cast<size_t>(run.logical) * size,
+                                 local.data.data() + static_cast<size_t>(run.local) * size,
                                  static_cast<size_t>(run.count) * size))
             << "replicas disagree on " << state.tensor.name;
       });
@@ -148,11 +154,14 @@ const Piece* LockstepMachine::find(int stage, PieceKind kind, int chunk) const {
   return nullptr;
 }
 
-std::vector<HostTensor> LockstepMachine::exchange(const NodeSignature& node, const std::vector<size_t>& members, const std::vector<HostTensor>& inputs) const {
+std::vector<HostTensor> LockstepMachine::exchange(const NodeSignature& node, const std::vector<size_t>& members,
+                                                  const std::vector<HostTensor>& inputs) const {
   const CollectiveForm form = collective_form(node);
   const size_t size = size_of(form.input.dtype);
   const auto reduced = [&] {
-    return tree_combine<HostTensor>(0, form.parts, [&](int64_t k) { return inputs[members[static_cast<size_t>(k)]]; }, [](const HostTensor& a, const HostTensor& b) { return sum_of(a, b); });
+    return tree_combine<HostTensor>(
+        0, form.parts, [&](int64_t k) { return inputs[members[static_cast<size_t>(k)]]; },
+        [](const HostTensor& a, const HostTensor& b) { return sum_of(a, b); });
   };
   std::vector<HostTensor> outputs;
   for (int64_t k = 0; k < form.parts; ++k) {
@@ -164,11 +173,13 @@ std::vector<HostTensor> LockstepMachine::exchange(const NodeSignature& node, con
       for (int64_t o = 0; o < form.outer; ++o)
         for (int64_t m = 0; m < form.parts; ++m)
           std::memcpy(output.data.data() + static_cast<size_t>((o * form.parts + m) * form.run) * size,
-                      inputs[members[static_cast<size_t>(m)]].data.data() + static_cast<size_t>(o * form.run) * size, static_cast<size_t>(form.run) * size);
+                      inputs[members[static_cast<size_t>(m)]].data.data() + static_cast<size_t>(o * form.run) * size,
+                      static_cast<size_t>(form.run) * size);
     } else if (form.exchange == Exchange::kReduceScatter) {
       const HostTensor sum = reduced();
       for (int64_t o = 0; o < form.outer; ++o)
-        std::memcpy(output.data.data() + static_cast<size_t>(o * form.run) * size, sum.data.data() + static_cast<size_t>((o * form.parts + k) * form.run) * size,
+        std::memcpy(output.data.data() + static_cast<size_t>(o * form.run) * size,
+                    sum.data.data() + static_cast<size_t>((o * form.parts + k) * form.run) * size,
                     static_cast<size_t>(form.run) * size);
     }
     outputs.push_back(std::move(output));
@@ -182,7 +193,8 @@ void LockstepMachine::run_piece(const Piece& piece, int stage, const std::functi
   finish(run);
 }
 
-LockstepMachine::Run LockstepMachine::begin(const Piece& piece, int stage, const std::function<Tensors(const Device&)>& feeds) const {
+LockstepMachine::Run LockstepMachine::begin(const Piece& piece, int stage,
+                                            const std::function<Tensors(const Device&)>& feeds) const {
   Run run{&piece, {}, std::vector<std::vector<HostTensor>>(devices_.size()), 0};
   const Graph& graph = piece.graph;
   for (size_t d = 0; d < devices_.size(); ++d) {
@@ -219,11 +231,13 @@ void LockstepMachine::run_node(Run& run, NodeId id) {
     std::vector<HostTensor> inputs(devices_.size());
     for (size_t d : run.devices) inputs[d] = run.values[d][static_cast<size_t>(node.inputs[0])];
     for (size_t d : run.devices) {
-      const auto group = graphs_.mesh.group(static_cast<int>(d), static_cast<MeshAxis>(form.axis), static_cast<int>(form.stride), static_cast<int>(form.parts));
+      const auto group = graphs_.mesh.group(static_cast<int>(d), static_cast<MeshAxis>(form.axis),
+                                            static_cast<int>(form.stride), static_cast<int>(form.parts));
       if (group[0] != static_cast<int>(d)) continue;
       const std::vector<size_t> members(group.begin(), group.end());
       const auto outputs = exchange(signature, members, inputs);
-      for (size_t k = 0; k < members.size(); ++k) run.values[members[k]][static_cast<size_t>(node.outputs[0])] = outputs[k];
+      for (size_t k = 0; k < members.size(); ++k)
+        run.values[members[k]][static_cast<size_t>(node.outputs[0])] = outputs[k];
     }
     return;
   }
@@ -233,7 +247,8 @@ void LockstepMachine::run_node(Run& run, NodeId id) {
       const auto cuts = local.attributes.get_ints("cuts");
       std::vector<int64_t> position;
       for (size_t c = 0; c < cuts.size(); c += 5)
-        position.push_back(graphs_.mesh.index_in_group(static_cast<int>(d), static_cast<MeshAxis>(cuts[c + 1]), static_cast<int>(cuts[c + 4]), static_cast<int>(cuts[c + 2])));
+        position.push_back(graphs_.mesh.index_in_group(static_cast<int>(d), static_cast<MeshAxis>(cuts[c + 1]),
+                                                       static_cast<int>(cuts[c + 4]), static_cast<int>(cuts[c + 2])));
       local.attributes.set("position", position);
     }
     std::vector<HostTensor> inputs;
@@ -251,7 +266,8 @@ void LockstepMachine::finish(Run& run) {
       if (output.role == OutputRole::kState) devices_[d].states[output.name] = value;
       if (output.role == OutputRole::kResult) devices_[d].boundaries["result." + output.name] = value;
       if (output.role != OutputRole::kBoundary) continue;
-      const auto boundary = std::find_if(graphs_.boundaries.begin(), graphs_.boundaries.end(), [&](const Boundary& each) { return each.name == output.name; });
+      const auto boundary = std::find_if(graphs_.boundaries.begin(), graphs_.boundaries.end(),
+                                         [&](const Boundary& each) { return each.name == output.name; });
       for (int reader : boundary->readers) {
         Mesh::Position at = devices_[d].position;
         at.stage = reader;
@@ -332,7 +348,8 @@ void LockstepMachine::run_step(int64_t number, const FeedOf& feed, const Tensors
       };
       for (PieceKind kind : {PieceKind::kForward, PieceKind::kBackward, PieceKind::kWeightGradient})
         for (int i = 0; i < graphs_.chunks; ++i) {
-          const int chunk = kind == PieceKind::kForward ? i : graphs_.chunks - 1 - i, stage = graphs_.stage_of_chunk[static_cast<size_t>(chunk)];
+          const int chunk = kind == PieceKind::kForward ? i : graphs_.chunks - 1 - i,
+                    stage = graphs_.stage_of_chunk[static_cast<size_t>(chunk)];
           if (const Piece* piece = find(stage, kind, chunk)) run_piece(*piece, stage, feeds);
         }
       for (Device& device : devices_)

@@ -29,15 +29,15 @@ class PlainMachine {
   Tensors states_, results_;
 };
 
-/// Runs partitioned steps on all devices at once, a node at a time, with collectives done in plain loops: neither compiler
-/// nor runtime, so that partitioning is tested alone.
+/// Runs partitioned steps on all devices at once, a node at a time, with collectives done in plain loops: neither
+/// compiler nor runtime, so that partitioning is tested alone.
 class LockstepMachine {
  public:
   LockstepMachine(const DeviceGraphs& graphs, const Tensors& weights);
   void run_step(int64_t number, const FeedOf& feed, const Tensors& scalars);
   void prepare();
-  /// Every logical state, put together from its pieces; accumulators and derived states are left out. Replicas that hold the same
-  /// piece must agree.
+  /// Every logical state, put together from its pieces; accumulators and derived states are left out. Replicas that
+  /// hold the same piece must agree.
   Tensors states() const;
   const Tensors& results() const { return results_; }
 
@@ -62,7 +62,8 @@ class LockstepMachine {
   /// All stages' updates, which meet in collectives among stages.
   void run_updates(const Tensors& scalars);
   void exchange_stages(std::vector<Run>& runs);
-  std::vector<HostTensor> exchange(const NodeSignature& node, const std::vector<size_t>& members, const std::vector<HostTensor>& inputs) const;
+  std::vector<HostTensor> exchange(const NodeSignature& node, const std::vector<size_t>& members,
+                                   const std::vector<HostTensor>& inputs) const;
   const Piece* find(int stage, PieceKind kind, int chunk) const;
 
   const DeviceGraphs& graphs_;

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 struct Subject : SmallTraining {
   std::vector<Tensors> batches;
 
-  Subject(const std::string& kind, const std::vector<std::string>& more, const std::string& recompute_mode = "none") : SmallTraining(kind, more) {
+  Subject(const std::string& kind, const std::vector<std::string>& more, const std::string& recompute_mode = "none")
+      : SmallTraining(kind, more) {
     step = simplify(fuse(hoist(simplify(std::move(step)))));
     step = recompute(std::move(step), parse_recompute(recompute_mode));
     for (int64_t i = 0; i < 2 * step.micro_batches(); ++i) {
@@ -38,11 +39,14 @@ struct Subject : SmallTraining {
   }
 
   FeedOf feed(int64_t number) const {
-    return [this, number](int64_t micro) -> const Tensors& { return batches[static_cast<size_t>(number * step.micro_batches() + micro)]; };
+    return [this, number](int64_t micro) -> const Tensors& {
+      return batches[static_cast<size_t>(number * step.micro_batches() + micro)];
+    };
   }
   static Tensors scalars(int64_t number) {
     Tensors tensors;
-    for (const auto& [name, value] : SmallTraining::scalars(number)) tensors.emplace(name, HostTensor::of(DType::kF32, {}, {value}));
+    for (const auto& [name, value] : SmallTraining::scalars(number))
+      tensors.emplace(name, HostTensor::of(DType::kF32, {}, {value}));
     return tensors;
   }
 };
@@ -51,18 +55,21 @@ struct Subject : SmallTraining {
 Tensors plain_states(const Subject& subject, Tensors* results = nullptr) {
   PlainMachine machine(subject.step, subject.weights);
   machine.derive();
-  for (int64_t number = 0; number < 2; ++number) machine.run_step(number, subject.feed(number), Subject::scalars(number));
+  for (int64_t number = 0; number < 2; ++number)
+    machine.run_step(number, subject.feed(number), Subject::scalars(number));
   if (results) *results = machine.results();
   return machine.states();
 }
 
-void expect_same_bits(const Subject& subject, const Tensors& expected, const Tensors& expected_results, const std::string& layout_text) {
+void expect_same_bits(const Subject& subject, const Tensors& expected, const Tensors& expected_results,
+                      const std::string& layout_text) {
   SCOPED_TRACE(layout_text);
   const DeviceGraphs graphs = partition(subject.step, parse_layout(layout_text));
   verify(graphs, "partition");
   LockstepMachine machine(graphs, subject.weights);
   machine.prepare();
-  for (int64_t number = 0; number < 2; ++number) machine.run_step(number, subject.feed(number), Subject::scalars(number));
+  for (int64_t number = 0; number < 2; ++number)
+    machine.run_step(number, subject.feed(number), Subject::scalars(number));
   const Tensors states = machine.states();
   int compared = 0;
   for (const StateTensor& state : subject.step.states) {
@@ -73,7 +80,8 @@ void expect_same_bits(const Subject& subject, const Tensors& expected, const Ten
     int64_t differ = 0, first = -1;
     for (int64_t i = 0; i < a.elements(); ++i)
       if (std::memcmp(a.data.data() + i * 4, b.data.data() + i * 4, 4) != 0) first = differ++ ? first : i;
-    ASSERT_EQ(differ, 0) << state.name << " differs in " << differ << " of " << a.elements() << " elements, first at " << first << ": " << a.get(first) << " and " << b.get(first);
+    ASSERT_EQ(differ, 0) << state.name << " differs in " << differ << " of " << a.elements() << " elements, first at "
+                         << first << ": " << a.get(first) << " and " << b.get(first);
     ++compared;
   }
   EXPECT_GT(compared, 30);
@@ -202,23 +210,68 @@ TEST_P(PartitionBits, AreThoseOfOneDevice) {
 
 const std::vector<Case> kCases = {
     {"alone", "bert", {"train.precision=f32"}, "", {"p=1"}},
-    {"replicas", "bert", {"train.precision=bf16"}, "", {"r=2", "r=4", "r=4 rts=optimizer", "r=4 rts=weights,grads,optimizer", "r=4 rts=weights:2,optimizer:4", "r=4 rts=optimizer:2"}},
-    {"stages", "bert", {"train.precision=f32"}, "", {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first", "p=2 schedule=zero-bubble head=first"}},
+    {"replicas",
+     "bert",
+     {"train.precision=bf16"},
+     "",
+     {"r=2", "r=4", "r=4 rts=optimizer", "r=4 rts=weights,grads,optimizer", "r=4 rts=weights:2,optimizer:4",
+      "r=4 rts=optimizer:2"}},
+    {"stages",
+     "bert",
+     {"train.precision=f32"},
+     "",
+     {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first",
+      "p=2 schedule=zero-bubble head=first"}},
     {"shards", "bert", {"train.precision=f32"}, "", {"t=2", "t=4", "t=1x2", "t=2x2"}},
     {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
     {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},
-    {"sequence_bf16", "bert", {"train.precision=bf16", "model.hidden=64", "model.heads=8", "model.intermediate=128", "model.vocabulary_size=512", "model.max_positions=32", "data.sequence_length=32"}, "", {"t=2 sequence=true"}},
-    {"padded_vocabulary", "gpt2", {"train.precision=bf16", "model.vocabulary_size=70", "model.pad_vocabulary=48"}, "", {"t=2", "t=4", "t=2x2", "r=2 t=2 rts=weights,optimizer", "p=2 t=4 head=first", "t=4 phases=2 offload=optimizer,weights,grads,activations"}},
-    {"padded_vocabulary_bert", "bert", {"train.precision=f32", "model.vocabulary_size=94", "model.pad_vocabulary=8"}, "", {"t=2", "t=4", "t=4 sequence=true", "r=2 rts=weights"}},
-    {"odd_heads", "gpt2", {"train.precision=bf16", "model.heads=3"}, "layer", {"t=2", "t=4", "t=2x2", "t=4 phases=4 offload=optimizer,weights,grads,activations"}},
+    {"sequence_bf16",
+     "bert",
+     {"train.precision=bf16", "model.hidden=64", "model.heads=8", "model.intermediate=128", "model.vocabulary_size=512",
+      "model.max_positions=32", "data.sequence_length=32"},
+     "",
+     {"t=2 sequence=true"}},
+    {"padded_vocabulary",
+     "gpt2",
+     {"train.precision=bf16", "model.vocabulary_size=70", "model.pad_vocabulary=48"},
+     "",
+     {"t=2", "t=4", "t=2x2", "r=2 t=2 rts=weights,optimizer", "p=2 t=4 head=first",
+      "t=4 phases=2 offload=optimizer,weights,grads,activations"}},
+    {"padded_vocabulary_bert",
+     "bert",
+     {"train.precision=f32", "model.vocabulary_size=94", "model.pad_vocabulary=8"},
+     "",
+     {"t=2", "t=4", "t=4 sequence=true", "r=2 rts=weights"}},
+    {"odd_heads",
+     "gpt2",
+     {"train.precision=bf16", "model.heads=3"},
+     "layer",
+     {"t=2", "t=4", "t=2x2", "t=4 phases=4 offload=optimizer,weights,grads,activations"}},
     {"odd_heads_bert", "bert", {"train.precision=f32", "model.heads=3"}, "", {"t=2", "t=4 sequence=true"}},
-    {"long_tables", "gpt2", {"train.precision=bf16", "data.sequence_length=8"}, "", {"r=2 rts=weights", "r=4 rts=weights,optimizer phases=2"}},
-    {"threes", "gpt2", {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"}, "", {"r=3", "t=3", "r=3 t=3 rts=optimizer", "r=6 rts=optimizer:3", "r=6 rts=weights:3,optimizer:2"}},
-    {"phases", "gpt2", {"train.precision=bf16"}, "layer", {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
-    {"everything", "bert", {"train.precision=bf16", "train.optimizer.kind=lamb"}, "layer", {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
+    {"long_tables",
+     "gpt2",
+     {"train.precision=bf16", "data.sequence_length=8"},
+     "",
+     {"r=2 rts=weights", "r=4 rts=weights,optimizer phases=2"}},
+    {"threes",
+     "gpt2",
+     {"train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.chunks=6"},
+     "",
+     {"r=3", "t=3", "r=3 t=3 rts=optimizer", "r=6 rts=optimizer:3", "r=6 rts=weights:3,optimizer:2"}},
+    {"phases",
+     "gpt2",
+     {"train.precision=bf16"},
+     "layer",
+     {"phases=4", "phases=2 offload=optimizer,weights,grads,activations", "r=2 rts=weights,optimizer phases=4"}},
+    {"everything",
+     "bert",
+     {"train.precision=bf16", "train.optimizer.kind=lamb"},
+     "layer",
+     {"p=2 t=2 r=2 rts=weights,grads,optimizer phases=2 offload=optimizer head=first"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Layouts, PartitionBits, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Layouts, PartitionBits, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ramet

@@ -46,9 +46,14 @@ TEST(Sharding, RefusesUnequalParts) {
 /// Random cuts: all devices together hold every element equally often, and agree with what positional ops compute.
 TEST(Sharding, DevicesTogetherHoldEveryElement) {
   std::mt19937 random(1);
-  const auto draw = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  const auto draw = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
   for (int round = 0; round < 300; ++round) {
-    Mesh mesh{.p = 1, .r = static_cast<int>(draw(1, 4)), .t1 = static_cast<int>(draw(1, 3)), .t2 = static_cast<int>(draw(1, 3))};
+    Mesh mesh{.p = 1,
+              .r = static_cast<int>(draw(1, 4)),
+              .t1 = static_cast<int>(draw(1, 3)),
+              .t2 = static_cast<int>(draw(1, 3))};
     const int rank = static_cast<int>(draw(1, 3));
     Sharding sharding;
     std::vector<int64_t> dims, cuts_attribute;

@@ -53,44 +53,28 @@ TEST_F(CoreOps, ErrorsNameTheNodeAndTheRemedy) {
             "exp 'layer0' (i32[4,6]), step exp(%0): element types that 'exp' does not take; found i32; expected "
             "floats. Cast the "
             "operands first");
-  EXPECT_EQ(error_of([&] {
-              build_.op("clamp", {a_}, {{"parameter", 2.0}, {"second", 1.0}});
-            }),
+  EXPECT_EQ(error_of([&] { build_.op("clamp", {a_}, {{"parameter", 2.0}, {"second", 1.0}}); }),
             "clamp 'layer0' (f32[4,6]): bounds in the wrong order; found 2.0 and 1.0; expected parameter <= second");
-  EXPECT_EQ(error_of([&] {
-              reshape(a_, {5, -1});
-            }),
+  EXPECT_EQ(error_of([&] { reshape(a_, {5, -1}); }),
             "reshape 'layer0' (f32[4,6]): extent out of range; found -1 in [5,-1]; expected 0 to 2^40");
   EXPECT_EQ(
-      error_of([&] {
-        reshape(a_, {5, 5});
-      }),
+      error_of([&] { reshape(a_, {5, 5}); }),
       "reshape 'layer0' (f32[4,6]): reshape to another number of elements; found [5,5] of 25; expected 24 elements, as "
       "f32[4,6]");
   EXPECT_EQ(
-      error_of([&] {
-        transpose(a_, {0, 0});
-      }),
+      error_of([&] { transpose(a_, {0, 0}); }),
       "transpose 'layer0' (f32[4,6]): 'permutation' is not one; found [0,0]; expected each of 0 to rank - 1 once, for "
       "f32[4,6]");
   EXPECT_EQ(
-      error_of([&] {
-        slice(a_, {0, 4}, {4, 7});
-      }),
+      error_of([&] { slice(a_, {0, 4}, {4, 7}); }),
       "slice 'layer0' (f32[4,6]): slice out of range in dimension 1; found [4, 7); expected 0 <= start <= stop <= 6");
-  EXPECT_EQ(error_of([&] {
-              split(a_, {2, 3}, 1);
-            }),
+  EXPECT_EQ(error_of([&] { split(a_, {2, 3}, 1); }),
             "split 'layer0' (f32[4,6]): 'sizes' do not add up to the dimension; found [2,3]; expected 6 in all");
   EXPECT_EQ(
-      error_of([&] {
-        concat({a_, i_}, 0);
-      }),
+      error_of([&] { concat({a_, i_}, 0); }),
       "concat 'layer0' (f32[4,6], i32[4,6]): part 1 does not fit the first; found i32[4,6]; expected f32[4,6] but for "
       "dimension 0");
-  EXPECT_EQ(error_of([&] {
-              reduce_sum(a_, {1, -1});
-            }),
+  EXPECT_EQ(error_of([&] { reduce_sum(a_, {1, -1}); }),
             "reduce_sum 'layer0' (f32[4,6]): the same axis twice in 'axes'; found [1,-1]; expected distinct axes");
   EXPECT_EQ(error_of([&] { gather(a_, a_); }),
             "gather 'layer0' (f32[4,6], f32[4,6]): input 1 (indices) has the wrong element type; found f32[4,6]; "
@@ -156,9 +140,7 @@ TEST_F(CoreOps, IndexOutOfRangeIsAnErrorAtRunTime) {
 TEST_F(CoreOps, InterpretRefusesWrongFeeds) {
   build_.output("y", exp(a_));
   EXPECT_EQ(error_of([&] { interpret(graph_, reference_backend(), {}); }), "'a': no tensor is fed to the graph input");
-  EXPECT_EQ(error_of([&] {
-              interpret(graph_, reference_backend(), {{"a", HostTensor({DType::kF32, {4}})}});
-            }),
+  EXPECT_EQ(error_of([&] { interpret(graph_, reference_backend(), {{"a", HostTensor({DType::kF32, {4}})}}); }),
             "'a': the tensor fed to the graph input is of another type; found f32[4]; expected f32[4,6]");
 }
 
@@ -316,9 +298,7 @@ TEST(RandomFill, HasTheMomentsOfItsKind) {
 }
 
 TEST(HostTensor, RefusesAWrongNumberOfValues) {
-  EXPECT_EQ(error_of([] {
-              HostTensor::of(DType::kF32, {2, 2}, {1, 2, 3});
-            }),
+  EXPECT_EQ(error_of([] { HostTensor::of(DType::kF32, {2, 2}, {1, 2, 3}); }),
             "f32[2,2]: the number of values is not that of the tensor's elements; found 3; expected 4");
   EXPECT_EQ(HostTensor::of(DType::kBF16, {2}, {1, 1.001}).floats(), (std::vector<float>{1, 1}));
 }

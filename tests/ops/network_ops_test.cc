@@ -327,7 +327,8 @@ TEST(CrossEntropyOp, NamesTheRowOfAnImpossibleLabel) {
               HasSubstr("chunks must divide the classes; found chunks=2; expected a divisor of 3"));
   EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"classes", int64_t{4}}}),
               HasSubstr("more classes than logits, or none; found classes=4; expected 1 to 3"));
-  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"classes", int64_t{0}}}), HasSubstr("found classes=0"));
+  EXPECT_THAT(refusal("softmax_statistics", {{kF32, {2, 3}}, {kI32, {2}}}, {{"classes", int64_t{0}}}),
+              HasSubstr("found classes=0"));
   EXPECT_THAT(refusal("cross_entropy", {{kF32, {2, 3}}}), HasSubstr("expected f32[rows,chunks,4]"));
 }
 
@@ -344,7 +345,9 @@ class LossGraph {
   double run(const Backend& backend, const HostTensor& logits, const HostTensor& labels) const {
     return interpret(graph_, backend, {{"logits", logits}, {"labels", labels}})[0].get(0);
   }
-  double loss(const HostTensor& logits, const HostTensor& labels) const { return run(reference_backend(), logits, labels); }
+  double loss(const HostTensor& logits, const HostTensor& labels) const {
+    return run(reference_backend(), logits, labels);
+  }
   HostTensor gradient(const Backend& backend, const HostTensor& logits, const HostTensor& labels) const {
     const Graph both = differentiate(graph_, "loss", {"logits"});
     return interpret(both, backend, {{"logits", logits}, {"labels", labels}})[1];
@@ -367,14 +370,17 @@ TEST(CrossEntropyOp, ALabelInThePaddingIsImpossible) {
 
 /// As if the padding were not there, in value and gradient.
 TEST(CrossEntropyOp, PaddingChangesNoBit) {
-  const HostTensor wide = random_tensor("logits", {kF32, {5, 12}}), labels = HostTensor::of(kI32, {5}, {3, -1, 0, 7, 2});
+  const HostTensor wide = random_tensor("logits", {kF32, {5, 12}}),
+                   labels = HostTensor::of(kI32, {5}, {3, -1, 0, 7, 2});
   HostTensor narrow(TensorType{kF32, {5, 9}});
   for (int64_t i = 0; i < 45; ++i) narrow.set(i, wide.get(i / 9 * 12 + i % 9));
   const LossGraph padded({5, 12}, 4, 9), plain({5, 9}, 3);
   for (const Backend* backend : {&reference_backend(), &cpu_backend()}) {
     EXPECT_EQ(padded.run(*backend, wide, labels), plain.run(*backend, narrow, labels));
-    const HostTensor gradient = padded.gradient(*backend, wide, labels), expected = plain.gradient(*backend, narrow, labels);
-    for (int64_t i = 0; i < 60; ++i) EXPECT_EQ(gradient.get(i), i % 12 < 9 ? expected.get(i / 12 * 9 + i % 12) : 0) << i;
+    const HostTensor gradient = padded.gradient(*backend, wide, labels),
+                     expected = plain.gradient(*backend, narrow, labels);
+    for (int64_t i = 0; i < 60; ++i)
+      EXPECT_EQ(gradient.get(i), i % 12 < 9 ? expected.get(i / 12 * 9 + i % 12) : 0) << i;
   }
 }
 

@@ -229,21 +229,20 @@ void add_attention(std::vector<OpCase>& cases) {
                      .low_types = false});
   }
   const Attributes drop{{"rate", 0.25}, {"seed", int64_t{11}}, {"tensor", int64_t{-5}}};
-  cases.push_back({.op = "dropout",
-                   .name = "matrix",
-                   .inputs = {f32({6, 10}), counter(2, 3)},
-                   .attributes = drop});
+  cases.push_back({.op = "dropout", .name = "matrix", .inputs = {f32({6, 10}), counter(2, 3)}, .attributes = drop});
 }
 
 /// Cases of one softmax: its statistics in chunks, and what is made of them. Logits [rows,classes] are `values`.
 void add_loss(std::vector<OpCase>& cases, const std::string& name, Shape shape, std::vector<double> values,
-              std::vector<double> labels, int64_t chunks, std::vector<std::vector<double>> expected = {}, int64_t real = 0) {
+              std::vector<double> labels, int64_t chunks, std::vector<std::vector<double>> expected = {},
+              int64_t real = 0) {
   const CaseInput logits{{kF32, shape}, 0, 0, std::move(values)};
   const CaseInput classes{{kI32, Shape{shape[0]}}, 0, 0, std::move(labels)};
-  const OpCase statistics{.op = "softmax_statistics",
-                          .name = name,
-                          .inputs = {logits, classes},
-                          .attributes = real ? Attributes{{"chunks", chunks}, {"classes", real}} : Attributes{{"chunks", chunks}}};
+  const OpCase statistics{
+      .op = "softmax_statistics",
+      .name = name,
+      .inputs = {logits, classes},
+      .attributes = real ? Attributes{{"chunks", chunks}, {"classes", real}} : Attributes{{"chunks", chunks}}};
   cases.push_back(statistics);
   const HostTensor made = interpret_node(signature_of(statistics), reference_backend(), inputs_of(statistics))[0];
   const CaseInput found{made.type, 0, 0, made.values()};

@@ -81,7 +81,8 @@ TEST(OpTable, EveryOpHasACase) {
   for (const OpCase& op_case : op_cases()) covered.insert(op_case.op);
   for (const OpDef* op : OpRegistry::instance().all())
     // Collectives need more than one device: collective_test.cc, tests/runtime.
-    EXPECT_TRUE(op->exchange != Exchange::kNone || covered.count(op->name)) << op->name << " has no line in the case table (tests/ops/op_cases_*.cc)";
+    EXPECT_TRUE(op->exchange != Exchange::kNone || covered.count(op->name))
+        << op->name << " has no line in the case table (tests/ops/op_cases_*.cc)";
 }
 
 TEST(OpTable, EveryEntryIsWhole) {
@@ -299,7 +300,8 @@ void expect_exact(const HostTensor& a, const HostTensor& b, const HostTensor& wh
 /// Tells the node of half `part` of factor `factor` where its positional operand is in the whole.
 void place(Attributes& attributes, const OpDef& op, const ShardingRule& rule, int factor, int part) {
   const bool output = op.positional == OpDef::kPositionalOutput;
-  const ShardingRule::Operand& operand = output ? rule.outputs.at(0) : rule.inputs.at(static_cast<size_t>(op.positional));
+  const ShardingRule::Operand& operand =
+      output ? rule.outputs.at(0) : rule.inputs.at(static_cast<size_t>(op.positional));
   std::vector<int64_t> cuts, position;
   for (size_t dim = 0; dim < operand.size(); ++dim) {
     int64_t blocks = 1;

@@ -108,7 +108,8 @@ std::string refusal(Attributes attributes) {
 TEST(Position, RefusesCutsThatCannotBe) {
   using testing::HasSubstr;
   const std::vector<int64_t> one{0};
-  EXPECT_THAT(refusal({{"cuts", std::vector<int64_t>{0, 2, 2}}, {"position", one}}), HasSubstr("wrong number of integers"));
+  EXPECT_THAT(refusal({{"cuts", std::vector<int64_t>{0, 2, 2}}, {"position", one}}),
+              HasSubstr("wrong number of integers"));
   EXPECT_THAT(refusal({{"cuts", std::vector<int64_t>{0, 2, 2, 1, 1}}, {"position", std::vector<int64_t>{}}}),
               HasSubstr("'position' does not go with 'cuts'"));
   EXPECT_THAT(refusal({{"cuts", std::vector<int64_t>{0, 2, 2, 1, 1}}, {"position", std::vector<int64_t>{2}}}),
@@ -127,11 +128,15 @@ TEST(Position, OnlyPositionalOpsTakeTheAttributes) {
     Graph graph;
     GraphBuilder build(graph);
     Attributes attributes{{"dtype", DType::kF32}, {"shape", std::vector<int64_t>{4}}};
-    if (std::string(op) == "iota") attributes.set("axis", int64_t{0});
-    else attributes.set("value", 1.0);
+    if (std::string(op) == "iota")
+      attributes.set("axis", int64_t{0});
+    else
+      attributes.set("value", 1.0);
     build.output("out", build.op(op, {}, test::placed(attributes, {{0, 2, 1}}, {1})));
-    if (std::string(op) == "iota") EXPECT_NO_THROW(verify(graph, "building"));
-    else EXPECT_THROW(verify(graph, "building"), Error);
+    if (std::string(op) == "iota")
+      EXPECT_NO_THROW(verify(graph, "building"));
+    else
+      EXPECT_THROW(verify(graph, "building"), Error);
   }
 }
 

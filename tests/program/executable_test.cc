@@ -37,7 +37,8 @@ TEST(Lanes, AreCombinedByTheTreeInFewSlots) {
       EXPECT_EQ(mine, "") << "a lane writes over a sum that waits";
       mine = std::to_string(lane);
       for (const auto& [into, from] : combines[static_cast<size_t>(lane)]) {
-        slot.at(static_cast<size_t>(into)) = "(" + slot.at(static_cast<size_t>(into)) + "+" + slot.at(static_cast<size_t>(from)) + ")";
+        slot.at(static_cast<size_t>(into)) =
+            "(" + slot.at(static_cast<size_t>(into)) + "+" + slot.at(static_cast<size_t>(from)) + ")";
         slot.at(static_cast<size_t>(from)).clear();
       }
     }
@@ -45,7 +46,8 @@ TEST(Lanes, AreCombinedByTheTreeInFewSlots) {
   }
 }
 
-/// By hand: a product of a fed matrix with a weight, and the sum of its squares. Ops of the registry, for the saved form.
+/// By hand: a product of a fed matrix with a weight, and the sum of its squares. Ops of the registry, for the saved
+/// form.
 Executable sample() {
   Executable exe;
   exe.key = hash_text("sample");
@@ -54,13 +56,31 @@ Executable sample() {
   exe.instants = 8;
   const TensorType matrix{DType::kF32, {4, 4}}, scalar{DType::kF32, {}};
   const OpRegistry& ops = OpRegistry::instance();
-  exe.tasks.push_back({{&ops.get("matmul"), {matrix, matrix}, {matrix}, {{"transpose_b", true}}, "product"}, "plain", 128, {128, 128, 64}});
+  exe.tasks.push_back({{&ops.get("matmul"), {matrix, matrix}, {matrix}, {{"transpose_b", true}}, "product"},
+                       "plain",
+                       128,
+                       {128, 128, 64}});
   exe.tasks.push_back({{&ops.get("sum_squares"), {matrix}, {scalar}, {}, "norm"}, "plain", 0, {32, 64, 4}});
-  exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 7},      {"x", BufferClass::kHost, 64, 64, 0, 1},
-                 {"y", BufferClass::kActivations, 64, 128, 1, 2}, {"scratch of product", BufferClass::kScratch, 128, 192, 1, 1},
+  exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 7},
+                 {"x", BufferClass::kHost, 64, 64, 0, 1},
+                 {"y", BufferClass::kActivations, 64, 128, 1, 2},
+                 {"scratch of product", BufferClass::kScratch, 128, 192, 1, 1},
                  {"norm", BufferClass::kActivations, 4, 64, 2, 3}};
-  exe.states.push_back({{"w", matrix, StateKind::kWeight, {StateInit::Kind::kNormal, 0, 0.5}, "decay"}, {0}, {matrix, {}, 1, 1}, kNoBuffer});
-  exe.segments.push_back({"step", PieceKind::kForward, 0, 0, {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}}, {{"x", matrix, 1, -1}}, {}, {{"norm", scalar, 4, 1, true}}, {}, 0, 3});
+  exe.states.push_back({{"w", matrix, StateKind::kWeight, {StateInit::Kind::kNormal, 0, 0.5}, "decay"},
+                        {0},
+                        {matrix, {}, 1, 1},
+                        kNoBuffer});
+  exe.segments.push_back({"step",
+                          PieceKind::kForward,
+                          0,
+                          0,
+                          {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}},
+                          {{"x", matrix, 1, -1}},
+                          {},
+                          {{"norm", scalar, 4, 1, true}},
+                          {},
+                          0,
+                          3});
   exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 320;
   exe.bound_bytes = 320;
@@ -146,20 +166,31 @@ TEST(Executable, VerifierFindsWhatIsUnsound) {
   };
   expect_error(broken([](Executable& exe) { exe.buffers[2].offset = 64; }), "buffers 'y' and 'x' overlap");
   expect_error(broken([](Executable& exe) { exe.buffers[2].offset = 0; }), "overlap");
-  expect_error(broken([](Executable& exe) { exe.arena_bytes = 256; }), "buffer 'scratch of product' lies outside the arena");
+  expect_error(broken([](Executable& exe) { exe.arena_bytes = 256; }),
+               "buffer 'scratch of product' lies outside the arena");
   expect_error(broken([](Executable& exe) { exe.buffers[0].last = 8; }), "buffer 'w' lives outside the timeline");
   expect_error(broken([](Executable& exe) { exe.buffers[4].bytes = 3; }), "'norm' does not fit into its buffer");
-  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].inputs.pop_back(); }), "wrong number of operands");
-  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].scratch = kNoBuffer; }), "lacks its scratch");
+  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].inputs.pop_back(); }),
+               "wrong number of operands");
+  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].scratch = kNoBuffer; }),
+               "lacks its scratch");
   expect_error(broken([](Executable& exe) { exe.segments[0].instructions[1].task = 2; }), "a task that does not exist");
   expect_error(broken([](Executable& exe) { exe.segments[0].results[0].buffer = 17; }), "a buffer that does not exist");
-  expect_error(broken([](Executable& exe) { exe.train[0].subject = 1; }), "a program names a segment that does not exist");
-  expect_error(broken([](Executable& exe) { exe.train[0].micro = 1; }), "a program names a micro-batch that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train[0].subject = 1; }),
+               "a program names a segment that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train[0].micro = 1; }),
+               "a program names a micro-batch that does not exist");
   expect_error(broken([](Executable& exe) { exe.train[0].slot = 1; }), "a program names a slot that does not exist");
-  expect_error(broken([](Executable& exe) { exe.segments[0].accumulators = {0}; }), "segment 'step' sums into what is no accumulator");
-  expect_error(broken([](Executable& exe) { exe.buffers[2].slots = 2; }), "buffers 'y' and 'scratch of product' overlap");
+  expect_error(broken([](Executable& exe) { exe.segments[0].accumulators = {0}; }),
+               "segment 'step' sums into what is no accumulator");
+  expect_error(broken([](Executable& exe) { exe.buffers[2].slots = 2; }),
+               "buffers 'y' and 'scratch of product' overlap");
   expect_error(broken([](Executable& exe) { exe.buffers[0].slots = 2000000000; }), "buffer 'w' has an impossible size");
-  expect_error(broken([](Executable& exe) { exe.lanes = 4; exe.states[0].tensor.kind = StateKind::kAccumulator; }), "wrong number of slots");
+  expect_error(broken([](Executable& exe) {
+                 exe.lanes = 4;
+                 exe.states[0].tensor.kind = StateKind::kAccumulator;
+               }),
+               "wrong number of slots");
 }
 
 }  // namespace

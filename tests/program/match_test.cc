@@ -28,7 +28,9 @@ toy::Chain chain_of(const std::string& layout, int64_t micro_batches = 4) {
   return chain;
 }
 
-std::vector<Executable> compiled(const std::string& layout) { return compile_layout(chain_of(layout).cut(), backend()); }
+std::vector<Executable> compiled(const std::string& layout) {
+  return compile_layout(chain_of(layout).cut(), backend());
+}
 
 std::string fault_of(const std::function<void()>& run) {
   try {
@@ -39,10 +41,13 @@ std::string fault_of(const std::function<void()>& run) {
   return "";
 }
 
-void expect_part(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text; }
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+}
 
 TEST(Match, EveryScheduleFitsAndNumbersItsSupersteps) {
-  for (const char* layout : {"p=2", "p=4 schedule=gpipe", "p=4", "p=3 schedule=zero-bubble", "p=2 schedule=interleaved:3", "p=4 phases=2"}) {
+  for (const char* layout :
+       {"p=2", "p=4 schedule=gpipe", "p=4", "p=3 schedule=zero-bubble", "p=2 schedule=interleaved:3", "p=4 phases=2"}) {
     SCOPED_TRACE(layout);
     const std::vector<Executable> executables = compiled(layout);
     verify_match(executables);
@@ -50,7 +55,8 @@ TEST(Match, EveryScheduleFitsAndNumbersItsSupersteps) {
     std::map<std::pair<int32_t, int32_t>, int32_t> sent;  // by tag and micro-batch
     for (const Executable& exe : executables)
       for (const ProgramStep& step : exe.train)
-        if (step.kind == Kind::kSend) sent[{exe.transfers[static_cast<size_t>(step.subject)].tag, step.micro}] = step.superstep;
+        if (step.kind == Kind::kSend)
+          sent[{exe.transfers[static_cast<size_t>(step.subject)].tag, step.micro}] = step.superstep;
     for (const Executable& exe : executables) {
       EXPECT_EQ(exe.supersteps[0], executables[0].supersteps[0]);
       int32_t before = -1;
@@ -95,20 +101,24 @@ TEST(Match, FindsWhatIsSentAndNotReceived) {
 TEST(Match, FindsOtherTypesAndOtherOrders) {
   std::vector<Executable> types = compiled("p=2");
   for (Transfer& transfer : types[0].transfers) transfer.type.dtype = DType::kI32;
-  expect_part(fault_of([&] { verify_match(types); }), "sends 'act0' i32[96] of micro-batch 0; expected stage 1 receives 'act0' f32[96] of micro-batch 0");
+  expect_part(fault_of([&] { verify_match(types); }),
+              "sends 'act0' i32[96] of micro-batch 0; expected stage 1 receives 'act0' f32[96] of micro-batch 0");
   std::vector<Executable> order = compiled("p=2");
   std::vector<size_t> sends;
   for (size_t i = 0; i < order[0].train.size(); ++i)
     if (order[0].train[i].kind == Kind::kSend && order[0].train[i].micro >= 0) sends.push_back(i);
   std::swap(order[0].train[sends[1]].micro, order[0].train[sends[2]].micro);
-  expect_part(fault_of([&] { verify_match(order); }), "stage 0 sends 'act0' f32[96] of micro-batch 2; expected stage 1 receives 'act0' f32[96] of micro-batch 1");
+  expect_part(
+      fault_of([&] { verify_match(order); }),
+      "stage 0 sends 'act0' f32[96] of micro-batch 2; expected stage 1 receives 'act0' f32[96] of micro-batch 1");
 }
 
 TEST(Match, FindsStagesThatWaitForEachOther) {
   std::vector<Executable> executables = compiled("p=2 schedule=gpipe");
   // Stage 0 asks for the first gradient before it has sent anything.
   auto& train = executables[0].train;
-  const auto receive = std::find_if(train.begin(), train.end(), [](const ProgramStep& step) { return step.kind == Kind::kReceive; });
+  const auto receive =
+      std::find_if(train.begin(), train.end(), [](const ProgramStep& step) { return step.kind == Kind::kReceive; });
   const auto at = static_cast<int32_t>(receive - train.begin());
   ProgramStep moved = *receive;
   *receive = {Kind::kZero, 0, -1, 0, 0, 0};
@@ -116,14 +126,17 @@ TEST(Match, FindsStagesThatWaitForEachOther) {
     if (step.kind == Kind::kWait) step.subject = step.subject == at ? 0 : step.subject + 2;
   train.insert(train.begin(), {moved, {Kind::kWait, 0, -1, 0, 0, 0}});
   const std::string fault = fault_of([&] { verify_match(executables); });
-  expect_part(fault, "program 'train': stages wait for each other for ever; found stage 0 waits for stage 1 to send 'back1' f32[96] of micro-batch 0");
+  expect_part(fault,
+              "program 'train': stages wait for each other for ever; found stage 0 waits for stage 1 to send 'back1' "
+              "f32[96] of micro-batch 0");
   expect_part(fault, "stage 1 waits for stage 0 to send 'act0' f32[96] of micro-batch 0");
 }
 
 TEST(Match, FindsStagesInDifferentCollectives) {
   std::vector<Executable> executables = compiled("p=2");
   for (Task& task : executables[1].tasks)
-    if (task.node.op->name == "all_reduce" && task.node.attributes.get_int("axis") == 0) task.node.attributes.set("kind", std::string("max"));
+    if (task.node.op->name == "all_reduce" && task.node.attributes.get_int("axis") == 0)
+      task.node.attributes.set("kind", std::string("max"));
   expect_part(fault_of([&] { verify_match(executables); }), "stages meet in different collectives");
   std::vector<Executable> missing = compiled("p=2");
   std::erase_if(missing[1].train, [&](const ProgramStep& step) {
@@ -134,8 +147,8 @@ TEST(Match, FindsStagesInDifferentCollectives) {
   expect_part(fault_of([&] { verify_match(missing); }), "waits in all_reduce 'meet'");
 }
 
-/// A table of the same runs in a random order that keeps, on each stage, the order of micro-batches within a chunk's pass and
-/// forward before backward.
+/// A table of the same runs in a random order that keeps, on each stage, the order of micro-batches within a chunk's
+/// pass and forward before backward.
 void shuffle(ScheduleTable& table, std::mt19937& random) {
   for (auto& row : table.entries) {
     std::vector<ScheduleEntry> rest = row, mixed;
@@ -144,7 +157,8 @@ void shuffle(ScheduleTable& table, std::mt19937& random) {
       for (size_t i = 0; i < rest.size(); ++i) {
         const bool waits = std::any_of(rest.begin(), rest.end(), [&](const ScheduleEntry& other) {
           const bool same = other.chunk == rest[i].chunk;
-          return same && ((other.pass == rest[i].pass && other.micro < rest[i].micro) || (other.micro == rest[i].micro && other.pass < rest[i].pass));
+          return same && ((other.pass == rest[i].pass && other.micro < rest[i].micro) ||
+                          (other.micro == rest[i].micro && other.pass < rest[i].pass));
         });
         if (!waits) ready.push_back(i);
       }
@@ -189,8 +203,10 @@ TEST(Match, RandomDamageIsFound) {
       if (train[k].kind == Kind::kSend || train[k].kind == Kind::kReceive) messages.push_back(k);
     ProgramStep& step = train[messages[random() % messages.size()]];
     const ProgramStep before = step;
-    if (random() % 2) step.micro = static_cast<int32_t>(random() % 4);
-    else step.subject = train[messages[random() % messages.size()]].subject;
+    if (random() % 2)
+      step.micro = static_cast<int32_t>(random() % 4);
+    else
+      step.subject = train[messages[random() % messages.size()]].subject;
     const bool changed = step.micro != before.micro || step.subject != before.subject;
     const bool same_way = step.kind == before.kind;
     const std::string fault = fault_of([&] { verify_match(damaged); });

@@ -23,7 +23,8 @@ const Backend& backend() {
 }
 
 HostTensor data_of(const std::string& name, int64_t step, int64_t lane, int64_t micro) {
-  return toy::numbers({DType::kF32, {96}}, static_cast<uint32_t>(1000 * step + 100 * lane + 10 * micro + (name == "x" ? 1 : 2)));
+  return toy::numbers({DType::kF32, {96}},
+                      static_cast<uint32_t>(1000 * step + 100 * lane + 10 * micro + (name == "x" ? 1 : 2)));
 }
 
 Feed feed_of(int64_t step, double spoil = 0) {
@@ -47,13 +48,18 @@ struct Outcome {
   std::optional<NonFinite> first;  // of all devices
 };
 
-bool is_kept(const StateTensor& tensor) { return tensor.kind == StateKind::kWeight || tensor.kind == StateKind::kOptimizer; }
-HostTensor start_of(const std::string& name) { return toy::numbers({DType::kF32, {96}}, static_cast<uint32_t>(std::hash<std::string>()(name) % 1000)); }
+bool is_kept(const StateTensor& tensor) {
+  return tensor.kind == StateKind::kWeight || tensor.kind == StateKind::kOptimizer;
+}
+HostTensor start_of(const std::string& name) {
+  return toy::numbers({DType::kF32, {96}}, static_cast<uint32_t>(std::hash<std::string>()(name) % 1000));
+}
 
 Outcome run_whole(const toy::Chain& chain, int64_t steps) {
   Engine engine(compile(chain.whole(), backend()), backend());
   for (const StatePlace& state : engine.executable().states)
-    if (is_kept(state.tensor)) engine.write_state(state.tensor.name, state.tensor.type, start_of(state.tensor.name).data.data());
+    if (is_kept(state.tensor))
+      engine.write_state(state.tensor.name, state.tensor.type, start_of(state.tensor.name).data.data());
   engine.run_derive();
   Outcome outcome;
   for (int64_t step = 0; step < steps; ++step) {
@@ -82,7 +88,8 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
   std::mutex mutex;
   const auto drive = [&](int device) {
     const Mesh::Position position = graphs.mesh.position(device);
-    DeviceEngine engine(executables[static_cast<size_t>(position.stage)], backend(), {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
+    DeviceEngine engine(executables[static_cast<size_t>(position.stage)], backend(),
+                        {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
     for (const StatePlace& state : engine.executable().states)
       if (is_kept(state.tensor)) engine.write_state(state.tensor.name, 0, start_of(state.tensor.name).data);
     engine.prepare();
@@ -112,7 +119,9 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
     }
     if (position.replica == 0 && !mine.losses.empty()) outcome.losses = mine.losses;
     if (!mine.evaluations.empty()) outcome.evaluations = mine.evaluations;
-    if (!outcome.norms.empty()) { EXPECT_EQ(outcome.norms, mine.norms); }
+    if (!outcome.norms.empty()) {
+      EXPECT_EQ(outcome.norms, mine.norms);
+    }
     outcome.norms = mine.norms;
     if (!mine.not_finite.empty()) outcome.not_finite += mine.not_finite + " ";
     if (mine.first && (!outcome.first || mine.first->superstep < outcome.first->superstep)) outcome.first = mine.first;
@@ -129,7 +138,9 @@ void expect_same(const toy::Chain& chain, int64_t steps = 3, bool ahead = true) 
   for (const auto& [name, bytes] : whole.states) EXPECT_TRUE(cut.states.at(name) == bytes) << name << " differs";
   EXPECT_EQ(cut.norms, whole.norms);
   EXPECT_EQ(cut.evaluations, whole.evaluations);
-  if (chain.layout.r == 1) { EXPECT_EQ(cut.losses, whole.losses); }
+  if (chain.layout.r == 1) {
+    EXPECT_EQ(cut.losses, whole.losses);
+  }
 }
 
 toy::Chain chain_of(const std::string& layout, int64_t lanes = 1, int64_t micro_batches = 2) {
@@ -146,7 +157,8 @@ TEST(DeviceEngine, StagesGiveTheBitsOfOneDevice) {
 }
 
 TEST(DeviceEngine, InterleavedAndZeroBubbleSchedulesDoToo) {
-  for (const char* layout : {"p=2 schedule=interleaved:2", "p=2 schedule=interleaved:3", "p=3 schedule=zero-bubble", "p=2 schedule=zero-bubble"})
+  for (const char* layout : {"p=2 schedule=interleaved:2", "p=2 schedule=interleaved:3", "p=3 schedule=zero-bubble",
+                             "p=2 schedule=zero-bubble"})
     expect_same(chain_of(layout, 2, 3));
 }
 
@@ -184,7 +196,9 @@ TEST(DeviceEngine, StreamingNeedsLessDeviceMemory) {
   EXPECT_GE(streamed.streaming_bytes, chain.layers() * 3 * chain.vector.bytes());
   // Less still without double buffers, which a limit takes away.
   chain.micro_batches_per_lane = 1;
-  const auto limited = [&](const CompileOptions& options) { return compile_layout(chain.cut(), backend(), options)[0].arena_bytes; };
+  const auto limited = [&](const CompileOptions& options) {
+    return compile_layout(chain.cut(), backend(), options)[0].arena_bytes;
+  };
   const int64_t ahead = limited({}), single = limited({.ahead = false});
   EXPECT_LT(single, ahead - 2 * chain.vector.bytes());
   EXPECT_EQ(limited({.device_memory = single}), single);
@@ -198,7 +212,8 @@ TEST(DeviceEngine, ANumberThatIsNotFiniteEndsTheStepOnAllDevicesBeforeWeightsCha
     if (chain.layout.phases > 1) chain.optimizer = chain.weights = Memory::kStreaming;
     const Outcome before = run_devices(chain, 2);
     // The second is a loss that is finite, of gradients whose sum is not.
-    for (const auto& [spoil, result] : {std::pair{std::numeric_limits<double>::infinity(), "loss "}, std::pair{3e38, "norm "}}) {
+    for (const auto& [spoil, result] :
+         {std::pair{std::numeric_limits<double>::infinity(), "loss "}, std::pair{3e38, "norm "}}) {
       const Outcome ended = run_devices(chain, 3, 1, spoil);
       EXPECT_EQ(ended.not_finite.substr(0, 5), result);
       ASSERT_TRUE(ended.first.has_value());
@@ -229,7 +244,8 @@ TEST(DeviceEngine, ReadsAndWritesRangesOfLogicalTensors) {
     const std::span<const std::byte> bytes(whole.data);
     engine.write_state("w", 0, bytes.first(40));
     engine.write_state("w", 40, bytes.subspan(40));
-    for (int64_t at = 0; at < 96; at += 32) given += engine.read_state("w", at, std::span(read.data).subspan(static_cast<size_t>(at), 32));
+    for (int64_t at = 0; at < 96; at += 32)
+      given += engine.read_state("w", at, std::span(read.data).subspan(static_cast<size_t>(at), 32));
     EXPECT_THROW(engine.read_state("w", 2, std::span(read.data).first(4)), Error);
     EXPECT_THROW(engine.read_state("w", 64, std::span(read.data).first(36)), Error);
   }
@@ -274,16 +290,20 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
       graph.add_output("gathered", collective("all_gather", a, cut));
       graph.add_output("scattered", collective("reduce_scatter", b, cut));
       graph.add_output("reduced", collective("all_reduce", b, {{"kind", std::string("max")}}));
-      graph.add_output("dealt", collective("all_to_all", b, {{"split", int64_t{dim}}, {"concat", int64_t{(dim + 1) % 3}}}));
+      graph.add_output("dealt",
+                       collective("all_to_all", b, {{"split", int64_t{dim}}, {"concat", int64_t{(dim + 1) % 3}}}));
       if (whole.shape[dim] % kParts != 0) continue;
       graphs.stages[0].pieces = {{graph, PieceKind::kEvaluate, 0}};
       const std::vector<Executable> executables = compile_layout(graphs, backend());
       Transports transports = make_thread_transports(kParts);
-      const auto numbers = [&](const char* name, int device) { return toy::numbers(name[0] == 'a' ? part : whole, static_cast<uint32_t>(10 * device + name[0])); };
+      const auto numbers = [&](const char* name, int device) {
+        return toy::numbers(name[0] == 'a' ? part : whole, static_cast<uint32_t>(10 * device + name[0]));
+      };
       std::vector<std::map<std::string, HostTensor>> results(kParts);
       test::expect_none(test::on_devices(transports, [&](size_t index) {
         const int device = static_cast<int>(index);
-        DeviceEngine engine(executables[0], backend(), {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
+        DeviceEngine engine(executables[0], backend(),
+                            {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
         const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
           for (const char* name : {"a", "b"}) {
             const HostTensor tensor = numbers(name, device);
@@ -304,20 +324,27 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
         for (int64_t k = 0; k < kParts; ++k) {
           const HostTensor theirs = numbers("a", static_cast<int>(k)), dealt = numbers("b", static_cast<int>(k));
           for (int64_t o = 0; o < view.outer; ++o)
-            for (int64_t i = 0; i < view.run; ++i) ASSERT_EQ(mine.at("gathered").get(view.at(o, k, i)), theirs.get(o * view.run + i)) << dim << " " << blocks;
+            for (int64_t i = 0; i < view.run; ++i)
+              ASSERT_EQ(mine.at("gathered").get(view.at(o, k, i)), theirs.get(o * view.run + i))
+                  << dim << " " << blocks;
           // Part `device` of member k, element by element of the joined tensor's part k.
           const int64_t size = whole.elements() / kParts;
           for (int64_t e = 0; e < size; ++e)
-            ASSERT_EQ(mine.at("dealt").get(target.at(e / target.run, k, e % target.run)), dealt.get(plain.at(e / plain.run, device, e % plain.run))) << dim;
+            ASSERT_EQ(mine.at("dealt").get(target.at(e / target.run, k, e % target.run)),
+                      dealt.get(plain.at(e / plain.run, device, e % plain.run)))
+                << dim;
         }
         for (int64_t o = 0; o < view.outer; ++o)
           for (int64_t i = 0; i < view.run; ++i) {
             const int64_t e = view.at(o, device, i);
-            const float sum = (static_cast<float>(numbers("b", 0).get(e)) + static_cast<float>(numbers("b", 1).get(e))) + static_cast<float>(numbers("b", 2).get(e));
+            const float sum =
+                (static_cast<float>(numbers("b", 0).get(e)) + static_cast<float>(numbers("b", 1).get(e))) +
+                static_cast<float>(numbers("b", 2).get(e));
             ASSERT_EQ(mine.at("scattered").get(o * view.run + i), sum) << dim << " " << blocks;
           }
         for (int64_t e = 0; e < whole.elements(); ++e)
-          ASSERT_EQ(mine.at("reduced").get(e), std::max({numbers("b", 0).get(e), numbers("b", 1).get(e), numbers("b", 2).get(e)}));
+          ASSERT_EQ(mine.at("reduced").get(e),
+                    std::max({numbers("b", 0).get(e), numbers("b", 1).get(e), numbers("b", 2).get(e)}));
       }
     }
 }

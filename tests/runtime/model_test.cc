@@ -23,9 +23,14 @@ struct Outcome {
 };
 
 Preparation small_model(const std::string& kind, std::vector<std::string> settings) {
-  const std::vector<std::string> base = {"model.kind=" + kind, "model.layers=2", "model.hidden=32", "model.heads=2",
+  const std::vector<std::string> base = {"model.kind=" + kind,
+                                         "model.layers=2",
+                                         "model.hidden=32",
+                                         "model.heads=2",
                                          kind == "bert" ? "model.intermediate=64" : "model.max_positions=32",
-                                         "model.vocabulary_size=128", "data.sequence_length=16", "train.micro_batch=2"};
+                                         "model.vocabulary_size=128",
+                                         "data.sequence_length=16",
+                                         "train.micro_batch=2"};
   settings.insert(settings.begin(), base.begin(), base.end());
   return prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".", settings));
 }
@@ -43,7 +48,8 @@ void initialize(Engine& engine) {
   engine.run_derive();
 }
 
-Outcome train(const Preparation& ready, const Backend& backend, int threads, const std::string& recompute, int64_t steps, bool pack = true) {
+Outcome train(const Preparation& ready, const Backend& backend, int threads, const std::string& recompute,
+              int64_t steps, bool pack = true) {
   CompileOptions options;
   options.threads = threads;
   options.recompute = parse_recompute(recompute);
@@ -77,7 +83,8 @@ class Models : public testing::TestWithParam<std::tuple<const char*, const char*
 
 TEST_P(Models, BitsDependOnTheRecipeAlone) {
   const auto [kind, precision] = GetParam();
-  const Preparation ready = small_model(kind, {std::string("train.precision=") + precision, "train.accumulation=3", "train.lanes=3"});
+  const Preparation ready =
+      small_model(kind, {std::string("train.precision=") + precision, "train.accumulation=3", "train.lanes=3"});
   const Outcome one = train(ready, cpu_backend(), 1, "none", 3);
   EXPECT_LT(one.losses.back(), one.losses.front());
   EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3).weights, one.weights) << "threads";
@@ -98,11 +105,16 @@ TEST_P(Models, JoinedStepsLearn) {
   EXPECT_LT(plain.losses.back(), plain.losses.front());
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Models, testing::Combine(testing::Values("bert", "gpt2"), testing::Values("f32", "bf16")),
-                         [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kinds, Models,
+                         testing::Combine(testing::Values("bert", "gpt2"), testing::Values("f32", "bf16")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+                         });
 
 TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
-  const Preparation ready = prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".", std::vector<std::string>{"model.kind=bert", "model.preset=mini", "train.micro_batch=32"}));
+  const Preparation ready =
+      prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".",
+                           std::vector<std::string>{"model.kind=bert", "model.preset=mini", "train.micro_batch=32"}));
   const StepGraph step = make_training_step(ready.model, ready.recipe);
   int64_t before = INT64_MAX;
   for (const char* recompute : {"none", "cheap", "layer"}) {

@@ -15,8 +15,8 @@
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
-#include "support/small_training.h"
 #include "support/devices.h"
+#include "support/small_training.h"
 
 // Partitioned models on device engines, one thread each, against one engine without a layout.
 

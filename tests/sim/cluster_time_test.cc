@@ -11,8 +11,10 @@ namespace ramet {
 namespace {
 
 std::vector<Executable> compiled(const std::string& layout, int accumulation) {
-  const std::vector<std::string> settings = {"model.kind=bert", "model.preset=tiny", "model.layers=4", "data.sequence_length=32", "train.micro_batch=4",
-                                             "train.accumulation=" + std::to_string(accumulation), "train.lanes=2", "train.chunks=2"};
+  const std::vector<std::string> settings = {
+      "model.kind=bert",         "model.preset=tiny",   "model.layers=4",
+      "data.sequence_length=32", "train.micro_batch=4", "train.accumulation=" + std::to_string(accumulation),
+      "train.lanes=2",           "train.chunks=2"};
   Recipe recipe = parse_recipe("data.kind = \"synthetic\"\n", "test", ".", settings);
   recipe.layout = layout;
   return compile_recipe(prepare(recipe), {.threads = 1}).stages;
@@ -20,7 +22,14 @@ std::vector<Executable> compiled(const std::string& layout, int accumulation) {
 
 /// A machine of round numbers: products count, little else does.
 Machine machine(double bandwidth = 1e12) {
-  return {.name = "test", .kernel_class = "test", .threads = 1, .f32_flops = 1e11, .bf16_flops = 2e11, .bandwidth = bandwidth, .overhead = 1e-9, .tasks = {}};
+  return {.name = "test",
+          .kernel_class = "test",
+          .threads = 1,
+          .f32_flops = 1e11,
+          .bf16_flops = 2e11,
+          .bandwidth = bandwidth,
+          .overhead = 1e-9,
+          .tasks = {}};
 }
 
 TEST(ClusterTime, OfOneDeviceIsTheSumOfItsWork) {
@@ -31,7 +40,8 @@ TEST(ClusterTime, OfOneDeviceIsTheSumOfItsWork) {
 }
 
 TEST(ClusterTime, EveryStageWorksOrWaits) {
-  for (const char* layout : {"p=2", "p=4 schedule=gpipe", "p=2 schedule=zero-bubble", "p=2 phases=2 offload=weights,optimizer", "p=2 r=2 t=2 rts=optimizer"}) {
+  for (const char* layout : {"p=2", "p=4 schedule=gpipe", "p=2 schedule=zero-bubble",
+                             "p=2 phases=2 offload=weights,optimizer", "p=2 r=2 t=2 rts=optimizer"}) {
     SCOPED_TRACE(layout);
     const auto stages = compiled(layout, 8);
     const ClusterTime time = predict_step(stages, machine());
@@ -60,7 +70,8 @@ TEST(ClusterTime, MoreMicroBatchesFillThePipeline) {
 TEST(ClusterTime, StreamingTakesTimeOnTheDeviceOrBesideIt) {
   const auto stages = compiled("phases=2 offload=weights,grads,optimizer", 4);
   const Machine slow = machine(1e9);
-  const ClusterTime resident = predict_step(compiled("", 4), slow), ram = predict_step(stages, slow), files = predict_step(stages, slow, true);
+  const ClusterTime resident = predict_step(compiled("", 4), slow), ram = predict_step(stages, slow),
+                    files = predict_step(stages, slow, true);
   EXPECT_GT(ram.stages[0].streaming, 0);
   EXPECT_GT(ram.seconds, resident.seconds);
   EXPECT_LE(files.stages[0].streaming, ram.stages[0].streaming);

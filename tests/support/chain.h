@@ -11,8 +11,8 @@
 
 namespace ramet::toy {
 
-/// A chain of layers of toy ops, whole and cut by hand over stages and replicas, as a partitioner would. Layer l reads weight w<l>
-/// forward, the derived state d<l> backward, and keeps its input for the weight's gradient.
+/// A chain of layers of toy ops, whole and cut by hand over stages and replicas, as a partitioner would. Layer l reads
+/// weight w<l> forward, the derived state d<l> backward, and keeps its input for the weight's gradient.
 struct Chain {
   Layout layout{};
   int layers_per_chunk = 2;
@@ -31,7 +31,8 @@ struct Chain {
 
 namespace chain_detail {
 
-inline ValueId add_op(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, const std::string& name, int64_t salt = 0, int output = 0) {
+inline ValueId add_op(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, const std::string& name,
+                      int64_t salt = 0, int output = 0) {
   Attributes attributes;
   if (&op == &blend()) attributes.set("salt", salt);
   return graph.node(graph.add_node(op, std::move(inputs), attributes, name)).outputs[static_cast<size_t>(output)];
@@ -50,7 +51,8 @@ inline ValueId forward_layer(Graph& graph, ValueId x, int layer, const TensorTyp
 }
 
 inline ValueId backward_layer(Graph& graph, ValueId gradient, int layer, const TensorType& type) {
-  const ValueId g = add_op(graph, blend(), {gradient, state(graph, name_of("d", layer), type)}, name_of("layer", layer) + "/backward", 2);
+  const ValueId g = add_op(graph, blend(), {gradient, state(graph, name_of("d", layer), type)},
+                           name_of("layer", layer) + "/backward", 2);
   return add_op(graph, mirror(), {g}, name_of("layer", layer) + "/backward/mirror");
 }
 
@@ -80,7 +82,8 @@ inline ValueId sum_of(Graph& graph, const std::vector<ValueId>& gradients) {
 inline ValueId tree_of(Graph& graph, const std::vector<ValueId>& terms, size_t first, size_t count) {
   if (count == 1) return terms[first];
   const auto left = static_cast<size_t>(tree_split(static_cast<int64_t>(count)));
-  return add_op(graph, plain_add(), {tree_of(graph, terms, first, left), tree_of(graph, terms, first + left, count - left)}, "norm/tree");
+  return add_op(graph, plain_add(),
+                {tree_of(graph, terms, first, left), tree_of(graph, terms, first + left, count - left)}, "norm/tree");
 }
 
 inline void update_layer(Graph& graph, int layer, ValueId gradient, ValueId extra, const TensorType& type) {
@@ -89,12 +92,15 @@ inline void update_layer(Graph& graph, int layer, ValueId gradient, ValueId extr
   const ValueId w = state(graph, name_of("w", layer), type);
   const ValueId moment = add_op(graph, blend(), std::move(inputs), name_of("moment", layer), 3);
   graph.add_output(name_of("m", layer), moment, OutputRole::kState);
-  graph.add_output(name_of("w", layer), add_op(graph, blend(), {w, moment}, name_of("update", layer), 4), OutputRole::kState);
+  graph.add_output(name_of("w", layer), add_op(graph, blend(), {w, moment}, name_of("update", layer), 4),
+                   OutputRole::kState);
 }
 
 inline std::vector<StateTensor> states_of_layer(int layer, const TensorType& type) {
-  return {{name_of("w", layer), type, StateKind::kWeight, {}, ""}, {name_of("m", layer), type, StateKind::kOptimizer, {}, ""},
-          {name_of("grad.", layer), type, StateKind::kAccumulator, {}, ""}, {name_of("d", layer), type, StateKind::kDerived, {}, ""}};
+  return {{name_of("w", layer), type, StateKind::kWeight, {}, ""},
+          {name_of("m", layer), type, StateKind::kOptimizer, {}, ""},
+          {name_of("grad.", layer), type, StateKind::kAccumulator, {}, ""},
+          {name_of("d", layer), type, StateKind::kDerived, {}, ""}};
 }
 
 /// Cuts a chain.
@@ -128,7 +134,11 @@ class Cutter {
     for (const std::string& name : order_) {
       const Ends& ends = ends_.at(name);
       const bool waits = name.rfind("x", 0) == 0 || name.rfind("g.", 0) == 0;
-      graphs_.boundaries.push_back({name, ends.type, ends.writer, {ends.readers.begin(), ends.readers.end()}, waits ? chain_.stash : Memory::kDevice});
+      graphs_.boundaries.push_back({name,
+                                    ends.type,
+                                    ends.writer,
+                                    {ends.readers.begin(), ends.readers.end()},
+                                    waits ? chain_.stash : Memory::kDevice});
     }
     return std::move(graphs_);
   }
@@ -166,8 +176,8 @@ class Cutter {
   void add_states(int chunk) {
     for (int layer = first(chunk); layer <= last(chunk); ++layer)
       for (StateTensor& tensor : states_of_layer(layer, type_)) {
-        const Memory home = tensor.kind == StateKind::kWeight      ? chain_.weights
-                            : tensor.kind == StateKind::kOptimizer ? chain_.optimizer
+        const Memory home = tensor.kind == StateKind::kWeight        ? chain_.weights
+                            : tensor.kind == StateKind::kOptimizer   ? chain_.optimizer
                             : tensor.kind == StateKind::kAccumulator ? chain_.gradients
                                                                      : Memory::kDevice;
         Sharding sharding;
@@ -180,7 +190,8 @@ class Cutter {
     Graph& graph = piece(kind, chunk);
     const bool trains = kind == PieceKind::kForward;
     const std::string between = trains ? "act" : "eval";
-    ValueId x = chunk == 0 ? graph.add_input("x", type_, InputRole::kData) : take(graph, between + std::to_string(chunk - 1), type_);
+    ValueId x = chunk == 0 ? graph.add_input("x", type_, InputRole::kData)
+                           : take(graph, between + std::to_string(chunk - 1), type_);
     for (int layer = first(chunk); layer <= last(chunk); ++layer) {
       // What a layer reads is kept; the first one's input came as a boundary itself.
       if (trains && !(layer == first(chunk) && chunk > 0)) give(graph, name_of("x", layer), x);
@@ -192,15 +203,18 @@ class Cutter {
   }
 
   ValueId input_of(Graph& graph, int chunk, int layer) {
-    return take(graph, layer == first(chunk) && chunk > 0 ? "act" + std::to_string(chunk - 1) : name_of("x", layer), type_);
+    return take(graph, layer == first(chunk) && chunk > 0 ? "act" + std::to_string(chunk - 1) : name_of("x", layer),
+                type_);
   }
 
   void backward(int chunk) {
     Graph& graph = piece(PieceKind::kBackward, chunk);
     ValueId gradient = take(graph, chunk + 1 == chain_.chunks() ? "seed" : "back" + std::to_string(chunk + 1), type_);
     for (int layer = last(chunk); layer >= first(chunk); --layer) {
-      if (chain_.split()) give(graph, name_of("g.", layer), gradient);
-      else accumulate(graph, gradient, input_of(graph, chunk, layer), layer, type_);
+      if (chain_.split())
+        give(graph, name_of("g.", layer), gradient);
+      else
+        accumulate(graph, gradient, input_of(graph, chunk, layer), layer, type_);
       if (layer > 0) gradient = backward_layer(graph, gradient, layer, type_);
     }
     if (chunk > 0) give(graph, "back" + std::to_string(chunk), gradient);
@@ -216,12 +230,14 @@ class Cutter {
     Graph& graph = piece(PieceKind::kPrepare, chunk);
     for (int layer = first(chunk); layer <= last(chunk); ++layer) {
       const ValueId w = state(graph, name_of("w", layer), type_);
-      graph.add_output(name_of("d", layer), add_op(graph, blend(), {w, w}, name_of("derive", layer), 5), OutputRole::kState);
+      graph.add_output(name_of("d", layer), add_op(graph, blend(), {w, w}, name_of("derive", layer), 5),
+                       OutputRole::kState);
     }
   }
 
   ValueId all_reduce(Graph& graph, ValueId value, int axis, int parts) const {
-    const NodeId node = graph.add_node(OpRegistry::instance().get("all_reduce"), {value}, {{"axis", int64_t{axis}}, {"parts", int64_t{parts}}}, "meet");
+    const NodeId node = graph.add_node(OpRegistry::instance().get("all_reduce"), {value},
+                                       {{"axis", int64_t{axis}}, {"parts", int64_t{parts}}}, "meet");
     return graph.node(node).outputs[0];
   }
   ValueId gradient_of(Graph& graph, int layer) const {
@@ -242,9 +258,11 @@ class Cutter {
   void update(int chunk) {
     Graph& graph = piece(PieceKind::kUpdate, 1 + chunk);
     for (int layer = first(chunk); layer <= last(chunk); ++layer)
-      update_layer(graph, layer, gradient_of(graph, layer), layer + 1 == chain_.layers() ? take(graph, "hello", type_) : kNoValue, type_);
+      update_layer(graph, layer, gradient_of(graph, layer),
+                   layer + 1 == chain_.layers() ? take(graph, "hello", type_) : kNoValue, type_);
     if (chunk + chain_.layout.p >= chain_.chunks())
-      graph.add_output("after", add_op(graph, mirror(), {take(graph, "total" + std::to_string(stage_), {DType::kF32, {}})}, "after"));
+      graph.add_output("after", add_op(graph, mirror(),
+                                       {take(graph, "total" + std::to_string(stage_), {DType::kF32, {}})}, "after"));
   }
 
   const Chain& chain_;
@@ -265,14 +283,16 @@ inline StepGraph Chain::whole() const {
   step.lanes = lanes;
   step.micro_batches_per_lane = micro_batches_per_lane;
   std::vector<ValueId> inputs;
-  ValueId x = step.micro.add_input("x", vector, InputRole::kData), e = step.evaluate.add_input("x", vector, InputRole::kData);
+  ValueId x = step.micro.add_input("x", vector, InputRole::kData),
+          e = step.evaluate.add_input("x", vector, InputRole::kData);
   for (int layer = 0; layer < layers(); ++layer) {
     for (StateTensor& tensor : states_of_layer(layer, vector)) step.states.push_back(std::move(tensor));
     inputs.push_back(x);
     x = forward_layer(step.micro, x, layer, vector);
     e = forward_layer(step.evaluate, e, layer, vector);
     const ValueId w = state(step.derive, name_of("w", layer), vector);
-    step.derive.add_output(name_of("d", layer), add_op(step.derive, blend(), {w, w}, name_of("derive", layer), 5), OutputRole::kState);
+    step.derive.add_output(name_of("d", layer), add_op(step.derive, blend(), {w, w}, name_of("derive", layer), 5),
+                           OutputRole::kState);
   }
   loss(step.evaluate, e, vector, "loss");
   ValueId gradient = loss(step.micro, x, vector, "loss");
@@ -289,10 +309,12 @@ inline StepGraph Chain::whole() const {
       if (stage_of_layer(layer) == stage) here.push_back(gradients[static_cast<size_t>(layer)]);
     sums.push_back(sum_of(update, here));
   }
-  const ValueId total = tree_of(update, sums, 0, sums.size()), hello = add_op(update, mirror(), {gradients[0]}, "hello");
+  const ValueId total = tree_of(update, sums, 0, sums.size()),
+                hello = add_op(update, mirror(), {gradients[0]}, "hello");
   update.add_output("norm", total);
   for (int layer = 0; layer < layers(); ++layer)
-    update_layer(update, layer, gradients[static_cast<size_t>(layer)], layer + 1 == layers() ? hello : kNoValue, vector);
+    update_layer(update, layer, gradients[static_cast<size_t>(layer)], layer + 1 == layers() ? hello : kNoValue,
+                 vector);
   update.add_output("after", add_op(update, mirror(), {total}, "after"));
   return step;
 }

@@ -30,7 +30,8 @@ inline HostTensor cut(const HostTensor& whole, const TestCut& how, int64_t k) {
       if (static_cast<int>(axis) == how.dim) index = (index / inner * how.parts + k) * inner + index % inner;
       from += index * strides[axis];
     }
-    std::memcpy(part.data.data() + static_cast<size_t>(e) * size, whole.data.data() + static_cast<size_t>(from) * size, size);
+    std::memcpy(part.data.data() + static_cast<size_t>(e) * size, whole.data.data() + static_cast<size_t>(from) * size,
+                size);
   }
   return part;
 }

@@ -114,7 +114,9 @@ std::unique_ptr<Kernel> kernel_of(Run run) {
   return std::make_unique<FunctionKernel<Run>>(std::move(run));
 }
 
-inline const float* input(const KernelContext& context, size_t i) { return static_cast<const float*>(context.inputs[i]); }
+inline const float* input(const KernelContext& context, size_t i) {
+  return static_cast<const float*>(context.inputs[i]);
+}
 inline float* output(const KernelContext& context, size_t i) { return static_cast<float*>(context.outputs[i]); }
 
 inline std::vector<std::pair<int, int>> all_inputs(const NodeSignature& node) {
@@ -128,26 +130,38 @@ inline Backend make_backend(bool in_place = true) {
   Backend backend("toy");
   const auto aliases = in_place ? all_inputs : [](const NodeSignature&) { return std::vector<std::pair<int, int>>{}; };
   const auto never = [](const NodeSignature&) { return std::string(); };
-  backend.add({"toy_blend", "plain", never,
+  backend.add({"toy_blend",
+               "plain",
+               never,
                [](const NodeSignature& node, int) {
-                 return kernel_of([n = node.outputs[0].elements(), count = node.inputs.size()](const KernelContext& context) {
-                   for (int64_t j = 0; j < n; ++j) {
-                     float sum = 0;
-                     for (size_t i = 0; i < count; ++i) sum += input(context, i)[j] / static_cast<float>(i + 2);
-                     output(context, 0)[j] = sum;
-                   }
-                 });
+                 return kernel_of(
+                     [n = node.outputs[0].elements(), count = node.inputs.size()](const KernelContext& context) {
+                       for (int64_t j = 0; j < n; ++j) {
+                         float sum = 0;
+                         for (size_t i = 0; i < count; ++i) sum += input(context, i)[j] / static_cast<float>(i + 2);
+                         output(context, 0)[j] = sum;
+                       }
+                     });
                },
-               {}, aliases, {}});
+               {},
+               aliases,
+               {}});
   for (const char* name : {"toy_add", "toy_plain_add"})
-    backend.add({name, "plain", never,
+    backend.add({name,
+                 "plain",
+                 never,
                  [](const NodeSignature& node, int) {
                    return kernel_of([n = node.outputs[0].elements()](const KernelContext& context) {
-                     for (int64_t j = 0; j < n; ++j) output(context, 0)[j] = input(context, 0)[j] + input(context, 1)[j];
+                     for (int64_t j = 0; j < n; ++j)
+                       output(context, 0)[j] = input(context, 0)[j] + input(context, 1)[j];
                    });
                  },
-                 {}, aliases, {}});
-  backend.add({"toy_mirror", "plain", never,
+                 {},
+                 aliases,
+                 {}});
+  backend.add({"toy_mirror",
+               "plain",
+               never,
                [](const NodeSignature& node, int) {
                  return kernel_of([n = node.outputs[0].elements()](const KernelContext& context) {
                    float* scratch = static_cast<float*>(context.scratch);
@@ -155,8 +169,12 @@ inline Backend make_backend(bool in_place = true) {
                    for (int64_t j = 0; j < n; ++j) output(context, 0)[j] = input(context, 0)[j] + scratch[j] / 3;
                  });
                },
-               [](const NodeSignature& node, int) { return std::max<int64_t>(4, node.outputs[0].bytes()); }, {}, {}});
-  backend.add({"toy_halve_and_sum", "plain", never,
+               [](const NodeSignature& node, int) { return std::max<int64_t>(4, node.outputs[0].bytes()); },
+               {},
+               {}});
+  backend.add({"toy_halve_and_sum",
+               "plain",
+               never,
                [](const NodeSignature& node, int) {
                  return kernel_of([n = node.outputs[0].elements()](const KernelContext& context) {
                    float sum = 0;
@@ -167,14 +185,21 @@ inline Backend make_backend(bool in_place = true) {
                    output(context, 1)[0] = sum;
                  });
                },
-               {}, aliases, {}});
-  backend.add({"toy_flatten", "plain", never,
+               {},
+               aliases,
+               {}});
+  backend.add({"toy_flatten",
+               "plain",
+               never,
                [](const NodeSignature& node, int) {
                  return kernel_of([bytes = node.outputs[0].bytes()](const KernelContext& context) {
-                   std::copy_n(static_cast<const std::byte*>(context.inputs[0]), bytes, static_cast<std::byte*>(context.outputs[0]));
+                   std::copy_n(static_cast<const std::byte*>(context.inputs[0]), bytes,
+                               static_cast<std::byte*>(context.outputs[0]));
                  });
                },
-               {}, {}, {}});
+               {},
+               {},
+               {}});
   add_reference_kernels(backend);  // for what passes make of the ops: maps, say
   return backend;
 }

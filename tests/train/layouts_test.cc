@@ -106,14 +106,18 @@ TEST(Layouts, ThreesAndFives) {
   }
 }
 
-/// 70 words in 96 rows: of four shards the third is partly padding and the last nothing else. Five heads are cut by nothing.
+/// 70 words in 96 rows: of four shards the third is partly padding and the last nothing else. Five heads are cut by
+/// nothing.
 TEST(Layouts, PaddedVocabulariesAndOddHeads) {
   const TemporaryFolder folder;
-  const Settings more = {"model.vocabulary_size=70", "model.pad_vocabulary=48", "model.hidden=40", "model.heads=5", "train.chunks=8"};
+  const Settings more = {"model.vocabulary_size=70", "model.pad_vocabulary=48", "model.hidden=40", "model.heads=5",
+                         "train.chunks=8"};
   for (const char* kind : {"bert", "gpt2"}) {
     const Trained expected = train_layout("", 2, more, kind);
-    for (const std::string& layout : {std::string("t=2"), std::string("t=8"), std::string("t=2x2"),
-                                      "t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=" + folder.path().string()}) {
+    for (const std::string& layout :
+         {std::string("t=2"), std::string("t=8"), std::string("t=2x2"),
+          "t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=" +
+              folder.path().string()}) {
       SCOPED_TRACE(layout);
       expect_same(train_layout(layout, 2, more, kind), expected);
     }
@@ -122,12 +126,13 @@ TEST(Layouts, PaddedVocabulariesAndOddHeads) {
 
 // train.bits = "fast": layouts are not bound to lanes and chunks, and differ by roundings alone.
 TEST(Layouts, WithFastBitsSumInTheirOwnOrder) {
-  const Settings more = {"model.layers=2",    "model.heads=3",  "model.hidden=48",      "model.dropout=0.1",
+  const Settings more = {"model.layers=2",      "model.heads=3", "model.hidden=48",      "model.dropout=0.1",
                          "train.precision=f32", "train.lanes=6", "train.accumulation=6", "train.optimizer.kind=adamw"};
   Settings fast = more;
   fast.insert(fast.end(), {"train.bits=fast", "train.lanes=1", "train.chunks=5"});
   const Trained expected = train_layout("", 3, more);
-  for (const char* layout : {"", "r=2", "r=6", "t=3", "t=3x2", "r=2 t=3 rts=weights,grads,optimizer", "p=2 head=first t=1x2"}) {
+  for (const char* layout :
+       {"", "r=2", "r=6", "t=3", "t=3x2", "r=2 t=3 rts=weights,grads,optimizer", "p=2 head=first t=1x2"}) {
     SCOPED_TRACE(layout);
     const Trained found = train_layout(layout, 3, fast);
     for (size_t step = 0; step < 3; ++step) {

@@ -128,11 +128,13 @@ TEST(Recipe, SyntaxErrorsNameTheLine) {
 
 TEST(Recipe, KeysMustAgree) {
   EXPECT_EQ(error_of("[train.optimizer]\nin_backward = true"),
-            "bert.toml:2 train.optimizer.in_backward: weights cannot be updated in the backward pass while gradients are clipped "
+            "bert.toml:2 train.optimizer.in_backward: weights cannot be updated in the backward pass while gradients "
+            "are clipped "
             "by the norm of all; found train.clip_norm = 1; expected 0. Set train.clip_norm = 0, or leave "
             "train.optimizer.in_backward out");
   EXPECT_EQ(error_of("[train]\nclip_norm = 0\naccumulation = 2\n[train.optimizer]\nin_backward = true"),
-            "bert.toml:5 train.optimizer.in_backward: weights cannot be updated in the backward pass while gradients are summed "
+            "bert.toml:5 train.optimizer.in_backward: weights cannot be updated in the backward pass while gradients "
+            "are summed "
             "over micro-batches; found train.accumulation = 2; expected 1. Set train.accumulation = 1, or leave "
             "train.optimizer.in_backward out");
   EXPECT_EQ(error_of("[train]\naccumulation = 12\nlanes = 5"),

@@ -84,8 +84,10 @@ std::map<std::string, HostTensor> feeds_of(const Graph& graph) {
     const RandomStream random(5, RandomPurpose::kTest, 0, hash64(value.name));
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       const auto element = static_cast<uint64_t>(i);
-      if (!is_floating(value.type.dtype)) tensor.set(i, random.below(element, 2));
-      else if (!value.name.starts_with("accumulator.")) tensor.set(i, 0.2 * random.uniform(element) - 0.1);
+      if (!is_floating(value.type.dtype))
+        tensor.set(i, random.below(element, 2));
+      else if (!value.name.starts_with("accumulator."))
+        tensor.set(i, 0.2 * random.uniform(element) - 0.1);
     }
     feeds[value.name] = tensor;
   }
@@ -100,8 +102,8 @@ std::map<std::string, HostTensor> results_of(const Graph& graph, const std::map<
 }
 
 TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
-  const std::pair<std::string, std::string> models[] = {
-      {"bert", "bert.embeddings.word_embeddings.weight@masked_words"}, {"gpt2", "transformer.wte.weight@head"}};
+  const std::pair<std::string, std::string> models[] = {{"bert", "bert.embeddings.word_embeddings.weight@masked_words"},
+                                                        {"gpt2", "transformer.wte.weight@head"}};
   for (const auto& [kind, tied] : models) {
     const Preparation preparation = prepare(tiny({"model.kind=" + kind, "model.preset=mini", "train.accumulation=2"}));
     const StepGraph step = make_training_step(preparation.model, preparation.recipe);
@@ -123,7 +125,8 @@ TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
     const HostTensor &first = sums.at("accumulator." + weight), &second = sums.at(others[0]);
     double most_first = 0, most_second = 0;
     for (int64_t i = 0; i < first.elements(); ++i) {
-      EXPECT_EQ(static_cast<float>(first.get(i)) + static_cast<float>(second.get(i)), gradients.at("grad." + weight).get(i));
+      EXPECT_EQ(static_cast<float>(first.get(i)) + static_cast<float>(second.get(i)),
+                gradients.at("grad." + weight).get(i));
       most_first = std::max(most_first, std::fabs(first.get(i)));
       most_second = std::max(most_second, std::fabs(second.get(i)));
     }
@@ -160,7 +163,8 @@ TEST(TrainingStep, StatesSayWhatTheirDimensionsMean) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("not one logical axis a dimension"));
   }
-  EXPECT_THAT(print(step_of(tiny({"model.pad_vocabulary=48"}))), names("bert\\.embeddings\\.word_embeddings\\.weight", "vocab\\+32,embed"));
+  EXPECT_THAT(print(step_of(tiny({"model.pad_vocabulary=48"}))),
+              names("bert\\.embeddings\\.word_embeddings\\.weight", "vocab\\+32,embed"));
   wrong = step_of(tiny());
   wrong.states[0].axes[1].padding = 1;
   try {
@@ -183,7 +187,8 @@ TEST(TrainingStep, StatesSayWhatTheirDimensionsMean) {
 TEST(TrainingStep, ContractionsOfFeaturesAreChunked) {
   for (const std::string kind : {"bert", "gpt2"})
     for (const std::string precision : {"f32", "bf16"}) {
-      const StepGraph step = step_of(tiny({"model.kind=" + kind, "model.preset=mini", "train.chunks=2", "train.precision=" + precision}));
+      const StepGraph step =
+          step_of(tiny({"model.kind=" + kind, "model.preset=mini", "train.chunks=2", "train.precision=" + precision}));
       int joint = 0, chunked = 0;
       for (const Node& node : step.micro.nodes()) {
         if (node.op->name != "matmul" && node.op->name != "linear") continue;
@@ -262,9 +267,9 @@ std::pair<std::string, int64_t> trained(const Recipe& recipe, int steps, int64_t
 TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {
   for (const char* optimizer : {"sgd", "adamw", "lamb"}) {
     // Wide, short samples: gradients are most of what is alive.
-    const std::vector<std::string> settings = {"model.layers=6", "model.hidden=128", "train.micro_batch=1",
-                                               "train.precision=bf16", "train.clip_norm=0",
-                                               "train.optimizer.kind=" + std::string(optimizer)};
+    const std::vector<std::string> settings = {"model.layers=6",      "model.hidden=128",
+                                               "train.micro_batch=1", "train.precision=bf16",
+                                               "train.clip_norm=0",   "train.optimizer.kind=" + std::string(optimizer)};
     auto early = settings;
     early.push_back("train.optimizer.in_backward=true");
     const auto [hash, bytes] = trained(tiny(settings), 3);
@@ -293,7 +298,8 @@ TEST(Trainer, MemoryLimitsTakeWhatIsDerivedAndChangeNoBit) {
 
 TEST(Trainer, AGradientThatIsNotFiniteLeavesItsOwnWeight) {
   // Too large a loss scale: the loss is finite, its gradients overflow f16.
-  const std::vector<std::string> settings = {"train.precision=f16", "train.loss_scale=1099511627776", "train.clip_norm=0"};
+  const std::vector<std::string> settings = {"train.precision=f16", "train.loss_scale=1099511627776",
+                                             "train.clip_norm=0"};
   auto early = settings;
   early.push_back("train.optimizer.in_backward=true");
   for (const bool in_backward : {false, true}) {
@@ -359,7 +365,8 @@ TEST(Trainer, PaddingOfTheVocabularyIsNoClass) {
   for (const char* kind : {"bert", "gpt2"}) {
     const TemporaryFolder folder;
     const auto file = [&](const char* name) { return folder.path() / name; };
-    std::vector<std::string> settings = {std::string("model.kind=") + kind, "model.vocabulary_size=61", "model.layers=1"};
+    std::vector<std::string> settings = {std::string("model.kind=") + kind, "model.vocabulary_size=61",
+                                         "model.layers=1"};
     if (std::string(kind) == "gpt2") settings.push_back("model.preset=mini");
     Trainer plain(prepare(tiny(settings)), {.threads = 1});
     settings.push_back("model.pad_vocabulary=32");
@@ -383,8 +390,12 @@ TEST(Trainer, PaddingOfTheVocabularyIsNoClass) {
       padded.read_state(weight.name, bytes);
       const size_t real = static_cast<size_t>(weight.unpadded().bytes());
       EXPECT_EQ(weight.type.shape[0], 64);
-      EXPECT_TRUE(std::all_of(bytes.begin() + static_cast<long>(real), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; })) << weight.name;
-      EXPECT_TRUE(std::any_of(bytes.begin(), bytes.begin() + static_cast<long>(real), [](std::byte byte) { return byte != std::byte{0}; })) << weight.name;
+      EXPECT_TRUE(std::all_of(bytes.begin() + static_cast<long>(real), bytes.end(), [](std::byte byte) {
+        return byte == std::byte{0};
+      })) << weight.name;
+      EXPECT_TRUE(std::any_of(bytes.begin(), bytes.begin() + static_cast<long>(real), [](std::byte byte) {
+        return byte != std::byte{0};
+      })) << weight.name;
     }
     EXPECT_EQ(found, std::string(kind) == "bert" ? 2 : 1) << "the words, and BERT's bias";
     // Into a file and back.

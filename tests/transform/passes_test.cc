@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "random_model.h"
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 #include "ramet/kernel/interpret.h"
@@ -16,6 +15,7 @@
 #include "ramet/transform/precision.h"
 #include "ramet/transform/recompute.h"
 #include "ramet/transform/simplify.h"
+#include "random_model.h"
 
 namespace ramet {
 namespace {
@@ -33,7 +33,8 @@ std::map<std::string, HostTensor> run(const Graph& graph) {
   return named;
 }
 
-void expect_near(const std::map<std::string, HostTensor>& a, const std::map<std::string, HostTensor>& b, double tolerance) {
+void expect_near(const std::map<std::string, HostTensor>& a, const std::map<std::string, HostTensor>& b,
+                 double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, tensor] : a) {
     ASSERT_EQ(tensor.type, b.at(name).type) << name;
@@ -115,11 +116,16 @@ TEST(Fuse, IsRightOnRandomGraphs) {
     const auto pick = [&] { return values[random.below(draw++, static_cast<uint32_t>(values.size()))]; };
     for (int i = 0; i < 25; ++i) {
       const uint32_t kind = random.below(draw++, 6);
-      if (kind == 0) values.push_back(matmul(pick(), pick()));
-      else if (kind == 1) values.push_back(tanh(pick()));
-      else if (kind == 2) values.push_back(scale(pick(), 0.5));
-      else if (kind == 3) values.push_back(sigmoid(pick()));
-      else values.push_back(add(pick(), pick()));
+      if (kind == 0)
+        values.push_back(matmul(pick(), pick()));
+      else if (kind == 1)
+        values.push_back(tanh(pick()));
+      else if (kind == 2)
+        values.push_back(scale(pick(), 0.5));
+      else if (kind == 3)
+        values.push_back(sigmoid(pick()));
+      else
+        values.push_back(add(pick(), pick()));
     }
     for (int i = 0; i < 3; ++i) build.output("out" + std::to_string(i), pick());
     const Graph fused = fuse(graph);
@@ -173,7 +179,8 @@ TEST(Precision, ComputesProductsInTheLowTypeAndKeepsGradientsOfWeightsFull) {
   verify(graph, "precision");
   int low = 0;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
-    if (graph.node(id).op->precision == OpDef::Precision::kLow && graph.signature(id).inputs[0].dtype == DType::kBF16) ++low;
+    if (graph.node(id).op->precision == OpDef::Precision::kLow && graph.signature(id).inputs[0].dtype == DType::kBF16)
+      ++low;
   EXPECT_GT(low, 20);
   for (const auto& output : graph.outputs()) EXPECT_EQ(graph.type(output.value).dtype, DType::kF32) << output.name;
   expect_near({{"loss", run(training_graph(model))["loss"]}}, {{"loss", run(graph)["loss"]}}, 2e-2);

@@ -45,7 +45,8 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
   if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
-  if (!arguments.schedule_svg.empty()) write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
+  if (!arguments.schedule_svg.empty())
+    write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
   int64_t most = 0;
   for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
   if (json) {

@@ -39,10 +39,9 @@ struct Cost {
 /// How dimensions of a node's operands correspond, in the manner of an einsum (cf. Shardy's op_sharding_rule).
 /// Each dimension of each operand is a product of factors, major first. A factor that stands in every output
 /// is free to be split; one that stands in inputs only is reduced: shards hold partial results that must be
-/// combined as `reduce` says; a `whole` factor must not be split. A factor that stands in some outputs only has a `reduce`
-/// too: the outputs that lack it are then partial results.
-/// Text form: "([i,k],[k,j])->[i,j]"; a compound dimension "a*b"; a whole factor "!k"; an operand dimension of
-/// extent 1 that broadcasts "1".
+/// combined as `reduce` says; a `whole` factor must not be split. A factor that stands in some outputs only has a
+/// `reduce` too: the outputs that lack it are then partial results. Text form: "([i,k],[k,j])->[i,j]"; a compound
+/// dimension "a*b"; a whole factor "!k"; an operand dimension of extent 1 that broadcasts "1".
 struct ShardingRule {
   enum class Reduce { kNone, kSum, kMax, kMin };
   struct Factor {
@@ -51,8 +50,8 @@ struct ShardingRule {
     bool whole = false;
     Reduce reduce = Reduce::kNone;
   };
-  using Dim = std::vector<int>;       ///< indices of factors, major first; empty for a broadcast 1
-  using Operand = std::vector<Dim>;   ///< one entry a dimension
+  using Dim = std::vector<int>;      ///< indices of factors, major first; empty for a broadcast 1
+  using Operand = std::vector<Dim>;  ///< one entry a dimension
   std::vector<Factor> factors;
   std::vector<Operand> inputs, outputs;
 
@@ -65,11 +64,11 @@ struct ShardingRule {
 
 /// What a gradient rule gets, and the tools to build its answer.
 struct GradientContext {
-  GraphBuilder& build;                      ///< appends to the graph being differentiated
-  const NodeSignature& node;                ///< the forward node
-  std::span<const Tensor> inputs, outputs;  ///< its values, usable in the backward graph
-  std::span<const Tensor> output_gradients; ///< one an output; invalid where no gradient flows
-  std::vector<bool> needed;                 ///< one an input: whether its gradient is wanted
+  GraphBuilder& build;                       ///< appends to the graph being differentiated
+  const NodeSignature& node;                 ///< the forward node
+  std::span<const Tensor> inputs, outputs;   ///< its values, usable in the backward graph
+  std::span<const Tensor> output_gradients;  ///< one an output; invalid where no gradient flows
+  std::vector<bool> needed;                  ///< one an input: whether its gradient is wanted
 };
 
 /// What a simplification rule gets. Inputs are values of the graph under construction, already simplified.
@@ -87,7 +86,8 @@ struct AttributeSpec {
   std::string doc;
 };
 
-/// What moves between devices when a node runs; such nodes are made by partitioning and run by a transport, not by a kernel.
+/// What moves between devices when a node runs; such nodes are made by partitioning and run by a transport, not by a
+/// kernel.
 enum class Exchange : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 
 /// All that the compiler knows of an op (DESIGN: an op is one thing in one place).
@@ -106,27 +106,28 @@ struct OpDef {
   std::function<std::vector<Tensor>(GradientContext&)> gradient;
   /// Whether gradients stop here silently (comparisons, argmax, one-hot, casts to integers).
   bool gradient_stops = false;
-  /// Algebraic identities: a tensor of the same type that equals output 0, or an invalid one when none applies. Must not
-  /// change a bit. May build nodes. Empty: none.
+  /// Algebraic identities: a tensor of the same type that equals output 0, or an invalid one when none applies. Must
+  /// not change a bit. May build nodes. Empty: none.
   std::function<Tensor(SimplifyContext&)> simplify{};
-  /// The same bits with the reduction as a bare node of f32 and the rest (bias, rounding) behind it: what partitioning puts in
-  /// place of the node before it splits the reduced factor, whose shards hold partial sums. Gives a tensor of output 0's type, or
-  /// an invalid one when the node is bare already or cannot be taken apart. Empty: never.
+  /// The same bits with the reduction as a bare node of f32 and the rest (bias, rounding) behind it: what partitioning
+  /// puts in place of the node before it splits the reduced factor, whose shards hold partial sums. Gives a tensor of
+  /// output 0's type, or an invalid one when the node is bare already or cannot be taken apart. Empty: never.
   std::function<Tensor(SimplifyContext&)> apart{};
   std::function<ShardingRule(const NodeSignature& node)> sharding;
-  /// Attributes of the node that computes one shard, when factor f of `rule` (this op's, for the whole node) is split in
-  /// parts[f]. Needed by ops whose attributes hold extents of dimensions that may be split. Empty: unchanged.
-  std::function<Attributes(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule)> localize{};
-  /// Of ops whose attribute `chunks` cuts a dimension of their own choice, samples too (transform/chunk.h): its extent, 0
-  /// where nothing may be cut. Empty: the dimensions that the sharding rule reduces, unless they are samples.
+  /// Attributes of the node that computes one shard, when factor f of `rule` (this op's, for the whole node) is split
+  /// in parts[f]. Needed by ops whose attributes hold extents of dimensions that may be split. Empty: unchanged.
+  std::function<Attributes(const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule)>
+      localize{};
+  /// Of ops whose attribute `chunks` cuts a dimension of their own choice, samples too (transform/chunk.h): its extent,
+  /// 0 where nothing may be cut. Empty: the dimensions that the sharding rule reduces, unless they are samples.
   std::function<int64_t(const NodeSignature& node)> chunked_extent{};
   std::function<Cost(const NodeSignature& node)> cost;
   /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
   std::string map_op{};
   /// Whether the order of two inputs does not matter to any bit (for common subexpressions).
   bool commutative = false;
-  /// Of an op with any number of inputs: any grouping of them gives the same bits, op(op(a, b), c) = op(a, b, c), so that
-  /// partitioning may compute a part where its inputs are.
+  /// Of an op with any number of inputs: any grouping of them gives the same bits, op(op(a, b), c) = op(a, b, c), so
+  /// that partitioning may compute a part where its inputs are.
   bool regroups = false;
   /// Costs nothing at run time: the output is the input's bytes under another type (reshape).
   bool is_view = false;
@@ -136,13 +137,13 @@ struct OpDef {
   bool cheap = false;
   /// Precision policy under a low-precision recipe (transform/precision.h).
   enum class Precision {
-    kFollow,    ///< computes in the type of its floating inputs; casts none (element-wise, shapes, norms)
-    kLow,       ///< floating inputs are cast to the compute type (matrix products, attention)
-    kFull       ///< floating inputs are cast to f32 (losses, optimizers, reductions to a scalar)
+    kFollow,  ///< computes in the type of its floating inputs; casts none (element-wise, shapes, norms)
+    kLow,     ///< floating inputs are cast to the compute type (matrix products, attention)
+    kFull     ///< floating inputs are cast to f32 (losses, optimizers, reductions to a scalar)
   } precision = Precision::kFollow;
-  /// The operand whose dimensions the attributes `cuts` and `position` (ops/position.h) speak of, for ops whose result depends
-  /// on where in the logical tensor their elements are: an input, or kPositionalOutput for output 0. Any node of such an op may
-  /// have the two attributes; absent, its operand is whole. kNotPositional: the op does not care.
+  /// The operand whose dimensions the attributes `cuts` and `position` (ops/position.h) speak of, for ops whose result
+  /// depends on where in the logical tensor their elements are: an input, or kPositionalOutput for output 0. Any node
+  /// of such an op may have the two attributes; absent, its operand is whole. kNotPositional: the op does not care.
   int positional = kNotPositional;
   static constexpr int kNotPositional = -1, kPositionalOutput = -2;
   /// Inputs that the precision pass leaves in f32 whatever the policy: bias, gain, statistics.

@@ -15,7 +15,11 @@ constexpr int kFree = -1;
 class ChunkMapper {
  public:
   ChunkMapper(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks)
-      : graph_(graph), chunk_of_layer_(chunk_of_layer), chunks_(chunks), uses_(graph.uses()), count_(graph.nodes().size()) {
+      : graph_(graph),
+        chunk_of_layer_(chunk_of_layer),
+        chunks_(chunks),
+        uses_(graph.uses()),
+        count_(graph.nodes().size()) {
     map_.chunk.assign(count_, kFree);
     map_.backward.assign(count_, false);
     map_.anywhere.assign(count_, false);
@@ -37,7 +41,8 @@ class ChunkMapper {
   template <typename Visit>
   void each_producer(size_t n, const Visit& visit) const {
     for (ValueId input : node(n).inputs)
-      if (const NodeId producer = graph_.value(input).producer; producer != kNoNode) visit(static_cast<size_t>(producer));
+      if (const NodeId producer = graph_.value(input).producer; producer != kNoNode)
+        visit(static_cast<size_t>(producer));
   }
   template <typename Visit>
   void each_user(size_t n, const Visit& visit) const {
@@ -47,7 +52,9 @@ class ChunkMapper {
 
   int chunk_of(const std::string& name) const {
     const int layer = layer_of(name);
-    return layer >= 0 && static_cast<size_t>(layer) < chunk_of_layer_.size() ? chunk_of_layer_[static_cast<size_t>(layer)] : kFree;
+    return layer >= 0 && static_cast<size_t>(layer) < chunk_of_layer_.size()
+               ? chunk_of_layer_[static_cast<size_t>(layer)]
+               : kFree;
   }
   bool is_last_layer(const std::string& name) const {
     return !chunk_of_layer_.empty() && layer_of(name) == static_cast<int>(chunk_of_layer_.size()) - 1;
@@ -98,8 +105,8 @@ class ChunkMapper {
     return chunks;
   }
 
-  /// The gradient of a layer's node belongs to the layer, that of any other goes where the node is, or further on when it comes from
-  /// there only, as through layers that pass it on unchanged.
+  /// The gradient of a layer's node belongs to the layer, that of any other goes where the node is, or further on when
+  /// it comes from there only, as through layers that pass it on unchanged.
   void place_backward() {
     const std::map<std::string, int> chunks = chunks_of_scopes();
     for (size_t n = 0; n < count_; ++n) {
@@ -112,7 +119,10 @@ class ChunkMapper {
       });
       const auto scope = chunks.find(forward_name(node(n).name));
       const int own = chunk_of(node(n).name), of_scope = scope == chunks.end() ? kFree : scope->second;
-      map_.chunk[n] = own != kFree ? own : of_scope != kFree ? std::min(of_scope, least) : least != std::numeric_limits<int>::max() ? least : forward;
+      map_.chunk[n] = own != kFree                               ? own
+                      : of_scope != kFree                        ? std::min(of_scope, least)
+                      : least != std::numeric_limits<int>::max() ? least
+                                                                 : forward;
     }
   }
 
@@ -130,10 +140,13 @@ class ChunkMapper {
         if (!map_.backward[user]) first = std::min(first, map_.chunk[user]);
         last = std::max(last, map_.chunk[user]);
       });
-      if (!map_.backward[n] && first != std::numeric_limits<int>::max()) map_.chunk[n] = first;
-      else if (backward_too && last != kFree) map_.chunk[n] = last, map_.backward[n] = true;
+      if (!map_.backward[n] && first != std::numeric_limits<int>::max())
+        map_.chunk[n] = first;
+      else if (backward_too && last != kFree)
+        map_.chunk[n] = last, map_.backward[n] = true;
       // Where the model is not cut no user has a chunk either.
-      else if (backward_too && read && !read_forward) map_.backward[n] = true;
+      else if (backward_too && read && !read_forward)
+        map_.backward[n] = true;
     }
   }
 
@@ -144,8 +157,10 @@ class ChunkMapper {
         const bool against = map_.backward[n] ? map_.backward[producer] && map_.chunk[producer] < map_.chunk[n]
                                               : map_.backward[producer] || map_.chunk[producer] > map_.chunk[n];
         if (against)
-          throw Error({.what = "the model cannot be cut in a pipeline here: a value would flow against it", .where = graph_.signature(static_cast<NodeId>(n)).text(),
-                       .found = "it reads '" + node(producer).name + "' of part " + std::to_string(map_.chunk[producer]) + " in part " + std::to_string(map_.chunk[n]),
+          throw Error({.what = "the model cannot be cut in a pipeline here: a value would flow against it",
+                       .where = graph_.signature(static_cast<NodeId>(n)).text(),
+                       .found = "it reads '" + node(producer).name + "' of part " +
+                                std::to_string(map_.chunk[producer]) + " in part " + std::to_string(map_.chunk[n]),
                        .remedy = "Give the nodes of layer N the scope \"layerN\", or use p=1 and phases=1"});
       });
   }
@@ -159,7 +174,8 @@ class ChunkMapper {
 };
 
 [[noreturn]] void refuse_layers(const std::string& found, const std::string& expected) {
-  throw Error({.what = "the layers do not make these parts", .where = "layout layers", .found = found, .expected = expected});
+  throw Error(
+      {.what = "the layers do not make these parts", .where = "layout layers", .found = found, .expected = expected});
 }
 
 }  // namespace
@@ -167,7 +183,8 @@ class ChunkMapper {
 std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after) {
   const size_t layers = cost.size(), parts = static_cast<size_t>(layout.layer_chunks());
   if (layers < parts)
-    refuse_layers(std::to_string(layers) + " layers", std::to_string(parts) + " or more: p x phases x interleave parts");
+    refuse_layers(std::to_string(layers) + " layers",
+                  std::to_string(parts) + " or more: p x phases x interleave parts");
   std::vector<size_t> counts;
   if (!layout.layers.empty()) {
     size_t sum = 0;
@@ -201,7 +218,7 @@ std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double
   return chunk;
 }
 
-double work_of(const Cost& cost) { 
+double work_of(const Cost& cost) {
   return std::max(cost.flops, kFlopsPerByte * static_cast<double>(cost.bytes_read + cost.bytes_written));
 }
 
@@ -217,14 +234,19 @@ LayerCosts layer_costs(const Graph& micro) {
     const int layer = layer_of(node.name);
     bool behind = layer == last && !is_backward(node.name);
     for (ValueId input : node.inputs)
-      if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !is_backward(node.name)) behind = behind || after[static_cast<size_t>(producer)];
+      if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !is_backward(node.name))
+        behind = behind || after[static_cast<size_t>(producer)];
     after[static_cast<size_t>(id)] = behind;
-    if (layer >= 0) costs.layers[static_cast<size_t>(layer)] += work;
-    else if (!is_backward(node.name)) (behind ? costs.after : costs.before) += 3 * work;  // backward is twice the forward pass
+    if (layer >= 0)
+      costs.layers[static_cast<size_t>(layer)] += work;
+    else if (!is_backward(node.name))
+      (behind ? costs.after : costs.before) += 3 * work;  // backward is twice the forward pass
   }
   return costs;
 }
 
-ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks) { return ChunkMapper(graph, chunk_of_layer, chunks).run(); }
+ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks) {
+  return ChunkMapper(graph, chunk_of_layer, chunks).run();
+}
 
 }  // namespace ramet

@@ -3,25 +3,26 @@
 #include <cstdint>
 #include <vector>
 
-#include "ramet/layout/layout.h"
 #include "ramet/ir/graph.h"
+#include "ramet/layout/layout.h"
 
 namespace ramet {
 
-/// Which chunk of the model each node of a micro or evaluation graph belongs to, and whether it runs in the backward pass.
+/// Which chunk of the model each node of a micro or evaluation graph belongs to, and whether it runs in the backward
+/// pass.
 struct ChunkMap {
-  std::vector<int> chunk;       ///< of each node
-  std::vector<bool> backward;   ///< of each node
-  std::vector<bool> anywhere;   ///< nodes without inputs (constants): copied to wherever they are read
+  std::vector<int> chunk;      ///< of each node
+  std::vector<bool> backward;  ///< of each node
+  std::vector<bool> anywhere;  ///< nodes without inputs (constants): copied to wherever they are read
 };
 
-/// The chunk of each layer: contiguous runs, as `layout.layers` says or, where it is empty, such that the costliest chunk
-/// costs least (`cost[i]` of layer i; `before` and `after` of what precedes the layers and of the loss head, which count for
-/// the chunks that hold them). Throws Error when there are fewer layers than chunks.
+/// The chunk of each layer: contiguous runs, as `layout.layers` says or, where it is empty, such that the costliest
+/// chunk costs least (`cost[i]` of layer i; `before` and `after` of what precedes the layers and of the loss head,
+/// which count for the chunks that hold them). Throws Error when there are fewer layers than chunks.
 std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after);
 
-/// Work of a node in operations of large matrix products, where no machine is known: what moves a byte takes the time of
-/// `kFlopsPerByte` of them, as on processors with 16-bit products and memory of their day.
+/// Work of a node in operations of large matrix products, where no machine is known: what moves a byte takes the time
+/// of `kFlopsPerByte` of them, as on processors with 16-bit products and memory of their day.
 double work_of(const Cost& cost);
 inline constexpr double kFlopsPerByte = 16;
 
@@ -32,9 +33,9 @@ struct LayerCosts {
 };
 LayerCosts layer_costs(const Graph& micro);
 
-/// Finds each node's place. Layers are known by their scopes (transform/layers.h); what lies between follows the data: what depends
-/// on the last layer is the head; the rest goes with the first chunk that reads it, or, in the backward pass, the last that
-/// made what it reads. Throws Error when a value would have to flow against the pipeline.
+/// Finds each node's place. Layers are known by their scopes (transform/layers.h); what lies between follows the data:
+/// what depends on the last layer is the head; the rest goes with the first chunk that reads it, or, in the backward
+/// pass, the last that made what it reads. Throws Error when a value would have to flow against the pipeline.
 ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks);
 
 }  // namespace ramet

@@ -10,9 +10,13 @@
 namespace ramet {
 namespace {
 
-[[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what, const std::string& found = "",
-                       const std::string& expected = "") {
-  throw Error({.what = "partitioned step is not valid after " + after + ": " + what, .where = where, .found = found, .expected = expected}, ErrorKind::kFailure);
+[[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
+                       const std::string& found = "", const std::string& expected = "") {
+  throw Error({.what = "partitioned step is not valid after " + after + ": " + what,
+               .where = where,
+               .found = found,
+               .expected = expected},
+              ErrorKind::kFailure);
 }
 
 std::string name_of(const Piece& piece, size_t stage) {
@@ -25,18 +29,22 @@ class DeviceVerifier {
 
   void run() {
     for (const Boundary& boundary : graphs_.boundaries)
-      if (!boundaries_.emplace(boundary.name, &boundary).second) fail(after_, boundary.name, "a second boundary of that name");
+      if (!boundaries_.emplace(boundary.name, &boundary).second)
+        fail(after_, boundary.name, "a second boundary of that name");
     for (size_t stage = 0; stage < graphs_.stages.size(); ++stage) {
       const StageGraphs& on = graphs_.stages[stage];
       std::map<std::string, TensorType> states;
       for (const LocalState& state : on.states) {
-        if (!states.emplace(state.tensor.name, state.tensor.type).second) fail(after_, state.tensor.name, "a second state of that name on stage " + std::to_string(stage));
+        if (!states.emplace(state.tensor.name, state.tensor.type).second)
+          fail(after_, state.tensor.name, "a second state of that name on stage " + std::to_string(stage));
         if (state.tensor.type != state.sharding.local())
-          fail(after_, state.tensor.name, "a state's type is not that of its sharding", state.tensor.type.text(), state.sharding.text());
+          fail(after_, state.tensor.name, "a state's type is not that of its sharding", state.tensor.type.text(),
+               state.sharding.text());
       }
       std::set<std::pair<PieceKind, int>> keys;
       for (const Piece& piece : on.pieces) {
-        if (!keys.emplace(piece.kind, piece.chunk).second) fail(after_, name_of(piece, stage), "a second piece of that kind and chunk");
+        if (!keys.emplace(piece.kind, piece.chunk).second)
+          fail(after_, name_of(piece, stage), "a second piece of that kind and chunk");
         verify(piece.graph, after_);
         check(piece, stage, states);
       }
@@ -55,12 +63,14 @@ class DeviceVerifier {
     const auto check_state = [&](const std::string& name, const TensorType& type) {
       const auto known = states.find(name);
       if (known == states.end()) fail(after_, where, "a state that the stage does not hold", "'" + name + "'");
-      if (known->second != type) fail(after_, where, "state '" + name + "' has another type here", type.text(), known->second.text());
+      if (known->second != type)
+        fail(after_, where, "state '" + name + "' has another type here", type.text(), known->second.text());
     };
     const auto boundary_of = [&](const std::string& name, const TensorType& type) -> const Boundary& {
       const auto known = boundaries_.find(name);
       if (known == boundaries_.end()) fail(after_, where, "an unknown boundary", "'" + name + "'");
-      if (known->second->type != type) fail(after_, where, "boundary '" + name + "' has another type here", type.text(), known->second->type.text());
+      if (known->second->type != type)
+        fail(after_, where, "boundary '" + name + "' has another type here", type.text(), known->second->type.text());
       return *known->second;
     };
     for (const GraphInput& input : piece.graph.inputs()) {
@@ -68,17 +78,21 @@ class DeviceVerifier {
       if (input.role == InputRole::kState) check_state(value.name, value.type);
       if (input.role != InputRole::kBoundary) continue;
       const Boundary& boundary = boundary_of(value.name, value.type);
-      if (std::find(boundary.readers.begin(), boundary.readers.end(), static_cast<int>(stage)) == boundary.readers.end())
+      if (std::find(boundary.readers.begin(), boundary.readers.end(), static_cast<int>(stage)) ==
+          boundary.readers.end())
         fail(after_, where, "reads boundary '" + value.name + "' of which it is no reader");
     }
-    const bool of_micro_batch = piece.kind != PieceKind::kPrepare && piece.kind != PieceKind::kUpdate && piece.kind != PieceKind::kEvaluate;
+    const bool of_micro_batch =
+        piece.kind != PieceKind::kPrepare && piece.kind != PieceKind::kUpdate && piece.kind != PieceKind::kEvaluate;
     for (const GraphInput& input : piece.graph.inputs())
-      if (of_micro_batch && input.role == InputRole::kState) micro_readers_[piece.graph.value(input.value).name].push_back(where);
+      if (of_micro_batch && input.role == InputRole::kState)
+        micro_readers_[piece.graph.value(input.value).name].push_back(where);
     for (const GraphOutput& output : piece.graph.outputs()) {
       if (output.role == OutputRole::kState) check_state(output.name, piece.graph.type(output.value));
       if (of_micro_batch && output.role == OutputRole::kState) micro_writers_[output.name] = where;
       if (output.role != OutputRole::kBoundary) continue;
-      if (boundary_of(output.name, piece.graph.type(output.value)).stage != static_cast<int>(stage)) fail(after_, where, "writes boundary '" + output.name + "' of another stage");
+      if (boundary_of(output.name, piece.graph.type(output.value)).stage != static_cast<int>(stage))
+        fail(after_, where, "writes boundary '" + output.name + "' of another stage");
       if (!written_.insert(output.name).second) fail(after_, where, "boundary '" + output.name + "' is written twice");
     }
   }
@@ -94,7 +108,9 @@ class DeviceVerifier {
 }  // namespace
 
 PieceKind piece_of(Pass pass) {
-  return pass == Pass::kForward ? PieceKind::kForward : pass == Pass::kBackward ? PieceKind::kBackward : PieceKind::kWeightGradient;
+  return pass == Pass::kForward    ? PieceKind::kForward
+         : pass == Pass::kBackward ? PieceKind::kBackward
+                                   : PieceKind::kWeightGradient;
 }
 
 std::optional<Pass> pass_of(PieceKind kind) {
@@ -108,14 +124,16 @@ void verify(const DeviceGraphs& graphs, const std::string& after) { DeviceVerifi
 std::string print(const DeviceGraphs& graphs) {
   std::string text = "layout " + print_layout(graphs.layout) + "\n";
   for (const Boundary& boundary : graphs.boundaries) {
-    text += "boundary " + text_of(Attribute(boundary.name)) + " : " + boundary.type.text() + " stage " + std::to_string(boundary.stage) + " ->";
+    text += "boundary " + text_of(Attribute(boundary.name)) + " : " + boundary.type.text() + " stage " +
+            std::to_string(boundary.stage) + " ->";
     for (int reader : boundary.readers) text += " " + std::to_string(reader);
     text += boundary.home == Memory::kStreaming ? " streaming\n" : "\n";
   }
   for (size_t stage = 0; stage < graphs.stages.size(); ++stage) {
     text += "stage " + std::to_string(stage) + "\n";
     for (const LocalState& state : graphs.stages[stage].states)
-      text += "state " + text_of(Attribute(state.tensor.name)) + " : " + state.tensor.type.text() + " " + std::string(name_of(state.tensor.kind)) + " of " + state.sharding.text() +
+      text += "state " + text_of(Attribute(state.tensor.name)) + " : " + state.tensor.type.text() + " " +
+              std::string(name_of(state.tensor.kind)) + " of " + state.sharding.text() +
               (state.home == Memory::kStreaming ? " streaming\n" : "\n");
     for (const Piece& piece : graphs.stages[stage].pieces) text += print(piece.graph);
   }

@@ -12,7 +12,8 @@
 
 namespace ramet {
 
-/// Where a state is at home. One that lives in streaming memory is brought into device memory for the regions that use it.
+/// Where a state is at home. One that lives in streaming memory is brought into device memory for the regions that use
+/// it.
 enum class Memory : uint8_t { kDevice, kStreaming };
 
 /// A state as one stage holds it: `tensor` has the logical name and the local type.
@@ -34,14 +35,14 @@ struct Piece {
 };
 
 /// A value that goes from one piece to others, by its name: an output of role kBoundary in one graph, inputs of role
-/// kBoundary in others, with one type. Each micro-batch has its own, except those that update pieces make, which exist once a
-/// step, and those of evaluation. A reader on another stage gets it from the writer's device with the same coordinates
-/// in r, t1 and t2.
+/// kBoundary in others, with one type. Each micro-batch has its own, except those that update pieces make, which exist
+/// once a step, and those of evaluation. A reader on another stage gets it from the writer's device with the same
+/// coordinates in r, t1 and t2.
 struct Boundary {
   std::string name;
   TensorType type;
-  int stage = 0;             ///< of the writer
-  std::vector<int> readers;  ///< stages, ascending, once each; the writer's own among them where it reads it too
+  int stage = 0;                  ///< of the writer
+  std::vector<int> readers;       ///< stages, ascending, once each; the writer's own among them where it reads it too
   Memory home = Memory::kDevice;  ///< where it waits between its writer and its readers on a stage
 };
 
@@ -54,12 +55,13 @@ struct StageGraphs {
 /// A step partitioned over a mesh: collectives and transfers are explicit, no shape depends on anything but the layout.
 /// A training step on a device of stage s is:
 ///   - prepare: every piece of kind kPrepare (derived states from weights; once at the start, and after each update)
-///   - the entries of `table[s]` in order, each one piece for one micro-batch; accumulators as in StepGraph, over this replica's
-///     lanes; in each chunk's backward (or weight-gradient) pass, micro-batches come in order, so that each chunk keeps its own
-///     count of lanes
+///   - the entries of `table[s]` in order, each one piece for one micro-batch; accumulators as in StepGraph, over this
+///   replica's
+///     lanes; in each chunk's backward (or weight-gradient) pass, micro-batches come in order, so that each chunk keeps
+///     its own count of lanes
 ///   - combine lanes, then the update pieces in order
-/// With phases (layout.phases > 1) the table is phase by phase: each run of entries of one pass and chunk is a region; derived states
-/// and accumulators of a chunk live in its regions only, prepared and zeroed at their start.
+/// With phases (layout.phases > 1) the table is phase by phase: each run of entries of one pass and chunk is a region;
+/// derived states and accumulators of a chunk live in its regions only, prepared and zeroed at their start.
 struct DeviceGraphs {
   Layout layout;
   Mesh mesh;
@@ -68,12 +70,12 @@ struct DeviceGraphs {
   std::vector<int> stage_of_chunk;
   std::vector<StageGraphs> stages;
   std::vector<Boundary> boundaries;
-  ScheduleTable table;                 ///< training, one row a stage
-  PassTimes times;                     ///< of its passes, in forward passes of an average stage, by their work; may be left out
+  ScheduleTable table;  ///< training, one row a stage
+  PassTimes times;      ///< of its passes, in forward passes of an average stage, by their work; may be left out
 };
 
-/// Verifies graphs, states and boundaries: names and types agree, every boundary has one writer and is written before it is
-/// read in every stage's order, and collectives of the same group stand in the same order on all its members.
+/// Verifies graphs, states and boundaries: names and types agree, every boundary has one writer and is written before
+/// it is read in every stage's order, and collectives of the same group stand in the same order on all its members.
 void verify(const DeviceGraphs& graphs, const std::string& after);
 std::string print(const DeviceGraphs& graphs);
 

@@ -44,8 +44,8 @@ struct Layout {
   int interleave = 1;           ///< model chunks a device, of schedule kInterleaved
   bool sequence = false;        ///< sequence parallelism: what lies between the cut products is cut by tokens over t1
   std::vector<int64_t> layers;  ///< of every model chunk, in the model's order; empty: cut by cost
-  /// Which stage holds the loss head; the first one holds the embeddings, whose table the head often shares. kAuto: the first where it
-  /// does, else the last (`prepare` decides); as long as nobody has decided, the last.
+  /// Which stage holds the loss head; the first one holds the embeddings, whose table the head often shares. kAuto: the
+  /// first where it does, else the last (`prepare` decides); as long as nobody has decided, the last.
   enum class Head : uint8_t { kAuto, kLast, kFirst } head = Head::kAuto;
   int64_t device_memory = 0;      ///< bytes each device may plan with; 0: no limit
   std::string streaming = "ram";  ///< streaming memory: "ram", or a folder for files

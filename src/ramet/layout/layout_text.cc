@@ -244,12 +244,15 @@ constexpr LayoutKey kKeys[] = {
      "stage c % p)",
      read_layers, print_layers},
     {"head", "last | first",
-     "the stage of the loss head; left out, a head that shares the embeddings' table is put beside them, any other on the last",
+     "the stage of the loss head; left out, a head that shares the embeddings' table is put beside them, any other on "
+     "the last",
      [](Layout& l, const LayoutValue& v) {
        if (v.text != "first" && v.text != "last") v.refuse("unknown place of the loss head", "last or first");
        l.head = v.text == "first" ? Layout::Head::kFirst : Layout::Head::kLast;
      },
-     [](const Layout& l) { return std::string(l.head == Layout::Head::kFirst ? "first" : l.head == Layout::Head::kLast ? "last" : ""); }},
+     [](const Layout& l) {
+       return std::string(l.head == Layout::Head::kFirst ? "first" : l.head == Layout::Head::kLast ? "last" : "");
+     }},
     {"sequence", "true | false", "sequence parallelism: between the cut products, tokens are cut T1 ways",
      [](Layout& l, const LayoutValue& v) { l.sequence = read_truth(v); },
      [](const Layout& l) { return std::string(l.sequence ? "true" : "false"); }},

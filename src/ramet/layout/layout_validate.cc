@@ -128,8 +128,8 @@ class Validator {
     if (extent % parts != 0)
       refuse("t", "every tensor shard must hold equally many of the model's " + what,
              name + "=" + text(parts) + " of " + text(extent),
-             "With " + text(extent) + (facts_.exact ? " and chunks=" + text(facts_.chunks) : "") + ", " + name + " may be " +
-                 joined(divisors(extent, parts, whole)));
+             "With " + text(extent) + (facts_.exact ? " and chunks=" + text(facts_.chunks) : "") + ", " + name +
+                 " may be " + joined(divisors(extent, parts, whole)));
     if (summed && facts_.exact && extent % facts_.chunks != 0)
       refuse("t",
              "the sum over the model's " + what +

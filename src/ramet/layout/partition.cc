@@ -13,7 +13,8 @@
 namespace ramet {
 namespace {
 
-/// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden dimension (t2).
+/// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden
+/// dimension (t2).
 std::optional<MeshAxis> mesh_axis_of(const std::string& logical) {
   if (logical == "heads" || logical == "mlp" || logical == "vocab") return MeshAxis::kTensor1;
   if (logical == "embed") return MeshAxis::kTensor2;
@@ -38,8 +39,10 @@ Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
     Scope scope(build, node.name);
     SimplifyContext context{build, signature, inputs};
     const Tensor whole = node.op->apart(context);
-    if (!whole.valid()) copier.copy_node(id);
-    else copier.map(node.outputs[0], whole.id);
+    if (!whole.valid())
+      copier.copy_node(id);
+    else
+      copier.map(node.outputs[0], whole.id);
   }
   copier.copy_outputs();
   return result;
@@ -73,7 +76,10 @@ class Partitioner {
  private:
   int rts_of(StateKind kind) const {
     const auto& rts = layout_.rts;
-    const int parts = kind == StateKind::kWeight ? rts.weights : kind == StateKind::kOptimizer ? rts.optimizer : kind == StateKind::kAccumulator ? std::max(rts.optimizer, rts.grads) : 0;
+    const int parts = kind == StateKind::kWeight        ? rts.weights
+                      : kind == StateKind::kOptimizer   ? rts.optimizer
+                      : kind == StateKind::kAccumulator ? std::max(rts.optimizer, rts.grads)
+                                                        : 0;
     return std::max(parts, 1);
   }
 
@@ -109,7 +115,9 @@ class Partitioner {
     }
   }
 
-  bool falls_apart(int64_t extent, int64_t blocks, int64_t parts) const { return parts > 1 && extent % (blocks * parts) == 0; }
+  bool falls_apart(int64_t extent, int64_t blocks, int64_t parts) const {
+    return parts > 1 && extent % (blocks * parts) == 0;
+  }
 
   void spread_states() {
     for (const StateTensor& state : step_.states) {
@@ -120,7 +128,8 @@ class Partitioner {
         const auto axis = mesh_axis_of(state.axes[dim].name);
         if (!axis) continue;
         const int64_t parts = mesh_.extent(*axis), blocks = state.axes[dim].blocks;
-        if (!falls_apart(state.type.shape[static_cast<int>(dim)], blocks, parts) || !used.insert(*axis).second) continue;
+        if (!falls_apart(state.type.shape[static_cast<int>(dim)], blocks, parts) || !used.insert(*axis).second)
+          continue;
         spread.cuts.push_back({static_cast<int>(dim), *axis, parts, blocks, 1});
       }
       spread.flat_parts = rts_of(state.kind);
@@ -157,7 +166,8 @@ class Partitioner {
   }
 
   void find_stages() {
-    for (int chunk = 0; chunk < layout_.model_chunks(); ++chunk) into_.stage_of_chunk.push_back(layout_.stage_of(chunk));
+    for (int chunk = 0; chunk < layout_.model_chunks(); ++chunk)
+      into_.stage_of_chunk.push_back(layout_.stage_of(chunk));
     into_.chunks = layout_.model_chunks();
   }
 
@@ -165,8 +175,8 @@ class Partitioner {
     std::vector<int> chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
-    PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .split_backward = split, .stream = layout_.offload.activations}.cut(
-        micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
+    PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .split_backward = split, .stream = layout_.offload.activations}
+        .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
     if (!evaluate.nodes().empty())
       PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
           evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks), into_);
@@ -222,7 +232,8 @@ class Partitioner {
         if (wanted.empty()) continue;
         Graph graph = part_of(derive, wanted);
         graph.set_name("prepare" + std::to_string(chunk));
-        for (const GraphInput& input : graph.inputs()) own(graph.value(input.value).name, static_cast<int>(stage), chunk);
+        for (const GraphInput& input : graph.inputs())
+          own(graph.value(input.value).name, static_cast<int>(stage), chunk);
         into_.stages[stage].pieces.push_back({std::move(graph), PieceKind::kPrepare, chunk});
       }
     for (const auto& [name, stages] : users)
@@ -230,21 +241,24 @@ class Partitioner {
         for (const auto& [stage, chunk] : stages) own(name, stage, chunk);
   }
 
-  /// Whether chunk `chunk` is the one on its stage that prepares the state: each that reads it where chunks take turns in memory (phases),
-  /// else the first.
-  bool is_read(const std::map<std::string, std::map<int, int>>& users, const std::string& name, int stage, int chunk) const {
+  /// Whether chunk `chunk` is the one on its stage that prepares the state: each that reads it where chunks take turns
+  /// in memory (phases), else the first.
+  bool is_read(const std::map<std::string, std::map<int, int>>& users, const std::string& name, int stage,
+               int chunk) const {
     const auto found = users.find(name);
     if (found == users.end() || !found->second.count(stage)) return false;
     if (layout_.phases == 1) return found->second.at(stage) == chunk;
     for (const Piece& piece : into_.stages[static_cast<size_t>(stage)].pieces)
-      if (piece.chunk == chunk && piece.kind != PieceKind::kPrepare && piece.graph.find_input(name) != kNoValue) return true;
+      if (piece.chunk == chunk && piece.kind != PieceKind::kPrepare && piece.graph.find_input(name) != kNoValue)
+        return true;
     return false;
   }
 
   void own(const std::string& name, int stage, int chunk) {
     const auto [at, fresh] = owner_.emplace(name, stage);
     if (!fresh && at->second != stage)
-      throw Error({.what = "a weight is used on two pipeline stages", .where = "'" + name + "'",
+      throw Error({.what = "a weight is used on two pipeline stages",
+                   .where = "'" + name + "'",
                    .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
                    .remedy = "Keep its uses on one stage: head=first puts the loss head beside the embeddings"});
     const auto [group, first] = chunk_.emplace(name, chunk);
@@ -266,15 +280,20 @@ class Partitioner {
       for (const Node& node : graph.nodes()) map.anywhere.push_back(node.inputs.empty());
       map.backward.assign(graph.nodes().size(), false);
       const std::vector<int> stage_of_part(static_cast<size_t>(2 * groups + 1), stage);
-      PieceCutter{.stage_of_chunk = stage_of_part, .stream = layout_.offload.grads, .kind = PieceKind::kUpdate, .prefix = "update" + std::to_string(stage) + "."}.cut(graph, map, into_);
+      PieceCutter{.stage_of_chunk = stage_of_part,
+                  .stream = layout_.offload.grads,
+                  .kind = PieceKind::kUpdate,
+                  .prefix = "update" + std::to_string(stage) + "."}
+          .cut(graph, map, into_);
     }
     owner_ = updates.owners();
   }
 
-  /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a chunk's where
-  /// chunks take turns, and never much more than kGroupBytes where states are streamed.
+  /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a chunk's
+  /// where chunks take turns, and never much more than kGroupBytes where states are streamed.
   std::map<std::string, int> group_states(const Graph& update, int stage, int& groups) const {
-    const bool streams = layout_.offload.optimizer || layout_.offload.grads || layout_.offload.weights || layout_.phases > 1;
+    const bool streams =
+        layout_.offload.optimizer || layout_.offload.grads || layout_.offload.weights || layout_.phases > 1;
     std::map<std::string, int> group;
     groups = 1;
     if (!streams) return group;
@@ -283,12 +302,14 @@ class Partitioner {
     groups = 0;
     std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
     for (const StateTensor& state : step_.states)
-      if (state.kind == StateKind::kWeight && update.find_input(state.name) != kNoValue && owner_.count(state.name) && owner_.at(state.name) == stage)
+      if (state.kind == StateKind::kWeight && update.find_input(state.name) != kNoValue && owner_.count(state.name) &&
+          owner_.at(state.name) == stage)
         order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [chunk, name] : order) {
       const int64_t own = update.type(update.find_input(name)).bytes();
-      if (groups == 0 || (layout_.phases > 1 && chunk != last_chunk) || (bytes > 0 && bytes + own > kGroupBytes)) ++groups, bytes = 0;
+      if (groups == 0 || (layout_.phases > 1 && chunk != last_chunk) || (bytes > 0 && bytes + own > kGroupBytes))
+        ++groups, bytes = 0;
       bytes += own;
       last_chunk = chunk;
       group[name] = groups - 1;
@@ -308,11 +329,13 @@ class Partitioner {
       const auto owner = owner_.find(state.name);
       const Spread& spread = spreads_.at(state.name);
       LocalState local;
-      local.sharding = {state.type, spread.cuts, state.kind == StateKind::kAccumulator ? 1 : spread.flat_parts, spread.flat_stride};
+      local.sharding = {state.type, spread.cuts, state.kind == StateKind::kAccumulator ? 1 : spread.flat_parts,
+                        spread.flat_stride};
       local.tensor = state;
       local.tensor.type = local.sharding.local();
       const auto& offload = layout_.offload;
-      const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) || (state.kind == StateKind::kWeight && offload.weights) ||
+      const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) ||
+                           (state.kind == StateKind::kWeight && offload.weights) ||
                            (state.kind == StateKind::kAccumulator && offload.grads);
       local.home = streams ? Memory::kStreaming : Memory::kDevice;
       if (state.kind != StateKind::kDerived) {
@@ -320,7 +343,8 @@ class Partitioner {
         continue;
       }
       for (StageGraphs& stage : into_.stages)
-        if (std::any_of(stage.pieces.begin(), stage.pieces.end(), [&](const Piece& piece) { return piece.graph.find_output(state.name) != nullptr; }))
+        if (std::any_of(stage.pieces.begin(), stage.pieces.end(),
+                        [&](const Piece& piece) { return piece.graph.find_output(state.name) != nullptr; }))
           stage.states.push_back(local);
     }
   }

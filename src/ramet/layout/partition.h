@@ -4,12 +4,14 @@
 
 namespace ramet {
 
-/// A step over the devices of a layout: states and values are cut over tensor shards by the ops' sharding rules (spread_graph.h) and over
-/// replicas where the layout shards states (RTS), the model is cut into chunks on pipeline stages (chunks.h, pieces.h), and the
-/// update into each stage's part (stage_update.h). Takes the step as it is after all passes that decide bits; changes none.
+/// A step over the devices of a layout: states and values are cut over tensor shards by the ops' sharding rules
+/// (spread_graph.h) and over replicas where the layout shards states (RTS), the model is cut into chunks on pipeline
+/// stages (chunks.h, pieces.h), and the update into each stage's part (stage_update.h). Takes the step as it is after
+/// all passes that decide bits; changes none.
 ///
-/// Weights are cut by their logical axes (StateTensor::axes): "heads", "mlp" and "vocab" over t1, "embed" over t2, each where its extent,
-/// and its chunks, fall into equal parts. Derived states follow from the weights, accumulators and optimizer states go as their own axes say.
+/// Weights are cut by their logical axes (StateTensor::axes): "heads", "mlp" and "vocab" over t1, "embed" over t2, each
+/// where its extent, and its chunks, fall into equal parts. Derived states follow from the weights, accumulators and
+/// optimizer states go as their own axes say.
 ///
 /// Throws Error, naming the layout's key, when the step cannot be cut so.
 DeviceGraphs partition(const StepGraph& step, const Layout& layout);

@@ -46,7 +46,10 @@ class Cutting {
 
   void name_pieces() {
     for (size_t n = 0; n < graph_.nodes().size(); ++n)
-      key_.push_back({options_.kind ? *options_.kind : map_.backward[n] ? PieceKind::kBackward : PieceKind::kForward, map_.chunk[n]});
+      key_.push_back({options_.kind      ? *options_.kind
+                      : map_.backward[n] ? PieceKind::kBackward
+                                         : PieceKind::kForward,
+                      map_.chunk[n]});
   }
 
   /// Backward nodes that no other chunk's piece needs wait until later.
@@ -73,7 +76,8 @@ class Cutting {
           const size_t u = static_cast<size_t>(user);
           if (anywhere(u) || key_[u] == key_[n]) continue;
           if (crossing_[static_cast<size_t>(output)].empty())
-            crossing_[static_cast<size_t>(output)] = options_.prefix + std::to_string(output) + "." + graph_.node(static_cast<NodeId>(n)).name;
+            crossing_[static_cast<size_t>(output)] =
+                options_.prefix + std::to_string(output) + "." + graph_.node(static_cast<NodeId>(n)).name;
           readers_[output].insert(key_[u]);
         }
     }
@@ -84,7 +88,8 @@ class Cutting {
     if (const auto found = known.find(source); found != known.end()) return found->second;
     const Value& value = graph_.value(source);
     if (value.producer == kNoNode) {
-      const auto input = std::find_if(graph_.inputs().begin(), graph_.inputs().end(), [&](const GraphInput& each) { return each.value == source; });
+      const auto input = std::find_if(graph_.inputs().begin(), graph_.inputs().end(),
+                                      [&](const GraphInput& each) { return each.value == source; });
       return known[source] = graph.add_input(value.name, value.type, input->role);
     }
     const size_t n = static_cast<size_t>(value.producer);
@@ -125,7 +130,8 @@ class Cutting {
           piece.graph.add_output(name, known.at(output), OutputRole::kBoundary);
     }
     for (const GraphOutput& output : graph_.outputs())
-      if (giver(output.value) == key) piece.graph.add_output(output.name, bring(output.value, piece.graph, known), output.role);
+      if (giver(output.value) == key)
+        piece.graph.add_output(output.name, bring(output.value, piece.graph, known), output.role);
     into_.stages[static_cast<size_t>(stage_of(key))].pieces.push_back(std::move(piece));
   }
 
@@ -134,7 +140,8 @@ class Cutting {
   void add_boundaries() {
     for (const auto& [value, readers] : readers_) {
       const PieceKey& writer = key_[static_cast<size_t>(graph_.value(value).producer)];
-      Boundary boundary{crossing_[static_cast<size_t>(value)], graph_.type(value), stage_of(writer), {}, Memory::kDevice};
+      Boundary boundary{
+          crossing_[static_cast<size_t>(value)], graph_.type(value), stage_of(writer), {}, Memory::kDevice};
       std::set<int> stages;
       bool waits = false;
       for (const PieceKey& reader : readers) {
@@ -153,13 +160,15 @@ class Cutting {
   DeviceGraphs& into_;
   const std::vector<std::vector<NodeId>> uses_;
   std::vector<PieceKey> key_;
-  std::vector<std::string> crossing_;                 // name of each value that crosses; "" for others
+  std::vector<std::string> crossing_;  // name of each value that crosses; "" for others
   std::map<ValueId, std::set<PieceKey>> readers_;
 };
 
 }  // namespace
 
-void PieceCutter::cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const { Cutting(*this, graph, map, into).run(); }
+void PieceCutter::cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const {
+  Cutting(*this, graph, map, into).run();
+}
 
 Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
   std::vector<bool> needed(graph.values().size(), false), keep(graph.nodes().size(), false);
@@ -174,7 +183,8 @@ Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
   Graph part(graph.name());
   GraphCopier copier(graph, part);
   for (const GraphInput& input : graph.inputs())
-    if (needed[static_cast<size_t>(input.value)]) copier.map(input.value, part.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
+    if (needed[static_cast<size_t>(input.value)])
+      copier.map(input.value, part.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
   for (size_t id = 0; id < keep.size(); ++id)
     if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
   for (const GraphOutput& output : graph.outputs())

@@ -10,8 +10,8 @@
 
 namespace ramet {
 
-/// Cuts a graph that is already spread over shards into the pieces of its chunks, and adds them to their stages. Values that cross are
-/// boundaries; nodes without inputs are copied to where they are read.
+/// Cuts a graph that is already spread over shards into the pieces of its chunks, and adds them to their stages. Values
+/// that cross are boundaries; nodes without inputs are copied to where they are read.
 struct PieceCutter {
   const std::vector<int>& stage_of_chunk;
   bool split_backward = false;      ///< weight gradients apart

@@ -23,9 +23,11 @@ Attributes group_of(const Cut& cut) {
 }
 
 std::string key_of(const Spread& spread) {
-  std::string key = std::to_string(spread.partial) + "|" + std::to_string(spread.flat_parts) + "/" + std::to_string(spread.flat_stride);
+  std::string key = std::to_string(spread.partial) + "|" + std::to_string(spread.flat_parts) + "/" +
+                    std::to_string(spread.flat_stride);
   for (const Cut& cut : spread.cuts)
-    for (int64_t number : {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride}) key += "," + std::to_string(number);
+    for (int64_t number : {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride})
+      key += "," + std::to_string(number);
   return key;
 }
 
@@ -63,9 +65,12 @@ ValueId Resharder::add(const std::string& op, ValueId input, Attributes attribut
 ValueId Resharder::flatten(const State& state, int64_t parts) {
   ValueId value = state.value;
   const int64_t elements = graph_.type(value).elements(), padded = (elements + parts - 1) / parts * parts;
-  if (graph_.type(value).shape.rank() != 1) value = add("reshape", value, {{"shape", std::vector<int64_t>{elements}}}, state);
+  if (graph_.type(value).shape.rank() != 1)
+    value = add("reshape", value, {{"shape", std::vector<int64_t>{elements}}}, state);
   if (padded != elements)
-    value = add("pad", value, {{"low", std::vector<int64_t>{0}}, {"high", std::vector<int64_t>{padded - elements}}, {"value", 0.0}}, state);
+    value = add("pad", value,
+                {{"low", std::vector<int64_t>{0}}, {"high", std::vector<int64_t>{padded - elements}}, {"value", 0.0}},
+                state);
   return value;
 }
 
@@ -104,8 +109,10 @@ void Resharder::leave_flat(State& state) {
   state.spread.flat_parts = state.spread.flat_stride = 1;
   const TensorType cut = sharding_of(state.logical, state.spread).local();
   if (const int64_t elements = cut.elements(); graph_.type(state.value).elements() != elements)
-    state.value = add("slice", state.value, {{"start", std::vector<int64_t>{0}}, {"stop", std::vector<int64_t>{elements}}}, state);
-  if (graph_.type(state.value).shape != cut.shape) state.value = add("reshape", state.value, {{"shape", cut.shape.dims()}}, state);
+    state.value = add("slice", state.value,
+                      {{"start", std::vector<int64_t>{0}}, {"stop", std::vector<int64_t>{elements}}}, state);
+  if (graph_.type(state.value).shape != cut.shape)
+    state.value = add("reshape", state.value, {{"shape", cut.shape.dims()}}, state);
 }
 
 void Resharder::change_cuts(State& state, const Spread& to) {
@@ -127,11 +134,14 @@ void Resharder::change_cuts(State& state, const Spread& to) {
 
 void Resharder::enter_flat(State& state, const Spread& to) {
   const ValueId row = flatten(state, to.flat_parts);
-  state.value = add("shard", row, {{"cuts", std::vector<int64_t>{0, axis_number(MeshAxis::kReplica), to.flat_parts, 1, to.flat_stride}}}, state);
+  state.value = add(
+      "shard", row,
+      {{"cuts", std::vector<int64_t>{0, axis_number(MeshAxis::kReplica), to.flat_parts, 1, to.flat_stride}}}, state);
   state.spread.flat_parts = to.flat_parts, state.spread.flat_stride = to.flat_stride;
 }
 
-ValueId Resharder::convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to, const std::string& name) {
+ValueId Resharder::convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to,
+                           const std::string& name) {
   if (from == to) return value;
   const auto key = std::make_pair(value, key_of(to));
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
@@ -141,7 +151,8 @@ ValueId Resharder::convert(ValueId value, const TensorType& logical, const Sprea
   if (state.spread.flat() && !same_flat) leave_flat(state);
   if (!state.spread.flat()) change_cuts(state, to);
   if (to.flat() && !state.spread.flat()) enter_flat(state, to);
-  std::sort(state.spread.cuts.begin(), state.spread.cuts.end(), [](const Cut& a, const Cut& b) { return a.dim < b.dim; });
+  std::sort(state.spread.cuts.begin(), state.spread.cuts.end(),
+            [](const Cut& a, const Cut& b) { return a.dim < b.dim; });
   if (!(state.spread == to)) internal_error("reshard", "no way from one spread of " + logical.text() + " to another");
   return known_[key] = state.value;
 }

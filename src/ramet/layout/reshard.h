@@ -13,7 +13,7 @@ namespace ramet {
 struct Spread {
   std::vector<Cut> cuts;  ///< in order of dimensions
   int64_t flat_parts = 1, flat_stride = 1;
-  uint32_t partial = 0;   ///< bit MeshAxis: members of the axis hold terms of a sum
+  uint32_t partial = 0;  ///< bit MeshAxis: members of the axis hold terms of a sum
 
   bool flat() const { return flat_parts > 1; }
   bool whole() const { return cuts.empty() && !flat() && partial == 0; }
@@ -28,9 +28,10 @@ Sharding sharding_of(const TensorType& logical, const Spread& spread);
 class Resharder {
  public:
   Resharder(const Mesh& mesh, Graph& graph) : mesh_(mesh), graph_(graph) {}
-  /// The value as it lies in `to`. Sums that `to` does not leave partial are made here, into its cut or flat parts where it has
-  /// them. `name` names the nodes.
-  ValueId convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to, const std::string& name);
+  /// The value as it lies in `to`. Sums that `to` does not leave partial are made here, into its cut or flat parts
+  /// where it has them. `name` names the nodes.
+  ValueId convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to,
+                  const std::string& name);
 
  private:
   struct State;

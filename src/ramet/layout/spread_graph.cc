@@ -9,7 +9,9 @@ namespace ramet {
 namespace {
 
 bool has_factor(const ShardingRule::Operand& operand, int factor) {
-  return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
+  return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
 }
 
 /// Partial sums are kept apart only in types whose sums are the recipe's own: f32, and exact integers.
@@ -18,8 +20,14 @@ bool is_sum_type(DType dtype) { return dtype == DType::kF32 || is_integer(dtype)
 }  // namespace
 
 SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence)
-    : source_(graph), mesh_(mesh), states_(states), sequence_(sequence && mesh.t1 > 1), result_{Graph(graph.name()), {}},
-      resharder_(mesh, result_.graph), places_(graph.values().size()), wishes_(graph.values().size()) {}
+    : source_(graph),
+      mesh_(mesh),
+      states_(states),
+      sequence_(sequence && mesh.t1 > 1),
+      result_{Graph(graph.name()), {}},
+      resharder_(mesh, result_.graph),
+      places_(graph.values().size()),
+      wishes_(graph.values().size()) {}
 
 SpreadResult SpreadGraph::run() {
   find_wishes();
@@ -48,7 +56,8 @@ void SpreadGraph::add_inputs() {
       if (spread.flat()) flat_sums_[input.value] = {spread.flat_parts, spread.flat_stride};
       spread.flat_parts = spread.flat_stride = 1;
     }
-    place(input.value) = {result_.graph.add_input(value.name, sharding_of(value.type, spread).local(), input.role), spread};
+    place(input.value) = {result_.graph.add_input(value.name, sharding_of(value.type, spread).local(), input.role),
+                          spread};
   }
 }
 
@@ -57,11 +66,13 @@ Spread SpreadGraph::settled(ValueId source) const {
   Spread to = place(source).spread;
   const TensorType& type = source_.type(source);
   const bool over_shards = to.partial & bit_of(MeshAxis::kTensor1);
-  if (sequence_ && over_shards && is_floating(type.dtype) && type.shape.rank() >= 3 && !to.cut_of(1) && type.shape[1] % mesh_.t1 == 0) {
+  if (sequence_ && over_shards && is_floating(type.dtype) && type.shape.rank() >= 3 && !to.cut_of(1) &&
+      type.shape[1] % mesh_.t1 == 0) {
     to.cuts.push_back({1, MeshAxis::kTensor1, mesh_.t1, 1, 1});
     std::sort(to.cuts.begin(), to.cuts.end(), [](const Cut& a, const Cut& b) { return a.dim < b.dim; });
   }
-  if (const auto flat = flat_sums_.find(source); flat != flat_sums_.end()) std::tie(to.flat_parts, to.flat_stride) = flat->second;
+  if (const auto flat = flat_sums_.find(source); flat != flat_sums_.end())
+    std::tie(to.flat_parts, to.flat_stride) = flat->second;
   to.partial = 0;
   return to;
 }
@@ -101,7 +112,8 @@ void SpreadGraph::add_outputs() {
 }
 
 /// The factor that a dimension's cut falls on: the blocks before it are whole factors.
-bool SpreadGraph::find_factor(const ShardingRule& rule, const ShardingRule::Dim& dim, const Cut& cut, int& factor, FactorCut& found) const {
+bool SpreadGraph::find_factor(const ShardingRule& rule, const ShardingRule::Dim& dim, const Cut& cut, int& factor,
+                              FactorCut& found) const {
   int64_t before = 1;
   for (int candidate : dim) {
     const int64_t size = rule.factors[static_cast<size_t>(candidate)].size;
@@ -120,7 +132,8 @@ bool SpreadGraph::find_factor(const ShardingRule& rule, const ShardingRule::Dim&
 
 /// Whether the node may run with a factor cut so. A contraction behind which more than the sum is done is noted, to be
 /// taken apart.
-bool SpreadGraph::may_cut(NodeId id, const NodeSignature& node, const ShardingRule& rule, int index, const FactorCut& cut) {
+bool SpreadGraph::may_cut(NodeId id, const NodeSignature& node, const ShardingRule& rule, int index,
+                          const FactorCut& cut) {
   const ShardingRule::Factor& factor = rule.factors[static_cast<size_t>(index)];
   bool partial = false, sums_apart = true;
   for (size_t o = 0; o < rule.outputs.size(); ++o) {
@@ -150,14 +163,16 @@ SpreadGraph::FactorCuts SpreadGraph::choose_cuts(NodeId id, const NodeSignature&
     const GraphOutput* changed = source_.find_output(source_.value(source.inputs[i]).name);
     if (!changed || changed->role != OutputRole::kState) continue;
     for (size_t dim = 0; dim < rule.inputs[i].size(); ++dim)
-      if (!place(source.inputs[i]).spread.cut_of(static_cast<int>(dim))) fixed.insert(rule.inputs[i][dim].begin(), rule.inputs[i][dim].end());
+      if (!place(source.inputs[i]).spread.cut_of(static_cast<int>(dim)))
+        fixed.insert(rule.inputs[i][dim].begin(), rule.inputs[i][dim].end());
   }
   const auto take = [&](const ShardingRule::Operand& operand, const Cut& cut, bool may_sum) {
     int factor = -1;
     FactorCut found;
     if (!find_factor(rule, operand[static_cast<size_t>(cut.dim)], cut, factor, found)) return;
     if (cuts.count(factor) || fixed.count(factor) || !fits(rule, cuts, factor, found)) return;
-    const bool sums = std::any_of(rule.outputs.begin(), rule.outputs.end(), [&](const auto& output) { return !has_factor(output, factor); });
+    const bool sums = std::any_of(rule.outputs.begin(), rule.outputs.end(),
+                                  [&](const auto& output) { return !has_factor(output, factor); });
     if ((sums && !may_sum) || !may_cut(id, node, rule, factor, found)) return;
     cuts[factor] = found;
   };
@@ -176,18 +191,21 @@ bool SpreadGraph::fits(const ShardingRule& rule, const FactorCuts& cuts, int fac
     for (const auto& operand : *operands)
       for (const auto& dim : operand)
         for (const auto& [other, taken] : cuts)
-          if (other != factor && std::find(dim.begin(), dim.end(), factor) != dim.end() && std::find(dim.begin(), dim.end(), other) != dim.end())
+          if (other != factor && std::find(dim.begin(), dim.end(), factor) != dim.end() &&
+              std::find(dim.begin(), dim.end(), other) != dim.end())
             return false;
   return true;
 }
 
-/// From the last node to the first: a value that becomes a state is wished as the state lies, others as their readers say.
+/// From the last node to the first: a value that becomes a state is wished as the state lies, others as their readers
+/// say.
 void SpreadGraph::find_wishes() {
   const auto uses = source_.uses();
   std::vector<bool> leaves(source_.values().size(), false);
   for (const GraphOutput& output : source_.outputs()) {
     leaves[static_cast<size_t>(output.value)] = true;
-    if (const auto known = states_.find(output.name); output.role == OutputRole::kState && known != states_.end() && known->second.partial == 0)
+    if (const auto known = states_.find(output.name);
+        output.role == OutputRole::kState && known != states_.end() && known->second.partial == 0)
       wishes_[static_cast<size_t>(output.value)] = known->second.cuts;
   }
   for (size_t value = source_.values().size(); value-- > 0;) {
@@ -198,8 +216,10 @@ void SpreadGraph::find_wishes() {
       for (size_t input = 0; input < reader.inputs.size(); ++input) {
         if (reader.inputs[input] != static_cast<ValueId>(value)) continue;
         std::vector<Cut> wish = wish_for(user, input);
-        if (first) wishes_[value] = std::move(wish);
-        else if (wishes_[value] != wish) wishes_[value].clear();
+        if (first)
+          wishes_[value] = std::move(wish);
+        else if (wishes_[value] != wish)
+          wishes_[value].clear();
         first = false;
       }
       if (!first && wishes_[value].empty()) break;
@@ -229,13 +249,15 @@ std::vector<Cut> SpreadGraph::wish_for(NodeId id, size_t input) const {
   return cuts_of(rule, rule.inputs[input], cuts);
 }
 
-std::vector<Cut> SpreadGraph::cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const FactorCuts& cuts) const {
+std::vector<Cut> SpreadGraph::cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand,
+                                      const FactorCuts& cuts) const {
   std::vector<Cut> result;
   for (size_t d = 0; d < operand.size(); ++d) {
     int64_t before = 1;
     for (int factor : operand[d]) {
       if (const auto cut = cuts.find(factor); cut != cuts.end())
-        result.push_back({static_cast<int>(d), cut->second.axis, cut->second.parts, before * cut->second.blocks, cut->second.stride});
+        result.push_back({static_cast<int>(d), cut->second.axis, cut->second.parts, before * cut->second.blocks,
+                          cut->second.stride});
       before *= rule.factors[static_cast<size_t>(factor)].size;
     }
   }
@@ -256,10 +278,12 @@ void SpreadGraph::visit(NodeId id) {
   add_cut_node(id, signature, rule, choose_cuts(id, signature, rule));
 }
 
-void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const ShardingRule& rule, const FactorCuts& cuts) {
+void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const ShardingRule& rule,
+                               const FactorCuts& cuts) {
   const Node& node = source_.node(id);
   std::vector<ValueId> inputs;
-  for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(fetch(node.inputs[i], {cuts_of(rule, rule.inputs[i], cuts), 1, 1, 0}));
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    inputs.push_back(fetch(node.inputs[i], {cuts_of(rule, rule.inputs[i], cuts), 1, 1, 0}));
   Attributes attributes = node.attributes;
   if (!cuts.empty() && node.op->localize) {
     std::vector<int64_t> parts(rule.factors.size(), 1);
@@ -267,10 +291,13 @@ void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const 
     attributes = node.op->localize(signature, parts, rule);
   }
   if (node.op->positional != OpDef::kNotPositional) {
-    const auto& operand = node.op->positional == OpDef::kPositionalOutput ? rule.outputs[0] : rule.inputs[static_cast<size_t>(node.op->positional)];
+    const auto& operand = node.op->positional == OpDef::kPositionalOutput
+                              ? rule.outputs[0]
+                              : rule.inputs[static_cast<size_t>(node.op->positional)];
     std::vector<int64_t> positions;
     for (const Cut& cut : cuts_of(rule, operand, cuts))
-      positions.insert(positions.end(), {int64_t{cut.dim}, static_cast<int64_t>(cut.axis), cut.parts, cut.blocks, cut.stride});
+      positions.insert(positions.end(),
+                       {int64_t{cut.dim}, static_cast<int64_t>(cut.axis), cut.parts, cut.blocks, cut.stride});
     if (!positions.empty()) attributes.set("cuts", positions);
   }
   const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
@@ -283,17 +310,19 @@ void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const 
     result_.graph.set_value_name(at.id, source_.value(node.outputs[o]).name);
     const TensorType expected = sharding_of(source_.type(node.outputs[o]), {at.spread.cuts, 1, 1, 0}).local();
     if (result_.graph.type(at.id) != expected)
-      internal_error("SpreadGraph", signature.text() + " on a shard gives " + result_.graph.type(at.id).text() + " where " + expected.text() + " was expected");
+      internal_error("SpreadGraph", signature.text() + " on a shard gives " + result_.graph.type(at.id).text() +
+                                        " where " + expected.text() + " was expected");
   }
 }
 
-/// Whether the node works on the elements of `flat`, and of tensors of its shape, one by one or sums over them, so that it may
-/// see any range of them.
+/// Whether the node works on the elements of `flat`, and of tensors of its shape, one by one or sums over them, so that
+/// it may see any range of them.
 bool SpreadGraph::treats_elements_alike(NodeId id, ValueId flat) const {
   const Node& node = source_.node(id);
   const NodeSignature signature = source_.signature(id);
   const ShardingRule rule = node.op->sharding(signature);
-  const size_t first = static_cast<size_t>(std::find(node.inputs.begin(), node.inputs.end(), flat) - node.inputs.begin());
+  const size_t first =
+      static_cast<size_t>(std::find(node.inputs.begin(), node.inputs.end(), flat) - node.inputs.begin());
   const auto& dims = rule.inputs[first];
   for (const auto& dim : dims)
     if (dim.size() != 1 || rule.factors[static_cast<size_t>(dim[0])].whole) return false;
@@ -322,14 +351,19 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
   const NodeSignature signature = source_.signature(id);
   const ShardingRule rule = node.op->sharding(signature);
   const Spread spread = flat.spread;
-  const size_t first = static_cast<size_t>(std::find_if(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return place(input).spread.flat(); }) - node.inputs.begin());
+  const size_t first = static_cast<size_t>(
+      std::find_if(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return place(input).spread.flat(); }) -
+      node.inputs.begin());
   const Shape& shape = signature.inputs[first].shape;
   const auto& dims = rule.inputs[first];
-  const auto alike = [&](const ShardingRule::Operand& operand, const TensorType& type) { return type.shape == shape && operand == dims; };
+  const auto alike = [&](const ShardingRule::Operand& operand, const TensorType& type) {
+    return type.shape == shape && operand == dims;
+  };
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const bool tensor = alike(rule.inputs[i], signature.inputs[i]) && shape.rank() > 0;
-    inputs.push_back(fetch(node.inputs[i], tensor ? Spread{spread.cuts, spread.flat_parts, spread.flat_stride, 0} : Spread{}));
+    inputs.push_back(
+        fetch(node.inputs[i], tensor ? Spread{spread.cuts, spread.flat_parts, spread.flat_stride, 0} : Spread{}));
   }
   Attributes attributes = node.attributes;
   const TensorType local = sharding_of(signature.inputs[first], spread).local();
@@ -348,7 +382,10 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
       // A group of the replicas holds all of it: the sum must count it once.
       if (spread.flat_parts < mesh_.r) {
         const NodeId sum = result_.graph.add_node(OpRegistry::instance().get("all_reduce"), {at.id},
-                                                  {{"axis", static_cast<int64_t>(MeshAxis::kReplica)}, {"parts", spread.flat_parts}, {"stride", spread.flat_stride}}, node.name + "/reshard");
+                                                  {{"axis", static_cast<int64_t>(MeshAxis::kReplica)},
+                                                   {"parts", spread.flat_parts},
+                                                   {"stride", spread.flat_stride}},
+                                                  node.name + "/reshard");
         at.id = result_.graph.node(sum).outputs[0];
         at.spread.partial &= ~bit_of(MeshAxis::kReplica);
       }
@@ -356,7 +393,8 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
   }
 }
 
-/// Exact sums may be grouped at will: terms that are partial in the same way are added first and meet in one collective.
+/// Exact sums may be grouped at will: terms that are partial in the same way are added first and meet in one
+/// collective.
 void SpreadGraph::visit_exact_sum(NodeId id) {
   const Node& node = source_.node(id);
   std::map<uint32_t, std::vector<ValueId>> groups;
@@ -370,8 +408,10 @@ void SpreadGraph::visit_exact_sum(NodeId id) {
     Spread spread;
     spread.partial = partial;
     const ValueId added = partial != 0 || groups.size() == 1 ? sum(values) : kNoValue;
-    if (added == kNoValue) terms.insert(terms.end(), values.begin(), values.end());
-    else terms.push_back(resharder_.convert(added, source_.type(node.outputs[0]), spread, {}, node.name));
+    if (added == kNoValue)
+      terms.insert(terms.end(), values.begin(), values.end());
+    else
+      terms.push_back(resharder_.convert(added, source_.type(node.outputs[0]), spread, {}, node.name));
   }
   place(node.outputs[0]) = {groups.size() == 1 ? terms[0] : sum(terms), {}};
 }

@@ -21,19 +21,23 @@ struct SpreadResult {
   std::set<NodeId> to_take_apart;
 };
 
-/// Rewrites a graph for one device of the mesh (SPMD): every value is cut as the states that it meets ask for, by the sharding rules
-/// of its ops alone, and collectives stand where cuts do not meet. Nothing is cut over stages here.
+/// Rewrites a graph for one device of the mesh (SPMD): every value is cut as the states that it meets ask for, by the
+/// sharding rules of its ops alone, and collectives stand where cuts do not meet. Nothing is cut over stages here.
 ///  - a factor that several operands cut in different ways goes with the states first, then with the first operand; the
 ///    others are gathered
-///  - a node whose result all readers would cut alike, as the states that they meet are cut, is cut so itself where no sum crosses it:
+///  - a node whose result all readers would cut alike, as the states that they meet are cut, is cut so itself where no
+///  sum crosses it:
 ///    what lies whole before it is sliced without an exchange, and none computes what it would then drop
-///  - a cut of a factor that is summed leaves partial sums, which are reduced at once; only exact sums (OpDef::regroups) wait, so
+///  - a cut of a factor that is summed leaves partial sums, which are reduced at once; only exact sums
+///  (OpDef::regroups) wait, so
 ///    that many meet in one collective
 ///  - flat states (RTS) are met element by element: sums over replicas are scattered to them, other operands cut
-/// `states` has the spread of every state that the graph reads; those of outputs that are not in it are found here and added.
+/// `states` has the spread of every state that the graph reads; those of outputs that are not in it are found here and
+/// added.
 class SpreadGraph {
  public:
-  /// `sequence`: sums of [.., positions, ..] activations are scattered along dimension 1 over t1 (sequence parallelism).
+  /// `sequence`: sums of [.., positions, ..] activations are scattered along dimension 1 over t1 (sequence
+  /// parallelism).
   SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence = false);
   SpreadResult run();
 
@@ -62,8 +66,10 @@ class SpreadGraph {
   FactorCuts choose_cuts(NodeId id, const NodeSignature& node, const ShardingRule& rule);
   bool fits(const ShardingRule& rule, const FactorCuts& cuts, int factor, const FactorCut& cut) const;
   bool may_cut(NodeId id, const NodeSignature& node, const ShardingRule& rule, int factor, const FactorCut& cut);
-  bool find_factor(const ShardingRule& rule, const ShardingRule::Dim& dim, const Cut& cut, int& factor, FactorCut& found) const;
-  std::vector<Cut> cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const FactorCuts& cuts) const;
+  bool find_factor(const ShardingRule& rule, const ShardingRule::Dim& dim, const Cut& cut, int& factor,
+                   FactorCut& found) const;
+  std::vector<Cut> cuts_of(const ShardingRule& rule, const ShardingRule::Operand& operand,
+                           const FactorCuts& cuts) const;
   void add_cut_node(NodeId id, const NodeSignature& node, const ShardingRule& rule, const FactorCuts& cuts);
   ValueId fetch(ValueId source, const Spread& spread);
   void settle(ValueId source);

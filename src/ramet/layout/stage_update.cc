@@ -12,9 +12,11 @@ namespace {
 constexpr int kShared = -1;   // the same on all stages
 constexpr int kUnknown = -2;  // a state whose users tell
 
-/// Labels of values: those of the states they come from. A node that meets two labels takes `conflict(node)`; exact sums are shared.
+/// Labels of values: those of the states they come from. A node that meets two labels takes `conflict(node)`; exact
+/// sums are shared.
 template <typename Conflict>
-std::vector<int> spread_labels(const Graph& graph, const std::map<std::string, int>& of_state, const Conflict& conflict) {
+std::vector<int> spread_labels(const Graph& graph, const std::map<std::string, int>& of_state,
+                               const Conflict& conflict) {
   std::vector<int> label(graph.values().size(), kShared);
   for (const GraphInput& input : graph.inputs()) {
     if (input.role != InputRole::kState) continue;
@@ -42,7 +44,8 @@ std::vector<int> spread_labels(const Graph& graph, const std::map<std::string, i
       if (label[static_cast<size_t>(value)] != kUnknown) return;
       for (NodeId user : uses[static_cast<size_t>(value)])
         for (ValueId output : graph.node(user).outputs)
-          if (label[static_cast<size_t>(output)] >= 0) label[static_cast<size_t>(value)] = label[static_cast<size_t>(output)];
+          if (label[static_cast<size_t>(output)] >= 0)
+            label[static_cast<size_t>(value)] = label[static_cast<size_t>(output)];
     };
     for (ValueId output : node.outputs) resolve(output);
     for (ValueId input : node.inputs) resolve(input);
@@ -59,20 +62,24 @@ StageUpdates::StageUpdates(const Graph& update, const Mesh& mesh, std::map<std::
 
 void StageUpdates::label_nodes() {
   label_ = spread_labels(update_, owner_, [&](NodeId id) -> int {
-    throw Error({.what = "an update needs weights of two pipeline stages", .where = update_.signature(id).text(),
-                 .remedy = "Choose a layout that keeps them on one stage: head=first for a loss head that shares a weight with the embeddings, or p=1"});
+    throw Error({.what = "an update needs weights of two pipeline stages",
+                 .where = update_.signature(id).text(),
+                 .remedy = "Choose a layout that keeps them on one stage: head=first for a loss head that shares a "
+                           "weight with the embeddings, or p=1"});
   });
   for (const GraphInput& input : update_.inputs())
-    if (input.role == InputRole::kState) owner_.emplace(update_.value(input.value).name, std::max(0, label_[static_cast<size_t>(input.value)]));
+    if (input.role == InputRole::kState)
+      owner_.emplace(update_.value(input.value).name, std::max(0, label_[static_cast<size_t>(input.value)]));
   for (const GraphOutput& output : update_.outputs())
-    if (output.role == OutputRole::kState) owner_.emplace(output.name, std::max(0, label_[static_cast<size_t>(output.value)]));
+    if (output.role == OutputRole::kState)
+      owner_.emplace(output.name, std::max(0, label_[static_cast<size_t>(output.value)]));
 }
 
 Graph StageUpdates::of_stage(int stage) const {
   Graph graph(update_.name());
   struct Local {
     ValueId id = kNoValue;
-    bool partial = false;          // a term of a sum over stages
+    bool partial = false;  // a term of a sum over stages
     ValueId summed = kNoValue;
   };
   std::vector<Local> local(update_.values().size());
@@ -91,8 +98,13 @@ Graph StageUpdates::of_stage(int stage) const {
     if (!at.partial) return at.id;
     if (at.summed != kNoValue) return at.summed;
     const TensorType& type = update_.type(source);
-    const ValueId term = at.id != kNoValue ? at.id : add("full", {}, {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"value", 0.0}}, name);
-    return at.summed = add("all_reduce", {term}, {{"axis", static_cast<int64_t>(MeshAxis::kStage)}, {"parts", static_cast<int64_t>(mesh_.p)}}, name + "/stages");
+    const ValueId term =
+        at.id != kNoValue
+            ? at.id
+            : add("full", {}, {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"value", 0.0}}, name);
+    return at.summed = add("all_reduce", {term},
+                           {{"axis", static_cast<int64_t>(MeshAxis::kStage)}, {"parts", static_cast<int64_t>(mesh_.p)}},
+                           name + "/stages");
   };
   for (const Node& node : update_.nodes()) {
     const bool sums = node.op->regroups || node.op->exchange != Exchange::kNone;
@@ -113,12 +125,14 @@ Graph StageUpdates::of_stage(int stage) const {
       continue;
     }
     const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node.name);
-    for (size_t o = 0; o < node.outputs.size(); ++o) local[static_cast<size_t>(node.outputs[o])] = {graph.node(made).outputs[o], partial, kNoValue};
+    for (size_t o = 0; o < node.outputs.size(); ++o)
+      local[static_cast<size_t>(node.outputs[o])] = {graph.node(made).outputs[o], partial, kNoValue};
   }
   for (const GraphOutput& output : update_.outputs()) {
     if (output.role == OutputRole::kState && owner_.at(output.name) != stage) continue;
     const ValueId value = read(output.value, output.name);
-    if (value == kNoValue) internal_error("StageUpdates", "output '" + output.name + "' is not made on stage " + std::to_string(stage));
+    if (value == kNoValue)
+      internal_error("StageUpdates", "output '" + output.name + "' is not made on stage " + std::to_string(stage));
     graph.add_output(output.name, value, output.role);
   }
   std::set<std::string> all;
@@ -137,8 +151,10 @@ std::vector<int> update_parts(const Graph& update, const std::map<std::string, i
     for (ValueId input : node.inputs) follows = follows || after[static_cast<size_t>(input)];
     for (ValueId output : node.outputs) after[static_cast<size_t>(output)] = follows;
     const int own = label[static_cast<size_t>(node.outputs[0])];
-    if (own >= 0) part[n] = follows ? groups + 1 + own : own;
-    else if (!follows) part[n] = 0;  // of scalars alone
+    if (own >= 0)
+      part[n] = follows ? groups + 1 + own : own;
+    else if (!follows)
+      part[n] = 0;  // of scalars alone
   }
   return part;
 }

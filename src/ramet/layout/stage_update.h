@@ -9,9 +9,9 @@
 
 namespace ramet {
 
-/// The update of one stage: what changes the states that it owns, and what that needs. Exact sums over all weights (OpDef::regroups)
-/// keep the stage's own terms and are added up among stages before anything else reads them. Throws Error when a node
-/// needs weights of two stages.
+/// The update of one stage: what changes the states that it owns, and what that needs. Exact sums over all weights
+/// (OpDef::regroups) keep the stage's own terms and are added up among stages before anything else reads them. Throws
+/// Error when a node needs weights of two stages.
 class StageUpdates {
  public:
   /// `owner`: the stage of each weight and accumulator; the other states' are found by what they meet.
@@ -30,9 +30,9 @@ class StageUpdates {
   std::vector<int> label_;  // of each value
 };
 
-/// Parts of one stage's update, so that only a part of its states need be in device memory at once: sums over replicas and norms of
-/// each group of weights; what follows from all norms; the optimizers of each group. Nodes of the result by part.
-/// `group` of each state; states that have none go with what they meet.
+/// Parts of one stage's update, so that only a part of its states need be in device memory at once: sums over replicas
+/// and norms of each group of weights; what follows from all norms; the optimizers of each group. Nodes of the result
+/// by part. `group` of each state; states that have none go with what they meet.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 
 }  // namespace ramet

@@ -8,8 +8,8 @@
 
 namespace ramet {
 
-/// A device to train on, as far as time is concerned; those of a layout are all alike (sim/cluster_time.h). Rates are those that this project's
-/// kernels reach, not what a data sheet says.
+/// A device to train on, as far as time is concerned; those of a layout are all alike (sim/cluster_time.h). Rates are
+/// those that this project's kernels reach, not what a data sheet says.
 struct Machine {
   std::string name;          ///< "AMD EPYC 9R45", or that of a preset
   std::string kernel_class;  ///< as in Executable

@@ -8,8 +8,13 @@ namespace {
 /// One BERT, in training or not; `weights` as ModelBuilder takes it.
 class Bert {
  public:
-  Bert(const BertConfig& config, const BatchShape& batch, Graph& graph, std::vector<StateTensor>* weights, bool training)
-      : config_(config), batch_(batch), model_(graph, weights, config.init_range, training, batch.seed), build_(model_.build()), vocabulary_(config.vocabulary, config.pad_vocabulary) {
+  Bert(const BertConfig& config, const BatchShape& batch, Graph& graph, std::vector<StateTensor>* weights,
+       bool training)
+      : config_(config),
+        batch_(batch),
+        model_(graph, weights, config.init_range, training, batch.seed),
+        build_(model_.build()),
+        vocabulary_(config.vocabulary, config.pad_vocabulary) {
     const Shape tokens{batch.micro_batch, batch.sequence};
     input_ids_ = build_.input("input_ids", DType::kI32, tokens);
     token_types_ = build_.input("token_type_ids", DType::kI32, tokens);
@@ -31,10 +36,12 @@ class Bert {
   Tensor masked_logits(Tensor encoded) {
     Scope scope(build_, "masked_words");
     const int64_t batch = batch_.micro_batch, length = batch_.sequence;
-    const Tensor row = multiply(iota(build_, DType::kI32, {batch, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
+    const Tensor row =
+        multiply(iota(build_, DType::kI32, {batch, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
     const Tensor rows = reshape(add(masked_positions_, row), {batch * batch_.predictions});
     const Tensor masked = gather(reshape(encoded, {batch * length, config_.hidden}), rows);
-    const Tensor activated = gelu(model_.dense(masked, "cls.predictions.transform.dense", config_.hidden, kNoAxis, kEmbed));
+    const Tensor activated =
+        gelu(model_.dense(masked, "cls.predictions.transform.dense", config_.hidden, kNoAxis, kEmbed));
     const Tensor h = model_.norm(activated, "cls.predictions.transform.LayerNorm", config_.epsilon);
     return linear(h, words_, model_.vector("cls.predictions.bias", vocabulary_.rows, vocabulary_.axis, 0));
   }
@@ -43,7 +50,8 @@ class Bert {
     const Tensor logits = masked_logits(encoded);
     const Tensor labels = build_.input("masked_labels", DType::kI32, {batch_.micro_batch, batch_.predictions});
     Scope scope(build_, "loss");
-    const CrossEntropy words = cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}), vocabulary_.classes);
+    const CrossEntropy words =
+        cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}), vocabulary_.classes);
     build_.output("mlm_loss", words.loss);
     build_.output("mlm_correct", words.correct);
     build_.output("mlm_count", words.count);
@@ -54,9 +62,12 @@ class Bert {
   Tensor embed() {
     Scope scope(build_, "embeddings");
     const std::string path = "bert.embeddings.";
-    words_ = model_.matrix(path + "word_embeddings.weight", {vocabulary_.rows, config_.hidden}, {vocabulary_.axis, kEmbed});
-    const Tensor positions = model_.matrix(path + "position_embeddings.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
-    const Tensor types = model_.matrix(path + "token_type_embeddings.weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
+    words_ =
+        model_.matrix(path + "word_embeddings.weight", {vocabulary_.rows, config_.hidden}, {vocabulary_.axis, kEmbed});
+    const Tensor positions =
+        model_.matrix(path + "position_embeddings.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
+    const Tensor types =
+        model_.matrix(path + "token_type_embeddings.weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
     Tensor x = add(gather(words_, input_ids_), gather(types, token_types_));
     x = add(x, slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(model_.norm(x, path + "LayerNorm", config_.epsilon), config_.dropout, path + "dropout");
@@ -82,7 +93,8 @@ class Bert {
   Tensor next_sentence_loss(Tensor encoded) {
     Scope scope(build_, "next_sentence");
     const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch_.micro_batch});
-    const Tensor first = reshape(slice(encoded, {0, 0, 0}, {batch_.micro_batch, 1, config_.hidden}), {batch_.micro_batch, config_.hidden});
+    const Tensor first = reshape(slice(encoded, {0, 0, 0}, {batch_.micro_batch, 1, config_.hidden}),
+                                 {batch_.micro_batch, config_.hidden});
     const Tensor pooled = tanh(model_.dense(first, "bert.pooler.dense", config_.hidden, kNoAxis, kEmbed));
     const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2, kNoAxis, kNoAxis), label);
     build_.output("nsp_loss", next.loss);
@@ -109,10 +121,12 @@ void check(const BertConfig& config, const BatchShape& batch) {
                  .expected = "1 to " + std::to_string(batch.sequence)});
 }
 
-/// Matrix products of forward and backward a token: 6 a weight, the masked head on its share of positions, and attention.
+/// Matrix products of forward and backward a token: 6 a weight, the masked head on its share of positions, and
+/// attention.
 double flops_per_token(const BertConfig& c, const BatchShape& b) {
   const double h = static_cast<double>(c.hidden), per_layer = 4 * h * h + 2 * h * static_cast<double>(c.intermediate);
-  const double head = (h * h + h * static_cast<double>(c.vocabulary)) * static_cast<double>(b.predictions) / static_cast<double>(b.sequence);
+  const double head = (h * h + h * static_cast<double>(c.vocabulary)) * static_cast<double>(b.predictions) /
+                      static_cast<double>(b.sequence);
   return 6 * (static_cast<double>(c.layers) * (per_layer + 2 * h * static_cast<double>(b.sequence)) + head);
 }
 
@@ -135,7 +149,9 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
   check(config, batch);
   Graph graph("predict");
   Bert bert(config, batch, graph, nullptr, false);
-  const auto [values, indices] = top_k(softmax(slice(bert.masked_logits(bert.encode()), {0, 0}, {batch.micro_batch * batch.predictions, config.vocabulary})), k);
+  const auto [values, indices] = top_k(softmax(slice(bert.masked_logits(bert.encode()), {0, 0},
+                                                     {batch.micro_batch * batch.predictions, config.vocabulary})),
+                                       k);
   graph.add_output("top_values", values.id);
   graph.add_output("top_indices", indices.id);
   return graph;

@@ -4,7 +4,8 @@
 
 namespace ramet {
 
-ModelBuilder::ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training, int64_t seed)
+ModelBuilder::ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training,
+                           int64_t seed)
     : build_(graph), weights_(weights), init_range_(init_range), training_(training), seed_(seed) {}
 
 Tensor ModelBuilder::weight(const std::string& name, Shape shape, StateInit init, const std::string& group,

@@ -9,17 +9,19 @@
 namespace ramet {
 
 // Meanings of weights' dimensions, named as MaxText does.
-inline const LogicalAxis kEmbed{"embed"}, kHeads{"heads"}, kJointHeads{"heads", 3}, kMlp{"mlp"}, kVocab{"vocab"}, kNoAxis{};
+inline const LogicalAxis kEmbed{"embed"}, kHeads{"heads"}, kJointHeads{"heads", 3}, kMlp{"mlp"}, kVocab{"vocab"},
+    kNoAxis{};
 
-/// Collects the weights that a model declares while it is built, and offers the blocks that all models share. An example
-/// of how a user writes a model: everything here is ops/build.h.
+/// Collects the weights that a model declares while it is built, and offers the blocks that all models share. An
+/// example of how a user writes a model: everything here is ops/build.h.
 class ModelBuilder {
  public:
   /// `weights` may be null: then the graph alone is wanted (a second graph of the same model).
   ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training, int64_t seed);
 
   GraphBuilder& build() { return build_; }
-  /// A matrix: normal(0, deviation or the model's init range), in the group that decays. `axes` say what its dimensions mean.
+  /// A matrix: normal(0, deviation or the model's init range), in the group that decays. `axes` say what its dimensions
+  /// mean.
   Tensor matrix(const std::string& name, Shape shape, std::vector<LogicalAxis> axes, double deviation = 0);
   /// A vector (bias, gain): constant, in the group that does not decay.
   Tensor vector(const std::string& name, int64_t size, LogicalAxis axis, double value);
@@ -27,13 +29,14 @@ class ModelBuilder {
   /// x W^T + b with weights "NAME.weight" [out, in] and "NAME.bias"; what the dimensions mean, in that order.
   Tensor dense(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis, const LogicalAxis& in_axis);
   /// x W + b with weights "NAME.weight" [in, out] and "NAME.bias".
-  Tensor projection(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis, const LogicalAxis& in_axis,
-                    double deviation = 0);
+  Tensor projection(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis,
+                    const LogicalAxis& in_axis, double deviation = 0);
   /// Layer norm over the hidden size.
   Tensor norm(Tensor x, const std::string& name, double epsilon);
   Tensor drop(Tensor x, double rate, const std::string& name);
   /// Self-attention of qkv [B,S,3*hidden] -> [B,S,hidden]; mask may be invalid.
-  Tensor self_attention(Tensor qkv, Tensor mask, int64_t heads, double dropout_rate, bool causal, const std::string& name);
+  Tensor self_attention(Tensor qkv, Tensor mask, int64_t heads, double dropout_rate, bool causal,
+                        const std::string& name);
   Tensor counter();
 
  private:
@@ -47,8 +50,8 @@ class ModelBuilder {
   int64_t seed_;
 };
 
-/// Rows of the table of words and what they mean: the vocabulary, padded to a multiple of `pad` (Shoeybi et al. 2019, section 5.1,
-/// pad theirs for the same reason).
+/// Rows of the table of words and what they mean: the vocabulary, padded to a multiple of `pad` (Shoeybi et al. 2019,
+/// section 5.1, pad theirs for the same reason).
 struct VocabularyRows {
   int64_t classes = 0, rows = 0;
   LogicalAxis axis;

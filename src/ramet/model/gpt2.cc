@@ -8,8 +8,13 @@ namespace {
 
 class Gpt2 {
  public:
-  Gpt2(const Gpt2Config& config, const BatchShape& batch, Graph& graph, std::vector<StateTensor>* weights, bool training)
-      : config_(config), batch_(batch), model_(graph, weights, config.init_range, training, batch.seed), build_(model_.build()), vocabulary_(config.vocabulary, config.pad_vocabulary) {
+  Gpt2(const Gpt2Config& config, const BatchShape& batch, Graph& graph, std::vector<StateTensor>* weights,
+       bool training)
+      : config_(config),
+        batch_(batch),
+        model_(graph, weights, config.init_range, training, batch.seed),
+        build_(model_.build()),
+        vocabulary_(config.vocabulary, config.pad_vocabulary) {
     input_ids_ = build_.input("input_ids", DType::kI32, {batch.micro_batch, batch.sequence});
   }
 
@@ -45,7 +50,8 @@ class Gpt2 {
   Tensor embed() {
     Scope scope(build_, "embeddings");
     words_ = model_.matrix("transformer.wte.weight", {vocabulary_.rows, config_.hidden}, {vocabulary_.axis, kEmbed});
-    const Tensor positions = model_.matrix("transformer.wpe.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
+    const Tensor positions =
+        model_.matrix("transformer.wpe.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
     const Tensor x = add(gather(words_, input_ids_), slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(x, config_.dropout, "transformer.drop");
   }
@@ -58,7 +64,8 @@ class Gpt2 {
       Scope scope(build_, "attention");
       const Tensor normed = model_.norm(x, path + ".ln_1", config_.epsilon);
       const Tensor qkv = model_.projection(normed, path + ".attn.c_attn", 3 * config_.hidden, kJointHeads, kEmbed);
-      const Tensor mixed = model_.self_attention(qkv, {}, config_.heads, config_.attention_dropout, true, path + ".attn.attn_dropout");
+      const Tensor mixed =
+          model_.self_attention(qkv, {}, config_.heads, config_.attention_dropout, true, path + ".attn.attn_dropout");
       const Tensor out = model_.projection(mixed, path + ".attn.c_proj", config_.hidden, kEmbed, kHeads, residual);
       x = add(x, model_.drop(out, config_.dropout, path + ".attn.resid_dropout"));
     }
@@ -85,7 +92,8 @@ void check(const Gpt2Config& config, const BatchShape& batch) {
 /// 6 a weight of the layers and the head; attention's two products see half the square (causal).
 double flops_per_token(const Gpt2Config& c, const BatchShape& b) {
   const double h = static_cast<double>(c.hidden);
-  return 6 * (static_cast<double>(c.layers) * (12 * h * h + h * static_cast<double>(b.sequence)) + h * static_cast<double>(c.vocabulary));
+  return 6 * (static_cast<double>(c.layers) * (12 * h * h + h * static_cast<double>(b.sequence)) +
+              h * static_cast<double>(c.vocabulary));
 }
 
 }  // namespace
@@ -108,9 +116,11 @@ Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int6
   const Tensor encoded = gpt2.encode();
   GraphBuilder& build = *encoded.builder;
   const Tensor last = build.input("last_position", DType::kI32, {batch.micro_batch});
-  const Tensor row = multiply(iota(build, DType::kI32, {batch.micro_batch}, 0), full(build, DType::kI32, {}, static_cast<double>(batch.sequence)));
+  const Tensor row = multiply(iota(build, DType::kI32, {batch.micro_batch}, 0),
+                              full(build, DType::kI32, {}, static_cast<double>(batch.sequence)));
   const Tensor rows = gather(reshape(encoded, {batch.micro_batch * batch.sequence, config.hidden}), add(last, row));
-  const auto [values, indices] = top_k(softmax(slice(gpt2.logits(rows), {0, 0}, {batch.micro_batch, config.vocabulary})), k);
+  const auto [values, indices] =
+      top_k(softmax(slice(gpt2.logits(rows), {0, 0}, {batch.micro_batch, config.vocabulary})), k);
   graph.add_output("top_values", values.id);
   graph.add_output("top_indices", indices.id);
   return graph;

@@ -11,7 +11,8 @@ namespace ramet {
 struct BertConfig {
   int64_t layers = 12, hidden = 768, heads = 12, intermediate = 3072;
   int64_t vocabulary = 30522, positions = 512, types = 2;
-  int64_t pad_vocabulary = 1;  ///< the table of words has a multiple of so many rows; those beyond the vocabulary are no classes
+  int64_t pad_vocabulary =
+      1;  ///< the table of words has a multiple of so many rows; those beyond the vocabulary are no classes
   double dropout = 0.1, attention_dropout = 0.1;
   double epsilon = 1e-12, init_range = 0.02;
 };

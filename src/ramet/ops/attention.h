@@ -10,8 +10,8 @@ namespace ramet {
 /// visible keys of scale * q k^T: out = dropout(P) v. A key k is visible to query q unless mask[b,k] is 0, or causal
 /// and k > q. A query that sees no key gives zeros and lse = -inf.
 ///
-/// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h), where b, h, B and heads are those of
-/// the logical tensor when the node has a part of the samples or heads (attributes `cuts` and `position`).
+/// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h), where b, h, B and heads are
+/// those of the logical tensor when the node has a part of the samples or heads (attributes `cuts` and `position`).
 struct AttentionForm {
   int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
   bool packed = false;  ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
@@ -24,8 +24,8 @@ struct AttentionForm {
   // Which inputs hold what; -1: absent. The last three are attention_grad's.
   int query = 0, key = 0, value = 0, mask = -1, counter = -1, out = -1, lse = -1, dout = -1;
 
-  int64_t logical_heads = 0;              ///< B heads of the logical tensor
-  std::vector<int64_t> logical_head{};    ///< b heads + h in the logical tensor, for each here; empty: the same
+  int64_t logical_heads = 0;            ///< B heads of the logical tensor
+  std::vector<int64_t> logical_head{};  ///< b heads + h in the logical tensor, for each here; empty: the same
   /// Logical number of the head `head` = b heads + h of this node.
   int64_t draws_as(int64_t head) const { return logical_head.empty() ? head : logical_head[static_cast<size_t>(head)]; }
   /// Elements that dropout draws for in one micro-batch.

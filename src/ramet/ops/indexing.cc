@@ -50,7 +50,8 @@ OpDef gather_op() {
   OpDef op;
   op.name = "gather";
   op.doc =
-      "rows of a table [V, ...] by indices [I...] -> [I..., ...]; an index outside [0, V) is an error at run time. A part of a "
+      "rows of a table [V, ...] by indices [I...] -> [I..., ...]; an index outside [0, V) is an error at run time. A "
+      "part of a "
       "table gives rows of -0 for indices of other parts, so that the parts' results add up to the whole's bits";
   op.min_inputs = op.max_inputs = 2;
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
@@ -97,7 +98,8 @@ OpDef scatter_add_op() {
   OpDef op;
   op.name = "scatter_add";
   op.doc =
-      "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32; a part of the "
+      "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32; a part "
+      "of the "
       "rows skips the indices of others";
   op.min_inputs = op.max_inputs = 2;
   op.attributes = {required_attribute("rows", Kind::kInt, "extent of the first dimension of the result"),

@@ -69,7 +69,8 @@ std::vector<Tensor> softmax_statistics_gradient(GradientContext& context) {
   Attributes attributes;
   if (context.node.attributes.has("classes")) attributes.set("classes", context.node.attributes.get_int("classes"));
   return {context.build.op("softmax_statistics_grad",
-                           {context.inputs[0], context.inputs[1], context.outputs[0], context.output_gradients[0]}, attributes),
+                           {context.inputs[0], context.inputs[1], context.outputs[0], context.output_gradients[0]},
+                           attributes),
           {}};
 }
 
@@ -157,7 +158,8 @@ CrossEntropy cross_entropy(Tensor logits, Tensor labels, int64_t classes) {
   GraphBuilder& build = *logits.builder;
   Attributes attributes;
   if (classes > 0 && classes != logits.dim(1)) attributes.set("classes", classes);
-  const std::vector<Tensor> outputs = build.ops("cross_entropy", {build.op("softmax_statistics", {logits, labels}, attributes)});
+  const std::vector<Tensor> outputs =
+      build.ops("cross_entropy", {build.op("softmax_statistics", {logits, labels}, attributes)});
   return {outputs[0], outputs[1], outputs[2]};
 }
 

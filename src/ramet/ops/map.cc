@@ -149,8 +149,8 @@ std::vector<Tensor> gradient(GradientContext& context) {
 
 /// Dimensions of the iteration space are free where every output has them. Where an output sums over one and another
 /// does not, it must stay whole: shards would hold a part of the one and a partial sum of the other. Draws of dropout
-/// count the elements of the whole space, which output 0 shows (it is what the op's cuts speak of); a program that draws and
-/// sums its output 0 stays whole.
+/// count the elements of the whole space, which output 0 shows (it is what the op's cuts speak of); a program that
+/// draws and sums its output 0 stays whole.
 ShardingRule sharding(const NodeSignature& node) {
   const MapProgram program = map_program_of(node);
   const Shape space = map_space_of(node);

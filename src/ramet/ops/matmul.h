@@ -11,13 +11,14 @@ namespace ramet {
 ///
 /// Order of sums (DESIGN, exact bits rule 2): the k products of an element are cut in `chunks` equal parts; the sums
 /// of the parts, in f32, are combined by a balanced binary tree (ops/reduce_order.h), then c or the bias is added, then
-/// the result is rounded to the output's type. With `chunk_blocks` the k are seen as [chunk_blocks, chunks, rest], and part
-/// c is [0,c,:], [1,c,:], ... one after another: so a shard of a joint query-key-value contraction has whole parts.
+/// the result is rounded to the output's type. With `chunk_blocks` the k are seen as [chunk_blocks, chunks, rest], and
+/// part c is [0,c,:], [1,c,:], ... one after another: so a shard of a joint query-key-value contraction has whole
+/// parts.
 struct MatmulForm {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   int64_t chunks = 1;
-  int64_t chunk_blocks = 1;               ///< 1 when chunks is 1: there is then no difference
+  int64_t chunk_blocks = 1;  ///< 1 when chunks is 1: there is then no difference
   /// Contiguous k of one block of one chunk.
   int64_t run() const { return k / (chunks * chunk_blocks); }
   std::vector<int64_t> a_index, b_index;  ///< for each product, which matrix of a and of b it reads

@@ -23,8 +23,8 @@ struct PositionCut {
 inline constexpr size_t kCutIntegers = 5;
 
 /// The cuts of a node: attribute `cuts`, kCutIntegers a cut, applied one after another, and attribute `position`, one a
-/// cut. Both absent: none. Without `position` (a compiled program, before a device makes its kernels) every k is 0. Throws
-/// Error naming the node when they contradict themselves.
+/// cut. Both absent: none. Without `position` (a compiled program, before a device makes its kernels) every k is 0.
+/// Throws Error naming the node when they contradict themselves.
 std::vector<PositionCut> position_cuts(const NodeSignature& node);
 
 /// Where the elements of a device's part of a tensor stand in the logical tensor.
@@ -103,9 +103,9 @@ class Position {
   Shape local_, logical_;
   std::vector<Dim> dims_;
   bool whole_ = true;
-  int last_cut_ = 0;    ///< behind it all dimensions are whole
-  int64_t tail_ = 1;    ///< elements of the dimensions behind it
-  int64_t span_ = 1;    ///< of those and itself, in the part
+  int last_cut_ = 0;  ///< behind it all dimensions are whole
+  int64_t tail_ = 1;  ///< elements of the dimensions behind it
+  int64_t span_ = 1;  ///< of those and itself, in the part
 };
 
 }  // namespace ramet

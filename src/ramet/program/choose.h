@@ -16,8 +16,8 @@ struct KernelChoices {
   std::vector<std::vector<int32_t>> task_of_node;  ///< one list a piece; -1 for views
 };
 
-/// Bytes that a transport needs beside the operands of a collective, where a tensor does not lie as it travels: the whole one, member
-/// by member; all_to_all: what goes, then what comes.
+/// Bytes that a transport needs beside the operands of a collective, where a tensor does not lie as it travels: the
+/// whole one, member by member; all_to_all: what goes, then what comes.
 int64_t exchange_scratch(const NodeSignature& node);
 
 /// Asks the library once for each kind of node. Throws its Error when no kernel takes a node. Collectives are

@@ -37,7 +37,8 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
     for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph));
     return all;
   });
-  const KernelChoices kernels = log.run("choose", [&] { return choose_kernels(stage.pieces, library, options.threads); });
+  const KernelChoices kernels =
+      log.run("choose", [&] { return choose_kernels(stage.pieces, library, options.threads); });
   Executable exe = log.run("liveness", [&] {
     RegionPlan plan = plan_regions(stage);
     StayPlan stays = plan_stays(stage, plan);
@@ -72,8 +73,10 @@ Placement place_once(std::vector<PlaceItem> items, const PlaceOptions& options, 
   return placement;
 }
 
-/// Addresses for buffers of one memory; its height. What always lives lies at the bottom, in order; the rest is packed above it.
-int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const PlaceOptions& options, KnownPlacements* known, std::string* method) {
+/// Addresses for buffers of one memory; its height. What always lives lies at the bottom, in order; the rest is packed
+/// above it.
+int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const PlaceOptions& options,
+                     KnownPlacements* known, std::string* method) {
   const std::vector<PlaceItem> items = items_of(buffers);
   std::vector<PlaceItem> moving;
   std::vector<size_t> moving_id;
@@ -128,7 +131,8 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   // What each candidate of recomputation would need: everything but the addresses.
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
-    return live_bound(items_of(lower(single_stage(candidate), library, options, quiet).buffers), options.place.alignment);
+    return live_bound(items_of(lower(single_stage(candidate), library, options, quiet).buffers),
+                      options.place.alignment);
   };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   // After all that may merge nodes: a copy made here is meant.
@@ -144,10 +148,12 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 #endif
     return exe;
   };
-  const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };
+  const auto fits = [&](const Executable& exe) {
+    return options.device_memory == 0 || exe.arena_bytes <= options.device_memory;
+  };
   Executable exe = build(step, options);
-  // Packings, and casts of all weights at once, buy speed with memory, and no bit depends on them: what would else not run
-  // goes without.
+  // Packings, and casts of all weights at once, buy speed with memory, and no bit depends on them: what would else not
+  // run goes without.
   CompileOptions plain = options;
   plain.pack = false;
   const auto consider = [&](Executable smaller) {
@@ -162,7 +168,8 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   if (!fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
       PassLog quiet;
-      const Executable most_saved = lower(single_stage(recompute(unhoist(whole), other, peak_bytes)), library, plain, quiet);
+      const Executable most_saved =
+          lower(single_stage(recompute(unhoist(whole), other, peak_bytes)), library, plain, quiet);
       return live_bound(items_of(most_saved.buffers), options.place.alignment);
     });
   exe.pass_seconds = log.take_seconds();
@@ -182,9 +189,10 @@ int64_t stages_peak(const DeviceGraphs& graphs, const KernelLibrary& library, co
   return most;
 }
 
-/// Changes of a layout, each beside those before it, that bring the step below the bytes that it needs, until it fits; of phases the fewest
-/// that do. `step` is not recomputed yet.
-std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_t needed, const KernelLibrary& library, CompileOptions options) {
+/// Changes of a layout, each beside those before it, that bring the step below the bytes that it needs, until it fits;
+/// of phases the fewest that do. `step` is not recomputed yet.
+std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_t needed, const KernelLibrary& library,
+                                    CompileOptions options) {
   std::vector<Advice> result;
   std::vector<std::pair<std::string, std::string>> changes;
   options.pack = options.ahead = false;
@@ -196,7 +204,9 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
       CompileOptions how = options;
       if (changed.recompute) how.recompute = *changed.recompute;
       how.recompute.in_parts = changed.layer_chunks() > 1;
-      const auto peak_bytes = [&](const StepGraph& candidate) { return stages_peak(partition(candidate, changed), library, how); };
+      const auto peak_bytes = [&](const StepGraph& candidate) {
+        return stages_peak(partition(candidate, changed), library, how);
+      };
       const int64_t bytes = peak_bytes(recompute(step, how.recompute, peak_bytes));
       if (bytes >= (result.empty() ? needed : result.back().bytes)) return;
       if (!changes.empty() && changes.back().first == key) changes.pop_back(), result.pop_back();
@@ -210,15 +220,18 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
     }
   };
   using Mode = RecomputeOptions::Mode;
-  if (const Mode mode = options.recompute.mode; mode == Mode::kNone || mode == Mode::kCheap) consider("recompute", "layer");
+  if (const Mode mode = options.recompute.mode; mode == Mode::kNone || mode == Mode::kCheap)
+    consider("recompute", "layer");
   if (layout.r > 1) consider("rts", "weights,grads,optimizer");
   consider("offload", "weights,grads,optimizer,activations");
   const bool phases = layout.schedule == PipelineSchedule::kGpipe || layout.schedule == PipelineSchedule::kOneFOneB;
-  for (int more = std::max(4, 2 * layout.phases); phases && more <= 256; more *= 2) consider("phases", std::to_string(more));
+  for (int more = std::max(4, 2 * layout.phases); phases && more <= 256; more *= 2)
+    consider("phases", std::to_string(more));
   return result;
 }
 
-std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options,
+std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelLibrary& library,
+                                       const CompileOptions& options,
                                        const std::function<std::vector<Advice>(int64_t needed)>& advise) {
   std::vector<Executable> executables;
   KnownPlacements known;
@@ -229,16 +242,19 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
       log.run("place", [&] { return place_buffers(exe, how.place, &known), 0; });
       return exe;
     };
-    const auto fits = [&](const Executable& exe) { return options.device_memory == 0 || exe.arena_bytes <= options.device_memory; };
+    const auto fits = [&](const Executable& exe) {
+      return options.device_memory == 0 || exe.arena_bytes <= options.device_memory;
+    };
     Executable exe = build(options);
     // What buys speed with memory goes, one thing after another: packings, then double buffers of what streams.
     CompileOptions plain = options;
-    for (bool CompileOptions::*luxury : {&CompileOptions::pack, &CompileOptions::ahead}) {
+    for (bool CompileOptions::* luxury : {&CompileOptions::pack, &CompileOptions::ahead}) {
       if (fits(exe) || !(plain.*luxury)) continue;
       plain.*luxury = false;
       if (Executable smaller = build(plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
     }
-    if (!fits(exe)) refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise(exe.planned_bytes()));
+    if (!fits(exe))
+      refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise(exe.planned_bytes()));
     exe.pass_seconds = log.take_seconds();
     executables.push_back(std::move(exe));
   }
@@ -253,16 +269,20 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
 
 }  // namespace
 
-std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
+std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library,
+                                       const CompileOptions& options) {
   return compile_stages(graphs, library, options, [](int64_t) { return std::vector<Advice>(); });
 }
 
-std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& given) {
+std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
+                                const CompileOptions& given) {
   PassLog log;
   step = decide_bits(std::move(step), log);
   CompileOptions options = given;
   options.recompute.in_parts = layout.layer_chunks() > 1;
-  const auto peak_bytes = [&](const StepGraph& candidate) { return stages_peak(partition(candidate, layout), library, options); };
+  const auto peak_bytes = [&](const StepGraph& candidate) {
+    return stages_peak(partition(candidate, layout), library, options);
+  };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
   const DeviceGraphs graphs = log.run("partition", [&] { return partition(step, layout); });
@@ -279,7 +299,8 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   if (const char* forced = std::getenv("RAMET_KERNELS")) add("forced", forced);
   add("threads", std::to_string(options.threads));
   add("device_memory", std::to_string(options.device_memory));
-  add("recompute", std::to_string(static_cast<int>(options.recompute.mode)) + " " + std::to_string(options.recompute.byte_limit));
+  add("recompute",
+      std::to_string(static_cast<int>(options.recompute.mode)) + " " + std::to_string(options.recompute.byte_limit));
   for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
   add("pack", options.pack ? "1" : "0");
   add("ahead", options.ahead ? "1" : "0");

@@ -18,26 +18,30 @@ struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
-  bool pack = true;           ///< keep weights in the kernels' layouts too, where device memory allows
-  bool ahead = true;          ///< bring what streams while the part before computes, where device memory allows: double buffers
+  bool pack = true;   ///< keep weights in the kernels' layouts too, where device memory allows
+  bool ahead = true;  ///< bring what streams while the part before computes, where device memory allows: double buffers
   PlaceOptions place{};
 };
 
-/// The whole way from a step to a program (DESIGN, the way a model takes): a line a pass. Deterministic: equal arguments give
-/// equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints what each pass made and took to stderr;
-/// builds with RAMET_VERIFY verify after each. Throws Error (refuse.h) when the arena would exceed `device_memory`.
+/// The whole way from a step to a program (DESIGN, the way a model takes): a line a pass. Deterministic: equal
+/// arguments give equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints what each
+/// pass made and took to stderr; builds with RAMET_VERIFY verify after each. Throws Error (refuse.h) when the arena
+/// would exceed `device_memory`.
 Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options = {});
 
-/// The same for a partitioned step, which every bit-deciding pass has seen already: an executable for each stage, which all its
-/// devices run. Proves that they match (match.h). Throws Error when a stage's arena would exceed `device_memory`.
-std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options = {});
+/// The same for a partitioned step, which every bit-deciding pass has seen already: an executable for each stage, which
+/// all its devices run. Proves that they match (match.h). Throws Error when a stage's arena would exceed
+/// `device_memory`.
+std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelLibrary& library,
+                                       const CompileOptions& options = {});
 
-/// The whole way for a layout of several devices, phases or offload: a program for each stage. Throws Error, naming the layout's key,
-/// when the step cannot be cut so.
-std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library, const CompileOptions& options = {});
+/// The whole way for a layout of several devices, phases or offload: a program for each stage. Throws Error, naming the
+/// layout's key, when the step cannot be cut so.
+std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
+                                const CompileOptions& options = {});
 
-/// Hash of all that `compile`'s result depends on: the step's text, the kernel class, the options, the compiler's version.
-/// A saved executable with this key can be used in place of a new one.
+/// Hash of all that `compile`'s result depends on: the step's text, the kernel class, the options, the compiler's
+/// version. A saved executable with this key can be used in place of a new one.
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options);
 
 }  // namespace ramet

@@ -26,13 +26,15 @@ int Executable::find_state(std::string_view name) const {
 }
 
 const Segment* Executable::find_segment(PieceKind kind) const {
-  const auto found = std::find_if(segments.begin(), segments.end(), [&](const Segment& segment) { return segment.kind == kind; });
+  const auto found =
+      std::find_if(segments.begin(), segments.end(), [&](const Segment& segment) { return segment.kind == kind; });
   return found == segments.end() ? nullptr : &*found;
 }
 
 namespace {
 
-bool has_binding(const Executable& exe, std::string_view name, bool evaluation, std::vector<Binding> Segment::*bindings) {
+bool has_binding(const Executable& exe, std::string_view name, bool evaluation,
+                 std::vector<Binding> Segment::* bindings) {
   for (const Segment& segment : exe.segments)
     if ((segment.kind == PieceKind::kEvaluate) == evaluation)
       for (const Binding& binding : segment.*bindings)
@@ -42,8 +44,12 @@ bool has_binding(const Executable& exe, std::string_view name, bool evaluation, 
 
 }  // namespace
 
-bool Executable::has_feed(std::string_view name, bool evaluation) const { return has_binding(*this, name, evaluation, &Segment::feeds); }
-bool Executable::has_scalar(std::string_view name, bool evaluation) const { return has_binding(*this, name, evaluation, &Segment::scalars); }
+bool Executable::has_feed(std::string_view name, bool evaluation) const {
+  return has_binding(*this, name, evaluation, &Segment::feeds);
+}
+bool Executable::has_scalar(std::string_view name, bool evaluation) const {
+  return has_binding(*this, name, evaluation, &Segment::scalars);
+}
 
 std::string Executable::text_of(const ProgramStep& step) const {
   using Kind = ProgramStep::Kind;
@@ -55,9 +61,11 @@ std::string Executable::text_of(const ProgramStep& step) const {
     case Kind::kRun: return "run " + segment() + micro;
     case Kind::kZero: return "zero the accumulators of " + segment() + ", slot " + std::to_string(step.slot);
     case Kind::kCombine:
-      return "add slot " + std::to_string(step.from) + " to slot " + std::to_string(step.slot) + " of the accumulators of " + segment();
+      return "add slot " + std::to_string(step.from) + " to slot " + std::to_string(step.slot) +
+             " of the accumulators of " + segment();
     case Kind::kSend: return "send " + transfer() + micro + " to stage " + std::to_string(transfers[subject].peer);
-    case Kind::kReceive: return "receive " + transfer() + micro + " from stage " + std::to_string(transfers[subject].peer);
+    case Kind::kReceive:
+      return "receive " + transfer() + micro + " from stage " + std::to_string(transfers[subject].peer);
     case Kind::kLoad: return "load " + transfer() + micro;
     case Kind::kStore: return "store " + transfer() + micro;
     case Kind::kWait: return "wait for step " + std::to_string(step.subject);
@@ -118,11 +126,13 @@ class ExecutableVerifier {
   ExecutableVerifier(const Executable& executable, const std::string& source) : exe_(executable), source_(source) {}
 
   void run() {
-    check(exe_.threads >= 1 && exe_.lanes >= 1 && exe_.micro_batches_per_lane >= 1 && exe_.lanes <= 1 << 20 && exe_.micro_batches_per_lane <= 1 << 20,
+    check(exe_.threads >= 1 && exe_.lanes >= 1 && exe_.micro_batches_per_lane >= 1 && exe_.lanes <= 1 << 20 &&
+              exe_.micro_batches_per_lane <= 1 << 20,
           "threads, lanes and micro-batches must be 1 or more, and lanes and micro-batches at most 2^20");
     check(exe_.instants >= 0, "the timeline must not be negative");
-    check(exe_.mesh.p >= 1 && exe_.mesh.r >= 1 && exe_.mesh.t1 >= 1 && exe_.mesh.t2 >= 1 && int64_t{exe_.mesh.p} * exe_.mesh.r <= 1 << 20 &&
-              int64_t{exe_.mesh.t1} * exe_.mesh.t2 <= 1 << 20 && int64_t{exe_.mesh.p} * exe_.mesh.r * (int64_t{exe_.mesh.t1} * exe_.mesh.t2) <= 1 << 20 &&
+    check(exe_.mesh.p >= 1 && exe_.mesh.r >= 1 && exe_.mesh.t1 >= 1 && exe_.mesh.t2 >= 1 &&
+              int64_t{exe_.mesh.p} * exe_.mesh.r <= 1 << 20 && int64_t{exe_.mesh.t1} * exe_.mesh.t2 <= 1 << 20 &&
+              int64_t{exe_.mesh.p} * exe_.mesh.r * (int64_t{exe_.mesh.t1} * exe_.mesh.t2) <= 1 << 20 &&
               exe_.stage >= 0 && exe_.stage < exe_.mesh.p,
           "the mesh of devices has no such stage");
     check_memory(exe_.buffers, exe_.arena_bytes, "the arena");
@@ -137,7 +147,8 @@ class ExecutableVerifier {
 
  private:
   void check(bool holds, const std::string& what) const {
-    if (!holds) throw Error({.what = "executable is not sound: " + what, .where = source_, .remedy = "Compile it again"});
+    if (!holds)
+      throw Error({.what = "executable is not sound: " + what, .where = source_, .remedy = "Compile it again"});
   }
 
   void check_memory(const std::vector<Buffer>& buffers, int64_t height, const std::string& memory) const {
@@ -147,10 +158,12 @@ class ExecutableVerifier {
   }
 
   void check_buffer(const Buffer& buffer, int64_t height, const std::string& memory) const {
-    check(buffer.alignment >= 64 && std::has_single_bit(static_cast<uint32_t>(buffer.alignment)) && buffer.slots >= 1 && buffer.bytes >= 0 &&
-              buffer.bytes <= height && (buffer.slots == 1 || buffer.bytes == 0 || buffer.slots - 1 <= height / buffer.stride()),
+    check(buffer.alignment >= 64 && std::has_single_bit(static_cast<uint32_t>(buffer.alignment)) && buffer.slots >= 1 &&
+              buffer.bytes >= 0 && buffer.bytes <= height &&
+              (buffer.slots == 1 || buffer.bytes == 0 || buffer.slots - 1 <= height / buffer.stride()),
           "buffer '" + buffer.name + "' has an impossible size");
-    check(buffer.offset >= 0 && buffer.offset % buffer.alignment == 0 && buffer.total() <= height && buffer.offset <= height - buffer.total(),
+    check(buffer.offset >= 0 && buffer.offset % buffer.alignment == 0 && buffer.total() <= height &&
+              buffer.offset <= height - buffer.total(),
           "buffer '" + buffer.name + "' lies outside " + memory);
     check(0 <= buffer.first && buffer.first <= buffer.last && buffer.last < exe_.instants,
           "buffer '" + buffer.name + "' lives outside the timeline");
@@ -170,15 +183,18 @@ class ExecutableVerifier {
     std::map<int64_t, const Buffer*> alive;
     size_t ended = 0;
     for (const auto& [when, id] : begins) {
-      for (; ended < ends.size() && ends[ended].first < when; ++ended) alive.erase(buffers[static_cast<size_t>(ends[ended].second)].offset);
+      for (; ended < ends.size() && ends[ended].first < when; ++ended)
+        alive.erase(buffers[static_cast<size_t>(ends[ended].second)].offset);
       const Buffer& buffer = buffers[static_cast<size_t>(id)];
       const auto [place, fresh] = alive.emplace(buffer.offset, &buffer);
       check(fresh, "buffers '" + buffer.name + "' and '" + place->second->name + "' overlap");
       if (const auto next = std::next(place); next != alive.end())
-        check(buffer.offset + buffer.total() <= next->first, "buffers '" + buffer.name + "' and '" + next->second->name + "' overlap");
+        check(buffer.offset + buffer.total() <= next->first,
+              "buffers '" + buffer.name + "' and '" + next->second->name + "' overlap");
       if (place != alive.begin()) {
         const Buffer& before = *std::prev(place)->second;
-        check(before.offset + before.total() <= buffer.offset, "buffers '" + before.name + "' and '" + buffer.name + "' overlap");
+        check(before.offset + before.total() <= buffer.offset,
+              "buffers '" + before.name + "' and '" + buffer.name + "' overlap");
       }
     }
   }
@@ -186,27 +202,35 @@ class ExecutableVerifier {
   void check_state(const StatePlace& state) const {
     const std::string what = "state '" + state.tensor.name + "'";
     const bool summed = state.tensor.kind == StateKind::kAccumulator;
-    check(summed ? state.slots.size() == static_cast<size_t>(slots_) : state.slots.size() <= 1, what + " has a wrong number of slots");
+    check(summed ? state.slots.size() == static_cast<size_t>(slots_) : state.slots.size() <= 1,
+          what + " has a wrong number of slots");
     for (BufferId slot : state.slots) check_operand(slot, state.tensor.type, what);
-    check(state.home == kNoBuffer || holds(exe_.streaming, state.home, state.tensor.type), what + " does not fit into streaming memory");
+    check(state.home == kNoBuffer || holds(exe_.streaming, state.home, state.tensor.type),
+          what + " does not fit into streaming memory");
     const Sharding& sharding = state.sharding;
     bool sound = sharding.flat_parts >= 1 && sharding.flat_parts <= 1 << 20 && sharding.flat_stride >= 1;
     for (const Cut& cut : sharding.cuts)
-      sound = sound && cut.dim >= 0 && cut.dim < sharding.logical.shape.rank() && cut.parts >= 1 && cut.blocks >= 1 && cut.stride >= 1 &&
-              cut.parts <= 1 << 20 && cut.blocks <= 1 << 20 && sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0;
+      sound = sound && cut.dim >= 0 && cut.dim < sharding.logical.shape.rank() && cut.parts >= 1 && cut.blocks >= 1 &&
+              cut.stride >= 1 && cut.parts <= 1 << 20 && cut.blocks <= 1 << 20 &&
+              sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0;
     check(sound && sharding.local() == state.tensor.type, what + " is no piece of its logical tensor");
   }
 
   void check_transfer(const Transfer& transfer) const {
     const std::string what = "transfer '" + transfer.name + "'";
     check(holds(exe_.buffers, transfer.buffer, transfer.type), what + " does not fit into its buffer");
-    if (transfer.peer >= 0) check(transfer.peer < exe_.mesh.p && transfer.peer != exe_.stage && transfer.tag >= 0, what + " has no other side");
-    else check(holds(exe_.streaming, transfer.streaming, transfer.type), what + " does not fit into streaming memory");
-    check(transfer.state >= -1 && transfer.state < static_cast<int32_t>(exe_.states.size()), what + " is of a state that does not exist");
+    if (transfer.peer >= 0)
+      check(transfer.peer < exe_.mesh.p && transfer.peer != exe_.stage && transfer.tag >= 0,
+            what + " has no other side");
+    else
+      check(holds(exe_.streaming, transfer.streaming, transfer.type), what + " does not fit into streaming memory");
+    check(transfer.state >= -1 && transfer.state < static_cast<int32_t>(exe_.states.size()),
+          what + " is of a state that does not exist");
   }
 
   static bool holds(const std::vector<Buffer>& buffers, BufferId id, const TensorType& type) {
-    return id >= 0 && static_cast<size_t>(id) < buffers.size() && buffers[static_cast<size_t>(id)].bytes >= type.bytes();
+    return id >= 0 && static_cast<size_t>(id) < buffers.size() &&
+           buffers[static_cast<size_t>(id)].bytes >= type.bytes();
   }
 
   void check_operand(BufferId id, const TensorType& type, const std::string& what) const {
@@ -232,14 +256,17 @@ class ExecutableVerifier {
     using Kind = ProgramStep::Kind;
     const ProgramStep& step = program[index];
     check(step.micro >= -1 && step.micro < exe_.micro_batches(), "a program names a micro-batch that does not exist");
-    check(0 <= step.slot && step.slot < slots_ && 0 <= step.from && step.from < slots_, "a program names a slot that does not exist");
+    check(0 <= step.slot && step.slot < slots_ && 0 <= step.from && step.from < slots_,
+          "a program names a slot that does not exist");
     const auto below = [&](size_t count) { return step.subject >= 0 && static_cast<size_t>(step.subject) < count; };
     if (step.kind == Kind::kWait) {
-      check(below(index) && is_started(program[static_cast<size_t>(step.subject)].kind), "a program waits for what it has not started");
+      check(below(index) && is_started(program[static_cast<size_t>(step.subject)].kind),
+            "a program waits for what it has not started");
     } else if (is_started(step.kind)) {
       check(below(exe_.transfers.size()), "a program names a transfer that does not exist");
       const bool exchanges = step.kind == Kind::kSend || step.kind == Kind::kReceive;
-      check(exchanges == (exe_.transfers[static_cast<size_t>(step.subject)].peer >= 0), "a program takes a transfer the wrong way");
+      check(exchanges == (exe_.transfers[static_cast<size_t>(step.subject)].peer >= 0),
+            "a program takes a transfer the wrong way");
     } else {
       check(below(exe_.segments.size()), "a program names a segment that does not exist");
     }
@@ -279,9 +306,10 @@ class ExecutableVerifier {
 }  // namespace
 
 std::string print(const Executable& executable) {
-  std::string text = "executable " + executable.key.hex() + " " + executable.kernel_class + " threads=" + std::to_string(executable.threads) +
-                     " lanes=" + std::to_string(executable.lanes) + " micro_batches_per_lane=" +
-                     std::to_string(executable.micro_batches_per_lane) + " arena=" + std::to_string(executable.arena_bytes) +
+  std::string text = "executable " + executable.key.hex() + " " + executable.kernel_class +
+                     " threads=" + std::to_string(executable.threads) + " lanes=" + std::to_string(executable.lanes) +
+                     " micro_batches_per_lane=" + std::to_string(executable.micro_batches_per_lane) +
+                     " arena=" + std::to_string(executable.arena_bytes) +
                      " bound=" + std::to_string(executable.bound_bytes) + "\n";
   const auto place = [&](BufferId id) {
     const Buffer& buffer = executable.buffers[static_cast<size_t>(id)];
@@ -289,17 +317,24 @@ std::string print(const Executable& executable) {
            (buffer.slots > 1 ? "x" + std::to_string(buffer.slots) : "");
   };
   for (const StatePlace& state : executable.states) {
-    text += "state '" + state.tensor.name + "' : " + state.tensor.type.text() + " " + std::string(name_of(state.tensor.kind));
+    text += "state '" + state.tensor.name + "' : " + state.tensor.type.text() + " " +
+            std::string(name_of(state.tensor.kind));
     for (BufferId slot : state.slots) text += " " + place(slot);
     if (!state.sharding.whole()) text += " of " + state.sharding.text();
-    if (state.home != kNoBuffer) text += " at home at " + std::to_string(executable.streaming[static_cast<size_t>(state.home)].offset) + " of streaming memory";
+    if (state.home != kNoBuffer)
+      text += " at home at " + std::to_string(executable.streaming[static_cast<size_t>(state.home)].offset) +
+              " of streaming memory";
     text += "\n";
   }
   for (const Segment& segment : executable.segments) {
-    text += "segment '" + segment.name + "' " + std::string(name_of(segment.kind)) + " " + std::to_string(segment.chunk) + " instants " + std::to_string(segment.first) + " to " + std::to_string(segment.last) + "\n";
-    for (const auto& [bindings, what] : {std::pair{&segment.feeds, "feed"}, std::pair{&segment.scalars, "scalar"}, std::pair{&segment.results, "result"}})
+    text += "segment '" + segment.name + "' " + std::string(name_of(segment.kind)) + " " +
+            std::to_string(segment.chunk) + " instants " + std::to_string(segment.first) + " to " +
+            std::to_string(segment.last) + "\n";
+    for (const auto& [bindings, what] : {std::pair{&segment.feeds, "feed"}, std::pair{&segment.scalars, "scalar"},
+                                         std::pair{&segment.results, "result"}})
       for (const Binding& binding : *bindings)
-        text += std::string("  ") + what + " '" + binding.name + "' : " + binding.type.text() + " " + place(binding.buffer) + "\n";
+        text += std::string("  ") + what + " '" + binding.name + "' : " + binding.type.text() + " " +
+                place(binding.buffer) + "\n";
     for (const Instruction& instruction : segment.instructions) {
       const Task* task = instruction.task < 0 ? nullptr : &executable.tasks[static_cast<size_t>(instruction.task)];
       text += "  ";
@@ -310,10 +345,12 @@ std::string print(const Executable& executable) {
       text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") + std::string("\n");
     }
   }
-  for (const auto& [program, name] : {std::pair{&executable.train, "train"}, std::pair{&executable.prepare, "prepare"}, std::pair{&executable.evaluate, "evaluate"}}) {
+  for (const auto& [program, name] : {std::pair{&executable.train, "train"}, std::pair{&executable.prepare, "prepare"},
+                                      std::pair{&executable.evaluate, "evaluate"}}) {
     text += std::string("program ") + name + "\n";
     for (size_t i = 0; i < program->size(); ++i)
-      text += "  " + std::to_string(i) + " [" + std::to_string((*program)[i].superstep) + "] " + executable.text_of((*program)[i]) + "\n";
+      text += "  " + std::to_string(i) + " [" + std::to_string((*program)[i].superstep) + "] " +
+              executable.text_of((*program)[i]) + "\n";
   }
   return text;
 }

@@ -36,9 +36,9 @@ using BufferId = int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 
 /// A range of the arena, alive at every instant of [first, last] of the timeline. Several values may share one
-/// (views, results written in place of an operand, a state and its successor). One with more slots than one is a ring: what
-/// belongs to micro-batch m is in slot m % slots, and the slots are stride() apart. In a program that streams, buffers start at
-/// multiples of 4096, and what is left behind them up to the next multiple is nobody else's.
+/// (views, results written in place of an operand, a state and its successor). One with more slots than one is a ring:
+/// what belongs to micro-batch m is in slot m % slots, and the slots are stride() apart. In a program that streams,
+/// buffers start at multiples of 4096, and what is left behind them up to the next multiple is nobody else's.
 struct Buffer {
   std::string name;  ///< of the state or of the first value that lives there
   BufferClass kind = BufferClass::kActivations;
@@ -79,8 +79,8 @@ struct Binding {
   bool guard = false;  ///< results: the step ends when it is not finite
 };
 
-/// A straight run of instructions: a piece of the step. Instruction i works at instant `first + 1 + i`; feeds are written at
-/// `first`, results are read at `last`.
+/// A straight run of instructions: a piece of the step. Instruction i works at instant `first + 1 + i`; feeds are
+/// written at `first`, results are read at `last`.
 struct Segment {
   std::string name;
   PieceKind kind = PieceKind::kForward;
@@ -95,10 +95,10 @@ struct Segment {
 /// Where a state lives. `tensor` has the logical name and the type of the piece that this device holds.
 struct StatePlace {
   StateTensor tensor;
-  /// Accumulators: a buffer for each slot of lanes, where they are summed. Others: one; none where it is in device memory for some
-  /// regions only.
+  /// Accumulators: a buffer for each slot of lanes, where they are summed. Others: one; none where it is in device
+  /// memory for some regions only.
   std::vector<BufferId> slots;
-  Sharding sharding;        ///< how the piece lies in the logical tensor
+  Sharding sharding;          ///< how the piece lies in the logical tensor
   BufferId home = kNoBuffer;  ///< in Executable::streaming, where it is at home there
 };
 
@@ -107,10 +107,10 @@ struct Transfer {
   std::string name;  ///< of the boundary or of the state
   TensorType type;
   BufferId buffer = kNoBuffer;
-  int32_t peer = -1;             ///< stage of the other side, at the same coordinates in r, t1, t2; -1: streaming memory
-  int32_t tag = 0;               ///< with a peer: the same on both sides
+  int32_t peer = -1;  ///< stage of the other side, at the same coordinates in r, t1, t2; -1: streaming memory
+  int32_t tag = 0;    ///< with a peer: the same on both sides
   BufferId streaming = kNoBuffer;  ///< without: in Executable::streaming
-  int32_t state = -1;            ///< index of the state; -1: a boundary
+  int32_t state = -1;              ///< index of the state; -1: a boundary
 };
 
 /// One thing that a device does; a program is a list of them, in order.
@@ -133,11 +133,11 @@ struct ProgramStep {
   int32_t superstep = 0;
 };
 
-/// A compiled training step of one device: everything that happens, in order, and where every byte is. It is plain data; the
-/// runtime runs it and the simulator times it. There are three programs: `train` is one step, `prepare` makes derived states
-/// after weights were loaded, `evaluate` is forward only. The gradient of a step is the sum over lanes along the balanced
-/// binary tree that splits n leaves at the largest power of two below n (lane_combines); within a lane, micro-batches are
-/// added in order.
+/// A compiled training step of one device: everything that happens, in order, and where every byte is. It is plain
+/// data; the runtime runs it and the simulator times it. There are three programs: `train` is one step, `prepare` makes
+/// derived states after weights were loaded, `evaluate` is forward only. The gradient of a step is the sum over lanes
+/// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
+/// lane, micro-batches are added in order.
 struct Executable {
   static constexpr int kVersion = 2;  ///< of the saved form and of the compiler's conventions
 
@@ -145,9 +145,9 @@ struct Executable {
   std::string kernel_class;
   int threads = 1;
   int64_t lanes = 1, micro_batches_per_lane = 1;  ///< of this device
-  Mesh mesh;            ///< of all devices
-  int32_t stage = 0;    ///< all devices of a stage have the same executable
-  bool joined = false;  ///< forward, backward and update are one segment
+  Mesh mesh;                                      ///< of all devices
+  int32_t stage = 0;                              ///< all devices of a stage have the same executable
+  bool joined = false;                            ///< forward, backward and update are one segment
   std::vector<Task> tasks;
   std::vector<Buffer> buffers;
   std::vector<StatePlace> states;
@@ -155,7 +155,7 @@ struct Executable {
   std::vector<Transfer> transfers;
   std::vector<ProgramStep> train, prepare, evaluate;
   std::array<int32_t, 3> supersteps{};  ///< of train, prepare and evaluate, over all stages
-  std::vector<Buffer> streaming;  ///< ranges of this device's streaming memory, as `buffers` are of the arena
+  std::vector<Buffer> streaming;        ///< ranges of this device's streaming memory, as `buffers` are of the arena
   int64_t streaming_bytes = 0;
   int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of `evaluate`
   int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
@@ -182,7 +182,8 @@ struct Executable {
   std::array<int64_t, kBufferClassCount> live_at(int32_t instant) const;
 };
 
-/// Slots that accumulators need: the most subtrees that can wait, and the one being summed. At most ceil(log2 lanes) + 1.
+/// Slots that accumulators need: the most subtrees that can wait, and the one being summed. At most ceil(log2 lanes)
+/// + 1.
 int lane_slots(int64_t lanes);
 
 /// How the lanes' sums meet: after each lane, the (into, from) slots to be combined, in order.
@@ -190,8 +191,8 @@ std::vector<std::vector<std::pair<int, int>>> lane_combines(int64_t lanes);
 /// Slot in which each lane sums.
 std::vector<int> lane_slot_of(int64_t lanes);
 
-/// Checks that an executable is sound whatever it came from: ids in range, buffers inside the arena and large enough for
-/// what the instructions write, no two that are alive together overlapping. Throws Error with `where` = `source`.
+/// Checks that an executable is sound whatever it came from: ids in range, buffers inside the arena and large enough
+/// for what the instructions write, no two that are alive together overlapping. Throws Error with `where` = `source`.
 void verify(const Executable& executable, const std::string& source);
 
 /// Listing for people: states, then the instructions of each segment with the addresses of their operands.

@@ -9,8 +9,8 @@
 namespace ramet {
 namespace {
 
-// The saved form, little-endian: the magic, then u32 version, u32 CRC-32C of the body, u64 length of the body, then the body:
-// fields in the order of `transfer` below; numbers as they are, strings and lists after a u64 count.
+// The saved form, little-endian: the magic, then u32 version, u32 CRC-32C of the body, u64 length of the body, then the
+// body: fields in the order of `transfer` below; numbers as they are, strings and lists after a u64 count.
 constexpr char kMagic[8] = {'R', 'A', 'M', 'E', 'T', 'E', 'X', 'E'};
 constexpr size_t kHeader = sizeof kMagic + 4 + 4 + 8;
 
@@ -47,7 +47,8 @@ class Reader {
     value.assign(rest_.data(), size);
     rest_.remove_prefix(size);
   }
-  /// Sizes the list; every item takes at least `least` bytes, so that no count can ask for more memory than the file has.
+  /// Sizes the list; every item takes at least `least` bytes, so that no count can ask for more memory than the file
+  /// has.
   template <typename Item>
   void count(std::vector<Item>& list, size_t least) {
     list.resize(length(least));
@@ -73,9 +74,15 @@ class Reader {
 
 // One function for both ways, so that what is written is what is read.
 template <typename Stream, typename T>
-void transfer(Stream& s, T& value) requires(std::is_arithmetic_v<T>) { s.number(value); }
+void transfer(Stream& s, T& value)
+  requires(std::is_arithmetic_v<T>)
+{
+  s.number(value);
+}
 template <typename Stream>
-void transfer(Stream& s, std::string& value) { s.text(value); }
+void transfer(Stream& s, std::string& value) {
+  s.text(value);
+}
 
 template <typename Stream, typename E>
 void transfer_enum(Stream& s, E& value, int count) {
@@ -136,10 +143,14 @@ void transfer(Stream& s, Attribute& attribute) {
   std::visit(
       [&](auto& value) {
         using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, bool>) transfer_bool(s, value);
-        else if constexpr (std::is_same_v<T, std::vector<int64_t>>) transfer_numbers(s, value);
-        else if constexpr (std::is_same_v<T, DType>) transfer_enum(s, value, kDTypeCount);
-        else transfer(s, value);
+        if constexpr (std::is_same_v<T, bool>)
+          transfer_bool(s, value);
+        else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
+          transfer_numbers(s, value);
+        else if constexpr (std::is_same_v<T, DType>)
+          transfer_enum(s, value, kDTypeCount);
+        else
+          transfer(s, value);
       },
       attribute);
 }
@@ -307,10 +318,10 @@ Executable executable_from_bytes(std::string_view bytes, const std::string& sour
   header.number(version);
   header.number(crc);
   header.number(length);
-  if (version != Executable::kVersion)
-    header.fail("executable of another version of Ramet", std::to_string(version));
+  if (version != Executable::kVersion) header.fail("executable of another version of Ramet", std::to_string(version));
   const std::string_view body = bytes.substr(kHeader);
-  if (body.size() != length) header.fail("executable is cut off or has something behind it", std::to_string(body.size()) + " bytes");
+  if (body.size() != length)
+    header.fail("executable is cut off or has something behind it", std::to_string(body.size()) + " bytes");
   if (crc32c(body.data(), body.size()) != crc) header.fail("executable is damaged: its checksum does not fit");
   Reader reader(body, source);
   Executable exe;
@@ -324,6 +335,8 @@ void save_executable(const Executable& executable, const std::filesystem::path& 
   write_file_atomic(path, executable_bytes(executable));
 }
 
-Executable load_executable(const std::filesystem::path& path) { return executable_from_bytes(read_file(path), path.string()); }
+Executable load_executable(const std::filesystem::path& path) {
+  return executable_from_bytes(read_file(path), path.string());
+}
 
 }  // namespace ramet

@@ -22,10 +22,18 @@ BufferClass class_of(StateKind kind) {
 /// Buffers of one segment. A *root* is a value that is no view; roots get buffers, views have their root's.
 class SegmentBuilder {
  public:
-  SegmentBuilder(Executable& exe, const StayPlan& stays, size_t persistent, const Graph& graph, const Schedule& schedule,
-                 const std::vector<int32_t>& task_of_node, const KernelChoices& kernels, int32_t id)
-      : exe_(exe), stays_(stays), graph_(graph), schedule_(schedule), task_of_node_(task_of_node), kernels_(kernels),
-        segment_(exe.segments[static_cast<size_t>(id)]), id_(id), state_buffers_(persistent) {}
+  SegmentBuilder(Executable& exe, const StayPlan& stays, size_t persistent, const Graph& graph,
+                 const Schedule& schedule, const std::vector<int32_t>& task_of_node, const KernelChoices& kernels,
+                 int32_t id)
+      : exe_(exe),
+        stays_(stays),
+        graph_(graph),
+        schedule_(schedule),
+        task_of_node_(task_of_node),
+        kernels_(kernels),
+        segment_(exe.segments[static_cast<size_t>(id)]),
+        id_(id),
+        state_buffers_(persistent) {}
 
   void run() {
     find_roots();
@@ -92,8 +100,8 @@ class SegmentBuilder {
     }
   }
 
-  /// Outputs that become a state whose old value this node is the last to read, but that its kernel may not write over it:
-  /// they are copied there at once, so that they need no room to the end of the segment.
+  /// Outputs that become a state whose old value this node is the last to read, but that its kernel may not write over
+  /// it: they are copied there at once, so that they need no room to the end of the segment.
   int32_t plan_copies(NodeId id, const std::vector<NodeId>& last_reader) {
     const Node& node = graph_.node(id);
     int32_t copies = 0;
@@ -170,7 +178,9 @@ class SegmentBuilder {
       if (to != index || from < 0 || static_cast<size_t>(from) >= node.inputs.size()) continue;
       const ValueId operand = root(node.inputs[static_cast<size_t>(from)]);
       const BufferId candidate = buffer(operand);
-      if (is_state(candidate) || last_read(operand) != now || exe_.buffers[static_cast<size_t>(candidate)].bytes != bytes) continue;
+      if (is_state(candidate) || last_read(operand) != now ||
+          exe_.buffers[static_cast<size_t>(candidate)].bytes != bytes)
+        continue;
       if (std::find(taken.begin(), taken.end(), candidate) != taken.end()) continue;
       if (may_overwrite(node, choice, operand, index)) return candidate;
     }
@@ -190,16 +200,19 @@ class SegmentBuilder {
       const int32_t last = std::max(last_read(output), now);
       if (const auto state = copied_at_once_.find(output); state != copied_at_once_.end()) {
         const int32_t copied = now + 1 + static_cast<int32_t>(copies.size());
-        instruction.outputs.push_back(add_buffer(node.name, BufferClass::kActivations, graph_.type(output).bytes(), now, copied));
+        instruction.outputs.push_back(
+            add_buffer(node.name, BufferClass::kActivations, graph_.type(output).bytes(), now, copied));
         copies.emplace_back(instruction.outputs.back(), state->second);
         buffer(output) = state->second;
         continue;
       }
       BufferId target = state_to_write(node, choice, static_cast<int>(i), now);
-      if (target == kNoBuffer) target = operand_to_overwrite(node, choice, static_cast<int>(i), now, instruction.outputs);
+      if (target == kNoBuffer)
+        target = operand_to_overwrite(node, choice, static_cast<int>(i), now, instruction.outputs);
       if (target == kNoBuffer) {
         const std::string& name = graph_.value(output).name;
-        target = add_buffer(name.empty() ? node.name : name, BufferClass::kActivations, graph_.type(output).bytes(), now, last);
+        target = add_buffer(name.empty() ? node.name : name, BufferClass::kActivations, graph_.type(output).bytes(),
+                            now, last);
       } else if (!is_state(target)) {
         Buffer& shared = exe_.buffers[static_cast<size_t>(target)];
         shared.last = std::max(shared.last, last);
@@ -209,7 +222,8 @@ class SegmentBuilder {
       instruction.outputs.push_back(target);
     }
     const int64_t scratch = kernels_.tasks[static_cast<size_t>(task)].scratch_bytes;
-    if (scratch > 0) instruction.scratch = add_buffer("scratch of " + node.name, BufferClass::kScratch, scratch, now, now);
+    if (scratch > 0)
+      instruction.scratch = add_buffer("scratch of " + node.name, BufferClass::kScratch, scratch, now, now);
     segment_.instructions.push_back(std::move(instruction));
     for (const auto& [from, to] : copies) add_copy(from, to, "write/" + node.name);
   }
@@ -238,7 +252,8 @@ class SegmentBuilder {
     };
     const auto save = [&](BufferId& from, const std::string& name) {
       if (!is_state(from) || !is_copied_over(from)) return;
-      const BufferId saved = add_buffer(name, BufferClass::kActivations, exe_.buffers[static_cast<size_t>(from)].bytes, next_instant(), kEnd);
+      const BufferId saved = add_buffer(name, BufferClass::kActivations, exe_.buffers[static_cast<size_t>(from)].bytes,
+                                        next_instant(), kEnd);
       add_copy(from, saved, "save/" + name);
       from = saved;
     };
@@ -255,7 +270,9 @@ class SegmentBuilder {
       const NodeId producer = graph_.value(root(output.value)).producer;
       const int32_t ready = producer == kNoNode ? -1 : instant_[static_cast<size_t>(producer)] - segment_.first - 1;
       // Many devices must end together: each knows what an update finds, but only one knows the loss.
-      const bool guard = segment_.kind != PieceKind::kEvaluate && (exe_.mesh.devices() == 1 || segment_.kind == PieceKind::kUpdate) && ready >= 0 && type.elements() == 1 && is_floating(type.dtype);
+      const bool guard = segment_.kind != PieceKind::kEvaluate &&
+                         (exe_.mesh.devices() == 1 || segment_.kind == PieceKind::kUpdate) && ready >= 0 &&
+                         type.elements() == 1 && is_floating(type.dtype);
       segment_.results.push_back({output.name, type, buffer(root(output.value)), ready, guard});
     }
   }
@@ -272,7 +289,7 @@ class SegmentBuilder {
   const KernelChoices& kernels_;
   Segment& segment_;
   const int32_t id_;
-  const size_t state_buffers_;                            // ids below are of states and boundaries; transients of other segments are never met
+  const size_t state_buffers_;  // ids below are of states and boundaries; transients of other segments are never met
   std::vector<ValueId> root_;
   std::vector<int32_t> instant_, last_read_;
   std::vector<BufferId> buffer_;
@@ -301,7 +318,9 @@ void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
       for (int32_t id : stays.of_state[tensor.name]) {
         StateStay& stay = stays.states[static_cast<size_t>(id)];
         for (int slot = 0; slot < (stay.summed ? slots : 1); ++slot)
-          stay.buffers.push_back(add(exe.buffers, slot ? tensor.name + " (slot " + std::to_string(slot) + ")" : tensor.name, class_of(kind), tensor.type.bytes(), 1));
+          stay.buffers.push_back(add(exe.buffers,
+                                     slot ? tensor.name + " (slot " + std::to_string(slot) + ")" : tensor.name,
+                                     class_of(kind), tensor.type.bytes(), 1));
         const bool whole = !streams && !(kind == StateKind::kDerived && stage.phased);
         if (stay.summed || whole) place.slots = stay.buffers;
       }
@@ -311,7 +330,8 @@ void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
   for (BoundaryStay& stay : stays.boundaries) {
     const Boundary& boundary = stage.boundaries[static_cast<size_t>(stay.boundary)].boundary;
     const bool exchanged = stay.received || !stay.sent.empty();
-    stay.buffer = add(exe.buffers, boundary.name, exchanged ? BufferClass::kExchange : BufferClass::kStash, boundary.type.bytes(), stay.slots);
+    stay.buffer = add(exe.buffers, boundary.name, exchanged ? BufferClass::kExchange : BufferClass::kStash,
+                      boundary.type.bytes(), stay.slots);
   }
 }
 
@@ -320,7 +340,8 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
   std::vector<bool> written(exe.states.size(), false);
   std::unordered_map<std::string, int32_t> accumulators;
   for (size_t i = 0; i < exe.states.size(); ++i)
-    if (exe.states[i].tensor.kind == StateKind::kAccumulator) accumulators[exe.states[i].tensor.name] = static_cast<int32_t>(i);
+    if (exe.states[i].tensor.kind == StateKind::kAccumulator)
+      accumulators[exe.states[i].tensor.name] = static_cast<int32_t>(i);
   for (size_t i = 0; i < exe.segments.size(); ++i) {
     Segment& segment = exe.segments[i];
     if (segment.kind == PieceKind::kUpdate || segment.kind == PieceKind::kEvaluate) continue;
@@ -328,7 +349,8 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
       const auto state = accumulators.find(output.name);
       if (output.role != OutputRole::kState || state == accumulators.end()) continue;
       if (written[static_cast<size_t>(state->second)])
-        internal_error("find_accumulators", "two pieces of stage " + std::to_string(stage.index) + " sum into '" + output.name + "'");
+        internal_error("find_accumulators",
+                       "two pieces of stage " + std::to_string(stage.index) + " sum into '" + output.name + "'");
       segment.accumulators.push_back(state->second);
       written[static_cast<size_t>(state->second)] = true;
     }
@@ -338,8 +360,8 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
   for (Segment& segment : exe.segments) std::sort(segment.accumulators.begin(), segment.accumulators.end());
 }
 
-/// Buffers that outlive segments live for their regions. Accumulators end with their last use in an update; their slots but the
-/// first with the region that sums.
+/// Buffers that outlive segments live for their regions. Accumulators end with their last use in an update; their slots
+/// but the first with the region that sums.
 void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& stays) {
   const auto region = [&](int32_t id) -> const Region& { return plan.regions[static_cast<size_t>(id)]; };
   std::vector<int32_t> last_use(exe.buffers.size(), 0);
@@ -354,7 +376,8 @@ void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& sta
   }
   std::map<std::string, int32_t> summed;  // region that sums an accumulator
   for (const Segment& segment : exe.segments)
-    for (int32_t state : segment.accumulators) summed[exe.states[static_cast<size_t>(state)].tensor.name] = segment.region;
+    for (int32_t state : segment.accumulators)
+      summed[exe.states[static_cast<size_t>(state)].tensor.name] = segment.region;
   for (const auto& [name, ids] : stays.of_state)
     for (int32_t id : ids) {
       const StateStay& stay = stays.states[static_cast<size_t>(id)];
@@ -365,8 +388,10 @@ void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& sta
         if (!stay.summed) continue;
         const auto sums = summed.find(name);
         const int32_t combined = sums == summed.end() ? placed.first : region(sums->second).last;
-        if (buffer != stay.buffers[0]) placed.last = combined;
-        else if (!stay.stored) placed.last = std::max(combined, last_use[static_cast<size_t>(buffer)]);
+        if (buffer != stay.buffers[0])
+          placed.last = combined;
+        else if (!stay.stored)
+          placed.last = std::max(combined, last_use[static_cast<size_t>(buffer)]);
       }
     }
   for (const BoundaryStay& stay : stays.boundaries) {
@@ -378,7 +403,8 @@ void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& sta
 
 }  // namespace
 
-Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays, std::span<const Schedule> schedules, const KernelChoices& kernels) {
+Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays, std::span<const Schedule> schedules,
+                          const KernelChoices& kernels) {
   Executable exe;
   exe.mesh = stage.mesh;
   exe.stage = stage.index;
@@ -400,7 +426,9 @@ Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays,
       segment.chunk = stage.pieces[piece].chunk;
       segment.region = static_cast<int32_t>(r);
       segment.first = next;
-      SegmentBuilder(exe, stays, persistent, stage.pieces[piece].graph, schedules[piece], kernels.task_of_node[piece], kernels, id).run();
+      SegmentBuilder(exe, stays, persistent, stage.pieces[piece].graph, schedules[piece], kernels.task_of_node[piece],
+                     kernels, id)
+          .run();
       next = segment.last + 1;
     }
     region.last = next++;

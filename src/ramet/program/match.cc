@@ -15,8 +15,13 @@ namespace {
 using Kind = ProgramStep::Kind;
 using Program = std::vector<ProgramStep> Executable::*;
 
-[[noreturn]] void mismatch(const std::string& what, const std::string& where, const std::string& found, const std::string& expected) {
-  throw Error({.what = what, .where = where, .found = found, .expected = expected, .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"},
+[[noreturn]] void mismatch(const std::string& what, const std::string& where, const std::string& found,
+                           const std::string& expected) {
+  throw Error({.what = what,
+               .where = where,
+               .found = found,
+               .expected = expected,
+               .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"},
               ErrorKind::kFailure);
 }
 
@@ -25,11 +30,13 @@ struct StageCollective {
   std::string name;
   CollectiveForm form;
   std::string text() const {
-    return name + " (" + form.input.text() + ", " + form.kind + ", groups of " + std::to_string(form.parts) + " stages at distance " + std::to_string(form.stride) + ")";
+    return name + " (" + form.input.text() + ", " + form.kind + ", groups of " + std::to_string(form.parts) +
+           " stages at distance " + std::to_string(form.stride) + ")";
   }
   bool operator==(const StageCollective& other) const {
-    return form.exchange == other.form.exchange && form.parts == other.form.parts && form.stride == other.form.stride && form.kind == other.form.kind &&
-           form.input == other.form.input && form.output == other.form.output && form.outer == other.form.outer;
+    return form.exchange == other.form.exchange && form.parts == other.form.parts && form.stride == other.form.stride &&
+           form.kind == other.form.kind && form.input == other.form.input && form.output == other.form.output &&
+           form.outer == other.form.outer;
   }
 };
 
@@ -39,7 +46,8 @@ class Simulation {
   Simulation(std::span<const Executable> executables, Program program, std::string name)
       : executables_(executables), program_(program), name_(std::move(name)), stages_(executables.size()) {
     for (size_t s = 0; s < stages_.size(); ++s)
-      for (const Segment& segment : executables[s].segments) stages_[s].collectives.push_back(collectives_of(executables[s], segment));
+      for (const Segment& segment : executables[s].segments)
+        stages_[s].collectives.push_back(collectives_of(executables[s], segment));
   }
 
   void run() {
@@ -69,7 +77,8 @@ class Simulation {
     size_t run = stages_[stage].run_superstep.size();
     for (size_t i = steps.size(); i-- > 0;) {
       if (steps[i].kind == Kind::kRun) next = stages_[stage].run_superstep[--run];
-      const bool follows = steps[i].kind == Kind::kSend || steps[i].kind == Kind::kStore || steps[i].kind == Kind::kCombine;
+      const bool follows =
+          steps[i].kind == Kind::kSend || steps[i].kind == Kind::kStore || steps[i].kind == Kind::kCombine;
       numbers[i] = follows && run > 0 ? stages_[stage].run_superstep[run - 1] : next;
     }
     return numbers;
@@ -100,7 +109,9 @@ class Simulation {
   const std::vector<ProgramStep>& steps_of(size_t stage) const { return executables_[stage].*program_; }
   bool ended(size_t stage) const { return stages_[stage].next == steps_of(stage).size(); }
   std::string label(size_t stage) const { return "stage " + std::to_string(stage); }
-  const Transfer& transfer_of(size_t stage, const ProgramStep& step) const { return executables_[stage].transfers[static_cast<size_t>(step.subject)]; }
+  const Transfer& transfer_of(size_t stage, const ProgramStep& step) const {
+    return executables_[stage].transfers[static_cast<size_t>(step.subject)];
+  }
 
   Way way_of(size_t stage, const ProgramStep& step) const {
     const Transfer& transfer = transfer_of(stage, step);
@@ -110,7 +121,8 @@ class Simulation {
 
   std::string text_of(size_t stage, const ProgramStep& step) const {
     const Transfer& transfer = transfer_of(stage, step);
-    return "'" + transfer.name + "' " + transfer.type.text() + (step.micro < 0 ? "" : " of micro-batch " + std::to_string(step.micro));
+    return "'" + transfer.name + "' " + transfer.type.text() +
+           (step.micro < 0 ? "" : " of micro-batch " + std::to_string(step.micro));
   }
 
   /// The k-th send of a way and its k-th receive must be of the same thing.
@@ -126,9 +138,12 @@ class Simulation {
       const auto& [from, to, tag] = way;
       const auto& received = receives[way];
       for (size_t k = 0; k < std::max(sent.size(), received.size()); ++k) {
-        const std::string a = k < sent.size() ? sent[k] : "nothing more", b = k < received.size() ? received[k] : "nothing more";
+        const std::string a = k < sent.size() ? sent[k] : "nothing more",
+                          b = k < received.size() ? received[k] : "nothing more";
         if (a != b)
-          mismatch("what one stage sends is not what another receives", "program '" + name_ + "', message " + std::to_string(k) + " from stage " + std::to_string(from) + " to stage " + std::to_string(to),
+          mismatch("what one stage sends is not what another receives",
+                   "program '" + name_ + "', message " + std::to_string(k) + " from stage " + std::to_string(from) +
+                       " to stage " + std::to_string(to),
                    "stage " + std::to_string(from) + " sends " + a, "stage " + std::to_string(to) + " receives " + b);
       }
     }
@@ -196,7 +211,8 @@ class Simulation {
   bool meet(size_t stage, const StageCollective& collective) {
     const Mesh& mesh = executables_[stage].mesh;
     if (collective.form.parts > mesh.p || mesh.p % (collective.form.parts * collective.form.stride) != 0)
-      mismatch("a collective between stages has members that do not exist", label(stage), collective.text(), "groups among " + std::to_string(mesh.p) + " stages");
+      mismatch("a collective between stages has members that do not exist", label(stage), collective.text(),
+               "groups among " + std::to_string(mesh.p) + " stages");
     std::vector<size_t> members;
     const auto parts = static_cast<size_t>(collective.form.parts), stride = static_cast<size_t>(collective.form.stride);
     const size_t base = stage - stage / stride % parts * stride;
@@ -206,7 +222,8 @@ class Simulation {
       const StageCollective* other = waiting_in(member);
       if (!other) return false;
       if (!(*other == collective))
-        mismatch("stages meet in different collectives", "program '" + name_ + "'", label(stage) + " in " + collective.text(), label(member) + " in " + other->text());
+        mismatch("stages meet in different collectives", "program '" + name_ + "'",
+                 label(stage) + " in " + collective.text(), label(member) + " in " + other->text());
       superstep = std::max(superstep, stages_[member].current);
     }
     for (size_t member : members) {
@@ -223,12 +240,14 @@ class Simulation {
       if (const StageCollective* collective = waiting_in(s)) return label(s) + " waits in " + collective->text();
       const ProgramStep& started = steps_of(s)[static_cast<size_t>(step.subject)];
       const Transfer& transfer = transfer_of(s, started);
-      return label(s) + " waits for stage " + std::to_string(transfer.peer) + " to " + (started.kind == Kind::kSend ? "receive " : "send ") + text_of(s, started);
+      return label(s) + " waits for stage " + std::to_string(transfer.peer) + " to " +
+             (started.kind == Kind::kSend ? "receive " : "send ") + text_of(s, started);
     };
     std::string others;
     for (size_t s = 0; s < stages_.size(); ++s)
       if (s != stage) others += (others.empty() ? "" : "; ") + waits(s);
-    mismatch("stages wait for each other for ever", "program '" + name_ + "'", waits(stage), "all to come to their ends, but " + (others.empty() ? "there is no other" : others));
+    mismatch("stages wait for each other for ever", "program '" + name_ + "'", waits(stage),
+             "all to come to their ends, but " + (others.empty() ? "there is no other" : others));
   }
 
   std::span<const Executable> executables_;
@@ -253,15 +272,18 @@ std::vector<const Instruction*> stage_collectives(const Executable& exe, const S
   for (const Instruction& instruction : segment.instructions) {
     if (instruction.task < 0) continue;
     const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction.task)].node;
-    if (node.op->exchange != Exchange::kNone && collective_form(node).axis == static_cast<int64_t>(MeshAxis::kStage)) found.push_back(&instruction);
+    if (node.op->exchange != Exchange::kNone && collective_form(node).axis == static_cast<int64_t>(MeshAxis::kStage))
+      found.push_back(&instruction);
   }
   return found;
 }
 
 void verify_match(std::span<const Executable> executables) {
   for (size_t s = 0; s < executables.size(); ++s)
-    if (executables[s].stage != static_cast<int32_t>(s) || !(executables[s].mesh == executables[0].mesh) || executables[s].mesh.p != static_cast<int>(executables.size()))
-      mismatch("these are not the stages of one layout", "stage " + std::to_string(s), std::to_string(executables.size()) + " executables", std::to_string(executables[s].mesh.p));
+    if (executables[s].stage != static_cast<int32_t>(s) || !(executables[s].mesh == executables[0].mesh) ||
+        executables[s].mesh.p != static_cast<int>(executables.size()))
+      mismatch("these are not the stages of one layout", "stage " + std::to_string(s),
+               std::to_string(executables.size()) + " executables", std::to_string(executables[s].mesh.p));
   each_program([&](Program program, const char* name, size_t) { Simulation(executables, program, name).run(); });
 }
 

@@ -91,12 +91,13 @@ class Packer {
     const auto made = derived_.find(value.name);
     Graph& derive = stage_.pieces[made != derived_.end() ? made->second.first : prepare_piece()].graph;
     ValueId source;
-    if (made != derived_.end()) source = made->second.second;
+    if (made != derived_.end())
+      source = made->second.second;
     else if (source = derive.find_input(value.name); source == kNoValue)
       source = derive.add_input(value.name, value.type, InputRole::kState);
-    const NodeId node = derive.add_node(OpRegistry::instance().get("pack"), {source},
-                                        {{"format", layout.format}, {"bytes", layout.bytes}, {"dtype", value.type.dtype}},
-                                        "pack/" + value.name);
+    const NodeId node = derive.add_node(
+        OpRegistry::instance().get("pack"), {source},
+        {{"format", layout.format}, {"bytes", layout.bytes}, {"dtype", value.type.dtype}}, "pack/" + value.name);
     derive.add_output(name, derive.node(node).outputs[0], OutputRole::kState);
     kinds_[name] = StateKind::kDerived;
     Sharding sharding;
@@ -108,7 +109,9 @@ class Packer {
   /// The piece that derives states for the chunk at hand.
   size_t prepare_piece() {
     const auto [piece, fresh] = prepare_.emplace(chunk_, stage_.pieces.size());
-    if (fresh) stage_.pieces.push_back({Graph(stage_.mesh.devices() == 1 ? "derive" : "prepare" + std::to_string(chunk_)), PieceKind::kPrepare, chunk_});
+    if (fresh)
+      stage_.pieces.push_back({Graph(stage_.mesh.devices() == 1 ? "derive" : "prepare" + std::to_string(chunk_)),
+                               PieceKind::kPrepare, chunk_});
     return piece->second;
   }
 
@@ -116,8 +119,8 @@ class Packer {
   const KernelLibrary& library_;
   int chunk_ = 0;
   std::map<std::string, StateKind> kinds_;
-  std::map<int, size_t> prepare_;                                // pieces by chunk
-  std::map<std::string, std::pair<size_t, ValueId>> derived_;    // pieces and their values by the state that they become
+  std::map<int, size_t> prepare_;                              // pieces by chunk
+  std::map<std::string, std::pair<size_t, ValueId>> derived_;  // pieces and their values by the state that they become
   std::map<std::tuple<std::string, std::string, int64_t>, std::string> packings_;
 };
 
@@ -158,7 +161,9 @@ void drop_unread_derived_states(Stage& stage) {
       if (output.role != OutputRole::kState) kept.insert(output.name);
     piece.graph = part_of(piece.graph, kept);
   }
-  std::erase_if(stage.pieces, [](const Piece& piece) { return piece.kind == PieceKind::kPrepare && piece.graph.nodes().empty() && piece.graph.outputs().empty(); });
+  std::erase_if(stage.pieces, [](const Piece& piece) {
+    return piece.kind == PieceKind::kPrepare && piece.graph.nodes().empty() && piece.graph.outputs().empty();
+  });
 }
 
 }  // namespace

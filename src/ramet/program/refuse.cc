@@ -9,7 +9,9 @@
 namespace ramet {
 namespace {
 
-int64_t bytes_of(const Executable& exe, BufferClass kind) { return exe.live_at(exe.peak_instant)[static_cast<size_t>(kind)]; }
+int64_t bytes_of(const Executable& exe, BufferClass kind) {
+  return exe.live_at(exe.peak_instant)[static_cast<size_t>(kind)];
+}
 
 std::string breakdown(const Executable& exe) {
   const auto live = exe.live_at(exe.peak_instant);
@@ -21,8 +23,8 @@ std::string breakdown(const Executable& exe) {
   return text + "; the most is alive at " + exe.at(exe.peak_instant);
 }
 
-/// About what the step would need with its micro-batch cut into `parts`. Transient buffers of a weight's size are taken for gradients,
-/// which do not shrink; a joined step would have to keep all of them.
+/// About what the step would need with its micro-batch cut into `parts`. Transient buffers of a weight's size are taken
+/// for gradients, which do not shrink; a joined step would have to keep all of them.
 int64_t bytes_with_smaller_batch(const Executable& exe, int64_t parts) {
   std::set<int64_t> weight_sizes;
   int64_t fixed = 0, weights = 0, largest = 0;
@@ -30,7 +32,9 @@ int64_t bytes_with_smaller_batch(const Executable& exe, int64_t parts) {
   for (const StatePlace& state : exe.states)
     if (state.tensor.kind == StateKind::kWeight) weight_sizes.insert(state.tensor.type.bytes());
   for (const Buffer& buffer : exe.buffers) {
-    const bool transient = buffer.kind == BufferClass::kActivations || buffer.kind == BufferClass::kStash || buffer.kind == BufferClass::kExchange || buffer.kind == BufferClass::kScratch || buffer.kind == BufferClass::kHost;
+    const bool transient = buffer.kind == BufferClass::kActivations || buffer.kind == BufferClass::kStash ||
+                           buffer.kind == BufferClass::kExchange || buffer.kind == BufferClass::kScratch ||
+                           buffer.kind == BufferClass::kHost;
     if (!transient) {
       fixed += buffer.bytes;
       if (buffer.kind == BufferClass::kWeights) weights += buffer.bytes, largest = std::max(largest, buffer.bytes);
@@ -50,14 +54,17 @@ std::string advice(const std::string& what, int64_t bytes, int64_t limit) {
 
 }  // namespace
 
-void refuse_memory(const Executable& exe, const CompileOptions& options, const PlanBytes& plan_bytes, const std::vector<Advice>& more) {
+void refuse_memory(const Executable& exe, const CompileOptions& options, const PlanBytes& plan_bytes,
+                   const std::vector<Advice>& more) {
   const int64_t need = exe.planned_bytes(), limit = options.device_memory;
   std::string remedy = "What would help";
   const auto add = [&](const std::string& text) { remedy += (remedy.back() == 'p' ? ": " : "; ") + text; };
   for (const Advice& each : more) add(advice(each.change, each.bytes, limit));
   using Mode = RecomputeOptions::Mode;
-  for (const auto& [mode, name] : {std::pair{Mode::kCheap, "cheap"}, std::pair{Mode::kLayers, "layer"}, std::pair{Mode::kAll, "all"}}) {
-    if (options.recompute.mode == mode || options.recompute.mode == Mode::kFit || options.recompute.mode == Mode::kAll) continue;
+  for (const auto& [mode, name] :
+       {std::pair{Mode::kCheap, "cheap"}, std::pair{Mode::kLayers, "layer"}, std::pair{Mode::kAll, "all"}}) {
+    if (options.recompute.mode == mode || options.recompute.mode == Mode::kFit || options.recompute.mode == Mode::kAll)
+      continue;
     if (const auto bytes = plan_bytes({mode, {}, 0}); bytes && *bytes < need)
       add(advice("recompute \"" + std::string(name) + "\"", *bytes, limit));
   }
@@ -69,7 +76,8 @@ void refuse_memory(const Executable& exe, const CompileOptions& options, const P
   }
   if (const int64_t moments = bytes_of(exe, BufferClass::kOptimizer); moments > 0)
     add(advice("optimizer states in half the bytes (bf16, or an optimizer with fewer)", need - moments / 2, limit));
-  if (const int64_t states = bytes_of(exe, BufferClass::kWeights) + bytes_of(exe, BufferClass::kOptimizer); more.empty() && states > limit)
+  if (const int64_t states = bytes_of(exe, BufferClass::kWeights) + bytes_of(exe, BufferClass::kOptimizer);
+      more.empty() && states > limit)
     add("nothing on one device like this, for weights and optimizer states alone take " + format_size(states));
   add("--device-memory of " + std::to_string(need) + " bytes or more");
   throw Error({.what = "the training step does not fit into device memory",

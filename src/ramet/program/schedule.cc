@@ -26,12 +26,12 @@ class Analysis {
 
   const Graph& graph;
   const size_t nodes;
-  std::vector<std::vector<ValueId>> reads;       // distinct roots that a node reads
-  std::vector<std::vector<NodeId>> successors;   // nodes that must follow
-  std::vector<int32_t> predecessors;             // how many distinct edges lead to a node
-  std::vector<std::vector<NodeId>> readers;      // nodes that read a root
-  std::vector<bool> kept;                        // roots that live to the end (results, states' next values)
-  std::vector<bool> external;                    // roots that are states: their bytes are always there
+  std::vector<std::vector<ValueId>> reads;      // distinct roots that a node reads
+  std::vector<std::vector<NodeId>> successors;  // nodes that must follow
+  std::vector<int32_t> predecessors;            // how many distinct edges lead to a node
+  std::vector<std::vector<NodeId>> readers;     // nodes that read a root
+  std::vector<bool> kept;                       // roots that live to the end (results, states' next values)
+  std::vector<bool> external;                   // roots that are states: their bytes are always there
 
  private:
   void find_roots() {
@@ -103,8 +103,12 @@ class Analysis {
 class Simulation {
  public:
   explicit Simulation(const Analysis& analysis)
-      : analysis_(analysis), waiting_(analysis.predecessors), unread_(analysis.graph.values().size(), 0), done_(analysis.nodes) {
-    for (size_t root = 0; root < unread_.size(); ++root) unread_[root] = static_cast<int32_t>(analysis.readers[root].size());
+      : analysis_(analysis),
+        waiting_(analysis.predecessors),
+        unread_(analysis.graph.values().size(), 0),
+        done_(analysis.nodes) {
+    for (size_t root = 0; root < unread_.size(); ++root)
+      unread_[root] = static_cast<int32_t>(analysis.readers[root].size());
     for (const GraphInput& input : analysis.graph.inputs()) live_ += analysis.bytes(input.value);
     peak_ = live_;
     order_.reserve(analysis.nodes);
@@ -222,11 +226,13 @@ std::vector<NodeId> late_sources(const Analysis& analysis) {
     late[id] = true;
     for (ValueId input : node.inputs) {
       const NodeId producer = graph.value(input).producer;
-      const bool source = producer == kNoNode ? analysis.external[static_cast<size_t>(input)] || graph.type(input).bytes() <= kTinyBytes
-                                              : late[static_cast<size_t>(producer)];
+      const bool source = producer == kNoNode
+                              ? analysis.external[static_cast<size_t>(input)] || graph.type(input).bytes() <= kTinyBytes
+                              : late[static_cast<size_t>(producer)];
       late[id] = late[id] && source;
     }
-    for (ValueId output : node.outputs) late[id] = late[id] && !analysis.kept[static_cast<size_t>(analysis.root(output))];
+    for (ValueId output : node.outputs)
+      late[id] = late[id] && !analysis.kept[static_cast<size_t>(analysis.root(output))];
   }
   std::vector<NodeId> order, stack;
   order.reserve(analysis.nodes);
@@ -256,12 +262,13 @@ std::vector<NodeId> late_sources(const Analysis& analysis) {
 
 Schedule greedy(const Analysis& analysis) {
   Simulation simulation(analysis);
-  // Deltas only fall while a node waits, so an entry that is out of date stands too low in the queue and is put in again
-  // when a touch lowers it.
+  // Deltas only fall while a node waits, so an entry that is out of date stands too low in the queue and is put in
+  // again when a touch lowers it.
   using Entry = std::pair<int64_t, NodeId>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   for (size_t id = 0; id < analysis.nodes; ++id)
-    if (simulation.ready(static_cast<NodeId>(id))) queue.emplace(simulation.delta(static_cast<NodeId>(id)), static_cast<NodeId>(id));
+    if (simulation.ready(static_cast<NodeId>(id)))
+      queue.emplace(simulation.delta(static_cast<NodeId>(id)), static_cast<NodeId>(id));
   while (!queue.empty()) {
     const NodeId id = queue.top().second;
     queue.pop();
@@ -274,7 +281,8 @@ Schedule greedy(const Analysis& analysis) {
   return finish(simulation, "greedy");
 }
 
-/// An order that respects data but puts a reader of a state after its writer would cost a copy; only `late_sources` can.
+/// An order that respects data but puts a reader of a state after its writer would cost a copy; only `late_sources`
+/// can.
 bool respects_edges(const Analysis& analysis, const std::vector<NodeId>& order) {
   std::vector<size_t> position(analysis.nodes);
   for (size_t i = 0; i < order.size(); ++i) position[static_cast<size_t>(order[i])] = i;

@@ -25,14 +25,16 @@ Stage single_stage(StepGraph step) {
     stage.states.push_back({std::move(state), std::move(whole), Memory::kDevice});
   }
   stage.pieces.push_back({std::move(step.micro), PieceKind::kForward, 0});
-  for (auto& [graph, kind] : {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare}, std::pair{&step.evaluate, PieceKind::kEvaluate}})
+  for (auto& [graph, kind] : {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare},
+                              std::pair{&step.evaluate, PieceKind::kEvaluate}})
     if (!is_empty(*graph)) stage.pieces.push_back({std::move(*graph), kind, 0});
   return stage;
 }
 
 namespace {
 
-Stage stage_of(const DeviceGraphs& graphs, int index, std::vector<double>& starts, const std::vector<double>& all_starts) {
+Stage stage_of(const DeviceGraphs& graphs, int index, std::vector<double>& starts,
+               const std::vector<double>& all_starts) {
   const StageGraphs& from = graphs.stages[static_cast<size_t>(index)];
   Stage stage;
   stage.mesh = graphs.mesh;
@@ -62,8 +64,14 @@ Stage stage_of(const DeviceGraphs& graphs, int index, std::vector<double>& start
 /// When messages between stages are made, and when there is room for them.
 class MessageTimes {
  public:
-  MessageTimes(const DeviceGraphs& graphs, std::vector<Stage>& stages, const std::vector<std::vector<double>>& starts, const PassTimes& times)
-      : stages_(stages), starts_(starts), times_(times), micro_batches_(graphs.lanes * graphs.micro_batches_per_lane), made_(graphs.boundaries.size()), read_(stages.size()) {}
+  MessageTimes(const DeviceGraphs& graphs, std::vector<Stage>& stages, const std::vector<std::vector<double>>& starts,
+               const PassTimes& times)
+      : stages_(stages),
+        starts_(starts),
+        times_(times),
+        micro_batches_(graphs.lanes * graphs.micro_batches_per_lane),
+        made_(graphs.boundaries.size()),
+        read_(stages.size()) {}
 
   void run() {
     for (size_t s = 0; s < stages_.size(); ++s) find_runs(s);
@@ -77,7 +85,9 @@ class MessageTimes {
 
  private:
   double seconds_of(const StageRun& run) const {
-    const Pass pass = run.kind == PieceKind::kForward ? Pass::kForward : run.kind == PieceKind::kBackward ? Pass::kBackward : Pass::kWeightGradient;
+    const Pass pass = run.kind == PieceKind::kForward    ? Pass::kForward
+                      : run.kind == PieceKind::kBackward ? Pass::kBackward
+                                                         : Pass::kWeightGradient;
     return times_.of({pass, run.chunk, run.micro});
   }
 
@@ -136,26 +146,29 @@ class MessageTimes {
     if (room == room_.end()) return;
     const auto& starts = starts_[static_cast<size_t>(boundary.boundary.stage)];
     for (double ready : room->second)
-      boundary.leaves.push_back(static_cast<int32_t>(std::lower_bound(starts.begin(), starts.end(), ready) - starts.begin()) - 1);
+      boundary.leaves.push_back(
+          static_cast<int32_t>(std::lower_bound(starts.begin(), starts.end(), ready) - starts.begin()) - 1);
   }
 
   std::vector<Stage>& stages_;
   const std::vector<std::vector<double>>& starts_;  // of each run of each row
   const PassTimes& times_;
   const int64_t micro_batches_;
-  std::vector<std::vector<double>> made_;                          // by tag and micro-batch
-  std::vector<std::map<int32_t, std::vector<int32_t>>> read_;      // by stage, tag and micro-batch
-  std::map<int32_t, std::vector<double>> room_;                    // by tag and micro-batch, where all readers have it
+  std::vector<std::vector<double>> made_;                      // by tag and micro-batch
+  std::vector<std::map<int32_t, std::vector<int32_t>>> read_;  // by stage, tag and micro-batch
+  std::map<int32_t, std::vector<double>> room_;                // by tag and micro-batch, where all readers have it
 };
 
 }  // namespace
 
 std::vector<Stage> stages_of(const DeviceGraphs& graphs) {
-  const PassTimes times = graphs.times.of_chunk.empty() ? unit_times(graphs.table.chunks(), graphs.table.split_backward) : graphs.times;
+  const PassTimes times =
+      graphs.times.of_chunk.empty() ? unit_times(graphs.table.chunks(), graphs.table.split_backward) : graphs.times;
   const ScheduleOutcome outcome = simulate(graphs.table, times);
   std::vector<Stage> stages;
   std::vector<std::vector<double>> starts(graphs.stages.size());
-  for (size_t s = 0; s < graphs.stages.size(); ++s) stages.push_back(stage_of(graphs, static_cast<int>(s), starts[s], outcome.starts[s]));
+  for (size_t s = 0; s < graphs.stages.size(); ++s)
+    stages.push_back(stage_of(graphs, static_cast<int>(s), starts[s], outcome.starts[s]));
   MessageTimes(graphs, stages, starts, times).run();
   return stages;
 }
@@ -194,21 +207,23 @@ class PrepareSplitter {
     for (const GraphInput& input : graph.inputs()) {
       const std::string& name = graph.value(input.value).name;
       const auto maker = maker_.find(name);
-      if (input.role != InputRole::kState || maker == maker_.end() || !wanted_[maker->second].insert(name).second) continue;
+      if (input.role != InputRole::kState || maker == maker_.end() || !wanted_[maker->second].insert(name).second)
+        continue;
       want_inputs_of(part_of(stage_.pieces[maker->second].graph, {name}));
     }
   }
 
   Stage& stage_;
-  std::map<std::string, size_t> maker_;               // piece by the state that it makes
-  std::map<size_t, std::set<std::string>> wanted_;    // states of each maker
+  std::map<std::string, size_t> maker_;             // piece by the state that it makes
+  std::map<size_t, std::set<std::string>> wanted_;  // states of each maker
 };
 
 class RegionPlanner {
  public:
   explicit RegionPlanner(const Stage& stage) : stage_(stage) {
     for (size_t i = 0; i < stage.pieces.size(); ++i)
-      if (stage.pieces[i].kind != PieceKind::kPrepare) pieces_[{stage.pieces[i].kind, stage.pieces[i].chunk}] = static_cast<int32_t>(i);
+      if (stage.pieces[i].kind != PieceKind::kPrepare)
+        pieces_[{stage.pieces[i].kind, stage.pieces[i].chunk}] = static_cast<int32_t>(i);
   }
 
   RegionPlan run() {
@@ -219,7 +234,8 @@ class RegionPlanner {
     }
     if (!stage_.phased) add_all(PieceKind::kPrepare);
     plan_.train_runs = static_cast<int32_t>(plan_.runs.size());
-    if (!stage_.phased) add_all(PieceKind::kEvaluate);
+    if (!stage_.phased)
+      add_all(PieceKind::kEvaluate);
     else
       for (int32_t piece : pieces_of(PieceKind::kEvaluate)) {
         add_region(true, {piece});
@@ -242,7 +258,8 @@ class RegionPlanner {
   int32_t piece_of_run(const StageRun& run) const {
     const auto piece = pieces_.find({run.kind, run.chunk});
     if (piece == pieces_.end())
-      internal_error("plan_regions", "the table runs " + std::string(name_of(run.kind)) + " " + std::to_string(run.chunk) + ", which is no piece of the stage");
+      internal_error("plan_regions", "the table runs " + std::string(name_of(run.kind)) + " " +
+                                         std::to_string(run.chunk) + ", which is no piece of the stage");
     return piece->second;
   }
 
@@ -256,7 +273,9 @@ class RegionPlanner {
       std::vector<int32_t> readers;
       for (size_t i = begin; i < end; ++i) {
         end = std::max(end, last.at({row[i].kind, row[i].chunk}) + 1);
-        if (const int32_t piece = piece_of_run(row[i]); std::find(readers.begin(), readers.end(), piece) == readers.end()) readers.push_back(piece);
+        if (const int32_t piece = piece_of_run(row[i]);
+            std::find(readers.begin(), readers.end(), piece) == readers.end())
+          readers.push_back(piece);
       }
       add_region(false, readers);
       for (size_t i = begin; i < end; ++i) add_run(piece_of_run(row[i]), static_cast<int32_t>(row[i].micro));
@@ -281,7 +300,8 @@ class RegionPlanner {
       for (int32_t maker : stage_.prepared_by[static_cast<size_t>(reader)]) {
         // Two readers of one region may want the same: it is made once.
         bool fresh = false;
-        for (const GraphOutput& output : stage_.pieces[static_cast<size_t>(maker)].graph.outputs()) fresh |= made.insert(output.name).second;
+        for (const GraphOutput& output : stage_.pieces[static_cast<size_t>(maker)].graph.outputs())
+          fresh |= made.insert(output.name).second;
         if (fresh) add_run(maker, -1);
       }
   }

@@ -21,9 +21,9 @@ struct StageRun {
 struct StageBoundary {
   Boundary boundary;
   int32_t tag = 0;  ///< the same on all stages
-  /// Made and read by the table's runs, by micro-batch, so that no stage waits for another's memory. Of one that comes from another
-  /// stage: the run (index in Stage::row) before which there must be room for it, the first that begins after it was made. Of one that
-  /// goes to others: the last run that begins before it has left. Empty elsewhere.
+  /// Made and read by the table's runs, by micro-batch, so that no stage waits for another's memory. Of one that comes
+  /// from another stage: the run (index in Stage::row) before which there must be room for it, the first that begins
+  /// after it was made. Of one that goes to others: the last run that begins before it has left. Empty elsewhere.
   std::vector<int32_t> arrives, leaves;
 };
 
@@ -31,13 +31,14 @@ struct StageBoundary {
 struct Stage {
   Mesh mesh;
   int index = 0;  ///< which stage
-  bool phased = false;  ///< every run of equal pieces in `row` is a region of its own, and derived states live in regions only
-  bool ahead = true;    ///< states that stream come while the region before runs, and leave while the one after does
+  bool phased =
+      false;  ///< every run of equal pieces in `row` is a region of its own, and derived states live in regions only
+  bool ahead = true;  ///< states that stream come while the region before runs, and leave while the one after does
   int64_t lanes = 1, micro_batches_per_lane = 1;
   std::vector<LocalState> states;
   std::vector<Piece> pieces;
   std::vector<StageBoundary> boundaries;  ///< those that it writes or reads
-  std::vector<StageRun> row;  ///< of training: which piece runs for which micro-batch, in order
+  std::vector<StageRun> row;              ///< of training: which piece runs for which micro-batch, in order
   /// With phases: for each piece, the pieces of kind kPrepare that derive what it reads (split_prepare).
   std::vector<std::vector<int32_t>> prepared_by;
 };
@@ -46,17 +47,17 @@ struct Stage {
 Stage single_stage(StepGraph step);
 /// The stages of a partitioned step.
 std::vector<Stage> stages_of(const DeviceGraphs& graphs);
-/// For phases: takes pieces that derive states apart into one for each piece that reads them, which makes no more than that one needs;
-/// fills `prepared_by`.
+/// For phases: takes pieces that derive states apart into one for each piece that reads them, which makes no more than
+/// that one needs; fills `prepared_by`.
 void split_prepare(Stage& stage);
 
-/// A part of the timeline: segments in it run in any order of time, one at a time, so that what lives inside one shares memory
-/// with what lives inside another, and what goes from one to another lives for the whole region.
+/// A part of the timeline: segments in it run in any order of time, one at a time, so that what lives inside one shares
+/// memory with what lives inside another, and what goes from one to another lives for the whole region.
 struct Region {
-  std::vector<int32_t> segments;  ///< once each, in the order in which they stand on the timeline
-  bool evaluation = false;        ///< of the program `evaluate`
+  std::vector<int32_t> segments;    ///< once each, in the order in which they stand on the timeline
+  bool evaluation = false;          ///< of the program `evaluate`
   int32_t first_run = 0, runs = 0;  ///< in RegionPlan::runs
-  int32_t first = 0, last = 0;    ///< instants; at `last` all segments have ended and lanes are combined
+  int32_t first = 0, last = 0;      ///< instants; at `last` all segments have ended and lanes are combined
 };
 
 /// Which segments there are, where, and in which order they run.
@@ -73,9 +74,9 @@ struct RegionPlan {
   int32_t train_runs = 0;       ///< how many of them are training
 };
 
-/// Without phases, training is one region, then each update piece is one, then comes what derives states; then evaluation is one. With
-/// phases, each run of equal pieces in the row is one (or of pieces that take turns, as those of the last phase may), with what derives
-/// their states before them, and so is each piece of evaluation.
+/// Without phases, training is one region, then each update piece is one, then comes what derives states; then
+/// evaluation is one. With phases, each run of equal pieces in the row is one (or of pieces that take turns, as those
+/// of the last phase may), with what derives their states before them, and so is each piece of evaluation.
 RegionPlan plan_regions(const Stage& stage);
 
 }  // namespace ramet

@@ -19,7 +19,8 @@ const StateStay& StayPlan::state(const std::string& name, int32_t region) const 
 
 const BoundaryStay& StayPlan::boundary(const std::string& name, int32_t segment) const {
   const auto found = of_boundary.find({name, segment});
-  if (found == of_boundary.end()) internal_error("plan_stays", "boundary '" + name + "' is not in device memory where it is used");
+  if (found == of_boundary.end())
+    internal_error("plan_stays", "boundary '" + name + "' is not in device memory where it is used");
   return boundaries[static_cast<size_t>(found->second)];
 }
 
@@ -47,7 +48,9 @@ class StayPlanner {
   };
   using Uses = std::map<int32_t, Use>;  // by region
 
-  const Graph& graph_of(size_t segment) const { return stage_.pieces[static_cast<size_t>(plan_.segments[segment].piece)].graph; }
+  const Graph& graph_of(size_t segment) const {
+    return stage_.pieces[static_cast<size_t>(plan_.segments[segment].piece)].graph;
+  }
   PieceKind kind_of(int32_t segment) const {
     return stage_.pieces[static_cast<size_t>(plan_.segments[static_cast<size_t>(segment)].piece)].kind;
   }
@@ -57,7 +60,8 @@ class StayPlanner {
   void find_uses() {
     std::map<std::string, int32_t> states, boundaries;
     for (size_t i = 0; i < stage_.states.size(); ++i) states[stage_.states[i].tensor.name] = static_cast<int32_t>(i);
-    for (size_t i = 0; i < stage_.boundaries.size(); ++i) boundaries[stage_.boundaries[i].boundary.name] = static_cast<int32_t>(i);
+    for (size_t i = 0; i < stage_.boundaries.size(); ++i)
+      boundaries[stage_.boundaries[i].boundary.name] = static_cast<int32_t>(i);
     uses_.resize(stage_.states.size());
     writers_.assign(stage_.boundaries.size(), -1);
     readers_.resize(stage_.boundaries.size());
@@ -93,14 +97,19 @@ class StayPlanner {
     }
     // Rows number the runs of the table; what derives states runs between them.
     for (size_t run = 0; run < plan_.runs.size() && static_cast<int32_t>(run) < plan_.train_runs; ++run)
-      if (const PieceKind kind = kind_of(plan_.runs[run].segment); kind != PieceKind::kPrepare && kind != PieceKind::kUpdate) run_of_row_.push_back(static_cast<int32_t>(run));
+      if (const PieceKind kind = kind_of(plan_.runs[run].segment);
+          kind != PieceKind::kPrepare && kind != PieceKind::kUpdate)
+        run_of_row_.push_back(static_cast<int32_t>(run));
     runs_of_.resize(plan_.segments.size());
-    for (size_t run = 0; run < plan_.runs.size(); ++run) runs_of_[static_cast<size_t>(plan_.runs[run].segment)].push_back(static_cast<int32_t>(run));
+    for (size_t run = 0; run < plan_.runs.size(); ++run)
+      runs_of_[static_cast<size_t>(plan_.runs[run].segment)].push_back(static_cast<int32_t>(run));
   }
 
   int32_t at(const std::map<std::string, int32_t>& known, const std::string& name) const {
     const auto found = known.find(name);
-    if (found == known.end()) internal_error("plan_stays", "'" + name + "' is neither a state nor a boundary of stage " + std::to_string(stage_.index));
+    if (found == known.end())
+      internal_error("plan_stays",
+                     "'" + name + "' is neither a state nor a boundary of stage " + std::to_string(stage_.index));
     return found->second;
   }
   bool is(int32_t state, StateKind kind) const { return stage_.states[static_cast<size_t>(state)].tensor.kind == kind; }
@@ -109,10 +118,12 @@ class StayPlanner {
 
   void plan_state(int32_t state) {
     const Uses& uses = uses_[static_cast<size_t>(state)];
-    const bool streams = stage_.states[static_cast<size_t>(state)].home == Memory::kStreaming && !is(state, StateKind::kDerived);
+    const bool streams =
+        stage_.states[static_cast<size_t>(state)].home == Memory::kStreaming && !is(state, StateKind::kDerived);
     if (is(state, StateKind::kAccumulator)) return plan_accumulator(state, uses, streams);
     if (is(state, StateKind::kDerived) && stage_.phased) {
-      for (const auto& [region, use] : uses) add({.state = state, .first_use = region, .last_use = region, .first = region, .last = region, .buffers = {}});
+      for (const auto& [region, use] : uses)
+        add({.state = state, .first_use = region, .last_use = region, .first = region, .last = region, .buffers = {}});
       return;
     }
     const auto last = static_cast<int32_t>(plan_.regions.size()) - 1;
@@ -124,25 +135,31 @@ class StayPlanner {
     for (const auto& [region, use] : uses) {
       // What would leave during the region in which it would come back stays.
       StateStay* before = fresh ? nullptr : &result_.states.back();
-      if (before && region - before->last_use <= 2 && evaluates(region) == evaluates(before->last_use)) before->last_use = region;
-      else add({.state = state, .first_use = region, .last_use = region, .loaded = true, .buffers = {}});
+      if (before && region - before->last_use <= 2 && evaluates(region) == evaluates(before->last_use))
+        before->last_use = region;
+      else
+        add({.state = state, .first_use = region, .last_use = region, .loaded = true, .buffers = {}});
       result_.states.back().stored |= use.written;
       fresh = false;
     }
-    for (int32_t id : result_.of_state[stage_.states[static_cast<size_t>(state)].tensor.name]) set_life(result_.states[static_cast<size_t>(id)]);
+    for (int32_t id : result_.of_state[stage_.states[static_cast<size_t>(state)].tensor.name])
+      set_life(result_.states[static_cast<size_t>(id)]);
   }
 
-  /// An accumulator is summed in one region and used in later ones; between them it may be in streaming memory. One that nothing
-  /// sums into is zeroed in the first region.
+  /// An accumulator is summed in one region and used in later ones; between them it may be in streaming memory. One
+  /// that nothing sums into is zeroed in the first region.
   void plan_accumulator(int32_t state, const Uses& uses, bool streams) {
     int32_t first = 0, summed = 0;
     for (const auto& [region, use] : uses)
       if (use.summed) first = summed = region;
-    std::vector<StateStay> stays = {{.state = state, .first_use = first, .last_use = summed, .summed = true, .buffers = {}}};
+    std::vector<StateStay> stays = {
+        {.state = state, .first_use = first, .last_use = summed, .summed = true, .buffers = {}}};
     for (const auto& [region, use] : uses) {
       if (region <= summed) continue;
-      if (!streams || region - stays.back().last_use <= 2) stays.back().last_use = region;
-      else stays.push_back({.state = state, .first_use = region, .last_use = region, .loaded = true, .buffers = {}});
+      if (!streams || region - stays.back().last_use <= 2)
+        stays.back().last_use = region;
+      else
+        stays.push_back({.state = state, .first_use = region, .last_use = region, .loaded = true, .buffers = {}});
     }
     stays[0].stored = stays.size() > 1;
     for (StateStay& stay : stays) {
@@ -156,13 +173,15 @@ class StayPlanner {
     stay.last = stay.last_use;
     if (!stage_.ahead) return;
     const bool evaluation = evaluates(stay.first_use);
-    const int32_t begin = evaluation ? train_regions_ : 0, end = evaluation ? static_cast<int32_t>(plan_.regions.size()) : train_regions_;
+    const int32_t begin = evaluation ? train_regions_ : 0,
+                  end = evaluation ? static_cast<int32_t>(plan_.regions.size()) : train_regions_;
     if (stay.loaded) stay.first = std::max(begin, stay.first_use - 1);
     if (stay.stored) stay.last = std::min(end - 1, stay.last_use + 1);
   }
 
   void add(StateStay stay) {
-    result_.of_state[stage_.states[static_cast<size_t>(stay.state)].tensor.name].push_back(static_cast<int32_t>(result_.states.size()));
+    result_.of_state[stage_.states[static_cast<size_t>(stay.state)].tensor.name].push_back(
+        static_cast<int32_t>(result_.states.size()));
     result_.states.push_back(std::move(stay));
   }
 
@@ -175,7 +194,9 @@ class StayPlanner {
 
   /// Readers that find a boundary that streams in one ring.
   std::pair<int32_t, int32_t> group_of(int32_t segment) const {
-    return stage_.phased || kind_of(segment) == PieceKind::kUpdate ? std::pair(plan_.segments[static_cast<size_t>(segment)].region, 0) : std::pair(0, static_cast<int32_t>(kind_of(segment)));
+    return stage_.phased || kind_of(segment) == PieceKind::kUpdate
+               ? std::pair(plan_.segments[static_cast<size_t>(segment)].region, 0)
+               : std::pair(0, static_cast<int32_t>(kind_of(segment)));
   }
 
   void plan_boundary(int32_t id) {
@@ -185,19 +206,24 @@ class StayPlanner {
     if (writer < 0 && readers.empty()) return;
     const bool streams = boundary.home == Memory::kStreaming;
     const auto first_run = [&](int32_t segment) { return runs_of_[static_cast<size_t>(segment)].front(); };
-    const int32_t origin_segment = writer >= 0 ? writer : *std::min_element(readers.begin(), readers.end(), [&](int32_t a, int32_t b) { return first_run(a) < first_run(b); });
+    const int32_t origin_segment =
+        writer >= 0 ? writer : *std::min_element(readers.begin(), readers.end(), [&](int32_t a, int32_t b) {
+          return first_run(a) < first_run(b);
+        });
     std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> groups;
     const auto origin_group = streams ? group_of(origin_segment) : std::pair(-1, -1);
     groups[origin_group];
     for (int32_t reader : readers) groups[streams ? group_of(reader) : origin_group].push_back(reader);
 
-    BoundaryStay origin{.boundary = id, .received = writer < 0, .stored = groups.size() > 1, .sent = {}, .instances = {}};
+    BoundaryStay origin{
+        .boundary = id, .received = writer < 0, .stored = groups.size() > 1, .sent = {}, .instances = {}};
     if (writer >= 0)
       for (int reader : boundary.readers)
         if (reader != stage_.index) origin.sent.push_back(reader);
     fill_origin(origin, writer, groups[origin_group]);
     std::map<int32_t, int32_t> left;  // last run before which an instance may not yet come back, by micro-batch
-    for (const auto& instance : origin.instances) left[instance.micro] = instance.written >= 0 ? instance.written : instance.first_read;
+    for (const auto& instance : origin.instances)
+      left[instance.micro] = instance.written >= 0 ? instance.written : instance.first_read;
     if (writer >= 0) result_.of_boundary[{boundary.name, writer}] = static_cast<int32_t>(result_.boundaries.size());
     add(std::move(origin), groups[origin_group]);
     std::map<int32_t, BoundaryStay::Instance> streaming;
@@ -207,7 +233,8 @@ class StayPlanner {
       for (const auto& [micro, reads] : reads_of(members)) {
         const int32_t begin = std::max({left.at(micro) + 1, reads.first - 1, program_begin(reads.first)});
         stay.instances.push_back({micro, begin, -1, reads.first, reads.last});
-        auto& whole = streaming.try_emplace(micro, BoundaryStay::Instance{micro, left.at(micro), -1, -1, reads.last}).first->second;
+        auto& whole = streaming.try_emplace(micro, BoundaryStay::Instance{micro, left.at(micro), -1, -1, reads.last})
+                          .first->second;
         whole.last = std::max(whole.last, reads.last);
       }
       add(std::move(stay), members);
@@ -218,12 +245,15 @@ class StayPlanner {
   }
 
   int32_t program_begin(int32_t run) const { return run < plan_.train_runs ? 0 : plan_.train_runs; }
-  int32_t program_last(int32_t run) const { return (run < plan_.train_runs ? plan_.train_runs : static_cast<int32_t>(plan_.runs.size())) - 1; }
+  int32_t program_last(int32_t run) const {
+    return (run < plan_.train_runs ? plan_.train_runs : static_cast<int32_t>(plan_.runs.size())) - 1;
+  }
 
   std::map<int32_t, Reads> reads_of(const std::vector<int32_t>& readers) const {
     std::map<int32_t, Reads> reads;
     for (int32_t reader : readers)
-      for (int32_t run : runs_of_[static_cast<size_t>(reader)]) reads[plan_.runs[static_cast<size_t>(run)].micro].add(run);
+      for (int32_t run : runs_of_[static_cast<size_t>(reader)])
+        reads[plan_.runs[static_cast<size_t>(run)].micro].add(run);
     return reads;
   }
 
@@ -232,12 +262,17 @@ class StayPlanner {
     const std::string& name = stage_.boundaries[static_cast<size_t>(origin.boundary)].boundary.name;
     const StageBoundary& known = stage_.boundaries[static_cast<size_t>(origin.boundary)];
     const auto linger = [&](int32_t run) { return std::min(run + 1, program_last(run)); };
-    const auto in_row = [&](const std::vector<int32_t>& rows, int32_t micro) { return micro < 0 || rows.empty() ? -1 : rows[static_cast<size_t>(micro)]; };
+    const auto in_row = [&](const std::vector<int32_t>& rows, int32_t micro) {
+      return micro < 0 || rows.empty() ? -1 : rows[static_cast<size_t>(micro)];
+    };
     if (writer < 0) {
       for (const auto& [micro, read] : reads) {
         const int32_t row = in_row(known.arrives, micro);
-        const int32_t begin = std::max(row < 0 ? read.first - 1 : std::min(run_of_row_[static_cast<size_t>(row)], read.first), program_begin(read.first));
-        origin.instances.push_back({micro, begin, -1, read.first, origin.stored ? std::max(read.last, linger(read.first)) : read.last});
+        const int32_t begin =
+            std::max(row < 0 ? read.first - 1 : std::min(run_of_row_[static_cast<size_t>(row)], read.first),
+                     program_begin(read.first));
+        origin.instances.push_back(
+            {micro, begin, -1, read.first, origin.stored ? std::max(read.last, linger(read.first)) : read.last});
       }
       return;
     }
@@ -245,15 +280,18 @@ class StayPlanner {
       const int32_t micro = plan_.runs[static_cast<size_t>(run)].micro;
       BoundaryStay::Instance instance{micro, run, run, -1, run};
       if (const auto read = reads.find(micro); read != reads.end()) {
-        if (read->second.first <= run) internal_error("plan_stays", "boundary '" + name + "' is read before it is written");
+        if (read->second.first <= run)
+          internal_error("plan_stays", "boundary '" + name + "' is read before it is written");
         instance.first_read = read->second.first;
         instance.last = read->second.last;
       }
       if (origin.stored || !origin.sent.empty()) instance.last = std::max(instance.last, linger(run));
-      if (const int32_t row = in_row(known.leaves, micro); row >= 0 && !origin.sent.empty()) instance.last = std::max(instance.last, run_of_row_[static_cast<size_t>(row)]);
+      if (const int32_t row = in_row(known.leaves, micro); row >= 0 && !origin.sent.empty())
+        instance.last = std::max(instance.last, run_of_row_[static_cast<size_t>(row)]);
       origin.instances.push_back(instance);
     }
-    std::sort(origin.instances.begin(), origin.instances.end(), [](const auto& a, const auto& b) { return a.micro < b.micro; });
+    std::sort(origin.instances.begin(), origin.instances.end(),
+              [](const auto& a, const auto& b) { return a.micro < b.micro; });
   }
 
   void add(BoundaryStay stay, const std::vector<int32_t>& readers) {
@@ -265,18 +303,22 @@ class StayPlanner {
       stay.last = std::max(stay.last, region_of(instance.last));
     }
     for (int32_t reader : readers)
-      result_.of_boundary[{stage_.boundaries[static_cast<size_t>(stay.boundary)].boundary.name, reader}] = static_cast<int32_t>(result_.boundaries.size());
+      result_.of_boundary[{stage_.boundaries[static_cast<size_t>(stay.boundary)].boundary.name, reader}] =
+          static_cast<int32_t>(result_.boundaries.size());
     result_.boundaries.push_back(std::move(stay));
   }
 
   /// Least ring in which no two instances that are alive together meet.
   static int32_t slots_of(const std::vector<BoundaryStay::Instance>& instances) {
     int32_t slots = 1;
-    const bool ordered = std::is_sorted(instances.begin(), instances.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    const bool ordered = std::is_sorted(instances.begin(), instances.end(),
+                                        [](const auto& a, const auto& b) { return a.begin < b.begin; });
     for (size_t i = 0; i < instances.size(); ++i)
       for (size_t j = i + 1; j < instances.size(); ++j) {
-        if (instances[j].begin <= instances[i].last && instances[i].begin <= instances[j].last) slots = std::max(slots, instances[j].micro - instances[i].micro + 1);
-        else if (ordered) break;
+        if (instances[j].begin <= instances[i].last && instances[i].begin <= instances[j].last)
+          slots = std::max(slots, instances[j].micro - instances[i].micro + 1);
+        else if (ordered)
+          break;
       }
     return slots;
   }

@@ -13,9 +13,10 @@ namespace ramet {
 struct StateStay {
   int32_t state = 0;                    ///< index in Stage::states
   int32_t first_use = 0, last_use = 0;  ///< regions
-  int32_t first = 0, last = 0;          ///< regions for which it has its buffer: it is loaded during the one before, stored during the one after
+  int32_t first = 0, last = 0;  ///< regions for which it has its buffer: it is loaded during the one before, stored
+                                ///< during the one after
   bool loaded = false, stored = false;
-  bool summed = false;                  ///< an accumulator where it is summed: a buffer for each slot of lanes
+  bool summed = false;  ///< an accumulator where it is summed: a buffer for each slot of lanes
   std::vector<BufferId> buffers;
 };
 
@@ -50,12 +51,14 @@ struct StayPlan {
 };
 
 /// Decides the stays, from which double buffers follow:
-///  - a state that streams is loaded during the region before it is used, and stored during the one after it was changed; uses no
+///  - a state that streams is loaded during the region before it is used, and stored during the one after it was
+///  changed; uses no
 ///    more than one region apart are one stay
 ///  - with phases, a derived state stays in the regions that read it
-///  - a boundary has as many slots as micro-batches can be between its writer and its last reader in this stage's order; what comes from
-///    streaming memory comes one run before it is read, what goes there has one run's time to leave; messages between stages have
-///    room as soon as they are made, wherever they are (StageBoundary)
+///  - a boundary has as many slots as micro-batches can be between its writer and its last reader in this stage's
+///  order; what comes from
+///    streaming memory comes one run before it is read, what goes there has one run's time to leave; messages between
+///    stages have room as soon as they are made, wherever they are (StageBoundary)
 StayPlan plan_stays(const Stage& stage, const RegionPlan& plan);
 
 }  // namespace ramet

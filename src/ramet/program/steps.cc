@@ -21,7 +21,12 @@ struct Around {
 class ProgramMaker {
  public:
   ProgramMaker(Executable& exe, const Stage& stage, const RegionPlan& plan, const StayPlan& stays)
-      : exe_(exe), stage_(stage), plan_(plan), stays_(stays), lane_slot_(lane_slot_of(exe.lanes)), combines_(lane_combines(exe.lanes)),
+      : exe_(exe),
+        stage_(stage),
+        plan_(plan),
+        stays_(stays),
+        lane_slot_(lane_slot_of(exe.lanes)),
+        combines_(lane_combines(exe.lanes)),
         around_(plan.runs.size()) {}
 
   void run() {
@@ -30,8 +35,10 @@ class ProgramMaker {
       for (size_t i = 0; i < stays_.boundaries[s].instances.size(); ++i) {
         const auto& instance = stays_.boundaries[s].instances[i];
         const Around::Event event{static_cast<int32_t>(s), static_cast<int32_t>(i)};
-        if (instance.written >= 0) at(instance.written).write.push_back(event);
-        else at(instance.begin).come.push_back(event);
+        if (instance.written >= 0)
+          at(instance.written).write.push_back(event);
+        else
+          at(instance.begin).come.push_back(event);
         if (instance.first_read >= 0) at(instance.first_read).read.push_back(event);
       }
     make(exe_.train, false);
@@ -67,8 +74,11 @@ class ProgramMaker {
       if (!stay.loaded && !stay.stored) continue;
       const StateTensor& tensor = stage_.states[static_cast<size_t>(stay.state)].tensor;
       const int32_t state = place.at(tensor.name);
-      const int32_t way = add_transfer({.name = tensor.name, .type = tensor.type, .buffer = stay.buffers[0],
-                                        .streaming = exe_.states[static_cast<size_t>(state)].home, .state = state});
+      const int32_t way = add_transfer({.name = tensor.name,
+                                        .type = tensor.type,
+                                        .buffer = stay.buffers[0],
+                                        .streaming = exe_.states[static_cast<size_t>(state)].home,
+                                        .state = state});
       ways.load = stay.loaded ? way : -1;
       ways.store = stay.stored ? way : -1;
     }
@@ -85,7 +95,8 @@ class ProgramMaker {
     for (const BoundaryStay& stay : stays_.boundaries) {
       const StageBoundary& boundary = stage_.boundaries[static_cast<size_t>(stay.boundary)];
       BoundaryWays& ways = boundary_ways_.emplace_back();
-      Transfer transfer{.name = boundary.boundary.name, .type = boundary.boundary.type, .buffer = stay.buffer, .tag = boundary.tag};
+      Transfer transfer{
+          .name = boundary.boundary.name, .type = boundary.boundary.type, .buffer = stay.buffer, .tag = boundary.tag};
       for (int peer : stay.sent) transfer.peer = peer, ways.send.push_back(add_transfer(transfer));
       transfer.peer = boundary.boundary.stage;
       if (stay.received) ways.receive = add_transfer(transfer);
@@ -121,14 +132,16 @@ class ProgramMaker {
 
   void begin_region(int32_t region) {
     for (size_t s = 0; s < stays_.states.size(); ++s)
-      if (stays_.states[s].loaded && stays_.states[s].first == region) start(Kind::kLoad, state_ways_[s].load, -1, {true, static_cast<int32_t>(s), 0});
+      if (stays_.states[s].loaded && stays_.states[s].first == region)
+        start(Kind::kLoad, state_ways_[s].load, -1, {true, static_cast<int32_t>(s), 0});
     for (size_t s = 0; s < stays_.states.size(); ++s)
       if (stays_.states[s].loaded && stays_.states[s].first_use == region) wait({true, static_cast<int32_t>(s), 0});
   }
 
   void end_region(int32_t region) {
     for (size_t s = 0; s < stays_.states.size(); ++s)
-      if (stays_.states[s].stored && stays_.states[s].last_use == region) start(Kind::kStore, state_ways_[s].store, -1, {true, static_cast<int32_t>(s), 0});
+      if (stays_.states[s].stored && stays_.states[s].last_use == region)
+        start(Kind::kStore, state_ways_[s].store, -1, {true, static_cast<int32_t>(s), 0});
     for (size_t s = 0; s < stays_.states.size(); ++s)
       if (stays_.states[s].stored && stays_.states[s].last == region) wait({true, static_cast<int32_t>(s), 0});
     for (size_t s = 0; s < stays_.boundaries.size(); ++s)
@@ -216,10 +229,12 @@ class ProgramMaker {
     if (sums && within == 0) program_->push_back({Kind::kZero, run.segment, -1, slot, 0, superstep_});
     program_->push_back({Kind::kRun, run.segment, run.micro, slot, 0, superstep_});
     if (sums && within + 1 == exe_.micro_batches_per_lane)
-      for (const auto& [into, from] : combines_[static_cast<size_t>(lane)]) program_->push_back({Kind::kCombine, run.segment, -1, into, from, superstep_});
+      for (const auto& [into, from] : combines_[static_cast<size_t>(lane)])
+        program_->push_back({Kind::kCombine, run.segment, -1, into, from, superstep_});
   }
 
-  /// Without phases: what derives states, by itself; the weights that stream come first. With phases there is nothing to do.
+  /// Without phases: what derives states, by itself; the weights that stream come first. With phases there is nothing
+  /// to do.
   void make_prepare() {
     if (stage_.phased) return;
     program_ = &exe_.prepare;
@@ -228,9 +243,11 @@ class ProgramMaker {
     for (size_t r = 0; r < plan_.regions.size(); ++r) {
       const Region& region = plan_.regions[r];
       const auto number = static_cast<int32_t>(r);
-      if (region.segments.empty() || exe_.segments[static_cast<size_t>(region.segments[0])].kind != PieceKind::kPrepare) continue;
+      if (region.segments.empty() || exe_.segments[static_cast<size_t>(region.segments[0])].kind != PieceKind::kPrepare)
+        continue;
       for (size_t s = 0; s < stays_.states.size(); ++s)
-        if (const StateStay& stay = stays_.states[s]; stay.loaded && stay.first_use <= number && number <= stay.last_use)
+        if (const StateStay& stay = stays_.states[s];
+            stay.loaded && stay.first_use <= number && number <= stay.last_use)
           start(Kind::kLoad, state_ways_[s].load, -1, {true, static_cast<int32_t>(s), 0});
       for (auto& [place, steps] : pending_) wait_for(steps);
       pending_.clear();
@@ -248,14 +265,14 @@ class ProgramMaker {
   const StayPlan& stays_;
   const std::vector<int> lane_slot_;
   const std::vector<std::vector<std::pair<int, int>>> combines_;
-  std::vector<Around> around_;  // by run
+  std::vector<Around> around_;               // by run
   std::vector<StateWays> state_ways_;        // by stay
   std::vector<BoundaryWays> boundary_ways_;  // by stay
   // Of the program at hand.
   std::vector<ProgramStep>* program_ = nullptr;
   int32_t superstep_ = 0;
-  std::map<Place, std::vector<int32_t>> pending_;                 // steps that were started and not waited for
-  std::map<std::pair<int32_t, int32_t>, Place> stored_;           // by boundary and micro-batch
+  std::map<Place, std::vector<int32_t>> pending_;        // steps that were started and not waited for
+  std::map<std::pair<int32_t, int32_t>, Place> stored_;  // by boundary and micro-batch
 };
 
 }  // namespace

@@ -46,7 +46,11 @@ namespace {
 
 /// What the programs do, in their order.
 ScheduleTable table_of(std::span<const Executable> stages, const Layout& layout) {
-  ScheduleTable table{.kind = layout.schedule, .micro_batches = stages[0].micro_batches(), .split_backward = false, .stage_of = {}, .entries = {}};
+  ScheduleTable table{.kind = layout.schedule,
+                      .micro_batches = stages[0].micro_batches(),
+                      .split_backward = false,
+                      .stage_of = {},
+                      .entries = {}};
   for (int chunk = 0; chunk < layout.model_chunks(); ++chunk) table.stage_of.push_back(layout.stage_of(chunk));
   for (const Executable& exe : stages) {
     auto& entries = table.entries.emplace_back();
@@ -119,7 +123,9 @@ std::string text_of(const LayoutReport& report) {
     text +=
         line("%-16s %6.1f%% %9.2f  %lld\n", ((&choice == &report.choices[0] ? "* " : "  ") + name_of(choice)).c_str(),
              100 * choice.bubble, choice.makespan, static_cast<long long>(choice.in_flight));
-  text += "were all stages alike; a step in forward passes of a stage; in flight: micro-batches of activations that the fullest stage keeps\n";
+  text +=
+      "were all stages alike; a step in forward passes of a stage; in flight: micro-batches of activations that the "
+      "fullest stage keeps\n";
   return text + zero_bubble_text(report);
 }
 

@@ -48,40 +48,49 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
   std::vector<const Buffer*> alive;
   for (const Buffer& buffer : exe.buffers)
     if (buffer.first <= exe.peak_instant && exe.peak_instant <= buffer.last) alive.push_back(&buffer);
-  std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->total() > b->total(); });
+  std::stable_sort(alive.begin(), alive.end(),
+                   [](const Buffer* a, const Buffer* b) { return a->total() > b->total(); });
   if (alive.size() > largest) alive.resize(largest);
   for (const Buffer* buffer : alive)
-    report.largest.push_back({buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last)});
+    report.largest.push_back(
+        {buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last)});
   return report;
 }
 
 std::string text_of(const MemoryReport& report) {
   char line[512];
-  std::snprintf(line, sizeof line, "device memory  %s (%lld bytes), %.2f%% above the bound of this schedule; placed by %s\n",
-                format_size(report.planned_bytes).c_str(), static_cast<long long>(report.planned_bytes), 100 * gap_of(report), report.placement.c_str());
+  std::snprintf(line, sizeof line,
+                "device memory  %s (%lld bytes), %.2f%% above the bound of this schedule; placed by %s\n",
+                format_size(report.planned_bytes).c_str(), static_cast<long long>(report.planned_bytes),
+                100 * gap_of(report), report.placement.c_str());
   std::string text = line;
   text += "most is alive at  " + report.peak + "\n\n";
   const bool streams = report.streaming_bytes > 0;
   if (streams) {
     text.pop_back();
-    std::snprintf(line, sizeof line, "streaming memory  %s (%lld bytes)\n\n", format_size(report.streaming_bytes).c_str(), static_cast<long long>(report.streaming_bytes));
+    std::snprintf(line, sizeof line, "streaming memory  %s (%lld bytes)\n\n",
+                  format_size(report.streaming_bytes).c_str(), static_cast<long long>(report.streaming_bytes));
     text += line;
   }
-  std::snprintf(line, sizeof line, "%-12s %12s %7s %12s%s\n", "class", "at the peak", "share", "at most", streams ? "    streaming" : "");
+  std::snprintf(line, sizeof line, "%-12s %12s %7s %12s%s\n", "class", "at the peak", "share", "at most",
+                streams ? "    streaming" : "");
   text += line;
   for (int kind = 0; kind < kBufferClassCount; ++kind) {
     const auto k = static_cast<size_t>(kind);
     if (report.most[k] == 0 && report.streaming[k] == 0) continue;
-    std::snprintf(line, sizeof line, "%-12s %12s %6.1f%% %12s", std::string(name_of(static_cast<BufferClass>(kind))).c_str(),
-                  format_size(report.at_peak[k]).c_str(), 100.0 * static_cast<double>(report.at_peak[k]) / static_cast<double>(std::max<int64_t>(1, report.bound_bytes)),
-                  format_size(report.most[k]).c_str());
+    std::snprintf(
+        line, sizeof line, "%-12s %12s %6.1f%% %12s", std::string(name_of(static_cast<BufferClass>(kind))).c_str(),
+        format_size(report.at_peak[k]).c_str(),
+        100.0 * static_cast<double>(report.at_peak[k]) / static_cast<double>(std::max<int64_t>(1, report.bound_bytes)),
+        format_size(report.most[k]).c_str());
     text += line;
     std::snprintf(line, sizeof line, " %12s", format_size(report.streaming[k]).c_str());
     text += (streams ? line : "") + std::string("\n");
   }
   text += "\nlargest buffers at the peak\n";
   for (const auto& large : report.largest) {
-    std::snprintf(line, sizeof line, "%12s  %-11s ", format_size(large.bytes).c_str(), std::string(name_of(large.kind)).c_str());
+    std::snprintf(line, sizeof line, "%12s  %-11s ", format_size(large.bytes).c_str(),
+                  std::string(name_of(large.kind)).c_str());
     text += line + large.name + "\n";
   }
   return text;
@@ -96,13 +105,17 @@ std::string json_of(const MemoryReport& report) {
   json["peak"] = report.peak;
   json["streaming_bytes"] = report.streaming_bytes;
   for (int kind = 0; kind < kBufferClassCount; ++kind)
-    json["classes"][std::string(name_of(static_cast<BufferClass>(kind)))] = {{"at_peak", report.at_peak[static_cast<size_t>(kind)]},
-                                                                            {"most", report.most[static_cast<size_t>(kind)]},
-                                                                            {"streaming", report.streaming[static_cast<size_t>(kind)]}};
+    json["classes"][std::string(name_of(static_cast<BufferClass>(kind)))] = {
+        {"at_peak", report.at_peak[static_cast<size_t>(kind)]},
+        {"most", report.most[static_cast<size_t>(kind)]},
+        {"streaming", report.streaming[static_cast<size_t>(kind)]}};
   json["largest"] = nlohmann::ordered_json::array();
   for (const auto& large : report.largest)
-    json["largest"].push_back({{"name", large.name}, {"class", std::string(name_of(large.kind))}, {"bytes", large.bytes},
-                               {"from", large.from}, {"to", large.to}});
+    json["largest"].push_back({{"name", large.name},
+                               {"class", std::string(name_of(large.kind))},
+                               {"bytes", large.bytes},
+                               {"from", large.from},
+                               {"to", large.to}});
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -11,13 +11,13 @@ namespace ramet {
 
 /// What a person asks of an executable's memory: that of one device.
 struct MemoryReport {
-  int64_t planned_bytes = 0;  ///< the arena: all device memory that will ever be used
-  int64_t bound_bytes = 0;    ///< no placement of this schedule can be smaller
-  std::string placement;      ///< how the placement was found
-  std::string peak;           ///< what happens when the most is alive
-  std::array<int64_t, kBufferClassCount> at_peak{};  ///< bytes alive there, by class
-  std::array<int64_t, kBufferClassCount> most{};     ///< most bytes of a class alive at any one time
-  int64_t streaming_bytes = 0;                       ///< of streaming memory
+  int64_t planned_bytes = 0;                           ///< the arena: all device memory that will ever be used
+  int64_t bound_bytes = 0;                             ///< no placement of this schedule can be smaller
+  std::string placement;                               ///< how the placement was found
+  std::string peak;                                    ///< what happens when the most is alive
+  std::array<int64_t, kBufferClassCount> at_peak{};    ///< bytes alive there, by class
+  std::array<int64_t, kBufferClassCount> most{};       ///< most bytes of a class alive at any one time
+  int64_t streaming_bytes = 0;                         ///< of streaming memory
   std::array<int64_t, kBufferClassCount> streaming{};  ///< most bytes of a class there at any one time
   struct Large {
     std::string name;
@@ -32,12 +32,12 @@ struct MemoryReport {
 MemoryReport memory_report(const Executable& executable, size_t largest = 12);
 /// As a table.
 std::string text_of(const MemoryReport& report);
-/// As one JSON object: planned_bytes, bound_bytes, gap, placement, peak, streaming_bytes, classes {NAME: {at_peak, most,
-/// streaming}}, largest [...].
+/// As one JSON object: planned_bytes, bound_bytes, gap, placement, peak, streaming_bytes, classes {NAME: {at_peak,
+/// most, streaming}}, largest [...].
 std::string json_of(const MemoryReport& report);
 
-/// A picture of the arena: time from left to right, addresses upwards, a rectangle a buffer, coloured by class; hovering tells its
-/// name, size and life. Buffers too small to be seen are left out.
+/// A picture of the arena: time from left to right, addresses upwards, a rectangle a buffer, coloured by class;
+/// hovering tells its name, size and life. Buffers too small to be seen are left out.
 std::string memory_svg(const Executable& executable);
 
 }  // namespace ramet

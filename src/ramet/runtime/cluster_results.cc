@@ -82,7 +82,8 @@ void ClusterState::gather_step() {
     const auto& slots = train_slots[static_cast<size_t>(device.position.stage)];
     const StepResults& given = *device.results;
     auto& mine = numbers[static_cast<size_t>(device.number)];
-    mine = {given.not_finite.empty() ? kNothing : slot_of(slots, given.not_finite), given.states_changed ? 1.0 : 0.0, given.seconds, given.waiting_seconds};
+    mine = {given.not_finite.empty() ? kNothing : slot_of(slots, given.not_finite), given.states_changed ? 1.0 : 0.0,
+            given.seconds, given.waiting_seconds};
     for (const ResultSlot& slot : slots)
       mine.push_back(number_in(slot.micro < 0 ? given.update() : given.micro(slot.micro), slot.name));
   }

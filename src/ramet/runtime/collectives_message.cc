@@ -1,6 +1,7 @@
 // Collectives by messages, for members that do not share memory. Reductions go slice by slice through scratch memory of
 // a fixed size: recursive halving for powers of two, else every slice goes straight to its owner; both combine along
-// the same tree. Gathers double, or go round a ring where there is much. The volume per member is (n-1)/n of the data each way, which is the least possible.
+// the same tree. Gathers double, or go round a ring where there is much. The volume per member is (n-1)/n of the data
+// each way, which is the least possible.
 
 #include <algorithm>
 #include <bit>
@@ -18,8 +19,8 @@ constexpr int kTag = Transport::kUserTags + 2;
 // Elements of a window: all members' slices of one round of messages.
 constexpr int64_t kWindow = 256 << 10;
 constexpr size_t kElement = 8;  // largest that is reduced
-// From how many bytes of a slice on slices are gathered round a ring: what comes is still in the caches when it goes on.
-// Below, the fewer messages of doubling count for more. Either way the bits are the same.
+// From how many bytes of a slice on slices are gathered round a ring: what comes is still in the caches when it goes
+// on. Below, the fewer messages of doubling count for more. Either way the bits are the same.
 constexpr size_t kRingBytes = 128 << 10;
 
 size_t bytes_of(int64_t count, DType dtype) { return static_cast<size_t>(count) * size_of(dtype); }

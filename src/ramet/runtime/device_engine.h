@@ -16,22 +16,24 @@ namespace ramet {
 
 /// What a device has beside its program.
 struct DeviceOptions {
-  int device = 0;                  ///< its number in the executable's mesh
-  int threads = 0;                 ///< must be what the executable was compiled for; 0 takes that
-  Transport* transport = nullptr;  ///< its endpoint, which must outlive the engine; may be null where there is one device
+  int device = 0;   ///< its number in the executable's mesh
+  int threads = 0;  ///< must be what the executable was compiled for; 0 takes that
+  Transport* transport =
+      nullptr;  ///< its endpoint, which must outlive the engine; may be null where there is one device
   CollectiveOptions collectives{};
-  bool shared_arena = false;       ///< the arena comes from `transport`, so that peers in other processes reach it
+  bool shared_arena = false;  ///< the arena comes from `transport`, so that peers in other processes reach it
   /// Makes its streaming memory of so many bytes; empty: host memory. Not called for a program that streams nothing.
   std::function<std::unique_ptr<StreamingStore>(int64_t bytes, ThreadTeam& team)> streaming{};
 };
 
-/// Runs one device's program. All memory is taken when it is made: arena, streaming memory, kernels, addresses, results; a step
-/// allocates nothing. One thread drives it. Devices of one mesh make the same calls in the same order, each on its own
-/// thread; every call meets the others through the transport. An exception on one device must be told to the others by
-/// Transport::stop: they would wait for it.
+/// Runs one device's program. All memory is taken when it is made: arena, streaming memory, kernels, addresses,
+/// results; a step allocates nothing. One thread drives it. Devices of one mesh make the same calls in the same order,
+/// each on its own thread; every call meets the others through the transport. An exception on one device must be told
+/// to the others by Transport::stop: they would wait for it.
 class DeviceEngine {
  public:
-  /// Throws Error when the executable is of another kernel class than the backend's, the device is not of its stage, or memory lacks.
+  /// Throws Error when the executable is of another kernel class than the backend's, the device is not of its stage, or
+  /// memory lacks.
   DeviceEngine(Executable executable, const Backend& backend, const DeviceOptions& options = {});
   ~DeviceEngine();
   DeviceEngine(const DeviceEngine&) = delete;
@@ -46,23 +48,25 @@ class DeviceEngine {
   int64_t arena_bytes() const;
 
   bool has_state(std::string_view name) const;
-  /// Takes what bytes [offset, offset + bytes.size()) of the logical tensor (whole elements) this device holds. After weights, call
-  /// `prepare` on all devices. Throws Error on an unknown state or a range outside it.
+  /// Takes what bytes [offset, offset + bytes.size()) of the logical tensor (whole elements) this device holds. After
+  /// weights, call `prepare` on all devices. Throws Error on an unknown state or a range outside it.
   void write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes);
-  /// Gives into `bytes`, which stand for such a range, what this device holds of it, and leaves the rest as it is; how many bytes it
-  /// gave.
+  /// Gives into `bytes`, which stand for such a range, what this device holds of it, and leaves the rest as it is; how
+  /// many bytes it gave.
   int64_t read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const;
 
   /// Derives states from weights.
   void prepare();
-  /// One training step. Feeds are asked for by lanes of the whole step, of which this replica takes its own; the counter counts them so
-  /// too. Scalars and feeds that this stage does not take are passed over where there are many devices. A loss or a norm that is not finite
-  /// ends the step on all devices before weights change; `not_finite` is told where it was seen.
+  /// One training step. Feeds are asked for by lanes of the whole step, of which this replica takes its own; the
+  /// counter counts them so too. Scalars and feeds that this stage does not take are passed over where there are many
+  /// devices. A loss or a norm that is not finite ends the step on all devices before weights change; `not_finite` is
+  /// told where it was seen.
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
   /// Forward only; the results of this device's stage.
   std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
   /// As Engine::find_first_nonfinite, of this device; with many devices the step runs to its end.
-  std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
+  std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
+                                                std::span<const ScalarValue> scalars = {});
 
   void profile(bool on);
   std::vector<ProfileRow> profile_by_kernel() const;

@@ -46,7 +46,8 @@ const TensorView* StepResults::find(std::string_view name) const {
 double StepResults::sum(std::string_view name) const {
   double total = 0;
   for (const auto& views : micro_) {
-    const auto view = std::find_if(views.begin(), views.end(), [&](const TensorView& each) { return each.name == name; });
+    const auto view =
+        std::find_if(views.begin(), views.end(), [&](const TensorView& each) { return each.name == name; });
     if (view == views.end())
       throw Error({.what = "micro-batches have no result of this name", .found = "'" + std::string(name) + "'"});
     total += view->get();
@@ -55,7 +56,9 @@ double StepResults::sum(std::string_view name) const {
 }
 
 EngineState::EngineState(Executable executable, const Backend& backend, const DeviceOptions& options)
-    : exe_(std::move(executable)), options_(options), position_(exe_.mesh.position(options.device)),
+    : exe_(std::move(executable)),
+      options_(options),
+      position_(exe_.mesh.position(options.device)),
       team_(options.threads > 0 ? options.threads : exe_.threads) {
   check_backend(backend, team_.size());
   make_memory();
@@ -74,17 +77,29 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
 
 void EngineState::check_backend(const Backend& backend, int threads) const {
   if (backend.kernel_class() != exe_.kernel_class)
-    throw Error({.what = "executable was compiled for other kernels", .where = "engine", .found = exe_.kernel_class,
-                 .expected = backend.kernel_class(), .remedy = "Compile it on this machine"});
+    throw Error({.what = "executable was compiled for other kernels",
+                 .where = "engine",
+                 .found = exe_.kernel_class,
+                 .expected = backend.kernel_class(),
+                 .remedy = "Compile it on this machine"});
   if (options_.device < 0 || options_.device >= exe_.mesh.devices() || position_.stage != exe_.stage)
-    throw Error({.what = "executable is not of this device's stage", .where = "engine", .found = "stage " + std::to_string(exe_.stage),
-                 .expected = "that of device " + std::to_string(options_.device) + " of " + std::to_string(exe_.mesh.devices())});
-  if (options_.transport && (options_.transport->device() != options_.device || options_.transport->devices() != exe_.mesh.devices()))
-    throw Error({.what = "the transport is another device's", .where = "engine", .found = options_.transport->text_of(options_.transport->device()),
-                 .expected = "device " + std::to_string(options_.device) + " of " + std::to_string(exe_.mesh.devices())});
+    throw Error({.what = "executable is not of this device's stage",
+                 .where = "engine",
+                 .found = "stage " + std::to_string(exe_.stage),
+                 .expected = "that of device " + std::to_string(options_.device) + " of " +
+                             std::to_string(exe_.mesh.devices())});
+  if (options_.transport &&
+      (options_.transport->device() != options_.device || options_.transport->devices() != exe_.mesh.devices()))
+    throw Error(
+        {.what = "the transport is another device's",
+         .where = "engine",
+         .found = options_.transport->text_of(options_.transport->device()),
+         .expected = "device " + std::to_string(options_.device) + " of " + std::to_string(exe_.mesh.devices())});
   if (threads != exe_.threads)
-    throw Error({.what = "executable was compiled for another number of threads", .where = "engine",
-                 .found = std::to_string(exe_.threads), .expected = std::to_string(threads),
+    throw Error({.what = "executable was compiled for another number of threads",
+                 .where = "engine",
+                 .found = std::to_string(exe_.threads),
+                 .expected = std::to_string(threads),
                  .remedy = "Compile it with --threads " + std::to_string(threads)});
 }
 
@@ -98,7 +113,8 @@ void EngineState::make_memory() {
     memory_bytes_ = arena_->bytes();
   }
   if (exe_.streaming_bytes == 0) return;
-  store_ = options_.streaming ? options_.streaming(exe_.streaming_bytes, team_) : make_ram_store(exe_.streaming_bytes, &team_);
+  store_ = options_.streaming ? options_.streaming(exe_.streaming_bytes, team_)
+                              : make_ram_store(exe_.streaming_bytes, &team_);
 }
 
 void EngineState::make_kernels(const Backend& backend) {
@@ -106,10 +122,14 @@ void EngineState::make_kernels(const Backend& backend) {
   for (size_t i = 0; i < exe_.tasks.size(); ++i) {
     const Task& task = exe_.tasks[i];
     kernels_.emplace_back();
-    if (task.node.op->exchange != Exchange::kNone) collectives_[i] = make_collective(task.node);
-    else kernels_[i] = backend.make(localize(task.node, position_), team_.size(), task.kernel);
+    if (task.node.op->exchange != Exchange::kNone)
+      collectives_[i] = make_collective(task.node);
+    else
+      kernels_[i] = backend.make(localize(task.node, position_), team_.size(), task.kernel);
   }
-  if (!alone() && options_.transport) everyone_ = std::make_unique<Collectives>(*options_.transport, Group::all(exe_.mesh.devices()), options_.collectives);
+  if (!alone() && options_.transport)
+    everyone_ =
+        std::make_unique<Collectives>(*options_.transport, Group::all(exe_.mesh.devices()), options_.collectives);
 }
 
 CallTable EngineState::make_table(const Segment& segment) const {
@@ -125,15 +145,19 @@ CallTable EngineState::make_table(const Segment& segment) const {
       for (BufferId id : *ids) table.operands.push_back(at(id));
   const void** next = table.operands.data();  // stays where it is when the table moves
   const auto note = [&](BufferId id, const void** place) {
-    if (const auto sum = sums.find(id); sum != sums.end()) table.by_slot.push_back({place, sum->second, id});
-    else if (exe_.buffers[static_cast<size_t>(id)].slots > 1) table.by_micro.push_back({place, nullptr, id});
+    if (const auto sum = sums.find(id); sum != sums.end())
+      table.by_slot.push_back({place, sum->second, id});
+    else if (exe_.buffers[static_cast<size_t>(id)].slots > 1)
+      table.by_micro.push_back({place, nullptr, id});
   };
   for (const Instruction& instruction : segment.instructions) {
     Call call;
     call.kernel = instruction.task < 0 ? nullptr : kernels_[static_cast<size_t>(instruction.task)].get();
     if (instruction.task >= 0 && !call.kernel) call.collective = instruction.task;
-    const bool between_stages = call.collective >= 0 && collectives_[static_cast<size_t>(call.collective)].form.axis == static_cast<int64_t>(MeshAxis::kStage);
-    if (between_stages && !trained[static_cast<size_t>(instruction.outputs[0])]) table.between_stages.push_back(static_cast<int32_t>(table.calls.size()));
+    const bool between_stages = call.collective >= 0 && collectives_[static_cast<size_t>(call.collective)].form.axis ==
+                                                            static_cast<int64_t>(MeshAxis::kStage);
+    if (between_stages && !trained[static_cast<size_t>(instruction.outputs[0])])
+      table.between_stages.push_back(static_cast<int32_t>(table.calls.size()));
     call.input_count = static_cast<uint32_t>(instruction.inputs.size());
     call.output_count = static_cast<uint32_t>(instruction.outputs.size());
     call.inputs = next;
@@ -147,7 +171,8 @@ CallTable EngineState::make_table(const Segment& segment) const {
   return table;
 }
 
-/// Places for all results of a step, so that they outlive the buffers that they come from. What derives states has none.
+/// Places for all results of a step, so that they outlive the buffers that they come from. What derives states has
+/// none.
 void EngineState::make_results() {
   const auto padded = [](const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; };
   int64_t bytes = 0;
@@ -182,7 +207,8 @@ void EngineState::make_results() {
 }
 
 bool EngineState::has_results(const ProgramStep& step) const {
-  return step.kind == ProgramStep::Kind::kRun && exe_.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
+  return step.kind == ProgramStep::Kind::kRun &&
+         exe_.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
 }
 
 std::vector<bool> EngineState::trained_buffers() const {
@@ -191,7 +217,8 @@ std::vector<bool> EngineState::trained_buffers() const {
     if (is_trained(state.tensor.kind))
       for (BufferId slot : state.slots) trained[static_cast<size_t>(slot)] = true;
   for (const Transfer& transfer : exe_.transfers)
-    if (transfer.state >= 0 && is_trained(exe_.states[static_cast<size_t>(transfer.state)].tensor.kind)) trained[static_cast<size_t>(transfer.buffer)] = true;
+    if (transfer.state >= 0 && is_trained(exe_.states[static_cast<size_t>(transfer.state)].tensor.kind))
+      trained[static_cast<size_t>(transfer.buffer)] = true;
   return trained;
 }
 
@@ -212,7 +239,8 @@ void EngineState::find_guards() {
 void EngineState::copy(const void* from, void* to, int64_t bytes) {
   if (from == to) return;
   team_.split(bytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, static_cast<size_t>(end - begin));
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                static_cast<size_t>(end - begin));
   });
 }
 
@@ -224,7 +252,8 @@ void EngineState::run_call(const Call& call) {
 
 void EngineState::set_operands(CallTable& table, const ProgramStep& step) const {
   if (step.slot != table.slot) {
-    for (const MovingOperand& operand : table.by_slot) *operand.place = at(operand.accumulator->slots[static_cast<size_t>(step.slot)]);
+    for (const MovingOperand& operand : table.by_slot)
+      *operand.place = at(operand.accumulator->slots[static_cast<size_t>(step.slot)]);
     table.slot = step.slot;
   }
   if (step.micro >= 0 && step.micro != table.micro) {
@@ -252,8 +281,9 @@ void EngineState::run_timed(int32_t segment, size_t begin, size_t end) {
   }
 }
 
-/// Runs a segment up to the first guard that is not finite; false where there is one. After that, and after an earlier guard, only
-/// its collectives between stages: all other devices that it would meet run the same segment and have ended at the same place.
+/// Runs a segment up to the first guard that is not finite; false where there is one. After that, and after an earlier
+/// guard, only its collectives between stages: all other devices that it would meet run the same segment and have ended
+/// at the same place.
 bool EngineState::run_guarded(const ProgramStep& step) {
   size_t next = 0;
   const auto id = static_cast<size_t>(step.subject);
@@ -286,20 +316,23 @@ void EngineState::zero_accumulators(const ProgramStep& step) {
   for (int32_t id : exe_.segments[static_cast<size_t>(step.subject)].accumulators) {
     const StatePlace& state = exe_.states[static_cast<size_t>(id)];
     std::byte* data = at(state.slots[static_cast<size_t>(step.slot)]);
-    team_.split(state.tensor.type.bytes(), 1 << 16,
-                [&](int64_t begin, int64_t end, int) { std::memset(data + begin, 0, static_cast<size_t>(end - begin)); });
+    team_.split(state.tensor.type.bytes(), 1 << 16, [&](int64_t begin, int64_t end, int) {
+      std::memset(data + begin, 0, static_cast<size_t>(end - begin));
+    });
   }
 }
 
 void EngineState::combine_slots(const ProgramStep& step) {
   for (int32_t id : exe_.segments[static_cast<size_t>(step.subject)].accumulators) {
     const StatePlace& state = exe_.states[static_cast<size_t>(id)];
-    std::byte *a = at(state.slots[static_cast<size_t>(step.slot)]), *b = at(state.slots[static_cast<size_t>(step.from)]);
+    std::byte *a = at(state.slots[static_cast<size_t>(step.slot)]),
+              *b = at(state.slots[static_cast<size_t>(step.from)]);
     const DType dtype = state.tensor.type.dtype;
     team_.split(state.tensor.type.elements(), 1 << 14, [&](int64_t begin, int64_t end, int) {
       if (dtype == DType::kF32)
         return add_floats(reinterpret_cast<float*>(a) + begin, reinterpret_cast<const float*>(b) + begin, end - begin);
-      for (int64_t i = begin; i < end; ++i) store_element(a, dtype, i, load_element(a, dtype, i) + load_element(b, dtype, i));
+      for (int64_t i = begin; i < end; ++i)
+        store_element(a, dtype, i, load_element(a, dtype, i) + load_element(b, dtype, i));
     });
   }
 }
@@ -315,7 +348,9 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
       }
     if (known || !alone()) continue;
     const std::string near = nearest_name(std::string(scalar.name), names);
-    throw Error({.what = "the step has no scalar input of this name", .where = "scalars", .found = "'" + std::string(scalar.name) + "'",
+    throw Error({.what = "the step has no scalar input of this name",
+                 .where = "scalars",
+                 .found = "'" + std::string(scalar.name) + "'",
                  .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
   }
 }
@@ -325,7 +360,8 @@ void EngineState::feed_segment(const ProgramStep& step) {
   const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
   // Of the whole step: replicas have lanes in order.
   const int64_t micro = step.micro < 0 ? 0 : position_.replica * exe_.micro_batches() + step.micro;
-  if (!segment.feeds.empty()) take_feeds(segment, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane);
+  if (!segment.feeds.empty())
+    take_feeds(segment, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane);
   if (!segment.scalars.empty()) set_scalars(segment, step_, micro);
 }
 
@@ -337,9 +373,12 @@ void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micr
       std::memcpy(data, counter, static_cast<size_t>(std::min<int64_t>(binding.type.bytes(), sizeof counter)));
       continue;
     }
-    const auto scalar = std::find_if(scalars_.begin(), scalars_.end(), [&](const ScalarValue& each) { return each.name == binding.name; });
+    const auto scalar = std::find_if(scalars_.begin(), scalars_.end(),
+                                     [&](const ScalarValue& each) { return each.name == binding.name; });
     if (scalar == scalars_.end())
-      throw Error({.what = "a scalar input is missing", .where = "segment '" + segment.name + "'", .expected = "'" + binding.name + "'"});
+      throw Error({.what = "a scalar input is missing",
+                   .where = "segment '" + segment.name + "'",
+                   .expected = "'" + binding.name + "'"});
     for (int64_t i = 0; i < binding.type.elements(); ++i) store_element(data, binding.type.dtype, i, scalar->value);
   }
 }
@@ -349,7 +388,9 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
   for (size_t i = 0; i < feeds.size(); ++i) {
     if (feeds[i].name != name) continue;
     if (feeds[i].type != type)
-      throw Error({.what = "a feed is of another type than the input", .where = "'" + feeds[i].name + "'", .found = type.text(),
+      throw Error({.what = "a feed is of another type than the input",
+                   .where = "'" + feeds[i].name + "'",
+                   .found = type.text(),
                    .expected = feeds[i].type.text()});
     if (type.bytes() > 0) std::memcpy(at(feeds[i].buffer), data, static_cast<size_t>(type.bytes()));
     fed_[i] = true;
@@ -363,7 +404,9 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
     if ((segment.kind == PieceKind::kEvaluate) == evaluation)
       for (const Binding& feed : segment.feeds) names.push_back(feed.name);
   const std::string near = nearest_name(std::string(name), names);
-  throw Error({.what = "there is no data input of this name", .where = "segment '" + feeding_->name + "'", .found = "'" + std::string(name) + "'",
+  throw Error({.what = "there is no data input of this name",
+               .where = "segment '" + feeding_->name + "'",
+               .found = "'" + std::string(name) + "'",
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
 }
 
@@ -373,7 +416,8 @@ void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro
   (*feed_)(lane, micro, *this);
   for (size_t i = 0; i < segment.feeds.size(); ++i)
     if (!fed_[i])
-      throw Error({.what = "a data input was not fed", .where = "segment '" + segment.name + "'",
+      throw Error({.what = "a data input was not fed",
+                   .where = "segment '" + segment.name + "'",
                    .expected = "'" + segment.feeds[i].name + "' " + segment.feeds[i].type.text()});
 }
 
@@ -381,10 +425,13 @@ void EngineState::copy_results(const ProgramStep& step) {
   const auto id = static_cast<size_t>(step.subject);
   const Segment& segment = exe_.segments[id];
   if (!has_results(step)) return;
-  const auto& views = segment.kind == PieceKind::kEvaluate ? evaluated_ : step.micro < 0 ? results_.update_ : results_.micro_[static_cast<size_t>(step.micro)];
+  const auto& views = segment.kind == PieceKind::kEvaluate ? evaluated_
+                      : step.micro < 0                     ? results_.update_
+                                                           : results_.micro_[static_cast<size_t>(step.micro)];
   for (size_t i = 0; i < segment.results.size(); ++i) {
     const Binding& result = segment.results[i];
-    std::memcpy(const_cast<std::byte*>(views[first_result_[id] + i].data), at(result.buffer, step.micro), static_cast<size_t>(result.type.bytes()));
+    std::memcpy(const_cast<std::byte*>(views[first_result_[id] + i].data), at(result.buffer, step.micro),
+                static_cast<size_t>(result.type.bytes()));
   }
 }
 
@@ -407,7 +454,9 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
 void EngineState::note_results(const ProgramStep& step) {
   if (alone() || step.micro < 0 || ended_) return;
   for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results)
-    if (results_.not_finite.empty() && result.type.elements() == 1 && !is_finite_scalar(result.type, at(result.buffer, step.micro))) results_.not_finite = result.name;
+    if (results_.not_finite.empty() && result.type.elements() == 1 &&
+        !is_finite_scalar(result.type, at(result.buffer, step.micro)))
+      results_.not_finite = result.name;
 }
 
 /// Before weights change, all devices hear whether one has noted something: then the step ends for all.
@@ -441,7 +490,9 @@ const StatePlace& EngineState::find_state(std::string_view name) const {
   std::vector<std::string> names;
   for (const StatePlace& state : exe_.states) names.push_back(state.tensor.name);
   const std::string near = nearest_name(std::string(name), names);
-  throw Error({.what = "the step has no state of this name", .where = "engine", .found = "'" + std::string(name) + "'",
+  throw Error({.what = "the step has no state of this name",
+               .where = "engine",
+               .found = "'" + std::string(name) + "'",
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
 }
 
@@ -456,12 +507,16 @@ void Engine::write_state(std::string_view name, const TensorType& type, const vo
   fill_state(name, type, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), data, bytes.size()); });
 }
 
-void Engine::fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill) {
+void Engine::fill_state(std::string_view name, const TensorType& type,
+                        const std::function<void(std::span<std::byte>)>& fill) {
   const StatePlace& state = state_->find_state(name);
   if (state.tensor.type != type)
-    throw Error({.what = "a state is given another type than it has", .where = "'" + state.tensor.name + "'", .found = type.text(),
+    throw Error({.what = "a state is given another type than it has",
+                 .where = "'" + state.tensor.name + "'",
+                 .found = type.text(),
                  .expected = state.tensor.type.text()});
-  if (!state.slots.empty() && state.home == kNoBuffer) return fill({state_->at(state.slots[0]), static_cast<size_t>(type.bytes())});
+  if (!state.slots.empty() && state.home == kNoBuffer)
+    return fill({state_->at(state.slots[0]), static_cast<size_t>(type.bytes())});
   std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
   fill(bytes);
   state_->write_state(name, 0, bytes);
@@ -470,7 +525,8 @@ void Engine::fill_state(std::string_view name, const TensorType& type, const std
 TensorView Engine::state(std::string_view name) const {
   const StatePlace& state = state_->find_state(name);
   if (state.slots.empty())
-    throw Error({.what = "a state is in device memory at times only and cannot be looked at in place", .where = "'" + state.tensor.name + "'",
+    throw Error({.what = "a state is in device memory at times only and cannot be looked at in place",
+                 .where = "'" + state.tensor.name + "'",
                  .remedy = "Read it"});
   return {state.tensor.name, &state.tensor.type, state_->at(state.slots[0])};
 }
@@ -478,8 +534,10 @@ TensorView Engine::state(std::string_view name) const {
 void Engine::read_state(std::string_view name, std::span<std::byte> into) const {
   const int64_t bytes = state_->find_state(name).tensor.type.bytes();
   if (static_cast<int64_t>(into.size()) != bytes)
-    throw Error({.what = "a state is read into a buffer of another size", .where = "'" + std::string(name) + "'",
-                 .found = std::to_string(into.size()) + " bytes", .expected = std::to_string(bytes)});
+    throw Error({.what = "a state is read into a buffer of another size",
+                 .where = "'" + std::string(name) + "'",
+                 .found = std::to_string(into.size()) + " bytes",
+                 .expected = std::to_string(bytes)});
   state_->read_state(name, 0, into);
 }
 
@@ -493,7 +551,8 @@ std::span<const TensorView> Engine::evaluate(const Feed& feed, std::span<const S
   return state_->evaluate(feed, scalars);
 }
 
-std::optional<NonFinite> Engine::find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
+std::optional<NonFinite> Engine::find_first_nonfinite(int64_t step, const Feed& feed,
+                                                      std::span<const ScalarValue> scalars) {
   return state_->find_first_nonfinite(step, feed, scalars);
 }
 

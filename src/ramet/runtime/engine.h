@@ -47,7 +47,8 @@ class StepResults {
  public:
   StepResults() = default;
   /// From results of several devices; the views must outlive it.
-  StepResults(std::vector<std::vector<TensorView>> micro, std::vector<TensorView> update) : micro_(std::move(micro)), update_(std::move(update)) {}
+  StepResults(std::vector<std::vector<TensorView>> micro, std::vector<TensorView> update)
+      : micro_(std::move(micro)), update_(std::move(update)) {}
   /// Results of micro-batch `index` (in order of lanes, then within them).
   std::span<const TensorView> micro(int64_t index) const { return micro_[static_cast<size_t>(index)]; }
   /// Results of the update; those of the one micro-batch too where both are joined.
@@ -75,10 +76,10 @@ class StepResults {
 struct NonFinite {
   std::string segment, node, op;
   int64_t lane = 0, micro = 0;
-  std::string output;                ///< type of the operand
-  int64_t count = 0, first = 0;      ///< elements that are not finite, and the first of them
-  std::vector<std::string> inputs;   ///< "bf16[16,128] from -3.5 to 80.25"
-  int32_t superstep = 0;             ///< of the step; -1: before it
+  std::string output;               ///< type of the operand
+  int64_t count = 0, first = 0;     ///< elements that are not finite, and the first of them
+  std::vector<std::string> inputs;  ///< "bf16[16,128] from -3.5 to 80.25"
+  int32_t superstep = 0;            ///< of the step; -1: before it
   std::string text() const;
 };
 
@@ -89,12 +90,12 @@ struct ProfileRow {
   double seconds = 0, flops = 0, bytes = 0;
 };
 
-/// Runs an Executable on this machine. All memory is taken when it is made: the arena, the kernels, the tables of addresses and
-/// the places of results; a step allocates nothing. One thread drives an engine.
+/// Runs an Executable on this machine. All memory is taken when it is made: the arena, the kernels, the tables of
+/// addresses and the places of results; a step allocates nothing. One thread drives an engine.
 class Engine {
  public:
-  /// Throws Error when the executable is of another kernel class than the backend's, or memory lacks. `threads` must be what it
-  /// was compiled for; 0 takes that.
+  /// Throws Error when the executable is of another kernel class than the backend's, or memory lacks. `threads` must be
+  /// what it was compiled for; 0 takes that.
   Engine(Executable executable, const Backend& backend, int threads = 0);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -103,7 +104,8 @@ class Engine {
   const Executable& executable() const;
   int threads() const;
 
-  /// Sets a state by its logical name. After weights, call `run_derive`. Throws Error on an unknown name or another type.
+  /// Sets a state by its logical name. After weights, call `run_derive`. Throws Error on an unknown name or another
+  /// type.
   void write_state(std::string_view name, const TensorType& type, const void* data);
   /// The same, with the value made in place: no copy of it is ever alive. Throws Error likewise.
   void fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill);
@@ -112,16 +114,17 @@ class Engine {
   void read_state(std::string_view name, std::span<std::byte> into) const;
   void run_derive();
 
-  /// One training step. `step` is the counter's first number; random draws depend on it. `scalars` holds each scalar input of the
-  /// step but "counter". A scalar f32 result that is not finite (the loss, the norm of the gradients) ends the step there, before an
-  /// update where it comes before one.
+  /// One training step. `step` is the counter's first number; random draws depend on it. `scalars` holds each scalar
+  /// input of the step but "counter". A scalar f32 result that is not finite (the loss, the norm of the gradients) ends
+  /// the step there, before an update where it comes before one.
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
   /// Forward only, on one batch.
   std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
 
   /// Runs the step again, changing no weight, and checks every output of every instruction; tells the first that is not
   /// finite, or nothing. States that are not finite already are told too. For use after a step that ended early.
-  std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
+  std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
+                                                std::span<const ScalarValue> scalars = {});
 
   /// Hash over all weights in canonical order: names, types, bytes.
   Hash weights_hash() const;

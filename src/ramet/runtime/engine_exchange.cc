@@ -11,7 +11,9 @@ namespace {
 
 using Kind = ProgramStep::Kind;
 
-Reduction reduction_of(const std::string& kind) { return kind == "max" ? Reduction::kMax : kind == "min" ? Reduction::kMin : Reduction::kSum; }
+Reduction reduction_of(const std::string& kind) {
+  return kind == "max" ? Reduction::kMax : kind == "min" ? Reduction::kMin : Reduction::kSum;
+}
 
 constexpr int kLabelBits = 28;  // of a step's index in a label; the program above them
 
@@ -23,10 +25,13 @@ CollectiveCall EngineState::make_collective(const NodeSignature& node) {
   call.reduction = reduction_of(call.form.kind);
   const auto axis = static_cast<MeshAxis>(call.form.axis);
   const int64_t reach = call.form.parts * call.form.stride;
-  if (call.form.axis < 0 || call.form.axis >= static_cast<int64_t>(kMeshAxes.size()) || reach > exe_.mesh.extent(axis) || exe_.mesh.extent(axis) % reach != 0)
-    throw Error({.what = "a collective does not fit the mesh of devices", .where = node.text(),
+  if (call.form.axis < 0 || call.form.axis >= static_cast<int64_t>(kMeshAxes.size()) ||
+      reach > exe_.mesh.extent(axis) || exe_.mesh.extent(axis) % reach != 0)
+    throw Error({.what = "a collective does not fit the mesh of devices",
+                 .where = node.text(),
                  .found = std::to_string(call.form.parts) + " members at distance " + std::to_string(call.form.stride),
-                 .expected = "groups of " + std::to_string(exe_.mesh.extent(axis)) + " devices along " + std::string(name_of(axis))});
+                 .expected = "groups of " + std::to_string(exe_.mesh.extent(axis)) + " devices along " +
+                             std::string(name_of(axis))});
   if (call.form.exchange == Exchange::kAllToAll) {
     const int rank = call.form.input.shape.rank();
     call.split = static_cast<int>((node.attributes.get_int("split") + rank) % rank);
@@ -37,19 +42,24 @@ CollectiveCall EngineState::make_collective(const NodeSignature& node) {
     throw Error({.what = "the program exchanges with other devices, but there is no transport", .where = node.text()});
   auto& group = groups_[{call.form.axis, call.form.parts, call.form.stride}];
   if (!group)
-    group = std::make_unique<Collectives>(*options_.transport, Group{exe_.mesh.group(options_.device, axis, static_cast<int>(call.form.stride), static_cast<int>(call.form.parts))},
-                                          options_.collectives);
+    group =
+        std::make_unique<Collectives>(*options_.transport,
+                                      Group{exe_.mesh.group(options_.device, axis, static_cast<int>(call.form.stride),
+                                                            static_cast<int>(call.form.parts))},
+                                      options_.collectives);
   call.group = group.get();
   return call;
 }
 
-/// Between [parts][outer][run], as tensors travel, and [outer][parts][run], as they lie; the same permutation both ways but for its
-/// numbers.
-static void permute(ThreadTeam& team, const std::byte* from, std::byte* to, int64_t rows, int64_t columns, int64_t bytes) {
+/// Between [parts][outer][run], as tensors travel, and [outer][parts][run], as they lie; the same permutation both ways
+/// but for its numbers.
+static void permute(ThreadTeam& team, const std::byte* from, std::byte* to, int64_t rows, int64_t columns,
+                    int64_t bytes) {
   team.split(rows, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row)
       for (int64_t column = 0; column < columns; ++column)
-        std::memcpy(to + (column * rows + row) * bytes, from + (row * columns + column) * bytes, static_cast<size_t>(bytes));
+        std::memcpy(to + (column * rows + row) * bytes, from + (row * columns + column) * bytes,
+                    static_cast<size_t>(bytes));
   });
 }
 
@@ -65,14 +75,16 @@ void EngineState::run_collective(const Call& call) {
   auto *to = static_cast<std::byte*>(out), *scratch = static_cast<std::byte*>(call.scratch);
   const int64_t run_bytes = form.run * static_cast<int64_t>(size_of(dtype));
   switch (form.exchange) {
-    case Exchange::kAllReduce: return collective.group->all_reduce(in, out, form.input.elements(), dtype, collective.reduction);
+    case Exchange::kAllReduce:
+      return collective.group->all_reduce(in, out, form.input.elements(), dtype, collective.reduction);
     case Exchange::kAllGather:
       collective.group->all_gather(in, scratch ? scratch : out, form.output.elements(), dtype);
       if (scratch) permute(team_, scratch, to, form.parts, form.outer, run_bytes);
       return;
     case Exchange::kReduceScatter:
       if (scratch) permute(team_, from, scratch, form.outer, form.parts, run_bytes);
-      return collective.group->reduce_scatter(scratch ? scratch : in, out, form.input.elements(), dtype, collective.reduction);
+      return collective.group->reduce_scatter(scratch ? scratch : in, out, form.input.elements(), dtype,
+                                              collective.reduction);
     case Exchange::kAllToAll: return all_to_all(collective, call);
     case Exchange::kNone: return;
   }
@@ -115,11 +127,13 @@ void EngineState::start(const Program& program, size_t index) {
     Mesh::Position other = position_;
     other.stage = transfer.peer;
     const int device = exe_.mesh.device(other);
-    ticket = step.kind == Kind::kSend ? options_.transport->start_send(device, transfer.tag, data, static_cast<size_t>(bytes))
-                                      : options_.transport->start_receive(device, transfer.tag, data, static_cast<size_t>(bytes));
+    ticket = step.kind == Kind::kSend
+                 ? options_.transport->start_send(device, transfer.tag, data, static_cast<size_t>(bytes))
+                 : options_.transport->start_receive(device, transfer.tag, data, static_cast<size_t>(bytes));
   } else {
     const int64_t offset = exe_.streaming[static_cast<size_t>(transfer.streaming)].at(step.micro);
-    ticket = step.kind == Kind::kLoad ? store_->start_load(offset, data, bytes) : store_->start_store(offset, data, bytes);
+    ticket =
+        step.kind == Kind::kLoad ? store_->start_load(offset, data, bytes) : store_->start_store(offset, data, bytes);
   }
   tickets_[index] = ticket;
   under_way_.push_back(static_cast<int32_t>(index));
@@ -175,11 +189,14 @@ void EngineState::end_program(const Program& program) {
   superstep_ += static_cast<uint64_t>(exe_.supersteps[static_cast<size_t>(number_of(program))]);
 }
 
-int EngineState::number_of(const Program& program) const { return &program == &exe_.train ? 0 : &program == &exe_.prepare ? 1 : 2; }
+int EngineState::number_of(const Program& program) const {
+  return &program == &exe_.train ? 0 : &program == &exe_.prepare ? 1 : 2;
+}
 
 void EngineState::finish_superstep(const Program& program, size_t index) {
   if (!options_.transport) return;
-  options_.transport->finish_superstep(superstep_ + static_cast<uint64_t>(program[index].superstep), number_of(program) << kLabelBits | static_cast<int>(index));
+  options_.transport->finish_superstep(superstep_ + static_cast<uint64_t>(program[index].superstep),
+                                       number_of(program) << kLabelBits | static_cast<int>(index));
 }
 
 std::string DeviceEngine::label_text(const Executable& executable, int label) {

@@ -34,7 +34,7 @@ struct CallTable {
   std::vector<Call> calls;
   std::vector<MovingOperand> by_slot, by_micro;
   std::vector<int32_t> between_stages;  ///< collectives that other stages wait for even when a guard has ended the step
-  int32_t slot = 0, micro = 0;  ///< for which `operands` are set
+  int32_t slot = 0, micro = 0;          ///< for which `operands` are set
 };
 
 /// A scalar result that is looked at as soon as instruction `after` has run.
@@ -78,7 +78,9 @@ class EngineState final : private FeedSink {
   void prepare();
 
   const StatePlace& find_state(std::string_view name) const;
-  std::byte* at(BufferId id, int64_t micro = -1) const { return memory_ + exe_.buffers[static_cast<size_t>(id)].at(micro); }
+  std::byte* at(BufferId id, int64_t micro = -1) const {
+    return memory_ + exe_.buffers[static_cast<size_t>(id)].at(micro);
+  }
   void write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes);
   int64_t read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const;
   bool alone() const { return exe_.mesh.devices() == 1; }
@@ -143,26 +145,26 @@ class EngineState final : private FeedSink {
   std::unique_ptr<Arena> arena_;
   std::byte* memory_ = nullptr;
   std::unique_ptr<StreamingStore> store_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;                   // by task
+  std::vector<std::unique_ptr<Kernel>> kernels_;                           // by task
   std::map<std::array<int64_t, 3>, std::unique_ptr<Collectives>> groups_;  // by axis, parts, stride
-  std::unique_ptr<Collectives> everyone_;                          // all devices; null: there is one
-  std::vector<CollectiveCall> collectives_;                        // by task
-  std::vector<CallTable> tables_;          // by segment
+  std::unique_ptr<Collectives> everyone_;                                  // all devices; null: there is one
+  std::vector<CollectiveCall> collectives_;                                // by task
+  std::vector<CallTable> tables_;                                          // by segment
   std::vector<std::vector<Guard>> guards_;
-  std::vector<int32_t> first_state_write_; // instruction; INT32_MAX: none
+  std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none
   StepResults results_;
   std::vector<TensorView> evaluated_;
-  std::vector<size_t> first_result_;       // of each segment, in the micro-batch's, the update's or the evaluation's
+  std::vector<size_t> first_result_;  // of each segment, in the micro-batch's, the update's or the evaluation's
   std::vector<std::byte> result_bytes_;
   // Of the program at hand.
-  std::vector<Ticket> tickets_;            // by step
-  std::vector<int32_t> under_way_;         // steps that were started and not waited for
-  uint64_t superstep_ = 0;                 // number of the program's first
-  bool ended_ = false;                     // by a guard, or because another device's step has ended
-  bool agreed_ = false;                    // all devices have told each other whether a loss was not finite
-  bool changed_ = false;                   // weights or optimizer states, in this step
-  bool goes_on_ = false;                   // what others or streaming memory wait for is done even so
-  bool stale_ = false;                     // derived states may not be those of the weights
+  std::vector<Ticket> tickets_;     // by step
+  std::vector<int32_t> under_way_;  // steps that were started and not waited for
+  uint64_t superstep_ = 0;          // number of the program's first
+  bool ended_ = false;              // by a guard, or because another device's step has ended
+  bool agreed_ = false;             // all devices have told each other whether a loss was not finite
+  bool changed_ = false;            // weights or optimizer states, in this step
+  bool goes_on_ = false;            // what others or streaming memory wait for is done even so
+  bool stale_ = false;              // derived states may not be those of the weights
   // Of the step at hand.
   int64_t step_ = 0;
   const Feed* feed_ = nullptr;

@@ -9,7 +9,12 @@ NodeSignature localize(NodeSignature node, const Mesh::Position& position) {
   if (!node.attributes.has("cuts")) return node;
   std::vector<int64_t> parts;
   for (const PositionCut& cut : position_cuts(node))
-    parts.push_back(part_of({.dim = static_cast<int>(cut.dim), .axis = static_cast<MeshAxis>(cut.axis), .parts = cut.parts, .blocks = cut.blocks, .stride = cut.stride}, position));
+    parts.push_back(part_of({.dim = static_cast<int>(cut.dim),
+                             .axis = static_cast<MeshAxis>(cut.axis),
+                             .parts = cut.parts,
+                             .blocks = cut.blocks,
+                             .stride = cut.stride},
+                            position));
   node.attributes.set("position", std::move(parts));
   return node;
 }

@@ -30,8 +30,10 @@ Range range_of(const std::byte* data, const TensorType& type) {
 
 std::string text_of(const Range& range, const TensorType& type) {
   char text[96];
-  if (range.low > range.high) std::snprintf(text, sizeof text, " without a finite element");
-  else std::snprintf(text, sizeof text, " from %.6g to %.6g", range.low, range.high);
+  if (range.low > range.high)
+    std::snprintf(text, sizeof text, " without a finite element");
+  else
+    std::snprintf(text, sizeof text, " from %.6g to %.6g", range.low, range.high);
   return type.text() + text + (range.bad ? ", " + std::to_string(range.bad) + " not finite" : "");
 }
 
@@ -40,7 +42,8 @@ std::string text_of(const Range& range, const TensorType& type) {
 std::string NonFinite::text() const {
   std::string text = op + " '" + node + "' in " + segment;
   if (lane > 0 || micro > 0) text += " (lane " + std::to_string(lane) + ", micro-batch " + std::to_string(micro) + ")";
-  text += " gave " + std::to_string(count) + " numbers that are not finite, the first at element " + std::to_string(first) + " of " + output;
+  text += " gave " + std::to_string(count) + " numbers that are not finite, the first at element " +
+          std::to_string(first) + " of " + output;
   for (size_t i = 0; i < inputs.size(); ++i) text += "\n  input " + std::to_string(i) + ": " + inputs[i];
   return text;
 }
@@ -48,7 +51,8 @@ std::string NonFinite::text() const {
 /// Runs a step instruction by instruction, leaving out those that change weights or optimizer states.
 class NonFiniteSearch {
  public:
-  explicit NonFiniteSearch(EngineState& engine) : engine_(engine), exe_(engine.exe_), trained_(engine.trained_buffers()) {}
+  explicit NonFiniteSearch(EngineState& engine)
+      : engine_(engine), exe_(engine.exe_), trained_(engine.trained_buffers()) {}
 
   std::optional<NonFinite> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
     std::optional<NonFinite> found = check_states();
@@ -107,7 +111,8 @@ class NonFiniteSearch {
   }
 
   bool changes_training(const Instruction& instruction) const {
-    return std::any_of(instruction.outputs.begin(), instruction.outputs.end(), [&](BufferId id) { return trained_[static_cast<size_t>(id)]; });
+    return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
+                       [&](BufferId id) { return trained_[static_cast<size_t>(id)]; });
   }
 
   /// The first instruction of a run that made something that is not finite; `all`: the run goes on to its end.
@@ -128,15 +133,25 @@ class NonFiniteSearch {
       // Before the call: it may write over them.
       std::vector<std::string> inputs;
       for (size_t k = 0; k < node.inputs.size(); ++k)
-        inputs.push_back(is_floating(node.inputs[k].dtype)
-                             ? text_of(range_of(static_cast<const std::byte*>(call.inputs[k]), node.inputs[k]), node.inputs[k])
-                             : node.inputs[k].text());
+        inputs.push_back(
+            is_floating(node.inputs[k].dtype)
+                ? text_of(range_of(static_cast<const std::byte*>(call.inputs[k]), node.inputs[k]), node.inputs[k])
+                : node.inputs[k].text());
       engine_.run_call(call);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         if (!is_floating(node.outputs[k].dtype)) continue;
         const Range range = range_of(static_cast<const std::byte*>(call.outputs[k]), node.outputs[k]);
         if (range.bad == 0) continue;
-        found = NonFinite{segment.name, instruction.name, node.op->name, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane, node.outputs[k].text(), range.bad, range.first_bad, inputs, step.superstep};
+        found = NonFinite{segment.name,
+                          instruction.name,
+                          node.op->name,
+                          micro / exe_.micro_batches_per_lane,
+                          micro % exe_.micro_batches_per_lane,
+                          node.outputs[k].text(),
+                          range.bad,
+                          range.first_bad,
+                          inputs,
+                          step.superstep};
         if (!all) return found;
         break;
       }
@@ -149,7 +164,8 @@ class NonFiniteSearch {
   std::vector<bool> trained_;
 };
 
-std::optional<NonFinite> EngineState::find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
+std::optional<NonFinite> EngineState::find_first_nonfinite(int64_t step, const Feed& feed,
+                                                           std::span<const ScalarValue> scalars) {
   return NonFiniteSearch(*this).run(step, feed, scalars);
 }
 

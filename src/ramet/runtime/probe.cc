@@ -240,7 +240,8 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != threads ||
       was_busy(machine, backend))
     machine = probe_machine(backend, threads);
-  for (const Executable& exe : stages) measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()));
+  for (const Executable& exe : stages)
+    measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()));
   if (file.empty()) return machine;
   try {
     std::filesystem::create_directories(file.parent_path());

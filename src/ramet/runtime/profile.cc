@@ -15,8 +15,14 @@ std::vector<ProfileRow> rows_of(const EngineState& engine, bool by_node) {
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
       const Task* task = instruction.task < 0 ? nullptr : &engine.exe_.tasks[static_cast<size_t>(instruction.task)];
-      ProfileRow row{segment.name, task ? task->node.op->name : "copy", task ? task->kernel : "memcpy",
-                     by_node ? instruction.name : "", runs, engine.seconds_[id][i], 0, 0};
+      ProfileRow row{segment.name,
+                     task ? task->node.op->name : "copy",
+                     task ? task->kernel : "memcpy",
+                     by_node ? instruction.name : "",
+                     runs,
+                     engine.seconds_[id][i],
+                     0,
+                     0};
       if (task) {
         row.flops = task->cost.flops * static_cast<double>(runs);
         row.bytes = static_cast<double>(task->cost.bytes_read + task->cost.bytes_written) * static_cast<double>(runs);
@@ -31,7 +37,8 @@ std::vector<ProfileRow> rows_of(const EngineState& engine, bool by_node) {
   }
   std::vector<ProfileRow> sorted;
   for (auto& [key, row] : rows) sorted.push_back(std::move(row));
-  std::stable_sort(sorted.begin(), sorted.end(), [](const ProfileRow& a, const ProfileRow& b) { return a.seconds > b.seconds; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const ProfileRow& a, const ProfileRow& b) { return a.seconds > b.seconds; });
   return sorted;
 }
 
@@ -46,17 +53,21 @@ std::string profile_text(std::span<const ProfileRow> rows, int64_t steps, size_t
   double total = 0;
   for (const ProfileRow& row : rows) total += row.seconds;
   char line[512];
-  std::snprintf(line, sizeof line, "%10s %6s %8s %9s %8s  %-9s %-18s %s\n", "ms/step", "share", "calls", "GF/s", "GB/s", "segment", "op", "kernel");
+  std::snprintf(line, sizeof line, "%10s %6s %8s %9s %8s  %-9s %-18s %s\n", "ms/step", "share", "calls", "GF/s", "GB/s",
+                "segment", "op", "kernel");
   std::string text = line;
   for (size_t i = 0; i < std::min(most, rows.size()); ++i) {
     const ProfileRow& row = rows[i];
     const double seconds = std::max(row.seconds, 1e-12);
-    std::snprintf(line, sizeof line, "%10.3f %5.1f%% %8lld %9.1f %8.1f  %-9s %-18s %s %s\n", row.seconds * 1e3 / static_cast<double>(std::max<int64_t>(1, steps)),
-                  100 * row.seconds / std::max(total, 1e-12), static_cast<long long>(row.calls), row.flops / seconds * 1e-9,
-                  row.bytes / seconds * 1e-9, row.segment.c_str(), row.op.c_str(), row.kernel.c_str(), row.node.c_str());
+    std::snprintf(line, sizeof line, "%10.3f %5.1f%% %8lld %9.1f %8.1f  %-9s %-18s %s %s\n",
+                  row.seconds * 1e3 / static_cast<double>(std::max<int64_t>(1, steps)),
+                  100 * row.seconds / std::max(total, 1e-12), static_cast<long long>(row.calls),
+                  row.flops / seconds * 1e-9, row.bytes / seconds * 1e-9, row.segment.c_str(), row.op.c_str(),
+                  row.kernel.c_str(), row.node.c_str());
     text += line;
   }
-  std::snprintf(line, sizeof line, "%10.3f 100.0%% in all kernels\n", total * 1e3 / static_cast<double>(std::max<int64_t>(1, steps)));
+  std::snprintf(line, sizeof line, "%10.3f 100.0%% in all kernels\n",
+                total * 1e3 / static_cast<double>(std::max<int64_t>(1, steps)));
   return text + line;
 }
 

@@ -98,7 +98,8 @@ class ClusterRun {
   Message& message_of(size_t stage, const ProgramStep& step, size_t number) {
     const Transfer& transfer = transfer_of(stage, step);
     const int here = static_cast<int>(stage);
-    auto& messages = messages_[step.kind == Kind::kSend ? Way(here, transfer.peer, transfer.tag) : Way(transfer.peer, here, transfer.tag)];
+    auto& messages = messages_[step.kind == Kind::kSend ? Way(here, transfer.peer, transfer.tag)
+                                                        : Way(transfer.peer, here, transfer.tag)];
     if (messages.size() <= number) messages.resize(number + 1);
     return messages[number];
   }
@@ -131,7 +132,8 @@ class ClusterRun {
     }
     const Message message = message_of(stage, started, numbers_.at({stage, index}));
     if (message.sent < 0 || message.received < 0) return false;
-    const double moved = std::max(message.sent, message.received) + 2 * static_cast<double>(transfer_of(stage, started).type.bytes()) / bandwidth_;
+    const double moved = std::max(message.sent, message.received) +
+                         2 * static_cast<double>(transfer_of(stage, started).type.bytes()) / bandwidth_;
     state.time.waiting += std::max(0.0, moved - state.now);
     state.now = std::max(state.now, moved);
     return true;
@@ -180,8 +182,10 @@ class ClusterRun {
     ClusterTime time;
     for (size_t s = 0; s < states_.size(); ++s) {
       if (states_[s].next != executables_[s].train.size())
-        throw Error({.what = "stages wait for each other for ever", .where = "stage " + std::to_string(s),
-                     .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"}, ErrorKind::kFailure);
+        throw Error({.what = "stages wait for each other for ever",
+                     .where = "stage " + std::to_string(s),
+                     .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"},
+                    ErrorKind::kFailure);
       time.seconds = std::max(time.seconds, states_[s].now);
     }
     double waiting = 0;
@@ -201,8 +205,8 @@ class ClusterRun {
   bool beside_;  ///< streaming memory moves beside the work
   std::vector<State> states_;
   std::map<Way, std::vector<Message>> messages_;
-  std::map<std::pair<size_t, int32_t>, size_t> counts_;   // messages of a transfer so far
-  std::map<std::pair<size_t, size_t>, size_t> numbers_;   // of the message that a step started
+  std::map<std::pair<size_t, int32_t>, size_t> counts_;  // messages of a transfer so far
+  std::map<std::pair<size_t, size_t>, size_t> numbers_;  // of the message that a step started
 };
 
 }  // namespace

@@ -7,7 +7,10 @@
 namespace ramet {
 
 WorkTimes::WorkTimes(const Executable& exe, const Machine& machine)
-    : exe_(&exe), bandwidth_(std::max(machine.bandwidth, 1.0)), segment_seconds_(exe.segments.size(), 0), segment_known_(exe.segments.size(), 0) {
+    : exe_(&exe),
+      bandwidth_(std::max(machine.bandwidth, 1.0)),
+      segment_seconds_(exe.segments.size(), 0),
+      segment_known_(exe.segments.size(), 0) {
   std::vector<double> seconds;
   std::vector<bool> measured;
   for (const Task& task : exe.tasks) {
@@ -32,7 +35,8 @@ double WorkTimes::add(const ProgramStep& step, StepTime& time) {
   const auto id = static_cast<size_t>(step.subject);
   const auto sum_bytes = [&] {
     double bytes = 0;
-    for (int32_t state : exe_->segments[id].accumulators) bytes += static_cast<double>(exe_->states[static_cast<size_t>(state)].tensor.type.bytes());
+    for (int32_t state : exe_->segments[id].accumulators)
+      bytes += static_cast<double>(exe_->states[static_cast<size_t>(state)].tensor.type.bytes());
     return bytes;
   };
   double seconds = 0;

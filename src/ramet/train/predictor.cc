@@ -24,7 +24,8 @@ StepGraph prediction_step(const Recipe& recipe, const std::vector<StateTensor>& 
   for (const auto& input : graph.inputs()) read[graph.value(input.value).name] = true;
   for (const auto& weight : weights)
     if (read.count(weight.name)) step.states.push_back(weight);
-  step.evaluate = set_chunks(lower_precision(graph, dtype_from_name(recipe.train.precision)), recipe.train.chunks, weights);
+  step.evaluate =
+      set_chunks(lower_precision(graph, dtype_from_name(recipe.train.precision)), recipe.train.chunks, weights);
   step.evaluate.set_name("evaluate");
   return step;
 }

@@ -199,7 +199,9 @@ bool has_tied_weights(const Graph& forward) {
   for (const Node& node : forward.nodes())
     for (ValueId input : node.inputs) {
       if (forward.value(input).producer != kNoNode) continue;
-      const auto is_state = [&](const GraphInput& each) { return each.value == input && each.role == InputRole::kState; };
+      const auto is_state = [&](const GraphInput& each) {
+        return each.value == input && each.role == InputRole::kState;
+      };
       if (std::none_of(forward.inputs().begin(), forward.inputs().end(), is_state)) continue;
       const std::string scope = node.name.substr(0, node.name.find('/'));
       if (reader.emplace(input, scope).first->second != scope) return true;

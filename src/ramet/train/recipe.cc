@@ -157,8 +157,8 @@ class Assignment {
   std::string layout_text() const {
     if (!node_->is_table() && !node_->is_string()) refuse("wrong kind of value");
     return canonical_layout(node_->is_table() ? parse_layout(layout_settings(*node_->as_table(), source_.file))
-                                     : parse_layout(node_->as_string()->get(), source_.place + " layout"),
-                   source_.folder);
+                                              : parse_layout(node_->as_string()->get(), source_.place + " layout"),
+                            source_.folder);
   }
   void put(std::string& field) const {
     if (key_.kind == RecipeKey::Kind::kLayout) {
@@ -232,7 +232,9 @@ void assign_table(Recipe& recipe, const toml::table& table, const std::string& p
 /// "layout.KEY=VALUE"
 void apply_layout_setting(Recipe& recipe, const std::string& name, const std::string& text) {
   const std::string key = name.substr(std::string_view("layout.").size());
-  recipe.layout = canonical_layout(change_layout(parse_layout(recipe.layout), {.key = key, .value = text, .where = "--set " + name.substr(0, 100)}), fs::current_path());
+  recipe.layout = canonical_layout(
+      change_layout(parse_layout(recipe.layout), {.key = key, .value = text, .where = "--set " + name.substr(0, 100)}),
+      fs::current_path());
   recipe.places["layout"] = "--set";
 }
 
@@ -327,11 +329,12 @@ void check_recipe(const Recipe& recipe) {
     throw Error(
         {.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});
   if (recipe.optimizer.in_backward && train.clip_norm > 0)
-    throw Error({.what = "weights cannot be updated in the backward pass while gradients are clipped by the norm of all",
-                 .where = recipe.where("train.optimizer.in_backward"),
-                 .found = "train.clip_norm = " + number_text(train.clip_norm),
-                 .expected = "0",
-                 .remedy = "Set train.clip_norm = 0, or leave train.optimizer.in_backward out"});
+    throw Error(
+        {.what = "weights cannot be updated in the backward pass while gradients are clipped by the norm of all",
+         .where = recipe.where("train.optimizer.in_backward"),
+         .found = "train.clip_norm = " + number_text(train.clip_norm),
+         .expected = "0",
+         .remedy = "Set train.clip_norm = 0, or leave train.optimizer.in_backward out"});
   if (recipe.optimizer.in_backward && train.accumulation > 1)
     throw Error({.what = "weights cannot be updated in the backward pass while gradients are summed over micro-batches",
                  .where = recipe.where("train.optimizer.in_backward"),

@@ -60,8 +60,10 @@ std::vector<RecipeKey> make_keys() {
        .high = 1e8,
        .otherwise = "the corpus' (text) or the preset's (synthetic)"},
       {.name = "model.pad_vocabulary",
-       .doc = "the word embedding has a multiple of so many rows, so that train.chunks and a layout can divide it; rows beyond "
-              "the vocabulary are 0 and no classes: the loss is that of the vocabulary alone, and exported files do not have them",
+       .doc = "the word embedding has a multiple of so many rows, so that train.chunks and a layout can divide it; "
+              "rows beyond "
+              "the vocabulary are 0 and no classes: the loss is that of the vocabulary alone, and exported files do "
+              "not have them",
        .field = RAMET_FIELD(model.pad_vocabulary),
        .low = 1,
        .high = 1e6,
@@ -180,7 +182,8 @@ std::vector<RecipeKey> make_keys() {
        .high = 0x1p40,
        .otherwise = "1024 for f16, else 1"},
       {.name = "train.bits",
-       .doc = "exact: the same bits on any layout and any number of threads; fast: the layout decides the order of sums (a lane a "
+       .doc = "exact: the same bits on any layout and any number of threads; fast: the layout decides the order of "
+              "sums (a lane a "
               "replica, a chunk a tensor shard, rings between hosts), and train.lanes and train.chunks say nothing",
        .field = RAMET_FIELD(train.bits),
        .choices = {"exact", "fast"}},
@@ -230,8 +233,10 @@ std::vector<RecipeKey> make_keys() {
        .doc = "Nesterov's momentum (sgd)",
        .field = RAMET_FIELD(optimizer.nesterov)},
       {.name = "train.optimizer.in_backward",
-       .doc = "update each weight as soon as its gradient is there, so that gradients are not all in memory at once; changes "
-              "no bit. Needs train.clip_norm = 0 and train.accumulation = 1. A gradient that is not finite then still leaves its "
+       .doc = "update each weight as soon as its gradient is there, so that gradients are not all in memory at once; "
+              "changes "
+              "no bit. Needs train.clip_norm = 0 and train.accumulation = 1. A gradient that is not finite then still "
+              "leaves its "
               "own weight as it was, but others have moved: the run goes on from its last checkpoint",
        .field = RAMET_FIELD(optimizer.in_backward),
        .decides = false},

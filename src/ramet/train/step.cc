@@ -13,9 +13,9 @@
 namespace ramet {
 namespace {
 
-/// The readers of a weight that share one accumulator: all of it when a single top-level scope of the forward graph reads it, else
-/// those of one scope. A tied weight is so read in parts of the model that a pipeline may run at different times and places:
-/// with a sum for each, no such order shows.
+/// The readers of a weight that share one accumulator: all of it when a single top-level scope of the forward graph
+/// reads it, else those of one scope. A tied weight is so read in parts of the model that a pipeline may run at
+/// different times and places: with a sum for each, no such order shows.
 struct GradientPart {
   const StateTensor* weight = nullptr;
   std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
@@ -24,8 +24,8 @@ struct GradientPart {
 
 std::string top_scope(const std::string& path) { return path.substr(0, path.find('/')); }
 
-/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and by scope in order of
-/// their first reader.
+/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and by scope in
+/// order of their first reader.
 std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
   std::map<std::string, std::vector<std::string>> scopes;
   for (const Node& node : model.forward.nodes())
@@ -104,9 +104,11 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
   GraphCopier copier(both, micro);
   for (const GraphInput& input : both.inputs()) {
     const Value& value = both.value(input.value);
-    const auto part = std::find_if(parts.begin(), parts.end(), [&](const GradientPart& p) { return p.input == value.name; });
+    const auto part =
+        std::find_if(parts.begin(), parts.end(), [&](const GradientPart& p) { return p.input == value.name; });
     const bool alias = part != parts.end() && part->input != part->weight->name;
-    copier.map(input.value, alias ? micro.find_input(part->weight->name) : micro.add_input(value.name, value.type, input.role));
+    copier.map(input.value,
+               alias ? micro.find_input(part->weight->name) : micro.add_input(value.name, value.type, input.role));
   }
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
@@ -159,9 +161,9 @@ class UpdateBuilder {
     return sum;
   }
 
-  /// What each gradient is multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when the
-  /// norm is not, so that the optimizers leave everything as it was: the norm of all gradients, or of that one alone where
-  /// updates do not wait for all.
+  /// What each gradient is multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when
+  /// the norm is not, so that the optimizers leave everything as it was: the norm of all gradients, or of that one
+  /// alone where updates do not wait for all.
   std::vector<Tensor> make_grad_scales(const std::vector<Tensor>& gradients) {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
@@ -245,8 +247,8 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   const auto [aliased, parts] = with_parts(model);
   for (const GradientPart& part : parts) {
     const StateTensor& weight = *part.weight;
-    step.states.push_back({part.accumulator(), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group,
-                           weight.axes});
+    step.states.push_back(
+        {part.accumulator(), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group, weight.axes});
   }
   step.micro = make_micro(aliased, parts, recipe, compute);
   UpdateBuilder(model, parts, recipe, step).run();

@@ -19,8 +19,8 @@ namespace ramet {
 /// micro-batches. One that is not finite changes nothing.
 StepGraph make_training_step(const Model& model, const Recipe& recipe);
 
-/// The recipe with the lanes and chunks that a step on this layout is made of: its own, or with `train.bits = "fast"` the
-/// fewest that the layout can split, one lane a replica and one chunk a tensor shard.
+/// The recipe with the lanes and chunks that a step on this layout is made of: its own, or with `train.bits = "fast"`
+/// the fewest that the layout can split, one lane a replica and one chunk a tensor shard.
 Recipe with_order_of_sums(Recipe recipe, const Layout& layout);
 
 }  // namespace ramet

@@ -73,14 +73,16 @@ Tags tags_of_input(const Graph& graph, const GraphInput& input, const std::vecto
   for (Tag& tag : tags) tag.batch = input.role == InputRole::kData;
   for (const StateTensor& state : states)
     if (input.role == InputRole::kState && state.name == value.name)
-      for (size_t dim = 0; dim < state.axes.size() && dim < tags.size(); ++dim) tags[dim].blocks = state.axes[dim].blocks;
+      for (size_t dim = 0; dim < state.axes.size() && dim < tags.size(); ++dim)
+        tags[dim].blocks = state.axes[dim].blocks;
   return tags;
 }
 
 }  // namespace
 
 Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTensor>& states) {
-  if (chunks < 1) throw Error({.what = "chunks must be 1 or more", .where = "train.chunks", .found = std::to_string(chunks)});
+  if (chunks < 1)
+    throw Error({.what = "chunks must be 1 or more", .where = "train.chunks", .found = std::to_string(chunks)});
   if (chunks == 1) return graph;
   Graph result(graph.name());
   GraphCopier copier(graph, result);

@@ -137,7 +137,8 @@ class Unhoister {
       }
     for (const Node& node : graph_.nodes()) copy_node(node);
     for (const auto& output : graph_.outputs())
-      result_.add_output(output.name, copier_[output.value] != kNoValue ? copier_[output.value] : remake(output.value, ""),
+      result_.add_output(output.name,
+                         copier_[output.value] != kNoValue ? copier_[output.value] : remake(output.value, ""),
                          output.role);
     return std::move(result_);
   }

@@ -38,8 +38,10 @@ class Recomputer {
     clones_.assign(graph_.values().size(), kNoValue);
     copier.copy_inputs();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (backward_[static_cast<size_t>(id)]) copy_backward(id);
-      else copier.copy_node(id);
+      if (backward_[static_cast<size_t>(id)])
+        copy_backward(id);
+      else
+        copier.copy_node(id);
     }
     copier.copy_outputs();
     return result;
@@ -48,7 +50,7 @@ class Recomputer {
  private:
   RecomputeLevel level(int layer) const {
     return layer < 0 || static_cast<size_t>(layer) >= plan_.levels.size() ? RecomputeLevel::kNone
-                                                                         : plan_.levels[static_cast<size_t>(layer)];
+                                                                          : plan_.levels[static_cast<size_t>(layer)];
   }
 
   void find_kept() {
@@ -58,13 +60,16 @@ class Recomputer {
       const size_t n = static_cast<size_t>(id);
       if (backward_[n] || level(layer_[n]) == RecomputeLevel::kNone) continue;
       const Node& node = graph_.node(id);
-      if (level(layer_[n]) == RecomputeLevel::kCheap && !node.op->cheap && node.op->map_op.empty() && !node.op->is_view) continue;
-      for (ValueId output : node.outputs) kept_[static_cast<size_t>(output)] = is_boundary(uses[static_cast<size_t>(output)], layer_[n]);
+      if (level(layer_[n]) == RecomputeLevel::kCheap && !node.op->cheap && node.op->map_op.empty() && !node.op->is_view)
+        continue;
+      for (ValueId output : node.outputs)
+        kept_[static_cast<size_t>(output)] = is_boundary(uses[static_cast<size_t>(output)], layer_[n]);
     }
     for (const auto& output : graph_.outputs()) kept_[static_cast<size_t>(output.value)] = true;
   }
 
-  /// A value that the forward pass of another layer (or of no layer) reads is kept, unless the plan drops that boundary.
+  /// A value that the forward pass of another layer (or of no layer) reads is kept, unless the plan drops that
+  /// boundary.
   bool is_boundary(const std::vector<NodeId>& users, int layer) const {
     for (NodeId user : users) {
       const size_t n = static_cast<size_t>(user);
@@ -121,8 +126,8 @@ StepGraph apply(const StepGraph& step, const Plan& plan) {
   return result;
 }
 
-/// Candidates from no recomputation to all, each needing less memory and more time than the one before: layers turn cheap
-/// one after another, then whole, then boundaries are dropped. The first that fits is found by bisection.
+/// Candidates from no recomputation to all, each needing less memory and more time than the one before: layers turn
+/// cheap one after another, then whole, then boundaries are dropped. The first that fits is found by bisection.
 Plan ladder_rung(size_t layers, size_t rung) {
   Plan plan{std::vector<RecomputeLevel>(layers, RecomputeLevel::kNone), std::vector<bool>(layers, false)};
   for (size_t i = 0; i < layers; ++i) {
@@ -139,15 +144,20 @@ Plan thinned(size_t layers) {
   return plan;
 }
 
-StepGraph fit(const StepGraph& step, size_t layers, const RecomputeOptions& options, const std::function<int64_t(const StepGraph&)>& peak_bytes) {
-  const auto candidate = [&](size_t rung) { return apply(step, rung > 2 * layers ? thinned(layers) : ladder_rung(layers, rung)); };
+StepGraph fit(const StepGraph& step, size_t layers, const RecomputeOptions& options,
+              const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+  const auto candidate = [&](size_t rung) {
+    return apply(step, rung > 2 * layers ? thinned(layers) : ladder_rung(layers, rung));
+  };
   size_t low = 0, high = 2 * layers + (options.in_parts ? 0 : 1);
   StepGraph best = candidate(high);
   while (low < high) {
     const size_t middle = (low + high) / 2;
     StepGraph trial = candidate(middle);
-    if (peak_bytes(trial) <= options.byte_limit) high = middle, best = std::move(trial);
-    else low = middle + 1;
+    if (peak_bytes(trial) <= options.byte_limit)
+      high = middle, best = std::move(trial);
+    else
+      low = middle + 1;
   }
   return best;
 }
@@ -168,7 +178,9 @@ RecomputeOptions parse_recompute(const std::string& text) {
     return options;
   }
   const auto refuse = [&] {
-    return Error({.what = "unknown recomputation", .where = "train.recompute", .found = "'" + text + "'",
+    return Error({.what = "unknown recomputation",
+                  .where = "train.recompute",
+                  .found = "'" + text + "'",
                   .expected = "none, cheap, layer, layer:0,3,5, all or fit:2GiB"});
   };
   if (text.rfind("layer:", 0) != 0) throw refuse();
@@ -194,10 +206,13 @@ StepGraph recompute(StepGraph step, const RecomputeOptions& options,
   if (options.mode == Mode::kAll && !options.in_parts) return apply(step, thinned(layers));
   Plan plan{std::vector<RecomputeLevel>(layers, RecomputeLevel::kNone), std::vector<bool>(layers, false)};
   const bool named = options.mode == Mode::kLayers && !options.layers.empty();
-  if (!named) plan.levels.assign(layers, options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer);
+  if (!named)
+    plan.levels.assign(layers, options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer);
   for (int64_t layer : options.layers) {
     if (layer >= static_cast<int64_t>(layers))
-      throw Error({.what = "no such layer to recompute", .where = "train.recompute", .found = std::to_string(layer),
+      throw Error({.what = "no such layer to recompute",
+                   .where = "train.recompute",
+                   .found = std::to_string(layer),
                    .expected = "0 to " + std::to_string(layers - 1)});
     plan.levels[static_cast<size_t>(layer)] = RecomputeLevel::kLayer;
   }

@@ -31,9 +31,10 @@ struct RecomputeOptions {
 /// "none", "cheap", "layer", "layer:0,3,5", "all", "fit:2GiB"; throws Error naming these.
 RecomputeOptions parse_recompute(const std::string& text);
 
-/// Rewrites `micro`. Layers are found by the scope "layerN" in node names, the backward pass by "/backward". Recomputed nodes are
-/// exact copies placed just before they are needed, so no bit changes. `peak_bytes` gives the memory that a candidate needs (asked by
-/// mode kFit only, a handful of times); when even the strongest level does not fit, that one is returned and the caller refuses it.
+/// Rewrites `micro`. Layers are found by the scope "layerN" in node names, the backward pass by "/backward". Recomputed
+/// nodes are exact copies placed just before they are needed, so no bit changes. `peak_bytes` gives the memory that a
+/// candidate needs (asked by mode kFit only, a handful of times); when even the strongest level does not fit, that one
+/// is returned and the caller refuses it.
 StepGraph recompute(StepGraph step, const RecomputeOptions& options,
                     const std::function<int64_t(const StepGraph&)>& peak_bytes = {});
 

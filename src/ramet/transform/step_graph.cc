@@ -10,16 +10,19 @@ namespace {
 
 [[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
                        const std::string& found = "", const std::string& expected = "") {
-  throw Error({.what = "step is not valid after " + after + ": " + what, .where = where, .found = found, .expected = expected},
-              ErrorKind::kFailure);
+  throw Error(
+      {.what = "step is not valid after " + after + ": " + what, .where = where, .found = found, .expected = expected},
+      ErrorKind::kFailure);
 }
 
-void verify_states(const Graph& graph, const std::map<std::string, const StateTensor*>& states, const std::string& after) {
+void verify_states(const Graph& graph, const std::map<std::string, const StateTensor*>& states,
+                   const std::string& after) {
   const auto check = [&](const std::string& name, const TensorType& type, const std::string& what) {
     const std::string where = what + " '" + name + "' of graph '" + graph.name() + "'";
     const auto state = states.find(name);
     if (state == states.end()) fail(after, where, "no state of that name");
-    if (state->second->type != type) fail(after, where, "type differs from the state's", type.text(), state->second->type.text());
+    if (state->second->type != type)
+      fail(after, where, "type differs from the state's", type.text(), state->second->type.text());
   };
   for (const auto& input : graph.inputs())
     if (input.role == InputRole::kState) check(graph.value(input.value).name, graph.type(input.value), "input");
@@ -79,7 +82,8 @@ void verify(const StepGraph& step, const std::string& after) {
     if (!states.emplace(state.name, &state).second) fail(after, where, "a second state of that name");
     verify_axes(state, after, where);
   }
-  if (step.lanes < 1 || step.micro_batches_per_lane < 1) fail(after, "lanes", "lanes and micro-batches must be 1 or more");
+  if (step.lanes < 1 || step.micro_batches_per_lane < 1)
+    fail(after, "lanes", "lanes and micro-batches must be 1 or more");
   for (const Graph* graph : {&step.micro, &step.update, &step.derive, &step.evaluate}) {
     verify(*graph, after);
     verify_states(*graph, states, after);
@@ -91,10 +95,11 @@ std::string print(const StepGraph& step) {
                      " micro_batches_per_lane=" + std::to_string(step.micro_batches_per_lane) + "\n";
   static const char* init_names[] = {"zeros", "constant", "normal", "truncated_normal", "uniform"};
   for (const auto& state : step.states) {
-    text += "state " + text_of(Attribute(state.name)) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
+    text +=
+        "state " + text_of(Attribute(state.name)) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
     if (state.init.kind != StateInit::Kind::kZeros)
-      text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" + text_of(Attribute(state.init.a)) +
-              ", " + text_of(Attribute(state.init.b)) + ")";
+      text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" +
+              text_of(Attribute(state.init.a)) + ", " + text_of(Attribute(state.init.b)) + ")";
     if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     text += "\n";

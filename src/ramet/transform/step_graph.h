@@ -22,9 +22,10 @@ struct StateInit {
   double a = 0, b = 0;  ///< constant; mean and deviation; low and high
 };
 
-/// What a dimension of a state means, for layouts that cut by meaning: "embed" (the hidden size), "heads", "mlp" (the inner
-/// size of feed-forward), "vocab"; "" says nothing. A joint query-key-value dimension is 3 blocks of heads. The last `padding`
-/// entries of a first dimension mean nothing: they only make it divide; they are 0 in weights, and not in exported files.
+/// What a dimension of a state means, for layouts that cut by meaning: "embed" (the hidden size), "heads", "mlp" (the
+/// inner size of feed-forward), "vocab"; "" says nothing. A joint query-key-value dimension is 3 blocks of heads. The
+/// last `padding` entries of a first dimension mean nothing: they only make it divide; they are 0 in weights, and not
+/// in exported files.
 struct LogicalAxis {
   std::string name;
   int64_t blocks = 1;
@@ -40,7 +41,7 @@ struct StateTensor {
   TensorType type;
   StateKind kind;
   StateInit init;
-  std::string group;  ///< weights: "decay" or "no_decay", or a user's own group
+  std::string group;                ///< weights: "decay" or "no_decay", or a user's own group
   std::vector<LogicalAxis> axes{};  ///< one a dimension, or none; optimizer states and accumulators have their weight's
 
   /// The type without padding, which stands behind all else.
@@ -49,8 +50,8 @@ struct StateTensor {
 
 /// A whole training step before it knows of devices (DESIGN, the way a model takes). The step is:
 /// for each lane, zero the accumulators, run `micro` for each of its micro-batches in order; combine the lanes'
-/// accumulators by a balanced binary tree; run `update`, then `derive`. With lanes = micro_batches_per_lane = 1 the compiler
-/// joins micro and update into one program. `derive` also runs once after weights are loaded.
+/// accumulators by a balanced binary tree; run `update`, then `derive`. With lanes = micro_batches_per_lane = 1 the
+/// compiler joins micro and update into one program. `derive` also runs once after weights are loaded.
 struct StepGraph {
   std::vector<StateTensor> states;
   Graph micro{"micro"};

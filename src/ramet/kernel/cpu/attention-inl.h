@@ -27,8 +27,10 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 template <typename C>
 HWY_INLINE void Product(const TileProduct& product) {
-  if constexpr (sizeof(C) == 2) tile_product_bf16(product);
-  else tile_product_f32(product);
+  if constexpr (sizeof(C) == 2)
+    tile_product_bf16(product);
+  else
+    tile_product_f32(product);
 }
 
 /// Values as storage of the compute type: bf16 in the upper half of its lane, rounded to nearest even. NaN stays NaN as
@@ -85,8 +87,8 @@ void HeadByPosition(const AttentionLayout& layout, const T* source, int64_t stri
   for (int64_t panel = 0; panel < layout.panels(); ++panel)
     for (int64_t unit = 0; unit < layout.position_units(); unit += kUnits, out += kUnits * kPanel) {
       const int64_t position = unit * layout.ratio;
-      UnitsFromRows<T, sizeof(C) == 2>(source + position * stride + panel * kPanel, stride,
-                                       layout.sequence - position, layout.head_size - panel * kPanel, kPanel, out);
+      UnitsFromRows<T, sizeof(C) == 2>(source + position * stride + panel * kPanel, stride, layout.sequence - position,
+                                       layout.head_size - panel * kPanel, kPanel, out);
     }
 }
 

@@ -107,8 +107,8 @@ class Backward {
     const int64_t position = query_ / layout_.ratio * kPanel, position_panel = layout_.position_units() * kPanel;
     Product<C>({keys_, layout_.columns(), count, at_.probability_rows, row, at_.dout_by_position + position,
                 position_panel, at_.dvalue, layout_.sums_stride(), !first});
-    Product<C>({keys_, layout_.columns(), count, at_.dscore_rows, row, at_.query_by_position + position,
-                position_panel, at_.dkey, layout_.sums_stride(), !first});
+    Product<C>({keys_, layout_.columns(), count, at_.dscore_rows, row, at_.query_by_position + position, position_panel,
+                at_.dkey, layout_.sums_stride(), !first});
     Product<C>({form_.head_size, width_, (keys_ + layout_.ratio - 1) / layout_.ratio, at_.key_columns, key_units(),
                 at_.dscore_pairs, key_units() * kPanel, at_.dquery + query_, at_.dquery_stride, key_ != 0});
   }
@@ -120,14 +120,15 @@ class Backward {
     const hn::Rebind<uint16_t, U32> dh;
     const auto lanes = static_cast<int64_t>(hn::Lanes(du));
     const auto s = static_cast<uint64_t>(form_.sequence);
-    const uint64_t origin = draw_->first + (static_cast<uint64_t>(form_.draws_as(head_)) * s + static_cast<uint64_t>(query_)) * s +
+    const uint64_t origin = draw_->first +
+                            (static_cast<uint64_t>(form_.draws_as(head_)) * s + static_cast<uint64_t>(query_)) * s +
                             static_cast<uint64_t>(key_);
     if (s % 8 != 0) return draw_tile_unaligned(origin);
     // A block serves 8 keys of one query: one query a lane.
     for (int64_t q = 0; q < width_; q += lanes)
       for (int64_t k = 0; k < keys_; k += 8) {
-        const auto words = PhiloxBlocksFrom(du, draw_->stream, (origin + static_cast<uint64_t>(q) * s) / 8 +
-                                                                   static_cast<uint64_t>(k) / 8, s / 8);
+        const auto words = PhiloxBlocksFrom(
+            du, draw_->stream, (origin + static_cast<uint64_t>(q) * s) / 8 + static_cast<uint64_t>(k) / 8, s / 8);
         for (int64_t i = 0; i < 4; ++i) {
           uint16_t* to = at_.keep + (k + 2 * i) * kBackwardQueries + q;
           const auto low = hn::And(words.word[i], hn::Set(du, 0xffffu)), high = hn::ShiftRight<16>(words.word[i]);
@@ -154,8 +155,8 @@ class Backward {
     auto p = ExpNegative(df, hn::MulSub(hn::LoadU(df, at_.scores + at), hn::Set(df, static_cast<float>(form_.scale)),
                                         hn::LoadU(df, at_.lse + query_ + q)));
     if (form_.causal && query_ + q < key_ + j)
-      p = hn::IfThenElseZero(hn::Ge(hn::Iota(df, static_cast<float>(query_ + q - key_)),
-                                    hn::Set(df, static_cast<float>(j))), p);
+      p = hn::IfThenElseZero(
+          hn::Ge(hn::Iota(df, static_cast<float>(query_ + q - key_)), hn::Set(df, static_cast<float>(j))), p);
     auto dp = hn::LoadU(df, at_.dscores + at);
     *dropped = p;
     if (draw_) {
@@ -202,8 +203,10 @@ class Backward {
     for (int64_t d = 0; d < form_.head_size; d += lanes) {
       const auto value = hn::Mul(hn::LoadU(df, from + d), hn::Set(df, scale));
       const int64_t left = form_.head_size - d;
-      if (left >= lanes) StoreF32(df, value, to + d);
-      else StoreF32N(df, value, to + d, static_cast<size_t>(left));
+      if (left >= lanes)
+        StoreF32(df, value, to + d);
+      else
+        StoreF32N(df, value, to + d, static_cast<size_t>(left));
     }
   }
 
@@ -232,8 +235,10 @@ class Backward {
       for (int64_t d = 0; d < count; d += lanes) {
         const auto value = hn::Mul(hn::LoadU(df, rows + i * kPanel + d), scale);
         T* to = out + (q + i) * stride() + d;
-        if (count - d >= lanes) StoreF32(df, value, to);
-        else StoreF32N(df, value, to, static_cast<size_t>(count - d));
+        if (count - d >= lanes)
+          StoreF32(df, value, to);
+        else
+          StoreF32N(df, value, to, static_cast<size_t>(count - d));
       }
   }
 

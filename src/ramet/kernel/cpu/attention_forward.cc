@@ -145,8 +145,10 @@ class Forward {
       for (int64_t d = 0; d < form_.head_size; d += lanes) {
         const auto value = hn::Mul(hn::LoadU(df, sums + d), hn::Set(df, inverse));
         const int64_t left = form_.head_size - d;
-        if (left >= lanes) StoreF32(df, value, out + d);
-        else StoreF32N(df, value, out + d, static_cast<size_t>(left));
+        if (left >= lanes)
+          StoreF32(df, value, out + d);
+        else
+          StoreF32N(df, value, out + d, static_cast<size_t>(left));
       }
       operands_.lse[head_ * form_.sequence + query] =
           total == 0 ? -kInfinity : at_.most[i] + hn::GetLane(Log(df, hn::Set(df, total)));
@@ -163,7 +165,8 @@ class Forward {
 };
 
 template <typename T, typename C>
-void ForwardOf(const AttentionForm& form, const AttentionOperands& operands, char* scratch, int64_t begin, int64_t end) {
+void ForwardOf(const AttentionForm& form, const AttentionOperands& operands, char* scratch, int64_t begin,
+               int64_t end) {
   Forward<T, C> forward(form, operands, scratch);
   for (int64_t index = begin; index < end; ++index) forward.block(index);
 }

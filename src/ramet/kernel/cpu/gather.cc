@@ -49,10 +49,10 @@ int64_t row_elements(const Shape& shape) {
   return elements;
 }
 
-/// Rows [begin, end) of the result from a part of the table: those of other parts are -0, which added to any number leaves
-/// its bits.
-void gather_part(const Position& rows, const Indices& indices, DType dtype, int64_t begin, int64_t end, const char* from,
-                 int64_t bytes, char* to) {
+/// Rows [begin, end) of the result from a part of the table: those of other parts are -0, which added to any number
+/// leaves its bits.
+void gather_part(const Position& rows, const Indices& indices, DType dtype, int64_t begin, int64_t end,
+                 const char* from, int64_t bytes, char* to) {
   char nothing[8];
   store_element(nothing, dtype, 0, -0.0);
   const int64_t size = size_in(dtype);
@@ -61,8 +61,7 @@ void gather_part(const Position& rows, const Indices& indices, DType dtype, int6
     if (row >= 0)
       std::memcpy(to + i * bytes, from + row * bytes, static_cast<size_t>(bytes));
     else
-      for (int64_t at = 0; at < bytes; at += size)
-        std::memcpy(to + i * bytes + at, nothing, static_cast<size_t>(size));
+      for (int64_t at = 0; at < bytes; at += size) std::memcpy(to + i * bytes + at, nothing, static_cast<size_t>(size));
   }
 }
 

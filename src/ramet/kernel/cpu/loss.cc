@@ -140,7 +140,8 @@ struct Loops {
   }
 
   static void zero(T* to, int64_t count) {
-    for_each_vector(count, [&](int64_t i, int64_t, int64_t part) HWY_ATTR { store_part(hn::Zero(Df()), to + i, part); });
+    for_each_vector(count,
+                    [&](int64_t i, int64_t, int64_t part) HWY_ATTR { store_part(hn::Zero(Df()), to + i, part); });
   }
 
   static void chunk_grad(const T* logits, int64_t width, int64_t label, const float* statistics, const float* slopes,
@@ -221,7 +222,8 @@ int64_t join_grain(int64_t chunks) { return std::max<int64_t>(1, 256 / chunks); 
 
 /// Classes of each chunk of this device's logits.
 std::vector<int64_t> classes_of_chunks(const NodeSignature& node, const Position& position, bool gradient) {
-  const int64_t chunks = (gradient ? node.inputs[2] : node.outputs[0]).shape[1], width = node.inputs[0].shape[1] / chunks;
+  const int64_t chunks = (gradient ? node.inputs[2] : node.outputs[0]).shape[1],
+                width = node.inputs[0].shape[1] / chunks;
   std::vector<int64_t> classes;
   for (int64_t chunk = 0; chunk < chunks; ++chunk)
     classes.push_back(classes_of_chunk(position, class_count(node, position), chunk * width, width));
@@ -297,9 +299,8 @@ void add_cpu_loss(Backend& backend) {
         backend, gradient ? "softmax_statistics_grad" : "softmax_statistics", refuse,
         [gradient](const NodeSignature& node, int) {
           const Position position(node);
-          return [node, gradient, position, classes = classes_of_chunks(node, position, gradient)](const KernelContext& context) {
-            run_statistics(node, position, classes, context, gradient);
-          };
+          return [node, gradient, position, classes = classes_of_chunks(node, position, gradient)](
+                     const KernelContext& context) { run_statistics(node, position, classes, context, gradient); };
         },
         [](const NodeSignature& node, int) { return node.inputs[0].shape[0] * 4; },
         gradient ? std::vector<std::pair<int, int>>{{0, 0}} : std::vector<std::pair<int, int>>{});

@@ -9,7 +9,7 @@ namespace ramet::cpu {
 /// Logits [rows, chunks, width] of one of the vector types, statistics [rows, chunks, kStatistics].
 struct LossArguments {
   int64_t chunks = 1, width = 0;
-  const int64_t* classes = nullptr;      ///< of each chunk: its first logits, up to `width`; the others are padding
+  const int64_t* classes = nullptr;  ///< of each chunk: its first logits, up to `width`; the others are padding
   const void* logits = nullptr;
   const int32_t* labels = nullptr;       ///< local classes, -1: ignored or elsewhere
   const float* slopes = nullptr;         ///< of gradients: dstatistics

@@ -22,7 +22,6 @@ constexpr int64_t kBufferedColumns = 512;   // of a block of sums
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t round_down(int64_t value, int64_t step) { return std::max(step, value / step * step); }
 
-
 /// A range [begin, end).
 struct Range {
   int64_t begin = 0, end = 0;
@@ -73,7 +72,8 @@ struct MatmulPlan::Parts {
   Range row_share(int rank) const;
   Range column_share(int rank) const;
   void product(int64_t index, Range rows, Range columns, int rank, const char* b, const Operands& at) const;
-  void block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a, const Operands& at) const;
+  void block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a,
+             const Operands& at) const;
   void run(const Operands& at, ThreadTeam& team) const;
   void run_whole_products(const Operands& at, ThreadTeam& team) const;
 };
@@ -98,7 +98,8 @@ void MatmulPlan::Parts::choose_blocks() {
              (packed.compute == DType::kF32 && (form.output.dtype != DType::kF32 || bias != DType::kF32));
   // Copied rows of a stay in the second-level cache; few sums do, if there are several chunks of them.
   row_block = form.m;
-  if (copies_a) row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
+  if (copies_a)
+    row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
   if (buffered) row_block = std::min<int64_t>(row_block, 128);
   row_block = std::max<int64_t>(1, std::min(row_block, form.m));
   column_block = buffered ? std::min(form.n, round_down(kBufferedColumns / form.chunks, packed.n_block)) : form.n;
@@ -107,9 +108,14 @@ void MatmulPlan::Parts::choose_blocks() {
 bool MatmulPlan::Parts::make_gemm(int64_t rows, int64_t columns, std::string* why) {
   auto& gemm = gemms[{rows, columns}];
   if (gemm) return true;
-  onednn::GemmShape shape{.m = rows, .n = columns, .k = packed.k_chunk(), .compute = packed.compute,
-                          .out = buffered ? DType::kF32 : form.output.dtype, .bias = std::nullopt,
-                          .accumulate = !buffered && form.accumulate, .n_block = packed.n_block};
+  onednn::GemmShape shape{.m = rows,
+                          .n = columns,
+                          .k = packed.k_chunk(),
+                          .compute = packed.compute,
+                          .out = buffered ? DType::kF32 : form.output.dtype,
+                          .bias = std::nullopt,
+                          .accumulate = !buffered && form.accumulate,
+                          .n_block = packed.n_block};
   if (!buffered && form.has_bias) shape.bias = bias;
   gemm = onednn::Gemm::make(shape, threads, why);
   if (!gemm) return false;
@@ -157,14 +163,16 @@ void MatmulPlan::Parts::block(int64_t index, Range rows, Range columns, int rank
     const char* a_chunk = a + chunk * rows.size() * k * element();
     const char* b_chunk = b_block + chunk * packed.chunk_bytes();
     float* to = sums + chunk * chunk_sums;
-    if (gemm) gemm->run(rank, a_chunk, b_chunk, nullptr, to, own + a_bytes + sums_bytes);
-    else plain_product(rows.size(), columns.size(), k, reinterpret_cast<const float*>(a_chunk),
-                       reinterpret_cast<const float*>(b_chunk), to, columns.size());
+    if (gemm)
+      gemm->run(rank, a_chunk, b_chunk, nullptr, to, own + a_bytes + sums_bytes);
+    else
+      plain_product(rows.size(), columns.size(), k, reinterpret_cast<const float*>(a_chunk),
+                    reinterpret_cast<const float*>(b_chunk), to, columns.size());
   }
   const auto* c = form.accumulate ? static_cast<const float*>(at.extra) : nullptr;
-  const char* bias_at = form.has_bias ? static_cast<const char*>(at.extra) +
-                                            columns.begin * static_cast<int64_t>(size_of(bias))
-                                      : nullptr;
+  const char* bias_at = form.has_bias
+                            ? static_cast<const char*>(at.extra) + columns.begin * static_cast<int64_t>(size_of(bias))
+                            : nullptr;
   for (int64_t i = 0; i < rows.size(); ++i)
     finish_row(sums + i * columns.size(), form.chunks, chunk_sums, columns.size(), bias_at, bias,
                c ? c + (index * form.m + rows.begin + i) * form.n + columns.begin : nullptr,
@@ -206,8 +214,8 @@ void MatmulPlan::Parts::run_whole_products(const Operands& at, ThreadTeam& team)
       if (!form.packed) {
         char* to = at.scratch + rank * packed_bytes;
         const int64_t wanted = form.b_index[static_cast<size_t>(index)];
-        if (wanted != held) pack_blocks(packed, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, 0, packed.blocks(),
-                                           to);
+        if (wanted != held)
+          pack_blocks(packed, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, 0, packed.blocks(), to);
         held = wanted;
         b = to;
       }
@@ -242,8 +250,13 @@ int64_t MatmulPlan::scratch_bytes() const { return parts_->scratch_bytes(); }
 const std::string& MatmulPlan::implementation() const { return parts_->implementation; }
 
 std::optional<PackedMatrix> MatmulPlan::preferred_packing(BlockProduct kind, const MatmulForm& form) {
-  PackedMatrix packed{.compute = DType::kF32, .k = form.k, .n = form.n, .n_block = 0, .chunks = form.chunks,
-                      .chunk_blocks = form.chunk_blocks, .transposed = form.transpose_b};
+  PackedMatrix packed{.compute = DType::kF32,
+                      .k = form.k,
+                      .n = form.n,
+                      .n_block = 0,
+                      .chunks = form.chunks,
+                      .chunk_blocks = form.chunk_blocks,
+                      .transposed = form.transpose_b};
   if (kind == BlockProduct::kPlain) {
     packed.n_block = plain_block();
     return packed;
@@ -261,8 +274,7 @@ std::optional<PackedMatrix> MatmulPlan::preferred_packing(BlockProduct kind, con
 }
 
 std::unique_ptr<MatmulPlan> MatmulPlan::make(BlockProduct kind, const MatmulForm& form, DType bias,
-                                             const std::optional<PackedMatrix>& packed, int threads,
-                                             std::string* why) {
+                                             const std::optional<PackedMatrix>& packed, int threads, std::string* why) {
   const auto refuse = [&](const std::string& reason) {
     if (why) *why = reason;
     return nullptr;
@@ -293,8 +305,10 @@ void MatmulPlan::run(const void* a, const void* b, const void* extra, void* out,
                                           std::to_string(team.size()));
   const Operands at{static_cast<const char*>(a), static_cast<const char*>(b), extra, static_cast<char*>(out),
                     static_cast<char*>(scratch)};
-  if (parts_->whole_products) parts_->run_whole_products(at, team);
-  else parts_->run(at, team);
+  if (parts_->whole_products)
+    parts_->run_whole_products(at, team);
+  else
+    parts_->run(at, team);
 }
 
 }  // namespace ramet

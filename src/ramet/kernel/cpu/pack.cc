@@ -102,16 +102,20 @@ void PackBlocks(const PackedMatrix& packed, const void* source, DType type, DTyp
     return PackBlocksOf<F32AsF16, float>(packed, static_cast<const F32AsF16*>(source), begin, end, to);
   WithStorage(type, source, [&](auto* typed) {
     using T = std::remove_cvref_t<decltype(*typed)>;
-    if (packed.compute == DType::kBF16) PackBlocksOf<T, Bf16>(packed, typed, begin, end, to);
-    else PackBlocksOf<T, float>(packed, typed, begin, end, to);
+    if (packed.compute == DType::kBF16)
+      PackBlocksOf<T, Bf16>(packed, typed, begin, end, to);
+    else
+      PackBlocksOf<T, float>(packed, typed, begin, end, to);
   });
 }
 
 void CopyBlock(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
                DType compute, int64_t out_stride, void* out) {
   WithStorage(type, source, [&](auto* typed) {
-    if (compute == DType::kBF16) CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<Bf16*>(out));
-    else CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<float*>(out));
+    if (compute == DType::kBF16)
+      CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<Bf16*>(out));
+    else
+      CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<float*>(out));
   });
 }
 
@@ -140,8 +144,10 @@ void FinishOf(const float* sum, int64_t n, const B* bias, const float* c, O* out
     auto value = LoadSome(sum + i, left);
     if (bias) value = hn::Add(value, LoadSome(bias + i, left));
     if (c) value = hn::Add(value, LoadSome(c + i, left));
-    if (left >= lanes) StoreF32(df, value, out + i);
-    else StoreF32N(df, value, out + i, static_cast<size_t>(left));
+    if (left >= lanes)
+      StoreF32(df, value, out + i);
+    else
+      StoreF32N(df, value, out + i, static_cast<size_t>(left));
   }
 }
 
@@ -200,8 +206,8 @@ std::optional<PackedMatrix> PackedMatrix::parse(const std::string& format) {
   packed.compute = dtype == "bf16" ? DType::kBF16 : DType::kF32;
   packed.transposed = order == "transposed";
   const bool sane = packed.k > 0 && packed.n > 0 && packed.chunks > 0 && packed.k % packed.chunks == 0 &&
-                    packed.chunk_blocks > 0 && packed.k_chunk() % packed.chunk_blocks == 0 &&
-                    packed.n_block > 0 && packed.n_block <= 64 && packed.n_block % 16 == 0;
+                    packed.chunk_blocks > 0 && packed.k_chunk() % packed.chunk_blocks == 0 && packed.n_block > 0 &&
+                    packed.n_block <= 64 && packed.n_block % 16 == 0;
   if (!sane || packed.format() != format) return std::nullopt;
   return packed;
 }

@@ -9,13 +9,13 @@
 namespace ramet {
 
 /// A matrix B [k,n] as the product kernels read it: columns in blocks of `n_block`; in each block groups of 16 units of
-/// k, row-major, a unit being one f32 or a pair of neighbouring bf16; zeros behind k and n. With `chunks`, each k/chunks
-/// rows are a packed matrix of their own, one after the other; with `chunk_blocks` those of a chunk are gathered from as many
-/// blocks (ops/matmul.h).
+/// k, row-major, a unit being one f32 or a pair of neighbouring bf16; zeros behind k and n. With `chunks`, each
+/// k/chunks rows are a packed matrix of their own, one after the other; with `chunk_blocks` those of a chunk are
+/// gathered from as many blocks (ops/matmul.h).
 struct PackedMatrix {
   DType compute = DType::kF32;  ///< f32 or bf16
   int64_t k = 0, n = 0, n_block = 64, chunks = 1, chunk_blocks = 1;
-  bool transposed = false;      ///< the source is [n,k]
+  bool transposed = false;  ///< the source is [n,k]
 
   int64_t k_chunk() const { return k / chunks; }
   /// Rows of a chunk that lie one after another in the source.
@@ -33,8 +33,8 @@ struct PackedMatrix {
   int64_t block_bytes() const { return padded_k() * n_block * (compute == DType::kBF16 ? 2 : 4); }
   int64_t chunk_bytes() const { return blocks() * block_bytes(); }
   int64_t bytes() const { return chunks * chunk_bytes(); }
-  /// "blocked bf16 768 3072 64 1 transposed" (type, k, n, n_block, chunks or "8x3": of 3 blocks, source), and back (nothing
-  /// on another text).
+  /// "blocked bf16 768 3072 64 1 transposed" (type, k, n, n_block, chunks or "8x3": of 3 blocks, source), and back
+  /// (nothing on another text).
   std::string format() const;
   static std::optional<PackedMatrix> parse(const std::string& format);
 };

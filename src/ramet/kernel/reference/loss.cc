@@ -35,7 +35,8 @@ struct Chunk {
 void for_each_chunk(const ReferenceOperands& operands, int64_t chunks, const std::function<void(const Chunk&)>& visit) {
   const Shape& shape = operands.input_type(0).shape;
   const Position position(operands.node());
-  const int64_t rows = shape[0], columns = shape[1], width = columns / chunks, classes = class_count(operands.node(), position);
+  const int64_t rows = shape[0], columns = shape[1], width = columns / chunks,
+                classes = class_count(operands.node(), position);
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t label = label_of(operands, position, row);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
