@@ -331,6 +331,22 @@ TEST(CpuRows, SumsOfSquaresAreExactWhateverTheCuts) {
     }
 }
 
+TEST(CpuRows, SumsOfSquaresAreExactForEveryRangeOfMagnitudes) {
+  const RandomStream random(6, RandomPurpose::kTest, 0, 9);
+  for (const int range : {0, 1, 13, 14, 15, 16, 17, 33, 34, 35, 36, 60})
+    for (const int greatest : {127, 0, -100}) {
+      HostTensor a(TensorType{DType::kF32, Shape{9000}});
+      for (int64_t i = 0; i < a.elements(); ++i) {
+        const auto draw = static_cast<uint64_t>(i);
+        const double mantissa = 0x800000 + random.below(2 * draw, 0x800000);
+        const int down = static_cast<int>(random.below(2 * draw + 1, static_cast<uint32_t>(range + 1)));
+        a.set(i, i % 7 == 3 ? 0 : std::ldexp(i % 2 ? mantissa : -mantissa, greatest - 23 - down));
+      }
+      EXPECT_EQ(interpret_node(node_of("sum_squares", {a}, {}), reference_backend(), {a}), run("sum_squares", {a}, {}))
+          << range << " below " << greatest;
+    }
+}
+
 TEST(CpuRows, SumsOfManyLikeSquaresDoNotOverflow) {
   // The largest mantissa, so often that entries must be emptied on the way.
   const float value = std::nextafter(2.0f, 0.0f);

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <new>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/kernel/cpu/optimizer.h"
 #include "ramet/kernel/cpu/targets.h"
+#include "ramet/ops/exact_sum.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/optimizer.cc"
@@ -92,45 +92,107 @@ void lamb_apply(const UpdateArguments& call) {
   });
 }
 
-#if HWY_TARGET == HWY_SCALAR
-void squares(const float* from, int64_t count, cpu::SquareTables& tables) {
-  for (int64_t i = 0; i < count; ++i) exact_add_square(tables.sum, from[i]);
-  exact_normalize(tables.sum);
-}
-#else
-/// Adds the squares of one vector of elements: those are made for all lanes at once, and added one by one.
-HWY_INLINE void add_squares(Vf value, cpu::SquareTables& tables) {
-  const hn::RebindToUnsigned<Df> du;
-  const hn::Repartition<uint64_t, decltype(du)> dw;
-  constexpr size_t kLanes = hn::MaxLanes(Df());
-  const auto bits = hn::BitCast(du, value), zero = hn::Zero(du);
-  const auto exponent = hn::And(hn::ShiftRight<23>(bits), hn::Set(du, 255u));
-  const auto hidden = hn::IfThenZeroElse(hn::Eq(exponent, zero), hn::Set(du, 0x800000u));
-  const auto whole = hn::Or(hn::And(bits, hn::Set(du, 0x7fffffu)), hidden);
-  const auto next = hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(dw, whole)));
-  alignas(64) uint64_t even[kLanes / 2], odd[kLanes / 2];
-  alignas(64) uint32_t at[kLanes];
-  hn::Store(hn::MulEven(whole, whole), dw, even);
-  hn::Store(hn::MulEven(next, next), dw, odd);
-  hn::Store(exponent, du, at);
-  for (size_t lane = 0; lane < kLanes; lane += 2) {
-    tables.entry[lane % cpu::SquareTables::kTables][at[lane]] += even[lane / 2];
-    tables.entry[(lane + 1) % cpu::SquareTables::kTables][at[lane + 1]] += odd[lane / 2];
-  }
+void squares_one_by_one(const float* from, int64_t count, int64_t* sum) {
+  for (int64_t i = 0; i < count; ++i) exact_add_square(sum, from[i]);
 }
 
-void squares(const float* from, int64_t count, cpu::SquareTables& tables) {
-  static_assert(hn::MaxLanes(Df()) >= 4);  // see SquareTables::kMost
-  const int64_t taken = (count + 15) / 16 * 16;
-  if (tables.elements + taken > cpu::SquareTables::kMost) tables.flush();
-  tables.elements += taken;
-  walk(count, [&](int64_t i, int64_t part) HWY_ATTR { add_squares(load_part(from + i, part), tables); });
-  uint64_t special = 0;
-  for (const auto& table : tables.entry) special |= table[255];
-  if (special == 0) return;
-  for (auto& table : tables.entry) table[255] = 0;
-  for (int64_t i = 0; i < count; ++i)
-    if (!std::isfinite(from[i])) exact_add_square(tables.sum, from[i]);
+#if HWY_TARGET == HWY_SCALAR
+void squares(const float* from, int64_t count, int64_t* sum) {
+  squares_one_by_one(from, count, sum);
+  exact_normalize(sum);
+}
+#else
+using Dd = hn::ScalableTag<double>;
+using Vd = hn::Vec<Dd>;
+
+/// Adds a multiple of 2^-298 of any sign.
+void add_value(double value, int64_t* sum) {
+  if (value == 0) return;
+  int exponent = 0;
+  auto whole = static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(value), &exponent), 53));
+  int shift = exponent - 53 - kExactLeastExponent;
+  if (shift < 0) whole >>= -shift, shift = 0;
+  int64_t digits[kExactDigits] = {};
+  exact_add(digits, whole, shift);
+  for (int k = 0; k < kExactDigits; ++k) sum[k] += value < 0 ? -digits[k] : digits[k];
+}
+
+HWY_NOINLINE void add_lanes(Vd values, int64_t* sum) {
+  alignas(64) double lanes[hn::MaxLanes(Dd())];
+  hn::Store(values, Dd(), lanes);
+  for (const double lane : lanes) add_value(lane, sum);
+}
+
+/// Takes from `value` its part that is a multiple of `rounder` / (1.5 * 2^52) and adds it to `sum`.
+HWY_INLINE Vd take(Vd value, Vd rounder, Vd& sum) {
+  const Vd part = hn::Sub(hn::Add(value, rounder), rounder);
+  sum = hn::Add(sum, part);
+  return hn::Sub(value, part);
+}
+
+/// The greatest and the least magnitude but 0 of a stretch, as bits.
+struct Range {
+  uint32_t most = 0, least = ~0u;
+};
+Range range_of(const float* from, int64_t count) {
+  const hn::RebindToUnsigned<Df> du;
+  auto most = hn::Zero(du), least = hn::Set(du, ~0u);
+  const auto one = hn::Set(du, 1);
+  walk(count, [&](int64_t i, int64_t part) HWY_ATTR {
+    const auto bits = hn::BitCast(du, hn::Abs(load_part(from + i, part)));
+    most = hn::Max(most, bits);
+    least = hn::Min(least, hn::Sub(bits, one));  // 0 becomes the greatest
+  });
+  return {hn::GetLane(hn::MaxOfLanes(du, most)), hn::GetLane(hn::MinOfLanes(du, least))};
+}
+
+/// Squares, which are exact in f64, are cut into multiples of units of 39 bits each below the greatest, of which 2^12
+/// add up exactly (as the pre-rounding of Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013).
+/// Two units hold what is up to 2^15 times smaller than the greatest; where there is less, elements are looked at one
+/// vector at a time.
+void squares(const float* from, int64_t count, int64_t* sum) {
+  constexpr int kBits = 39;
+  constexpr int64_t kPart = 256, kMostParts = 16;
+  const hn::Rebind<float, Dd> half;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Dd()));
+  const int64_t whole = count - count % lanes;
+  uint32_t most = 0, least[kMostParts];
+  for (int64_t part = 0; part * kPart < whole; ++part) {
+    const Range range = range_of(from + part * kPart, std::min(kPart, whole - part * kPart));
+    most = std::max(most, range.most);
+    least[part] = range.least;
+  }
+  if (most >> 23 == 255) {
+    squares_one_by_one(from, count, sum);
+    return exact_normalize(sum);
+  }
+  const int top = 2 * (std::max(static_cast<int>(most >> 23), 1) - 126);  // every square is less than 2^top
+  const auto rounder_of = [](int exponent) {
+    return hn::Set(Dd(), std::ldexp(1.5, 52 + std::max(exponent, kExactLeastExponent)));
+  };
+  const Vd high = rounder_of(top - kBits), middle = rounder_of(top - 2 * kBits), low = rounder_of(top - 3 * kBits);
+  Vd highs = hn::Zero(Dd()), middles = highs, lows = highs;
+  const auto is_zero = [](Vd rest) HWY_ATTR { return hn::AllTrue(Dd(), hn::Eq(rest, hn::Zero(Dd()))); };
+  const auto square_at = [&](int64_t i) HWY_ATTR {
+    const Vd value = hn::PromoteTo(Dd(), hn::LoadU(half, from + i));
+    return hn::Mul(value, value);
+  };
+  for (int64_t begin = 0; begin < whole; begin += kPart) {
+    const int64_t end = std::min(whole, begin + kPart);
+    if ((least[begin / kPart] >> 23) + 15 >= most >> 23) {
+      for (int64_t i = begin; i < end; i += lanes) middles = hn::Add(middles, take(square_at(i), high, highs));
+      continue;
+    }
+    for (int64_t i = begin; i < end; i += lanes) {
+      Vd rest = take(take(square_at(i), high, highs), middle, middles);
+      if (is_zero(rest)) continue;
+      rest = take(rest, low, lows);
+      if (!is_zero(rest)) add_lanes(rest, sum);
+    }
+  }
+  for (const Vd part : {highs, middles, lows}) add_value(hn::GetLane(hn::SumOfLanes(Dd(), part)), sum);
+  squares_one_by_one(from + whole, count - whole, sum);
+  exact_normalize(sum);
 }
 #endif
 
@@ -153,20 +215,8 @@ const cpu::UpdateLoops& cpu::update_loops() {
   return *loops;
 }
 
-void cpu::SquareTables::flush() {
-  for (auto& table : entry)
-    for (uint32_t exponent = 0; exponent < kExponents; ++exponent)
-      if (table[exponent] != 0) {
-        exact_add(sum, table[exponent], exact_shift(exponent));
-        table[exponent] = 0;
-      }
-  exact_normalize(sum);
-  elements = 0;
-}
-
 namespace {
 
-using cpu::SquareTables;
 using cpu::UpdateArguments;
 
 /// Elements that are taken at a time: they stay in L1, also those that are widened for it.
@@ -258,31 +308,28 @@ std::string refuse(const NodeSignature& node) {
   return "";
 }
 
-/// Exact sums, each of one set of tables a thread. They lie in the scratch behind the blocks.
+/// Exact sums, each with an accumulator a thread. They lie in the scratch behind the blocks.
 class ExactSums {
  public:
-  static int64_t bytes(int sums, int threads) {
-    return int64_t{sums} * threads * static_cast<int64_t>(sizeof(SquareTables));
-  }
+  static int64_t bytes(int sums, int threads) { return int64_t{sums} * threads * kStride * 8; }
   ExactSums(int sums, const KernelContext& context)
       : threads_(context.team.size()),
-        tables_(reinterpret_cast<SquareTables*>(static_cast<char*>(context.scratch) + room_bytes(threads_))) {
-    for (int i = 0; i < sums * threads_; ++i) new (tables_ + i) SquareTables;
+        sums_(reinterpret_cast<int64_t*>(static_cast<char*>(context.scratch) + room_bytes(threads_))) {
+    std::fill_n(sums_, int64_t{sums} * threads_ * kStride, 0);
   }
-  SquareTables& of(int sum, int rank) const { return tables_[sum * threads_ + rank]; }
+  int64_t* of(int sum, int rank) const { return sums_ + (int64_t{sum} * threads_ + rank) * kStride; }
   void store(int sum, void* output) const {
     int64_t total[kExactIntegers] = {};
-    for (int rank = 0; rank < threads_; ++rank) {
-      of(sum, rank).flush();
-      for (int k = 0; k < kExactIntegers; ++k) total[k] += of(sum, rank).sum[k];
-    }
+    for (int rank = 0; rank < threads_; ++rank)
+      for (int k = 0; k < kExactIntegers; ++k) total[k] += of(sum, rank)[k];
     exact_normalize(total);
     std::memcpy(output, total, sizeof total);
   }
 
  private:
+  static constexpr int64_t kStride = 24;  // whole cache lines
   int threads_;
-  SquareTables* tables_;
+  int64_t* sums_;
 };
 
 void run_sum_squares(const NodeSignature& node, const KernelContext& context) {
