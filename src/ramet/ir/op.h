@@ -36,6 +36,13 @@ struct Cost {
   int64_t bytes_written = 0;
 };
 
+/// `batch` matrix products [m,k] x [k,n] that a node computes, for machines that have units for them.
+struct MatrixProduct {
+  int64_t batch = 1, m = 0, k = 0, n = 0;
+  DType operands = DType::kF32;  ///< that the matrix units read
+  friend bool operator==(const MatrixProduct&, const MatrixProduct&) = default;
+};
+
 /// How dimensions of a node's operands correspond, in the manner of an einsum (cf. Shardy's op_sharding_rule).
 /// Each dimension of each operand is a product of factors, major first. A factor that stands in every output
 /// is free to be split; one that stands in inputs only is reduced: shards hold partial results that must be
@@ -122,6 +129,8 @@ struct OpDef {
   /// 0 where nothing may be cut. Empty: the dimensions that the sharding rule reduces, unless they are samples.
   std::function<int64_t(const NodeSignature& node)> chunked_extent{};
   std::function<Cost(const NodeSignature& node)> cost;
+  /// The matrix products in it, one after another. Empty: none.
+  std::function<std::vector<MatrixProduct>(const NodeSignature& node)> products{};
   /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
   std::string map_op{};
   /// Whether the order of two inputs does not matter to any bit (for common subexpressions).

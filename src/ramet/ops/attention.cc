@@ -155,6 +155,15 @@ Cost attention_cost(const NodeSignature& node) {
   return streaming_cost(node, pairs * (2.0 * products * static_cast<double>(form.head_size) + 8.0));
 }
 
+/// q k^T and P v; backward q k^T again, then dv, dP, dq and dk.
+std::vector<MatrixProduct> attention_products(const NodeSignature& node) {
+  const AttentionForm form = attention_form(node);
+  const int64_t batch = form.batch * form.heads, s = form.sequence, d = form.head_size;
+  const MatrixProduct scores{batch, s, d, s, form.dtype}, values{batch, s, s, d, form.dtype};
+  if (!is_gradient(node)) return {scores, values};
+  return {scores, values, scores, values, values};
+}
+
 std::vector<AttributeSpec> attention_attributes() {
   return {{"packed", Kind::kBool, true, "one input [B,S,3,heads,D] instead of three [B,S,heads,D]"},
           {"scale", Kind::kFloat, true, "what q k^T is multiplied by"},
@@ -210,6 +219,7 @@ void register_attention_ops(OpRegistry& registry) {
                 .gradient = attention_gradient,
                 .sharding = attention_sharding,
                 .cost = attention_cost,
+                .products = attention_products,
                 .precision = OpDef::Precision::kLow,
                 .positional = 0});
   registry.add({.name = "attention_grad",
@@ -221,6 +231,7 @@ void register_attention_ops(OpRegistry& registry) {
                 .gradient = {},
                 .sharding = attention_sharding,
                 .cost = attention_cost,
+                .products = attention_products,
                 .positional = 0});
   registry.add({.name = "dropout",
                 .doc = "(a, counter i64[2]) -> each element kept with probability 1 - rate and scaled by 1/(1 - rate)",

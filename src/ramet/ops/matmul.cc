@@ -140,6 +140,11 @@ Cost matmul_cost(const NodeSignature& node) {
                                   static_cast<double>(form.n) * static_cast<double>(form.k));
 }
 
+std::vector<MatrixProduct> matmul_products(const NodeSignature& node) {
+  const MatmulForm form = matmul_form(node);
+  return {{form.batch, form.m, form.k, form.n, form.a.dtype}};
+}
+
 /// Makes factors of a sharding rule and hands out their numbers.
 struct RuleMaker {
   ShardingRule rule;
@@ -312,6 +317,7 @@ void register_matmul_ops(OpRegistry& registry) {
                 .sharding = matmul_sharding,
                 .localize = localize_chunks,
                 .cost = matmul_cost,
+                .products = matmul_products,
                 .precision = OpDef::Precision::kLow,
                 .full_inputs = {2}});
   registry.add({.name = "linear",
@@ -325,6 +331,7 @@ void register_matmul_ops(OpRegistry& registry) {
                 .sharding = matmul_sharding,
                 .localize = localize_chunks,
                 .cost = matmul_cost,
+                .products = matmul_products,
                 .precision = OpDef::Precision::kLow,
                 .full_inputs = {2}});
   registry.add({.name = "pack",

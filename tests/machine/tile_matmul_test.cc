@@ -1,0 +1,178 @@
+#include "ramet/machine/tile_matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+namespace ramet {
+namespace {
+
+constexpr double kBow = 1.85e9, kGc200 = 1.325e9;
+
+/// A published rate of [m,m] x [m,n].
+struct Row {
+  DType dtype;
+  int64_t m, n;
+  double published;  ///< operations a second, in 10^12
+};
+
+double tera(const MatrixProduct& product, double cycles, double clock) {
+  return 2.0 * static_cast<double>(product.batch) * static_cast<double>(product.m) * static_cast<double>(product.k) *
+         static_cast<double>(product.n) / (cycles / clock) / 1e12;
+}
+
+double planned_tera(const MatrixProduct& product, double clock = kBow) {
+  return tera(product, plan_product(TileFigures{.clock = clock}, product).cycles.total(), clock);
+}
+
+double mean_error(const std::vector<Row>& rows) {
+  double sum = 0;
+  for (const Row& row : rows) {
+    const MatrixProduct product{1, row.m, row.m, row.n, row.dtype};
+    const TileFigures figures{.clock = kBow};
+    const ProductPlan plan = plan_product(figures, product);
+    const double predicted = tera(product, plan.cycles.total(), kBow), error = predicted / row.published - 1;
+    std::printf("%-4s %5lld x %5lld x %5lld: published %6.2f TFLOP/s, predicted %6.2f, %+5.1f%%\n",
+                std::string(name_of(row.dtype)).c_str(), static_cast<long long>(row.m), static_cast<long long>(row.m),
+                static_cast<long long>(row.n), row.published, predicted, 100 * error);
+    sum += std::abs(error);
+  }
+  const double mean = sum / static_cast<double>(rows.size());
+  std::printf("mean error %.1f%%\n", 100 * mean);
+  return mean;
+}
+
+// "IPU Peak Flops" notebook of tessellate-ipu: on all tiles, [N,16] x [16,16] in f16.
+TEST(TileMatmul, OneVertexTakesTheCyclesOfThePublishedMicrobenchmark) {
+  const std::vector<std::pair<int64_t, double>> published = {
+      {16, 55.49},   {32, 96.71},   {48, 127.72},  {64, 152.80},  {96, 186.94},   {128, 211.12},  {192, 243.36},
+      {256, 264.01}, {384, 286.62}, {512, 299.78}, {768, 314.57}, {1024, 322.73}, {1536, 330.70}, {2048, 334.94}};
+  const TileFigures figures{.clock = kBow};
+  for (const auto& [n, rate] : published) {
+    const double cycles = matrix_unit_cycles(figures, n, 16, 16, DType::kF16);
+    EXPECT_NEAR(tera({figures.tiles, n, 16, 16}, cycles, kBow) / rate, 1, 0.02) << "N = " << n;
+    EXPECT_NEAR(cycles, 331.4 + 4.0 * static_cast<double>(n), 9) << "N = " << n;
+  }
+}
+
+// Dense rows of the PopSparse plots (arXiv 2303.16999) and of Graphcore's SpMM notebook, on a Bow IPU.
+TEST(TileMatmul, HalfProductsTakeThePublishedTime) {
+  const DType half = DType::kF16;
+  EXPECT_LT(mean_error({{half, 1024, 4, 6.04},
+                        {half, 1024, 16, 20.3},
+                        {half, 1024, 64, 45.5},
+                        {half, 1024, 256, 89.3},
+                        {half, 1024, 1024, 120},
+                        {half, 1024, 2048, 153},
+                        {half, 1024, 4096, 180},
+                        {half, 1024, 8192, 206},
+                        {half, 1024, 16384, 223},
+                        {half, 1024, 32768, 223},
+                        {half, 4096, 4, 18.2},
+                        {half, 4096, 16, 61.2},
+                        {half, 4096, 64, 130},
+                        {half, 4096, 256, 175},
+                        {half, 4096, 1024, 209},
+                        {half, 4096, 2048, 223},
+                        {half, 4096, 4096, 228},
+                        {half, 4096, 1024, 197.7},
+                        {half, 4096, 2048, 211.0}}),
+            0.07);
+}
+
+TEST(TileMatmul, SingleProductsTakeThePublishedTime) {
+  const DType single = DType::kF32;
+  EXPECT_LT(mean_error({{single, 1024, 4, 3.72},     {single, 1024, 8, 6.54},    {single, 1024, 16, 11.2},
+                        {single, 1024, 32, 16.3},    {single, 1024, 64, 21.3},   {single, 1024, 128, 29.4},
+                        {single, 1024, 256, 34.5},   {single, 1024, 512, 36.4},  {single, 1024, 1024, 44},
+                        {single, 1024, 2048, 50.3},  {single, 1024, 4096, 56},   {single, 1024, 8192, 57.5},
+                        {single, 1024, 16384, 59.1}, {single, 4096, 4, 7.08},    {single, 4096, 8, 12.5},
+                        {single, 4096, 16, 22.5},    {single, 4096, 32, 31.9},   {single, 4096, 64, 41.7},
+                        {single, 4096, 128, 49},     {single, 4096, 256, 53.1},  {single, 4096, 512, 54.5},
+                        {single, 4096, 1024, 56},    {single, 4096, 2048, 57.5}, {single, 4096, 4096, 59.1},
+                        {single, 4096, 512, 52.4}}),
+            0.07);
+}
+
+// The best over n of the same plots: the dense rows of the comparison by feature size.
+TEST(TileMatmul, LargeProductsSettleWhereThePublishedOnesDo) {
+  const std::vector<std::pair<int64_t, double>> published = {{256, 12.7 * 16},  {512, 13.9 * 16},  {1024, 14.3 * 16},
+                                                             {2048, 14.5 * 16}, {4096, 14.3 * 16}, {8192, 14.1 * 16}};
+  for (const auto& [m, rate] : published) {
+    double best = 0;
+    for (int64_t n = 4; n <= 131072; n *= 2)
+      if (2 * (m * m + 2 * m * n) < int64_t{900} << 20) best = std::max(best, planned_tera({1, m, m, n, DType::kF16}));
+    std::printf("best of m = k = %lld: published %.0f TFLOP/s, predicted %.0f\n", static_cast<long long>(m), rate,
+                best);
+    EXPECT_NEAR(best / rate, 1, 0.1);
+  }
+}
+
+TEST(TileMatmul, ClocksOnlyScaleTime) {
+  const MatrixProduct product{1, 2048, 2048, 2048, DType::kF16};
+  EXPECT_NEAR(planned_tera(product, kBow) / planned_tera(product, kGc200), kBow / kGc200, 1e-9);
+}
+
+TEST(TileMatmul, NeverFasterThanTheMatrixUnits) {
+  const TileFigures figures{.clock = kBow};
+  for (int64_t m : {1, 7, 64, 1000, 30522})
+    for (int64_t k : {1, 24, 768, 4096})
+      for (int64_t n : {1, 17, 1024})
+        for (int64_t batch : {1, 12, 3000})
+          for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+            const MatrixProduct product{batch, m, k, n, dtype};
+            const ProductPlan plan = plan_product(figures, product);
+            const double peak = 2 * (dtype == DType::kF32 ? 16 : 64) * 1472 * kBow / 1e12;
+            EXPECT_LT(tera(product, plan.cycles.total(), kBow), peak) << batch << " x " << m << " " << k << " " << n;
+            const ProductSplit& s = plan.split;
+            EXPECT_LE(s.batches * s.rows * s.sums * s.columns, 1472);
+            EXPECT_LE(plan.cycles.temporary_bytes, 0.6 * 638976);
+            EXPECT_GT(plan.cycles.sync, 0);
+          }
+}
+
+// A product of one shape costs little more than a square one of as many multiply-adds (arXiv 2310.00256 found skewed
+// products robust on an IPU), and one that is larger in one dimension is never cheaper by more than padding.
+TEST(TileMatmul, SkewedAndGrowingProductsBehave) {
+  const double square = planned_tera({1, 2048, 2048, 2048, DType::kF16});
+  EXPECT_GT(planned_tera({1, 16384, 2048, 256, DType::kF16}), 0.6 * square);
+  EXPECT_GT(planned_tera({1, 256, 2048, 16384, DType::kF16}), 0.6 * square);
+  EXPECT_GT(planned_tera({1, 512, 32768, 512, DType::kF16}), 0.6 * square);
+  const TileFigures figures{.clock = kBow};
+  for (int64_t n = 16; n < 100000; n *= 2) {
+    const auto cycles = [&](int64_t columns) {
+      return plan_product(figures, {1, 1024, 1024, columns, DType::kF16}).cycles.total();
+    };
+    EXPECT_LT(cycles(n), cycles(2 * n)) << n;
+    EXPECT_LT(cycles(2 * n), 2.2 * cycles(n)) << n;
+  }
+  EXPECT_EQ(plan_product(figures, {1, 512, 1024, 384, DType::kF16}).cycles.total(),
+            plan_product(figures, {1, 384, 1024, 512, DType::kF16}).cycles.total());
+}
+
+TEST(TileMatmul, SumsInSinglePrecisionTakeTwiceTheTime) {
+  const TileFigures half{.clock = kBow}, single{.clock = kBow, .half_sums = false};
+  const double ratio =
+      matrix_unit_cycles(single, 2048, 16, 16, DType::kF16) / matrix_unit_cycles(half, 2048, 16, 16, DType::kF16);
+  EXPECT_GT(ratio, 1.9);
+  EXPECT_LT(ratio, 2.3);
+}
+
+// Operands of gigabytes: cut in pieces that fit, at a cost that still stands in proportion.
+TEST(TileMatmul, WhatFitsNoRoundIsCutInPieces) {
+  const ProductPlan plan = plan_product({.clock = kBow}, {1, 65536, 65536, 65536, DType::kF16});
+  EXPECT_GT(plan.split.pieces, 1);
+  EXPECT_LE(plan.cycles.temporary_bytes, 0.6 * 638976);
+  const double rate = tera({1, 65536, 65536, 65536}, plan.cycles.total(), kBow);
+  EXPECT_GT(rate, 200);
+  EXPECT_LT(rate, 348);
+}
+
+TEST(TileMatmul, EmptyProductsCostNothing) {
+  EXPECT_EQ(plan_product({.clock = kBow}, {1, 0, 16, 16, DType::kF16}).cycles.total(), 0);
+}
+
+}  // namespace
+}  // namespace ramet
