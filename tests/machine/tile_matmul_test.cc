@@ -153,7 +153,7 @@ TEST(TileMatmul, SkewedAndGrowingProductsBehave) {
 }
 
 TEST(TileMatmul, SumsInSinglePrecisionTakeTwiceTheTime) {
-  const TileFigures half{.clock = kBow}, single{.clock = kBow, .half_sums = false};
+  const TileFigures half{.clock = kBow}, single{.clock = kBow, .half_sum_bits = 32};
   const double ratio =
       matrix_unit_cycles(single, 2048, 16, 16, DType::kF16) / matrix_unit_cycles(half, 2048, 16, 16, DType::kF16);
   EXPECT_GT(ratio, 1.9);

@@ -25,7 +25,7 @@ struct MatrixUnit {
 };
 
 MatrixUnit unit_of(const TileFigures& figures, DType operands) {
-  const bool narrow = size_of(operands) < 4, half_sums = narrow && figures.half_sums;
+  const bool narrow = size_of(operands) < 4, half_sums = narrow && figures.half_sum_bits == 16;
   const double bytes = narrow ? 2 : 4;
   const double macs = !narrow ? figures.float_macs : half_sums ? figures.half_macs : figures.half_float_macs;
   MatrixUnit unit{.element_bytes = bytes,
@@ -39,7 +39,8 @@ MatrixUnit unit_of(const TileFigures& figures, DType operands) {
 double unit_cycles(const TileFigures& figures, const MatrixUnit& unit, double rows, double input_groups,
                    double output_groups) {
   const double passing = unit.row_cycles * std::max(rows, figures.workers * figures.least_rows);
-  const double block = figures.block_cycles + real(figures.block_outputs * figures.block_bytes) / figures.weight_bytes +
+  const double block = figures.block_cycles +
+                       real(figures.block_outputs * figures.block_bytes) / figures.coefficient_bytes +
                        figures.workers * figures.worker_cycles + passing;
   return figures.product_cycles + input_groups * figures.input_cycles + output_groups * figures.output_cycles +
          input_groups * output_groups * block;
@@ -64,8 +65,8 @@ class ProductSearch {
     // What the product itself reads and makes lies there too, whatever else does.
     const double m = real(product.m), k = real(product.k), n = real(product.n);
     const double own = real(product.batch) * ((m * k + k * n) * unit_.element_bytes + m * n * unit_.sum_bytes);
-    const double free = real(figures.memory_bytes - figures.runtime_bytes) - own / real(figures.tiles);
-    room_ = std::min(figures.temporary_share * real(figures.memory_bytes), std::max(free, 0.0));
+    const double free = real(figures.memory - figures.runtime_bytes) - own / real(figures.tiles);
+    room_ = std::min(figures.temporary_share * real(figures.memory), std::max(free, 0.0));
   }
 
   /// Nothing where memory lacks, however serial.
@@ -109,7 +110,7 @@ class ProductSearch {
       for_each_cut(columns, tiles, [&](int64_t column_parts, int64_t column_part) {
         for_each_cut(sums, tiles / column_parts, [&](int64_t sum_parts, int64_t sum_part) {
           const int64_t most = std::min(rows, tiles / (column_parts * sum_parts));
-          const int64_t even = std::max<int64_t>(1, most - most % figures_.tiles_per_bus);
+          const int64_t even = std::max<int64_t>(1, most - most % figures_.exchange_pair);
           for (const int64_t parts : {most, even}) {
             split.batches = batches;
             split.columns = column_parts;
@@ -137,10 +138,10 @@ class ProductSearch {
                  loads = split.serial == Serial::kRows ? 1 : rounds;
     const double receive_passing = passes * passing / figures_.exchange_bytes,
                  receive_loaded = loads * loaded / figures_.exchange_bytes;
-    const double shared = 1 - 1 / real(figures_.tiles_per_bus);
+    const double shared = 1 - 1 / real(figures_.exchange_pair);
     double saved = 0;  // neighbours share one operand at most
-    if (split.columns % figures_.tiles_per_bus == 0) saved = shared * receive_passing;
-    if (split.rows % figures_.tiles_per_bus == 0) saved = std::max(saved, shared * receive_loaded);
+    if (split.columns % figures_.exchange_pair == 0) saved = shared * receive_passing;
+    if (split.rows % figures_.exchange_pair == 0) saved = std::max(saved, shared * receive_loaded);
     cycles.exchange = receive_passing + receive_loaded - saved;
     cycles.compute += passes * passing / figures_.copy_bytes;
     cycles.sync = rounds * figures_.phase_cycles;
@@ -208,7 +209,7 @@ ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& produc
   if (best) return *best;
   throw Error({.what = "a tile is too small for any matrix product",
                .where = "machine",
-               .found = std::to_string(figures.memory_bytes) + " bytes a tile",
+               .found = std::to_string(figures.memory) + " bytes a tile",
                .expected = "room for one block of weights and its rows",
                .remedy = "Correct the memory of the tiles in the machine file"});
 }

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "ramet/machine/tile_matmul.h"
+
+namespace ramet {
+
+/// What a node takes on a device of tiles, apart from collectives (network.h). Its matrix products run as plan_product
+/// says, one after another; the rest of it is loops over elements, spread evenly over all tiles. What the node's op
+/// says decides the kind of loop: where a dimension is reduced or must stay whole, tiles exchange what they found of
+/// it; where nothing is computed, elements move.
+TileCycles tile_cycles(const TileFigures& figures, const NodeSignature& node, const Cost& cost);
+
+/// Cycles of adding or copying `bytes` that lie spread over all tiles (`passes`: reads and writes of them).
+TileCycles tile_pass_cycles(const TileFigures& figures, double bytes, double passes);
+
+/// Bytes that the fullest tile holds of a tensor of `bytes`, of which `share` of the tiles hold a part. Grains of a
+/// vector are never cut.
+int64_t fullest_tile_bytes(const TileFigures& figures, int64_t bytes, double share = 1);
+
+/// Bytes of every tile that the code, the control and the exchange of a program take.
+int64_t tile_program_bytes(const TileFigures& figures, int64_t kinds, int64_t instructions, double messages);
+
+}  // namespace ramet
