@@ -9,7 +9,7 @@
 #include "cli/process.h"
 #include "cli/small_recipe.h"
 #include "ramet/base/file.h"
-#include "ramet/runtime/mpi_transport.h"
+#include "support/mpi.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -41,13 +41,9 @@ class LayoutCli : public ::testing::Test {
  protected:
   LayoutCli() { write_file_atomic(folder_ / "small.toml", kSmallBert); }
 
-  static std::vector<std::string> launcher(int ranks) {
-    std::vector<std::string> words = {"mpirun", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
-    if (::geteuid() == 0) words.push_back("--allow-run-as-root");
-    return words;
-  }
   Outcome ramet(const std::vector<std::string>& arguments, int ranks = 0) {
-    return Process(arguments, folder_.path(), ranks > 0 ? launcher(ranks) : std::vector<std::string>{}).wait();
+    return Process(arguments, folder_.path(), ranks > 0 ? test::mpi_launcher(ranks) : std::vector<std::string>{})
+        .wait();
   }
   static json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
   json train(std::vector<std::string> more, int ranks = 0) {
@@ -56,7 +52,6 @@ class LayoutCli : public ::testing::Test {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return last(outcome);
   }
-  static bool has_mpi() { return mpi_built() && std::system("command -v mpirun >/dev/null") == 0; }
 
   TemporaryFolder folder_;
 };
@@ -120,7 +115,7 @@ TEST_F(LayoutCli, PlansWhatEachDeviceHoldsAndMoves) {
 }
 
 TEST_F(LayoutCli, RanksOfMpiGiveTheSameBits) {
-  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const json one = train({"--run", "one"});
   EXPECT_EQ(train({"--layout", "p=2 r=2 head=first"}, 4)["weights_hash"], one["weights_hash"]);
   // Two devices on each rank; the checkpoint is one of any layout.
@@ -131,7 +126,7 @@ TEST_F(LayoutCli, RanksOfMpiGiveTheSameBits) {
 }
 
 TEST_F(LayoutCli, RanksMustDivideTheDevices) {
-  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const Outcome outcome = ramet({"train", "small.toml", "--layout", "r=4"}, 3);
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("4 devices on 3 ranks"));
@@ -171,11 +166,11 @@ class FaultCli : public LayoutCli, public ::testing::WithParamInterface<Fault> {
 // A rank that dies, or that stops without dying, ends the run with a clear word; it goes on with the bits of an
 // unbroken one.
 TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
-  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const std::string run = (folder_ / "run").string();
   Process process({"train", "small.toml", "--layout", "p=2 r=2 head=first", "--run", run, "--set", "train.steps=100000",
                    "--set", "train.schedule.kind=constant", "--time-limit", "3"},
-                  folder_.path(), launcher(4));
+                  folder_.path(), test::mpi_launcher(4));
   for (int i = 0; i < 600 && !fs::exists(folder_ / "run/checkpoints/step-00000002"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const std::vector<pid_t> ranks = ranks_of(run);

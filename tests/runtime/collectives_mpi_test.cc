@@ -10,6 +10,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/runtime/mpi_transport.h"
+#include "support/mpi.h"
 
 namespace ramet {
 namespace {
@@ -40,17 +41,13 @@ Outcome run_command(const std::string& command) {
 class Mpi : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "Open MPI itself is not built for ThreadSanitizer";
-#endif
-    if (!mpi_built()) GTEST_SKIP() << "this build has no MPI (libopenmpi-dev, openmpi-bin)";
-    if (run_command("command -v mpirun").status != 0) GTEST_SKIP() << "no mpirun (openmpi-bin)";
+    if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   }
   /// `what`: "CHECK [DEVICES_PER_RANK [PRETENDED_HOSTS]]"
   static Outcome ranks(int count, const std::string& what, const std::string& more = "") {
-    // Open MPI leaves memory to the end of the process; that is no leak of ours.
-    return run_command("ASAN_OPTIONS=detect_leaks=0 timeout 120 mpirun --allow-run-as-root --oversubscribe " + more +
-                       " -n " + std::to_string(count) + " " RAMET_BINARY_DIR "/tests/test_mpi " + what + " </dev/null");
+    std::string command = "timeout 120";
+    for (const std::string& word : test::mpi_launcher(count)) command += " " + word;
+    return run_command(command + " " + more + " " RAMET_BINARY_DIR "/tests/test_mpi " + what + " </dev/null");
   }
   static void expect_right(int count, const std::string& what) {
     const Outcome outcome = ranks(count, what);
