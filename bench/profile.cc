@@ -103,8 +103,8 @@ int main(int count, char** words) try {
   const Machine machine = local_machine(compiled, cpu_backend());
   const StepTime predicted = predict_step(compiled, machine);
   std::printf("%s: %.0f GF/s f32, %.0f GF/s bf16, %.1f GB/s, %.2f us a call; known in %.2f s\n", machine.name.c_str(),
-              machine.f32_flops * 1e-9, machine.bf16_flops * 1e-9, machine.bandwidth * 1e-9, machine.overhead * 1e6,
-              since(start));
+              machine.device.peak(DType::kF32) * 1e-9, machine.device.peak(DType::kBF16) * 1e-9,
+              machine.bandwidth() * 1e-9, machine.device.overhead * 1e6, since(start));
   Engine engine(std::move(compiled), cpu_backend());
   set_weights(engine, ready);
   const double seconds = run_steps(engine, ready, wanted.steps);

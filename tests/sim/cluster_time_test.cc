@@ -22,14 +22,14 @@ std::vector<Executable> compiled(const std::string& layout, int accumulation) {
 
 /// A machine of round numbers: products count, little else does.
 Machine machine(double bandwidth = 1e12) {
-  return {.name = "test",
-          .kernel_class = "test",
-          .threads = 1,
-          .f32_flops = 1e11,
-          .bf16_flops = 2e11,
-          .bandwidth = bandwidth,
-          .overhead = 1e-9,
-          .tasks = {}};
+  Machine machine;
+  machine.name = machine.kernel_class = "test";
+  machine.device.clock = 1e9;
+  machine.device.operations_per_cycle = {{"f32", 100}, {"bf16", 200}};
+  machine.device.overhead = 1e-9;
+  machine.memories = {
+      {.role = MemoryRole::kDevice, .bytes = 1, .read = bandwidth, .write = bandwidth, .total = bandwidth}};
+  return machine;
 }
 
 TEST(ClusterTime, OfOneDeviceIsTheSumOfItsWork) {

@@ -2,22 +2,62 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 
 #include "ramet/base/error.h"
+#include "ramet/machine/efficiency.h"
 
 namespace ramet {
 namespace {
 
 /// The narrowest floating type that goes in: what a product's speed depends on.
-double peak_of(const Machine& machine, const NodeSignature& node) {
-  const bool narrow = std::any_of(node.inputs.begin(), node.inputs.end(), [](const TensorType& type) {
-    return is_floating(type.dtype) && size_of(type.dtype) < 4;
-  });
-  return narrow ? machine.bf16_flops : machine.f32_flops;
+DType compute_type(const NodeSignature& node) {
+  DType narrow = DType::kF32;
+  for (const TensorType& type : node.inputs)
+    if (is_floating(type.dtype) && size_of(type.dtype) < size_of(narrow)) narrow = type.dtype;
+  return narrow;
 }
 
 }  // namespace
+
+const char* name_of(DeviceModel model) { return model == DeviceModel::kCores ? "cores" : "tiles"; }
+
+const char* name_of(MemoryRole role) {
+  switch (role) {
+    case MemoryRole::kDevice: return "device";
+    case MemoryRole::kStreaming: return "streaming";
+    case MemoryRole::kDisk: return "disk";
+  }
+  internal_error("name_of", "no such memory");
+}
+
+const char* name_of(Topology topology) {
+  switch (topology) {
+    case Topology::kLadder: return "ladder";
+    case Topology::kRing: return "ring";
+    case Topology::kTorus: return "torus";
+    case Topology::kFatTree: return "fat-tree";
+    case Topology::kAllToAll: return "all-to-all";
+    case Topology::kHostGateway: return "host-gateway";
+  }
+  internal_error("name_of", "no such topology");
+}
+
+double DeviceKind::peak(DType dtype) const {
+  auto rate = operations_per_cycle.find(std::string(ramet::name_of(dtype)));
+  if (rate == operations_per_cycle.end()) rate = operations_per_cycle.find("f32");
+  return rate == operations_per_cycle.end() ? 0 : rate->second * clock * units;
+}
+
+const MemoryKind* Machine::memory(MemoryRole role) const {
+  const auto found =
+      std::find_if(memories.begin(), memories.end(), [&](const MemoryKind& memory) { return memory.role == role; });
+  return found == memories.end() ? nullptr : &*found;
+}
+
+double Machine::bandwidth() const {
+  const MemoryKind* own = memory(MemoryRole::kDevice);
+  return own ? std::max(own->total, 1.0) : 1;
+}
 
 std::string task_key(const NodeSignature& node, const std::string& kernel) {
   std::string key = kernel + " " + node.op->name + "(";
@@ -34,42 +74,16 @@ std::string task_key(const NodeSignature& node, const std::string& kernel) {
 }
 
 double task_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost) {
-  if (const auto measured = machine.tasks.find(task_key(node, kernel)); measured != machine.tasks.end())
-    return measured->second + machine.overhead;
-  const double compute = cost.flops / std::max(peak_of(machine, node), 1.0);
-  const double traffic = static_cast<double>(cost.bytes_read + cost.bytes_written) / std::max(machine.bandwidth, 1.0);
-  return std::max(compute, traffic) + machine.overhead;
-}
-
-std::string json_of(const Machine& machine) {
-  nlohmann::ordered_json json = {
-      {"name", machine.name},           {"kernel_class", machine.kernel_class}, {"threads", machine.threads},
-      {"f32_flops", machine.f32_flops}, {"bf16_flops", machine.bf16_flops},     {"bandwidth", machine.bandwidth},
-      {"overhead", machine.overhead}};
-  json["tasks"] = nlohmann::ordered_json::object();
-  for (const auto& [key, seconds] : machine.tasks) json["tasks"][key] = seconds;
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-Machine machine_from_json(const std::string& text, const std::string& source) {
-  try {
-    const auto json = nlohmann::json::parse(text);
-    Machine machine;
-    machine.name = json.at("name").get<std::string>();
-    machine.kernel_class = json.at("kernel_class").get<std::string>();
-    machine.threads = json.at("threads").get<int>();
-    machine.f32_flops = json.at("f32_flops").get<double>();
-    machine.bf16_flops = json.at("bf16_flops").get<double>();
-    machine.bandwidth = json.at("bandwidth").get<double>();
-    machine.overhead = json.at("overhead").get<double>();
-    machine.tasks = json.at("tasks").get<std::map<std::string, double>>();
-    return machine;
-  } catch (const nlohmann::json::exception& fault) {
-    throw Error({.what = "machine description is malformed",
-                 .where = source,
-                 .found = fault.what(),
-                 .remedy = "Delete it; it will be measured again"});
-  }
+  const DeviceKind& device = machine.device;
+  if (!machine.tasks.empty())
+    if (const auto measured = machine.tasks.find(task_key(node, kernel)); measured != machine.tasks.end())
+      return measured->second + device.overhead;
+  const DType dtype = compute_type(node);
+  const bool product = node.op->precision == OpDef::Precision::kLow;
+  const double share = product ? share_of_peak(device, "matmul", std::string(name_of(dtype)), "any", cost.flops) : 1.0;
+  const double compute = cost.flops / std::max(share * device.peak(dtype), 1.0);
+  const double traffic = static_cast<double>(cost.bytes_read + cost.bytes_written) / machine.bandwidth();
+  return std::max(compute, traffic) + device.overhead;
 }
 
 }  // namespace ramet

@@ -12,6 +12,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
+#include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/process.h"
 
 namespace ramet {
@@ -149,8 +150,8 @@ double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
 /// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
 bool was_busy(const Machine& machine, const Backend& backend) {
   constexpr double kMuch = 1.15;
-  ThreadTeam team(machine.threads);
-  return product_rate(backend, team, DType::kF32) > kMuch * machine.f32_flops;
+  ThreadTeam team(machine.device.units);
+  return product_rate(backend, team, DType::kF32) > kMuch * machine.device.peak(DType::kF32);
 }
 
 std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads) {
@@ -165,7 +166,7 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
     return {};
   const std::string name =
       hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads)).hex().substr(0, 16);
-  return folder / "ramet" / ("machine-" + name + ".json");
+  return folder / "ramet" / ("machine-" + name + ".toml");
 }
 
 }  // namespace
@@ -183,13 +184,31 @@ Machine probe_machine(const Backend& backend, int threads) {
   Machine machine;
   machine.name = cpu_name();
   machine.kernel_class = backend.kernel_class();
-  machine.threads = threads;
+  machine.devices = std::max(available_processors() / threads, 1);
+  machine.processors = available_processors();
+  DeviceKind& device = machine.device;
+  device.name = machine.name;
+  device.units = threads;
+  device.clock = 1e9;  // rates are measured whole, so that any clock will do
   ThreadTeam team(threads);
-  machine.f32_flops = product_rate(backend, team, DType::kF32);
-  machine.bf16_flops = product_rate(backend, team, DType::kBF16);
-  machine.bandwidth = copy_bandwidth(team);
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    device.operations_per_cycle[std::string(name_of(dtype))] =
+        product_rate(backend, team, dtype) / (device.clock * threads);
+  const double bandwidth = copy_bandwidth(team);
+  machine.memories.push_back({.role = MemoryRole::kDevice,
+                              .bytes = available_memory(),
+                              .read = bandwidth,
+                              .write = bandwidth,
+                              .total = bandwidth});
+  if (machine.devices > 1)
+    machine.links.push_back({.name = "memory",
+                             .topology = Topology::kHostGateway,
+                             .group = machine.devices,
+                             .links = 1,
+                             .bandwidth = bandwidth / 2,
+                             .latency = 1e-6});
   const TensorType tiny{DType::kF32, {16}};
-  machine.overhead =
+  device.overhead =
       std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
   return machine;
 }
@@ -214,7 +233,7 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
   for (size_t i = 0; i < weight.size(); ++i)
     if (weight[i] > 0) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weight[a] > weight[b]; });
-  ThreadTeam team(machine.threads);
+  ThreadTeam team(machine.device.units);
   Evictor evictor(team);
   const auto start = Clock::now();
   const int64_t most_bytes = available_memory() / 2;
@@ -233,11 +252,11 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   const std::filesystem::path file = cache_file(cpu, backend, threads);
   Machine machine;
   try {
-    if (!file.empty() && std::filesystem::exists(file)) machine = machine_from_json(read_file(file), file.string());
+    if (!file.empty() && std::filesystem::exists(file)) machine = parse_machine(read_file(file), file.string());
   } catch (const std::exception&) {
     machine = {};
   }
-  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.threads != threads ||
+  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.device.units != threads ||
       was_busy(machine, backend))
     machine = probe_machine(backend, threads);
   for (const Executable& exe : stages)
@@ -245,7 +264,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   if (file.empty()) return machine;
   try {
     std::filesystem::create_directories(file.parent_path());
-    write_file_atomic(file, json_of(machine));
+    write_file_atomic(file, print_machine(machine));
   } catch (const std::exception&) {  // no place to keep it: measured again next time
   }
   return machine;

@@ -19,7 +19,7 @@ using Kind = ProgramStep::Kind;
 class ClusterRun {
  public:
   ClusterRun(std::span<const Executable> stages, const Machine& machine, bool streams_to_files)
-      : executables_(stages), bandwidth_(std::max(machine.bandwidth, 1.0)), beside_(streams_to_files) {
+      : executables_(stages), bandwidth_(machine.bandwidth()), beside_(streams_to_files) {
     for (const Executable& exe : stages) {
       State state(WorkTimes(exe, machine));
       state.ended.assign(exe.train.size(), 0);

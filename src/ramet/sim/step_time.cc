@@ -8,7 +8,7 @@ namespace ramet {
 
 WorkTimes::WorkTimes(const Executable& exe, const Machine& machine)
     : exe_(&exe),
-      bandwidth_(std::max(machine.bandwidth, 1.0)),
+      bandwidth_(machine.bandwidth()),
       segment_seconds_(exe.segments.size(), 0),
       segment_known_(exe.segments.size(), 0) {
   std::vector<double> seconds;
@@ -21,7 +21,7 @@ WorkTimes::WorkTimes(const Executable& exe, const Machine& machine)
     for (const Instruction& instruction : exe.segments[id].instructions) {
       if (instruction.task < 0) {
         const Buffer& copied = exe.buffers[static_cast<size_t>(instruction.inputs[0])];
-        segment_seconds_[id] += 2 * static_cast<double>(copied.bytes) / bandwidth_ + machine.overhead;
+        segment_seconds_[id] += 2 * static_cast<double>(copied.bytes) / bandwidth_ + machine.device.overhead;
         continue;
       }
       const auto task = static_cast<size_t>(instruction.task);
