@@ -54,7 +54,7 @@ Traffic flat(const Network& network, Exchange exchange, double bytes, const Grou
   const int64_t turns = exchange == Exchange::kAllReduce ? 2 : 1;
   std::vector<std::pair<const char*, Steps>> ways;
   ways.emplace_back("direct", direct(groups, part));
-  if (exchange != Exchange::kAllToAll) {
+  if (exchange != Exchange::kAllToAll && members > 2) {  // of two, all ways are one
     ways.emplace_back("ring", ring(groups, part, members - 1, false));
     ways.emplace_back("two rings", ring(groups, part, members - 1, true));
     if (std::has_single_bit(static_cast<unsigned>(members))) ways.emplace_back("halving", halving(groups, bytes));
