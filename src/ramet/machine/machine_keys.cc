@@ -139,7 +139,8 @@ const std::vector<FigureKey<LinkLevel>>& figure_keys() {
 
 std::string machine_help() {
   std::string text;
-  help_on<Machine>(text, "at the top");
+  help_on<Machine>(text,
+                   "at the top; and base: a preset, or a list of them, whose figures stand where the file has none");
   help_on<DeviceKind>(text,
                       "[device]; beside these model*: cores or tiles, and operations_per_cycle*: of a unit by dtype");
   help_on<CacheLevel>(text, "[[device.caches]], innermost first; of cores");

@@ -48,7 +48,7 @@ class Reader {
   explicit Reader(const std::string& source) : source_(source) {}
 
   Machine read(const toml::table& table) {
-    read_figures(table, "", machine_, {"device", "memory", "links", "tasks"});
+    read_figures(table, "", machine_, {"base", "device", "memory", "links", "tasks"});
     read_device(table_of(table, "", "device", true));
     read_memories(table_of(table, "", "memory", true));
     read_links(table);
@@ -308,6 +308,74 @@ class Reader {
   Machine machine_;
 };
 
+/// Tables are joined key by key; figures with their notes, lists and all else are those of `over`.
+void lay_over(toml::table& base, toml::table&& over) {
+  for (auto&& [name, node] : over) {
+    toml::table *own = base.get_as<toml::table>(name.str()), *other = node.as_table();
+    if (own && other && !own->contains("value") && !other->contains("value"))
+      lay_over(*own, std::move(*other));
+    else
+      node.visit([&, &key = name](auto& concrete) { base.insert_or_assign(key, std::move(concrete)); });
+  }
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const MachinePreset& preset : machine_presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+const MachinePreset& find_preset(const std::string& name, const std::string& where) {
+  for (const MachinePreset& preset : machine_presets())
+    if (name == preset.name) return preset;
+  const std::string near = nearest_name(name.substr(0, 200), preset_names());
+  throw Error(
+      {.what = "unknown machine '" + name.substr(0, 200) + "'",
+       .where = where,
+       .expected = near.empty() ? "" : "perhaps '" + near + "'",
+       .remedy = "Machines are " + joined(preset_names()) + (where.empty() ? ", or a file that ends in .toml" : "")});
+}
+
+/// The names of the presets that a file builds on.
+std::vector<std::string> bases_of(const toml::table& table, const std::string& where) {
+  const toml::node* node = table.get("base");
+  std::vector<std::string> names;
+  if (!node) return names;
+  if (const auto* name = node->as_string()) names.push_back(name->get());
+  if (const auto* list = node->as_array())
+    for (const auto& element : *list)
+      if (const auto* name = element.as_string()) names.push_back(name->get());
+  if (names.empty() || names.size() > 8)
+    throw Error({.what = "wrong kind of value",
+                 .where = where,
+                 .found = value_text(*node),
+                 .expected = "the name of a preset in quotes, or a list of up to 8"});
+  return names;
+}
+
+/// Lays the presets of `names` over `whole`, each once and after those that it builds on itself.
+void lay_presets(toml::table& whole, const std::vector<std::string>& names, const std::string& where,
+                 std::set<std::string>& done) {
+  for (const std::string& name : names) {
+    const MachinePreset& preset = find_preset(name, where);
+    if (!done.insert(name).second) continue;
+    toml::table table = toml::parse(preset.text);
+    lay_presets(whole, bases_of(table, name + ".toml base"), name + ".toml base", done);
+    lay_over(whole, std::move(table));
+  }
+}
+
+toml::table with_bases(toml::table&& table, const std::string& source) {
+  const toml::node* node = table.get("base");
+  if (!node) return std::move(table);
+  const std::string where = source + ":" + std::to_string(node->source().begin.line) + " base";
+  toml::table whole;
+  std::set<std::string> done;
+  lay_presets(whole, bases_of(table, where), where, done);
+  lay_over(whole, std::move(table));
+  return whole;
+}
+
 /// Dots and braces outside of quotes are what may nest; quotes are not told apart here, so the bound is a wide one.
 void refuse_deep(std::string_view text, const std::string& source) {
   int dots = 0, line = 1;
@@ -329,7 +397,7 @@ Machine parse_machine(std::string_view text, const std::string& source) {
     throw Error({.what = "too long for a machine", .where = source, .expected = "at most " + format_size(kMostText)});
   refuse_deep(text, source);
   try {
-    const toml::table table = toml::parse(text);
+    const toml::table table = with_bases(toml::parse(text), source);
     Machine machine = Reader(source).read(table);
     validate(machine, source);
     return machine;
@@ -341,15 +409,8 @@ Machine parse_machine(std::string_view text, const std::string& source) {
 
 Machine load_machine(const std::string& preset_or_file) {
   if (preset_or_file.ends_with(".toml")) return parse_machine(read_file(preset_or_file), preset_or_file);
-  std::vector<std::string> names;
-  for (const MachinePreset& preset : machine_presets()) {
-    if (preset_or_file == preset.name) return parse_machine(preset.text, std::string(preset.name) + ".toml");
-    names.emplace_back(preset.name);
-  }
-  const std::string near = nearest_name(preset_or_file.substr(0, 200), names);
-  throw Error({.what = "unknown machine '" + preset_or_file.substr(0, 200) + "'",
-               .expected = near.empty() ? "" : "perhaps '" + near + "'",
-               .remedy = "Machines are " + joined(names) + ", or a file that ends in .toml"});
+  const MachinePreset& preset = find_preset(preset_or_file, "");
+  return parse_machine(preset.text, std::string(preset.name) + ".toml");
 }
 
 }  // namespace ramet
