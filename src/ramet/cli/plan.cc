@@ -9,7 +9,7 @@
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
-#include "ramet/sim/cluster_time.h"
+#include "ramet/sim/simulate.h"
 
 namespace ramet::cli {
 namespace {
@@ -26,11 +26,12 @@ int64_t parameters_of(const Model& model) {
 }
 
 /// Time of a step of all devices on this machine, where it has the processors for them.
-std::optional<ClusterTime> time_of(const CompiledRecipe& compiled, const Layout& layout, bool json) {
+std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout, bool json) {
   const int threads = compiled.stages[0].threads, devices = layout.devices();
   if (devices * threads > available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
-  return predict_step(compiled.stages, local_machine(compiled.stages, cpu_backend()), layout.streams_to_files());
+  return simulate(compiled.stages, local_machine(compiled.stages, cpu_backend()),
+                  {.streams_to_files = layout.streams_to_files()});
 }
 
 /// Many devices, or one that streams: what each holds and moves, and the schedule.

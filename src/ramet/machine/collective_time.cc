@@ -64,13 +64,17 @@ Traffic flat(const Network& network, Exchange exchange, double bytes, const Grou
     for (NetworkStep& step : steps) step.times *= turns;
     Traffic traffic = network.run(steps);
     traffic.way = name;
-    if (best.way.empty() || traffic.seconds < best.seconds) best = std::move(traffic);
+    if (!best.way.empty() && traffic.seconds >= best.seconds) continue;
+    best = std::move(traffic);
+    best.steps = std::move(steps);
   }
   return best;
 }
 
 void add(Traffic& sum, const Traffic& more) {
   sum.seconds += more.seconds;
+  sum.latency += more.latency;
+  sum.steps.insert(sum.steps.end(), more.steps.begin(), more.steps.end());
   sum.link_bytes.resize(std::max(sum.link_bytes.size(), more.link_bytes.size()));
   for (size_t i = 0; i < more.link_bytes.size(); ++i) sum.link_bytes[i] += more.link_bytes[i];
   if (more.way.empty()) return;

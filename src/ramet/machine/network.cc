@@ -172,6 +172,7 @@ Traffic Network::run(std::span<const NetworkStep> steps) const {
       bytes = 0;
     }
     traffic.seconds += (latency + moving) * static_cast<double>(step.times);
+    traffic.latency += latency * static_cast<double>(step.times);
   }
   return traffic;
 }

@@ -24,8 +24,10 @@ struct NetworkStep {
 /// What some exchange takes while nothing else moves.
 struct Traffic {
   double seconds = 0;
+  double latency = 0;              ///< of it: what is left when there is next to nothing to move
   std::vector<double> link_bytes;  ///< that each link carries, by its number in Network
   std::string way;                 ///< of a collective: "ring", "direct", "halving", "direct + ring" by levels, ...
+  std::vector<NetworkStep> steps;  ///< of a collective: its messages
 };
 
 /// The links of a machine as one graph: every directed link between two units, and those to switches and gateways, has

@@ -149,8 +149,9 @@ void add_time(std::string& text, const DevicesReport& report) {
   row("update", [](const StageTime& stage) { return stage.work.update; });
   row("derived", [](const StageTime& stage) { return stage.work.derive; });
   row("lanes", [](const StageTime& stage) { return stage.work.lanes; });
+  row("collectives", [](const StageTime& stage) { return stage.exchanging; });
   row("streaming memory", [](const StageTime& stage) { return stage.streaming; });
-  row("other stages", [](const StageTime& stage) { return stage.waiting; });
+  row("other devices", [](const StageTime& stage) { return stage.waiting; });
   text += fmt::format("\ntime: about {} a step", fmt::format("{:.3g} s", report.time->seconds));
   if (report.stages.size() > 1)
     text += fmt::format("; bubble: {:.1f}% of it, stages wait for each other", 100 * report.time->bubble);

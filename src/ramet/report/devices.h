@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ramet/report/memory.h"
-#include "ramet/sim/cluster_time.h"
+#include "ramet/sim/simulate.h"
 
 namespace ramet {
 
@@ -33,7 +33,7 @@ struct DeviceReport {
 struct DevicesReport {
   std::string layout;                ///< canonical text
   double bubble = 0;                 ///< predicted, of the pipeline's schedule, were its stages alike
-  std::optional<ClusterTime> time;   ///< predicted, of the compiled programs on a machine
+  std::optional<Simulation> time;    ///< predicted, of the compiled programs on a machine
   std::vector<DeviceReport> stages;  ///< one device of each
   std::vector<int> stage_of;         ///< of each device
 

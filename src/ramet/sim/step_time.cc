@@ -1,72 +1,82 @@
 #include "ramet/sim/step_time.h"
 
-#include <algorithm>
-
 #include "ramet/sim/work_time.h"
 
 namespace ramet {
+namespace {
 
-WorkTimes::WorkTimes(const Executable& exe, const Machine& machine)
-    : exe_(&exe),
-      bandwidth_(machine.bandwidth()),
-      segment_seconds_(exe.segments.size(), 0),
-      segment_known_(exe.segments.size(), 0) {
-  std::vector<double> seconds;
-  std::vector<bool> measured;
-  for (const Task& task : exe.tasks) {
-    seconds.push_back(task_seconds(machine, task.node, task.kernel, task.cost));
-    measured.push_back(machine.tasks.count(task_key(task.node, task.kernel)) != 0);
-  }
-  for (size_t id = 0; id < exe.segments.size(); ++id)
-    for (const Instruction& instruction : exe.segments[id].instructions) {
-      if (instruction.task < 0) {
-        const Buffer& copied = exe.buffers[static_cast<size_t>(instruction.inputs[0])];
-        segment_seconds_[id] += 2 * static_cast<double>(copied.bytes) / bandwidth_ + machine.device.overhead;
-        continue;
-      }
-      const auto task = static_cast<size_t>(instruction.task);
-      segment_seconds_[id] += seconds[task];
-      if (measured[task]) segment_known_[id] += seconds[task];
-    }
-}
-
-double WorkTimes::add(const ProgramStep& step, StepTime& time) {
-  if (step.subject < 0) return 0;
-  const auto id = static_cast<size_t>(step.subject);
-  const auto sum_bytes = [&] {
-    double bytes = 0;
-    for (int32_t state : exe_->segments[id].accumulators)
-      bytes += static_cast<double>(exe_->states[static_cast<size_t>(state)].tensor.type.bytes());
-    return bytes;
-  };
+double peak_seconds(const Machine& machine, const NodeSignature& node) {
+  if (!node.op->products) return 0;
   double seconds = 0;
-  switch (step.kind) {
-    case ProgramStep::Kind::kRun: {
-      seconds = segment_seconds_[id];
-      known_ += segment_known_[id];
-      const PieceKind kind = exe_->segments[id].kind;
-      (kind == PieceKind::kUpdate ? time.update : kind == PieceKind::kPrepare ? time.derive : time.micro) += seconds;
-      return seconds;
-    }
-    case ProgramStep::Kind::kZero: seconds = sum_bytes() / bandwidth_; break;
-    case ProgramStep::Kind::kCombine: seconds = 3 * sum_bytes() / bandwidth_; break;  // two reads and a write
-    default: break;
-  }
-  time.lanes += seconds;
+  for (const MatrixProduct& product : node.op->products(node))
+    if (const double peak = machine.device.peak(product.operands); peak > 0)
+      seconds += 2.0 * static_cast<double>(product.batch) * static_cast<double>(product.m) *
+                 static_cast<double>(product.k) * static_cast<double>(product.n) / peak;
   return seconds;
 }
 
-StepTime WorkTimes::finish(StepTime time) const {
-  time.seconds = time.micro + time.update + time.derive + time.lanes;
-  time.measured_share = time.seconds > 0 ? known_ / time.seconds : 0;
-  return time;
+}  // namespace
+
+WorkTimes::WorkTimes(const Executable& exe, const Machine& machine)
+    : exe_(&exe), bandwidth_(machine.bandwidth()), overhead_(machine.device.overhead) {
+  for (const Task& task : exe.tasks) {
+    seconds_.push_back(task_seconds(machine, task.node, task.kernel, task.cost));
+    measured_.push_back(!machine.tasks.empty() && machine.tasks.count(task_key(task.node, task.kernel)) != 0);
+    at_peak_.push_back(peak_seconds(machine, task.node));
+  }
+}
+
+double WorkTimes::seconds(const Instruction& instruction) const {
+  if (instruction.task >= 0) return seconds_[static_cast<size_t>(instruction.task)];
+  const Buffer& copied = exe_->buffers[static_cast<size_t>(instruction.inputs[0])];
+  return 2 * static_cast<double>(copied.bytes) / bandwidth_ + overhead_;
+}
+
+double WorkTimes::measured_seconds(const Instruction& instruction) const {
+  return instruction.task >= 0 && measured_[static_cast<size_t>(instruction.task)] ? seconds(instruction) : 0;
+}
+
+double WorkTimes::seconds_at_peak(const Instruction& instruction) const {
+  return instruction.task >= 0 ? at_peak_[static_cast<size_t>(instruction.task)] : 0;
+}
+
+double WorkTimes::seconds_of_lanes(const ProgramStep& step) const {
+  const bool zeros = step.kind == ProgramStep::Kind::kZero;
+  if (!zeros && step.kind != ProgramStep::Kind::kCombine) return 0;
+  double bytes = 0;
+  for (const int32_t state : exe_->segments[static_cast<size_t>(step.subject)].accumulators)
+    bytes += static_cast<double>(exe_->states[static_cast<size_t>(state)].tensor.type.bytes());
+  return (zeros ? 1 : 3) * bytes / bandwidth_;  // combining: two reads and a write
+}
+
+double& StepTime::part_of(PieceKind kind) {
+  return kind == PieceKind::kUpdate ? update : kind == PieceKind::kPrepare ? derive : micro;
 }
 
 StepTime predict_step(const Executable& exe, const Machine& machine) {
-  WorkTimes work(exe, machine);
+  const WorkTimes work(exe, machine);
+  std::vector<double> seconds(exe.segments.size(), 0), measured(exe.segments.size(), 0);
+  for (size_t id = 0; id < exe.segments.size(); ++id)
+    for (const Instruction& instruction : exe.segments[id].instructions) {
+      seconds[id] += work.seconds(instruction);
+      measured[id] += work.measured_seconds(instruction);
+    }
   StepTime time;
-  for (const ProgramStep& step : exe.train) work.add(step, time);
-  return work.finish(time);
+  double known = 0;
+  for (const ProgramStep& step : exe.train) {
+    time.lanes += work.seconds_of_lanes(step);
+    if (step.kind != ProgramStep::Kind::kRun) continue;
+    const auto id = static_cast<size_t>(step.subject);
+    time.part_of(exe.segments[id].kind) += seconds[id];
+    known += measured[id];
+  }
+  time.finish(known);
+  return time;
+}
+
+void StepTime::finish(double known) {
+  seconds = micro + update + derive + lanes;
+  measured_share = seconds > 0 ? known / seconds : 0;
 }
 
 }  // namespace ramet

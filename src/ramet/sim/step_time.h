@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
 
@@ -14,6 +11,11 @@ struct StepTime {
   double micro = 0, update = 0, derive = 0;  ///< of the whole step; a joined update is in `micro`
   double lanes = 0;                          ///< zeroing and combining accumulators
   double measured_share = 0;                 ///< share of `seconds` that rests on measured tasks, not on rates
+
+  /// The part to which a piece's work belongs.
+  double& part_of(PieceKind kind);
+  /// Adds up `seconds`, of which `known` rest on measured tasks.
+  void finish(double known);
 };
 
 /// Time of one training step of an executable on a machine: the sum over its instructions, as often as they run.

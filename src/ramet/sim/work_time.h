@@ -2,23 +2,28 @@
 
 #include <vector>
 
-#include "ramet/sim/step_time.h"
+#include "ramet/machine/machine.h"
+#include "ramet/program/executable.h"
 
 namespace ramet {
 
-/// What the steps of one device's program take while it has all that they need.
+/// What the instructions of one device's program take while it has all that they need.
 class WorkTimes {
  public:
   WorkTimes(const Executable& executable, const Machine& machine);
-  /// Seconds that a step computes (0 for transfers), which it adds to `time` where they belong.
-  double add(const ProgramStep& step, StepTime& time);
-  /// `time` with its sums.
-  StepTime finish(StepTime time) const;
+  double seconds(const Instruction& instruction) const;
+  /// The same where it rests on a measured task, else 0.
+  double measured_seconds(const Instruction& instruction) const;
+  /// Of zeroing or combining accumulators; 0 for all other steps.
+  double seconds_of_lanes(const ProgramStep& step) const;
+  /// What the matrix products of an instruction would take at the device's peak.
+  double seconds_at_peak(const Instruction& instruction) const;
 
  private:
   const Executable* exe_;
-  double bandwidth_ = 1, known_ = 0;
-  std::vector<double> segment_seconds_, segment_known_;  // what of them rests on measured tasks
+  double bandwidth_ = 1, overhead_ = 0;
+  std::vector<double> seconds_, at_peak_;  // by task
+  std::vector<bool> measured_;
 };
 
 }  // namespace ramet
