@@ -45,7 +45,7 @@ struct TileFigures {
   // What a program takes of every tile's memory beside its tensors.
   int64_t runtime_bytes = 16384;  ///< stacks, boot, host exchange
   int64_t vertex_bytes = 1024;    ///< code of one kind of vertex
-  int64_t call_bytes = 96;        ///< control code and vertex state of one instruction of the program
+  int64_t call_bytes = 32;        ///< control code and vertex state of one instruction of the program
   int64_t message_bytes = 8;      ///< exchange code for what comes from one other tile
 };
 

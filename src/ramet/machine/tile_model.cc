@@ -1,7 +1,10 @@
 #include "ramet/machine/tile_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace ramet {
 namespace {
@@ -99,6 +102,19 @@ TileCycles tile_cycles(const TileFigures& figures, const NodeSignature& node, co
     cycles.messages += 2 * std::sqrt(real(figures.tiles));
   }
   return cycles;
+}
+
+std::string tile_kernel_name(const TileFigures& figures) {
+  return fmt::format("tiles {:.3g}%", 100 * figures.temporary_share);
+}
+
+TileFigures figures_of_kernel(const TileFigures& figures, const std::string& kernel) {
+  constexpr std::string_view kPrefix = "tiles ";
+  TileFigures result = figures;
+  if (!kernel.starts_with(kPrefix)) return result;
+  const double percent = std::atof(kernel.c_str() + kPrefix.size());
+  if (percent > 0 && percent <= 100) result.temporary_share = percent / 100;
+  return result;
 }
 
 TileCycles tile_pass_cycles(const TileFigures& figures, double bytes, double passes) {

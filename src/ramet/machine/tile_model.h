@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "ramet/machine/tile_matmul.h"
 
 namespace ramet {
@@ -9,6 +11,11 @@ namespace ramet {
 /// says decides the kind of loop: where a dimension is reduced or must stay whole, tiles exchange what they found of
 /// it; where nothing is computed, elements move.
 TileCycles tile_cycles(const TileFigures& figures, const NodeSignature& node, const Cost& cost);
+
+/// Names a kernel by the share of memory that its products may fill: "tiles 60%".
+std::string tile_kernel_name(const TileFigures& figures);
+/// The figures with that share; unchanged for other kernels' names.
+TileFigures figures_of_kernel(const TileFigures& figures, const std::string& kernel);
 
 /// Cycles of adding or copying `bytes` that lie spread over all tiles (`passes`: reads and writes of them).
 TileCycles tile_pass_cycles(const TileFigures& figures, double bytes, double passes);

@@ -1,5 +1,6 @@
 #include "ramet/program/compile.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "ramet/base/error.h"
@@ -24,6 +25,25 @@ namespace {
 /// Addresses of a program that streams, so that files may be read and written around the system's cache.
 constexpr int32_t kStreamAlignment = 4096;
 
+/// Gives buffers the room that device memory needs for them, and the program its own.
+void add_room(Executable& exe, const KernelChoices& kernels, const KernelLibrary& library) {
+  std::vector<double> spread(exe.buffers.size(), 1);
+  int64_t instructions = 0;
+  for (const Segment& segment : exe.segments)
+    for (const Instruction& instruction : segment.instructions) {
+      ++instructions;
+      if (instruction.task < 0) continue;
+      const double share = kernels.choices[static_cast<size_t>(instruction.task)].spread;
+      for (BufferId id : instruction.outputs)
+        spread[static_cast<size_t>(id)] = std::min(spread[static_cast<size_t>(id)], share);
+    }
+  for (size_t id = 0; id < exe.buffers.size(); ++id)
+    exe.buffers[id].bytes = library.stored_bytes(exe.buffers[id].bytes, spread[id]);
+  if (const int64_t bytes = library.program_bytes(exe.tasks, instructions); bytes > 0)
+    exe.buffers.push_back(
+        {.name = "program", .kind = BufferClass::kScratch, .bytes = bytes, .first = 0, .last = exe.instants - 1});
+}
+
 /// From a stage that will not change any more to a program without addresses.
 Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
   stage.ahead = options.ahead;
@@ -44,6 +64,7 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
     StayPlan stays = plan_stays(stage, plan);
     Executable made = assign_buffers(stage, plan, stays, schedules, kernels);
     make_programs(made, stage, plan, stays);
+    add_room(made, kernels, library);
     return made;
   });
   exe.threads = options.threads;
@@ -138,8 +159,8 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   // After all that may merge nodes: a copy made here is meant.
   step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
 
-  const auto build = [&](StepGraph whole_step, const CompileOptions& how) {
-    Executable exe = lower(single_stage(std::move(whole_step)), library, how, log);
+  const auto build = [&](StepGraph whole_step, const CompileOptions& how, const KernelLibrary& kernels) {
+    Executable exe = lower(single_stage(std::move(whole_step)), kernels, how, log);
     exe.key = key;
     exe.joined = joined;
     log.run("place", [&] { return place_buffers(exe, how.place), 0; });
@@ -151,7 +172,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   const auto fits = [&](const Executable& exe) {
     return options.device_memory == 0 || exe.arena_bytes <= options.device_memory;
   };
-  Executable exe = build(step, options);
+  Executable exe = build(step, options, library);
   // Packings, and casts of all weights at once, buy speed with memory, and no bit depends on them: what would else not
   // run goes without.
   CompileOptions plain = options;
@@ -159,11 +180,13 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   const auto consider = [&](Executable smaller) {
     if (smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
   };
-  if (!fits(exe) && options.pack) consider(build(std::move(step), plain));
+  if (!fits(exe) && options.pack) consider(build(step, plain, library));
+  for (auto tight = library.tighter(); tight && !fits(exe); tight = tight->tighter())
+    consider(build(step, plain, *tight));
   if (!fits(exe)) {
     StepGraph late = log.step("unhoist", [&] { return unhoist(whole); });
     late = log.step("recompute", [&] { return recompute(std::move(late), options.recompute, peak_bytes); });
-    consider(build(std::move(late), plain));
+    consider(build(std::move(late), plain, library));
   }
   if (!fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
@@ -237,22 +260,26 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
   KnownPlacements known;
   for (const Stage& stage : stages_of(graphs)) {
     PassLog log;
-    const auto build = [&](const CompileOptions& how) {
-      Executable exe = lower(stage, library, how, log);
+    const auto build = [&](const CompileOptions& how, const KernelLibrary& kernels) {
+      Executable exe = lower(stage, kernels, how, log);
       log.run("place", [&] { return place_buffers(exe, how.place, &known), 0; });
       return exe;
     };
     const auto fits = [&](const Executable& exe) {
       return options.device_memory == 0 || exe.arena_bytes <= options.device_memory;
     };
-    Executable exe = build(options);
-    // What buys speed with memory goes, one thing after another: packings, then double buffers of what streams.
+    Executable exe = build(options, library);
+    const auto consider = [&](Executable smaller) {
+      if (smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
+    };
+    // What buys speed with memory goes, one thing after another: packings, double buffers of what streams, scratch.
     CompileOptions plain = options;
     for (bool CompileOptions::* luxury : {&CompileOptions::pack, &CompileOptions::ahead}) {
       if (fits(exe) || !(plain.*luxury)) continue;
       plain.*luxury = false;
-      if (Executable smaller = build(plain); smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
+      consider(build(plain, library));
     }
+    for (auto tight = library.tighter(); tight && !fits(exe); tight = tight->tighter()) consider(build(plain, *tight));
     if (!fits(exe))
       refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise(exe.planned_bytes()));
     exe.pass_seconds = log.take_seconds();

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,8 @@
 #include "ramet/ir/op.h"
 
 namespace ramet {
+
+struct Task;
 
 /// How a node will be computed, as far as the compiler must know.
 struct KernelChoice {
@@ -17,6 +21,8 @@ struct KernelChoice {
   /// the same element of the output.
   std::vector<std::pair<int, int>> may_alias;
   std::vector<std::string> skipped;  ///< better kernels that were refused, each with why
+  /// Share of the device's memories that hold a part of the outputs, where it has many (an IPU's tiles).
+  double spread = 1;
 };
 
 /// An operand in a layout that one kernel family likes better than row-major: bytes that only it reads.
@@ -37,6 +43,13 @@ class KernelLibrary {
   virtual std::optional<PackedLayout> packing(const NodeSignature& node, int index) const = 0;
   /// The kernel class within which bits are promised (DESIGN, exact bits rule 7), as in "cpu-avx512_bf16".
   virtual std::string kernel_class() const = 0;
+  /// Bytes of device memory that a buffer takes of which `spread` (KernelChoice) hold a part: more than its own where
+  /// device memory is many memories, which no mapping fills evenly.
+  virtual int64_t stored_bytes(int64_t bytes, double /*spread*/) const { return bytes; }
+  /// The same library with kernels that take less scratch and more time; null when there is none.
+  virtual std::shared_ptr<const KernelLibrary> tighter() const { return nullptr; }
+  /// Bytes of device memory that a program of so many instructions takes itself.
+  virtual int64_t program_bytes(std::span<const Task> /*tasks*/, int64_t /*instructions*/) const { return 0; }
 };
 
 }  // namespace ramet

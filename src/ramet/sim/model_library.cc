@@ -1,0 +1,84 @@
+#include "ramet/sim/model_library.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ramet/machine/machine.h"
+#include "ramet/machine/tile_model.h"
+#include "ramet/program/executable.h"
+
+namespace ramet {
+namespace {
+
+/// Operands that a loop over elements may write its results over: those whose elements correspond one to one, and, in a
+/// matrix product, what the product is added to.
+std::vector<std::pair<int, int>> aliases(const NodeSignature& node) {
+  std::vector<std::pair<int, int>> result;
+  if (!node.op->sharding) return result;
+  const ShardingRule rule = node.op->sharding(node);
+  size_t first = 0;
+  if (node.op->products) {
+    if (node.op->products(node).size() > 1) return result;
+    first = 2;
+  } else if (std::any_of(rule.factors.begin(), rule.factors.end(), [](const ShardingRule::Factor& factor) {
+               return factor.size > 1 && (factor.whole || factor.reduce != ShardingRule::Reduce::kNone);
+             })) {
+    return result;
+  }
+  for (size_t i = first; i < node.inputs.size(); ++i)
+    for (size_t o = 0; o < node.outputs.size(); ++o)
+      if (node.inputs[i] == node.outputs[o] && rule.inputs[i] == rule.outputs[o])
+        result.emplace_back(static_cast<int>(i), static_cast<int>(o));
+  return result;
+}
+
+}  // namespace
+
+const TileLibrary::Known& TileLibrary::known(const NodeSignature& node) const {
+  const std::lock_guard lock(mutex_);
+  const auto [place, fresh] = known_.try_emplace(task_key(node, ""));
+  if (!fresh) return place->second;
+  const TileCycles cycles = tile_cycles(figures_, node, node.op->cost ? node.op->cost(node) : Cost{});
+  Known& result = place->second;
+  result.choice.name = tile_kernel_name(figures_);
+  result.choice.scratch_bytes = cycles.temporary_bytes * figures_.tiles;
+  result.choice.may_alias = aliases(node);
+  result.choice.spread = static_cast<double>(cycles.tiles) / static_cast<double>(figures_.tiles);
+  result.messages = cycles.messages;
+  return result;
+}
+
+std::shared_ptr<const KernelLibrary> TileLibrary::tighter() const {
+  constexpr double kFactor = 0.6, kLeast = 0.04;
+  TileFigures less = figures_;
+  less.temporary_share *= kFactor;
+  return less.temporary_share < kLeast ? nullptr : std::make_shared<TileLibrary>(less);
+}
+
+KernelChoice TileLibrary::choose(const NodeSignature& node, int) const { return known(node).choice; }
+
+int64_t TileLibrary::stored_bytes(int64_t bytes, double spread) const {
+  return figures_.tiles * fullest_tile_bytes(figures_, bytes, spread);
+}
+
+int64_t TileLibrary::program_bytes(std::span<const Task> tasks, int64_t instructions) const {
+  // Vertices are made for an op and types of elements, exchanges for shapes; what differs in names alone shares both.
+  std::set<std::string> vertices;
+  std::map<std::string, double> exchanges;
+  for (const Task& task : tasks) {
+    if (task.node.op->exchange != Exchange::kNone) continue;
+    std::string vertex = task.node.op->name, exchange = vertex;
+    for (const auto* types : {&task.node.inputs, &task.node.outputs})
+      for (const TensorType& type : *types) {
+        vertex += " " + std::string(name_of(type.dtype));
+        exchange += " " + type.text();
+      }
+    vertices.insert(vertex);
+    exchanges[exchange] = known(task.node).messages;
+  }
+  double messages = 0;
+  for (const auto& [shapes, count] : exchanges) messages += count;
+  return figures_.tiles * tile_program_bytes(figures_, static_cast<int64_t>(vertices.size()), instructions, messages);
+}
+
+}  // namespace ramet

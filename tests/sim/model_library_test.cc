@@ -1,0 +1,102 @@
+#include "ramet/sim/model_library.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ramet/base/error.h"
+#include "ramet/layout/layout.h"
+#include "ramet/machine/tile_model.h"
+#include "ramet/program/compile.h"
+#include "support/small_training.h"
+
+namespace ramet {
+namespace {
+
+const TileFigures kFigures{.clock = 1.85e9};
+
+std::vector<Executable> compiled(const std::string& layout, CompileOptions options = {}) {
+  const SmallTraining training("bert", {"train.precision=f16"});
+  return compile(training.step, parse_layout(layout), TileLibrary(kFigures), options);
+}
+
+TEST(TileLibrary, EveryBufferHasWholeVectorsOnEveryTile) {
+  for (const Executable& exe : compiled("p=2")) {
+    EXPECT_EQ(exe.kernel_class, "model-tiles");
+    for (const Buffer& buffer : exe.buffers) EXPECT_EQ(buffer.bytes % (8 * kFigures.tiles), 0) << buffer.name;
+    EXPECT_GE(exe.arena_bytes, exe.bound_bytes);
+  }
+}
+
+TEST(TileLibrary, ProgramsLieInDeviceMemoryToo) {
+  for (const Executable& exe : compiled("p=2")) {
+    int programs = 0;
+    for (const Buffer& buffer : exe.buffers)
+      if (buffer.name == "program") {
+        ++programs;
+        EXPECT_EQ(buffer.first, 0);
+        EXPECT_EQ(buffer.last, exe.instants - 1);
+        EXPECT_GT(buffer.bytes, kFigures.tiles * kFigures.runtime_bytes);
+        EXPECT_LT(buffer.bytes, kFigures.tiles * kFigures.memory / 2);
+      }
+    EXPECT_EQ(programs, 1);
+  }
+}
+
+// What lies on all tiles is larger than its bytes, by no more than a vector on each tile where it is spread evenly.
+TEST(TileLibrary, StatesTakeTheirFullestTile) {
+  for (const Executable& exe : compiled("p=2"))
+    for (const StatePlace& state : exe.states)
+      for (BufferId id : state.slots) {
+        const int64_t taken = exe.buffers[static_cast<size_t>(id)].bytes, bytes = state.tensor.type.bytes();
+        EXPECT_GE(taken, bytes) << state.tensor.name;
+        EXPECT_LE(taken, bytes + 8 * kFigures.tiles) << state.tensor.name;
+      }
+}
+
+TEST(TileLibrary, WhatTilesCannotHoldIsRefused) {
+  CompileOptions options;
+  options.device_memory = kFigures.tiles * 24 * 1024;
+  try {
+    compiled("p=2", options);
+    FAIL() << "fits";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("memory"), std::string::npos) << error.what();
+  }
+}
+
+// Before it refuses, the compiler gives products less room.
+TEST(TileLibrary, ProductsGiveWayWhereMemoryLacks) {
+  const int64_t with_room = compiled("p=2")[1].arena_bytes;
+  CompileOptions options;
+  options.device_memory = with_room - kFigures.tiles * 256;
+  const Executable tight = compiled("p=2", options)[1];
+  EXPECT_LE(tight.arena_bytes, options.device_memory);
+  bool smaller = false;
+  for (const Task& task : tight.tasks)
+    if (task.node.op->products) {
+      smaller |= figures_of_kernel(kFigures, task.kernel).temporary_share < kFigures.temporary_share;
+      EXPECT_EQ(
+          task.scratch_bytes,
+          tile_cycles(figures_of_kernel(kFigures, task.kernel), task.node, task.cost).temporary_bytes * kFigures.tiles);
+    }
+  EXPECT_TRUE(smaller);
+}
+
+TEST(TileLibrary, SumsAndLoopsAreWrittenInPlace) {
+  const OpRegistry& ops = OpRegistry::instance();
+  const TileLibrary library(kFigures);
+  const TensorType a{DType::kF16, {64, 32}}, b{DType::kF16, {32, 48}}, c{DType::kF32, {64, 48}};
+  NodeSignature sum{&ops.get("matmul"), {a, b, c}, {c}, {}, "sum"};
+  sum.attributes.set("accumulate", true);
+  using Pairs = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(library.choose(sum, 1).may_alias, (Pairs{{2, 0}}));
+  EXPECT_EQ(library.choose({&ops.get("add"), {a, a}, {a}, {}, "add"}, 1).may_alias, (Pairs{{0, 0}, {1, 0}}));
+  NodeSignature softmax{&ops.get("softmax"), {a}, {a}, {}, "softmax"};
+  softmax.attributes.set("axis", int64_t{1});
+  EXPECT_TRUE(library.choose(softmax, 1).may_alias.empty());
+}
+
+}  // namespace
+}  // namespace ramet
