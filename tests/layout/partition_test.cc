@@ -221,7 +221,7 @@ const std::vector<Case> kCases = {
      {"train.precision=f32"},
      "",
      {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first",
-      "p=2 schedule=zero-bubble head=first"}},
+      "p=2 schedule=zero-bubble head=first", "p=3 layers=0+2+2 head=first"}},
     {"shards", "bert", {"train.precision=f32"}, "", {"t=2", "t=4", "t=1x2", "t=2x2"}},
     {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
     {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},

@@ -165,7 +165,7 @@ const std::vector<Case> kCases = {
      "bert",
      {"train.precision=f32"},
      {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first",
-      "p=2 schedule=zero-bubble head=first"}},
+      "p=2 schedule=zero-bubble head=first", "p=3 layers=0+2+2 head=first"}},
     {"shards", "gpt2", {"train.precision=bf16"}, {"t=2", "t=1x2", "t=2x2", "t=2 sequence=true"}},
     {"phases",
      "gpt2",

@@ -126,8 +126,8 @@ class ChunkMapper {
     }
   }
 
-  /// What depends on no placed node: forward, it goes with the first chunk that reads it; else, and what only the
-  /// backward pass reads, with the last.
+  /// What depends on no placed node: forward, it goes with the first chunk that reads it, or, before the first layer,
+  /// to chunk 0 even where that has no layers; else, and what only the backward pass reads, with the last.
   void place_free(bool backward_too) {
     for (size_t n = count_; n-- > 0;) {
       if (map_.chunk[n] != kFree || map_.anywhere[n]) continue;
@@ -141,7 +141,7 @@ class ChunkMapper {
         last = std::max(last, map_.chunk[user]);
       });
       if (!map_.backward[n] && first != std::numeric_limits<int>::max())
-        map_.chunk[n] = first;
+        map_.chunk[n] = !chunk_of_layer_.empty() && first == chunk_of_layer_.front() ? 0 : first;
       else if (backward_too && last != kFree)
         map_.chunk[n] = last, map_.backward[n] = true;
       // Where the model is not cut no user has a chunk either.

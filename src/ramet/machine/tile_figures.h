@@ -31,10 +31,10 @@ struct TileFigures {
   double temporary_share = 0.6;   ///< of the memory that one product may fill
 
   // Everything else.
-  double data_path_bytes = 8;      ///< a vector instruction loads or stores
-  double copy_bytes = 8;           ///< a cycle, of arranging what was exchanged
-  double element_efficiency = .8;  ///< share of vector instructions that loops over elements reach
-  double vertex_cycles = 150;      ///< to start all workers on a loop over elements, and to end it
+  double data_path_bytes = 8;        ///< a vector instruction loads or stores
+  double copy_bytes = 8;             ///< a cycle, of arranging what was exchanged
+  double element_efficiency = 0.55;  ///< share of vector instructions that loops over elements reach
+  double vertex_cycles = 150;        ///< to start all workers on a loop over elements, and to end it
 
   // Exchange.
   double exchange_bytes = 4;  ///< a cycle that a tile receives
