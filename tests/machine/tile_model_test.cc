@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ramet/machine/machine.h"
 #include "ramet/ops/build.h"
 
 namespace ramet {
@@ -87,6 +88,18 @@ TEST(TileModel, TheFullestTileHoldsWholeVectors) {
   EXPECT_EQ(fullest_tile_bytes(kFigures, 1472 * 8 + 1), 16);
   EXPECT_EQ(fullest_tile_bytes(kFigures, 1472 * 800, 0.5), 1600);
   EXPECT_EQ(fullest_tile_bytes(kFigures, 0), 0);
+}
+
+TEST(TileModel, TasksOfMachinesOfTilesTakeTheirCycles) {
+  Machine machine;
+  machine.device.model = DeviceModel::kTiles;
+  machine.device.clock = kFigures.clock;
+  machine.device.tiles = kFigures;
+  const NodeSignature node = node_of("matmul", {{DType::kF16, {4096, 4096}}, {DType::kF16, {4096, 1024}}});
+  const Cost cost = node.op->cost(node);
+  const double seconds = task_seconds(machine, node, "tiles 60%", cost);
+  EXPECT_DOUBLE_EQ(seconds, tile_cycles(kFigures, node, cost).total() / kFigures.clock);
+  EXPECT_GT(task_seconds(machine, node, "tiles 10%", cost), 1.05 * seconds);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/machine/efficiency.h"
+#include "ramet/machine/tile_model.h"
 
 namespace ramet {
 namespace {
@@ -78,6 +79,8 @@ double task_seconds(const Machine& machine, const NodeSignature& node, const std
   if (!machine.tasks.empty())
     if (const auto measured = machine.tasks.find(task_key(node, kernel)); measured != machine.tasks.end())
       return measured->second + device.overhead;
+  if (device.model == DeviceModel::kTiles)
+    return tile_cycles(figures_of_kernel(device.tiles, kernel), node, cost).total() / device.clock + device.overhead;
   const DType dtype = compute_type(node);
   const bool product = node.op->precision == OpDef::Precision::kLow;
   const double share = product ? share_of_peak(device, "matmul", std::string(name_of(dtype)), "any", cost.flops) : 1.0;

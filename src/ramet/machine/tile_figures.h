@@ -47,6 +47,8 @@ struct TileFigures {
   int64_t vertex_bytes = 1024;    ///< code of one kind of vertex
   int64_t call_bytes = 32;        ///< control code and vertex state of one instruction of the program
   int64_t message_bytes = 8;      ///< exchange code for what comes from one other tile
+
+  friend bool operator==(const TileFigures&, const TileFigures&) = default;
 };
 
 }  // namespace ramet

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "ramet/base/error.h"
 
@@ -186,8 +189,9 @@ double matrix_unit_cycles(const TileFigures& figures, int64_t rows, int64_t inpu
                      real(ceil_div(outputs, figures.block_outputs)));
 }
 
-ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& product) {
-  if (product.batch < 1 || product.m < 1 || product.k < 1 || product.n < 1) return {};
+namespace {
+
+ProductPlan search_plan(const TileFigures& figures, const MatrixProduct& product) {
   std::optional<ProductPlan> best = ProductSearch(figures, product).run();
   if (best) return *best;
   // Pieces, halved in turn along the longest dimension, as long as one round of halving makes the whole cheaper.
@@ -212,6 +216,32 @@ ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& produc
                .found = std::to_string(figures.memory) + " bytes a tile",
                .expected = "room for one block of weights and its rows",
                .remedy = "Correct the memory of the tiles in the machine file"});
+}
+
+/// Plans found before, for the figures that were asked for last: programs ask for the same products again and again.
+struct KnownPlans {
+  std::mutex mutex;
+  TileFigures figures;
+  std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, DType>, ProductPlan> plans;
+};
+
+}  // namespace
+
+ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& product) {
+  if (product.batch < 1 || product.m < 1 || product.k < 1 || product.n < 1) return {};
+  constexpr size_t kMostKnown = 1 << 16;
+  static KnownPlans known;
+  const auto key = std::tuple(product.batch, product.m, product.k, product.n, product.operands);
+  {
+    const std::lock_guard lock(known.mutex);
+    if (known.figures != figures || known.plans.size() > kMostKnown) known.plans.clear();
+    known.figures = figures;
+    if (const auto found = known.plans.find(key); found != known.plans.end()) return found->second;
+  }
+  const ProductPlan plan = search_plan(figures, product);
+  const std::lock_guard lock(known.mutex);
+  if (known.figures == figures) known.plans.emplace(key, plan);
+  return plan;
 }
 
 }  // namespace ramet
