@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,16 @@ namespace {
 
 const TileFigures kFigures{.clock = 1.85e9};
 
-std::vector<Executable> compiled(const std::string& layout, CompileOptions options = {}) {
-  const SmallTraining training("bert", {"train.precision=f16"});
-  return compile(training.step, parse_layout(layout), TileLibrary(kFigures), options);
+std::vector<Executable> compiled(const CompileOptions& options = {}, const TileFigures& figures = kFigures,
+                                 const std::vector<std::string>& more = {}) {
+  std::vector<std::string> settings = {"train.precision=f16"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  const SmallTraining training("bert", settings);
+  return compile(training.step, parse_layout("p=2 head=first"), TileLibrary(figures), options);
 }
 
 TEST(TileLibrary, EveryBufferHasWholeVectorsOnEveryTile) {
-  for (const Executable& exe : compiled("p=2 head=first")) {
+  for (const Executable& exe : compiled()) {
     EXPECT_EQ(exe.kernel_class, "model-tiles");
     for (const Buffer& buffer : exe.buffers) EXPECT_EQ(buffer.bytes % (8 * kFigures.tiles), 0) << buffer.name;
     EXPECT_GE(exe.arena_bytes, exe.bound_bytes);
@@ -30,7 +34,7 @@ TEST(TileLibrary, EveryBufferHasWholeVectorsOnEveryTile) {
 }
 
 TEST(TileLibrary, ProgramsLieInDeviceMemoryToo) {
-  for (const Executable& exe : compiled("p=2 head=first")) {
+  for (const Executable& exe : compiled()) {
     int programs = 0;
     for (const Buffer& buffer : exe.buffers)
       if (buffer.name == "program") {
@@ -46,7 +50,7 @@ TEST(TileLibrary, ProgramsLieInDeviceMemoryToo) {
 
 // What lies on all tiles is larger than its bytes, by no more than a vector on each tile where it is spread evenly.
 TEST(TileLibrary, StatesTakeTheirFullestTile) {
-  for (const Executable& exe : compiled("p=2 head=first"))
+  for (const Executable& exe : compiled())
     for (const StatePlace& state : exe.states)
       for (BufferId id : state.slots) {
         const int64_t taken = exe.buffers[static_cast<size_t>(id)].bytes, bytes = state.tensor.type.bytes();
@@ -59,7 +63,7 @@ TEST(TileLibrary, WhatTilesCannotHoldIsRefused) {
   CompileOptions options;
   options.device_memory = kFigures.tiles * 24 * 1024;
   try {
-    compiled("p=2 head=first", options);
+    compiled(options);
     FAIL() << "fits";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("does not fit into device memory"), std::string::npos) << error.what();
@@ -68,18 +72,20 @@ TEST(TileLibrary, WhatTilesCannotHoldIsRefused) {
 
 // Before it refuses, the compiler gives products less room.
 TEST(TileLibrary, ProductsGiveWayWhereMemoryLacks) {
-  const int64_t with_room = compiled("p=2 head=first")[1].arena_bytes;
+  const TileFigures few{.tiles = 16, .memory = int64_t{1} << 19, .clock = 1e9};
+  const std::vector<std::string> larger = {"model.hidden=192", "model.intermediate=768", "train.micro_batch=8"};
   CompileOptions options;
-  options.device_memory = with_room - kFigures.tiles * 256;
-  const Executable tight = compiled("p=2 head=first", options)[1];
+  for (const Executable& exe : compiled(options, few, larger))
+    options.device_memory = std::max(options.device_memory, exe.arena_bytes);
+  options.device_memory -= few.tiles * 2048;
+  const Executable tight = compiled(options, few, larger)[0];
   EXPECT_LE(tight.arena_bytes, options.device_memory);
   bool smaller = false;
   for (const Task& task : tight.tasks)
     if (task.node.op->products) {
-      smaller |= figures_of_kernel(kFigures, task.kernel).temporary_share < kFigures.temporary_share;
-      EXPECT_EQ(
-          task.scratch_bytes,
-          tile_cycles(figures_of_kernel(kFigures, task.kernel), task.node, task.cost).temporary_bytes * kFigures.tiles);
+      smaller |= figures_of_kernel(few, task.kernel).temporary_share < few.temporary_share;
+      EXPECT_EQ(task.scratch_bytes,
+                tile_cycles(figures_of_kernel(few, task.kernel), task.node, task.cost).temporary_bytes * few.tiles);
     }
   EXPECT_TRUE(smaller);
 }
