@@ -15,19 +15,19 @@ namespace ramet {
 namespace {
 
 /// A published training run: rows a second, sequences as the device sees them.
-struct Run {
+struct Published {
   std::string name, recipe, machine;
   std::vector<std::string> settings;
   double published;
 };
 
-class PublishedRun : public testing::TestWithParam<Run> {};
+class PublishedRun : public testing::TestWithParam<Published> {};
 
 TEST_P(PublishedRun, IsPredicted) {
-  const Run& run = GetParam();
+  const Published& run = GetParam();
   const Machine machine = load_machine(run.machine);
-  const Recipe recipe =
-      load_recipe(std::string(RAMET_SOURCE_DIR) + "/examples/published/" + run.recipe + ".toml", run.settings);
+  const std::string folder = std::string(RAMET_SOURCE_DIR "/examples/published/");
+  const Recipe recipe = load_recipe((folder + run.recipe).append(".toml"), run.settings);
   const Preparation preparation = prepare(recipe);
   CompileOptions options;
   options.recompute = *preparation.layout.recompute;
@@ -45,20 +45,20 @@ TEST_P(PublishedRun, IsPredicted) {
 // say, but for layers that were cut in halves.
 INSTANTIATE_TEST_SUITE_P(
     Bert, PublishedRun,
-    testing::Values(Run{"phase1", "bert-large-phase1", "bow-pod16", {}, 6044 / 1.17},
-                    Run{"phase2", "bert-large-phase2", "bow-pod16", {}, 2126 / 2.0},
-                    Run{"squad", "bert-large-squad", "bow-pod16", {}, 1183},
-                    Run{"mlperf11",
-                        "bert-large-phase2",
-                        "ipu-pod16",
-                        {"train.accumulation=768", "layout.layers=5+6+6+7", "layout.device_memory=2GiB"},
-                        1427 / 2.0},
-                    Run{"mlperf20",
-                        "bert-large-phase2",
-                        "bow-pod16",
-                        {"train.micro_batch=3", "train.accumulation=512", "train.lanes=2", "layout.p=8", "layout.r=2",
-                         "layout.layers=3+3+3+3+3+3+3+3", "layout.device_memory=2GiB"},
-                        2259 / 2.0}),
+    testing::Values(Published{"phase1", "bert-large-phase1", "bow-pod16", {}, 6044 / 1.17},
+                    Published{"phase2", "bert-large-phase2", "bow-pod16", {}, 2126 / 2.0},
+                    Published{"squad", "bert-large-squad", "bow-pod16", {}, 1183},
+                    Published{"mlperf11",
+                              "bert-large-phase2",
+                              "ipu-pod16",
+                              {"train.accumulation=768", "layout.layers=5+6+6+7", "layout.device_memory=2GiB"},
+                              1427 / 2.0},
+                    Published{"mlperf20",
+                              "bert-large-phase2",
+                              "bow-pod16",
+                              {"train.micro_batch=3", "train.accumulation=512", "train.lanes=2", "layout.p=8",
+                               "layout.r=2", "layout.layers=3+3+3+3+3+3+3+3", "layout.device_memory=2GiB"},
+                              2259 / 2.0}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
