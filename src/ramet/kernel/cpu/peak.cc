@@ -26,7 +26,7 @@ double FmaLoop(int64_t rounds) {
     for (int i = 0; i < kChains; ++i) {
       sums[i] = hn::MulAdd(factor, factor, sums[i]);
 #if HWY_TARGET != HWY_SCALAR && HWY_COMPILER_GCC_ACTUAL  // clang knows vectors of functions' own targets in no asm
-      asm volatile("" : "+v"(sums[i].raw));  // each is done, in a register
+      asm volatile("" : "+v"(sums[i].raw));              // each is done, in a register
 #endif
     }
   }
