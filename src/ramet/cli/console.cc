@@ -117,7 +117,7 @@ void warn(const std::string& text) {
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const auto whole = static_cast<int64_t>(std::lround(seconds));
   char text[32];
   if (seconds < 9.95)
     std::snprintf(text, sizeof text, "%.1fs", seconds);

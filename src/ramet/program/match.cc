@@ -213,10 +213,10 @@ class Simulation {
     if (collective.form.parts > mesh.p || mesh.p % (collective.form.parts * collective.form.stride) != 0)
       mismatch("a collective between stages has members that do not exist", label(stage), collective.text(),
                "groups among " + std::to_string(mesh.p) + " stages");
-    std::vector<size_t> members;
     const auto parts = static_cast<size_t>(collective.form.parts), stride = static_cast<size_t>(collective.form.stride);
     const size_t base = stage - stage / stride % parts * stride;
-    for (size_t k = 0; k < parts; ++k) members.push_back(base + k * stride);
+    std::vector<size_t> members(parts);
+    for (size_t k = 0; k < parts; ++k) members[k] = base + k * stride;
     int32_t superstep = 0;
     for (size_t member : members) {
       const StageCollective* other = waiting_in(member);
