@@ -31,6 +31,8 @@ RAMET_FUZZ_SEEDS(machine) {
                     ", spread = ",
                     "source = \"",
                     "group = ",
+                    "base = \"ipu-pod64\"\n",
+                    "base = [\"bow-2000\", \"h200\"]\n",
                     "\"16 GiB\"",
                     "share = ",
                     "[memory.disk]\n",

@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"topology = \"ring\"", "topology = \"torus\"",
               "m.toml links.0.group: a torus of a line; found 2; expected 4 or more; ring or ladder for fewer"},
         Fault{"op = \"matmul\"", "op = \"matmull\"",
-              "m.toml:22 device.efficiency.0.op: unknown word; found 'matmull'; expected matmul or attention"},
+              "m.toml:22 device.efficiency.0.op: unknown word; found 'matmull'; expected matmul or gather"},
         Fault{"dtype = \"bf16\"", "dtype = \"f8e4m3\"",
               "m.toml:22 device.efficiency.0.dtype: unknown word; found 'f8e4m3'; expected any, bf16 or f32"},
         Fault{"size = 1e8", "size = 1e6",

@@ -115,8 +115,8 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 
 namespace {
 
-const std::vector<std::string> kCommands = {"train",  "plan", "eval",    "predict", "vocab",
-                                            "corpus", "runs", "inspect", "export",  "recipe"};
+const std::vector<std::string> kCommands = {"train",  "plan", "probe",   "eval",   "predict", "vocab",
+                                            "corpus", "runs", "inspect", "export", "recipe"};
 
 /// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
 /// which has ended or was halted, here or on a host that this one does not see.
@@ -137,6 +137,7 @@ int run(int argc, char** argv, Session& session) {
   app.get_formatter()->column_width(34);
   add_train(app, session);
   add_plan(app, session);
+  add_probe(app, session);
   add_eval(app, session);
   add_predict(app, session);
   add_vocab(app, session);

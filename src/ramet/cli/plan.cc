@@ -9,7 +9,7 @@
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
-#include "ramet/sim/simulate.h"
+#include "ramet/sim/shared_processors.h"
 
 namespace ramet::cli {
 namespace {
@@ -25,13 +25,14 @@ int64_t parameters_of(const Model& model) {
   return parameters;
 }
 
-/// Time of a step of all devices on this machine, where it has the processors for them.
+/// Time of a step of all devices on this machine, which share its processors; none for layouts that nobody would run
+/// here.
 std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout, bool json) {
-  const int threads = compiled.stages[0].threads, devices = layout.devices();
-  if (devices * threads > available_processors()) return std::nullopt;
+  constexpr int kMostOfEach = 8;  // devices' threads a processor
+  if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
-  return simulate(compiled.stages, local_machine(compiled.stages, cpu_backend()),
-                  {.streams_to_files = layout.streams_to_files()});
+  return simulate_sharing(compiled.stages, local_machine(compiled.stages, cpu_backend()),
+                          {.streams_to_files = layout.streams_to_files()});
 }
 
 /// Many devices, or one that streams: what each holds and moves, and the schedule.

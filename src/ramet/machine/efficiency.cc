@@ -20,13 +20,20 @@ double interpolate(Points points, double at) {
 }  // namespace
 
 const std::vector<std::string>& efficiency_classes() {
-  static const std::vector<std::string> classes = {"matmul", "attention"};
+  static const std::vector<std::string> classes = {"matmul", "gather"};
   return classes;
 }
 
 const std::vector<std::string>& product_shapes() {
   static const std::vector<std::string> shapes = {"any", "square", "flat", "deep", "batched"};
   return shapes;
+}
+
+std::string product_shape(const MatrixProduct& product) {
+  constexpr int64_t kMuch = 8;
+  if (product.batch > 1) return "batched";
+  if (product.k >= kMuch * std::max(product.m, product.n)) return "deep";
+  return std::max(product.m, product.n) >= kMuch * std::min(product.m, product.n) ? "flat" : "square";
 }
 
 double share_of_peak(const DeviceKind& device, const std::string& op, const std::string& dtype,

@@ -18,6 +18,34 @@ DType compute_type(const NodeSignature& node) {
   return narrow;
 }
 
+/// Of all matrix products of a node together; 1 of a node without any.
+double share_of_products(const DeviceKind& device, const NodeSignature& node) {
+  if (device.efficiency.empty() || !node.op->products) return 1;
+  double operations = 0, ideal = 0;
+  for (const MatrixProduct& product : node.op->products(node)) {
+    const double size =
+        2.0 * static_cast<double>(product.batch * product.m) * static_cast<double>(product.k * product.n);
+    const std::string dtype(name_of(product.operands));
+    operations += size;
+    ideal += size / share_of_peak(device, "matmul", dtype, product_shape(product), size);
+  }
+  return ideal > 0 ? operations / ideal : 1;
+}
+
+/// Of bytes that come from the innermost cache which holds them all, or else from memory; rows that indices choose come
+/// as slowly as the table says.
+double traffic_seconds(const Machine& machine, const NodeSignature& node, const Cost& cost) {
+  const auto bytes = static_cast<double>(cost.bytes_read + cost.bytes_written);
+  double bandwidth = machine.bandwidth();
+  const auto& caches = machine.device.caches;
+  const auto fits = std::find_if(caches.begin(), caches.end(),
+                                 [&](const CacheLevel& cache) { return static_cast<double>(cache.bytes) >= bytes; });
+  if (fits != caches.end()) bandwidth = std::max(bandwidth, fits->bandwidth);
+  const bool chooses = cost.flops == 0 && std::any_of(node.inputs.begin(), node.inputs.end(),
+                                                      [](const TensorType& type) { return is_integer(type.dtype); });
+  return bytes / (bandwidth * (chooses ? share_of_peak(machine.device, "gather", "f32", "any", bytes) : 1));
+}
+
 }  // namespace
 
 const char* name_of(DeviceModel model) { return model == DeviceModel::kCores ? "cores" : "tiles"; }
@@ -57,7 +85,7 @@ const MemoryKind* Machine::memory(MemoryRole role) const {
 
 double Machine::bandwidth() const {
   const MemoryKind* own = memory(MemoryRole::kDevice);
-  return own ? std::max(own->total, 1.0) : 1;
+  return own ? std::max(own->total / own->devices, 1.0) : 1;
 }
 
 std::string task_key(const NodeSignature& node, const std::string& kernel) {
@@ -81,12 +109,8 @@ double task_seconds(const Machine& machine, const NodeSignature& node, const std
       return measured->second + device.overhead;
   if (device.model == DeviceModel::kTiles)
     return tile_cycles(figures_of_kernel(device.tiles, kernel), node, cost).total() / device.clock + device.overhead;
-  const DType dtype = compute_type(node);
-  const bool product = node.op->precision == OpDef::Precision::kLow;
-  const double share = product ? share_of_peak(device, "matmul", std::string(name_of(dtype)), "any", cost.flops) : 1.0;
-  const double compute = cost.flops / std::max(share * device.peak(dtype), 1.0);
-  const double traffic = static_cast<double>(cost.bytes_read + cost.bytes_written) / machine.bandwidth();
-  return std::max(compute, traffic) + device.overhead;
+  const double compute = cost.flops / std::max(share_of_products(device, node) * device.peak(compute_type(node)), 1.0);
+  return std::max(compute, traffic_seconds(machine, node, cost)) + device.overhead;
 }
 
 }  // namespace ramet

@@ -87,6 +87,7 @@ struct LinkLevel {
   double bandwidth = 0;   ///< bytes a second of one link, each way
   double latency = 0;     ///< seconds of one message over one link
   double efficiency = 1;  ///< share of the bandwidth that messages get
+  double barrier = 0;     ///< seconds in which all units of a group meet; 0: as messages take
 };
 
 /// Where a figure comes from, and how far its measurements lay apart.
@@ -114,7 +115,8 @@ struct Machine {
 
   /// Null where the machine has no such memory.
   const MemoryKind* memory(MemoryRole role) const;
-  /// Bytes a second of device memory, read and written together; 1 where it is not known.
+  /// Bytes a second of device memory, read and written together, while all that share it are at work; 1 where it is not
+  /// known.
   double bandwidth() const;
 };
 

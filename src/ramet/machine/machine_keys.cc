@@ -98,11 +98,12 @@ const std::vector<FigureKey<CacheLevel>>& figure_keys() {
 template <>
 const std::vector<FigureKey<Efficiency>>& figure_keys() {
   static const std::vector<FigureKey<Efficiency>> keys = {
-      {"op", &Efficiency::op, 0, 0, true, "class of work"},
+      {"op", &Efficiency::op, 0, 0, true, "class of work: matmul, or gather (share of the memory's bandwidth)"},
       {"dtype", &Efficiency::dtype, 0, 0, false, "that it computes in (default: any)"},
       {"shape", &Efficiency::shape, 0, 0, false, "class of a product's shape (default: any)"},
       {"size", &Efficiency::size, 1, 1e30, true,
-       "floating-point operations of one task; between sizes the share is interpolated over their logarithm"},
+       "floating-point operations of one task, bytes of a gather; between sizes the share is interpolated over their "
+       "logarithm"},
       {"share", &Efficiency::share, 1e-9, 1, true, "share of the peak that it reaches"},
   };
   return keys;
@@ -133,6 +134,7 @@ const std::vector<FigureKey<LinkLevel>>& figure_keys() {
       {"bandwidth", &LinkLevel::bandwidth, 1, kMostRate, true, "bytes a second of one link, each way"},
       {"latency", &LinkLevel::latency, 0, kMostSeconds, true, "seconds of a message over one link"},
       {"efficiency", &LinkLevel::efficiency, 1e-3, 1, false, "share of the bandwidth that messages get (default: 1)"},
+      {"barrier", &LinkLevel::barrier, 0, kMostSeconds, false, "seconds in which all units of a group meet"},
   };
   return keys;
 }

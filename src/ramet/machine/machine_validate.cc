@@ -99,7 +99,8 @@ class Check {
                    rate_text((memory.read + memory.write) * memory.devices));
     }
     const MemoryKind& own = *machine_.memory(MemoryRole::kDevice);
-    if (own.devices != 1) refuse("device memory is shared", "memory.device.devices", std::to_string(own.devices), "1");
+    if (own.devices != 1 && machine_.device.model == DeviceModel::kTiles)
+      refuse("tiles share memory", "memory.device.devices", std::to_string(own.devices), "1");
     for (const MemoryKind& memory : memories)
       if (memory.role != MemoryRole::kDevice && std::max(memory.read, memory.write) > own.total)
         refuse("a memory beside the device is faster than its own", std::string("memory.") + name_of(memory.role),

@@ -1,7 +1,5 @@
 #include "ramet/runtime/probe.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -14,115 +12,13 @@
 #include "ramet/base/hash.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/process.h"
+#include "ramet/runtime/task_clock.h"
 
 namespace ramet {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// Plain memory for the operands of one task, in huge pages where there are any, as the arena's is.
-class Scratchpad {
- public:
-  explicit Scratchpad(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + kSlack) {
-    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      throw Error({.what = "no memory for a measurement", .found = format_size(bytes)}, ErrorKind::kFailure);
-    memory_ = static_cast<std::byte*>(memory);
-    madvise(memory_, bytes_, MADV_HUGEPAGE);
-  }
-  ~Scratchpad() { munmap(memory_, bytes_); }
-  Scratchpad(const Scratchpad&) = delete;
-  Scratchpad& operator=(const Scratchpad&) = delete;
-
-  std::byte* take(int64_t bytes) {
-    std::byte* place = memory_ + used_;
-    used_ += (static_cast<size_t>(bytes) + 63) / 64 * 64;
-    return place;
-  }
-
- private:
-  static constexpr size_t kSlack = size_t{1} << 21;
-  size_t bytes_, used_ = 0;
-  std::byte* memory_;
-};
-
-int64_t bytes_of(const Task& task) {
-  int64_t bytes = task.scratch_bytes + 64;
-  for (const TensorType& type : task.node.inputs) bytes += type.bytes() + 64;
-  for (const TensorType& type : task.node.outputs) bytes += type.bytes() + 64;
-  return bytes;
-}
-
-/// Numbers that kernels meet: floats around 0.01 (no denormals, no infinities), integers 0 (valid as indices and
-/// labels).
-void fill(std::byte* data, const TensorType& type) {
-  if (!is_floating(type.dtype)) return;  // fresh memory is zero
-  const int64_t count = type.elements(), block = std::min<int64_t>(count, 4096);
-  for (int64_t i = 0; i < block; ++i) store_element(data, type.dtype, i, 0.01 + 1e-5 * static_cast<double>(i % 97));
-  const auto size = static_cast<int64_t>(size_of(type.dtype));
-  for (int64_t i = block; i < count; i += block)
-    std::memcpy(data + i * size, data, static_cast<size_t>(std::min(block, count - i) * size));
-}
-
-/// Pushes a task's operands out of the caches, as the rest of a step does between two runs of the same work.
-class Evictor {
- public:
-  explicit Evictor(ThreadTeam& team) : team_(team), pad_(kBytes), data_(pad_.take(kBytes)) {}
-  void run() {
-    ++turn_;
-    team_.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
-      std::memset(data_ + begin, turn_ & 1, static_cast<size_t>(end - begin));
-    });
-  }
-
- private:
-  static constexpr int64_t kBytes = int64_t{24} << 20;
-  ThreadTeam& team_;
-  Scratchpad pad_;
-  std::byte* data_;
-  int turn_ = 0;
-};
-
-/// Median of a few runs of a task, with operands that have been evicted before each run where an evictor is given.
-double time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
-                 Evictor* evictor = nullptr) {
-  Scratchpad pad(bytes_of(task));
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-  for (const TensorType& type : task.node.inputs) {
-    std::byte* data = pad.take(type.bytes());
-    fill(data, type);
-    inputs.push_back(data);
-  }
-  for (const TensorType& type : task.node.outputs) outputs.push_back(pad.take(type.bytes()));
-  void* scratch = pad.take(task.scratch_bytes);
-  const std::unique_ptr<Kernel> kernel = backend.make(task.node, team.size(), task.kernel);
-  kernel->run({inputs, outputs, scratch, team});  // touches the memory
-  std::vector<double> seconds;
-  double total = 0;
-  for (int run = 0; run < most_runs && (run == 0 || total < most_seconds); ++run) {
-    if (evictor) evictor->run();
-    const auto start = Clock::now();
-    kernel->run({inputs, outputs, scratch, team});
-    seconds.push_back(seconds_since(start));
-    total += seconds.back();
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
-  return seconds[seconds.size() / 2];
-}
-
-Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs,
-               Attributes attributes) {
-  Task task;
-  task.node = {&OpRegistry::instance().get(op), std::move(inputs), {}, std::move(attributes), "probe"};
-  task.node.outputs = task.node.op->infer(task.node);
-  const KernelChoice choice = backend.choose(task.node, threads);
-  task.kernel = choice.name;
-  task.scratch_bytes = choice.scratch_bytes;
-  if (task.node.op->cost) task.cost = task.node.op->cost(task.node);
-  return task;
-}
 
 /// Bytes a second, read and written, of a copy too large for caches.
 double copy_bandwidth(ThreadTeam& team) {
@@ -144,7 +40,7 @@ double copy_bandwidth(ThreadTeam& team) {
 double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
   const TensorType matrix{dtype, {768, 768}};
   const Task product = make_task(backend, team.size(), "matmul", {matrix, matrix}, {});
-  return product.cost.flops / time_task(product, backend, team, 8, 0.15);
+  return product.cost.flops / time_task(product, backend, team, 8, 0.15).seconds;
 }
 
 /// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
@@ -154,7 +50,7 @@ bool was_busy(const Machine& machine, const Backend& backend) {
   return product_rate(backend, team, DType::kF32) > kMuch * machine.device.peak(DType::kF32);
 }
 
-std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads) {
+std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int beside) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path folder;
@@ -165,7 +61,9 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
   else
     return {};
   const std::string name =
-      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads)).hex().substr(0, 16);
+      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" + std::to_string(beside))
+          .hex()
+          .substr(0, 16);
   return folder / "ramet" / ("machine-" + name + ".toml");
 }
 
@@ -209,11 +107,11 @@ Machine probe_machine(const Backend& backend, int threads) {
                              .latency = 1e-6});
   const TensorType tiny{DType::kF32, {16}};
   device.overhead =
-      std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02), 1e-3);
+      std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02).seconds, 1e-3);
   return machine;
 }
 
-void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds) {
+void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
   // What matters most first: how often a task runs times what the rates say it takes.
   std::vector<double> weight(exe.tasks.size(), 0);
   std::vector<double> runs(exe.segments.size(), 0);
@@ -240,16 +138,18 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
   for (const size_t i : order) {
     const Task& task = exe.tasks[i];
     const std::string key = task_key(task.node, task.kernel);
-    if (machine.tasks.count(key) || bytes_of(task) > most_bytes) continue;
+    if (machine.tasks.count(key) || operand_bytes(task) > most_bytes) continue;
     if (seconds_since(start) > budget_seconds) break;
-    machine.tasks[key] = time_task(task, backend, team, 3, 0.03, &evictor);
+    const Neighbours neighbours(task, backend, team.size(), beside);
+    machine.tasks[key] = time_task(task, backend, team, 3, 0.03, &evictor).seconds;
   }
 }
 
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds) {
   const std::string cpu = cpu_name();
   const int threads = stages[0].threads;
-  const std::filesystem::path file = cache_file(cpu, backend, threads);
+  const int beside = std::max(std::min(stages[0].mesh.devices(), available_processors() / threads) - 1, 0);
+  const std::filesystem::path file = cache_file(cpu, backend, threads, beside);
   Machine machine;
   try {
     if (!file.empty() && std::filesystem::exists(file)) machine = parse_machine(read_file(file), file.string());
@@ -260,7 +160,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
       was_busy(machine, backend))
     machine = probe_machine(backend, threads);
   for (const Executable& exe : stages)
-    measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()));
+    measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
   if (file.empty()) return machine;
   try {
     std::filesystem::create_directories(file.parent_path());

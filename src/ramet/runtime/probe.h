@@ -13,15 +13,18 @@ namespace ramet {
 Machine probe_machine(const Backend& backend, int threads);
 
 /// Measures the executable's tasks one by one on memory of their own, the dearest first, until all are known or
-/// `budget_seconds` are spent, and notes them in the machine. What it knows already is not measured again.
-void measure_tasks(Machine& machine, const Executable& executable, const Backend& backend, double budget_seconds = 1.5);
+/// `budget_seconds` are spent, and notes them in the machine. What it knows already is not measured again. `beside`:
+/// devices that do the same at the same time, as the others of a layout do.
+void measure_tasks(Machine& machine, const Executable& executable, const Backend& backend, double budget_seconds = 1.5,
+                   int beside = 0);
 
-/// The machine at hand, with this executable's tasks: from the cache (one file a CPU model, kernel class and number of
-/// threads, under $XDG_CACHE_HOME/ramet or ~/.cache/ramet), measured where it is not there yet, and kept. A cache that
-/// was measured on a busier machine than now, or cannot be read, is measured again; one that cannot be written is done
-/// without.
+/// The machine at hand, with this executable's tasks: from the cache (one file a CPU model, kernel class, number of
+/// threads and of devices at work at once, under $XDG_CACHE_HOME/ramet or ~/.cache/ramet), measured where it is not
+/// there yet, and kept. A cache that was measured on a busier machine than now, or cannot be read, is measured again;
+/// one that cannot be written is done without.
 Machine local_machine(const Executable& executable, const Backend& backend, double budget_seconds = 1.5);
-/// The same for the stages of a layout, which have equally many threads.
+/// The same for the stages of a layout, which have equally many threads. As many devices as find processors are at work
+/// while tasks are measured.
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds = 1.5);
 
 /// "AMD EPYC 9R45 96-Core Processor"

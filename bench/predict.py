@@ -1,0 +1,130 @@
+"""Predicted against measured step time and memory, for random models on random layouts on this machine.
+
+    python bench/predict.py                          # 40 cases, about half an hour on two cores
+    python bench/predict.py --cases 5 --seed 7
+
+Each case is a BERT or GPT-2 of a random small size on a random layout of 1 to 8 devices (threads, or ranks of mpirun), with phases and
+offload for some. `ramet plan` foretells the step, `ramet train` measures it: the median of its steps but the first, which touches all
+memory for the first time. Draws that `ramet plan` refuses, or whose step would be too short or too long to measure, are drawn again. Prints
+a line of JSON a case, then the mean and the worst error, with the load average before and after. Ends with status 1 when the mean
+is above 3%, the worst above 8%, or planned memory differs from what a device holds.
+
+A busy machine makes these errors, not the prediction: repeat where the load average is above the number of processors.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUNS = ROOT / "build" / "bench-predict"
+MOST_MEAN, MOST_WORST = 0.03, 0.08
+
+
+def draw(rng):
+    """Settings of a recipe, a layout, and ranks (0: threads of one process)."""
+    kind = rng.choice(["bert", "gpt2"])
+    hidden = rng.choice([128, 192, 256, 384])
+    p, t, r = rng.choice([(1, 1, 1), (1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 1, 2), (2, 2, 1), (1, 2, 2), (4, 1, 1), (1, 1, 4),
+                          (2, 2, 2), (4, 1, 2), (8, 1, 1)])
+    lanes = max(r, rng.choice([1, 2]))
+    accumulation = lanes * rng.choice([2, 4]) if p == 1 else lanes * rng.choice([4, 8])
+    settings = {
+        "data.kind": '"synthetic"', "model.kind": f'"{kind}"', "model.preset": '"mini"', "model.hidden": hidden,
+        "model.layers": rng.choice([layers for layers in (2, 4, 6, 8) if layers >= p]), "model.heads": hidden // rng.choice([32, 64]),
+        "model.intermediate": 4 * hidden, "model.vocabulary_size": rng.choice([2048, 4096, 8192]),
+        "data.sequence_length": rng.choice([64, 128]), "train.micro_batch": rng.choice([2, 4, 8]),
+        "train.lanes": lanes, "train.accumulation": accumulation, "train.chunks": t,
+        "train.precision": f'"{rng.choice(["f32", "bf16"])}"', "train.evaluation.batches": 0,
+    }
+    if kind == "gpt2":
+        del settings["model.intermediate"]
+    layout = f"p={p} t={t} r={r}"
+    if rng.random() < 0.3:
+        layout += f" phases={rng.choice([2, 4])} offload={rng.choice(['weights,optimizer', 'weights,grads,optimizer', 'optimizer'])}"
+    elif rng.random() < 0.2:
+        layout += " offload=optimizer"
+    if r > 1 and rng.random() < 0.4:
+        layout += " rts=optimizer"
+    devices = p * t * r
+    ranks = rng.choice([ranks for ranks in (2, 4, 8) if devices % ranks == 0]) if devices > 1 and rng.random() < 0.4 else 0
+    return settings, layout, devices, ranks
+
+
+def run(words, launcher=()):
+    result = subprocess.run([*launcher, str(ROOT / "build/ramet"), *words, "--json"], capture_output=True, text=True, cwd=RUNS)
+    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    return (lines if result.returncode == 0 else None), result.stderr
+
+
+def measure(settings, layout, devices, ranks, options):
+    """The case's figures, or None where it cannot be: what plan refuses, or too short or long a step."""
+    recipe = RUNS / "case.toml"
+    recipe.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+    threads = max(1, options.processors // devices)
+    words = [str(recipe), "--layout", layout]
+    planned, why = run(["plan", *words, "--threads", str(devices * threads)])
+    if not planned or "step_seconds" not in planned[-1]:
+        return None, why
+    plan = planned[-1]
+    if not options.shortest <= plan["step_seconds"] <= options.longest:
+        return None, f"{plan['step_seconds']:.3f} s a step"
+    launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
+    of_process = devices // ranks if ranks else devices
+    trained, why = run(["train", *words, "--steps", str(options.steps + 1), "--threads", str(of_process * threads),
+                        "--run-dir", str(RUNS / "runs")], launcher)
+    if not trained:
+        sys.exit(f"ramet train failed on what ramet plan takes:\n{json.dumps(settings)}\n{layout}, {ranks} ranks\n{why[-2000:]}")
+    steps = [line["step_seconds"] for line in trained if line.get("event") == "step"][1:]
+    seconds = statistics.median(steps)
+    end = trained[-1]
+    equal = end["planned_bytes"] == plan["planned_bytes"] and all(
+        device["planned_bytes"] == device["arena_bytes"] for device in end["devices"])
+    return {"layout": layout, "transport": f"mpi {ranks}" if ranks else "threads", "devices": devices,
+            "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}",
+            "foretold": round(plan["step_seconds"], 4), "measured": round(seconds, 4),
+            "spread": round((max(steps) - min(steps)) / 2 / seconds, 3), "error": round(plan["step_seconds"] / seconds - 1, 4),
+            "memory_equal": equal, "load": round(os.getloadavg()[0], 2)}, ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of a case")
+    parser.add_argument("--shortest", type=float, default=0.05, help="seconds of a step that is worth measuring")
+    parser.add_argument("--longest", type=float, default=5)
+    parser.add_argument("--processors", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    shutil.rmtree(RUNS, ignore_errors=True)
+    RUNS.mkdir(parents=True)
+    load = os.getloadavg()[0]
+    cases, refused = [], 0
+    while len(cases) < options.cases:
+        if refused > 20 * options.cases:
+            sys.exit(f"{refused} draws were refused, of {refused + len(cases)}")
+        case, why = measure(*draw(rng), options)
+        if case is None:
+            refused += 1
+            print(f"drawn again: {(why.strip().splitlines() or [''])[-1][:160]}", file=sys.stderr)
+            continue
+        cases.append(case)
+        print(json.dumps(case), flush=True)
+    errors = [abs(case["error"]) for case in cases]
+    equal = all(case["memory_equal"] for case in cases)
+    print(json.dumps({"cases": len(cases), "drawn_again": refused, "mean_error": round(statistics.mean(errors), 4),
+                      "worst_error": round(max(errors), 4), "memory_equal": equal, "processors": options.processors,
+                      "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}))
+    shutil.rmtree(RUNS, ignore_errors=True)
+    return 0 if equal and statistics.mean(errors) <= MOST_MEAN and max(errors) <= MOST_WORST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

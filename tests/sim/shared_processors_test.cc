@@ -1,0 +1,62 @@
+#include "ramet/sim/shared_processors.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ramet/train/compile_recipe.h"
+
+namespace ramet {
+namespace {
+
+std::vector<Executable> compiled(const std::string& layout) {
+  const std::vector<std::string> settings = {"model.kind=bert",         "model.preset=tiny",   "model.layers=4",
+                                             "data.sequence_length=32", "train.micro_batch=4", "train.accumulation=8",
+                                             "train.lanes=4",           "train.chunks=4"};
+  Recipe recipe = parse_recipe("data.kind = \"synthetic\"\n", "test", ".", settings);
+  recipe.layout = layout;
+  return compile_recipe(prepare(recipe), {.threads = 1}).stages;
+}
+
+Machine machine(int devices, int processors) {
+  Machine machine;
+  machine.name = machine.kernel_class = "test";
+  machine.devices = devices;
+  machine.processors = processors;
+  machine.device.clock = 1e9;
+  machine.device.operations_per_cycle = {{"f32", 100}};
+  machine.memories = {{.role = MemoryRole::kDevice, .bytes = 1, .read = 1e12, .write = 1e12, .total = 1e12}};
+  if (devices > 1)
+    machine.links = {
+        {.name = "memory", .topology = Topology::kHostGateway, .group = devices, .bandwidth = 1e12, .latency = 0}};
+  return machine;
+}
+
+TEST(SharedProcessors, ChangeNothingWhereThereAreEnough) {
+  const auto stages = compiled("r=4");
+  const Machine four = machine(4, 4);
+  EXPECT_EQ(simulate_sharing(stages, four).seconds, simulate(stages, four).seconds);
+}
+
+TEST(SharedProcessors, DoTheWorkOfAllDevices) {
+  const auto stages = compiled("r=4");
+  const double own = simulate(stages, machine(4, 4)).seconds;
+  const Simulation two = simulate_sharing(stages, machine(2, 2)), one = simulate_sharing(stages, machine(1, 1));
+  EXPECT_NEAR(two.seconds / own, 2, 0.05) << "four replicas at work all the time, on half the processors";
+  EXPECT_NEAR(one.seconds / own, 4, 0.1) << "and what moves over the one memory";
+  EXPECT_EQ(two.devices, 4);
+}
+
+TEST(SharedProcessors, FillEachOthersBubbles) {
+  const auto stages = compiled("p=4");
+  const Simulation own = simulate(stages, machine(4, 4)), two = simulate_sharing(stages, machine(2, 2));
+  double work = 0;
+  for (const StageTime& stage : own.stages) work += stage.work.seconds + stage.exchanging;
+  EXPECT_GT(own.bubble, 0.1);
+  EXPECT_DOUBLE_EQ(two.seconds, std::max(own.seconds, work / 2));
+  EXPECT_LT(two.seconds, 2 * own.seconds);
+}
+
+}  // namespace
+}  // namespace ramet
