@@ -84,10 +84,12 @@ def measure(settings, layout, devices, ranks, options):
     steps = [line["step_seconds"] for line in trained if line.get("event") == "step"][1:]
     seconds = statistics.median(steps)
     end = trained[-1]
-    equal = end["planned_bytes"] == plan["planned_bytes"] and all(
-        device["planned_bytes"] == device["arena_bytes"] for device in end["devices"])
+    # Devices of a stage are alike, and follow each other. One that holds all is no list in its plan.
+    foretold = [stage["planned_bytes"] for stage in plan["devices"]] if "devices" in plan else [plan["planned_bytes"]]
+    held = [device["arena_bytes"] for device in end["devices"]]
+    equal = held == [foretold[device["device"] * len(foretold) // devices] for device in end["devices"]]
     return {"layout": layout, "transport": f"mpi {ranks}" if ranks else "threads", "devices": devices,
-            "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}",
+            "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}".replace('"', ""),
             "foretold": round(plan["step_seconds"], 4), "measured": round(seconds, 4),
             "spread": round((max(steps) - min(steps)) / 2 / seconds, 3), "error": round(plan["step_seconds"] / seconds - 1, 4),
             "memory_equal": equal, "load": round(os.getloadavg()[0], 2)}, ""
