@@ -257,6 +257,28 @@ TEST(HandMade, WhatAMachineLacksIsNamed) {
   EXPECT_NE(disk.find("memory.disk: the layout streams, but the machine has no disk"), std::string::npos) << disk;
 }
 
+TEST(HandMade, AnOpWithoutACostIsNamed) {
+  OpDef op;
+  op.name = "riddle";
+  Program program({}, 0);
+  program.begin(PieceKind::kForward);
+  const TensorType type{DType::kF32, {4}};
+  Task task;
+  task.node = {&op, {type}, {type}, {}, "layer0/riddle"};
+  program.exe.tasks.push_back(task);
+  Instruction instruction;
+  instruction.task = 0;
+  program.exe.segments.back().instructions.push_back(instruction);
+  Machine machine = machine_of(1);
+  const std::string fault = fault_of([&] { simulate(std::span(&program.exe, 1), machine); });
+  EXPECT_NE(fault.find("riddle 'layer0/riddle' (f32[4]): nobody knows what this op costs; expected a cost in the table "
+                       "of ops, or a measured time in the machine's file"),
+            std::string::npos)
+      << fault;
+  machine.tasks[task_key(task.node, "")] = 2;
+  EXPECT_DOUBLE_EQ(simulate(std::span(&program.exe, 1), machine).seconds, 2);
+}
+
 TEST(HandMade, ProgramsThatWaitForEverAreAFault) {
   Machine machine = machine_of(2);
   const Mesh mesh{.p = 2};

@@ -116,7 +116,7 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 namespace {
 
 const std::vector<std::string> kCommands = {"train",  "plan", "probe",   "eval",   "predict", "vocab",
-                                            "corpus", "runs", "inspect", "export", "recipe"};
+                                            "corpus", "runs", "inspect", "export", "recipe",  "simulate"};
 
 /// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
 /// which has ended or was halted, here or on a host that this one does not see.
@@ -146,6 +146,7 @@ int run(int argc, char** argv, Session& session) {
   add_inspect(app, session);
   add_export(app, session);
   add_recipe(app, session);
+  add_simulate(app, session);
   try {
     if (argc == 1) {
       std::fputs(app.help().c_str(), stderr);

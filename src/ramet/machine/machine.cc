@@ -107,6 +107,10 @@ double task_seconds(const Machine& machine, const NodeSignature& node, const std
   if (!machine.tasks.empty())
     if (const auto measured = machine.tasks.find(task_key(node, kernel)); measured != machine.tasks.end())
       return measured->second + device.overhead;
+  if (!node.op->cost)
+    throw Error({.what = "nobody knows what this op costs",
+                 .where = node.text(),
+                 .expected = "a cost in the table of ops, or a measured time in the machine's file"});
   if (device.model == DeviceModel::kTiles)
     return tile_cycles(figures_of_kernel(device.tiles, kernel), node, cost).total() / device.clock + device.overhead;
   const double compute = cost.flops / std::max(share_of_products(device, node) * device.peak(compute_type(node)), 1.0);

@@ -3,6 +3,7 @@
 
 #include "ramet/base/file.h"
 #include "ramet/report/memory.h"
+#include "ramet/report/svg_text.h"
 
 namespace ramet {
 namespace {
@@ -13,23 +14,6 @@ constexpr double kLeastSide = 0.4;  // pixels; what is smaller both ways cannot 
 // One colour a class, told apart by readers who do not see red and green apart too (Okabe and Ito's palette).
 constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#e69f00",
                                                      "#f0e442", "#8c564b", "#999999", "#cc79a7"};
-
-std::string escape(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 32)
-      result += c;
-  }
-  return result;
-}
 
 class Picture {
  public:
@@ -44,7 +28,7 @@ class Picture {
         kWidth, kHeight);
     add("<rect width=\"%.0f\" height=\"%.0f\" fill=\"white\"/>\n", kWidth, kHeight);
     text_ += "<text x=\"" + std::to_string(static_cast<int>(kLeft)) +
-             "\" y=\"18\">Device memory over the step: " + escape(format_size(exe_.arena_bytes)) + "</text>\n";
+             "\" y=\"18\">Device memory over the step: " + svg_text(format_size(exe_.arena_bytes)) + "</text>\n";
     legend();
     axes();
     for (const Buffer& buffer : exe_.buffers) rectangle(buffer);
@@ -84,7 +68,7 @@ class Picture {
       add("<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.0f\" y2=\"%.0f\" stroke=\"black\" stroke-width=\"0.6\"/>\n",
           x(segment.first), x(segment.first), kTop, kHeight - kBottom + 16);
       text_ += "<text x=\"" + std::to_string(x(segment.first) + 3) + "\" y=\"" +
-               std::to_string(kHeight - kBottom + 14) + "\">" + escape(segment.name) + "</text>\n";
+               std::to_string(kHeight - kBottom + 14) + "\">" + svg_text(segment.name) + "</text>\n";
     }
   }
 
@@ -96,16 +80,16 @@ class Picture {
         "stroke-width=\"0.15\">",
         x(buffer.first), y(static_cast<double>(buffer.offset)) - height, width, height,
         kColours[static_cast<size_t>(buffer.kind)]);
-    text_ += "<title>" + escape(buffer.name) + "\n" + std::string(name_of(buffer.kind)) + ", " +
-             escape(format_size(buffer.total())) + " at " + std::to_string(buffer.offset) + "\nfrom " +
-             escape(exe_.at(buffer.first)) + "\nto " + escape(exe_.at(buffer.last)) + "</title></rect>\n";
+    text_ += "<title>" + svg_text(buffer.name) + "\n" + std::string(name_of(buffer.kind)) + ", " +
+             svg_text(format_size(buffer.total())) + " at " + std::to_string(buffer.offset) + "\nfrom " +
+             svg_text(exe_.at(buffer.first)) + "\nto " + svg_text(exe_.at(buffer.last)) + "</title></rect>\n";
   }
 
   void peak() {
     add("<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.0f\" y2=\"%.0f\" stroke=\"black\" stroke-dasharray=\"3 3\" "
         "stroke-width=\"0.8\">",
         x(exe_.peak_instant + 0.5), x(exe_.peak_instant + 0.5), kTop, kHeight - kBottom);
-    text_ += "<title>most is alive: " + escape(exe_.at(exe_.peak_instant)) + "</title></line>\n";
+    text_ += "<title>most is alive: " + svg_text(exe_.at(exe_.peak_instant)) + "</title></line>\n";
   }
 
   const Executable& exe_;

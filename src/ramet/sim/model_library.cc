@@ -8,11 +8,7 @@
 #include "ramet/program/executable.h"
 
 namespace ramet {
-namespace {
-
-/// Operands that a loop over elements may write its results over: those whose elements correspond one to one, and, in a
-/// matrix product, what the product is added to.
-std::vector<std::pair<int, int>> aliases(const NodeSignature& node) {
+std::vector<std::pair<int, int>> in_place(const NodeSignature& node) {
   std::vector<std::pair<int, int>> result;
   if (!node.op->sharding) return result;
   const ShardingRule rule = node.op->sharding(node);
@@ -32,7 +28,12 @@ std::vector<std::pair<int, int>> aliases(const NodeSignature& node) {
   return result;
 }
 
-}  // namespace
+KernelChoice CoreLibrary::choose(const NodeSignature& node, int) const {
+  KernelChoice choice;
+  choice.name = "cores";
+  choice.may_alias = in_place(node);
+  return choice;
+}
 
 const TileLibrary::Known& TileLibrary::known(const NodeSignature& node) const {
   const std::lock_guard lock(mutex_);
@@ -42,7 +43,7 @@ const TileLibrary::Known& TileLibrary::known(const NodeSignature& node) const {
   Known& result = place->second;
   result.choice.name = tile_kernel_name(figures_);
   result.choice.scratch_bytes = cycles.temporary_bytes * figures_.tiles;
-  result.choice.may_alias = aliases(node);
+  result.choice.may_alias = in_place(node);
   result.choice.spread = static_cast<double>(cycles.tiles) / static_cast<double>(figures_.tiles);
   result.messages = cycles.messages;
   return result;

@@ -8,6 +8,18 @@
 
 namespace ramet {
 
+/// (input, output) pairs in which loops over elements may write results over operands: those whose elements correspond
+/// one to one, and, in a matrix product, what the product is added to.
+std::vector<std::pair<int, int>> in_place(const NodeSignature& node);
+
+/// Kernels of a device of cores that is not here: they need no scratch, and write in place wherever the op allows.
+class CoreLibrary : public KernelLibrary {
+ public:
+  KernelChoice choose(const NodeSignature& node, int threads) const override;
+  std::optional<PackedLayout> packing(const NodeSignature&, int) const override { return std::nullopt; }
+  std::string kernel_class() const override { return "model-cores"; }
+};
+
 /// Kernels of a device of tiles that is not here: they cannot run, but the tile model knows what they need of every
 /// tile, so that compiling for it places what it would place there. Device memory is all tiles' together; a buffer
 /// takes what its fullest tile holds, times the tiles. Results are written in place wherever the op allows. Where

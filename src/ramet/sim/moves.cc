@@ -6,6 +6,7 @@
 #include "ramet/base/file.h"
 #include "ramet/machine/network.h"
 #include "ramet/ops/collective.h"
+#include "ramet/sim/simulate.h"
 
 namespace ramet {
 namespace {
@@ -47,17 +48,21 @@ const Transfer* streamed(const Executable& exe) {
 
 }  // namespace
 
+void check_devices(const Machine& machine, const Mesh& mesh) {
+  if (mesh.devices() > machine.devices)
+    throw Error({.what = "the layout needs more devices than the machine has",
+                 .where = "machine " + machine.name,
+                 .found = std::to_string(mesh.devices()) + " devices (" + text_of(mesh) + ")",
+                 .expected = "at most " + std::to_string(machine.devices)});
+}
+
 Moves::Moves(std::span<const Executable> stages, const Machine& machine, bool streams_to_files)
     : machine_(machine),
       devices_(stages[0].mesh.devices()),
       stages_(static_cast<int>(stages.size())),
       tasks_(stages.size()),
       streams_(stages.size(), {-1, -1}) {
-  if (devices_ > machine.devices)
-    throw Error({.what = "the layout needs more devices than the machine has",
-                 .where = "machine " + machine.name,
-                 .found = std::to_string(devices_) + " devices (" + text_of(stages[0].mesh) + ")",
-                 .expected = "at most " + std::to_string(machine.devices)});
+  check_devices(machine, stages[0].mesh);
   const Network network(machine);
   for (const LinkLevel& level : machine.links) channels_.push_back({.name = level.name, .bandwidth = 0, .links = 0});
   for (int64_t link = 0; link < network.links(); ++link) {

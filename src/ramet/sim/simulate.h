@@ -77,6 +77,10 @@ struct SimulationOptions {
   bool fold = true;  ///< simulate one device of all that do the same; false: each (the same result, slower)
 };
 
+/// Throws Error when a layout needs more devices than the machine has: what `simulate` asks first, before anything is
+/// compiled.
+void check_devices(const Machine& machine, const Mesh& mesh);
+
 /// Runs the training programs of all stages, in the order of events, on every device of a machine. Instructions take
 /// what task_seconds says; collectives begin when all members have come, messages when both sides have; what moves at
 /// the same time shares links as SharedLinks says; each device loads and stores one transfer after another, both ways

@@ -11,6 +11,7 @@
 #include "ramet/kernel/kernel.h"
 #include "ramet/runtime/mpi_transport.h"
 #include "ramet/runtime/process.h"
+#include "ramet/sim/machine_kernels.h"
 #include "ramet/train/step.h"
 
 namespace ramet {
@@ -77,6 +78,25 @@ Executable compile_single(const StepGraph& step, CompileOptions compiling) {
   }
 }
 
+/// `here`: for the memory at hand, where nobody gave a limit.
+CompiledRecipe compile_with(const KernelLibrary& kernels, const Preparation& preparation,
+                            const CompileOptions& compiling, bool here) {
+  const auto start = std::chrono::steady_clock::now();
+  StepGraph step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
+  CompiledRecipe compiled;
+  compiled.states = preparation.model.weights;
+  for (const StateTensor& state : step.states)
+    if (state.kind == StateKind::kOptimizer) compiled.states.push_back(state);
+  if (!preparation.layout.is_single())
+    compiled.stages = compile(std::move(step), preparation.layout, kernels, compiling);
+  else
+    compiled.stages.push_back(here ? compile_single(step, compiling) : compile(std::move(step), kernels, compiling));
+  for (const Executable& exe : compiled.stages) add_work(exe, compiled);
+  compiled.micro_batches = preparation.recipe.train.accumulation / preparation.layout.r;
+  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return compiled;
+}
+
 }  // namespace
 
 CompileOptions compile_options(const Preparation& preparation, const TrainerOptions& options, int local) {
@@ -99,21 +119,19 @@ CompileOptions compile_options(const Preparation& preparation, const TrainerOpti
 }
 
 CompiledRecipe compile_recipe(const Preparation& preparation, const TrainerOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const CompileOptions compiling = compile_options(preparation, options, devices_of_process(preparation, options));
-  StepGraph step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
-  CompiledRecipe compiled;
-  compiled.states = preparation.model.weights;
-  for (const StateTensor& state : step.states)
-    if (state.kind == StateKind::kOptimizer) compiled.states.push_back(state);
-  if (preparation.layout.is_single())
-    compiled.stages.push_back(compile_single(step, compiling));
-  else
-    compiled.stages = compile(std::move(step), preparation.layout, cpu_backend(), compiling);
-  for (const Executable& exe : compiled.stages) add_work(exe, compiled);
-  compiled.micro_batches = preparation.recipe.train.accumulation / preparation.layout.r;
-  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return compiled;
+  return compile_with(cpu_backend(), preparation,
+                      compile_options(preparation, options, devices_of_process(preparation, options)), true);
+}
+
+CompiledRecipe compile_recipe(const Preparation& preparation, const Machine& machine, const TrainerOptions& options) {
+  const std::shared_ptr<const KernelLibrary> kernels = machine_kernels(machine);
+  TrainerOptions its = options;
+  if (its.threads == 0) its.threads = 1;
+  if (const MemoryKind* memory = machine.memory(MemoryRole::kDevice)) {
+    const int64_t asked = its.device_memory > 0 ? its.device_memory : preparation.layout.device_memory;
+    its.device_memory = asked > 0 ? std::min(asked, memory->bytes) : memory->bytes;
+  }
+  return compile_with(*kernels, preparation, compile_options(preparation, its), false);
 }
 
 std::chrono::milliseconds waiting_limit(const CompiledRecipe& compiled) {

@@ -9,6 +9,7 @@
 namespace ramet {
 
 class MpiSession;
+struct Machine;
 
 /// How and where to run: nothing here changes a bit of any weight.
 struct TrainerOptions {
@@ -30,6 +31,9 @@ struct CompiledRecipe {
   int64_t step_stream = 0;    ///< bytes that go to and from streaming memory, of the device with the most
 };
 CompiledRecipe compile_recipe(const Preparation& preparation, const TrainerOptions& options);
+/// The same for a machine that need not be here: with what is known of its kernels (sim/machine_kernels.h), for devices
+/// of its memory where nobody says less. The machine has enough devices (check_devices).
+CompiledRecipe compile_recipe(const Preparation& preparation, const Machine& machine, const TrainerOptions& options);
 
 /// The compile options that a recipe, its layout and a command line mean together: the command line overrules the
 /// layout, the layout the recipe. Of one device, of the `local` ones that a process has.
