@@ -9,10 +9,12 @@
 
 #include "ramet/program/compile.h"
 #include "support/chain.h"
+#include "support/fault.h"
 
 namespace ramet {
 namespace {
 
+using test::fault_of;
 using Kind = ProgramStep::Kind;
 
 const Backend& backend() {
@@ -30,15 +32,6 @@ toy::Chain chain_of(const std::string& layout, int64_t micro_batches = 4) {
 
 std::vector<Executable> compiled(const std::string& layout) {
   return compile_layout(chain_of(layout).cut(), backend());
-}
-
-std::string fault_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 void expect_part(const std::string& text, const std::string& part) {

@@ -3,21 +3,14 @@
 #include "ramet/base/error.h"
 #include "ramet/sim/simulate.h"
 #include "sim/hand_made.h"
+#include "support/fault.h"
 
 namespace ramet {
 namespace {
 
 using hand::machine_of;
 using hand::Program;
-
-std::string fault_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::fault_of;
 
 const ChannelTraffic& channel(const Simulation& simulation, const std::string& name) {
   for (const ChannelTraffic& channel : simulation.channels)

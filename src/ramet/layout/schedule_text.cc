@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "ramet/base/svg.h"
 #include "ramet/layout/schedule_table.h"
 
 namespace ramet {
@@ -82,7 +83,7 @@ constexpr double kWidth = 1200, kLeft = 70, kRight = 20, kTop = 52, kRow = 30, k
 constexpr const char* kColours[kPassCount] = {"#56b4e9", "#009e73", "#e69f00"};
 constexpr const char* kPassNames[kPassCount] = {"forward", "backward", "weight gradient"};
 
-class Picture {
+class Picture : SvgPicture {
  public:
   Picture(const ScheduleTable& table, const PassTimes& times)
       : table_(table), times_(times), outcome_(simulate(table, times)) {
@@ -91,34 +92,24 @@ class Picture {
   }
 
   std::string run() {
-    add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
-        "font-size=\"12\">\n",
-        kWidth, height_);
-    add("<rect width=\"%.0f\" height=\"%.0f\" fill=\"white\"/>\n", kWidth, height_);
+    open(kWidth, height_);
     add("<text x=\"%.0f\" y=\"18\">%s, %d stages, %lld micro-batches: stages wait %.1f%% of the time</text>\n", kLeft,
         std::string(name_of(table_.kind)).c_str(), table_.stages(), static_cast<long long>(table_.micro_batches),
         100 * outcome_.bubble);
     legend();
     for (size_t stage = 0; stage < table_.entries.size(); ++stage) row(stage);
     axis();
-    return text_ + "</svg>\n";
+    return close();
   }
 
  private:
-  template <typename... Values>
-  void add(const char* format, Values... values) {
-    char line[512];
-    std::snprintf(line, sizeof line, format, values...);
-    text_ += line;
-  }
   double x(double time) const { return kLeft + time * scale_; }
   double y(size_t stage) const { return kTop + static_cast<double>(stage) * (kRow + kGap); }
 
   void legend() {
     double at = kLeft;
     for (size_t pass = 0; pass < (table_.split_backward ? 3u : 2u); ++pass) {
-      add("<rect x=\"%.0f\" y=\"28\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" y=\"38\">%s</text>\n", at,
-          kColours[pass], at + 16, kPassNames[pass]);
+      swatch(at, 28, kColours[pass], kPassNames[pass]);
       at += 34 + 7.5 * static_cast<double>(std::string(kPassNames[pass]).size());
     }
   }
@@ -159,7 +150,6 @@ class Picture {
   const PassTimes& times_;
   ScheduleOutcome outcome_;
   double scale_ = 1, height_ = 0;
-  std::string text_;
 };
 
 }  // namespace

@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include "ramet/base/file.h"
+#include "ramet/base/svg.h"
 #include "ramet/report/memory.h"
-#include "ramet/report/svg_text.h"
 
 namespace ramet {
 namespace {
@@ -15,7 +15,7 @@ constexpr double kLeastSide = 0.4;  // pixels; what is smaller both ways cannot 
 constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#e69f00",
                                                      "#f0e442", "#8c564b", "#999999", "#cc79a7"};
 
-class Picture {
+class Picture : SvgPicture {
  public:
   explicit Picture(const Executable& exe)
       : exe_(exe),
@@ -23,27 +23,17 @@ class Picture {
         y_scale_((kHeight - kTop - kBottom) / static_cast<double>(std::max<int64_t>(1, exe.arena_bytes))) {}
 
   std::string run() {
-    add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
-        "font-size=\"12\">\n",
-        kWidth, kHeight);
-    add("<rect width=\"%.0f\" height=\"%.0f\" fill=\"white\"/>\n", kWidth, kHeight);
+    open(kWidth, kHeight);
     text_ += "<text x=\"" + std::to_string(static_cast<int>(kLeft)) +
              "\" y=\"18\">Device memory over the step: " + svg_text(format_size(exe_.arena_bytes)) + "</text>\n";
     legend();
     axes();
     for (const Buffer& buffer : exe_.buffers) rectangle(buffer);
     peak();
-    return text_ + "</svg>\n";
+    return close();
   }
 
  private:
-  template <typename... Values>
-  void add(const char* format, Values... values) {
-    char line[512];
-    std::snprintf(line, sizeof line, format, values...);
-    text_ += line;
-  }
-
   double x(double instant) const { return kLeft + instant * x_scale_; }
   double y(double address) const { return kHeight - kBottom - address * y_scale_; }
 
@@ -51,8 +41,7 @@ class Picture {
     double at = kLeft;
     for (int kind = 0; kind < kBufferClassCount; ++kind) {
       const std::string name(name_of(static_cast<BufferClass>(kind)));
-      add("<rect x=\"%.0f\" y=\"28\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" y=\"38\">%s</text>\n", at,
-          kColours[kind], at + 16, name.c_str());
+      swatch(at, 28, kColours[kind], name);
       at += 34 + 7.5 * static_cast<double>(name.size());
     }
   }
@@ -94,7 +83,6 @@ class Picture {
 
   const Executable& exe_;
   double x_scale_, y_scale_;
-  std::string text_;
 };
 
 }  // namespace

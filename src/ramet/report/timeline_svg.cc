@@ -3,9 +3,9 @@
 #include <cstdio>
 
 #include "ramet/base/file.h"
+#include "ramet/base/svg.h"
 #include "ramet/report/perfetto.h"
 #include "ramet/report/simulation.h"
-#include "ramet/report/svg_text.h"
 
 namespace ramet {
 namespace {
@@ -16,7 +16,7 @@ constexpr size_t kMostRows = 256;  // of devices
 // Told apart by readers who do not see red and green apart, too (Okabe and Ito's palette).
 constexpr std::array<const char*, kActivities> kColours = {"#0072b2", "#e69f00", "#009e73", "#d9d9d9"};
 
-class Picture {
+class Picture : SvgPicture {
  public:
   Picture(const Simulation& simulation, const std::string& title)
       : simulation_(simulation),
@@ -26,9 +26,7 @@ class Picture {
       if (!channel.rates.empty()) channels_.push_back(&channel);
     const double height =
         kTop + static_cast<double>(rows_) * kRow + static_cast<double>(channels_.size()) * kTraffic + 40;
-    add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
-        "font-size=\"12\">\n<rect width=\"%.0f\" height=\"%.0f\" fill=\"white\"/>\n",
-        kWidth, height, kWidth, height);
+    open(kWidth, height);
     text_ += "<text x=\"20\" y=\"18\">" + svg_text(title) + "</text>\n";
   }
 
@@ -41,24 +39,16 @@ class Picture {
       y += kTraffic;
     }
     axis(y);
-    return text_ + "</svg>\n";
+    return close();
   }
 
  private:
-  template <typename... Values>
-  void add(const char* format, Values... values) {
-    char line[512];
-    std::snprintf(line, sizeof line, format, values...);
-    text_ += line;
-  }
   double x(double seconds) const { return kLeft + seconds * scale_; }
 
   void legend() {
     double at = kLeft;
     for (int a = 0; a < kActivities; ++a) {
-      const char* name = name_of(static_cast<Activity>(a));
-      add("<rect x=\"%.0f\" y=\"30\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" y=\"40\">%s</text>\n", at,
-          kColours[static_cast<size_t>(a)], at + 16, name);
+      swatch(at, 30, kColours[static_cast<size_t>(a)], name_of(static_cast<Activity>(a)));
       at += 100;
     }
   }
@@ -152,7 +142,6 @@ class Picture {
   const size_t rows_;
   const double scale_;
   std::vector<const ChannelTraffic*> channels_;
-  std::string text_;
 };
 
 }  // namespace
