@@ -121,6 +121,18 @@ TEST(ThreadFaults, AMessageThatNeverComes) {
                 "finished no superstep yet"));
 }
 
+// Device 0 waits for 1, which came later and waits for 2: the one that holds up both.
+TEST(ThreadFaults, WhoHoldsUpWhoIsAwaitedIsNamed) {
+  Transports endpoints = make_thread_transports(3, quick_options());
+  const auto errors = run_devices(endpoints, [&](Transport& transport) {
+    char byte = 0;
+    if (transport.device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    if (transport.device() < 2) transport.receive(transport.device() + 1, 9, &byte, 1);
+  });
+  EXPECT_THAT(errors[0], HasSubstr("receive of 1 bytes from device 1 (tag 9), on device 0: no answer within 0.3 s; "
+                                   "found device 2 has finished no superstep yet"));
+}
+
 TEST(ThreadFaults, SizesThatDiffer) {
   Transports endpoints = make_thread_transports(2, quick_options());
   const auto errors = run_devices(endpoints, [&](Transport& transport) {

@@ -26,11 +26,11 @@ std::string one_text(const Transport& transport, int device, const Progress& pro
 std::string progress_text(const Transport& transport, std::span<const int> awaited,
                           const std::function<std::string(int device, int label)>& label_text) {
   constexpr size_t kMostNamed = 3;
-  std::vector<int> candidates(awaited.begin(), awaited.end());
+  std::vector<int> candidates(awaited.begin(), awaited.end()), others;
   std::erase(candidates, transport.device());
-  if (candidates.empty())
-    for (int device = 0; device < transport.devices(); ++device)
-      if (device != transport.device()) candidates.push_back(device);
+  for (int device = 0; device < transport.devices(); ++device)
+    if (device != transport.device()) others.push_back(device);
+  if (candidates.empty()) candidates = others;
   if (candidates.empty()) return "";
   std::vector<Progress> all;
   all.reserve(static_cast<size_t>(transport.devices()));
@@ -38,9 +38,12 @@ std::string progress_text(const Transport& transport, std::span<const int> await
   const auto progress = [&](int device) -> const Progress& { return all[static_cast<size_t>(device)]; };
 
   // Who waits is held up by somebody else; so the cause is among those that do not, and is the one furthest behind.
+  // Where all that is awaited waits in its turn, the cause is elsewhere.
   std::vector<int> late;
-  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(late),
-               [&](int device) { return !progress(device).waiting; });
+  for (const std::vector<int>* among : {&candidates, &others})
+    if (late.empty())
+      std::copy_if(among->begin(), among->end(), std::back_inserter(late),
+                   [&](int device) { return !progress(device).waiting; });
   if (late.empty()) late = candidates;
   uint64_t least = UINT64_MAX;
   for (const int device : late) least = std::min(least, rank_of(progress(device)));

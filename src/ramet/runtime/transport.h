@@ -110,7 +110,7 @@ class Transport {
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
 /// "rank 5 last finished superstep 812 (layer 7 forward, all-gather); others wait in 813": who holds up whom, from the
-/// progress of `awaited` (all devices when empty) as `transport` sees it.
+/// progress of `awaited` (all devices when empty), or of those that hold them up in turn, as `transport` sees it.
 std::string progress_text(const Transport& transport, std::span<const int> awaited,
                           const std::function<std::string(int device, int label)>& label_text);
 
