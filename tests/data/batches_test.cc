@@ -411,6 +411,19 @@ TEST(Loader, GivesTheSamplesInOrderAndResumes) {
   EXPECT_GE(resumed.waited_seconds(), 0);
 }
 
+TEST(Loader, LeavesOutWhatNobodyWants) {
+  std::shared_ptr<const BatchSource> source = make_synthetic_causal_batches(50, {.sequence_length = 8});
+  Loader loader(source, 8, 4, 3, 6, [](int64_t number) { return number % 3 == 1; });
+  for (int64_t i = 0; i < 6; ++i) {
+    const Batch batch = loader.next();
+    EXPECT_EQ(batch.first_sample, 8 + 4 * i);
+    if (i % 3 == 1)
+      EXPECT_TRUE(same(batch, source->make(8 + 4 * i, 4)));
+    else
+      EXPECT_TRUE(batch.tensors.empty());
+  }
+}
+
 /// Fails at sample 8.
 class FailingSource final : public BatchSource {
  public:

@@ -13,6 +13,7 @@
 #include "ramet/sim/step_time.h"
 #include "ramet/train/prepare.h"
 #include "ramet/train/step.h"
+#include "support/temporary.h"
 
 namespace ramet {
 namespace {
@@ -111,6 +112,26 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Models,
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                          });
+
+TEST(Probe, MeasuresTheFilesOfAFolder) {
+  const TemporaryFolder folder;
+  Machine machine = probe_machine(cpu_backend(), 1);
+  ASSERT_TRUE(measure_files(machine, folder.path()));
+  const MemoryKind* disk = machine.memory(MemoryRole::kDisk);
+  ASSERT_NE(disk, nullptr);
+  EXPECT_GT(disk->read, 1e6);
+  EXPECT_GT(disk->write, 1e6);
+  EXPECT_LE(std::max(disk->read, disk->write), machine.bandwidth());
+  EXPECT_EQ(disk->devices, machine.devices);
+  const Machine same = parse_machine(print_machine(machine), "test");
+  EXPECT_EQ(print_machine(same), print_machine(machine));
+  const double read = disk->read;
+  ASSERT_TRUE(measure_files(machine, folder.path()));
+  EXPECT_EQ(machine.memory(MemoryRole::kDisk)->read, read) << "what is known is not measured again";
+  EXPECT_FALSE(measure_files(machine, folder.path() / "missing"));
+  EXPECT_EQ(machine.memory(MemoryRole::kDisk), nullptr);
+  EXPECT_NO_THROW(parse_machine(print_machine(machine), "test"));
+}
 
 TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
   const Preparation ready =

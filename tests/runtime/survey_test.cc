@@ -37,7 +37,7 @@ TEST(Survey, MeasuresAMachineThatCanBeReadBack) {
   // Every shape class of every dtype, the best of each dtype at the peak.
   for (const char* dtype : {"f32", "bf16"}) {
     double best = 0;
-    for (const std::string& shape : {"square", "flat", "deep", "batched"}) {
+    for (const char* shape : {"square", "flat", "deep", "batched"}) {
       int found = 0;
       for (const Efficiency& entry : machine.device.efficiency)
         if (entry.dtype == dtype && entry.shape == shape && entry.op == "matmul") {

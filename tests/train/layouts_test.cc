@@ -203,7 +203,40 @@ TEST(Layouts, ArenasAreAsPlanned) {
   EXPECT_EQ(trainer.cluster().local_planned_bytes(), trainer.planned_bytes());
 }
 
-// A weight is set to infinity through a checkpoint; whatever the layout, the step is refused and the weights stay.
+/// Between what the layout needs with all kept and at its least, each layer does what the limit asks for, and no bit
+/// changes.
+TEST(Layouts, FitStreamsAndRecomputesByLayer) {
+  const Settings more = {"model.layers=8"};
+  const Trained expected = train_layout("", 2, more);
+  const auto planned = [&](const std::string& layout) {
+    int64_t most = 0;
+    for (const Executable& exe : compile_recipe(prepare(recipe(layout, more)), {}).stages)
+      most = std::max(most, exe.planned_bytes());
+    return most;
+  };
+  for (const std::string& base :
+       {std::string("phases=4 offload=activations"), std::string("p=2 head=first schedule=gpipe offload=activations"),
+        std::string("r=2 rts=optimizer phases=2 offload=activations,optimizer")}) {
+    const int64_t kept = planned(base + " recompute=fit:1GiB"), least = planned(base + " recompute=fit:1KiB");
+    ASSERT_LT(least, kept) << base;
+    const int64_t limit = (kept + least) / 2;
+    const std::string layout = base + " recompute=fit:" + std::to_string(limit);
+    SCOPED_TRACE(layout);
+    Trainer trainer(prepare(recipe(layout, more)), {});
+    trainer.initialize();
+    expect_same(train_steps(trainer, 2), expected);
+    const Cluster& cluster = trainer.cluster();
+    for (size_t device = 0; device < cluster.arena_bytes().size(); ++device) {
+      const Executable& exe =
+          cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)];
+      EXPECT_EQ(cluster.arena_bytes()[device], exe.planned_bytes());
+      EXPECT_LE(exe.planned_bytes(), limit + limit / 50) << "but for what the placement leaves free";
+      EXPECT_THAT(exe.activations, testing::ContainsRegex("stream|recompute"));
+      EXPECT_THAT(exe.activations, HasSubstr("keep"));
+    }
+  }
+}
+
 /// What the refusal says would fit does.
 TEST(Layouts, TooLittleDeviceMemorySaysWhatWouldFit) {
   const Settings base = {"layout=p=2 head=first offload=optimizer", "model.layers=8", "data.sequence_length=16"};
@@ -234,6 +267,7 @@ TEST(Layouts, TooLittleDeviceMemorySaysWhatWouldFit) {
   }
 }
 
+// A weight is set to infinity through a checkpoint; whatever the layout, the step is refused and the weights stay.
 TEST(Layouts, TellWhereNumbersWentWrongAndChangeNothing) {
   for (const char* layout : {"", "p=2 head=first", "r=2", "t=2 r=2"}) {
     SCOPED_TRACE(layout);

@@ -31,8 +31,10 @@ std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& 
   constexpr int kMostOfEach = 8;  // devices' threads a processor
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
-  return simulate_sharing(compiled.stages, local_machine(compiled.stages, cpu_backend()),
-                          {.streams_to_files = layout.streams_to_files()});
+  const bool to_files = layout.streams_to_files();
+  return simulate_sharing(compiled.stages,
+                          local_machine(compiled.stages, cpu_backend(), 1.5, to_files ? layout.streaming : ""),
+                          {.streams_to_files = to_files});
 }
 
 /// Many devices, or one that streams: what each holds and moves, and the schedule.
@@ -56,6 +58,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     if (devices.time)
       line.set("step_seconds", devices.time->seconds)
           .set("tokens_per_second", static_cast<double>(preparation.tokens_per_step()) / devices.time->seconds);
+    if (!devices.activations.empty()) line.set("activations", devices.activations);
     line.set("event", "end")
         .set("name", preparation.recipe.name)
         .set("parameters", parameters_of(preparation.model))
@@ -106,6 +109,7 @@ int plan(const PlanArguments& arguments, bool json) {
   const MemoryReport memory = memory_report(exe);
   if (json) {
     JsonLine line;
+    if (!exe.activations.empty()) line.set("activations", exe.activations);
     line.set("event", "end")
         .set("name", recipe.name)
         .set("parameters", parameters)
@@ -130,6 +134,7 @@ int plan(const PlanArguments& arguments, bool json) {
   std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), exe.threads,
               exe.kernel_class.c_str());
   std::fputs(text_of(memory).c_str(), stdout);
+  if (!exe.activations.empty()) std::printf("\nactivations, chosen to fit: %s\n", exe.activations.c_str());
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());
   if (!arguments.no_time)
     std::printf("time: about %s a step, %s tokens/s, %s in all\n", duration_text(step_seconds).c_str(),

@@ -1,7 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
@@ -28,6 +30,23 @@ void catch_stop_signals() {
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
+
+/// Shows what comes before the first step, once it has taken longer than anyone waits without a word.
+class StartProgress {
+ public:
+  void operator()(std::string_view what, int64_t done, int64_t total) {
+    constexpr std::chrono::seconds kPatience(3);
+    const bool late = std::chrono::steady_clock::now() - started_ > kPatience;
+    if (!shown_ && (!late || done >= total)) return;
+    shown_ = true;
+    bar_.show(what, done, total);
+  }
+
+ private:
+  ByteProgress bar_;
+  bool shown_ = false;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
 
 struct TrainArguments : ModelOptions {
   std::string recipe, resume, exactly;
@@ -117,6 +136,11 @@ class TrainCommand {
     options.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
     for (const auto& remark : preparation.remarks) tell(remark);
+    auto start = std::make_shared<StartProgress>();
+    if (session_.leads() && !session_.json)
+      options.progress = [&start](std::string_view what, int64_t done, int64_t total) {
+        if (start) (*start)(what, done, total);
+      };
     Trainer trainer(std::move(preparation), options);
     const Recipe& complete = trainer.preparation().recipe;
     if (checkpoint_) {
@@ -130,6 +154,7 @@ class TrainCommand {
       if (!resumed_.empty()) tell("the run has no checkpoint yet: it begins again");
       trainer.initialize();
     }
+    start.reset();  // ends the bar
     if (!session_.leads()) return follow(trainer);
     if (!directory) {
       const RunFacts facts{complete.name, print_recipe(complete), session_.command, trainer.kernel_class(),

@@ -15,6 +15,8 @@ namespace ramet {
 struct Loader::State {
   std::shared_ptr<const BatchSource> source;
   int64_t next_sample, batch, left;  // left < 0: without end
+  int64_t number = 0;
+  std::function<bool(int64_t)> wanted;
   size_t ahead;
   std::mutex mutex;
   std::condition_variable changed;
@@ -37,11 +39,15 @@ struct Loader::State {
       }
       std::variant<Batch, std::exception_ptr> made;
       try {
-        made = source->make(next_sample, batch);
+        if (!wanted || wanted(number))
+          made = source->make(next_sample, batch);
+        else
+          made = Batch{.first_sample = next_sample, .count = batch, .tensors = {}};
       } catch (...) {
         made = std::current_exception();
       }
       next_sample += batch;
+      ++number;
       std::lock_guard lock(mutex);
       if (left > 0) --left;
       if (made.index() == 1) left = 0;  // nothing comes after an error
@@ -52,7 +58,7 @@ struct Loader::State {
 };
 
 Loader::Loader(std::shared_ptr<const BatchSource> source, int64_t first_sample, int64_t batch, int ahead,
-               int64_t batches)
+               int64_t batches, std::function<bool(int64_t)> wanted)
     : state_(std::make_unique<State>()) {
   if (ahead < 1) throw Error({.what = "a loader must be ahead by one batch or more", .found = std::to_string(ahead)});
   if (batch < 1)
@@ -61,6 +67,7 @@ Loader::Loader(std::shared_ptr<const BatchSource> source, int64_t first_sample, 
   state_->next_sample = first_sample;
   state_->batch = batch;
   state_->left = batches;
+  state_->wanted = std::move(wanted);
   state_->ahead = static_cast<size_t>(ahead);
   state_->thread = std::thread([state = state_.get()] { state->work(); });
 }

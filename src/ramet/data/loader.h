@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ramet/data/batches.h"
@@ -12,9 +13,10 @@ namespace ramet {
 class Loader {
  public:
   /// Batches of `batch` samples from sample `first_sample` on, at most `ahead` >= 1 of them made and not yet taken.
-  /// `batches` < 0 goes on without end; else `next` after the last is an Error.
+  /// `batches` < 0 goes on without end; else `next` after the last is an Error. Batches for whose number (0 is the
+  /// first) `wanted` says no come in their places without tensors; it is asked on the background thread.
   Loader(std::shared_ptr<const BatchSource> source, int64_t first_sample, int64_t batch, int ahead = 2,
-         int64_t batches = -1);
+         int64_t batches = -1, std::function<bool(int64_t number)> wanted = {});
   /// Stops the thread and waits for it (at most for the batch at work).
   ~Loader();
   Loader(const Loader&) = delete;

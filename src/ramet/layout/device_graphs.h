@@ -68,6 +68,7 @@ struct DeviceGraphs {
   int64_t lanes = 1, micro_batches_per_lane = 1;  ///< of one replica
   int chunks = 1;                                 ///< of the model, over all stages
   std::vector<int> stage_of_chunk;
+  std::vector<int> chunk_of_layer;  ///< of the model; empty where there is one chunk
   std::vector<StageGraphs> stages;
   std::vector<Boundary> boundaries;
   ScheduleTable table;  ///< training, one row a stage

@@ -232,8 +232,10 @@ constexpr LayoutKey kKeys[] = {
      [](Layout& l, const LayoutValue& v) { l.phases = v.count(); },
      [](const Layout& l) { return std::to_string(l.phases); }},
     {"recompute", "none | cheap | layer | layer:0,3,5 | all | fit:SIZE",
-     "what of the forward pass is computed again in the backward pass; overrules train.recompute", read_recompute,
-     [](const Layout& l) { return l.recompute ? text_of(*l.recompute) : std::string(); }},
+     "what of the forward pass is computed again in the backward pass; overrules train.recompute. fit:SIZE chooses for "
+     "each layer what a limit of device memory costs least in time: kept, recomputed (what is cheap, or all) or, with "
+     "offload=activations, streamed",
+     read_recompute, [](const Layout& l) { return l.recompute ? text_of(*l.recompute) : std::string(); }},
     {"offload", "KIND,...", "what lives in streaming memory between its uses: weights, grads, optimizer, activations",
      read_offload, print_offload},
     {"schedule", "gpipe | 1f1b | interleaved:V | zero-bubble",

@@ -50,7 +50,8 @@ Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
 
 class Partitioner {
  public:
-  Partitioner(const StepGraph& step, const Layout& layout) : step_(step), layout_(layout), mesh_(layout.mesh()) {
+  Partitioner(const StepGraph& step, const Layout& layout, const ActivationPlan& plan)
+      : step_(step), layout_(layout), plan_(plan), mesh_(layout.mesh()) {
     into_.layout = layout;
     into_.mesh = mesh_;
     into_.lanes = step.lanes / layout.r;
@@ -172,10 +173,15 @@ class Partitioner {
   }
 
   void cut_model(const LayerCosts& costs, const Graph& micro, const Graph& evaluate) {
-    std::vector<int> chunk_of_layer;
+    std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
-    PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .split_backward = split, .stream = layout_.offload.activations}
+    std::vector<bool> stays;
+    for (const LayerActivations& layer : plan_) stays.push_back(!layer.stream);
+    PieceCutter{.stage_of_chunk = into_.stage_of_chunk,
+                .split_backward = split,
+                .stream = layout_.offload.activations,
+                .stays = std::move(stays)}
         .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
     if (!evaluate.nodes().empty())
       PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
@@ -353,6 +359,7 @@ class Partitioner {
 
   StepGraph step_;
   const Layout layout_;
+  const ActivationPlan& plan_;
   const Mesh mesh_;
   DeviceGraphs into_;
   StateSpreads spreads_;
@@ -361,6 +368,8 @@ class Partitioner {
 
 }  // namespace
 
-DeviceGraphs partition(const StepGraph& step, const Layout& layout) { return Partitioner(step, layout).run(); }
+DeviceGraphs partition(const StepGraph& step, const Layout& layout, const ActivationPlan& plan) {
+  return Partitioner(step, layout, plan).run();
+}
 
 }  // namespace ramet

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ramet/layout/device_graphs.h"
+#include "ramet/transform/recompute.h"
 
 namespace ramet {
 
@@ -13,7 +14,9 @@ namespace ramet {
 /// where its extent, and its chunks, fall into equal parts. Derived states follow from the weights, accumulators and
 /// optimizer states go as their own axes say.
 ///
-/// Throws Error, naming the layout's key, when the step cannot be cut so.
-DeviceGraphs partition(const StepGraph& step, const Layout& layout);
+/// Where the layout offloads activations, those of the layers that `plan` streams go to streaming memory, all of them
+/// where it is empty; recomputation has been done before. Throws Error, naming the layout's key, when the step cannot
+/// be cut so.
+DeviceGraphs partition(const StepGraph& step, const Layout& layout, const ActivationPlan& plan = {});
 
 }  // namespace ramet

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/transform/layers.h"
 
 namespace ramet {
 namespace {
@@ -26,6 +27,7 @@ class Cutting {
     name_pieces();
     if (options_.split_backward) split_backward();
     find_crossings();
+    if (!options_.stays.empty()) backward_layer_ = backward_layers(graph_, map_.backward, options_.stays.size() - 1);
     std::set<PieceKey> keys(key_.begin(), key_.end());
     for (size_t chunk = 0; chunk < options_.stage_of_chunk.size(); ++chunk) {
       const int c = static_cast<int>(chunk);
@@ -137,6 +139,14 @@ class Cutting {
 
   int stage_of(const PieceKey& key) const { return options_.stage_of_chunk[static_cast<size_t>(key.chunk)]; }
 
+  bool stays(ValueId value) const {
+    if (backward_layer_.empty()) return false;
+    for (NodeId user : uses_[static_cast<size_t>(value)])
+      if (const int layer = backward_layer_[static_cast<size_t>(user)]; layer >= 0)
+        return options_.stays[static_cast<size_t>(layer)];
+    return false;
+  }
+
   void add_boundaries() {
     for (const auto& [value, readers] : readers_) {
       const PieceKey& writer = key_[static_cast<size_t>(graph_.value(value).producer)];
@@ -149,7 +159,7 @@ class Cutting {
         waits = waits || writer.kind != reader.kind || writer.kind == PieceKind::kUpdate;
       }
       boundary.readers.assign(stages.begin(), stages.end());
-      if (waits && options_.stream) boundary.home = Memory::kStreaming;
+      if (waits && options_.stream && !stays(value)) boundary.home = Memory::kStreaming;
       into_.boundaries.push_back(std::move(boundary));
     }
   }
@@ -162,6 +172,7 @@ class Cutting {
   std::vector<PieceKey> key_;
   std::vector<std::string> crossing_;  // name of each value that crosses; "" for others
   std::map<ValueId, std::set<PieceKey>> readers_;
+  std::vector<int> backward_layer_;  // of each node, where some layers' activations stay
 };
 
 }  // namespace

@@ -156,13 +156,20 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
                       options.place.alignment);
   };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
+  std::string chosen;
+  const auto recomputed = [&](const StepGraph& from) {
+    const ActivationPlan plan = plan_activations(from, options.recompute, options.rates, peak_bytes);
+    if (options.recompute.mode == RecomputeOptions::Mode::kFit) chosen = text_of(plan);
+    return recompute(from, plan);
+  };
   // After all that may merge nodes: a copy made here is meant.
-  step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
+  step = log.step("recompute", [&] { return recomputed(step); });
 
   const auto build = [&](StepGraph whole_step, const CompileOptions& how, const KernelLibrary& kernels) {
     Executable exe = lower(single_stage(std::move(whole_step)), kernels, how, log);
     exe.key = key;
     exe.joined = joined;
+    exe.activations = chosen;
     log.run("place", [&] { return place_buffers(exe, how.place), 0; });
 #ifdef RAMET_VERIFY
     verify(exe, "compile");
@@ -185,7 +192,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
     consider(build(step, plain, *tight));
   if (!fits(exe)) {
     StepGraph late = log.step("unhoist", [&] { return unhoist(whole); });
-    late = log.step("recompute", [&] { return recompute(std::move(late), options.recompute, peak_bytes); });
+    late = log.step("recompute", [&] { return recomputed(late); });
     consider(build(std::move(late), plain, library));
   }
   if (!fits(exe))
@@ -201,21 +208,63 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 
 namespace {
 
-/// What the fullest stage needs.
-int64_t stages_peak(const DeviceGraphs& graphs, const KernelLibrary& library, const CompileOptions& options) {
-  int64_t most = 0;
+/// What each stage needs.
+std::vector<int64_t> stage_peaks(const DeviceGraphs& graphs, const KernelLibrary& library,
+                                 const CompileOptions& options) {
+  std::vector<int64_t> peaks;
   for (Stage& stage : stages_of(graphs)) {
     PassLog quiet;
     const Executable exe = lower(std::move(stage), library, options, quiet);
-    most = std::max(most, live_bound(items_of(exe.buffers), alignment_of(exe, options.place)));
+    peaks.push_back(live_bound(items_of(exe.buffers), alignment_of(exe, options.place)));
   }
-  return most;
+  return peaks;
+}
+
+/// A step with its activations' plan, and the layout that it is to be cut by.
+struct PlannedStep {
+  StepGraph step;
+  Layout layout;
+  ActivationPlan activations;  ///< empty: what streams is the layout's to say
+  DeviceGraphs cut() const { return partition(step, layout, activations); }
+};
+
+/// What is recomputed of the step, and what streams. Of mode kFit that is chosen for each stage; layers stay on the
+/// stages where they are without it.
+PlannedStep plan_step(const StepGraph& step, const Layout& layout, const KernelLibrary& library,
+                      const CompileOptions& options) {
+  const size_t layers = count_layers(step.micro);
+  if (options.recompute.mode != RecomputeOptions::Mode::kFit)
+    return {recompute(step, plan_activations(options.recompute, layers)), layout, {}};
+  const DeviceGraphs whole = partition(step, layout);
+  Layout fixed = layout;
+  FitProblem problem{.stage_of = std::vector<int>(layers + 1, 0), .peaks = {}};
+  if (!whole.chunk_of_layer.empty()) {
+    fixed.layers.assign(static_cast<size_t>(layout.layer_chunks()), 0);
+    for (size_t i = 0; i < layers; ++i) {
+      const auto chunk = static_cast<size_t>(whole.chunk_of_layer[i]);
+      ++fixed.layers[chunk];
+      problem.stage_of[i] = whole.stage_of_chunk[chunk];
+    }
+    problem.stage_of.back() = whole.stage_of_chunk.back();
+  }
+  problem.byte_limit = options.recompute.byte_limit;
+  problem.may_stream = layout.offload.activations;
+  problem.in_parts = options.recompute.in_parts;
+  problem.to_files = layout.streams_to_files();
+  problem.rates = options.rates;
+  problem.peaks = [&](const StepGraph& candidate, const ActivationPlan& plan) {
+    return stage_peaks(partition(candidate, fixed, plan), library, options);
+  };
+  ActivationPlan plan = fit_activations(step, problem);
+  StepGraph recomputed = recompute(step, plan);
+  return {std::move(recomputed), std::move(fixed), std::move(plan)};
 }
 
 /// Changes of a layout, each beside those before it, that bring the step below the bytes that it needs, until it fits;
 /// of phases the fewest that do. `step` is not recomputed yet.
 std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_t needed, const KernelLibrary& library,
                                     CompileOptions options) {
+  using Mode = RecomputeOptions::Mode;
   std::vector<Advice> result;
   std::vector<std::pair<std::string, std::string>> changes;
   options.pack = options.ahead = false;
@@ -227,10 +276,10 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
       CompileOptions how = options;
       if (changed.recompute) how.recompute = *changed.recompute;
       how.recompute.in_parts = changed.layer_chunks() > 1;
-      const auto peak_bytes = [&](const StepGraph& candidate) {
-        return stages_peak(partition(candidate, changed), library, how);
-      };
-      const int64_t bytes = peak_bytes(recompute(step, how.recompute, peak_bytes));
+      // The least that a choice to fit comes to, or nearly so.
+      if (how.recompute.mode == Mode::kFit) how.recompute.mode = Mode::kLayers;
+      const auto peaks = stage_peaks(plan_step(step, changed, library, how).cut(), library, how);
+      const int64_t bytes = *std::max_element(peaks.begin(), peaks.end());
       if (bytes >= (result.empty() ? needed : result.back().bytes)) return;
       if (!changes.empty() && changes.back().first == key) changes.pop_back(), result.pop_back();
       changes.emplace_back(key, value);
@@ -242,7 +291,6 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
     } catch (const Error&) {  // the model cannot be cut so
     }
   };
-  using Mode = RecomputeOptions::Mode;
   if (const Mode mode = options.recompute.mode; mode == Mode::kNone || mode == Mode::kCheap)
     consider("recompute", "layer");
   if (layout.r > 1) consider("rts", "weights,grads,optimizer");
@@ -307,15 +355,16 @@ std::vector<Executable> compile(StepGraph step, const Layout& layout, const Kern
   step = decide_bits(std::move(step), log);
   CompileOptions options = given;
   options.recompute.in_parts = layout.layer_chunks() > 1;
-  const auto peak_bytes = [&](const StepGraph& candidate) {
-    return stages_peak(partition(candidate, layout), library, options);
-  };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
-  step = log.step("recompute", [&] { return recompute(std::move(step), options.recompute, peak_bytes); });
-  const DeviceGraphs graphs = log.run("partition", [&] { return partition(step, layout); });
+  PlannedStep planned;
+  log.run("recompute", [&] { return planned = plan_step(step, layout, library, options), 0; });
+  const DeviceGraphs graphs = log.run("partition", [&] { return planned.cut(); });
   log.show("partition", [&] { return print(graphs); });
-  return compile_stages(graphs, library, options,
-                        [&](int64_t needed) { return smaller_layouts(whole, layout, needed, library, options); });
+  std::vector<Executable> stages = compile_stages(graphs, library, options, [&](int64_t needed) {
+    return smaller_layouts(whole, layout, needed, library, options);
+  });
+  for (Executable& stage : stages) stage.activations = text_of(planned.activations);
+  return stages;
 }
 
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options) {
@@ -328,6 +377,9 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   add("device_memory", std::to_string(options.device_memory));
   add("recompute",
       std::to_string(static_cast<int>(options.recompute.mode)) + " " + std::to_string(options.recompute.byte_limit));
+  if (options.recompute.mode == RecomputeOptions::Mode::kFit)
+    add("rates", std::to_string(options.rates.flops) + " " + std::to_string(options.rates.bandwidth) + " " +
+                     std::to_string(options.rates.files));
   for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
   add("pack", options.pack ? "1" : "0");
   add("ahead", options.ahead ? "1" : "0");

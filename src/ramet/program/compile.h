@@ -6,7 +6,7 @@
 #include "ramet/program/executable.h"
 #include "ramet/program/kernel_library.h"
 #include "ramet/program/place.h"
-#include "ramet/transform/recompute.h"
+#include "ramet/transform/fit_activations.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
@@ -18,6 +18,7 @@ struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
+  Rates rates{};      ///< of the machine, by which mode kFit chooses what is recomputed and what is streamed
   bool pack = true;   ///< keep weights in the kernels' layouts too, where device memory allows
   bool ahead = true;  ///< bring what streams while the part before computes, where device memory allows: double buffers
   PlaceOptions place{};

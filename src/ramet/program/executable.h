@@ -162,6 +162,7 @@ struct Executable {
   int64_t bound_bytes = 0;   ///< no placement of this schedule can be smaller
   int32_t peak_instant = 0;  ///< where `bound_bytes` are alive
   std::string placement;     ///< how the placement was found
+  std::string activations;   ///< what each layer's activations do, where that was chosen to fit; not saved
   std::vector<std::pair<std::string, double>> pass_seconds;  ///< of the compilation; not saved
 
   int64_t planned_bytes() const { return arena_bytes; }

@@ -161,7 +161,12 @@ void add_time(std::string& text, const DevicesReport& report) {
 }  // namespace
 
 DevicesReport devices_report(std::span<const Executable> stages, const std::string& layout, double bubble) {
-  DevicesReport report{.layout = layout, .bubble = bubble, .time = {}, .stages = {}, .stage_of = {}};
+  DevicesReport report{.layout = layout,
+                       .activations = stages[0].activations,
+                       .bubble = bubble,
+                       .time = {},
+                       .stages = {},
+                       .stage_of = {}};
   for (const Executable& exe : stages) report.stages.push_back(report_of(exe));
   const Mesh& mesh = stages[0].mesh;
   for (int device = 0; device < mesh.devices(); ++device) report.stage_of.push_back(mesh.position(device).stage);
@@ -172,6 +177,7 @@ std::string text_of(const DevicesReport& report) {
   const size_t alike = report.stage_of.size() / report.stages.size();
   std::string text =
       fmt::format("layout {}: {} devices, {} of each stage alike\n\n", report.layout, report.stage_of.size(), alike);
+  if (!report.activations.empty()) text += "activations, chosen to fit: " + report.activations + "\n\n";
   std::vector<std::string> names, supersteps;
   for (const DeviceReport& stage : report.stages) {
     names.push_back(fmt::format("stage {}", stage.stage));

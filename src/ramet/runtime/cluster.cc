@@ -194,10 +194,22 @@ Feed ClusterState::feed_of(const ClusterDevice& device, const ClusterFeed& feed)
   };
 }
 
+namespace {
+
+/// Replicas without a micro-batch of their own do the last one again.
+int64_t evaluated_by(int replica, int64_t count) { return std::min<int64_t>(replica, count - 1); }
+
+bool reads_data(const Executable& exe, bool evaluation) {
+  return std::any_of(exe.segments.begin(), exe.segments.end(), [&](const Segment& segment) {
+    return (segment.kind == PieceKind::kEvaluate) == evaluation && !segment.feeds.empty();
+  });
+}
+
+}  // namespace
+
 Feed ClusterState::evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const {
   const Executable& exe = stage_of(device.number);
-  // Replicas without a micro-batch of their own do the last one again.
-  const int64_t micro = std::min<int64_t>(device.position.replica, count - 1);
+  const int64_t micro = evaluated_by(device.position.replica, count);
   return [&exe, &feed, micro](int64_t, int64_t, FeedSink& sink) { feed(micro, exe, sink); };
 }
 
@@ -244,6 +256,25 @@ void Cluster::read_state(const StateTensor& state, uint64_t offset, std::span<st
 
 void Cluster::run_derive() {
   state_->on_devices([](ClusterDevice& device) { device.engine->prepare(); });
+}
+
+bool Cluster::reads_micro_batch(int64_t micro) const {
+  return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
+    const Executable& exe = state_->stage_of(device.number);
+    return micro / exe.micro_batches() == device.position.replica && reads_data(exe, false);
+  });
+}
+
+bool Cluster::evaluates_micro_batch(int64_t micro, int64_t count) const {
+  return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
+    return micro == evaluated_by(device.position.replica, count) && reads_data(state_->stage_of(device.number), true);
+  });
+}
+
+bool Cluster::holds(const StateTensor& state) const {
+  return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
+    return state_->stage_of(device.number).find_state(state.name) >= 0;
+  });
 }
 
 const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars) {

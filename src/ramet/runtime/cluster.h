@@ -83,6 +83,13 @@ class Cluster {
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
   void run_derive();
 
+  /// Whether a device of this process reads data of micro-batch `micro` of the global batch.
+  bool reads_micro_batch(int64_t micro) const;
+  /// Whether one does in an evaluation of `count` micro-batches.
+  bool evaluates_micro_batch(int64_t micro, int64_t count) const;
+  /// Whether one holds a part of a logical state: others need not be brought to `write_state`.
+  bool holds(const StateTensor& state) const;
+
   /// One training step on the global batch. `scalars` may hold more than a stage takes.
   const ClusterResults& run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
   /// Micro-batches that `evaluate` takes at once: the replicas.

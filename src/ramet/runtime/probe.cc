@@ -12,6 +12,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/process.h"
+#include "ramet/runtime/streaming_store.h"
 #include "ramet/runtime/task_clock.h"
 
 namespace ramet {
@@ -48,6 +49,20 @@ bool was_busy(const Machine& machine, const Backend& backend) {
   constexpr double kMuch = 1.15;
   ThreadTeam team(machine.device.units);
   return product_rate(backend, team, DType::kF32) > kMuch * machine.device.peak(DType::kF32);
+}
+
+/// Bytes a second of transfers of `piece` bytes, several of them under way; `start(at)` starts the one at an offset.
+template <typename Start>
+double transfer_rate(StreamingStore& store, int64_t bytes, int64_t piece, const Start& start) {
+  const auto begin = Clock::now();
+  std::vector<Ticket> tickets;
+  for (int64_t at = 0; at < bytes; at += piece) tickets.push_back(start(at));
+  for (const Ticket ticket : tickets) store.wait(ticket);
+  return static_cast<double>(bytes) / std::max(seconds_since(begin), 1e-9);
+}
+
+std::string files_source(const std::filesystem::path& folder) {
+  return "measured in " + std::filesystem::absolute(folder).lexically_normal().string();
 }
 
 std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int beside) {
@@ -111,6 +126,38 @@ Machine probe_machine(const Backend& backend, int threads) {
   return machine;
 }
 
+bool measure_files(Machine& machine, const std::filesystem::path& folder) {
+  constexpr int64_t kBytes = int64_t{96} << 20, kPiece = int64_t{8} << 20;
+  const std::string source = files_source(folder), key = "memory." + std::string(name_of(MemoryRole::kDisk));
+  if (machine.memory(MemoryRole::kDisk) && machine.notes[key].source == source) return true;
+  std::erase_if(machine.memories, [](const MemoryKind& memory) { return memory.role == MemoryRole::kDisk; });
+  std::erase_if(machine.notes, [&](const auto& note) { return note.first.starts_with(key); });
+  try {
+    const auto store = make_file_store(kBytes, {.folder = folder, .name = "measure"});
+    Scratchpad pad(2 * kPiece + 4096);
+    std::byte* const memory = pad.take(2 * kPiece);
+    std::memset(memory, 1, static_cast<size_t>(2 * kPiece));
+    const auto load = [&](int64_t at) { return store->start_load(at, memory, kPiece); };
+    const auto save = [&](int64_t at) { return store->start_store(at, memory + kPiece, kPiece); };
+    MemoryKind disk{.role = MemoryRole::kDisk, .bytes = kBytes, .devices = machine.devices};
+    const double most = machine.bandwidth();
+    disk.write = std::min(most, transfer_rate(*store, kBytes, kPiece, save));
+    disk.read = std::min(most, transfer_rate(*store, kBytes, kPiece, load));
+    // Both at once, as phases come and go.
+    const double both =
+        transfer_rate(*store, kBytes, kPiece, [&](int64_t at) { return at / kPiece % 2 == 0 ? load(at) : save(at); });
+    disk.total = std::clamp(both, std::max(disk.read, disk.write), (disk.read + disk.write) * disk.devices);
+    std::error_code error;
+    const auto space = std::filesystem::space(folder, error);
+    if (!error) disk.bytes = static_cast<int64_t>(space.available);
+    machine.memories.push_back(disk);
+    machine.notes[key].source = source;
+    return true;
+  } catch (const Error&) {
+    return false;  // the run itself will say why
+  }
+}
+
 void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
   // What matters most first: how often a task runs times what the rates say it takes.
   std::vector<double> weight(exe.tasks.size(), 0);
@@ -145,7 +192,8 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
   }
 }
 
-Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds) {
+Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds,
+                      const std::filesystem::path& streaming) {
   const std::string cpu = cpu_name();
   const int threads = stages[0].threads;
   const int beside = std::max(std::min(stages[0].mesh.devices(), available_processors() / threads) - 1, 0);
@@ -161,6 +209,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
     machine = probe_machine(backend, threads);
   for (const Executable& exe : stages)
     measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
+  if (!streaming.empty()) measure_files(machine, streaming);
   if (file.empty()) return machine;
   try {
     std::filesystem::create_directories(file.parent_path());
@@ -170,8 +219,9 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   return machine;
 }
 
-Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds) {
-  return local_machine(std::span(&exe, 1), backend, budget_seconds);
+Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds,
+                      const std::filesystem::path& streaming) {
+  return local_machine(std::span(&exe, 1), backend, budget_seconds, streaming);
 }
 
 }  // namespace ramet

@@ -343,7 +343,8 @@ std::span<const std::byte> Checkpoint::checked_bytes(const CheckpointTensor& ten
 }
 
 void Checkpoint::load(const std::vector<StateTensor>& states,
-                      const std::function<void(const StateTensor&, std::span<const std::byte>)>& write) const {
+                      const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
+                      const std::function<bool(const StateTensor&)>& wanted) const {
   std::map<std::string, const CheckpointTensor*> by_name;
   for (const auto& tensor : tensors_) by_name[tensor.name] = &tensor;
   for (const auto& state : states) {
@@ -361,7 +362,7 @@ void Checkpoint::load(const std::vector<StateTensor>& states,
                    .remedy = remedy});
   }
   for (const auto& state : states)
-    if (is_saved(state.kind)) write(state, checked_bytes(*by_name.at(state.name)));
+    if (is_saved(state.kind) && (!wanted || wanted(state))) write(state, checked_bytes(*by_name.at(state.name)));
 }
 
 void Checkpoint::verify() const {

@@ -77,8 +77,10 @@ class Checkpoint {
   int64_t bytes() const;
   /// Hands each of `states` (weights and optimizer states among them) to `write`. Throws Error, before anything is
   /// written, for states that are missing or differ in type; and for a checksum that differs, naming file and tensor.
+  /// Of those for which `wanted` says no, no byte is read.
   void load(const std::vector<StateTensor>& states,
-            const std::function<void(const StateTensor&, std::span<const std::byte>)>& write) const;
+            const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
+            const std::function<bool(const StateTensor&)>& wanted = {}) const;
   /// Checks every file's and every tensor's checksum.
   void verify() const;
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "ramet/program/compile.h"
@@ -18,6 +20,8 @@ struct TrainerOptions {
   bool profile = false;
   MpiSession* mpi = nullptr;                ///< the job that this process is a rank of
   std::chrono::milliseconds time_limit{0};  ///< longest wait of a device for another; 0: `waiting_limit`
+  /// Hears how far it is with what comes before the first step and may take minutes: "drawing weights", bytes.
+  std::function<void(std::string_view what, int64_t done, int64_t total)> progress{};
 };
 
 /// A recipe as programs: one for each stage of its layout.

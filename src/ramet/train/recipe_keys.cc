@@ -195,7 +195,8 @@ std::vector<RecipeKey> make_keys() {
       {.name = "train.recompute",
        .doc = "what of the forward pass is computed again in the backward pass instead of kept: none, cheap, layer, "
               "layer:0,3, "
-              "all, fit:2GiB (least cost that fits), auto (fits --device-memory); changes no bit",
+              "all, fit:2GiB (for each layer what costs least time within the limit; with offload=activations some may "
+              "be streamed instead), auto (fits --device-memory); changes no bit",
        .field = RAMET_FIELD(train.recompute),
        .decides = false},
 

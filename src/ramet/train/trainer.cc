@@ -88,14 +88,18 @@ double number_of(const Numbers& numbers, const std::string& name) {
 
 /// What the next steps read.
 struct Trainer::Data {
-  Data(const Preparation& preparation, int64_t step)
+  Data(const Preparation& preparation, int64_t step, const Cluster& cluster)
       : loader(preparation.train, step * preparation.samples_per_step(), preparation.recipe.train.micro_batch,
-               static_cast<int>(preparation.recipe.data.prefetch)) {}
+               static_cast<int>(preparation.recipe.data.prefetch), -1,
+               [&cluster, count = preparation.recipe.train.accumulation](int64_t number) {
+                 return cluster.reads_micro_batch(number % count);
+               }) {}
   Loader loader;
 };
 
 Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : preparation_(std::move(preparation)) {
   compiled_ = compile_recipe(preparation_, options);
+  progress_ = options.progress;
   ClusterOptions how;
   how.mpi = options.mpi;
   how.streaming = preparation_.layout.streaming;
@@ -130,23 +134,58 @@ void Trainer::write_initial(const StateTensor& state) {
     initialize_state(state, static_cast<uint64_t>(preparation_.recipe.train.seed),
                      std::as_writable_bytes(std::span(values)), team, first);
     cluster_->write_state(state, static_cast<uint64_t>(first) * sizeof(float), std::as_bytes(std::span(values)));
+    told(static_cast<int64_t>(values.size() * sizeof(float)));
+  }
+}
+
+void Trainer::begin(std::string what, const std::vector<StateTensor>& states) {
+  doing_ = std::move(what);
+  done_bytes_ = all_bytes_ = 0;
+  for (const StateTensor& state : states)
+    if (cluster_->holds(state)) all_bytes_ += state.type.bytes();
+}
+
+void Trainer::told(int64_t bytes) {
+  done_bytes_ += bytes;
+  if (progress_) progress_(doing_, done_bytes_, all_bytes_);
+}
+
+void Trainer::load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states) {
+  begin("reading the checkpoint", states);
+  try {
+    checkpoint.load(
+        states,
+        [&](const StateTensor& state, std::span<const std::byte> bytes) {
+          write_state(state, bytes);
+          told(state.type.bytes());
+        },
+        [&](const StateTensor& state) { return cluster_->holds(state); });
+  } catch (const Error& error) {
+    // What is damaged may be a tensor that the other ranks do not read.
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
   }
 }
 
 void Trainer::initialize() {
   const std::string& file = preparation_.recipe.model.init_from;
+  std::vector<StateTensor> drawn;
   for (const auto& state : compiled_.states)
-    if (state.kind != StateKind::kWeight || file.empty()) write_initial(state);
+    if ((state.kind != StateKind::kWeight || file.empty()) && cluster_->holds(state)) drawn.push_back(state);
+  begin(file.empty() ? "drawing the first weights" : "setting the optimizer's states", drawn);
+  for (const auto& state : drawn) write_initial(state);
   std::map<std::string, const StateTensor*> weights;
   for (const auto& weight : preparation_.model.weights) weights[weight.name] = &weight;
-  if (!file.empty() && std::filesystem::is_directory(file))
-    Checkpoint(file).load(preparation_.model.weights, [&](const StateTensor& state, std::span<const std::byte> bytes) {
-      write_state(state, bytes);
-    });
-  else if (!file.empty())
+  if (!file.empty() && std::filesystem::is_directory(file)) {
+    load(Checkpoint(file), preparation_.model.weights);
+  } else if (!file.empty()) {
+    begin("importing the weights", preparation_.model.weights);
     import_weights(file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
+      if (!cluster_->holds(*weights.at(name))) return;
       write_state(*weights.at(name), bytes);
+      told(static_cast<int64_t>(bytes.size()));
     });
+  }
   cluster_->run_derive();
   steps_done_ = 0;
   data_.reset();
@@ -169,8 +208,7 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   if (info.samples != info.step * preparation_.samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
-  checkpoint.load(compiled_.states,
-                  [&](const StateTensor& state, std::span<const std::byte> bytes) { write_state(state, bytes); });
+  load(checkpoint, compiled_.states);
   cluster_->run_derive();
   steps_done_ = info.step;
   whole_ = true;
@@ -207,7 +245,7 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
 }
 
 std::vector<Batch> Trainer::next_batches() {
-  if (!data_) data_ = std::make_unique<Data>(preparation_, steps_done_);
+  if (!data_) data_ = std::make_unique<Data>(preparation_, steps_done_, *cluster_);
   std::vector<Batch> batches;
   try {
     for (int64_t i = 0; i < preparation_.recipe.train.accumulation; ++i) batches.push_back(data_->loader.next());
@@ -271,11 +309,14 @@ Numbers Trainer::evaluate() {
   // Every held-out sample at most once, as far as whole batches go.
   if (preparation_.held_out_samples > 0)
     batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
-  Loader loader(preparation_.held_out, 0, micro_batch, 2, batches);
+  const int64_t width = cluster_->evaluation_width();
+  Loader loader(preparation_.held_out, 0, micro_batch, 2, batches, [&](int64_t number) {
+    return cluster_->evaluates_micro_batch(number % width, std::min(width, batches - number / width * width));
+  });
   ResultSums sums;
   for (int64_t done = 0; done < batches;) {
     std::vector<Batch> round;
-    for (int64_t i = 0; i < std::min(batches - done, cluster_->evaluation_width()); ++i) round.push_back(loader.next());
+    for (int64_t i = 0; i < std::min(batches - done, width); ++i) round.push_back(loader.next());
     const auto count = static_cast<int64_t>(round.size());
     for (const NamedNumbers& results : cluster_->evaluate(count, feed_of(round, true))) sums.add(results);
     done += count;

@@ -71,11 +71,20 @@ class Trainer {
   std::vector<ScalarValue> scalars_of(int64_t step) const;
   std::vector<Batch> next_batches();
   void write_initial(const StateTensor& state);
+  /// Brings what this process holds of `states` from a checkpoint.
+  void load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states);
+  /// For TrainerOptions::progress: what is about to be done for the states of this process, and that so many bytes of
+  /// it are.
+  void begin(std::string what, const std::vector<StateTensor>& states);
+  void told(int64_t bytes);
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
   [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches);
 
   Preparation preparation_;
+  std::function<void(std::string_view, int64_t, int64_t)> progress_;
+  std::string doing_;  ///< what `progress_` hears of
+  int64_t done_bytes_ = 0, all_bytes_ = 0;
   int threads_ = 0;
   int64_t planned_bytes_ = 0;
   CompiledRecipe compiled_;  ///< without its stages, which the cluster has

@@ -42,4 +42,15 @@ std::string forward_name(const std::string& name) {
 std::string recomputed(const std::string& name) { return name + "/recompute"; }
 bool is_recomputed(const std::string& name) { return has_component(name, "recompute"); }
 
+std::vector<int> backward_layers(const Graph& micro, const std::vector<bool>& backward, size_t layers) {
+  std::vector<int> result(micro.nodes().size(), -1);
+  int at = static_cast<int>(layers);
+  for (size_t n = 0; n < result.size(); ++n) {
+    if (!backward[n]) continue;
+    if (const int own = layer_of(micro.nodes()[n].name); own >= 0) at = own;
+    result[n] = at;
+  }
+  return result;
+}
+
 }  // namespace ramet

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/transform/fit_activations.h"
 #include "ramet/transform/layers.h"
 
 namespace ramet {
@@ -13,15 +14,9 @@ namespace {
 
 constexpr int kNoLayer = -1;
 
-/// One plan: a level for each layer, and whether the boundary in front of a layer is dropped too.
-struct Plan {
-  std::vector<RecomputeLevel> levels;
-  std::vector<bool> drop_input;  ///< true: the layer's inputs are recomputed from the layer before
-};
-
 class Recomputer {
  public:
-  Recomputer(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {
+  Recomputer(const Graph& graph, const ActivationPlan& plan) : graph_(graph), plan_(plan) {
     layer_.reserve(graph.nodes().size());
     for (const Node& node : graph.nodes()) {
       layer_.push_back(layer_of(node.name));
@@ -48,10 +43,11 @@ class Recomputer {
   }
 
  private:
-  RecomputeLevel level(int layer) const {
-    return layer < 0 || static_cast<size_t>(layer) >= plan_.levels.size() ? RecomputeLevel::kNone
-                                                                          : plan_.levels[static_cast<size_t>(layer)];
+  const LayerActivations& of(int layer) const {
+    static const LayerActivations kAllKept;
+    return layer < 0 || static_cast<size_t>(layer) >= plan_.size() ? kAllKept : plan_[static_cast<size_t>(layer)];
   }
+  RecomputeLevel level(int layer) const { return of(layer).recompute; }
 
   void find_kept() {
     kept_.assign(graph_.values().size(), true);
@@ -74,9 +70,7 @@ class Recomputer {
     for (NodeId user : users) {
       const size_t n = static_cast<size_t>(user);
       if (backward_[n] || layer_[n] == layer) continue;
-      const bool dropped = layer_[n] >= 0 && static_cast<size_t>(layer_[n]) < plan_.drop_input.size() &&
-                           plan_.drop_input[static_cast<size_t>(layer_[n])];
-      if (!dropped) return true;
+      if (!of(layer_[n]).drop_input) return true;
     }
     return false;
   }
@@ -106,61 +100,13 @@ class Recomputer {
   }
 
   const Graph& graph_;
-  const Plan& plan_;
+  const ActivationPlan& plan_;
   std::vector<int> layer_;
   std::vector<bool> backward_, kept_;
   std::vector<ValueId> clones_;
   GraphCopier* copier_ = nullptr;
   Graph* result_ = nullptr;
 };
-
-size_t count_layers(const Graph& graph) {
-  int last = kNoLayer;
-  for (const Node& node : graph.nodes()) last = std::max(last, layer_of(node.name));
-  return static_cast<size_t>(last + 1);
-}
-
-StepGraph apply(const StepGraph& step, const Plan& plan) {
-  StepGraph result = step;
-  result.micro = Recomputer(step.micro, plan).run();
-  return result;
-}
-
-/// Candidates from no recomputation to all, each needing less memory and more time than the one before: layers turn
-/// cheap one after another, then whole, then boundaries are dropped. The first that fits is found by bisection.
-Plan ladder_rung(size_t layers, size_t rung) {
-  Plan plan{std::vector<RecomputeLevel>(layers, RecomputeLevel::kNone), std::vector<bool>(layers, false)};
-  for (size_t i = 0; i < layers; ++i) {
-    if (rung > i) plan.levels[i] = RecomputeLevel::kCheap;
-    if (rung > layers + i) plan.levels[i] = RecomputeLevel::kLayer;
-  }
-  return plan;
-}
-
-Plan thinned(size_t layers) {
-  Plan plan{std::vector<RecomputeLevel>(layers, RecomputeLevel::kLayer), std::vector<bool>(layers, false)};
-  const size_t stride = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(layers))));
-  for (size_t i = 0; i < layers; ++i) plan.drop_input[i] = stride > 0 && i % stride != 0;
-  return plan;
-}
-
-StepGraph fit(const StepGraph& step, size_t layers, const RecomputeOptions& options,
-              const std::function<int64_t(const StepGraph&)>& peak_bytes) {
-  const auto candidate = [&](size_t rung) {
-    return apply(step, rung > 2 * layers ? thinned(layers) : ladder_rung(layers, rung));
-  };
-  size_t low = 0, high = 2 * layers + (options.in_parts ? 0 : 1);
-  StepGraph best = candidate(high);
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    StepGraph trial = candidate(middle);
-    if (peak_bytes(trial) <= options.byte_limit)
-      high = middle, best = std::move(trial);
-    else
-      low = middle + 1;
-  }
-  return best;
-}
 
 }  // namespace
 
@@ -197,26 +143,57 @@ RecomputeOptions parse_recompute(const std::string& text) {
   }
 }
 
-StepGraph recompute(StepGraph step, const RecomputeOptions& options,
-                    const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+size_t count_layers(const Graph& micro) {
+  int last = kNoLayer;
+  for (const Node& node : micro.nodes()) last = std::max(last, layer_of(node.name));
+  return static_cast<size_t>(last + 1);
+}
+
+ActivationPlan plan_activations(const RecomputeOptions& options, size_t layers) {
   using Mode = RecomputeOptions::Mode;
-  const size_t layers = count_layers(step.micro);
-  if (options.mode == Mode::kNone || layers == 0) return step;
-  if (options.mode == Mode::kFit) return fit(step, layers, options, peak_bytes);
-  if (options.mode == Mode::kAll && !options.in_parts) return apply(step, thinned(layers));
-  Plan plan{std::vector<RecomputeLevel>(layers, RecomputeLevel::kNone), std::vector<bool>(layers, false)};
+  ActivationPlan plan(layers + 1);
+  if (options.mode == Mode::kNone || options.mode == Mode::kFit) return plan;
   const bool named = options.mode == Mode::kLayers && !options.layers.empty();
-  if (!named)
-    plan.levels.assign(layers, options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer);
+  const auto stride = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(layers))));
+  for (size_t i = 0; i < layers && !named; ++i) {
+    plan[i].recompute = options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer;
+    plan[i].drop_input = options.mode == Mode::kAll && !options.in_parts && i % stride != 0;
+  }
   for (int64_t layer : options.layers) {
+    if (layers == 0) break;
     if (layer >= static_cast<int64_t>(layers))
       throw Error({.what = "no such layer to recompute",
                    .where = "train.recompute",
                    .found = std::to_string(layer),
                    .expected = "0 to " + std::to_string(layers - 1)});
-    plan.levels[static_cast<size_t>(layer)] = RecomputeLevel::kLayer;
+    plan[static_cast<size_t>(layer)].recompute = RecomputeLevel::kLayer;
   }
-  return apply(step, plan);
+  return plan;
+}
+
+StepGraph recompute(const StepGraph& step, const ActivationPlan& plan) {
+  StepGraph result = step;
+  const auto recomputes = [](const LayerActivations& layer) { return layer.recompute != RecomputeLevel::kNone; };
+  if (std::any_of(plan.begin(), plan.end(), recomputes)) result.micro = Recomputer(step.micro, plan).run();
+  return result;
+}
+
+ActivationPlan plan_activations(const StepGraph& step, const RecomputeOptions& options, const Rates& rates,
+                                const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+  const size_t layers = count_layers(step.micro);
+  if (options.mode != RecomputeOptions::Mode::kFit) return plan_activations(options, layers);
+  FitProblem problem{.stage_of = std::vector<int>(layers + 1, 0), .byte_limit = options.byte_limit, .peaks = {}};
+  problem.in_parts = options.in_parts;
+  problem.rates = rates;
+  problem.peaks = [&](const StepGraph& candidate, const ActivationPlan&) {
+    return std::vector<int64_t>{peak_bytes(candidate)};
+  };
+  return fit_activations(step, problem);
+}
+
+StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
+                    const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+  return recompute(step, plan_activations(step, options, Rates(), peak_bytes));
 }
 
 }  // namespace ramet

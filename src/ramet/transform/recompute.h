@@ -28,14 +28,47 @@ struct RecomputeOptions {
   bool in_parts = false;  ///< the model is cut between layers: every layer keeps its inputs, whatever the mode
 };
 
+/// How the activations of one layer wait for its backward pass.
+struct LayerActivations {
+  RecomputeLevel recompute = RecomputeLevel::kNone;
+  bool drop_input = false;  ///< its inputs are not kept either, but recomputed from the layer before
+  bool stream = false;      ///< what is kept waits in streaming memory, where there is some for activations
+  friend bool operator==(const LayerActivations&, const LayerActivations&) = default;
+};
+
+/// By layer, and one more: what follows the layers, of which nothing is recomputed.
+using ActivationPlan = std::vector<LayerActivations>;
+
 /// "none", "cheap", "layer", "layer:0,3,5", "all", "fit:2GiB"; throws Error naming these.
 RecomputeOptions parse_recompute(const std::string& text);
 
-/// Rewrites `micro`. Layers are found by the scope "layerN" in node names, the backward pass by "/backward". Recomputed
-/// nodes are exact copies placed just before they are needed, so no bit changes. `peak_bytes` gives the memory that a
-/// candidate needs (asked by mode kFit only, a handful of times); when even the strongest level does not fit, that one
-/// is returned and the caller refuses it.
-StepGraph recompute(StepGraph step, const RecomputeOptions& options,
+/// What a device does in a second, as far as it matters whether activations are computed again or streamed. The values
+/// given are a ratio that processors with 16-bit products and the memory of their day have.
+struct Rates {
+  double flops = 4e11;        ///< operations of large matrix products
+  double bandwidth = 2.5e10;  ///< bytes of device memory, read and written; what streams from host memory is copied
+  double files = 1.5e9;       ///< bytes to or from files, which move while devices compute
+
+  double seconds(const Cost& cost) const;
+};
+
+/// Layers of a micro graph: nodes are known by the scope "layerN" in their names.
+size_t count_layers(const Graph& micro);
+
+/// What options of any mode but kFit mean for a model of so many layers; nothing is streamed. Throws Error when it has
+/// not all of the layers that they name.
+ActivationPlan plan_activations(const RecomputeOptions& options, size_t layers);
+
+/// Rewrites `micro`. The backward pass is known by "/backward" in the names of its nodes. Recomputed nodes are exact
+/// copies placed just before they are needed, so no bit changes.
+StepGraph recompute(const StepGraph& step, const ActivationPlan& plan);
+
+/// What options of any mode mean for a step on one device; `peak_bytes` gives the memory that a candidate needs (asked
+/// by mode kFit only, a handful of times; see fit_activations.h).
+ActivationPlan plan_activations(const StepGraph& step, const RecomputeOptions& options, const Rates& rates,
+                                const std::function<int64_t(const StepGraph&)>& peak_bytes);
+/// The step with that.
+StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
                     const std::function<int64_t(const StepGraph&)>& peak_bytes = {});
 
 }  // namespace ramet

@@ -1,0 +1,202 @@
+#include "ramet/transform/fit_activations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ramet/transform/differentiate.h"
+#include "ramet/transform/layers.h"
+#include "ramet/transform/simplify.h"
+#include "random_model.h"
+
+namespace ramet {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A model whose memory is what waits for its backward pass and nothing else.
+class FitActivations : public testing::Test {
+ protected:
+  FitActivations() {
+    BertConfig config;
+    config.layers = kLayers;
+    config.hidden = 32;
+    config.heads = 2;
+    config.intermediate = 128;
+    config.vocabulary = 24;
+    config.positions = 16;
+    BatchShape batch;
+    batch.micro_batch = 2;
+    batch.sequence = 16;
+    batch.predictions = 2;
+    const Model model = build_bert(config, batch);
+    std::vector<std::string> names;
+    for (const auto& weight : model.weights) names.push_back(weight.name);
+    step_.micro = simplify(differentiate(model.forward, "loss", names));
+    step_.states = model.weights;
+    problem_.stage_of.assign(kLayers + 1, 0);
+    problem_.may_stream = problem_.in_parts = true;
+    problem_.peaks = [this](const StepGraph& candidate, const ActivationPlan& plan) {
+      ++asked_;
+      const std::vector<int64_t> bytes = waiting(candidate, plan);
+      return std::vector<int64_t>{std::accumulate(bytes.begin(), bytes.end(), int64_t{0})};
+    };
+  }
+
+  /// Bytes that wait in device memory for each layer's backward pass; what streams passes through a quarter of its
+  /// room.
+  static std::vector<int64_t> waiting(const StepGraph& candidate, const ActivationPlan& plan) {
+    std::vector<int64_t> bytes = all_waiting(candidate.micro);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      if (plan[i].stream) bytes[i] /= 4;
+    return bytes;
+  }
+
+  static std::vector<int64_t> all_waiting(const Graph& micro) {
+    std::vector<bool> backward;
+    for (const Node& node : micro.nodes()) backward.push_back(is_backward(node.name) || is_recomputed(node.name));
+    const std::vector<int> layers = backward_layers(micro, backward, kLayers);
+    const auto uses = micro.uses();
+    std::vector<int64_t> bytes(kLayers + 1, 0);
+    for (size_t value = 0; value < uses.size(); ++value) {
+      const NodeId producer = micro.value(static_cast<ValueId>(value)).producer;
+      if (producer == kNoNode || backward[static_cast<size_t>(producer)] || micro.node(producer).inputs.empty())
+        continue;
+      const auto reader = std::find_if(uses[value].begin(), uses[value].end(),
+                                       [&](NodeId user) { return backward[static_cast<size_t>(user)]; });
+      if (reader != uses[value].end())
+        bytes[static_cast<size_t>(layers[static_cast<size_t>(*reader)])] +=
+            micro.type(static_cast<ValueId>(value)).bytes();
+    }
+    return bytes;
+  }
+
+  /// Seconds that a plan adds to a micro-batch.
+  double cost(const ActivationPlan& plan) const {
+    const StepGraph candidate = recompute(step_, plan);
+    double seconds = 0;
+    for (size_t n = 0; n < candidate.micro.nodes().size(); ++n) {
+      const Node& node = candidate.micro.nodes()[n];
+      if (is_recomputed(node.name))
+        seconds += problem_.rates.seconds(node.op->cost(candidate.micro.signature(static_cast<NodeId>(n))));
+    }
+    const std::vector<int64_t> bytes = all_waiting(candidate.micro);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      if (plan[i].stream) seconds += 2 * static_cast<double>(bytes[i]) / (problem_.rates.bandwidth / 2);
+    return seconds;
+  }
+
+  int64_t peak(const ActivationPlan& plan) const {
+    const std::vector<int64_t> bytes = waiting(recompute(step_, plan), plan);
+    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  }
+  int64_t kept() const { return peak(ActivationPlan(kLayers + 1)); }
+
+  static int count(const ActivationPlan& plan, bool (*is)(const LayerActivations&)) {
+    return static_cast<int>(std::count_if(plan.begin(), plan.end(), is));
+  }
+  static bool streams(const LayerActivations& layer) { return layer.stream; }
+  static bool recomputes(const LayerActivations& layer) { return layer.recompute != RecomputeLevel::kNone; }
+
+  static constexpr int kLayers = 12;
+  StepGraph step_;
+  FitProblem problem_;
+  int asked_ = 0;
+};
+
+TEST_F(FitActivations, KeepsAllThatFits) {
+  problem_.byte_limit = kept();
+  EXPECT_EQ(fit_activations(step_, problem_), ActivationPlan(kLayers + 1));
+  EXPECT_EQ(asked_, 1);
+  EXPECT_EQ(text_of(ActivationPlan(kLayers + 1)), "keep layers 0-11 and the head");
+}
+
+TEST_F(FitActivations, FollowsTheRates) {
+  problem_.byte_limit = kept() / 2;
+  problem_.rates = {.flops = 1e9, .bandwidth = 1e12};  // to compute is dear, to move is cheap
+  const ActivationPlan streamed = fit_activations(step_, problem_);
+  EXPECT_GT(count(streamed, streams), 0) << text_of(streamed);
+  EXPECT_THAT(text_of(streamed), HasSubstr("stream layers 0-"));
+  EXPECT_FALSE(streamed[kLayers - 1].stream) << "no more than the limit asks for";
+  EXPECT_LE(peak(streamed), problem_.byte_limit);
+
+  problem_.rates = {.flops = 1e15, .bandwidth = 1e9};  // the other way round
+  problem_.to_files = true;
+  problem_.rates.files = 1e3;
+  const ActivationPlan again = fit_activations(step_, problem_);
+  EXPECT_GT(count(again, recomputes), 0) << text_of(again);
+  EXPECT_EQ(count(again, streams), 0) << text_of(again);
+  EXPECT_LE(peak(again), problem_.byte_limit);
+
+  problem_.rates = {.flops = 1e9, .bandwidth = 1e12};
+  problem_.may_stream = false;  // no offload of activations
+  EXPECT_EQ(count(fit_activations(step_, problem_), streams), 0);
+}
+
+TEST_F(FitActivations, FilesThatMoveBesideTheWorkCostNextToNothing) {
+  problem_.byte_limit = kept() / 2;
+  problem_.to_files = true;
+  problem_.rates = {.flops = 1e9, .bandwidth = 1e9, .files = 1e9};
+  const ActivationPlan plan = fit_activations(step_, problem_);
+  EXPECT_GT(count(plan, streams), 0) << text_of(plan);
+  EXPECT_EQ(count(plan, recomputes), 0) << text_of(plan);
+}
+
+TEST_F(FitActivations, IsNoDearerThanEitherAlone) {
+  for (const double share : {0.9, 0.7, 0.5, 0.3, 0.2})
+    for (const double flops : {1e10, 1e11, 1e12}) {
+      problem_.byte_limit = static_cast<int64_t>(share * static_cast<double>(kept()));
+      problem_.rates = {.flops = flops, .bandwidth = 2.5e10};
+      problem_.may_stream = true;
+      asked_ = 0;
+      const ActivationPlan both = fit_activations(step_, problem_);
+      EXPECT_LE(asked_, 20);
+      EXPECT_EQ(fit_activations(step_, problem_), both) << "the same question has the same answer";
+      problem_.may_stream = false;
+      const ActivationPlan recomputed = fit_activations(step_, problem_);
+      ActivationPlan streamed(kLayers + 1);
+      for (LayerActivations& layer : streamed) layer.stream = true;
+      const bool any = peak(recomputed) <= problem_.byte_limit || peak(streamed) <= problem_.byte_limit;
+      if (any) {
+        EXPECT_LE(peak(both), problem_.byte_limit) << share << " " << text_of(both);
+      }
+      // A trial in which less than half a percent of the time is to be won is not made.
+      double compute = 0;
+      for (size_t n = 0; n < step_.micro.nodes().size(); ++n)
+        compute +=
+            problem_.rates.seconds(step_.micro.nodes()[n].op->cost(step_.micro.signature(static_cast<NodeId>(n))));
+      for (const ActivationPlan& alone : {recomputed, streamed})
+        if (peak(alone) <= problem_.byte_limit) {
+          EXPECT_LE(cost(both), cost(alone) + 0.005 * compute)
+              << share << " " << text_of(both) << "; " << text_of(alone);
+        }
+    }
+}
+
+TEST_F(FitActivations, EachStageDoesWhatItsOwnMemoryAsks) {
+  for (size_t i = kLayers / 2; i <= kLayers; ++i) problem_.stage_of[i] = 1;
+  problem_.peaks = [](const StepGraph& candidate, const ActivationPlan& plan) {
+    const std::vector<int64_t> bytes = waiting(candidate, plan);
+    const auto half = bytes.begin() + kLayers / 2;
+    // Four micro-batches are in flight on the first stage.
+    return std::vector<int64_t>{4 * std::accumulate(bytes.begin(), half, int64_t{0}),
+                                std::accumulate(half, bytes.end(), int64_t{0})};
+  };
+  problem_.byte_limit = problem_.peaks(step_, ActivationPlan(kLayers + 1))[0] / 2;
+  const ActivationPlan plan = fit_activations(step_, problem_);
+  EXPECT_LE(problem_.peaks(recompute(step_, plan), plan)[0], problem_.byte_limit);
+  for (size_t i = kLayers / 2; i <= kLayers; ++i) EXPECT_EQ(plan[i], LayerActivations{}) << text_of(plan);
+}
+
+TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {
+  problem_.byte_limit = 1;
+  const ActivationPlan plan = fit_activations(step_, problem_);
+  EXPECT_EQ(count(plan, streams), kLayers + 1);
+  EXPECT_EQ(count(plan, recomputes), kLayers) << "nothing of the head is recomputed";
+  EXPECT_EQ(text_of(plan), "recompute and stream layers 0-11, stream the head");
+}
+
+}  // namespace
+}  // namespace ramet
