@@ -465,7 +465,7 @@ TEST_F(Cli, LayoutsThatDoNotFitSayWhichWould) {
   EXPECT_THAT(outcome.err, HasSubstr("With lanes=2, r may be 1 or 2"));
   outcome = ramet({"eval", "tiny.toml", "--layout", "auto"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("that comes with the planner"));
+  EXPECT_THAT(outcome.err, HasSubstr("`ramet plan RECIPE --layout auto` prints what to write here"));
   EXPECT_FALSE(fs::exists(folder_ / "runs")) << "nothing is begun";
 }
 

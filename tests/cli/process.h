@@ -57,6 +57,7 @@ class Process {
     return done_;
   }
   std::string output() const { return text_of("out."); }
+  std::string errors() const { return text_of("err."); }  ///< so far
   Outcome wait() {
     if (!done_) ::waitpid(pid_, &status_, 0), done_ = true;
     return {WIFEXITED(status_) ? WEXITSTATUS(status_) : -1, text_of("out."), text_of("err.")};

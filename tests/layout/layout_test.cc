@@ -167,12 +167,12 @@ TEST(Layout, BadTextsSayWhatWouldBeRight) {
   EXPECT_THAT(parse_error(std::string(70000, 'p')), HasSubstr("too long for a layout"));
 }
 
-TEST(Layout, AutomaticOnesComeWithThePlanner) {
+TEST(Layout, AutomaticOnesAreThePlanners) {
   EXPECT_EQ(parse_error("auto"),
-            "--layout: a layout is not found by itself yet: that comes with the planner; found 'auto'; expected "
-            "numbers, as in "
-            "\"p=2 t=2 r=2\"");
-  EXPECT_THAT(parse_error("p=auto"), HasSubstr("--layout p: a layout is not found by itself yet"));
+            "--layout: a layout is searched for by `ramet plan` and `ramet train` with --layout auto alone; found "
+            "'auto'; expected numbers, as in \"p=2 t=2 r=2\". `ramet plan RECIPE --layout auto` prints what to write "
+            "here");
+  EXPECT_THAT(parse_error("p=auto"), HasSubstr("--layout p: a layout is searched for by"));
 }
 
 TEST(Layout, BadTomlSaysWhere) {

@@ -62,7 +62,7 @@ void add_layout_option(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--layout", options.layout,
                   "where and when to compute, as \"p=2 t=2 r=2\", or a TOML file with the same keys (see `ramet recipe "
-                  "--help`); changes no bit of any result")
+                  "--help`); auto finds the fastest one; changes no bit of any result")
       ->type_name("LAYOUT");
 }
 

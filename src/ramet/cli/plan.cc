@@ -4,12 +4,15 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/layout_search.h"
+#include "ramet/machine/machine_toml.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
 #include "ramet/sim/shared_processors.h"
+#include "ramet/train/plan_recipe.h"
 
 namespace ramet::cli {
 namespace {
@@ -17,6 +20,7 @@ namespace {
 struct PlanArguments : ModelOptions {
   std::string recipe, svg, schedule_svg, save;
   bool no_time = false;
+  SearchArguments search;
 };
 
 int64_t parameters_of(const Model& model) {
@@ -25,10 +29,12 @@ int64_t parameters_of(const Model& model) {
   return parameters;
 }
 
-/// Time of a step of all devices on this machine, which share its processors; none for layouts that nobody would run
-/// here.
-std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout, bool json) {
+/// Time of a step of all devices on the machine; absent, on this one, whose processors they share, but none for layouts
+/// that nobody would run here.
+std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout,
+                                  const std::optional<Machine>& machine, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
+  if (machine) return simulate(compiled.stages, *machine, {.streams_to_files = layout.streams_to_files()});
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
   const bool to_files = layout.streams_to_files();
@@ -37,17 +43,24 @@ std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& 
                           {.streams_to_files = to_files});
 }
 
-/// Many devices, or one that streams: what each holds and moves, and the schedule.
+/// Many devices, one that streams, or another machine's: what each holds and moves, and the schedule.
 int plan_layout(const PlanArguments& arguments, const Preparation& preparation, bool json) {
   if (!arguments.save.empty())
-    throw Error({.what = "one file holds the program of one device with all in its memory",
+    throw Error({.what = "one file holds the program of one device of this machine with all in its memory",
                  .where = "--save",
-                 .found = "'" + preparation.recipe.layout + "'",
-                 .expected = "p, t, r and phases of 1, and no offload"});
-  const CompiledRecipe compiled = compile_recipe(preparation, arguments.trainer());
+                 .found = "'" + preparation.recipe.layout + "'" +
+                          (arguments.search.machine.empty() ? "" : " on " + arguments.search.machine),
+                 .expected = "p, t, r and phases of 1, no offload, and no --machine"});
+  std::optional<Machine> machine;
+  if (!arguments.search.machine.empty()) {
+    machine = load_machine(arguments.search.machine);
+    check_devices(*machine, preparation.layout.mesh());
+  }
+  const CompiledRecipe compiled = machine ? compile_recipe(preparation, *machine, arguments.trainer())
+                                          : compile_recipe(preparation, arguments.trainer());
   const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe), compiled.stages);
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
-  if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, json);
+  if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, machine, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
   if (!arguments.schedule_svg.empty())
     write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
@@ -83,10 +96,13 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
 }
 
 int plan(const PlanArguments& arguments, bool json) {
+  if (RecipePlanner::is_automatic(arguments.layout))
+    return plan_search(arguments.recipe, arguments, arguments.search, json);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
   for (const auto& remark : preparation.remarks) warn(remark);
-  if (!preparation.layout.is_single()) return plan_layout(arguments, preparation, json);
+  if (!preparation.layout.is_single() || !arguments.search.machine.empty())
+    return plan_layout(arguments, preparation, json);
   if (!arguments.schedule_svg.empty()) {
     const LayoutReport report = layout_report(preparation.layout, layout_facts(recipe));
     write_file_atomic(arguments.schedule_svg, svg_of(report.table, report.times));
@@ -158,7 +174,12 @@ void add_plan(CLI::App& app, Session& session) {
   command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")
       ->type_name("FILE");
   command->add_flag("--no-time", arguments->no_time, "memory only: does not measure this machine's speed");
+  add_search_options(*command, arguments->search);
   add_json_option(*command, session);
+  command->footer(
+      "--layout auto searches: it prints the layouts that fit, their time and memory, and why not others.\n"
+      "Keys beside it stay as they are (--layout \"auto p=4 t=1\"). A recipe without train.micro_batch leaves\n"
+      "that open, too: the samples of a step stay the same. Ctrl-C ends the search with the best so far.");
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return plan(*arguments, session.json); }; });
 }

@@ -9,11 +9,13 @@
 #include "ramet/base/version.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/layout_search.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/process.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
+#include "ramet/train/plan_recipe.h"
 
 namespace ramet::cli {
 namespace {
@@ -131,7 +133,7 @@ class TrainCommand {
     std::optional<RunDirectory> directory;
     if (!arguments_.resume.empty()) find_resumed();
     if (!arguments_.resume.empty() && session_.leads()) directory.emplace(RunDirectory::reopen(resumed_));
-    const Recipe recipe = resumed_.empty() ? open_recipe(arguments_.recipe, arguments_) : resumed_recipe();
+    const Recipe recipe = opened_recipe();
     TrainerOptions options = arguments_.trainer(session_.mpi.get());
     options.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
@@ -179,10 +181,23 @@ class TrainCommand {
     if (session_.leads()) warn(text);
   }
 
-  Recipe resumed_recipe() const {
+  Recipe opened_recipe() const {
+    const bool search = RecipePlanner::is_automatic(arguments_.layout);
+    if (search && session_.mpi)
+      throw Error({.what = "every rank would search for a layout of its own",
+                   .where = "--layout",
+                   .found = "'auto' under mpirun",
+                   .remedy = "Give the layout that `ramet plan RECIPE --layout auto` prints"});
+    ModelOptions plain = arguments_;
+    if (search) plain.layout.clear();
+    const Recipe recipe = resumed_.empty() ? open_recipe(arguments_.recipe, plain) : resumed_recipe(plain.layout);
+    return search ? with_best_layout(recipe, arguments_, session_.json) : recipe;
+  }
+
+  Recipe resumed_recipe(const std::string& layout) const {
     Recipe recipe = load_recipe(resumed_ / "recipe.toml");
     change_resumed_recipe(recipe, arguments_.settings);
-    if (!arguments_.layout.empty()) set_layout(recipe, arguments_.layout);
+    if (!layout.empty()) set_layout(recipe, layout);
     return recipe;
   }
 

@@ -289,10 +289,11 @@ constexpr LayoutKey kKeys[] = {
 }
 
 [[noreturn]] void no_automatic_layout(const std::string& where) {
-  throw Error({.what = "a layout is not found by itself yet: that comes with the planner",
+  throw Error({.what = "a layout is searched for by `ramet plan` and `ramet train` with --layout auto alone",
                .where = where,
                .found = "'auto'",
-               .expected = "numbers, as in \"p=2 t=2 r=2\""});
+               .expected = "numbers, as in \"p=2 t=2 r=2\"",
+               .remedy = "`ramet plan RECIPE --layout auto` prints what to write here"});
 }
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }

@@ -116,23 +116,11 @@ class Partitioner {
     }
   }
 
-  bool falls_apart(int64_t extent, int64_t blocks, int64_t parts) const {
-    return parts > 1 && extent % (blocks * parts) == 0;
-  }
-
   void spread_states() {
     for (const StateTensor& state : step_.states) {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
-      std::set<MeshAxis> used;
-      for (size_t dim = 0; dim < state.axes.size(); ++dim) {
-        const auto axis = mesh_axis_of(state.axes[dim].name);
-        if (!axis) continue;
-        const int64_t parts = mesh_.extent(*axis), blocks = state.axes[dim].blocks;
-        if (!falls_apart(state.type.shape[static_cast<int>(dim)], blocks, parts) || !used.insert(*axis).second)
-          continue;
-        spread.cuts.push_back({static_cast<int>(dim), *axis, parts, blocks, 1});
-      }
+      spread.cuts = cuts_of_state(state, mesh_);
       spread.flat_parts = rts_of(state.kind);
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
@@ -367,6 +355,19 @@ class Partitioner {
 };
 
 }  // namespace
+
+std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh) {
+  std::vector<Cut> cuts;
+  std::set<MeshAxis> used;
+  for (size_t dim = 0; dim < state.axes.size(); ++dim) {
+    const auto axis = mesh_axis_of(state.axes[dim].name);
+    if (!axis) continue;
+    const int64_t parts = mesh.extent(*axis), blocks = state.axes[dim].blocks;
+    const bool falls_apart = parts > 1 && state.type.shape[static_cast<int>(dim)] % (blocks * parts) == 0;
+    if (falls_apart && used.insert(*axis).second) cuts.push_back({static_cast<int>(dim), *axis, parts, blocks, 1});
+  }
+  return cuts;
+}
 
 DeviceGraphs partition(const StepGraph& step, const Layout& layout, const ActivationPlan& plan) {
   return Partitioner(step, layout, plan).run();

@@ -197,6 +197,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   }
   if (!fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
+      if (!options.advise) return std::nullopt;
       PassLog quiet;
       const Executable most_saved =
           lower(single_stage(recompute(unhoist(whole), other, peak_bytes)), library, plain, quiet);
@@ -349,19 +350,28 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
   return compile_stages(graphs, library, options, [](int64_t) { return std::vector<Advice>(); });
 }
 
-std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
-                                const CompileOptions& given) {
+StepGraph decide_bits(StepGraph step) {
   PassLog log;
-  step = decide_bits(std::move(step), log);
+  return decide_bits(std::move(step), log);
+}
+
+std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
+                                const CompileOptions& options) {
+  return compile_decided(decide_bits(std::move(step)), layout, library, options);
+}
+
+std::vector<Executable> compile_decided(StepGraph step, const Layout& layout, const KernelLibrary& library,
+                                        const CompileOptions& given) {
+  PassLog log;
   CompileOptions options = given;
   options.recompute.in_parts = layout.layer_chunks() > 1;
-  const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
+  const StepGraph whole = options.device_memory > 0 && options.advise ? step : StepGraph{};
   PlannedStep planned;
   log.run("recompute", [&] { return planned = plan_step(step, layout, library, options), 0; });
   const DeviceGraphs graphs = log.run("partition", [&] { return planned.cut(); });
   log.show("partition", [&] { return print(graphs); });
   std::vector<Executable> stages = compile_stages(graphs, library, options, [&](int64_t needed) {
-    return smaller_layouts(whole, layout, needed, library, options);
+    return options.advise ? smaller_layouts(whole, layout, needed, library, options) : std::vector<Advice>();
   });
   for (Executable& stage : stages) stage.activations = text_of(planned.activations);
   return stages;

@@ -21,6 +21,7 @@ struct CompileOptions {
   Rates rates{};      ///< of the machine, by which mode kFit chooses what is recomputed and what is streamed
   bool pack = true;   ///< keep weights in the kernels' layouts too, where device memory allows
   bool ahead = true;  ///< bring what streams while the part before computes, where device memory allows: double buffers
+  bool advise = true;  ///< a refusal tries what would fit, which takes as long as some compilations
   PlaceOptions place{};
 };
 
@@ -40,6 +41,12 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
 /// layout's key, when the step cannot be cut so.
 std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
                                 const CompileOptions& options = {});
+
+/// All passes after which no bit of a result changes any more; no layout has a say in them.
+StepGraph decide_bits(StepGraph step);
+/// The rest of the way for a layout of several devices, phases or offload, for whoever compiles a step for many.
+std::vector<Executable> compile_decided(StepGraph decided, const Layout& layout, const KernelLibrary& library,
+                                        const CompileOptions& options = {});
 
 /// Hash of all that `compile`'s result depends on: the step's text, the kernel class, the options, the compiler's
 /// version. A saved executable with this key can be used in place of a new one.

@@ -3,8 +3,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ramet/base/error.h"
 #include "ramet/program/compile.h"
 
 namespace ramet {
@@ -18,8 +20,18 @@ struct Advice {
   int64_t bytes = 0;
 };
 
-/// Throws the Error of a program that does not fit into `options.device_memory`: what needs how much, at which node the
-/// most is alive, and what would make it fit, each with an estimate.
+/// A program that needs more memory than its device has.
+class DoesNotFit : public Error {
+ public:
+  DoesNotFit(ErrorParts parts, int64_t needed) : Error(std::move(parts)), needed_(needed) {}
+  int64_t needed() const { return needed_; }  ///< bytes
+
+ private:
+  int64_t needed_;
+};
+
+/// Throws the Error (DoesNotFit) of a program that does not fit into `options.device_memory`: what needs how much, at
+/// which node the most is alive, and what would make it fit, each with an estimate.
 [[noreturn]] void refuse_memory(const Executable& executable, const CompileOptions& options,
                                 const PlanBytes& plan_bytes, const std::vector<Advice>& more = {});
 

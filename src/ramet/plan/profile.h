@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ramet/layout/chunks.h"
+#include "ramet/layout/mesh.h"
+#include "ramet/machine/machine.h"
+#include "ramet/transform/step_graph.h"
+
+namespace ramet {
+
+/// What a part of a model (a layer, or all before or behind the layers) takes of one device that does it alone, for one
+/// micro-batch.
+struct PartWork {
+  double forward = 0, backward = 0;  ///< seconds
+  double cheap = 0;                  ///< of `forward`: what recompute=cheap repeats
+  double products = 0;               ///< seconds of all its matrix products at their types' peak rates
+  double kept = 0;                   ///< bytes that the backward pass reads of the forward pass
+  double kept_cheap = 0;             ///< the same without what recompute=cheap repeats
+  double entering = 0;               ///< bytes that come from the part before
+  double largest_node = 0;           ///< bytes that one node reads and writes beside states
+};
+
+/// Bytes of the states of a part on one device, by StateKind.
+using StateBytes = std::array<double, 4>;
+
+/// What the planner knows of a training step before it compiles one, for a machine: the work and the states of its
+/// layers. Parts are its layers in order, then what comes before them, then what comes behind.
+class ModelProfile {
+ public:
+  /// `decided`: after all passes that decide bits.
+  ModelProfile(const StepGraph& decided, const Machine& machine);
+
+  int layers() const { return static_cast<int>(costs_.layers.size()); }
+  size_t before() const { return costs_.layers.size(); }
+  size_t behind() const { return costs_.layers.size() + 1; }
+  const std::vector<PartWork>& parts() const { return parts_; }
+  const PartWork& part(size_t index) const { return parts_[index]; }
+  const LayerCosts& costs() const { return costs_; }  ///< as the partitioner cuts by
+  double update_seconds() const { return update_seconds_; }
+  double products() const;  ///< of all parts together
+  /// Of all parts, when tensor shards cut what they can. Replicas share nothing in it.
+  std::vector<StateBytes> states(const Mesh& mesh) const;
+
+ private:
+  struct State {
+    StateTensor tensor;
+    std::string weight;  ///< that it belongs to
+    size_t part = 0;
+  };
+  void place_nodes(const Graph& micro);
+  void measure(const Graph& micro, const Machine& machine);
+  void find_kept(const Graph& micro);
+  void place_states(const StepGraph& step);
+
+  LayerCosts costs_;
+  std::vector<PartWork> parts_;
+  std::vector<size_t> part_of_node_;  ///< of the micro graph
+  std::vector<State> states_;
+  std::vector<bool> late_;  ///< nodes of the micro graph behind the forward pass
+  double update_seconds_ = 0;
+};
+
+}  // namespace ramet
