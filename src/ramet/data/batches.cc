@@ -315,7 +315,7 @@ std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOpt
   return make_nsp_batches(std::move(corpus), std::move(vocabulary), options);
 }
 
-std::unique_ptr<BatchSource> make_causal_batches(Corpus corpus, const CausalBatchOptions& options) {
+std::unique_ptr<BatchSource> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options) {
   check_options(options);
   const int32_t separator = corpus.tokenizer().require_special("<|endoftext|>", "causal language modelling");
   return std::make_unique<CausalSource>(corpus, separator, options);

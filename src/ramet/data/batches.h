@@ -79,7 +79,7 @@ struct CausalBatchOptions {
 };
 
 /// Shuffled documents joined with <|endoftext|>, cut into blocks of S + 1 tokens that share one with the next.
-std::unique_ptr<BatchSource> make_causal_batches(Corpus corpus, const CausalBatchOptions& options);
+std::unique_ptr<BatchSource> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options);
 
 /// Same tensors with tokens drawn uniformly from the counter-based generator; every sequence is full.
 /// [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4 (BERT), or absent (GPT-2).

@@ -169,10 +169,8 @@ void Shard::check_frames(const std::filesystem::path& path, size_t table, uint32
         damaged(path, static_cast<uint64_t>(reinterpret_cast<const char*>(ids + i) - file_.data()),
                 "a token outside the vocabulary", std::to_string(ids[i]), "below " + std::to_string(vocabulary_size_));
   };
-  if (narrow_)
-    outside(narrow_);
-  else
-    outside(wide_);
+  if (narrow_) outside(narrow_);
+  if (wide_) outside(wide_);
 }
 
 void Shard::check_structure(const std::filesystem::path& path) const {

@@ -30,7 +30,8 @@ std::string GraphBuilder::scope_path() const {
   return path;
 }
 
-std::vector<Tensor> GraphBuilder::ops(std::string_view op_name, std::vector<Tensor> inputs, Attributes attributes) {
+std::vector<Tensor> GraphBuilder::ops(std::string_view op_name, const std::vector<Tensor>& inputs,
+                                      Attributes attributes) {
   std::vector<ValueId> ids;
   for (const Tensor& input : inputs) {
     if (input.builder != this)

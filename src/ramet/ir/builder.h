@@ -34,7 +34,7 @@ class GraphBuilder {
 
   /// Appends a node with one output, or several.
   Tensor op(std::string_view op_name, std::initializer_list<Tensor> inputs, Attributes attributes = {});
-  std::vector<Tensor> ops(std::string_view op_name, std::vector<Tensor> inputs, Attributes attributes = {});
+  std::vector<Tensor> ops(std::string_view op_name, const std::vector<Tensor>& inputs, Attributes attributes = {});
 
   /// Scopes name nodes: inside scope("layer0") the node "query" is "layer0/query".
   void push_scope(const std::string& name) { scopes_.push_back(name); }

@@ -68,8 +68,7 @@ void Panel(const TileProduct& p, const float* b, float* c) {
 void TileProductF32(const TileProduct& p) {
   for (int64_t column = 0; column < p.n;) {
     const auto* b = reinterpret_cast<const float*>(p.b) + column / kPanel * p.panel_stride + column % kPanel;
-    const int64_t left = p.n - column;
-    if (kColumns == 64 && left >= 64) {
+    if (kColumns == 64 && p.n - column >= 64) {
       Panel<kToSixteen == 1 ? 4 : kToSixteen>(p, b, p.c + column);
       column += 64;
     } else {

@@ -1,6 +1,7 @@
 // Ops that find elements by index or by order: gather, scatter_add, one_hot, argmax and argmin, cumsum, top_k.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -208,7 +209,7 @@ AxisView view_of(const NodeSignature& node) {
 template <typename T>
 bool precedes(T a, T b, bool greatest) {
   if constexpr (std::is_floating_point_v<T>)
-    if (a != a || b != b) return a != a && b == b;
+    if (std::isnan(a) || std::isnan(b)) return !std::isnan(b);
   return greatest ? a > b : a < b;
 }
 

@@ -204,7 +204,7 @@ int64_t widened_bytes(const NodeSignature& node, std::initializer_list<size_t> i
 }
 
 /// Rows that are worth a thread's waking.
-int64_t row_grain(int64_t width) { return std::max<int64_t>(1, 4096 / width); }
+int64_t row_grain(int64_t width) { return std::max<int64_t>(1, 4096 / std::max<int64_t>(1, width)); }
 
 std::function<void(const KernelContext&)> make_norm(const NodeSignature& node, bool centered) {
   return [node, centered](const KernelContext& context) {

@@ -56,8 +56,9 @@ double reduce_large(uint32_t mantissa, int shift, int32_t* quarters) {
   const int first = shift > 2 ? shift - 2 : 0;
   uint32_t words[4];
   for (int i = 0; i < 4; ++i) {
-    const int word = first / 32 + i, bit = first % 32;
-    const uint64_t pair = static_cast<uint64_t>(kTwoOverPi[word]) << 32 | (word + 1 < 7 ? kTwoOverPi[word + 1] : 0);
+    const int word = first / 32 + i, bit = first % 32;  // at most 6: no shift of a float is above 104
+    const uint64_t next = word < 6 ? kTwoOverPi[word + 1] : 0;
+    const uint64_t pair = static_cast<uint64_t>(kTwoOverPi[word]) << 32 | next;  // NOLINT(clang-analyzer-core.*)
     words[i] = static_cast<uint32_t>(pair << bit >> 32);
   }
   // words is a fixed-point fraction with weight 2^-first for its leading unit; times the mantissa, modulo 4 quarters.
