@@ -203,6 +203,21 @@ TEST(Layouts, ArenasAreAsPlanned) {
   EXPECT_EQ(trainer.cluster().local_planned_bytes(), trainer.planned_bytes());
 }
 
+/// However many micro-batches there are, few of them are in device memory on their way from phase to phase.
+TEST(Layouts, WhatGoesFromPhaseToPhaseStreams) {
+  const Settings more = {"train.accumulation=12", "train.lanes=1", "model.layers=4"};
+  const Trained expected = train_layout("", 2, more);
+  for (const char* layout : {"phases=4 offload=activations", "p=2 phases=2 head=first offload=activations",
+                             "p=2 phases=2 head=first offload=weights,activations"}) {
+    SCOPED_TRACE(layout);
+    Trainer trainer(prepare(recipe(layout, more)), {});
+    trainer.initialize();
+    expect_same(train_steps(trainer, 2), expected);
+    for (const Executable& exe : trainer.cluster().stages())
+      for (const Buffer& buffer : exe.buffers) EXPECT_LE(buffer.slots, 5) << exe.stage << ": " << buffer.name;
+  }
+}
+
 /// Between what the layout needs with all kept and at its least, each layer does what the limit asks for, and no bit
 /// changes.
 TEST(Layouts, FitStreamsAndRecomputesByLayer) {

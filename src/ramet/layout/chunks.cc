@@ -226,7 +226,7 @@ LayerCosts layer_costs(const Graph& micro) {
   LayerCosts costs;
   int last = -1;
   for (const Node& node : micro.nodes()) last = std::max(last, layer_of(node.name));
-  costs.layers.assign(static_cast<size_t>(last + 1), 0);
+  costs.layers.assign(static_cast<size_t>(last) + 1, 0);
   std::vector<bool> after(micro.nodes().size(), false);
   for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
     const Node& node = micro.node(id);

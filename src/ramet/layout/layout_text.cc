@@ -361,11 +361,13 @@ Layout parse_layout(std::span<const LayoutSetting> settings) {
   for (int* group : {&layout.rts.weights, &layout.rts.grads, &layout.rts.optimizer})
     if (*group == kWholeAxis) *group = layout.r;
   int64_t devices = 1;
-  for (const int parts : {layout.p, layout.r, layout.t1, layout.t2})
-    if ((devices *= parts) > kMostParts)
+  for (const int parts : {layout.p, layout.r, layout.t1, layout.t2}) {
+    devices *= parts;
+    if (devices > kMostParts)
       throw Error({.what = "too many devices",
                    .where = settings.empty() ? "layout" : settings[0].where,
                    .expected = "at most " + std::to_string(kMostParts)});
+  }
   if (static_cast<int64_t>(layout.p) * layout.phases > kMostParts ||
       static_cast<int64_t>(layout.p) * layout.phases * layout.interleave > kMostParts)
     throw Error({.what = "too many parts of the model",

@@ -169,7 +169,8 @@ class Partitioner {
     PieceCutter{.stage_of_chunk = into_.stage_of_chunk,
                 .split_backward = split,
                 .stream = layout_.offload.activations,
-                .stays = std::move(stays)}
+                .stays = std::move(stays),
+                .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0}
         .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
     if (!evaluate.nodes().empty())
       PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(

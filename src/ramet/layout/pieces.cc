@@ -139,6 +139,11 @@ class Cutting {
 
   int stage_of(const PieceKey& key) const { return options_.stage_of_chunk[static_cast<size_t>(key.chunk)]; }
 
+  bool same_phase(const PieceKey& a, const PieceKey& b) const {
+    const int chunks = options_.chunks_per_phase;
+    return chunks == 0 || a.chunk / chunks == b.chunk / chunks;
+  }
+
   bool stays(ValueId value) const {
     if (backward_layer_.empty()) return false;
     for (NodeId user : uses_[static_cast<size_t>(value)])
@@ -156,7 +161,7 @@ class Cutting {
       bool waits = false;
       for (const PieceKey& reader : readers) {
         stages.insert(stage_of(reader));
-        waits = waits || writer.kind != reader.kind || writer.kind == PieceKind::kUpdate;
+        waits = waits || writer.kind != reader.kind || writer.kind == PieceKind::kUpdate || !same_phase(writer, reader);
       }
       boundary.readers.assign(stages.begin(), stages.end());
       if (waits && options_.stream && !stays(value)) boundary.home = Memory::kStreaming;

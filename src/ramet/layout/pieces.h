@@ -15,8 +15,9 @@ namespace ramet {
 struct PieceCutter {
   const std::vector<int>& stage_of_chunk;
   bool split_backward = false;      ///< weight gradients apart
-  bool stream = false;              ///< what waits for another pass waits in streaming memory,
+  bool stream = false;              ///< what waits for another pass or phase waits in streaming memory,
   std::vector<bool> stays{};        ///< but for what these layers' backward passes read first (backward_layers)
+  int chunks_per_phase = 0;         ///< 0: no phases
   std::optional<PieceKind> kind{};  ///< of all pieces; absent: forward and backward, as the map says
   std::string prefix{};             ///< of the boundaries' names
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/layout/partition.h"
@@ -17,6 +18,7 @@
 #include "ramet/program/steps.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
+#include "ramet/transform/layers.h"
 #include "ramet/transform/simplify.h"
 
 namespace ramet {
@@ -25,13 +27,29 @@ namespace {
 /// Addresses of a program that streams, so that files may be read and written around the system's cache.
 constexpr int32_t kStreamAlignment = 4096;
 
+/// Instructions of a program in which what is alike stands once: layers that call the same tasks in the same order are
+/// one function, and each of them a call.
+int64_t outlined_instructions(const Executable& exe) {
+  std::set<std::vector<int32_t>> functions;
+  int64_t count = 0;
+  for (const Segment& segment : exe.segments) {
+    const auto& all = segment.instructions;
+    for (size_t from = 0, to = 0; from < all.size(); from = to) {
+      const int layer = layer_of(all[from].name);
+      std::vector<int32_t> tasks;
+      for (; to < all.size() && layer_of(all[to].name) == layer; ++to) tasks.push_back(all[to].task);
+      const auto length = static_cast<int64_t>(tasks.size());
+      count += functions.insert(std::move(tasks)).second ? length : 1;
+    }
+  }
+  return count;
+}
+
 /// Gives buffers the room that device memory needs for them, and the program its own.
 void add_room(Executable& exe, const KernelChoices& kernels, const KernelLibrary& library) {
   std::vector<double> spread(exe.buffers.size(), 1);
-  int64_t instructions = 0;
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions) {
-      ++instructions;
       if (instruction.task < 0) continue;
       const double share = kernels.choices[static_cast<size_t>(instruction.task)].spread;
       for (BufferId id : instruction.outputs)
@@ -39,7 +57,7 @@ void add_room(Executable& exe, const KernelChoices& kernels, const KernelLibrary
     }
   for (size_t id = 0; id < exe.buffers.size(); ++id)
     exe.buffers[id].bytes = library.stored_bytes(exe.buffers[id].bytes, spread[id]);
-  if (const int64_t bytes = library.program_bytes(exe.tasks, instructions); bytes > 0)
+  if (const int64_t bytes = library.program_bytes(exe.tasks, outlined_instructions(exe)); bytes > 0)
     exe.buffers.push_back(
         {.name = "program", .kind = BufferClass::kScratch, .bytes = bytes, .first = 0, .last = exe.instants - 1});
 }

@@ -211,7 +211,8 @@ class StayPlanner {
           return first_run(a) < first_run(b);
         });
     std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> groups;
-    const auto origin_group = streams ? group_of(origin_segment) : std::pair(-1, -1);
+    const bool spilled = streams && writer < 0 && comes_early(id, readers);
+    const auto origin_group = streams && !spilled ? group_of(origin_segment) : std::pair(-1, -1);
     groups[origin_group];
     for (int32_t reader : readers) groups[streams ? group_of(reader) : origin_group].push_back(reader);
 
@@ -220,7 +221,7 @@ class StayPlanner {
     if (writer >= 0)
       for (int reader : boundary.readers)
         if (reader != stage_.index) origin.sent.push_back(reader);
-    fill_origin(origin, writer, groups[origin_group]);
+    spilled ? fill_spilled(origin, readers) : fill_origin(origin, writer, groups[origin_group]);
     std::map<int32_t, int32_t> left;  // last run before which an instance may not yet come back, by micro-batch
     for (const auto& instance : origin.instances)
       left[instance.micro] = instance.written >= 0 ? instance.written : instance.first_read;
@@ -242,6 +243,28 @@ class StayPlanner {
     std::vector<BoundaryStay::Instance> waiting;
     for (const auto& [micro, instance] : streaming) waiting.push_back(instance);
     if (!waiting.empty()) result_.streaming_slots[static_cast<size_t>(id)] = slots_of(waiting);
+  }
+
+  /// Whether what is received waits long for its reader, as what comes from the last stage does for the next phase.
+  bool comes_early(int32_t boundary, const std::vector<int32_t>& readers) const {
+    constexpr int32_t kLong = 4;  // runs: one to come in, one to be stored, one to come back
+    const auto& arrives = stage_.boundaries[static_cast<size_t>(boundary)].arrives;
+    if (!stage_.phased || arrives.empty()) return false;
+    const auto reads = reads_of(readers);
+    return std::all_of(reads.begin(), reads.end(), [&](const auto& read) {
+      if (read.first < 0 || read.second.first >= plan_.train_runs) return false;
+      const int32_t arrival = run_of_row_[static_cast<size_t>(arrives[static_cast<size_t>(read.first)])];
+      return read.second.first - arrival >= kLong;
+    });
+  }
+
+  /// Received while the run after its arrival works, then stored.
+  void fill_spilled(BoundaryStay& origin, const std::vector<int32_t>& readers) {
+    const StageBoundary& known = stage_.boundaries[static_cast<size_t>(origin.boundary)];
+    for (const auto& [micro, read] : reads_of(readers)) {
+      const int32_t begin = run_of_row_[static_cast<size_t>(known.arrives[static_cast<size_t>(micro)])];
+      origin.instances.push_back({micro, begin, -1, begin + 1, begin + 2});
+    }
   }
 
   int32_t program_begin(int32_t run) const { return run < plan_.train_runs ? 0 : plan_.train_runs; }

@@ -59,7 +59,8 @@ double lesser_of(double a, double b) { return a < b || a != a ? a : b; }
 
 /// Adds one op with its meaning on floats and on integers; `start` is the result of nothing.
 void add_reduce(Backend& backend, const std::string& op, std::optional<uint64_t> start,
-                std::function<double(double, double)> floats, std::function<uint64_t(uint64_t, uint64_t)> integers) {
+                const std::function<double(double, double)>& floats,
+                const std::function<uint64_t(uint64_t, uint64_t)>& integers) {
   add_reference(backend, op, [=](const ReferenceOperands& operands) {
     if (is_integer(operands.input_type(0).dtype))
       reduce_integers(operands, start, integers);

@@ -90,9 +90,9 @@ void for_each_index(const Shape& shape, const std::function<void(const std::vect
 
 int64_t broadcast_offset(const Shape& shape, const std::vector<int64_t>& index) {
   int64_t offset = 0;
-  const int extra = static_cast<int>(index.size()) - shape.rank();
+  const size_t extra = index.size() - static_cast<size_t>(shape.rank());
   for (int axis = 0; axis < shape.rank(); ++axis)
-    offset = offset * shape.dim(axis) + (shape.dim(axis) == 1 ? 0 : index[static_cast<size_t>(axis + extra)]);
+    offset = offset * shape.dim(axis) + (shape.dim(axis) == 1 ? 0 : index[extra + static_cast<size_t>(axis)]);
   return offset;
 }
 
