@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "ramet/base/error.h"
@@ -27,19 +28,27 @@ namespace {
 /// Addresses of a program that streams, so that files may be read and written around the system's cache.
 constexpr int32_t kStreamAlignment = 4096;
 
-/// Instructions of a program in which what is alike stands once: layers that call the same tasks in the same order are
-/// one function, and each of them a call.
+/// Instructions of a program in which what is alike stands once: layers that call the same ops on the same types in the
+/// same order are one function, and each of them a call. Attributes, as a layer's random stream, are arguments.
 int64_t outlined_instructions(const Executable& exe) {
+  std::map<std::string, int32_t> kinds;
+  std::vector<int32_t> kind_of_task;
+  for (const Task& task : exe.tasks) {
+    std::string key = task.node.op->name;
+    for (const auto* types : {&task.node.inputs, &task.node.outputs})
+      for (const TensorType& type : *types) key += " " + type.text();
+    kind_of_task.push_back(kinds.emplace(std::move(key), static_cast<int32_t>(kinds.size())).first->second);
+  }
   std::set<std::vector<int32_t>> functions;
   int64_t count = 0;
   for (const Segment& segment : exe.segments) {
     const auto& all = segment.instructions;
     for (size_t from = 0, to = 0; from < all.size(); from = to) {
-      const int layer = layer_of(all[from].name);
-      std::vector<int32_t> tasks;
-      for (; to < all.size() && layer_of(all[to].name) == layer; ++to) tasks.push_back(all[to].task);
-      const auto length = static_cast<int64_t>(tasks.size());
-      count += functions.insert(std::move(tasks)).second ? length : 1;
+      std::vector<int32_t> calls;
+      for (const int layer = layer_of(all[from].name); to < all.size() && layer_of(all[to].name) == layer; ++to)
+        calls.push_back(all[to].task < 0 ? -1 : kind_of_task[static_cast<size_t>(all[to].task)]);
+      const auto length = static_cast<int64_t>(calls.size());
+      count += functions.insert(std::move(calls)).second ? length : 1;
     }
   }
   return count;
