@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "ramet/train/compile_recipe.h"
+#include "support/fault.h"
 
 namespace ramet {
 namespace {
@@ -50,6 +52,20 @@ TEST(Simulate, OneDeviceTakesTheSumOfItsWork) {
   EXPECT_EQ(time.bubble, 0);
   EXPECT_GT(time.share_of_peak, 0);
   EXPECT_LT(time.share_of_peak, 1);
+}
+
+TEST(Simulate, WhatIsStreamedMustFit) {
+  const auto stages = compiled("p=2 phases=2 offload=weights,optimizer", 8);
+  const int64_t most = std::max(stages[0].streaming_bytes, stages[1].streaming_bytes);
+  Machine with = machine();
+  with.memories.push_back({.role = MemoryRole::kStreaming, .bytes = 2 * most, .read = 1e9, .write = 1e9});
+  with.memories.back().devices = 4;  // share it, of which two are used
+  EXPECT_EQ(lack_of_streaming(stages, with, false), "");
+  EXPECT_GT(simulate(stages, with).seconds, 0);
+  with.memories.back().bytes -= 2;
+  EXPECT_NE(lack_of_streaming(stages, with, false), "");
+  const std::string fault = fault_of([&] { simulate(stages, with); });
+  EXPECT_NE(fault.find("what is streamed does not fit into streaming memory"), std::string::npos) << fault;
 }
 
 TEST(Simulate, EveryDeviceWorksExchangesOrWaits) {

@@ -230,7 +230,7 @@ std::vector<int64_t> least_limits(const ScheduleTable& table) {
 
 }  // namespace
 
-ScheduleTable search_schedule(ScheduleTable table, const PassTimes& given) {
+ScheduleTable search_schedule(const ScheduleTable& table, const PassTimes& given) {
   const PassTimes times = positive(given, table.split_backward);
   ScheduleTable best = Periodic(table, times).run();
   double best_time = simulate(best, times).makespan;

@@ -34,7 +34,7 @@ Entries one_f_one_b(int chunk, int stage, int stages, int64_t micro_batches, boo
   Entries forward, backward;
   append_whole(forward, Pass::kForward, {chunk}, micro_batches);
   append_whole(backward, Pass::kBackward, {chunk}, micro_batches);
-  const Entries both = alternate(forward, backward, static_cast<size_t>(stages - 1 - stage));
+  Entries both = alternate(forward, backward, static_cast<size_t>(stages - 1 - stage));
   if (!split) return both;
   Entries entries;
   int64_t weights = 0;
@@ -131,7 +131,7 @@ ScheduleTable empty_table(PipelineSchedule kind, int stages, int chunks, int64_t
 ScheduleTable make_resident(PipelineSchedule kind, int stages, int chunks, int64_t micro_batches,
                             const PassTimes& times) {
   ScheduleTable table = empty_table(kind, stages, chunks, micro_batches);
-  if (chunks % stages != 0) return search_schedule(std::move(table), times);
+  if (chunks % stages != 0) return search_schedule(table, times);
   if (kind == PipelineSchedule::kInterleaved)
     fill_interleaved(table);
   else

@@ -126,7 +126,8 @@ class Picture : SvgPicture {
     const ScheduleEntry& entry = table_.entries[stage][index];
     const double start = outcome_.starts[stage][index], width = times_.of(entry) * scale_;
     const auto pass = static_cast<size_t>(entry.pass);
-    const double opacity = 1 - 0.55 * (entry.chunk / table_.stages()) * table_.stages() / std::max(1, table_.chunks());
+    const int first_of_round = entry.chunk - entry.chunk % table_.stages();
+    const double opacity = 1 - 0.55 * first_of_round / std::max(1, table_.chunks());
     add("<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" fill=\"%s\" fill-opacity=\"%.2f\" stroke=\"white\" "
         "stroke-width=\"0.4\"><title>%s of micro-batch %lld, chunk %d\nfrom %.4g to %.4g</title></rect>\n",
         x(start), y(stage), width, kRow, kColours[pass], opacity, kPassNames[pass], static_cast<long long>(entry.micro),

@@ -86,7 +86,7 @@ TensorType Sharding::cut_type() const {
 }
 
 TensorType Sharding::local() const {
-  const TensorType cut = cut_type();
+  TensorType cut = cut_type();
   if (flat_parts == 1) return cut;
   return {cut.dtype, Shape{flat_length(cut.elements(), flat_parts)}};
 }

@@ -99,7 +99,8 @@ class Reader {
   /// A value, or the `value` of a table that has its source and spread too, which are noted.
   const toml::node& bare(const toml::node& node, const std::string& path) {
     const toml::table* table = node.as_table();
-    if (!table) return node;
+    if (!table)
+      return node;  // NOLINT(bugprone-return-const-ref-from-parameter): nodes of the document, never temporaries
     refuse_unknown(*table, path, {"value", "source", "spread"});
     FigureNote note;
     if (const toml::node* source = table->get("source")) note.source = text(*source, join(path, "source"));

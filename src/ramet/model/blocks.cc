@@ -11,7 +11,7 @@ ModelBuilder::ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, doub
 Tensor ModelBuilder::weight(const std::string& name, Shape shape, StateInit init, const std::string& group,
                             std::vector<LogicalAxis> axes) {
   const bool known = build_.graph().find_input(name) != kNoValue;
-  const Tensor tensor = build_.state(name, DType::kF32, shape);
+  const Tensor tensor = build_.state(name, DType::kF32, std::move(shape));
   if (weights_ && !known) weights_->push_back({name, tensor.type(), StateKind::kWeight, init, group, std::move(axes)});
   return tensor;
 }

@@ -56,6 +56,17 @@ void check_devices(const Machine& machine, const Mesh& mesh) {
                  .expected = "at most " + std::to_string(machine.devices)});
 }
 
+std::string lack_of_streaming(std::span<const Executable> stages, const Machine& machine, bool to_files) {
+  const MemoryKind* memory = machine.memory(to_files ? MemoryRole::kDisk : MemoryRole::kStreaming);
+  if (!memory) return "";
+  int64_t most = 0;
+  for (const Executable& exe : stages) most = std::max(most, exe.streaming_bytes);
+  const int sharing = std::min(stages[0].mesh.devices(), std::max(memory->devices, 1));
+  if (most <= memory->bytes / sharing) return "";
+  return format_size(most) + " of streaming memory needed for a device, where " + format_size(memory->bytes / sharing) +
+         " are";
+}
+
 Moves::Moves(std::span<const Executable> stages, const Machine& machine, bool streams_to_files)
     : machine_(machine),
       devices_(stages[0].mesh.devices()),
@@ -63,6 +74,13 @@ Moves::Moves(std::span<const Executable> stages, const Machine& machine, bool st
       tasks_(stages.size()),
       streams_(stages.size(), {-1, -1}) {
   check_devices(machine, stages[0].mesh);
+  if (const std::string lack = lack_of_streaming(stages, machine, streams_to_files); !lack.empty())
+    throw Error({.what = "what is streamed does not fit into streaming memory",
+                 .where = "machine " + machine.name,
+                 .found = lack,
+                 .remedy =
+                     "Stream less (layout.offload), shard it among more devices (t, rts), or, of activations, take "
+                     "fewer micro-batches a replica"});
   const Network network(machine);
   for (const LinkLevel& level : machine.links) channels_.push_back({.name = level.name, .bandwidth = 0, .links = 0});
   for (int64_t link = 0; link < network.links(); ++link) {

@@ -81,12 +81,15 @@ struct SimulationOptions {
 /// compiled.
 void check_devices(const Machine& machine, const Mesh& mesh);
 
+/// What programs stream more than the memory that they stream to can hold, for people; "" when it holds all.
+std::string lack_of_streaming(std::span<const Executable> stages, const Machine& machine, bool to_files);
+
 /// Runs the training programs of all stages, in the order of events, on every device of a machine. Instructions take
 /// what task_seconds says; collectives begin when all members have come, messages when both sides have; what moves at
 /// the same time shares links as SharedLinks says; each device loads and stores one transfer after another, both ways
 /// at once. Devices that are threads of one machine copy what streams from host memory themselves, and compute no
 /// further meanwhile; everywhere else transfers go on beside the work. `stages` must match (program/match.h).
-/// Throws Error when the machine has too few devices, or lacks the memory that programs stream to.
+/// Throws Error when the machine has too few devices, or the memory that programs stream to is not there or too small.
 Simulation simulate(std::span<const Executable> stages, const Machine& machine, const SimulationOptions& options = {});
 
 }  // namespace ramet

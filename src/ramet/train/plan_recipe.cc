@@ -183,7 +183,7 @@ Outcome RecipePlanner::outcome_of(const Candidate& candidate, const std::vector<
   }
   outcome.bytes = fullest->planned_bytes();
   outcome.fullest = fullest_of(*fullest, stages.size());
-  outcome.refused = too_much(candidate, outcome);
+  outcome.refused = too_much(candidate, outcome, stages);
   if (!outcome.refused.empty()) return outcome;
   const Layout& layout = candidate.layout;
   const bool to_files = layout.streams_to_files();
@@ -199,7 +199,8 @@ Outcome RecipePlanner::outcome_of(const Candidate& candidate, const std::vector<
 }
 
 /// What devices share and would need more of than there is.
-std::string RecipePlanner::too_much(const Candidate& candidate, const Outcome& outcome) const {
+std::string RecipePlanner::too_much(const Candidate& candidate, const Outcome& outcome,
+                                    std::span<const Executable> stages) const {
   const int devices = candidate.layout.devices();
   if (local_) {
     const int64_t all = (outcome.bytes + outcome.streaming_bytes) * devices, available = available_memory();
@@ -207,12 +208,7 @@ std::string RecipePlanner::too_much(const Candidate& candidate, const Outcome& o
                             : format_size(all) + " for " + std::to_string(devices) + " devices and what they stream; " +
                                   format_size(available) + " of memory are free here";
   }
-  const MemoryKind* memory = machine_.memory(MemoryRole::kStreaming);
-  if (!memory || outcome.streaming_bytes == 0) return "";
-  const int64_t all = outcome.streaming_bytes * std::min(devices, memory->devices);
-  return all <= memory->bytes
-             ? ""
-             : format_size(all) + " of streaming memory needed where " + format_size(memory->bytes) + " are";
+  return lack_of_streaming(stages, machine_, candidate.layout.streams_to_files());
 }
 
 SearchResult RecipePlanner::search(const SearchOptions& options,

@@ -44,7 +44,7 @@ class RecipePlanner {
   void find_batches(bool others);
   CompileOptions compiling(const Layout& layout) const;
   Outcome outcome_of(const Candidate& candidate, const std::vector<Executable>& stages);
-  std::string too_much(const Candidate& candidate, const Outcome& outcome) const;
+  std::string too_much(const Candidate& candidate, const Outcome& outcome, std::span<const Executable> stages) const;
 
   TrainerOptions options_;
   Machine machine_;
