@@ -319,7 +319,7 @@ void SafetensorsReader::read(const SafetensorsEntry& tensor, uint64_t offset, st
   if (!to.empty()) std::memcpy(to.data(), all.data() + offset, to.size());
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsSpec> tensors,
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<SafetensorsSpec>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : path_(path), file_(path) {
   uint64_t data_bytes = 0;

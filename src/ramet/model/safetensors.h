@@ -72,7 +72,7 @@ struct SafetensorsSpec {
 class SafetensorsWriter {
  public:
   /// Throws Error for a name given twice or not UTF-8.
-  SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsSpec> tensors,
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<SafetensorsSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
   ~SafetensorsWriter();
 

@@ -269,7 +269,7 @@ Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor cou
     attributes.set("dropout", options.dropout).set("seed", options.seed).set("tensor", tensor_id(options.random_name));
     inputs.push_back(counter);
   }
-  return query.builder->ops("attention", std::move(inputs), std::move(attributes))[0];
+  return query.builder->ops("attention", inputs, std::move(attributes))[0];
 }
 
 Tensor dropout(Tensor a, Tensor counter, double rate, int64_t seed, const std::string& random_name) {

@@ -224,7 +224,7 @@ SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tens
   std::vector<Tensor> inputs{weight, gradient};
   if (options.momentum != 0) inputs.push_back(momentum);
   inputs.insert(inputs.end(), {rate, grad_scale});
-  const std::vector<Tensor> outputs = weight.builder->ops("sgd", std::move(inputs), std::move(attributes));
+  const std::vector<Tensor> outputs = weight.builder->ops("sgd", inputs, std::move(attributes));
   return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor{}};
 }
 
