@@ -8,6 +8,7 @@
 #include "cli/process.h"
 #include "cli/small_recipe.h"
 #include "ramet/base/file.h"
+#include "support/small_machine.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -16,32 +17,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::string kTwo = R"(name = "two"
-devices = 2
-watts = 50
-[device]
-name = "small"
-model = "cores"
-units = 4
-clock = 1e9
-vector_bits = 256
-overhead = 1e-6
-[device.operations_per_cycle]
-f32 = 16
-bf16 = 32
-[memory.device]
-bytes = "64 MiB"
-read = 20e9
-write = 20e9
-[[links]]
-name = "switch"
-topology = "fat-tree"
-links = 1
-group = 2
-bandwidth = 5e9
-latency = 2e-6
-)";
-
 class PlanSearch : public ::testing::Test {
  protected:
   PlanSearch() {
@@ -49,10 +24,8 @@ class PlanSearch : public ::testing::Test {
         folder_ / "small.toml",
         small_recipe("small", "preset = \"mini\"\nlayers = 2\nheads = 4\nvocabulary_size = 96\nmax_positions = 16\n",
                      "steps = 3\nmicro_batch = 2\nlanes = 2\nchunks = 2\n", 0));
-    write_file_atomic(folder_ / "two.toml", kTwo);
-    std::string tiny = kTwo;
-    tiny.replace(tiny.find("64 MiB"), 6, "16 KiB");
-    write_file_atomic(folder_ / "tiny.toml", tiny);
+    write_file_atomic(folder_ / "two.toml", test::small_machine_text("two", 2, "64 MiB", false));
+    write_file_atomic(folder_ / "tiny.toml", test::small_machine_text("two", 2, "16 KiB", false));
   }
   Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
 
@@ -84,8 +57,8 @@ TEST_F(PlanSearch, PrintsTheLayoutsOfAMachine) {
 TEST_F(PlanSearch, KeepsFixedKeysAndSaysWhatIsWrongWithThem) {
   const Outcome outcome = ramet({"plan", "small.toml", "--machine", "two.toml", "--layout", "auto p=2", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const json& layout : json::parse(outcome.last_line())["layouts"])
-    EXPECT_THAT(layout["layout"].get<std::string>(), HasSubstr("p=2"));
+  const json found = json::parse(outcome.last_line());
+  for (const json& layout : found["layouts"]) EXPECT_THAT(layout["layout"].get<std::string>(), HasSubstr("p=2"));
   const Outcome wrong = ramet({"plan", "small.toml", "--layout", "auto p=x"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("--layout p: "));

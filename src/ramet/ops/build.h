@@ -50,15 +50,15 @@ Tensor concat(std::vector<Tensor> parts, int64_t axis);
 std::vector<Tensor> split(Tensor a, std::vector<int64_t> sizes, int64_t axis);
 Tensor pad(Tensor a, std::vector<int64_t> low, std::vector<int64_t> high, double value = 0);
 /// A constant filled with one value.
-Tensor full(GraphBuilder& builder, DType dtype, Shape shape, double value);
-Tensor iota(GraphBuilder& builder, DType dtype, Shape shape, int64_t axis);
+Tensor full(GraphBuilder& builder, DType dtype, const Shape& shape, double value);
+Tensor iota(GraphBuilder& builder, DType dtype, const Shape& shape, int64_t axis);
 
 // --- reductions (axes empty: all) ---
-Tensor reduce_sum(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
-Tensor reduce_mean(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
-Tensor reduce_max(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
-Tensor reduce_min(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
-Tensor reduce_prod(Tensor a, std::vector<int64_t> axes = {}, bool keep_dims = false);
+Tensor reduce_sum(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+Tensor reduce_mean(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+Tensor reduce_max(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+Tensor reduce_min(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+Tensor reduce_prod(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
 Tensor argmax(Tensor a, int64_t axis);  ///< i32; first of equals
 Tensor cumsum(Tensor a, int64_t axis);
 std::pair<Tensor, Tensor> top_k(Tensor a, int64_t k);  ///< values and i32 indices along the last axis

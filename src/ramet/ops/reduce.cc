@@ -218,20 +218,20 @@ void register_reduce_ops(OpRegistry& registry) {
   registry.add(std::move(product));
 }
 
-Tensor reduce_sum(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+Tensor reduce_sum(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {
   return reduce("reduce_sum", a, axes, keep_dims);
 }
-Tensor reduce_max(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+Tensor reduce_max(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {
   return reduce("reduce_max", a, axes, keep_dims);
 }
-Tensor reduce_min(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+Tensor reduce_min(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {
   return reduce("reduce_min", a, axes, keep_dims);
 }
-Tensor reduce_prod(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+Tensor reduce_prod(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {
   return reduce("reduce_prod", a, axes, keep_dims);
 }
 
-Tensor reduce_mean(Tensor a, std::vector<int64_t> axes, bool keep_dims) {
+Tensor reduce_mean(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {
   // A sum and a factor: shards of a sum can be combined, those of a mean cannot. Long sums are kept in f32.
   Attributes attributes{{"dtype", DType::kF32}};
   if (!axes.empty()) attributes.set("axes", axes);

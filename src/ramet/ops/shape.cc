@@ -574,11 +574,11 @@ Tensor pad(Tensor a, std::vector<int64_t> low, std::vector<int64_t> high, double
   return a.builder->op("pad", {a}, attributes);
 }
 
-Tensor full(GraphBuilder& builder, DType dtype, Shape shape, double value) {
+Tensor full(GraphBuilder& builder, DType dtype, const Shape& shape, double value) {
   return builder.op("full", {}, {{"dtype", dtype}, {"shape", shape.dims()}, {"value", value}});
 }
 
-Tensor iota(GraphBuilder& builder, DType dtype, Shape shape, int64_t axis) {
+Tensor iota(GraphBuilder& builder, DType dtype, const Shape& shape, int64_t axis) {
   return builder.op("iota", {}, {{"dtype", dtype}, {"shape", shape.dims()}, {"axis", axis}});
 }
 

@@ -148,8 +148,8 @@ const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
     stage.chunk_kept = std::max(stage.chunk_kept, kept[chunk]);
   }
   last_name_ = std::move(name);
-  last_cut_.assign(1, std::move(cut));
-  return last_cut_[0];
+  last_cut_.clear();
+  return last_cut_.emplace_back(std::move(cut));
 }
 
 LowerBound CostModel::bound(const Candidate& candidate) {

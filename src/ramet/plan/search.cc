@@ -273,7 +273,7 @@ class Search {
     if (!fitting.empty()) tell_neighbours(fitting.front());
   }
 
-  void tell_neighbours(const Evaluated best) {
+  void tell_neighbours(const Evaluated& best) {
     for (Candidate& candidate : neighbours(space_, best.candidate)) {
       Neighbour neighbour{candidate, change_of(best.candidate, candidate), "", false};
       judge(neighbour, best);
@@ -283,7 +283,8 @@ class Search {
 
   void judge(Neighbour& neighbour, const Evaluated& best) {
     neighbour.why = why_invalid(space_, neighbour.candidate);
-    if ((neighbour.refused = !neighbour.why.empty())) return;
+    neighbour.refused = !neighbour.why.empty();
+    if (neighbour.refused) return;
     const LowerBound bound = model_.bound(neighbour.candidate);
     if (options_.device_memory > 0 && bound.bytes > static_cast<double>(options_.device_memory)) {
       neighbour.refused = true;

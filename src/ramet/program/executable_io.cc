@@ -39,12 +39,12 @@ class Reader {
   template <typename Number>
   void number(Number& value) {
     need(sizeof value);
-    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_.copy(reinterpret_cast<char*>(&value), sizeof value);
     rest_.remove_prefix(sizeof value);
   }
   void text(std::string& value) {
     const size_t size = length(1);
-    value.assign(rest_.data(), size);
+    value.assign(rest_.substr(0, size));
     rest_.remove_prefix(size);
   }
   /// Sizes the list; every item takes at least `least` bytes, so that no count can ask for more memory than the file
