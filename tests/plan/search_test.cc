@@ -116,38 +116,37 @@ TEST(SearchSpace, ARecipeWithoutAMicroBatchLeavesItOpen) {
   EXPECT_EQ(sizes, (std::vector<int64_t>{4, 1, 2, 8, 16}));
 }
 
-/// Layouts of a small space, some with all keys searched in turn.
-const std::vector<const char*> kSmallSpaces = {
-    "auto offload=none rts=none schedule=1f1b sequence=false",
-    "auto p=2 t=1 offload=none rts=none",
-    "auto t=2 p=1 recompute=none",
-    "auto r=2 p=1 offload=none recompute=none",
-    "auto p=2 t=1 r=1 schedule=1f1b",
+/// Layouts of a small space, some with all keys searched in turn, and memory of each device.
+const std::vector<std::pair<const char*, const char*>> kSmallSpaces = {
+    {"auto offload=none rts=none schedule=1f1b sequence=false", "1400 KiB"},
+    {"auto p=2 t=1 offload=none rts=none", "1 GiB"},
+    {"auto t=2 p=1 recompute=none", "1400 KiB"},
+    {"auto r=2 p=1 offload=none recompute=none", "1 GiB"},
+    {"auto p=2 t=1 r=1 schedule=1f1b", "1400 KiB"},
 };
 
 TEST(Search, FindsWhatTheBestOfAllIs) {
   int fits = 0, refused = 0;
-  for (const char* memory : {"1 GiB", "1400 KiB"})
-    for (const char* text : kSmallSpaces) {
-      SCOPED_TRACE(std::string(text) + ", " + memory);
-      Bench bench(memory, text);
-      double best = -1;
-      for (const Candidate& candidate : all_layouts(bench.planner.space())) {
-        const Outcome& outcome = bench.evaluate(candidate);
-        ++(outcome.fits ? fits : refused);
-        if (outcome.fits && (best < 0 || outcome.seconds < best)) best = outcome.seconds;
-      }
-      const SearchResult result = bench.search(0);
-      EXPECT_EQ(result.fitting.empty(), best < 0);
-      if (best < 0) continue;
-      EXPECT_TRUE(result.proven);
-      EXPECT_EQ(result.fitting.front().outcome.seconds, best) << print_layout(result.fitting.front().candidate.layout);
-      // The few that are compiled by default come as near.
-      const SearchResult quick = bench.search(16);
-      ASSERT_FALSE(quick.fitting.empty());
-      EXPECT_LE(quick.fitting.front().outcome.seconds, 1.05 * best)
-          << print_layout(quick.fitting.front().candidate.layout);
+  for (const auto& [text, memory] : kSmallSpaces) {
+    SCOPED_TRACE(std::string(text) + ", " + memory);
+    Bench bench(memory, text);
+    double best = -1;
+    for (const Candidate& candidate : all_layouts(bench.planner.space())) {
+      const Outcome& outcome = bench.evaluate(candidate);
+      ++(outcome.fits ? fits : refused);
+      if (outcome.fits && (best < 0 || outcome.seconds < best)) best = outcome.seconds;
     }
+    const SearchResult result = bench.search(0);
+    EXPECT_EQ(result.fitting.empty(), best < 0);
+    if (best < 0) continue;
+    EXPECT_TRUE(result.proven);
+    EXPECT_EQ(result.fitting.front().outcome.seconds, best) << print_layout(result.fitting.front().candidate.layout);
+    // The few that are compiled by default come as near.
+    const SearchResult quick = bench.search(16);
+    ASSERT_FALSE(quick.fitting.empty());
+    EXPECT_LE(quick.fitting.front().outcome.seconds, 1.05 * best)
+        << print_layout(quick.fitting.front().candidate.layout);
+  }
   EXPECT_GT(fits, 50);
   EXPECT_GT(refused, 50);
 }
