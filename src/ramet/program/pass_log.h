@@ -20,7 +20,7 @@ class PassLog {
   StepGraph step(const std::string& name, const std::function<StepGraph()>& pass);
   /// Runs any other pass; its product has no text.
   template <typename Pass>
-  auto run(const std::string& name, Pass pass) {
+  auto run(const std::string& name, const Pass& pass) {
     const auto start = std::chrono::steady_clock::now();
     auto result = pass();
     note(name, start);

@@ -64,7 +64,7 @@ NamedOrder portfolio_order(const PlaceProblem& problem, int index) {
 constexpr int kPortfolio = 8;
 
 /// Solves one part: items that are connected in time.
-Placement place_part(PlaceProblem problem, const PlaceOptions& options) {
+Placement place_part(const PlaceProblem& problem, const PlaceOptions& options) {
   Placement best;
   best.bound = problem.bound;
   best.height = INT64_MAX;

@@ -36,7 +36,7 @@ class RangeMaximum {
     }
   }
   int64_t operator()(int32_t first, int32_t last) const {
-    const auto width = static_cast<size_t>(last - first + 1);
+    const auto width = static_cast<size_t>(last - first) + 1;
     size_t level = 0;
     while ((size_t{2} << level) <= width) ++level;
     const auto& row = levels_[level];
