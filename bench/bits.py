@@ -4,7 +4,7 @@ Fast takes the fewest lanes and chunks that the layout needs; exact those of the
 the same bits: as few, or as many as can be split eight and four ways. Runs take turns; medians of their steps, the first left out.
 The bar is 0.95 where both sum the same parts.
 
-usage: bench/bits.py [--steps N] [--rounds N]
+usage: bench/bits.py [--steps N] [--rounds N] [--only LAYOUT]
 """
 import argparse
 import json
@@ -45,6 +45,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", help="layouts whose text contains this")
     arguments = parser.parse_args()
     if not (ROOT / "build/ramet").exists():
         print("bits: needs build/ramet; left out")
@@ -52,7 +53,7 @@ def main():
     print(f"load {' '.join(f'{load:.1f}' for load in os.getloadavg())} before")
     print("| layout | lanes | chunks | exact s | fast s | exact/fast | bar |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for layout, lanes, chunks, bar in ROWS:
+    for layout, lanes, chunks, bar in [row for row in ROWS if not arguments.only or arguments.only in row[0]]:
         seconds = {"exact": [], "fast": []}
         for round_ in range(arguments.rounds):
             for bits in list(seconds)[:: 1 if round_ % 2 else -1]:
