@@ -54,7 +54,7 @@ std::string energy_text(double joule) {
 }
 
 std::string layout_text(const SearchReport& report, const Candidate& candidate) {
-  const std::string text = print_layout(candidate.layout);
+  std::string text = print_layout(candidate.layout);
   if (report.space->batches.size() == 1) return text;
   return text + " micro_batch=" + std::to_string(report.space->batch_of(candidate).micro_batch);
 }
