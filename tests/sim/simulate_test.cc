@@ -130,8 +130,12 @@ TEST(Simulate, DevicesTakenTogetherGiveTheTimesOfEach) {
       Machine slow = machine(1e9);
       slow.links[1].topology = topology;
       slow.processors = 0;
-      slow.memories.push_back(
-          {.role = MemoryRole::kStreaming, .bytes = 1, .read = 1e9, .write = 1e9, .total = 3e9, .devices = 4});
+      slow.memories.push_back({.role = MemoryRole::kStreaming,
+                               .bytes = int64_t{1} << 40,
+                               .read = 1e9,
+                               .write = 1e9,
+                               .total = 3e9,
+                               .devices = 4});
       const Simulation together = simulate(stages, slow), apart = simulate(stages, slow, {.fold = false});
       EXPECT_NEAR(together.seconds, apart.seconds, 1e-9 * apart.seconds);
       EXPECT_NEAR(together.bubble, apart.bubble, 1e-9);

@@ -183,7 +183,7 @@ Transports MpiSession::make_transports(int devices_per_rank, const TransportOpti
   State& state = *state_;
   int* tag_limit = nullptr;
   int found = 0;
-  MPI_Comm_get_attr(state.messages, MPI_TAG_UB, &tag_limit, &found);
+  MPI_Comm_get_attr(state.messages, MPI_TAG_UB, static_cast<void*>(&tag_limit), &found);
   const int64_t limit = found ? *tag_limit : 32767;
   const int mine[2] = {devices_per_rank, pretend_hosts};
   std::vector<int> all(static_cast<size_t>(2 * state.ranks));
