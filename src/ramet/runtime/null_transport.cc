@@ -113,12 +113,13 @@ class NullTransport final : public Transport {
       if (other.done || other.sends == message.sends || other.tag != tag) continue;
       const Message &sender = message.sends ? message : other, &receiver = message.sends ? other : message;
       if (sender.bytes != receiver.bytes) {
-        const ErrorParts fault = {
-            .what = "sizes differ",
-            .where = fmt::format("message from device 0 to device 0 (tag {})", tag),
-            .found = fmt::format("{} bytes sent, {} bytes to be received", sender.bytes, receiver.bytes)};
-        stop(Error(fault).what());
-        throw Error(fault, ErrorKind::kFailure);
+        const Error error(
+            {.what = "sizes differ",
+             .where = fmt::format("message from device 0 to device 0 (tag {})", tag),
+             .found = fmt::format("{} bytes sent, {} bytes to be received", sender.bytes, receiver.bytes)},
+            ErrorKind::kFailure);
+        stop(error.what());
+        throw error;
       }
       if (sender.bytes > 0) std::memcpy(receiver.data, sender.data, sender.bytes);
       message.done = other.done = true;
