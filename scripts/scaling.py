@@ -119,7 +119,7 @@ def main():
              "897 MiB of an IPU. A 64th of a layer fits, where activations between products are cut along the sequence. The last one:", "",
              "    " + command, ""]
 
-    result, command = tool.simulate("examples/gpt-1t.toml", "examples/four-pod256.toml")
+    result, command = tool.simulate("examples/gpt-1t.toml", "examples/machines/four-pod256.toml")
     s = result["simulation"]
     text += ["## A trillion weights on four POD256", "",
              "128 layers of 25,600, one at a time on the 256 IPUs of a pod in 16 x 16 parts; four pods are replicas; 24 sequences of 2048",

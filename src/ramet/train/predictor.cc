@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMostMasks = 64;  // of one text
 
 /// A step that only evaluates: the predictor's graph on the model's weights.
-StepGraph prediction_step(const Recipe& recipe, const std::vector<StateTensor>& weights, Graph graph) {
+StepGraph prediction_step(const Recipe& recipe, const std::vector<StateTensor>& weights, const Graph& graph) {
   StepGraph step;
   std::map<std::string, bool> read;
   for (const auto& input : graph.inputs()) read[graph.value(input.value).name] = true;
