@@ -5,6 +5,7 @@
 """
 import argparse
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -56,7 +57,6 @@ def table(rows, first="layout"):
 
 def plot(path, title, series, labels):
     """Lines over doublings of devices: `series` is [(name, [(devices, value)])], both axes logarithmic."""
-    import math
     width, height, left, top, right, bottom = 560, 300, 64, 34, 130, 44
     points = [p for _, line in series for p in line]
     xs, ys = [math.log2(x) for x, _ in points], [math.log10(y) for _, y in points]

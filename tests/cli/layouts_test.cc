@@ -21,13 +21,7 @@ using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-const std::string kSmallBert = small_recipe("small",
-                                            R"(preset = "mini"
-layers = 2
-heads = 4
-vocabulary_size = 96
-max_positions = 16
-)",
+const std::string kSmallBert = small_recipe("small", kTwoLayers,
                                             R"(steps = 6
 micro_batch = 2
 lanes = 4

@@ -20,10 +20,8 @@ using ::testing::HasSubstr;
 class PlanSearch : public ::testing::Test {
  protected:
   PlanSearch() {
-    write_file_atomic(
-        folder_ / "small.toml",
-        small_recipe("small", "preset = \"mini\"\nlayers = 2\nheads = 4\nvocabulary_size = 96\nmax_positions = 16\n",
-                     "steps = 3\nmicro_batch = 2\nlanes = 2\nchunks = 2\n", 0));
+    write_file_atomic(folder_ / "small.toml",
+                      small_recipe("small", kTwoLayers, "steps = 3\nmicro_batch = 2\nlanes = 2\nchunks = 2\n", 0));
     write_file_atomic(folder_ / "two.toml", test::small_machine_text("two", 2, "64 MiB", false));
     write_file_atomic(folder_ / "tiny.toml", test::small_machine_text("two", 2, "16 KiB", false));
   }

@@ -14,13 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::string kSmall = small_recipe("small",
-                                        R"(preset = "mini"
-layers = 2
-heads = 4
-vocabulary_size = 96
-max_positions = 16
-)",
+const std::string kSmall = small_recipe("small", kTwoLayers,
                                         R"(steps = 6
 micro_batch = 2
 lanes = 4

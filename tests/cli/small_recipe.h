@@ -28,4 +28,8 @@ every = )" +
          std::to_string(checkpoint_every) + "\n";
 }
 
+/// Lines of [model] of two layers.
+inline const std::string kTwoLayers =
+    "preset = \"mini\"\nlayers = 2\nheads = 4\nvocabulary_size = 96\nmax_positions = 16\n";
+
 }  // namespace ramet

@@ -20,18 +20,7 @@ using ::testing::HasSubstr;
 class FitActivations : public testing::Test {
  protected:
   FitActivations() {
-    BertConfig config;
-    config.layers = kLayers;
-    config.hidden = 32;
-    config.heads = 2;
-    config.intermediate = 128;
-    config.vocabulary = 24;
-    config.positions = 16;
-    BatchShape batch;
-    batch.micro_batch = 2;
-    batch.sequence = 16;
-    batch.predictions = 2;
-    const Model model = build_bert(config, batch);
+    const Model model = small_bert(kLayers, 32, 128, 16);
     std::vector<std::string> names;
     for (const auto& weight : model.weights) names.push_back(weight.name);
     step_.micro = simplify(differentiate(model.forward, "loss", names));

@@ -32,22 +32,25 @@ inline std::map<std::string, HostTensor> feeds_for(const Graph& graph, double sc
   return feeds;
 }
 
-/// A BERT small enough for the reference kernels.
-inline Model tiny_bert() {
+/// A BERT of two heads and few words.
+inline Model small_bert(int layers, int64_t hidden, int64_t intermediate, int64_t sequence) {
   BertConfig config;
-  config.layers = 3;
-  config.hidden = 8;
+  config.layers = layers;
+  config.hidden = hidden;
   config.heads = 2;
-  config.intermediate = 16;
+  config.intermediate = intermediate;
   config.vocabulary = 24;
   config.positions = 16;
   BatchShape batch;
   batch.micro_batch = 2;
-  batch.sequence = 6;
+  batch.sequence = sequence;
   batch.predictions = 2;
   batch.seed = 5;
   return build_bert(config, batch);
 }
+
+/// One small enough for the reference kernels.
+inline Model tiny_bert() { return small_bert(3, 8, 16, 6); }
 
 inline Model tiny_gpt2() {
   Gpt2Config config;

@@ -234,6 +234,18 @@ void Progress::clear() {
   shown_ = false;
 }
 
+void StatusLine::show(const std::string& text) {
+  constexpr size_t kMost = 160;
+  drawn_ = is_terminal();
+  std::fputs((drawn_ ? "\r\033[K" + text.substr(0, kMost) : text + "\n").c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void StatusLine::clear() {
+  if (drawn_) std::fputs("\r\033[K", stderr);
+  drawn_ = false;
+}
+
 void ByteProgress::show(std::string_view part, int64_t done, int64_t total) {
   const double time = now();
   const bool last = total > 0 && done >= total, fresh = part != part_;

@@ -51,6 +51,17 @@ std::string numbers_text(const Numbers& numbers);
 /// Columns of text, aligned; the first row is the head. Numbers align right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 
+/// One line that says what is done now: drawn over on a terminal, where it goes with this; elsewhere a line each time.
+class StatusLine {
+ public:
+  ~StatusLine() { clear(); }
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  bool drawn_ = false;
+};
+
 /// Shows how far a run is: a bar with loss, speed and time left on a terminal; elsewhere a line every few seconds.
 class Progress {
  public:

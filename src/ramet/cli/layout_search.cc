@@ -1,7 +1,5 @@
 #include "ramet/cli/layout_search.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
@@ -35,11 +33,10 @@ class StopOnSignal {
   struct sigaction before_{};
 };
 
-/// How far the search is: one line that is drawn again on a terminal, a line a layout elsewhere.
+/// How far the search is; elsewhere than on a terminal, a line a layout.
 class SearchProgressLine {
  public:
   explicit SearchProgressLine(bool quiet) : quiet_(quiet) {}
-  ~SearchProgressLine() { clear(); }
 
   void show(const SearchProgress& progress) {
     if (quiet_ || (!progress.now && !is_terminal())) return;
@@ -49,17 +46,7 @@ class SearchProgressLine {
     if (progress.best) text += "; best " + duration_of(progress.best->outcome.seconds);
     if (progress.now) text += "; now " + print_layout(progress.now->layout);
     if (stop_asked.load()) text += "; stopping";
-    if (is_terminal()) {
-      std::fprintf(stderr, "\r\033[K%.160s", text.c_str());
-      drawn_ = true;
-    } else {
-      std::fprintf(stderr, "%s\n", text.c_str());
-    }
-    std::fflush(stderr);
-  }
-  void clear() {
-    if (drawn_) std::fputs("\r\033[K", stderr);
-    drawn_ = false;
+    line_.show(text);
   }
 
  private:
@@ -68,7 +55,8 @@ class SearchProgressLine {
     std::snprintf(text, sizeof text, "%.3g s", seconds);
     return text;
   }
-  bool quiet_, drawn_ = false;
+  bool quiet_;
+  StatusLine line_;
 };
 
 SearchResult run_search(RecipePlanner& planner, const SearchOptions& how, bool json) {
@@ -88,7 +76,7 @@ SearchReport report_of(const RecipePlanner& planner, const SearchResult& result)
   report.result = &result;
   report.samples = preparation.samples_per_step();
   report.tokens = preparation.tokens_per_step();
-  for (const auto& weight : preparation.model.weights) report.parameters += weight.unpadded().elements();
+  report.parameters = preparation.model.parameters();
   report.device_memory = planner.device_memory();
   if (!result.fitting.empty()) report.command = planner.options_of(result.fitting.front().candidate);
   return report;

@@ -23,24 +23,16 @@ struct PlanArguments : ModelOptions {
   SearchArguments search;
 };
 
-int64_t parameters_of(const Model& model) {
-  int64_t parameters = 0;
-  for (const auto& weight : model.weights) parameters += weight.unpadded().elements();
-  return parameters;
-}
-
 /// Time of a step of all devices on the machine; absent, on this one, whose processors they share, but none for layouts
 /// that nobody would run here.
 std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout,
                                   const std::optional<Machine>& machine, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
-  if (machine) return simulate(compiled.stages, *machine, {.streams_to_files = layout.streams_to_files()});
+  const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
+  if (machine) return simulate(compiled.stages, *machine, how);
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
-  const bool to_files = layout.streams_to_files();
-  return simulate_sharing(compiled.stages,
-                          local_machine(compiled.stages, cpu_backend(), 1.5, to_files ? layout.streaming : ""),
-                          {.streams_to_files = to_files});
+  return simulate_sharing(compiled.stages, local_machine(compiled.stages, layout), how);
 }
 
 /// Many devices, one that streams, or another machine's: what each holds and moves, and the schedule.
@@ -74,7 +66,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     if (!devices.activations.empty()) line.set("activations", devices.activations);
     line.set("event", "end")
         .set("name", preparation.recipe.name)
-        .set("parameters", parameters_of(preparation.model))
+        .set("parameters", preparation.model.parameters())
         .set("planned_bytes", most)
         .set("compile_seconds", compiled.seconds)
         .set("threads", static_cast<int64_t>(compiled.stages[0].threads))
@@ -87,8 +79,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     return 0;
   }
   std::printf("%s: %s parameters, %s tokens a step; compiled in %s for %d threads a device\n",
-              preparation.recipe.name.c_str(),
-              number_text(static_cast<double>(parameters_of(preparation.model))).c_str(),
+              preparation.recipe.name.c_str(), number_text(static_cast<double>(preparation.model.parameters())).c_str(),
               number_text(static_cast<double>(preparation.tokens_per_step())).c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
   std::printf("%s\n%s", text_of(devices).c_str(), text_of(schedule).c_str());
@@ -118,7 +109,7 @@ int plan(const PlanArguments& arguments, bool json) {
     step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend()));
   }
   const double tokens = static_cast<double>(preparation.tokens_per_step());
-  const int64_t parameters = parameters_of(preparation.model);
+  const int64_t parameters = preparation.model.parameters();
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(exe));
   if (!arguments.save.empty()) save_executable(exe, arguments.save);
 

@@ -68,30 +68,30 @@ int probe(const ProbeArguments& arguments, Session& session) {
   if (job) endpoints = job->make_transports(1, {.time_limit = std::chrono::minutes(10)});
   SurveyOptions options{.threads = arguments.threads, .seconds = arguments.seconds, .folder = arguments.folder};
   const bool quiet = session.json || !session.leads();
+  StatusLine line;
   if (!quiet)
-    options.progress = [](const std::string& what, double done) {
-      if (is_terminal())
-        std::fprintf(stderr, "\r\033[K%3.0f%%  %s", 100 * done, what.c_str());
-      else
-        std::fprintf(stderr, "%3.0f%%  %s\n", 100 * done, what.c_str());
+    options.progress = [&](const std::string& what, double done) {
+      char percent[16];
+      std::snprintf(percent, sizeof percent, "%3.0f%%  ", 100 * done);
+      line.show(percent + what);
     };
   const auto start = std::chrono::steady_clock::now();
   const Machine machine = survey_machine(cpu_backend(), options, job ? endpoints[0].get() : nullptr);
-  if (!quiet && is_terminal()) std::fputs("\r\033[K", stderr);
+  line.clear();
   if (!session.leads()) return 0;
   write_file_atomic(arguments.out, print_machine(machine));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (session.json) {
-    JsonLine line;
-    line.set("event", "end")
+    JsonLine()
+        .set("event", "end")
         .set("file", arguments.out)
         .set("seconds", seconds)
         .set("devices", static_cast<int64_t>(machine.devices))
         .set("threads", static_cast<int64_t>(machine.device.units))
         .set("f32_flops", machine.device.peak(DType::kF32))
         .set("bf16_flops", machine.device.peak(DType::kBF16))
-        .set("bandwidth", machine.bandwidth());
-    line.print();
+        .set("bandwidth", machine.bandwidth())
+        .print();
     return 0;
   }
   std::printf("%s: %d devices of %d cores; measured in %s\n%s\nwritten to %s: use it as --machine %s\n",

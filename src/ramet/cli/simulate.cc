@@ -52,7 +52,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
                                         : compile_recipe(preparation, machine, arguments.trainer());
   if (local) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
-    machine = local_machine(compiled.stages, cpu_backend());
+    machine = local_machine(compiled.stages, preparation.layout);
   }
   const auto start = std::chrono::steady_clock::now();
   const SimulationOptions options{.streams_to_files = preparation.layout.streams_to_files(),

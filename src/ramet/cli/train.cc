@@ -3,7 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <memory>
+#include <optional>
 
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
@@ -138,7 +138,7 @@ class TrainCommand {
     options.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
     for (const auto& remark : preparation.remarks) tell(remark);
-    auto start = std::make_shared<StartProgress>();
+    std::optional<StartProgress> start(std::in_place);
     if (session_.leads() && !session_.json)
       options.progress = [&start](std::string_view what, int64_t done, int64_t total) {
         if (start) (*start)(what, done, total);

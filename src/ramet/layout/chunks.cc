@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/transform/layers.h"
+#include "ramet/transform/recompute.h"
 
 namespace ramet {
 namespace {
@@ -224,9 +225,8 @@ double work_of(const Cost& cost) {
 
 LayerCosts layer_costs(const Graph& micro) {
   LayerCosts costs;
-  int last = -1;
-  for (const Node& node : micro.nodes()) last = std::max(last, layer_of(node.name));
-  costs.layers.assign(static_cast<size_t>(last) + 1, 0);
+  costs.layers.assign(count_layers(micro), 0);
+  const int last = static_cast<int>(costs.layers.size()) - 1;
   std::vector<bool> after(micro.nodes().size(), false);
   for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
     const Node& node = micro.node(id);

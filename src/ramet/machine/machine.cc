@@ -88,6 +88,13 @@ double Machine::bandwidth() const {
   return own ? std::max(own->total / own->devices, 1.0) : 1;
 }
 
+std::string call_key(const NodeSignature& node) {
+  std::string key = node.op->name;
+  for (const auto* types : {&node.inputs, &node.outputs})
+    for (const TensorType& type : *types) key += " " + type.text();
+  return key;
+}
+
 std::string task_key(const NodeSignature& node, const std::string& kernel) {
   std::string key = kernel + " " + node.op->name + "(";
   for (const TensorType& type : node.inputs) key += type.text() + ",";

@@ -129,6 +129,9 @@ const char* name_of(Topology topology);
 /// because names that differ by a layer's number cost the same.
 std::string task_key(const NodeSignature& node, const std::string& kernel);
 
+/// What calls of one piece of code share: op and types.
+std::string call_key(const NodeSignature& node);
+
 /// Seconds that a task takes: as measured, or else the longer of its operations and its traffic at the machine's rates,
 /// plus the overhead.
 double task_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost);

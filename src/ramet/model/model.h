@@ -18,6 +18,13 @@ struct Model {
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;
+
+  /// Elements of all weights, without padding.
+  int64_t parameters() const {
+    int64_t sum = 0;
+    for (const StateTensor& weight : weights) sum += weight.unpadded().elements();
+    return sum;
+  }
 };
 
 }  // namespace ramet

@@ -121,7 +121,6 @@ const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
   Cut cut;
   cut.stages.resize(static_cast<size_t>(layout.p));
   std::vector<StateBytes> of_chunk(static_cast<size_t>(layout.model_chunks()), StateBytes{});
-  std::vector<double> kept(of_chunk.size(), 0);
   for (size_t part = 0; part < profile.parts().size(); ++part) {
     const bool is_layer = part < profile.before();
     const int chunk = is_layer ? chunks->second[part] : part == profile.before() ? 0 : layout.model_chunks() - 1;
@@ -137,7 +136,6 @@ const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
     stage.kept_cheap += work.kept_cheap / shards;
     stage.entering += work.entering / (layout.sequence ? shards : layout.t2);
     stage.layers += is_layer;
-    kept[static_cast<size_t>(chunk)] += work.kept / shards;
     stage.largest_node = std::max(stage.largest_node, work.largest_node / shards);
     if (is_layer) stage.largest_kept = std::max(stage.largest_kept, work.kept / shards);
   }
@@ -145,7 +143,6 @@ const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
     Cut::Stage& stage = cut.stages[static_cast<size_t>(layout.stage_of(static_cast<int>(chunk)))];
     for (size_t kind = 0; kind < stage.largest_chunk.size(); ++kind)
       stage.largest_chunk[kind] = std::max(stage.largest_chunk[kind], of_chunk[chunk][kind]);
-    stage.chunk_kept = std::max(stage.chunk_kept, kept[chunk]);
   }
   last_name_ = std::move(name);
   last_cut_.clear();

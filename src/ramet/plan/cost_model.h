@@ -63,7 +63,6 @@ class CostModel {
     struct Stage {
       StateBytes states{}, largest_chunk{};
       double forward = 0, backward = 0, cheap = 0, kept = 0, kept_cheap = 0, entering = 0, layers = 0;
-      double chunk_kept = 0;    ///< of its largest chunk
       double largest_kept = 0;  ///< of one of its layers
       double largest_node = 0;  ///< bytes of it
     };

@@ -7,6 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/layout/partition.h"
+#include "ramet/machine/machine.h"
 #include "ramet/program/choose.h"
 #include "ramet/program/join.h"
 #include "ramet/program/liveness.h"
@@ -33,12 +34,8 @@ constexpr int32_t kStreamAlignment = 4096;
 int64_t outlined_instructions(const Executable& exe) {
   std::map<std::string, int32_t> kinds;
   std::vector<int32_t> kind_of_task;
-  for (const Task& task : exe.tasks) {
-    std::string key = task.node.op->name;
-    for (const auto* types : {&task.node.inputs, &task.node.outputs})
-      for (const TensorType& type : *types) key += " " + type.text();
-    kind_of_task.push_back(kinds.emplace(std::move(key), static_cast<int32_t>(kinds.size())).first->second);
-  }
+  for (const Task& task : exe.tasks)
+    kind_of_task.push_back(kinds.emplace(call_key(task.node), static_cast<int32_t>(kinds.size())).first->second);
   std::set<std::vector<int32_t>> functions;
   int64_t count = 0;
   for (const Segment& segment : exe.segments) {

@@ -219,6 +219,11 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   return machine;
 }
 
+Machine local_machine(std::span<const Executable> stages, const Layout& layout) {
+  constexpr double kBudgetSeconds = 1.5;
+  return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "");
+}
+
 Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds,
                       const std::filesystem::path& streaming) {
   return local_machine(std::span(&exe, 1), backend, budget_seconds, streaming);

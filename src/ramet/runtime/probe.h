@@ -4,6 +4,7 @@
 #include <span>
 
 #include "ramet/kernel/kernel.h"
+#include "ramet/layout/layout.h"
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
 
@@ -35,6 +36,8 @@ Machine local_machine(const Executable& executable, const Backend& backend, doub
 /// while tasks are measured.
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds = 1.5,
                       const std::filesystem::path& streaming = {});
+/// The same with the processor's own kernels, and the files that the layout streams to.
+Machine local_machine(std::span<const Executable> stages, const Layout& layout);
 
 /// "AMD EPYC 9R45 96-Core Processor"
 std::string cpu_name();

@@ -68,14 +68,11 @@ int64_t TileLibrary::program_bytes(std::span<const Task> tasks, int64_t instruct
   std::map<std::string, double> exchanges;
   for (const Task& task : tasks) {
     if (task.node.op->exchange != Exchange::kNone) continue;
-    std::string vertex = task.node.op->name, exchange = vertex;
+    std::string vertex = task.node.op->name;
     for (const auto* types : {&task.node.inputs, &task.node.outputs})
-      for (const TensorType& type : *types) {
-        vertex += " " + std::string(name_of(type.dtype));
-        exchange += " " + type.text();
-      }
+      for (const TensorType& type : *types) vertex += " " + std::string(name_of(type.dtype));
     vertices.insert(vertex);
-    exchanges[exchange] = known(task.node).messages;
+    exchanges[call_key(task.node)] = known(task.node).messages;
   }
   double messages = 0;
   for (const auto& [shapes, count] : exchanges) messages += count;

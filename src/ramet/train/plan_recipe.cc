@@ -186,11 +186,9 @@ Outcome RecipePlanner::outcome_of(const Candidate& candidate, const std::vector<
   outcome.refused = too_much(candidate, outcome, stages);
   if (!outcome.refused.empty()) return outcome;
   const Layout& layout = candidate.layout;
-  const bool to_files = layout.streams_to_files();
+  const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
   const Simulation simulation =
-      local_ ? simulate_sharing(stages, local_machine(stages, cpu_backend(), 1.5, to_files ? layout.streaming : ""),
-                                {.streams_to_files = to_files})
-             : simulate(stages, machine_, {.streams_to_files = to_files});
+      local_ ? simulate_sharing(stages, local_machine(stages, layout), how) : simulate(stages, machine_, how);
   outcome.fits = true;
   outcome.seconds = simulation.seconds;
   outcome.bubble = simulation.bubble;
