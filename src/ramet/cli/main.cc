@@ -115,8 +115,8 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 
 namespace {
 
-const std::vector<std::string> kCommands = {"train",  "plan", "probe",   "eval",   "predict", "vocab",
-                                            "corpus", "runs", "inspect", "export", "recipe",  "simulate"};
+const std::vector<std::string> kCommands = {"train",  "plan", "probe", "eval",    "predict", "vocab",   "corpus",
+                                            "pack",   "runs", "inspect", "export", "recipe",  "simulate"};
 
 /// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
 /// which has ended or was halted, here or on a host that this one does not see.
@@ -142,6 +142,7 @@ int run(int argc, char** argv, Session& session) {
   add_predict(app, session);
   add_vocab(app, session);
   add_corpus(app, session);
+  add_pack(app, session);
   add_runs(app, session);
   add_inspect(app, session);
   add_export(app, session);
