@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -200,4 +201,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace ramet::cli
 
-int main(int argc, char** argv) { return ramet::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error, with a name
+  return ramet::cli::run(argc, argv);
+}

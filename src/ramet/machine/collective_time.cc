@@ -157,6 +157,11 @@ Traffic collective(const Network& network, Exchange exchange, double bytes, std:
   }
   Traffic traffic = best_of(network, exchange, bytes, Groups(groups.begin(), groups.end()));
   traffic.link_bytes.resize(static_cast<size_t>(network.links()));
+  // Where a meeting of all was measured, messages cannot be there sooner.
+  if (groups[0].size() > 1) traffic.meeting = network.meeting(top_level(network, {groups.begin(), groups.end()}));
+  const double later = std::max(traffic.meeting - traffic.latency, 0.0);
+  traffic.seconds += later;
+  traffic.latency += later;
   return traffic;
 }
 

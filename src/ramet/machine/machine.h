@@ -42,6 +42,7 @@ struct DeviceKind {
   std::map<std::string, double> operations_per_cycle;
   int vector_bits = 0;             ///< of one unit's vector instructions
   double overhead = 0;             ///< seconds from one instruction of a program to the next
+  double jitter = 0;               ///< of s seconds of work, jitter * sqrt(s) is the standard deviation, in seconds
   std::vector<CacheLevel> caches;  ///< innermost first
   std::vector<Efficiency> efficiency;
   TileFigures tiles;  ///< of devices of tiles

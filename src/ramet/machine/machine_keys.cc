@@ -38,6 +38,7 @@ const std::vector<FigureKey<DeviceKind>>& figure_keys() {
       {"vector_bits", &DeviceKind::vector_bits, 0, 1 << 16, false, "width of a unit's vector instructions"},
       {"overhead", &DeviceKind::overhead, 0, kMostSeconds, false,
        "seconds from one instruction of a program to the next"},
+      {"jitter", &DeviceKind::jitter, 0, 1, false, "standard deviation, in seconds, of what takes one second"},
   };
   return keys;
 }

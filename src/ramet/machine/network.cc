@@ -55,6 +55,8 @@ double Network::alone(int level) const {
   return links * at.figures.bandwidth * at.figures.efficiency;
 }
 
+double Network::meeting(int level) const { return levels_[static_cast<size_t>(level)].figures.barrier; }
+
 std::string Network::name(int64_t link) const {
   const Level& level = levels_[static_cast<size_t>(this->level(link))];
   const int64_t unit = (link - level.first) / level.slots, slot = (link - level.first) % level.slots;

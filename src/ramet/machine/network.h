@@ -28,6 +28,7 @@ struct Traffic {
   std::vector<double> link_bytes;  ///< that each link carries, by its number in Network
   std::string way;                 ///< of a collective: "ring", "direct", "halving", "direct + ring" by levels, ...
   std::vector<NetworkStep> steps;  ///< of a collective: its messages
+  double meeting = 0;              ///< of a collective: the least latency, where a meeting of all was measured
 };
 
 /// The links of a machine as one graph: every directed link between two units, and those to switches and gateways, has
@@ -53,6 +54,8 @@ class Network {
   /// Bytes a second that one device alone gets out of the links between units of `level`: its share of them, and one
   /// link at least.
   double alone(int level) const;
+  /// Seconds in which all units of a level meet, where that was measured; else 0.
+  double meeting(int level) const;
 
   /// One message on an idle machine: the latency of its way, and its bytes over the narrowest of its links.
   Traffic send(int from, int to, double bytes) const;

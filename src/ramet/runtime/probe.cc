@@ -6,13 +6,16 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/process.h"
+#include "ramet/runtime/rehearsal.h"
 #include "ramet/runtime/streaming_store.h"
+#include "ramet/runtime/survey_links.h"
 #include "ramet/runtime/task_clock.h"
 
 namespace ramet {
@@ -65,7 +68,7 @@ std::string files_source(const std::filesystem::path& folder) {
   return "measured in " + std::filesystem::absolute(folder).lexically_normal().string();
 }
 
-std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int beside) {
+std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int devices) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path folder;
@@ -76,10 +79,42 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
   else
     return {};
   const std::string name =
-      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" + std::to_string(beside))
+      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" + std::to_string(devices))
           .hex()
           .substr(0, 16);
   return folder / "ramet" / ("machine-" + name + ".toml");
+}
+
+/// Measures messages and meetings of so many devices, which are threads, and notes them as the machine's only links.
+void measure_meetings(Machine& machine, int devices) {
+  constexpr double kSeconds = 0.15;
+  machine.links.clear();
+  if (devices < 2) return;
+  const LinkTiming timing = time_threads(devices, kSeconds);
+  machine.devices = devices;
+  machine.links.push_back({.name = "memory",
+                           .topology = Topology::kHostGateway,
+                           .group = devices,
+                           .links = 1,
+                           .bandwidth = timing.bandwidth,
+                           .latency = std::min(timing.latency, 1e-3),
+                           .barrier = std::min(timing.barrier, 1e-2)});
+}
+
+/// Whether the stages' training has tasks whose time the machine does not know.
+bool lacks_tasks(const Machine& machine, std::span<const Executable> stages) {
+  for (const Executable& exe : stages) {
+    std::set<int32_t> tasks;
+    for (const ProgramStep& step : distinct_runs(exe.train))
+      for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
+        if (instruction.task >= 0) tasks.insert(instruction.task);
+    for (const int32_t id : tasks) {
+      const Task& task = exe.tasks[static_cast<size_t>(id)];
+      if (task.node.op->exchange == Exchange::kNone && !machine.tasks.contains(task_key(task.node, task.kernel)))
+        return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -197,7 +232,8 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   const std::string cpu = cpu_name();
   const int threads = stages[0].threads;
   const int beside = std::max(std::min(stages[0].mesh.devices(), available_processors() / threads) - 1, 0);
-  const std::filesystem::path file = cache_file(cpu, backend, threads, beside);
+  const int devices = stages[0].mesh.devices();
+  const std::filesystem::path file = cache_file(cpu, backend, threads, devices);
   Machine machine;
   try {
     if (!file.empty() && std::filesystem::exists(file)) machine = parse_machine(read_file(file), file.string());
@@ -205,8 +241,11 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
     machine = {};
   }
   if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.device.units != threads ||
-      was_busy(machine, backend))
+      was_busy(machine, backend)) {
     machine = probe_machine(backend, threads);
+    measure_meetings(machine, devices);
+  }
+  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside);
   for (const Executable& exe : stages)
     measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
   if (!streaming.empty()) measure_files(machine, streaming);

@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 1;
-constexpr size_t kLarge = size_t{4} << 20;
+constexpr size_t kLarge = size_t{32} << 20;  // more than caches hold, as most gradients are
 
 /// Rounds of one experiment: as many on all devices, so the leader counts them before and tells.
 int64_t agreed_rounds(Collectives& all, int leader, double one, double seconds) {

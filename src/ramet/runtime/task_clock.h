@@ -55,6 +55,10 @@ class Neighbours {
   std::vector<std::thread> threads_;
 };
 
+/// Numbers that kernels meet, into fresh memory: floats of 0.005 to 0.02 either side of 0 (no denormals, no infinities), integers 0 (valid as
+/// indices and labels).
+void fill_for_measurement(std::byte* data, const TensorType& type);
+
 /// What some work took, measured several times.
 struct Timing {
   double seconds = 0;  ///< median
@@ -64,7 +68,7 @@ struct Timing {
 Timing timing_of(std::vector<double> seconds);
 
 /// A few runs of a task, with operands that have been evicted before each run where an evictor is given. At least one,
-/// then until `most_runs` or `most_seconds`. `prepare` fills the inputs where numbers around 0.01, and integers of 0,
+/// then until `most_runs` or `most_seconds`. `prepare` fills the inputs where small floats, and integers of 0,
 /// will not do.
 Timing time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
                  Evictor* evictor = nullptr, const std::function<void(std::span<std::byte* const>)>& prepare = {});

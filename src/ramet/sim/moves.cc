@@ -162,7 +162,7 @@ void Moves::add_collective(const Network& network, int what, size_t stage, const
     const Traffic own = network.run(steps[g]);
     add_move({.what = what,
               .members = {groups[g].begin(), groups[g].end()},
-              .latency = own.latency,
+              .latency = std::max(own.latency, together.meeting),
               .seconds = own.seconds - own.latency,
               .loads = sparse(own.link_bytes, 1)});
   }

@@ -1,7 +1,5 @@
 #include "ramet/sim/shared_processors.h"
 
-#include <algorithm>
-
 namespace ramet {
 namespace {
 
@@ -21,22 +19,8 @@ void widen(Machine& machine, int devices) {
 }  // namespace
 
 Simulation simulate_sharing(std::span<const Executable> stages, Machine machine, const SimulationOptions& options) {
-  if (machine.processors == 0) return simulate(stages, machine, options);
-  const int devices = static_cast<int>(stages[0].mesh.devices()), threads = stages[0].threads;
-  widen(machine, devices);
-  Simulation simulation = simulate(stages, machine, options);
-  if (devices * threads <= machine.processors) return simulation;
-  const double each = static_cast<double>(devices) / static_cast<double>(stages.size());
-  double work = 0;
-  for (const StageTime& stage : simulation.stages)  // devices copy what streams from host memory themselves
-    work += each * (stage.work.seconds + stage.exchanging + (options.streams_to_files ? 0 : stage.streaming));
-  const double least = work * threads / machine.processors;
-  if (least <= simulation.seconds) return simulation;
-  // The picture of who does what when stays that of processors for each.
-  simulation.bubble = std::max(0.0, 1 - work / (devices * least));
-  simulation.share_of_peak *= simulation.seconds / least;
-  simulation.seconds = least;
-  return simulation;
+  if (machine.processors > 0) widen(machine, static_cast<int>(stages[0].mesh.devices()));
+  return simulate(stages, machine, options);
 }
 
 }  // namespace ramet

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <queue>
 #include <tuple>
 
@@ -27,6 +29,23 @@ SharedLinks links_of(const Moves& moves, const Fold& fold) {
   return links;
 }
 
+/// Processors that all devices share, `processors` devices' worth: work is what moves, over the one link that they are.
+std::optional<SharedLinks> processors_of(const Fold& fold, double processors, int devices) {
+  if (processors <= 0 || processors >= devices) return std::nullopt;
+  SharedLinks shared({processors});
+  for (const Fold::Class& its : fold.classes) shared.add_kind(0, {{0, static_cast<double>(its.devices)}}, 1, 1);
+  return shared;
+}
+
+/// Mean of the largest of n draws from the standard normal distribution.
+double expected_maximum(size_t n) {
+  constexpr double kEnd = 9, kStep = 1.0 / 64;
+  const auto below = [&](double x) { return std::pow(std::erfc(-x / std::sqrt(2.0)) / 2, static_cast<double>(n)); };
+  double mean = 0;
+  for (double x = -kEnd; x < kEnd; x += kStep) mean += (x + kStep / 2) * (below(x + kStep) - below(x));
+  return mean;
+}
+
 /// The programs of one device of each class, in the order of events. A device goes on until it computes, or has to wait
 /// for what has not come yet.
 class Run {
@@ -37,6 +56,9 @@ class Run {
         moves_(stages, machine, options.streams_to_files),
         fold_(fold(moves_, options.fold)),
         links_(links_of(moves_, fold_)),
+        processors_(
+            processors_of(fold_, static_cast<double>(machine.processors) / stages[0].threads, moves_.devices())),
+        jitter_(machine.device.jitter),
         meetings_(fold_.kinds.size()),
         link_bytes_(moves_.bandwidths().size(), 0) {
     for (size_t s = 0; s < stages.size(); ++s) codes_.emplace_back(stages[s], machine, moves_, s, labels_);
@@ -57,8 +79,14 @@ class Run {
     std::vector<int> ended;
     while (true) {
       const double ready = ready_.empty() ? kNever : std::get<0>(ready_.top()), moved = links_.next();
-      if (ready == kNever && moved == kNever) break;
+      const double worked = processors_ ? processors_->next() : kNever;
+      if (ready == kNever && moved == kNever && worked == kNever) break;
       ++events_;
+      if (worked <= std::min(ready, moved)) {
+        processors_->advance(worked, ended);
+        for (const int work : ended) end_work(static_cast<size_t>(working_[static_cast<size_t>(work)]), worked);
+        continue;
+      }
       if (moved <= ready) {
         links_.advance(moved, ended);
         note_rates(moved);
@@ -80,6 +108,8 @@ class Run {
     size_t next = 0, item = 0;  ///< step; within the run at hand
     bool in_run = false, agreed = false, finished = false;
     double now = 0, run_began = 0;
+    double met = 0;             ///< end of its last collective
+    double would_end = 0;       ///< when its work would, with a processor of its own
     int waits_for = -1;         ///< step whose end it waits for
     double since = 0;           ///< when it came to wait
     std::vector<char> ended;    ///< by step: what it started has ended
@@ -119,11 +149,26 @@ class Run {
   /// Whether a device may go on at once after `seconds` of work: nothing happens anywhere before.
   bool work_for(size_t c, double seconds) {
     State& state = states_[c];
+    if (processors_) {
+      const auto number = static_cast<size_t>(processors_->start(static_cast<int>(c), state.now, seconds));
+      if (working_.size() <= number) working_.resize(number + 1);
+      working_[number] = static_cast<int32_t>(c);
+      state.would_end = state.now + seconds;
+      return false;
+    }
     state.now += seconds;
     const double next = std::min(links_.next(), ready_.empty() ? kNever : std::get<0>(ready_.top()));
     if (state.now < next) return true;
     wake(c, state.now);
     return false;
+  }
+
+  void end_work(size_t c, double now) {
+    State& state = states_[c];
+    state.time.waiting += std::max(0.0, now - state.would_end);
+    note_work(c, Activity::kWait, state.would_end, now, processor_label_);
+    state.now = now;
+    go_on(c);
   }
 
   void go_on(size_t c) {
@@ -157,6 +202,7 @@ class Run {
       case Kind::kLoad:
       case Kind::kStore: {
         const auto at = static_cast<int32_t>(state.next);
+        if (processors_ && moves_.streams_alone()) return copy(c, step);
         queue(c, step);
         if (!moves_.streams_alone()) break;
         ++state.next;
@@ -237,15 +283,34 @@ class Run {
   void end_meeting(int32_t kind, double now) {
     const Meeting meeting = std::move(meetings_[static_cast<size_t>(kind)]);
     meetings_[static_cast<size_t>(kind)] = {};
+    const double late = lateness(kind, meeting);
     for (const auto& [member, arrived] : meeting.arrived) {
       const auto c = static_cast<size_t>(member);
       StageTime& time = states_[c].time;
-      time.waiting += meeting.begin - arrived;
+      time.waiting += meeting.begin - arrived + late;
       time.exchanging += now - meeting.begin;
       note_work(c, Activity::kWait, arrived, meeting.begin, meeting.label);
       note_work(c, Activity::kExchange, meeting.begin, now, meeting.label);
-      wake(c, now);
+      note_work(c, Activity::kWait, now, now + late, meeting.label);
+      states_[c].met = now + late;
+      wake(c, now + late);
     }
+  }
+
+  /// How much later than the mean the last of a collective's members comes, where work does not always take equally
+  /// long: what the members differ in already is not added.
+  double lateness(int32_t kind, const Meeting& meeting) {
+    if (jitter_ <= 0) return 0;
+    double first = kNever, met = 0;
+    for (const auto& [member, arrived] : meeting.arrived) {
+      first = std::min(first, arrived);
+      met = std::max(met, states_[static_cast<size_t>(member)].met);
+    }
+    const size_t members = moves_.moves()[static_cast<size_t>(fold_.kinds[static_cast<size_t>(kind)].move)].members.size();
+    const auto [known, fresh] = maxima_.try_emplace(members, 0);
+    if (fresh) known->second = expected_maximum(members);
+    const double spread = jitter_ * std::sqrt(std::max(meeting.begin - met, 0.0));
+    return std::max(0.0, known->second * spread - (meeting.begin - first));
   }
 
   // Messages and streams ---------------------------------------------------------------------------------------------
@@ -298,6 +363,20 @@ class Run {
     if (jobs.size() == 1) begin_job(c, step.kind == Kind::kLoad, state.now);
   }
 
+  /// A load or store that the device does itself, on a processor that it shares.
+  bool copy(size_t c, const ProgramStep& step) {
+    State& state = states_[c];
+    const auto at = static_cast<int32_t>(state.next++);
+    const int what =
+        moves_.what_of_stream(static_cast<size_t>(fold_.classes[c].stage), step.kind == Kind::kLoad);
+    const double bytes = bytes_of(transfer_of(c, at)), seconds = links_.seconds_alone(kind_of(what, c), bytes);
+    count_bytes(kind_of(what, c), bytes);
+    state.ended[static_cast<size_t>(at)] = 1;
+    state.time.streaming += seconds;
+    note_work(c, Activity::kStreaming, state.now, state.now + seconds, label_of(c, at));
+    return work_for(c, seconds);
+  }
+
   void begin_job(size_t c, bool load, double now) {
     State::Job& job = states_[c].jobs[load ? 0 : 1].front();
     job.begin = now;
@@ -310,11 +389,15 @@ class Run {
     const auto number = static_cast<size_t>(links_.start(kind, now, amount));
     if (moving_.size() <= number) moving_.resize(number + 1);
     moving_[number] = moving;
+    count_bytes(kind, amount);
+    note_rates(now);
+  }
+
+  void count_bytes(int32_t kind, double amount) {
     for (const LinkBytes& load : fold_.kinds[static_cast<size_t>(kind)].loads)
       link_bytes_[static_cast<size_t>(load.link)] += amount * load.bytes;
     const auto& channels = fold_.kinds[static_cast<size_t>(kind)].channel_bytes;
     for (size_t channel = 0; channel < channels.size(); ++channel) rates_[channel].bytes += amount * channels[channel];
-    note_rates(now);
   }
 
   void end(Moving moving, double now) {
@@ -482,16 +565,20 @@ class Run {
   Moves moves_;
   Fold fold_;
   SharedLinks links_;
+  std::optional<SharedLinks> processors_;
+  double jitter_;
   Labels labels_;
   const int32_t lanes_label_ = labels_.number("lanes"), agreement_label_ = labels_.number("all devices agree"),
-                end_label_ = labels_.number("end of the step");
+                end_label_ = labels_.number("end of the step"), processor_label_ = labels_.number("a processor");
   std::vector<StageCode> codes_;
   std::vector<State> states_;
   std::vector<Meeting> meetings_;  // by kind
   Meeting agreed_;
   std::map<Way, std::vector<int32_t>> ways_;
   std::deque<Message> messages_;
-  std::vector<Moving> moving_;  // by number of the move
+  std::vector<Moving> moving_;    // by number of the move
+  std::vector<int32_t> working_;  // by number of the work: class
+  std::map<size_t, double> maxima_;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   std::vector<double> link_bytes_;
   std::vector<ChannelTraffic> rates_;

@@ -88,7 +88,9 @@ std::string lack_of_streaming(std::span<const Executable> stages, const Machine&
 /// what task_seconds says; collectives begin when all members have come, messages when both sides have; what moves at
 /// the same time shares links as SharedLinks says; each device loads and stores one transfer after another, both ways
 /// at once. Devices that are threads of one machine copy what streams from host memory themselves, and compute no
-/// further meanwhile; everywhere else transfers go on beside the work. `stages` must match (program/match.h).
+/// further meanwhile; everywhere else transfers go on beside the work. Where a machine's devices have together more
+/// threads than it has processors, those that work share these evenly, and waits of some are time for others. Members of
+/// a collective wait for the last of them, which DeviceKind::jitter makes late. `stages` must match (program/match.h).
 /// Throws Error when the machine has too few devices, or the memory that programs stream to is not there or too small.
 Simulation simulate(std::span<const Executable> stages, const Machine& machine, const SimulationOptions& options = {});
 

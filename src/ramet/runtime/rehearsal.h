@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ramet/kernel/kernel.h"
+#include "ramet/machine/machine.h"
+#include "ramet/program/executable.h"
+
+namespace ramet {
+
+/// The steps of a program that run segments, of those that run the same one the first.
+std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program);
+
+/// Runs the instructions of the stages' training steps, each on an arena of its own and in their order, and notes in the
+/// machine what each task takes there, with the caches as the instruction before left them, and the device's jitter. Exchanges are left out, and
+/// of micro-batches that do the same all but one; `beside` other devices do the same meanwhile. Goes round until
+/// `budget_seconds` are spent. Returns false, and measures nothing, where one round would take longer than that, or
+/// memory for it lacks.
+bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
+              int beside);
+
+}  // namespace ramet
