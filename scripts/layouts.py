@@ -3,7 +3,7 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains small BERT and GPT-2 models (f32 and bf16, dropout, clipping, AdamW and LAMB) for a few steps on one device, then on
+Trains small BERT and GPT-2 models (f32 and bf16, dropout, clipping, AdamW and LAMB, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
 differing step and tensor are named. --quick takes a few layouts, one model each.
@@ -35,6 +35,10 @@ MODELS = {
     "gpt2-bf16-lamb": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb"},
     "bert-bf16-lamb": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb"},
     "gpt2-f32-adamw": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw"},
+    "packed-f32-adamw": {"model.kind": "bert", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw",
+                         "data.packing": "lpfhp"},
+    "packed-bf16-lamb": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb",
+                         "data.packing": "nnlshp", "data.packing_depth": 2},
 }
 COMMON = {
     "data.kind": "synthetic",

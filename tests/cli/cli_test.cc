@@ -264,13 +264,33 @@ TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
 
 TEST_F(Cli, HelpIsThereForEveryCommand) {
   for (const char* command :
-       {"train", "plan", "eval", "predict", "vocab", "corpus", "runs", "inspect", "export", "recipe"}) {
+       {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect", "export", "recipe"}) {
     const Outcome outcome = ramet({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr(std::string("Usage: ramet ") + command)) << command;
   }
   EXPECT_THAT(ramet({"recipe", "--help"}).out, HasSubstr("[train.schedule]"));
   EXPECT_THAT(ramet({"--version"}).out, ContainsRegex("^[0-9]+\\.[0-9]+"));
+}
+
+TEST_F(Cli, SaysWhatPackingIsWorth) {
+  const std::string sample = RAMET_SOURCE_DIR "/tests/samples/data/lengths.tsv";
+  const Outcome table = ramet({"pack", sample});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, ContainsRegex("none +1 +286 +[0-9.]+% +1.000"));
+  EXPECT_THAT(table.out, ContainsRegex("lpfhp +no limit"));
+  const Outcome one = ramet({"pack", sample, "--algorithm", "nnlshp", "--depth", "3", "--json"});
+  const json packing = last(one);
+  EXPECT_EQ(packing["algorithm"], "nnlshp");
+  EXPECT_EQ(packing["depth"], 3);
+  EXPECT_EQ(packing["sequences"], 286);
+  EXPECT_GT(packing["efficiency"].get<double>(), 0.95);
+  EXPECT_NEAR(packing["factor"].get<double>(), 286.0 / packing["packs"].get<double>(), 1e-9);
+  write_file_atomic(folder_ / "bad.tsv", std::string("length\tcount\n5\t2\n4\t1\n"));
+  const Outcome bad = ramet({"pack", "bad.tsv"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.tsv:3"), HasSubstr("lengths must rise")));
+  EXPECT_EQ(ramet({"pack", sample, "--depth", "-1"}).status, 2);
 }
 
 TEST_F(Cli, RunsAreListedShownComparedAndExported) {

@@ -59,6 +59,24 @@ TEST_F(LayoutCli, TrainsOnThreadsWithTheBitsOfOneDevice) {
   for (const json& device : many["devices"]) EXPECT_EQ(device["planned_bytes"], device["arena_bytes"]) << device;
 }
 
+TEST_F(LayoutCli, PackedRowsHaveTheBitsOfOneDevice) {
+  for (const char* precision : {"f32", "bf16"}) {
+    const std::vector<std::string> packing = {"--set", "data.packing=lpfhp", "--set", "data.packing_depth=3",
+                                              "--set", "train.precision=" + std::string(precision)};
+    const json one = train(packing);
+    for (const char* layout : {"p=2 r=2 head=first rts=optimizer", "t=2 sequence=true",
+                               "r=2 phases=2 recompute=layer offload=optimizer,activations"}) {
+      std::vector<std::string> arguments = packing;
+      arguments.insert(arguments.end(), {"--layout", layout});
+      const json many = train(arguments);
+      EXPECT_EQ(many["weights_hash"], one["weights_hash"]) << precision << ' ' << layout;
+      EXPECT_EQ(many["loss"], one["loss"]) << precision << ' ' << layout;
+      EXPECT_EQ(many["held_out_loss"], one["held_out_loss"]) << precision << ' ' << layout;
+      for (const json& device : many["devices"]) EXPECT_EQ(device["planned_bytes"], device["arena_bytes"]) << device;
+    }
+  }
+}
+
 TEST_F(LayoutCli, ResumesOnAnotherLayout) {
   const json straight = train({});
   train({"--run", "run", "--steps", "4", "--layout", "t=2 phases=2"});

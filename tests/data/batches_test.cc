@@ -92,7 +92,7 @@ TEST(Permutation, DiffersByEpochAndSeedAndMixes) {
 
 TEST(BertBatches, ASampleIsAFunctionOfItsIndex) {
   const SampleCorpus sample(200);
-  for (const BertObjective objective : {BertObjective::kMlmNsp, BertObjective::kMlm}) {
+  for (const BertObjective objective : {BertObjective::kMlmNsp, BertObjective::kMlm, BertObjective::kMlmDocuments}) {
     const BertBatchOptions options{
         .objective = objective, .sequence_length = 64, .max_predictions = 10, .variants = 3, .seed = 9};
     const auto source = make_bert_batches(sample.open(), options), again = make_bert_batches(sample.open(), options);
@@ -450,6 +450,139 @@ TEST(Loader, StopsAtAnyMoment) {
     Loader loader(source, i, 2, 1 + i % 3);
     for (int k = 0; k < i % 4; ++k) loader.next();
   }
+}
+
+/// What packed rows hold: for each sequence its tensors as an unpacked row has them.
+struct Sequence {
+  std::vector<int32_t> ids, types, places, labels;
+  int32_t next;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+  friend auto operator<=>(const Sequence&, const Sequence&) = default;
+};
+
+std::vector<Sequence> sequences_of_rows(const Batch& batch) {
+  std::vector<Sequence> result;
+  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"), mask = ints(batch, "attention_mask"),
+             places = ints(batch, "masked_positions"), labels = ints(batch, "masked_labels"),
+             next = ints(batch, "next_sentence_label");
+  const size_t count = next.size(), width = ids.size() / count, words = places.size() / count;
+  for (size_t row = 0; row < count; ++row) {
+    Sequence sequence{{}, {}, {}, {}, next[row]};
+    for (size_t i = row * width; i < (row + 1) * width && mask[i] != 0; ++i)
+      sequence.ids.push_back(ids[i]), sequence.types.push_back(types[i]);
+    for (size_t i = row * words; i < (row + 1) * words; ++i)
+      if (labels[i] >= 0) sequence.places.push_back(places[i]), sequence.labels.push_back(labels[i]);
+    result.push_back(std::move(sequence));
+  }
+  return result;
+}
+
+/// The same of packed rows; each row is looked at on the way.
+std::vector<Sequence> sequences_of_packs(const Batch& batch, size_t depth) {
+  std::vector<Sequence> result;
+  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"), segments = ints(batch, "segment_ids"),
+             positions = ints(batch, "position_ids"), places = ints(batch, "masked_positions"),
+             labels = ints(batch, "masked_labels"), firsts = ints(batch, "first_positions"),
+             next = ints(batch, "next_sentence_label");
+  const size_t count = firsts.size() / depth, width = ids.size() / count, words = places.size() / count;
+  for (size_t row = 0; row < count; ++row) {
+    size_t at = 0, word = row * words;
+    for (size_t s = 0; s < depth; ++s) {
+      const size_t begin = at;
+      Sequence sequence{{}, {}, {}, {}, next[row * depth + s]};
+      for (; at < width && segments[row * width + at] == static_cast<int32_t>(s + 1); ++at) {
+        EXPECT_EQ(positions[row * width + at], static_cast<int32_t>(at - begin));
+        sequence.ids.push_back(ids[row * width + at]), sequence.types.push_back(types[row * width + at]);
+      }
+      if (at == begin) {  // no more sequences: neither labels nor places
+        EXPECT_EQ(sequence.next, -1);
+        EXPECT_EQ(firsts[row * depth + s], 0);
+        continue;
+      }
+      EXPECT_EQ(firsts[row * depth + s], static_cast<int32_t>(begin));
+      for (; word < (row + 1) * words && labels[word] >= 0 && places[word] < static_cast<int32_t>(at); ++word) {
+        sequence.places.push_back(places[word] - static_cast<int32_t>(begin));
+        sequence.labels.push_back(labels[word]);
+      }
+      result.push_back(std::move(sequence));
+    }
+    for (; word < (row + 1) * words; ++word) EXPECT_EQ(labels[word], -1);
+    for (; at < width; ++at)
+      EXPECT_EQ(segments[row * width + at] + ids[row * width + at] + types[row * width + at], 0) << row << ' ' << at;
+  }
+  return result;
+}
+
+TEST(PackedBatches, AnEpochHoldsItsSamplesOnceEach) {
+  const SampleCorpus sample(150, 500, {}, 7, 4, 20);
+  for (const BertObjective objective : {BertObjective::kMlmNsp, BertObjective::kMlmDocuments}) {
+    const BertBatchOptions options{
+        .objective = objective, .sequence_length = 64, .max_predictions = 10, .variants = 2, .seed = 9};
+    const std::shared_ptr<const BatchSource> samples = make_bert_batches(sample.open(), options);
+    for (const auto& [algorithm, depth] : {std::pair{PackingAlgorithm::kLpfhp, int64_t{3}},
+                                           {PackingAlgorithm::kNnlshp, int64_t{2}},
+                                           {PackingAlgorithm::kSpfhp, int64_t{8}}}) {
+      const PackedBatchOptions packing{.algorithm = algorithm,
+                                       .depth = depth,
+                                       .sequence_length = 64,
+                                       .max_predictions = static_cast<int32_t>(10 + depth),
+                                       .seed = 9};
+      const auto packed = make_packed_batches(samples, packing), again = make_packed_batches(samples, packing);
+      expect_pure(*packed, *again, 3 * packed->epoch_samples(0));
+      int64_t row = 0, first = 0;
+      for (int64_t epoch = 0; epoch < 3; ++epoch) {
+        const int64_t rows = packed->epoch_samples(epoch), count = samples->epoch_samples(epoch);
+        EXPECT_EQ(packed->epoch_of(row), epoch);
+        EXPECT_LT(rows, count * 4 / 5);
+        auto found = sequences_of_packs(packed->make(row, rows), static_cast<size_t>(depth));
+        auto expected = sequences_of_rows(samples->make(first, count));
+        std::sort(found.begin(), found.end());
+        std::sort(expected.begin(), expected.end());
+        EXPECT_TRUE(found == expected) << epoch;
+        row += rows;
+        first += count;
+      }
+    }
+  }
+}
+
+TEST(PackedBatches, KnowsLengthsWithoutMakingSamples) {
+  const SampleCorpus sample(60);
+  for (const BertObjective objective : {BertObjective::kMlmNsp, BertObjective::kMlm, BertObjective::kMlmDocuments}) {
+    const auto source = make_bert_batches(
+        sample.open(), {.objective = objective, .sequence_length = 48, .max_predictions = 10, .variants = 2});
+    for (int64_t i = 0; i < 300; ++i)
+      ASSERT_EQ(source->sample_length(i), source->BatchSource::sample_length(i)) << static_cast<int>(objective) << i;
+  }
+  const auto varied = make_synthetic_bert_batches(100, {.sequence_length = 64, .vary_lengths = true});
+  std::set<int32_t> lengths;
+  for (int64_t i = 0; i < 1000; ++i) {
+    const int32_t length = varied->sample_length(i);
+    ASSERT_EQ(length, varied->BatchSource::sample_length(i));
+    ASSERT_TRUE(length >= 8 && length <= 64);
+    lengths.insert(length);
+  }
+  EXPECT_EQ(lengths.size(), 57u);
+  EXPECT_EQ(make_synthetic_bert_batches(100, {.sequence_length = 64})->sample_length(3), 64);
+}
+
+TEST(PackedBatches, PacksWithoutEpochsToo) {
+  const std::shared_ptr<const BatchSource> samples =
+      make_synthetic_bert_batches(100, {.sequence_length = 32, .max_predictions = 5, .vary_lengths = true});
+  const PackedBatchOptions options{.sequence_length = 32, .max_predictions = 8};
+  const auto packed = make_packed_batches(samples, options), again = make_packed_batches(samples, options);
+  EXPECT_EQ(packed->epoch_samples(0), 0);
+  EXPECT_EQ(packed->epoch_of(123456), 0);
+  expect_pure(*packed, *again, 5000);
+}
+
+TEST(PackedBatches, RefusesADepthThatCannotBe) {
+  const std::shared_ptr<const BatchSource> samples =
+      make_synthetic_bert_batches(100, {.sequence_length = 32, .max_predictions = 5});
+  for (const int64_t depth : {0, -1, 33})
+    EXPECT_THAT(error_text([&] { make_packed_batches(samples, {.depth = depth, .sequence_length = 32}); }),
+                testing::AllOf(HasSubstr("the depth of packing is out of range"), HasSubstr(std::to_string(depth)),
+                               HasSubstr("1 to 32 sequences a row")));
 }
 
 }  // namespace

@@ -18,19 +18,29 @@ struct Case {
   DType dtype = DType::kF32;
   bool packed = true, causal = false, masked = false;
   double dropout = 0;
+  bool segments = false;  ///< with a mask that numbers sequences
 
   std::string text() const {
     return std::to_string(batch) + "x" + std::to_string(sequence) + "x" + std::to_string(heads) + "x" +
            std::to_string(head_size) + " " + std::string(name_of(dtype)) + (packed ? " packed" : "") +
-           (causal ? " causal" : "") + (masked ? " masked" : "") + (dropout > 0 ? " dropout" : "");
+           (causal ? " causal" : "") + (masked ? " masked" : "") + (segments ? " segments" : "") + (dropout > 0 ? " dropout" : "");
   }
 
   Attributes attributes() const {
     Attributes all{{"packed", packed}, {"scale", 1.0 / std::sqrt(static_cast<double>(head_size))}};
     if (causal) all.set("causal", true);
-    if (masked) all.set("masked", true);
+    if (masked || segments) all.set("masked", true);
+    if (segments) all.set("segments", true);
     if (dropout > 0) all.set("dropout", dropout).set("seed", int64_t{5}).set("tensor", int64_t{77});
     return all;
+  }
+
+  /// Samples in turn: two long runs, several short ones, nothing but padding.
+  double run_number(int64_t sample, int64_t position) const {
+    if (sample % 3 == 2) return 0;
+    if (sample % 3 == 0) return position < sequence / 3 ? 1 : position < sequence - 2 ? 2 : 0;
+    const int64_t step = position % 13;
+    return step < 5 ? 1 : step < 6 ? 0 : step < 12 ? 2 : 3;
   }
 
   std::vector<HostTensor> inputs() const {
@@ -44,6 +54,12 @@ struct Case {
       // Every third key hidden; the whole second sample, so that its queries see nothing.
       HostTensor mask(TensorType{DType::kI32, {batch, sequence}});
       for (int64_t i = 0; i < mask.elements(); ++i) mask.set(i, i / sequence == 1 || i % 3 == 1 ? 0 : 1);
+      all.push_back(mask);
+    }
+    if (segments) {
+      // Runs of many lengths, with padding between and behind; numbers come again, which are then other sequences.
+      HostTensor mask(TensorType{DType::kI32, {batch, sequence}});
+      for (int64_t i = 0; i < mask.elements(); ++i) mask.set(i, run_number(i / sequence, i % sequence));
       all.push_back(mask);
     }
     if (dropout > 0) all.push_back(HostTensor::of(DType::kI64, {2}, {3, 4}));
@@ -78,6 +94,12 @@ std::vector<Case> cases() {
           all.push_back({2, 37, 1, 5, dtype, false, causal, masked, dropout});
           all.push_back({1, 136, 2, 64, dtype, true, causal, masked, dropout});
         }
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (double dropout : {0.0, 0.25}) {
+      all.push_back({3, 40, 2, 16, dtype, true, false, false, dropout, true});
+      all.push_back({2, 37, 1, 5, dtype, false, true, false, dropout, true});
+      all.push_back({2, 210, 1, 64, dtype, true, false, false, dropout, true});
+    }
   all.push_back({1, 1, 1, 1, DType::kF32});
   all.push_back({1, 70, 1, 256, DType::kBF16, true, true});
   all.push_back({1, 67, 1, 200, DType::kF32, false, true});
@@ -120,6 +142,61 @@ TEST(Attention, SamplesAndHeadsAreIndependent) {
     EXPECT_TRUE(std::equal(found[0].data.begin(), found[0].data.end(),
                            all.forward[0].data.begin() + static_cast<std::ptrdiff_t>(found[0].data.size())));
   }
+}
+
+/// Positions [begin, begin + length) of a sample of a tensor [B,S,...] or, with `by_head`, [B,heads,S].
+std::vector<double> part_of(const HostTensor& tensor, int64_t sample, int64_t begin, int64_t length, bool by_head) {
+  const auto& dims = tensor.type.shape.dims();
+  const int64_t heads = by_head ? dims[1] : 1, sequence = by_head ? dims[2] : dims[1];
+  const int64_t width = tensor.elements() / (dims[0] * heads * sequence);
+  std::vector<double> values;
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t i = begin * width; i < (begin + length) * width; ++i)
+      values.push_back(tensor.get(((sample * heads + head) * sequence) * width + i));
+  return values;
+}
+
+/// A sequence that shares its row has the bits of one that is alone in a row, padded, whatever the type.
+TEST(Attention, SequencesOfARowHaveTheBitsOfThoseAlone) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (bool causal : {false, true}) {
+      Case packed{2, 300, 2, 64, dtype, true, causal, false, 0, true};
+      const Results all = run(packed, "tiles", 2);
+      const auto inputs = packed.inputs();
+      const HostTensor dout = random_tensor(dtype, all.forward[0].type.shape, 9);
+      int runs = 0;
+      for (int64_t b = 0; b < packed.batch; ++b)
+        for (int64_t begin = 0, end; begin < packed.sequence; begin = end) {
+          for (end = begin; end < packed.sequence && packed.run_number(b, end) == packed.run_number(b, begin);) ++end;
+          if (packed.run_number(b, begin) == 0) {
+            for (double value : part_of(all.gradients[0], b, begin, end - begin, false)) ASSERT_EQ(value, 0);
+            continue;
+          }
+          // Alone, with garbage behind the end that the mask hides, and no gradient there.
+          Case one{1, packed.sequence, 2, 64, dtype, true, causal, true};
+          std::vector<HostTensor> values{random_tensor(dtype, {1, packed.sequence, 3, 2, 64}, 77),
+                                         HostTensor(TensorType{DType::kI32, {1, packed.sequence}})};
+          HostTensor slope(TensorType{dtype, {1, packed.sequence, 2, 64}});
+          for (int64_t i = 0; i < end - begin; ++i) {
+            values[1].set(i, 1);
+            for (int64_t d = 0; d < 3 * 2 * 64; ++d)
+              values[0].set(i * 384 + d, inputs[0].get((b * packed.sequence + begin + i) * 384 + d));
+            for (int64_t d = 0; d < 2 * 64; ++d)
+              slope.set(i * 128 + d, dout.get((b * packed.sequence + begin + i) * 128 + d));
+          }
+          const auto forward = interpret_node(node_of("attention", values, one.attributes()), cpu_backend(), values, 1,
+                                              "tiles");
+          values.insert(values.end(), {forward[0], forward[1], slope});
+          const auto gradient = interpret_node(node_of("attention_grad", values, one.attributes()), cpu_backend(),
+                                               values, 1, "tiles");
+          const int64_t length = end - begin;
+          ASSERT_EQ(part_of(forward[0], 0, 0, length, false), part_of(all.forward[0], b, begin, length, false));
+          ASSERT_EQ(part_of(forward[1], 0, 0, length, true), part_of(all.forward[1], b, begin, length, true));
+          ASSERT_EQ(part_of(gradient[0], 0, 0, length, false), part_of(all.gradients[0], b, begin, length, false));
+          ++runs;
+        }
+      EXPECT_GT(runs, 60);
+    }
 }
 
 TEST(Attention, NothingToAttend) {

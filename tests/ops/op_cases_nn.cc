@@ -53,6 +53,11 @@ void add_products(std::vector<OpCase>& cases) {
                    .inputs = {f32({2, 5}), f32({5, 4}), f32({2, 4})},
                    .attributes = {{"accumulate", true}}});
   cases.push_back({.op = "matmul",
+                   .name = "in_order",
+                   .inputs = {f32({40, 6}), f32({40, 20})},
+                   .attributes = {{"transpose_a", true}, {"in_order", true}},
+                   .low_types = false});
+  cases.push_back({.op = "matmul",
                    .name = "accumulate_chunks",
                    .inputs = {f32({2, 6}), f32({6, 4}), f32({2, 4})},
                    .attributes = {{"accumulate", true}, {"chunks", int64_t{2}}}});
@@ -133,6 +138,15 @@ void add_norms(std::vector<OpCase>& cases) {
   cases.push_back({.op = "layer_norm_grad",
                    .name = "rows",
                    .inputs = {f32({4, 6}), f32({4, 6}), f32({6}), f32({4}), f32({4}, 0.5, 2)}});
+  const Attributes in_order{{"in_order", true}};
+  cases.push_back({.op = "layer_norm_grad",
+                   .name = "in_order",
+                   .inputs = {f32({9, 8, 70}), f32({9, 8, 70}), f32({70}), f32({9, 8}), f32({9, 8}, 0.5, 2)},
+                   .attributes = in_order});
+  cases.push_back({.op = "rms_norm_grad",
+                   .name = "in_order",
+                   .inputs = {f32({70, 5}), f32({70, 5}), f32({5}), f32({70}, 0.5, 2)},
+                   .attributes = in_order});
   for (int64_t chunks : {2, 4}) {
     const Attributes attributes{{"chunks", chunks}};
     const std::string name = "chunks_" + std::to_string(chunks);
@@ -202,6 +216,16 @@ void add_attention(std::vector<OpCase>& cases) {
   add("masked", {part, part, part, keys}, {{"packed", false}, {"masked", true}});
   add("masked_packed_causal", {f32({2, 4, 3, 2, 3}), mask({1, 1, 0, 1, 0, 1, 1, 1}, {2, 4}, DType::kBool)},
       {{"packed", true}, {"masked", true}, {"causal", true}});
+  add("segments", {part, part, part, mask({2, 2, 7, 0, 1, 3, 3, 3}, {2, 4})},
+      {{"packed", false}, {"masked", true}, {"segments", true}});
+  add("segments_dropout", {f32({2, 4, 3, 2, 3}), mask({1, 2, 2, 2, 0, 1, 1, 0}, {2, 4}), counter(3, 5)},
+      {{"packed", true},
+       {"masked", true},
+       {"segments", true},
+       {"causal", true},
+       {"dropout", 0.3},
+       {"seed", int64_t{7}},
+       {"tensor", int64_t{99}}});
   add("all_hidden", {part, part, part, mask({0, 0, 0, 0, 1, 0, 0, 0}, {2, 4})}, {{"packed", false}, {"masked", true}});
   add("dropout", {f32({2, 4, 3, 2, 3}), keys, counter(3, 5)},
       {{"packed", true}, {"masked", true}, {"dropout", 0.3}, {"seed", int64_t{7}}, {"tensor", int64_t{99}}});
@@ -255,6 +279,10 @@ void add_loss(std::vector<OpCase>& cases, const std::string& name, Shape shape, 
   const OpCase loss{
       .op = "cross_entropy", .name = name, .inputs = {found}, .expected = std::move(expected), .gradient_tolerance = 0};
   cases.push_back(loss);
+  OpCase in_order = loss;
+  in_order.name += "_in_order";
+  in_order.attributes.set("in_order", true);
+  cases.push_back(in_order);
   const auto sums = interpret_node(signature_of(loss), reference_backend(), inputs_of(loss));
   cases.push_back({.op = "cross_entropy_grad",
                    .name = name,

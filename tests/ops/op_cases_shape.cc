@@ -236,6 +236,11 @@ void add_reductions(std::vector<OpCase>& cases) {
                      .attributes = axes({0}),
                      .gradient_tolerance = 0});
   }
+  for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {0, 1}, {1, 2}, {0, 2}})
+    cases.push_back({.op = "reduce_sum",
+                     .name = "in_order_" + std::to_string(axes.front()) + std::to_string(axes.back()),
+                     .inputs = {f32({5, 30, 7})},
+                     .attributes = {{"axes", axes}, {"in_order", true}}});
   cases.push_back({.op = "reduce_sum",
                    .name = "of nothing",
                    .inputs = {f32({3, 0})},

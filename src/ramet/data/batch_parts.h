@@ -69,6 +69,6 @@ std::unique_ptr<BatchSource> make_nsp_batches(Corpus corpus, MaskingVocabulary v
                                               const BertBatchOptions& options);
 
 /// Tags that keep the uses of RandomPurpose::kShuffle apart.
-enum ShuffleTag : uint64_t { kShuffleDocuments = 1, kShuffleSamples = 2 };
+enum ShuffleTag : uint64_t { kShuffleDocuments = 1, kShuffleSamples = 2, kShuffleRows = 3 };
 
 }  // namespace ramet

@@ -20,6 +20,13 @@ const NamedTensor& Batch::at(std::string_view name) const {
   throw Error({.what = "a batch has no tensor '" + std::string(name) + "'", .expected = "one of " + there});
 }
 
+int32_t BatchSource::sample_length(int64_t index) const {
+  Batch batch = make(index, 1);
+  const NamedTensor& mask = batch.at("attention_mask");
+  const auto* seen = reinterpret_cast<const int32_t*>(mask.bytes.data());
+  return static_cast<int32_t>(std::count(seen, seen + mask.type.elements(), 1));
+}
+
 Signature bert_signature(const BertBatchOptions& options, int64_t count) {
   const TensorType sequence{DType::kI32, {count, options.sequence_length}};
   const TensorType predictions{DType::kI32, {count, options.max_predictions}};
@@ -263,6 +270,66 @@ class CausalSource final : public EvenSource {
   int32_t separator_;
 };
 
+/// Pieces of documents, each document from its beginning.
+class DocumentMlmSource final : public EvenSource {
+ public:
+  DocumentMlmSource(Corpus corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
+      : DocumentMlmSource(pieces(corpus, options.sequence_length - 2), corpus, std::move(vocabulary), options) {}
+
+  Signature signature(int64_t count) const override { return bert_signature(options_, count); }
+  int32_t sample_length(int64_t index) const override {
+    const Piece piece = piece_of(element(index));
+    return static_cast<int32_t>(piece.end - piece.begin) + 2;
+  }
+
+  Batch make(int64_t first_sample, int64_t count) const override {
+    Batch batch = empty_batch(signature(count), first_sample, count);
+    BertSample sample;
+    sample.pair = false;
+    for (int64_t row = 0; row < count; ++row) {
+      const int64_t index = first_sample + row;
+      const Piece piece = piece_of(element(index));
+      sample.a.clear();
+      corpus_.append_document_part(piece.document, piece.begin, piece.end, sample.a);
+      write_bert_row(batch, row, sample, options_, vocabulary_, index);
+    }
+    return batch;
+  }
+
+ private:
+  struct Piece {
+    int64_t document, begin, end;
+  };
+  DocumentMlmSource(std::vector<int64_t> ends, Corpus corpus, MaskingVocabulary vocabulary,
+                    const BertBatchOptions& options)
+      : EvenSource(ends.back(), options.seed, options.shuffle),
+        ends_(std::move(ends)),
+        corpus_(std::move(corpus)),
+        options_(options),
+        vocabulary_(std::move(vocabulary)) {}
+
+  /// Pieces of all documents up to each.
+  static std::vector<int64_t> pieces(const Corpus& corpus, int64_t length) {
+    std::vector<int64_t> ends;
+    int64_t end = 0;
+    for (int64_t document = 0; document < corpus.counts().documents; ++document)
+      ends.push_back(end += (corpus.document_tokens(document) + length - 1) / length);
+    if (end == 0) throw Error({.what = "the corpus has no tokens", .where = corpus.folder().string()});
+    return ends;
+  }
+  Piece piece_of(int64_t number) const {
+    const auto at = std::upper_bound(ends_.begin(), ends_.end(), number);
+    const int64_t document = at - ends_.begin(), first = document == 0 ? 0 : *(at - 1),
+                  length = options_.sequence_length - 2, begin = (number - first) * length;
+    return {document, begin, std::min(begin + length, corpus_.document_tokens(document))};
+  }
+
+  std::vector<int64_t> ends_;
+  Corpus corpus_;
+  BertBatchOptions options_;
+  MaskingVocabulary vocabulary_;
+};
+
 class PackedMlmSource final : public EvenSource {
  public:
   PackedMlmSource(const Corpus& corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
@@ -312,6 +379,8 @@ std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOpt
     vocabulary.starts_word[static_cast<size_t>(id)] = tokenizer.starts_word(id);
   if (options.objective == BertObjective::kMlm)
     return std::make_unique<PackedMlmSource>(corpus, std::move(vocabulary), options);
+  if (options.objective == BertObjective::kMlmDocuments)
+    return std::make_unique<DocumentMlmSource>(std::move(corpus), std::move(vocabulary), options);
   return make_nsp_batches(std::move(corpus), std::move(vocabulary), options);
 }
 

@@ -9,6 +9,7 @@
 
 #include "ramet/base/shape.h"
 #include "ramet/data/corpus.h"
+#include "ramet/data/packing.h"
 
 namespace ramet {
 
@@ -40,12 +41,16 @@ class BatchSource {
   virtual int64_t epoch_of(int64_t index) const = 0;
   /// Samples in epoch `epoch`; 0 for synthetic data, which has no epochs.
   virtual int64_t epoch_samples(int64_t epoch) const = 0;
+  /// Tokens of sample `index` without padding, as its attention_mask has them; found by making the sample unless a
+  /// source knows better.
+  virtual int32_t sample_length(int64_t index) const;
 };
 
 /// BERT's training objectives.
 enum class BertObjective {
   kMlmNsp,  ///< sentence pairs as BERT's create_pretraining_data.py makes them
-  kMlm      ///< one packed segment: shuffled documents joined with [SEP], cut into full sequences
+  kMlm,     ///< one segment: shuffled documents joined with [SEP], cut into full sequences
+  kMlmDocuments  ///< one segment: pieces of one document each, the last of them as long as it is
 };
 
 /// Options of BERT's batches: tensors input_ids, token_type_ids, attention_mask (1 = token, 0 = padding at the end),
@@ -65,10 +70,32 @@ struct BertBatchOptions {
   int32_t variants = 10;
   bool shuffle = true;  ///< permute the samples of an epoch
   uint64_t seed = 0;
+  /// Synthetic sequences are of any length from an eighth of the row on, instead of full.
+  bool vary_lengths = false;
 };
 
 /// Error when the corpus lacks [CLS], [SEP], [MASK] or [PAD], or is too small for the objective.
 std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOptions& options);
+
+/// Options of packed batches.
+struct PackedBatchOptions {
+  PackingAlgorithm algorithm = PackingAlgorithm::kLpfhp;
+  int64_t depth = 3;            ///< most sequences of a row, 1 or more
+  int32_t sequence_length = 128;
+  int32_t max_predictions = 22; ///< of a row; enough for whatever sequences meet in one
+  bool shuffle = true;          ///< permute the rows of an epoch
+  uint64_t seed = 0;
+};
+
+/// Rows of several samples of BERT's batches, so that less of them is padding (docs/packing.md). An epoch's rows hold
+/// exactly that epoch's samples, those of a row in their order, each with its own masks; a source without epochs is
+/// packed 4096 samples at a time. Tensors input_ids, token_type_ids, segment_ids (1, 2, ... for the sequences of a row,
+/// 0 = padding), position_ids (which begin again with each), all i32[B,S]; masked_positions, masked_labels (-1 =
+/// unused), both i32[B,P]; first_positions (of each sequence's [CLS]; 0 = unused) and next_sentence_label (-1 =
+/// ignore), both i32[B,depth]. Which samples share a row needs 8 bytes a sample of memory. Error for a depth that
+/// cannot be, and as pack_histogram.
+std::unique_ptr<BatchSource> make_packed_batches(std::shared_ptr<const BatchSource> samples,
+                                                 const PackedBatchOptions& options);
 
 /// Options of GPT-2's batches: input_ids, labels, both i32[B,S]; labels[t] is the token after input_ids[t], -1 =
 /// ignore.

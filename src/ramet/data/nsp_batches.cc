@@ -46,20 +46,19 @@ class NspSource final : public BatchSource {
   int64_t epoch_of(int64_t index) const override { return locate(index).epoch; }
   int64_t epoch_samples(int64_t epoch) const override { return size_of_variant(epoch % options_.variants); }
 
+  int32_t sample_length(int64_t index) const override {
+    const Instance instance = instance_of(index);
+    const Pair pair = pair_of(instance);
+    int64_t tokens = 0;
+    for (int64_t s = pair.a_begin; s < pair.a_end; ++s) tokens += corpus_.sentence_length(s);
+    for (int64_t s = pair.b_begin; s < pair.b_end; ++s) tokens += corpus_.sentence_length(s);
+    return static_cast<int32_t>(std::min<int64_t>(tokens, room())) + 3;
+  }
+
   Batch make(int64_t first_sample, int64_t count) const override {
     Batch batch = empty_batch(signature(count), first_sample, count);
-    for (int64_t row = 0; row < count; ++row) {
-      const int64_t index = first_sample + row;
-      const Place place = locate(index);
-      const int64_t variant = place.epoch % options_.variants;
-      const auto plan = plan_of(variant);
-      const auto size = static_cast<int64_t>(plan->starts.size());
-      const int64_t element = options_.shuffle ? Permutation(size, options_.seed, static_cast<uint64_t>(place.epoch),
-                                                             kShuffleSamples)(place.in_epoch)
-                                               : place.in_epoch;
-      write_bert_row(batch, row, sample(variant, plan->starts[static_cast<size_t>(element)]), options_, vocabulary_,
-                     index);
-    }
+    for (int64_t row = 0; row < count; ++row)
+      write_bert_row(batch, row, sample(instance_of(first_sample + row)), options_, vocabulary_, first_sample + row);
     return batch;
   }
 
@@ -71,6 +70,20 @@ class NspSource final : public BatchSource {
   struct Place {
     int64_t epoch, in_epoch;
   };
+  struct Instance {
+    int64_t variant, begin;  ///< its first sentence
+  };
+
+  Instance instance_of(int64_t index) const {
+    const Place place = locate(index);
+    const int64_t variant = place.epoch % options_.variants;
+    const auto plan = plan_of(variant);
+    const auto size = static_cast<int64_t>(plan->starts.size());
+    const int64_t element = options_.shuffle ? Permutation(size, options_.seed, static_cast<uint64_t>(place.epoch),
+                                                           kShuffleSamples)(place.in_epoch)
+                                             : place.in_epoch;
+    return {variant, plan->starts[static_cast<size_t>(element)]};
+  }
 
   int32_t room() const { return options_.sequence_length - 3; }
   RandomStream pair_draws(int64_t variant) const {
@@ -122,16 +135,22 @@ class NspSource final : public BatchSource {
     while (pair.b_end < range.last && length < target);
   }
 
-  BertSample sample(int64_t variant, int64_t begin) const {
-    const int64_t document = corpus_.document_of_sentence(begin);
-    const int64_t aim = target(variant, document);
-    const RandomStream draws = pair_draws(variant);
-    Pair pair = first_part(draws, begin, corpus_.document_sentences(document).last, aim);
+  Pair pair_of(const Instance& instance) const {
+    const int64_t document = corpus_.document_of_sentence(instance.begin);
+    const int64_t aim = target(instance.variant, document);
+    const RandomStream draws = pair_draws(instance.variant);
+    Pair pair = first_part(draws, instance.begin, corpus_.document_sentences(document).last, aim);
     if (pair.random_next) draw_second(draws, document, aim, pair);
+    return pair;
+  }
+
+  BertSample sample(const Instance& instance) const {
+    const Pair pair = pair_of(instance);
     BertSample sample;
     for (int64_t s = pair.a_begin; s < pair.a_end; ++s) corpus_.append_sentence(s, sample.a);
     for (int64_t s = pair.b_begin; s < pair.b_end; ++s) corpus_.append_sentence(s, sample.b);
-    truncate(draws, static_cast<uint64_t>(begin) * kDrawsPerSentence + kDrawTruncation, sample);
+    truncate(pair_draws(instance.variant),
+             static_cast<uint64_t>(instance.begin) * kDrawsPerSentence + kDrawTruncation, sample);
     sample.next_sentence_label = pair.random_next;
     return sample;
   }

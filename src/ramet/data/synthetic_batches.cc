@@ -35,17 +35,23 @@ class SyntheticBert final : public SyntheticSource {
     vocabulary_ = {.size = vocabulary_size, .padding = 0, .classify = 2, .separator = 3, .mask = 4, .starts_word = {}};
   }
   Signature signature(int64_t count) const override { return bert_signature(options_, count); }
+  int32_t sample_length(int64_t index) const override {
+    if (!options_.vary_lengths) return options_.sequence_length;
+    const auto least = std::max<uint32_t>(5, static_cast<uint32_t>(options_.sequence_length) / 8);
+    const uint32_t lengths = static_cast<uint32_t>(options_.sequence_length) - least + 1;
+    return static_cast<int32_t>(least + sample_draws(options_.seed, index).below(2, lengths));
+  }
 
   Batch make(int64_t first_sample, int64_t count) const override {
     Batch batch = empty_batch(signature(count), first_sample, count);
     const bool pair = options_.objective == BertObjective::kMlmNsp;
-    const auto room = static_cast<uint32_t>(options_.sequence_length - (pair ? 3 : 2));
     const auto ordinary = static_cast<uint32_t>(vocabulary_.size - kSpecialTokens);
     for (int64_t row = 0; row < count; ++row) {
       const RandomStream draws = sample_draws(options_.seed, first_sample + row);
       BertSample sample;
       sample.pair = pair;
-      // Element 0 tosses for the label, 1 cuts the segments, tokens follow.
+      const auto room = static_cast<uint32_t>(sample_length(first_sample + row) - (pair ? 3 : 2));
+      // Element 0 tosses for the label, 1 cuts the segments, 2 says how long the sample is; tokens follow.
       const uint32_t cut = pair ? 1 + draws.below(1, room - 1) : room;
       for (uint32_t i = 0; i < room; ++i)
         (i < cut ? sample.a : sample.b).push_back(kSpecialTokens + static_cast<int32_t>(draws.below(4 + i, ordinary)));

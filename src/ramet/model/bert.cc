@@ -18,7 +18,8 @@ class Bert {
     const Shape tokens{batch.micro_batch, batch.sequence};
     input_ids_ = build_.input("input_ids", DType::kI32, tokens);
     token_types_ = build_.input("token_type_ids", DType::kI32, tokens);
-    attention_mask_ = build_.input("attention_mask", DType::kI32, tokens);
+    attention_mask_ = build_.input(packed() ? "segment_ids" : "attention_mask", DType::kI32, tokens);
+    if (packed()) position_ids_ = build_.input("position_ids", DType::kI32, tokens);
     masked_positions_ = build_.input("masked_positions", DType::kI32, {batch.micro_batch, batch.predictions});
   }
 
@@ -35,11 +36,7 @@ class Bert {
   /// Logits [B*P, V + padding] of the masked positions.
   Tensor masked_logits(Tensor encoded) {
     Scope scope(build_, "masked_words");
-    const int64_t batch = batch_.micro_batch, length = batch_.sequence;
-    const Tensor row =
-        multiply(iota(build_, DType::kI32, {batch, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
-    const Tensor rows = reshape(add(masked_positions_, row), {batch * batch_.predictions});
-    const Tensor masked = gather(reshape(encoded, {batch * length, config_.hidden}), rows);
+    const Tensor masked = tokens_at(encoded, masked_positions_);
     const Tensor activated =
         gelu(model_.dense(masked, "cls.predictions.transform.dense", config_.hidden, kNoAxis, kEmbed));
     const Tensor h = model_.norm(activated, "cls.predictions.transform.LayerNorm", config_.epsilon);
@@ -59,6 +56,17 @@ class Bert {
   }
 
  private:
+  bool packed() const { return batch_.depth > 0; }
+
+  /// What is at `positions` i32[B,n] of the rows of [B,S,H]: [B n, H].
+  Tensor tokens_at(Tensor encoded, Tensor positions) {
+    const int64_t batch = batch_.micro_batch, length = batch_.sequence;
+    const Tensor row =
+        multiply(iota(build_, DType::kI32, {batch, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
+    const Tensor rows = reshape(add(positions, row), {batch * positions.dim(1)});
+    return gather(reshape(encoded, {batch * length, config_.hidden}), rows);
+  }
+
   Tensor embed() {
     Scope scope(build_, "embeddings");
     const std::string path = "bert.embeddings.";
@@ -69,7 +77,8 @@ class Bert {
     const Tensor types =
         model_.matrix(path + "token_type_embeddings.weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
     Tensor x = add(gather(words_, input_ids_), gather(types, token_types_));
-    x = add(x, slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
+    x = add(x, packed() ? gather(positions, position_ids_)
+                        : slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(model_.norm(x, path + "LayerNorm", config_.epsilon), config_.dropout, path + "dropout");
   }
 
@@ -78,7 +87,7 @@ class Bert {
       Scope scope(build_, "attention");
       const Tensor qkv = model_.dense(x, path + ".attention.self.qkv", 3 * config_.hidden, kJointHeads, kEmbed);
       const Tensor mixed = model_.self_attention(qkv, attention_mask_, config_.heads, config_.attention_dropout, false,
-                                                 path + ".attention.self.dropout");
+                                                 path + ".attention.self.dropout", packed());
       const Tensor dense = model_.dense(mixed, path + ".attention.output.dense", config_.hidden, kEmbed, kHeads);
       const Tensor out = model_.drop(dense, config_.dropout, path + ".attention.output.dropout");
       x = model_.norm(add(x, out), path + ".attention.output.LayerNorm", config_.epsilon);
@@ -90,11 +99,21 @@ class Bert {
     return model_.norm(add(x, out), path + ".output.LayerNorm", config_.epsilon);
   }
 
+  /// The first token of each sequence [sequences,H], and its next-sentence label.
+  std::pair<Tensor, Tensor> firsts(Tensor encoded) {
+    const int64_t batch = batch_.micro_batch;
+    if (!packed()) {
+      const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch});
+      return {reshape(slice(encoded, {0, 0, 0}, {batch, 1, config_.hidden}), {batch, config_.hidden}), label};
+    }
+    const Tensor positions = build_.input("first_positions", DType::kI32, {batch, batch_.depth});
+    const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch, batch_.depth});
+    return {tokens_at(encoded, positions), reshape(label, {batch * batch_.depth})};
+  }
+
   Tensor next_sentence_loss(Tensor encoded) {
     Scope scope(build_, "next_sentence");
-    const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch_.micro_batch});
-    const Tensor first = reshape(slice(encoded, {0, 0, 0}, {batch_.micro_batch, 1, config_.hidden}),
-                                 {batch_.micro_batch, config_.hidden});
+    const auto [first, label] = firsts(encoded);
     const Tensor pooled = tanh(model_.dense(first, "bert.pooler.dense", config_.hidden, kNoAxis, kEmbed));
     const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2, kNoAxis, kNoAxis), label);
     build_.output("nsp_loss", next.loss);
@@ -108,7 +127,7 @@ class Bert {
   ModelBuilder model_;
   GraphBuilder& build_;
   const VocabularyRows vocabulary_;
-  Tensor input_ids_, token_types_, attention_mask_, masked_positions_, words_;
+  Tensor input_ids_, token_types_, attention_mask_, position_ids_, masked_positions_, words_;
 };
 
 void check(const BertConfig& config, const BatchShape& batch) {

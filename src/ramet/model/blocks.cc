@@ -55,10 +55,11 @@ Tensor ModelBuilder::drop(Tensor x, double rate, const std::string& name) {
 }
 
 Tensor ModelBuilder::self_attention(Tensor qkv, Tensor mask, int64_t heads, double dropout_rate, bool causal,
-                                    const std::string& name) {
+                                    const std::string& name, bool segments) {
   const int64_t batch = qkv.dim(0), length = qkv.dim(1), hidden = qkv.dim(2) / 3;
   AttentionOptions options;
   options.causal = causal;
+  options.segments = segments;
   options.dropout = training_ ? dropout_rate : 0;
   options.random_name = name;
   options.seed = seed_;

@@ -34,9 +34,10 @@ class ModelBuilder {
   /// Layer norm over the hidden size.
   Tensor norm(Tensor x, const std::string& name, double epsilon);
   Tensor drop(Tensor x, double rate, const std::string& name);
-  /// Self-attention of qkv [B,S,3*hidden] -> [B,S,hidden]; mask may be invalid.
+  /// Self-attention of qkv [B,S,3*hidden] -> [B,S,hidden]; mask may be invalid, or with `segments` number the sequences
+  /// of a row, which then do not see each other.
   Tensor self_attention(Tensor qkv, Tensor mask, int64_t heads, double dropout_rate, bool causal,
-                        const std::string& name);
+                        const std::string& name, bool segments = false);
   Tensor counter();
 
  private:

@@ -40,11 +40,14 @@ struct BatchShape {
   int64_t predictions = 20;   ///< masked positions of a sequence (BERT)
   int64_t seed = 0;           ///< of dropout
   bool next_sentence = true;  ///< BERT: with the next-sentence head and its loss
+  int64_t depth = 0;          ///< BERT: most sequences that share a row (docs/packing.md); 0: rows are not packed
 };
 
 /// BERT with masked-word and next-sentence heads, tied embeddings. Data inputs as data/batches.h names them:
 /// input_ids, token_type_ids, attention_mask i32[B,S], masked_positions, masked_labels i32[B,P], next_sentence_label
-/// i32[B]. Outputs: loss = mlm_loss + nsp_loss, mlm_loss, mlm_correct, mlm_count, and nsp_loss, nsp_correct, nsp_count.
+/// i32[B]. With a depth D the rows are packed, and attention_mask gives way to segment_ids i32[B,S] (1 to D, 0:
+/// padding), position_ids i32[B,S] and first_positions i32[B,D] (where each sequence begins); next_sentence_label is
+/// i32[B,D], and masked_positions those of all of a row's sequences. Outputs: loss = mlm_loss + nsp_loss, mlm_loss, mlm_correct, mlm_count, and nsp_loss, nsp_correct, nsp_count.
 /// Weights have Hugging Face's names, but for query, key and value, which are one tensor "...self.qkv.weight" [3H,H].
 /// Throws Error when sizes contradict each other.
 Model build_bert(const BertConfig& config, const BatchShape& batch);

@@ -83,6 +83,7 @@ AttentionForm attention_form(const NodeSignature& node) {
   const Attributes& attributes = node.attributes;
   form.packed = attributes.get_bool("packed");
   form.causal = attributes.get_bool_or("causal", false);
+  form.segments = attributes.get_bool_or("segments", false);
   form.scale = attributes.get_float("scale");
   form.dropout = attributes.get_float_or("dropout", 0);
   form.seed = attributes.get_int_or("seed", 0);
@@ -98,6 +99,9 @@ AttentionForm attention_form(const NodeSignature& node) {
              "i32 or bool " + Shape{form.batch, form.sequence}.text());
   }
   if (form.counter >= 0) require_type(node, form.counter, "counter", {DType::kI64, Shape{2}});
+  if (form.segments && (form.mask < 0 || form.mask_dtype != DType::kI32))
+    refuse(node, "segments are numbers in the mask", form.mask < 0 ? "no mask" : "a mask of bools", "a mask of i32",
+           "Set masked=true and give the number of the sequence that each position is of, 0 for padding");
   read_position(node, form);
   if (is_gradient(node)) {
     const TensorType out{form.dtype, Shape{form.batch, form.sequence, form.heads, form.head_size}};
@@ -169,6 +173,7 @@ std::vector<AttributeSpec> attention_attributes() {
           {"scale", Kind::kFloat, true, "what q k^T is multiplied by"},
           {"causal", Kind::kBool, false, "hide keys after the query"},
           {"masked", Kind::kBool, false, "an input [B,S] of keys follows, 0 = hidden"},
+          {"segments", Kind::kBool, false, "the mask numbers sequences, each of which sees itself alone"},
           {"dropout", Kind::kFloat, false, "rate on the probabilities; the input counter i64[2] follows"},
           {"seed", Kind::kInt, false, "of the dropout's random numbers"},
           {"tensor", Kind::kInt, false, "id of the dropout's logical tensor"}};
@@ -264,6 +269,7 @@ Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor cou
   std::vector<Tensor> inputs{query};
   if (key.valid()) inputs.insert(inputs.end(), {key, value});
   if (mask.valid()) attributes.set("masked", true), inputs.push_back(mask);
+  if (options.segments) attributes.set("segments", true);
   if (options.dropout != 0) {
     check_random_name("attention", options.random_name, counter);
     attributes.set("dropout", options.dropout).set("seed", options.seed).set("tensor", tensor_id(options.random_name));

@@ -10,12 +10,17 @@ namespace ramet {
 /// visible keys of scale * q k^T: out = dropout(P) v. A key k is visible to query q unless mask[b,k] is 0, or causal
 /// and k > q. A query that sees no key gives zeros and lse = -inf.
 ///
-/// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h), where b, h, B and heads are
-/// those of the logical tensor when the node has a part of the samples or heads (attributes `cuts` and `position`).
+/// With `segments` the mask numbers the sequences that share a row: q and k see each other when they lie in one run of
+/// equal numbers that are not 0. Each run is computed as if it were alone in the row, from its own first position on,
+/// so that its bits are those of an attention that has nothing else to see.
+///
+/// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h), with k counted from the first
+/// key of its run when there are segments, where b, h, B and heads are those of the logical tensor when the node has a part of the samples or heads (attributes `cuts` and `position`).
 struct AttentionForm {
   int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
   bool packed = false;  ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
   bool causal = false;
+  bool segments = false;
   double scale = 1;
   double dropout = 0;
   int64_t seed = 0, tensor = 0;

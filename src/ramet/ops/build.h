@@ -86,6 +86,7 @@ Tensor scatter_add(Tensor indices, Tensor updates, int64_t rows);
 
 struct AttentionOptions {
   bool causal = false;
+  bool segments = false;      ///< the mask, i32, numbers the sequences of a row: each sees itself alone
   double scale = 0;           ///< 0: 1/sqrt(head size)
   double dropout = 0;         ///< rate on the probabilities
   std::string random_name{};  ///< logical tensor of its random numbers; required with dropout

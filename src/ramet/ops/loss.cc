@@ -134,7 +134,7 @@ void register_loss_ops(OpRegistry& registry) {
               "number f32[], the number of those whose argmax is the label f32[], log-sum-exp f32[n]",
        .min_inputs = 1,
        .max_inputs = 1,
-       .attributes = {},
+       .attributes = {{"in_order", Kind::kBool, false, "the sum over rows is one chain of additions in their order"}},
        .infer = infer_cross_entropy,
        .gradient = cross_entropy_gradient,
        .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([!n,!c,!f])->([],[],[],[!n])", node); },

@@ -81,6 +81,7 @@ MatmulForm matmul_form(const NodeSignature& node) {
   form.transpose_b = node.attributes.get_bool_or(form.has_bias ? "transpose_weight" : "transpose_b", false);
   form.accumulate = node.attributes.get_bool_or("accumulate", false);
   form.chunks = node.attributes.get_int_or("chunks", 1);
+  form.in_order = node.attributes.get_bool_or("in_order", false);
   form.a = node.inputs[0];
   form.b = logical_b(node);
   const std::string b_name = form.has_bias ? "weight" : "b";
@@ -104,6 +105,10 @@ MatmulForm matmul_form(const NodeSignature& node) {
   if (form.chunks < 1 || form.k % form.chunks != 0)
     refuse(node, "chunks must divide the contracted dimension", "chunks=" + std::to_string(form.chunks),
            "a divisor of " + std::to_string(form.k), "Choose train.chunks that divides every width of the model");
+
+  if (form.in_order && (form.chunks > 1 || form.a.dtype != DType::kF32))
+    refuse(node, "only an f32 product in one part has its sums in order",
+           form.a.text() + ", chunks=" + std::to_string(form.chunks));
 
   form.chunk_blocks = node.attributes.get_int_or("chunk_blocks", 1);
   if (form.chunk_blocks < 1 || form.chunk_blocks > form.k + 1 || form.k / form.chunks % form.chunk_blocks != 0)
@@ -259,6 +264,7 @@ Tensor product_apart(SimplifyContext& context) {
   if (form.transpose_a) attributes.set("transpose_a", true);
   if (form.transpose_b) attributes.set("transpose_b", true);
   if (form.a.dtype != DType::kF32) attributes.set("dtype", DType::kF32);
+  if (form.in_order) attributes.set("in_order", true);
   if (form.chunks > 1) attributes.set("chunks", form.chunks);
   if (form.chunk_blocks > 1) attributes.set("chunk_blocks", form.chunk_blocks);
   const Tensor sum = context.build.op("matmul", {context.inputs[0], context.inputs[1]}, std::move(attributes));
@@ -277,6 +283,7 @@ std::vector<AttributeSpec> product_attributes(bool linear) {
     specs.push_back({"transpose_a", Kind::kBool, false, "swap the last two dimensions of a"});
     specs.push_back({"transpose_b", Kind::kBool, false, "swap the last two dimensions of b"});
     specs.push_back({"accumulate", Kind::kBool, false, "add to input c: out = c + a b, f32"});
+    specs.push_back({"in_order", Kind::kBool, false, "f32: one chain of multiply-adds over k, in order"});
   }
   specs.push_back({"dtype", Kind::kDType, false, "type of the output (default: a's; f32 with accumulate)"});
   specs.push_back({"chunks", Kind::kInt, false, "equal parts of the contraction, summed apart, then by a tree (1)"});

@@ -95,6 +95,8 @@ void check_chunks(const NodeSignature& node) {
   if (chunks < 1 || (chunks > 1 && (extent == 0 || extent % chunks != 0)))
     refuse(node, "chunks must divide the last dimension of rows", "chunks=" + std::to_string(chunks),
            "1, or a divisor of " + std::to_string(extent));
+  if (chunks > 1 && node.attributes.get_bool_or("in_order", false))
+    refuse(node, "a sum in order has no chunks", "chunks=" + std::to_string(chunks));
 }
 
 void require_like_a(const NodeSignature& node) {
@@ -181,6 +183,8 @@ ShardingRule norm_grad_rule(const NodeSignature& node) {
 
 const AttributeSpec kRowChunks{"chunks", Kind::kInt, false,
                                "equal parts of the last dimension of rows, summed apart, then by a tree (1)"};
+const AttributeSpec kRowsInOrder{"in_order", Kind::kBool, false,
+                                 "sums over rows are one chain of additions in the order of rows (false)"};
 const AttributeSpec kEpsilon{"epsilon", Kind::kFloat, true, "added to the variance before the root"};
 const AttributeSpec kAxis{"axis", Kind::kInt, true, "dimension that is normalised; may be negative"};
 
@@ -223,7 +227,7 @@ void register_layer_norm(OpRegistry& registry) {
                 .doc = "(dy [...,w], a, gain [w], mean, rstd) -> da, dgain f32[w], dbias f32[w]",
                 .min_inputs = 5,
                 .max_inputs = 5,
-                .attributes = {kRowChunks},
+                .attributes = {kRowChunks, kRowsInOrder},
                 .infer = infer_layer_norm_grad,
                 .gradient = {},
                 .sharding = norm_grad_rule,
@@ -249,7 +253,7 @@ void register_rms_norm(OpRegistry& registry) {
                 .doc = "(dy [...,w], a, gain [w], rstd) -> da, dgain f32[w]",
                 .min_inputs = 4,
                 .max_inputs = 4,
-                .attributes = {kRowChunks},
+                .attributes = {kRowChunks, kRowsInOrder},
                 .infer = infer_rms_norm_grad,
                 .gradient = {},
                 .sharding = norm_grad_rule,

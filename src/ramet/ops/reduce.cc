@@ -54,6 +54,8 @@ std::vector<TensorType> infer(const NodeSignature& node) {
            "1, or a divisor of the extent of the last of the reduced dimensions, which must be neighbours with another "
            "one "
            "behind them, or a single one");
+  if (chunks > 1 && node.attributes.get_bool_or("in_order", false))
+    refuse(node, "a sum in order has no chunks", "chunks=" + std::to_string(chunks));
   const bool extreme = node.op->name == "reduce_max" || node.op->name == "reduce_min";
   for (int axis : axes)
     if (extreme && a.shape.dim(axis) == 0)
@@ -154,6 +156,8 @@ OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, b
     op.attributes.push_back(optional_attribute("dtype", Kind::kDType, "of the result (the input's)"));
     op.attributes.push_back(
         optional_attribute("chunks", Kind::kInt, "equal parts of the last reduced dimension, combined by a tree (1)"));
+    op.attributes.push_back(
+        optional_attribute("in_order", Kind::kBool, "one chain of additions in the order of elements (false)"));
     op.localize = localize_chunks;
     op.chunked_extent = chunked_extent;
   }

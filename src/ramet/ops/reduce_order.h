@@ -16,6 +16,8 @@ namespace ramet {
 //   in order, starting from the first row's value; blocks are combined by `tree_combine`.
 // - In chunks: the last of the reduced dimensions cut in C equal parts, each (with all of the other reduced ones)
 //   summed as above, the parts combined by `tree_combine`.
+// - In order (attribute `in_order` of sums): one chain of additions over all terms as they lie in memory, starting from
+//   the first, so that zeros among them change no bit.
 // - Any other set of axes is a sequence of such sums, the innermost group of adjacent axes first; a group
 //   with something behind it is summed as rows.
 

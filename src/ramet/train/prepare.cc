@@ -42,18 +42,33 @@ Gpt2Config gpt2_config(const Recipe& recipe) {
   return config;
 }
 
+/// Masked words of a row. Each sequence of a packed one has its share rounded, and one at least, so that all of them
+/// have at most one each more than the row's share.
+int64_t predictions_of_row(const Recipe& recipe) {
+  const auto& data = recipe.data;
+  const int64_t each = data.max_predictions.value_or(1);
+  if (!data.packs()) return each;
+  const double share = static_cast<double>(data.sequence_length) * data.masking_probability;
+  const int64_t all = static_cast<int64_t>(std::ceil(share)) + data.packing_depth;
+  return std::min({each * data.packing_depth, all, data.sequence_length});
+}
+
 BatchShape batch_shape(const Recipe& recipe, int64_t samples) {
   return {.micro_batch = samples,
           .sequence = recipe.data.sequence_length,
-          .predictions = recipe.data.max_predictions.value_or(1),
+          .predictions = predictions_of_row(recipe),
           .seed = recipe.train.seed,
-          .next_sentence = recipe.data.next_sentence};
+          .next_sentence = recipe.data.next_sentence,
+          .depth = recipe.data.packs() ? recipe.data.packing_depth : 0};
 }
 
 BertBatchOptions bert_options(const Recipe& recipe, bool training) {
   const auto& data = recipe.data;
   BertBatchOptions options;
-  options.objective = data.next_sentence ? BertObjective::kMlmNsp : BertObjective::kMlm;
+  options.objective = data.next_sentence ? BertObjective::kMlmNsp
+                      : data.packs()     ? BertObjective::kMlmDocuments
+                                         : BertObjective::kMlm;
+  options.vary_lengths = data.packs();
   options.sequence_length = static_cast<int32_t>(data.sequence_length);
   options.max_predictions = static_cast<int32_t>(*data.max_predictions);
   options.masked_share = data.masking_probability;
@@ -71,11 +86,31 @@ CausalBatchOptions causal_options(const Recipe& recipe, bool training) {
           .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};
 }
 
+std::shared_ptr<const BatchSource> packed(std::shared_ptr<const BatchSource> samples, const Recipe& recipe,
+                                          bool training) {
+  const auto& data = recipe.data;
+  if (!data.packs()) return samples;
+  const PackedBatchOptions options{.algorithm = packing_algorithm(data.packing),
+                                   .depth = data.packing_depth,
+                                   .sequence_length = static_cast<int32_t>(data.sequence_length),
+                                   .max_predictions = static_cast<int32_t>(predictions_of_row(recipe)),
+                                   .shuffle = training && data.shuffle,
+                                   .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};
+  try {
+    return make_packed_batches(std::move(samples), options);
+  } catch (const Error& error) {
+    ErrorParts parts = error.parts();
+    if (parts.where.empty()) parts.where = recipe.where("data.packing_depth");
+    throw Error(std::move(parts));
+  }
+}
+
 std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
   if (recipe.model.kind == "bert")
-    return corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
-                  : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training));
+    return packed(corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
+                         : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training)),
+                  recipe, training);
   return corpus ? make_causal_batches(*corpus, causal_options(recipe, training))
                 : make_synthetic_causal_batches(vocabulary, causal_options(recipe, training));
 }
@@ -157,7 +192,7 @@ LayoutFacts layout_facts(const Recipe& recipe) {
           .hidden = model.hidden.value_or(0),
           .intermediate = model.intermediate.value_or(4 * model.hidden.value_or(0)),
           .vocabulary = VocabularyRows(model.vocabulary_size.value_or(0), model.pad_vocabulary.value_or(1)).rows,
-          .head_share = bert ? static_cast<double>(recipe.data.max_predictions.value_or(1)) / sequence : 1,
+          .head_share = bert ? static_cast<double>(predictions_of_row(recipe)) / sequence : 1,
           .processors = available_processors(),
           .memory = available_memory()};
 }
@@ -222,6 +257,7 @@ Model build_model(const Recipe& recipe) {
 Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {
   BatchShape shape = batch_shape(recipe, samples);
   shape.predictions = predictions;
+  shape.depth = 0;  // one text
   return recipe.model.kind == "bert" ? build_bert_predict(bert_config(recipe), shape, k)
                                      : build_gpt2_predict(gpt2_config(recipe), shape, k);
 }

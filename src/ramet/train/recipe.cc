@@ -346,6 +346,21 @@ void check_recipe(const Recipe& recipe) {
                  .where = recipe.where("data.masking.max_predictions"),
                  .found = std::to_string(*recipe.data.max_predictions),
                  .expected = "at most data.sequence_length, " + std::to_string(recipe.data.sequence_length)});
+  if (recipe.data.packs() && recipe.model.kind != "bert")
+    throw Error({.what = "only bert's sequences are packed",
+                 .where = recipe.where("data.packing"),
+                 .found = "model.kind = \"" + recipe.model.kind + "\"",
+                 .remedy = "Leave data.packing out: sequences of " + recipe.model.kind + " are full already"});
+  if (recipe.data.packs() && recipe.data.packing_depth > recipe.data.sequence_length)
+    throw Error({.what = "more sequences than tokens in a row",
+                 .where = recipe.where("data.packing_depth"),
+                 .found = std::to_string(recipe.data.packing_depth),
+                 .expected = "1 to data.sequence_length, " + std::to_string(recipe.data.sequence_length)});
+  if (recipe.train.sums == "in-order" && recipe.train.precision != "f32")
+    throw Error({.what = "sums in order are for f32",
+                 .where = recipe.where("train.sums"),
+                 .found = "train.precision = \"" + recipe.train.precision + "\"",
+                 .remedy = "Set train.precision = \"f32\", or leave train.sums out"});
   if (recipe.train.recompute != "auto") {
     try {
       parse_recompute(recipe.train.recompute);

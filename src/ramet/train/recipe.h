@@ -38,6 +38,9 @@ struct Recipe {
     int64_t variants = 10;
     bool shuffle = true;
     int64_t prefetch = 2;
+    std::string packing = "none";
+    int64_t packing_depth = 3;
+    bool packs() const { return packing != "none"; }
   } data;
 
   struct Train {
@@ -45,6 +48,7 @@ struct Recipe {
     std::string precision = "bf16", bits = "exact", recompute = "none";
     std::optional<double> loss_scale;
     double clip_norm = 1.0;
+    std::string sums = "auto";
   } train;
 
   struct Optimizer {

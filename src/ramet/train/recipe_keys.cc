@@ -87,7 +87,8 @@ std::vector<RecipeKey> make_keys() {
        .high = 0.99,
        .otherwise = "the preset's"},
       {.name = "model.init_from",
-       .doc = "safetensors file (or checkpoint folder) to begin from, with Hugging Face's names; empty: random",
+       .doc = "what to begin from: a safetensors file with Hugging Face's names, or the folder of a checkpoint or of a run (its "
+              "newest one); weights alone, steps and the optimizer's states begin anew; empty: random",
        .field = RAMET_FIELD(model.init_from),
        .kind = Kind::kPath,
        .decides = false},
@@ -126,6 +127,18 @@ std::vector<RecipeKey> make_keys() {
        .low = 1,
        .high = 1024,
        .decides = false},
+      {.name = "data.packing",
+       .doc = "how several sequences come to share a row, so that less of it is padding (bert): spfhp (each to the row "
+              "with most room), lpfhp (to the one with least that it fits), nnlshp (by least squares, best at depths to "
+              "3). A sample is then a row. Without next sentences, sequences are pieces of one document each; synthetic "
+              "ones are of any length",
+       .field = RAMET_FIELD(data.packing),
+       .choices = {"none", "spfhp", "lpfhp", "nnlshp"}},
+      {.name = "data.packing_depth",
+       .doc = "most sequences that share a row; 1 leaves each alone, with the model and the order of sums of packing",
+       .field = RAMET_FIELD(data.packing_depth),
+       .low = 1,
+       .high = 256},
       {.name = "data.masking.probability",
        .doc = "share of tokens to be predicted (bert)",
        .field = RAMET_FIELD(data.masking_probability),
@@ -187,6 +200,12 @@ std::vector<RecipeKey> make_keys() {
               "replica, a chunk a tensor shard, rings between hosts), and train.lanes and train.chunks say nothing",
        .field = RAMET_FIELD(train.bits),
        .choices = {"exact", "fast"}},
+      {.name = "train.sums",
+       .doc = "order of sums over samples, tokens and masked words: blocks (in blocks of 64, then by a tree; products as "
+              "their kernel likes), in-order (one chain, in which padding changes no bit: how a recipe with packing and "
+              "one without it give equal bits, in f32), auto (in-order with data.packing in f32, else blocks)",
+       .field = RAMET_FIELD(train.sums),
+       .choices = {"auto", "blocks", "in-order"}},
       {.name = "train.clip_norm",
        .doc = "largest global norm of the gradient, beyond which it is scaled down; 0: no limit",
        .field = RAMET_FIELD(train.clip_norm),

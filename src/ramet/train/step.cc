@@ -92,13 +92,13 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
     states.push_back(*part.weight);
     states.back().name = part.input;
   }
-  Graph forward = set_chunks(lower_precision(aliased, compute), recipe.train.chunks, states);
+  Graph forward = set_chunks(with_sums(lower_precision(aliased, compute), recipe), recipe.train.chunks, states);
   if (loss_scale != 1) forward = with_scaled_loss(forward, loss_scale);
   std::vector<std::string> names;
   for (const GradientPart& part : parts) names.push_back(part.input);
   const Graph differentiated = differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names);
   // Backward has sums of its own, over rows.
-  const Graph both = set_chunks(differentiated, recipe.train.chunks, states);
+  const Graph both = set_chunks(with_sums(differentiated, recipe), recipe.train.chunks, states);
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
@@ -238,6 +238,11 @@ Recipe with_order_of_sums(Recipe recipe, const Layout& layout) {
   return recipe;
 }
 
+Graph with_sums(const Graph& graph, const Recipe& recipe) {
+  const bool wanted = recipe.train.sums == "in-order" || (recipe.train.sums == "auto" && recipe.data.packs());
+  return wanted && recipe.train.precision == "f32" ? set_sums_in_order(graph) : graph;
+}
+
 StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   const DType compute = dtype_from_name(recipe.train.precision);
   StepGraph step;
@@ -252,7 +257,8 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   }
   step.micro = make_micro(aliased, parts, recipe, compute);
   UpdateBuilder(model, parts, recipe, step).run();
-  step.evaluate = set_chunks(lower_precision(model.evaluate, compute), recipe.train.chunks, model.weights);
+  step.evaluate =
+      set_chunks(with_sums(lower_precision(model.evaluate, compute), recipe), recipe.train.chunks, model.weights);
   step.evaluate.set_name("evaluate");
   return step;
 }

@@ -19,6 +19,9 @@ namespace ramet {
 /// micro-batches. One that is not finite changes nothing.
 StepGraph make_training_step(const Model& model, const Recipe& recipe);
 
+/// The graph with sums over the batch in order (transform/chunk.h), where `train.sums` says so.
+Graph with_sums(const Graph& graph, const Recipe& recipe);
+
 /// The recipe with the lanes and chunks that a step on this layout is made of: its own, or with `train.bits = "fast"`
 /// the fewest that the layout can split, one lane a replica and one chunk a tensor shard.
 Recipe with_order_of_sums(Recipe recipe, const Layout& layout);

@@ -72,6 +72,32 @@ class ResultSums {
   int64_t batches_ = 0;
 };
 
+/// Tokens of these batches that are no padding; nothing when they do not say, or are not all here.
+std::optional<int64_t> real_tokens(const std::vector<Batch>& batches) {
+  int64_t sum = 0;
+  for (const Batch& batch : batches) {
+    const auto mask = std::find_if(batch.tensors.begin(), batch.tensors.end(), [](const NamedTensor& tensor) {
+      return tensor.name == "attention_mask" || tensor.name == "segment_ids";
+    });
+    if (mask == batch.tensors.end()) return std::nullopt;
+    const auto* numbers = reinterpret_cast<const int32_t*>(mask->bytes.data());
+    sum += mask->type.elements() - std::count(numbers, numbers + mask->type.elements(), 0);
+  }
+  return sum;
+}
+
+/// A checkpoint's folder: the one named, or the newest of the run that is named.
+std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder / "checkpoints")) return folder;
+  const auto all = list_checkpoints(folder / "checkpoints");
+  if (all.empty())
+    throw Error({.what = "the run has no checkpoint to begin from",
+                 .where = "model.init_from",
+                 .found = folder.string(),
+                 .remedy = "Let it take one step, or name another run or checkpoint"});
+  return all.back();
+}
+
 /// Puts those tensors of a batch that the program reads.
 void put_batch(const Batch& batch, const Executable& exe, bool evaluation, FeedSink& sink) {
   for (const auto& tensor : batch.tensors)
@@ -177,7 +203,7 @@ void Trainer::initialize() {
   std::map<std::string, const StateTensor*> weights;
   for (const auto& weight : preparation_.model.weights) weights[weight.name] = &weight;
   if (!file.empty() && std::filesystem::is_directory(file)) {
-    load(Checkpoint(file), preparation_.model.weights);
+    load(Checkpoint(checkpoint_of(file)), preparation_.model.weights);
   } else if (!file.empty()) {
     begin("importing the weights", preparation_.model.weights);
     import_weights(file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
@@ -283,6 +309,8 @@ Numbers Trainer::step() {
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
   numbers.emplace_back("tokens_per_second", static_cast<double>(preparation_.tokens_per_step()) / seconds);
+  if (const auto tokens = real_tokens(batches))
+    numbers.emplace_back("real_tokens_per_second", static_cast<double>(*tokens) / seconds);
   numbers.emplace_back("data_seconds", waited);
   if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
   ++steps_done_;
@@ -322,8 +350,8 @@ Numbers Trainer::evaluate() {
     done += count;
   }
   Numbers numbers = sums.numbers(true);
-  if (preparation_.recipe.model.kind == "gpt2")
-    numbers.emplace_back("perplexity", std::exp(number_of(numbers, "loss")));
+  const bool masked = preparation_.recipe.model.kind == "bert";
+  numbers.emplace_back("perplexity", std::exp(number_of(numbers, masked ? "mlm_loss" : "loss")));
   return numbers;
 }
 

@@ -35,13 +35,13 @@ class Trainer {
   /// (another kernel class or version), one a line.
   std::string restore(const Checkpoint& checkpoint);
   /// One training step on the next samples. Metrics: loss, its parts and accuracies, grad_norm, learning_rate,
-  /// step_seconds, tokens_per_second, data_seconds (waited for data), and with several stages bubble (share of their
+  /// step_seconds, tokens_per_second, real_tokens_per_second (bert's, without padding), data_seconds (waited for data), and with several stages bubble (share of their
   /// time in which they waited for each other). When a number is not finite, throws Error (kFailure) naming the first
   /// node that made one; the weights stay those before the step where that is possible
   /// (`whole`).
   Numbers step();
   /// Loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words it counts;
-  /// "perplexity" for gpt2. Empty when nothing is held out.
+  /// "perplexity" (bert: of the masked words). Empty when nothing is held out.
   Numbers evaluate();
   /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in
   /// pieces.

@@ -1,6 +1,7 @@
 #include "ramet/transform/chunk.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "ramet/base/error.h"
 
@@ -49,6 +50,7 @@ bool is_reduced(const ShardingRule& rule, size_t factor) {
 void chunk(const NodeSignature& node, const ShardingRule& rule, const Tags& factors, int64_t chunks,
            Attributes& attributes) {
   const OpDef& op = *node.op;
+  if (attributes.get_bool_or("in_order", false)) return;
   if (op.chunked_extent) {
     const int64_t extent = op.chunked_extent(node);
     if (extent > 0 && extent % chunks == 0) attributes.set("chunks", chunks);
@@ -78,12 +80,24 @@ Tags tags_of_input(const Graph& graph, const GraphInput& input, const std::vecto
   return tags;
 }
 
-}  // namespace
+/// Sets `in_order` if the node sums over something of the batch: a factor that some output lacks.
+void order(const ShardingRule& rule, const Tags& factors, Attributes& attributes) {
+  const auto has = [](const ShardingRule::Operand& operand, size_t factor) {
+    return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) {
+      return std::find(dim.begin(), dim.end(), static_cast<int>(factor)) != dim.end();
+    });
+  };
+  for (size_t f = 0; f < factors.size(); ++f)
+    if (factors[f].batch && !std::all_of(rule.outputs.begin(), rule.outputs.end(),
+                                         [&](const ShardingRule::Operand& output) { return has(output, f); }))
+      attributes.set("in_order", true);
+}
 
-Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTensor>& states) {
-  if (chunks < 1)
-    throw Error({.what = "chunks must be 1 or more", .where = "train.chunks", .found = std::to_string(chunks)});
-  if (chunks == 1) return graph;
+using Decide = std::function<void(const NodeSignature& node, const ShardingRule& rule, const Tags& factors,
+                                  Attributes& attributes)>;
+
+/// The graph with what `decide` makes of each node's attributes.
+Graph with_attributes(const Graph& graph, const std::vector<StateTensor>& states, const Decide& decide) {
   Graph result(graph.name());
   GraphCopier copier(graph, result);
   copier.copy_inputs();
@@ -100,7 +114,7 @@ Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTens
       for (const char* name : {"chunks", "chunk_blocks"}) signature.attributes.erase(name);
     const ShardingRule rule = node.op->sharding(signature);
     const Tags factors = tags_of_factors(rule, inputs);
-    if (has_attribute(*node.op, "chunks")) chunk(signature, rule, factors, chunks, attributes);
+    decide(signature, rule, factors, attributes);
     std::vector<ValueId> mapped;
     for (ValueId input : node.inputs) mapped.push_back(copier[input]);
     const NodeId copy = result.add_node(*node.op, mapped, attributes, node.name);
@@ -120,6 +134,25 @@ Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTens
   }
   copier.copy_outputs();
   return result;
+}
+
+}  // namespace
+
+Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTensor>& states) {
+  if (chunks < 1)
+    throw Error({.what = "chunks must be 1 or more", .where = "train.chunks", .found = std::to_string(chunks)});
+  if (chunks == 1) return graph;
+  return with_attributes(graph, states, [chunks](const NodeSignature& node, const ShardingRule& rule,
+                                                 const Tags& factors, Attributes& attributes) {
+    if (has_attribute(*node.op, "chunks")) chunk(node, rule, factors, chunks, attributes);
+  });
+}
+
+Graph set_sums_in_order(const Graph& graph) {
+  return with_attributes(graph, {}, [](const NodeSignature& node, const ShardingRule& rule, const Tags& factors,
+                                       Attributes& attributes) {
+    if (has_attribute(*node.op, "in_order")) order(rule, factors, attributes);
+  });
 }
 
 }  // namespace ramet

@@ -13,4 +13,10 @@ namespace ramet {
 /// differentiated ones; nodes that have their chunks already may get them again. C = 1 changes nothing.
 Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTensor>& states = {});
 
+/// Makes every sum over what comes from the batch (samples, tokens, masked words), of the ops that have the attribute
+/// `in_order`, one chain of additions in the order of its terms, so that terms of zero, wherever they stand, change no
+/// bit of it: then rows may be padded or packed as one likes (docs/packing.md). In f32 graphs; before `set_chunks`,
+/// which leaves such sums whole.
+Graph set_sums_in_order(const Graph& graph);
+
 }  // namespace ramet

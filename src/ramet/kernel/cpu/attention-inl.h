@@ -92,10 +92,33 @@ void HeadByPosition(const AttentionLayout& layout, const T* source, int64_t stri
     }
 }
 
-/// What is added to the scores of each key: 0, or -infinity for a hidden one and for those behind the last.
-inline void KeyBias(const AttentionForm& form, const void* mask, int64_t sample, int64_t positions, float* bias) {
+/// Positions [begin, begin + length) that see each other: all, or a run of one number.
+struct SequenceRun {
+  int64_t begin, length;
+};
+
+/// Calls `run` for each run of a sample and `nothing` for each stretch of padding between.
+template <typename Run, typename Nothing>
+void ForEachRun(const AttentionForm& form, const void* mask, int64_t sample, const Run& run, const Nothing& nothing) {
+  const auto* numbers = static_cast<const int32_t*>(mask) + sample * form.sequence;
+  for (int64_t begin = 0; begin < form.sequence;) {
+    int64_t end = begin + 1;
+    while (end < form.sequence && numbers[end] == numbers[begin]) ++end;
+    if (numbers[begin] != 0)
+      run(SequenceRun{begin, end - begin});
+    else
+      nothing(SequenceRun{begin, end - begin});
+    begin = end;
+  }
+}
+
+/// What is added to the scores of each key: 0, or -infinity for a hidden one and for those behind the last. Keys of a
+/// run are all visible.
+inline void KeyBias(const AttentionForm& form, const void* mask, int64_t sample, int64_t length, int64_t positions,
+                    float* bias) {
+  if (form.segments) mask = nullptr;
   for (int64_t k = 0; k < positions; ++k) {
-    bool visible = k < form.sequence;
+    bool visible = k < length;
     if (visible && mask) {
       const int64_t at = sample * form.sequence + k;
       visible = form.mask_dtype == DType::kBool ? static_cast<const uint8_t*>(mask)[at] != 0

@@ -26,10 +26,18 @@ class Backward {
         draw_(DrawOf(form, operands.counter)) {}
 
   void head(int64_t head) {
-    begin_head(head);
-    const int64_t queries = (form_.sequence + kPanel - 1) / kPanel * kPanel;
-    for (key_ = 0; key_ < form_.sequence; key_ += kBackwardKeys) {
-      keys_ = std::min(kBackwardKeys, form_.sequence - key_);
+    if (!form_.segments) return head_run(head, {0, form_.sequence});
+    ForEachRun(
+        form_, operands_.mask, head / form_.heads, [&](SequenceRun run) { head_run(head, run); },
+        [&](SequenceRun padding) { no_gradient(head, padding); });
+  }
+
+ private:
+  void head_run(int64_t head, SequenceRun run) {
+    begin_head(head, run);
+    const int64_t length = run.length, queries = (length + kPanel - 1) / kPanel * kPanel;
+    for (key_ = 0; key_ < length; key_ += kBackwardKeys) {
+      keys_ = std::min(kBackwardKeys, length - key_);
       begin_keys();
       const int64_t first = form_.causal ? key_ : 0;
       for (query_ = first; query_ < queries; query_ += kBackwardQueries) {
@@ -43,16 +51,27 @@ class Backward {
     store_dquery();
   }
 
- private:
+  /// Padding is seen by nothing.
+  void no_gradient(int64_t head, SequenceRun padding) {
+    sample_ = head / form_.heads, in_sample_ = head % form_.heads, begin_ = padding.begin;
+    for (void* gradient : {operands_.dquery, operands_.dkey, operands_.dvalue})
+      for (int64_t i = 0; i < padding.length; ++i)
+        std::memset(static_cast<T*>(gradient) + offset() + i * stride(), 0,
+                    static_cast<size_t>(form_.head_size) * sizeof(T));
+  }
+
   int64_t stride() const { return form_.position_stride(); }
   int64_t out_stride() const { return form_.heads * form_.head_size; }
-  int64_t offset() const { return sample_ * form_.sequence * stride() + in_sample_ * form_.head_size; }
-  int64_t out_offset() const { return sample_ * form_.sequence * out_stride() + in_sample_ * form_.head_size; }
+  int64_t position() const { return sample_ * form_.sequence + begin_; }  ///< first of the run
+  int64_t offset() const { return position() * stride() + in_sample_ * form_.head_size; }
+  int64_t out_offset() const { return position() * out_stride() + in_sample_ * form_.head_size; }
   const T* at(const void* operand) const { return static_cast<const T*>(operand) + offset(); }
   int64_t key_units() const { return kBackwardKeys / layout_.ratio; }
 
-  void begin_head(int64_t head) {
+  void begin_head(int64_t head, SequenceRun run) {
     head_ = head;
+    begin_ = run.begin;
+    layout_.sequence = run.length;
     sample_ = head / form_.heads;
     in_sample_ = head % form_.heads;
     const T* dout = static_cast<const T*>(operands_.dout) + out_offset();
@@ -60,13 +79,13 @@ class Backward {
     HeadByPosition<T, C>(layout_, at(operands_.query), stride(), at_.query_by_position);
     HeadByDepth<T, C>(layout_, dout, out_stride(), at_.dout_by_depth);
     HeadByPosition<T, C>(layout_, dout, out_stride(), at_.dout_by_position);
-    KeyBias(form_, operands_.mask, sample_, layout_.positions(), at_.bias);
+    KeyBias(form_, operands_.mask, sample_, run.length, layout_.positions(), at_.bias);
     const T* out = static_cast<const T*>(operands_.out) + out_offset();
     for (int64_t q = 0; q < layout_.positions(); ++q) {
-      const float lse = q < form_.sequence ? operands_.lse[head * form_.sequence + q] : -kInfinity;
+      const float lse = q < run.length ? operands_.lse[head * form_.sequence + begin_ + q] : -kInfinity;
       // Queries that saw nothing, and those behind the last, subtract infinity: their probabilities are 0.
       at_.lse[q] = lse == -kInfinity ? kInfinity : lse;
-      at_.delta[q] = q < form_.sequence ? dot(dout + q * out_stride(), out + q * out_stride()) : 0;
+      at_.delta[q] = q < run.length ? dot(dout + q * out_stride(), out + q * out_stride()) : 0;
     }
   }
 
@@ -121,7 +140,7 @@ class Backward {
     const auto lanes = static_cast<int64_t>(hn::Lanes(du));
     const auto s = static_cast<uint64_t>(form_.sequence);
     const uint64_t origin = draw_->first +
-                            (static_cast<uint64_t>(form_.draws_as(head_)) * s + static_cast<uint64_t>(query_)) * s +
+                            (static_cast<uint64_t>(form_.draws_as(head_)) * s + static_cast<uint64_t>(begin_ + query_)) * s +
                             static_cast<uint64_t>(key_);
     if (s % 8 != 0) return draw_tile_unaligned(origin);
     // A block serves 8 keys of one query: one query a lane.
@@ -219,7 +238,7 @@ class Backward {
   void store_dquery() {
     T* out = static_cast<T*>(operands_.dquery) + offset();
     float* rows = at_.scores;  // free by now; holds 64 positions of 64 numbers
-    for (int64_t q = 0; q < form_.sequence; q += kPanel)
+    for (int64_t q = 0; q < layout_.sequence; q += kPanel)
       for (int64_t d = 0; d < form_.head_size; d += kPanel) {
         Transpose32(reinterpret_cast<const uint32_t*>(at_.dquery + d * at_.dquery_stride + q), at_.dquery_stride,
                     reinterpret_cast<uint32_t*>(rows), kPanel, kPanel, kPanel);
@@ -231,7 +250,7 @@ class Backward {
     const F32 df;
     const auto lanes = static_cast<int64_t>(hn::Lanes(df));
     const auto scale = hn::Set(df, static_cast<float>(form_.scale));
-    for (int64_t i = 0; i < kPanel && q + i < form_.sequence; ++i)
+    for (int64_t i = 0; i < kPanel && q + i < layout_.sequence; ++i)
       for (int64_t d = 0; d < count; d += lanes) {
         const auto value = hn::Mul(hn::LoadU(df, rows + i * kPanel + d), scale);
         T* to = out + (q + i) * stride() + d;
@@ -248,7 +267,7 @@ class Backward {
   Scratch scratch_;
   BackwardBuffers at_;
   std::optional<DropoutDraw> draw_;
-  int64_t head_ = 0, sample_ = 0, in_sample_ = 0, key_ = 0, keys_ = 0, query_ = 0, width_ = 0;
+  int64_t head_ = 0, sample_ = 0, in_sample_ = 0, begin_ = 0, key_ = 0, keys_ = 0, query_ = 0, width_ = 0;
 };
 
 template <typename T, typename C>

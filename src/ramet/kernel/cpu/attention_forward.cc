@@ -26,30 +26,61 @@ class Forward {
 
   void block(int64_t index) {
     const int64_t blocks = (form_.sequence + kForwardQueries - 1) / kForwardQueries;
-    if (index / blocks != head_) begin_head(index / blocks);
-    first_query_ = index % blocks * kForwardQueries;
-    queries_ = std::min(kForwardQueries, form_.sequence - first_query_);
+    if (index / blocks != head_) begin_head(index / blocks, {0, form_.sequence});
+    queries(index % blocks * kForwardQueries);
+  }
+
+  /// All runs of a head, with segments.
+  void head(int64_t head) {
+    ForEachRun(
+        form_, operands_.mask, head / form_.heads,
+        [&](SequenceRun run) {
+          begin_head(head, run);
+          for (int64_t query = 0; query < run.length; query += kForwardQueries) queries(query);
+        },
+        [&](SequenceRun padding) {
+          begin_ = padding.begin;
+          for (int64_t i = 0; i < padding.length; ++i) {
+            std::memset(out_of(head, i), 0, static_cast<size_t>(form_.head_size) * sizeof(T));
+            operands_.lse[head * form_.sequence + padding.begin + i] = -kInfinity;
+          }
+        });
+  }
+
+ private:
+  /// The block of queries from `first` of the run on.
+  void queries(int64_t first) {
+    first_query_ = first;
+    queries_ = std::min(kForwardQueries, layout_.sequence - first_query_);
     HeadRows<T, C>(layout_, at(operands_.query) + first_query_ * stride(), stride(), queries_, at_.query);
     for (int64_t i = 0; i < queries_; ++i) at_.most[i] = -kInfinity, at_.total[i] = 0;
-    const int64_t seen = form_.causal ? first_query_ + queries_ : form_.sequence;
+    const int64_t seen = form_.causal ? first_query_ + queries_ : layout_.sequence;
     for (int64_t key = 0; key < seen; key += kForwardKeys) keys(key, std::min(kForwardKeys, seen - key));
     finish();
   }
 
- private:
-  int64_t stride() const { return form_.position_stride(); }
-  /// Position 0 of this head in q, k or v.
-  const T* at(const void* operand) const {
-    return static_cast<const T*>(operand) + (sample_ * form_.sequence * stride() + in_sample_ * form_.head_size);
+  /// Where the output of position `query` of the run goes.
+  T* out_of(int64_t head, int64_t query) const {
+    const int64_t position = head / form_.heads * form_.sequence + begin_ + query;
+    return static_cast<T*>(operands_.out) + (position * form_.heads + head % form_.heads) * form_.head_size;
   }
 
-  void begin_head(int64_t head) {
+  int64_t stride() const { return form_.position_stride(); }
+  /// First position of this head's run in q, k or v.
+  const T* at(const void* operand) const {
+    return static_cast<const T*>(operand) +
+           ((sample_ * form_.sequence + begin_) * stride() + in_sample_ * form_.head_size);
+  }
+
+  void begin_head(int64_t head, SequenceRun run) {
     head_ = head;
+    begin_ = run.begin;
+    layout_.sequence = run.length;
     sample_ = head / form_.heads;
     in_sample_ = head % form_.heads;
     HeadByDepth<T, C>(layout_, at(operands_.key), stride(), at_.key);
     HeadByPosition<T, C>(layout_, at(operands_.value), stride(), at_.value);
-    KeyBias(form_, operands_.mask, sample_, layout_.positions(), at_.bias);
+    KeyBias(form_, operands_.mask, sample_, layout_.sequence, layout_.positions(), at_.bias);
   }
 
   /// The tile of `count` keys from `key` on: scores, probabilities, their product with v.
@@ -58,7 +89,7 @@ class Forward {
     Product<C>({queries_, columns, layout_.depth(), at_.query, layout_.depth_stride(), at_.key + key / kPanel * panel,
                 panel, at_.scores, kForwardKeys, false});
     for (int64_t i = 0; i < queries_; ++i) {
-      bool hides = operands_.mask != nullptr || key + columns > form_.sequence;
+      const bool hides = (operands_.mask != nullptr && !form_.segments) || key + columns > layout_.sequence;
       const int64_t last = form_.causal && first_query_ + i < key + columns ? first_query_ + i - key : columns;
       softmax_row(i, key, columns, hides, last);
     }
@@ -107,7 +138,8 @@ class Forward {
     const auto most = hn::Set(df, shift);
     const uint16_t* bits = nullptr;
     if (draw_) {
-      const int64_t element = (form_.draws_as(head_) * form_.sequence + first_query_ + i) * form_.sequence + key;
+      const int64_t query = begin_ + first_query_ + i;
+      const int64_t element = (form_.draws_as(head_) * form_.sequence + query) * form_.sequence + key;
       bits = PhiloxBits16(draw_->stream, draw_->first + static_cast<uint64_t>(element), columns, at_.bits);
     }
     const auto threshold = hn::Set(du, draw_ ? draw_->threshold : 0u);
@@ -140,8 +172,7 @@ class Forward {
       const int64_t query = first_query_ + i;
       const float total = at_.total[i], inverse = total == 0 ? 0 : 1 / total;
       const float* sums = at_.sums + i * layout_.sums_stride();
-      T* out = static_cast<T*>(operands_.out) +
-               ((sample_ * form_.sequence + query) * form_.heads + in_sample_) * form_.head_size;
+      T* out = out_of(head_, query);
       for (int64_t d = 0; d < form_.head_size; d += lanes) {
         const auto value = hn::Mul(hn::LoadU(df, sums + d), hn::Set(df, inverse));
         const int64_t left = form_.head_size - d;
@@ -150,7 +181,7 @@ class Forward {
         else
           StoreF32N(df, value, out + d, static_cast<size_t>(left));
       }
-      operands_.lse[head_ * form_.sequence + query] =
+      operands_.lse[head_ * form_.sequence + begin_ + query] =
           total == 0 ? -kInfinity : at_.most[i] + hn::GetLane(Log(df, hn::Set(df, total)));
     }
   }
@@ -161,14 +192,18 @@ class Forward {
   Scratch scratch_;
   ForwardBuffers at_;
   std::optional<DropoutDraw> draw_;
-  int64_t head_ = -1, sample_ = 0, in_sample_ = 0, first_query_ = 0, queries_ = 0;
+  int64_t head_ = -1, sample_ = 0, in_sample_ = 0, begin_ = 0, first_query_ = 0, queries_ = 0;
 };
 
 template <typename T, typename C>
 void ForwardOf(const AttentionForm& form, const AttentionOperands& operands, char* scratch, int64_t begin,
                int64_t end) {
   Forward<T, C> forward(form, operands, scratch);
-  for (int64_t index = begin; index < end; ++index) forward.block(index);
+  for (int64_t index = begin; index < end; ++index)
+    if (form.segments)
+      forward.head(index);
+    else
+      forward.block(index);
 }
 
 void ForwardBlocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,

@@ -16,7 +16,7 @@ inline constexpr int64_t kBackwardQueries = 128;
 struct AttentionLayout {
   int64_t sequence, head_size;
   int64_t ratio;  ///< elements in a unit: 2 for bf16
-  int64_t positions() const { return (sequence + 127) / 128 * 128; }
+  int64_t positions() const { return (sequence + 63) / 64 * 64; }
   int64_t columns() const { return (head_size + 15) / 16 * 16; }        ///< of head size, as n of a product
   int64_t panels() const { return (head_size + kPanel - 1) / kPanel; }  ///< of head size
   int64_t depth() const { return (head_size + ratio - 1) / ratio; }     ///< units of head size, as k of a product

@@ -4,7 +4,8 @@
 
 namespace ramet {
 
-/// Blocks of queries [begin, end) of all heads of all samples, in that order; `bf16` says how products are made.
+/// Blocks of queries [begin, end) of all heads of all samples, in that order, or whole heads when the form has
+/// segments; `bf16` says how products are made.
 void attention_forward_blocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
                               int64_t begin, int64_t end);
 /// Heads [begin, end) of all samples.

@@ -55,6 +55,12 @@ void AttentionPlan::run(const AttentionOperands& operands, void* scratch, Thread
 
 void AttentionPlan::forward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {
   const int64_t heads = form_.batch * form_.heads;
+  if (form_.segments) {
+    team.split(heads, 1, [&](int64_t begin, int64_t end, int rank) {
+      attention_forward_blocks(form_, bf16_, operands, scratch + rank * rank_bytes_, begin, end);
+    });
+    return;
+  }
   const int64_t blocks = (form_.sequence + kForwardQueries - 1) / kForwardQueries;
   team.run([&](int rank) {
     const int64_t begin = share_begin(heads, blocks, form_.causal, rank, threads_);

@@ -270,7 +270,11 @@ void run_join(const NodeSignature& node, const KernelContext& context) {
     correct += call.states[row] == 2;
   }
   // In the order of sums over rows, whatever the threads.
-  const float sum = canonical_sum_rows(call.losses, rows, 1);
+  float sum = 0;
+  if (node.attributes.get_bool_or("in_order", false))
+    for (int64_t row = 0; row < rows; ++row) sum += call.losses[row];
+  else
+    sum = canonical_sum_rows(call.losses, rows, 1);
   *static_cast<float*>(context.outputs[0]) = count > 0 ? sum / static_cast<float>(count) : 0.0f;
   *static_cast<float*>(context.outputs[1]) = static_cast<float>(count);
   *static_cast<float*>(context.outputs[2]) = static_cast<float>(correct);

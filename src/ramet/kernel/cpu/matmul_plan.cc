@@ -281,6 +281,8 @@ std::unique_ptr<MatmulPlan> MatmulPlan::make(BlockProduct kind, const MatmulForm
   };
   if (size_of(form.a.dtype) < 2 || size_of(form.b.dtype) < 2 || size_of(form.output.dtype) < 2)
     return refuse("8-bit floating types are not for this kernel");
+  // oneDNN cuts a long k where it likes.
+  if (form.in_order && kind == BlockProduct::kOnednn) return refuse("sums in order are the plain kernel's");
   const auto preferred = preferred_packing(kind, form);
   if (!preferred) return refuse("oneDNN has no blocked product of these types on " + cpu_kernel_class());
   if (form.packed && (!packed || packed->format() != preferred->format()))

@@ -114,6 +114,24 @@ struct Loops {
     }
   }
 
+  template <bool kCentered>
+  static void norm_sums(const NormArguments& call, int64_t begin, int64_t end) {
+    const Df d;
+    for (int64_t row = 0; row < call.chunked.rows(); ++row) {
+      const T* dy = static_cast<const T*>(call.dy) + row * call.width + begin;
+      const T* a = static_cast<const T*>(call.a) + row * call.width + begin;
+      float *dgain = call.gain_sums + begin, *dbias = kCentered ? call.bias_sums + begin : nullptr;
+      const Vf center = kCentered ? hn::Set(d, call.mean[row]) : hn::Zero(d);
+      const Vf scale = hn::Set(d, call.rstd[row]);
+      for_each_vector(end - begin, [&](int64_t i, int64_t, int64_t count) HWY_ATTR {
+        const Vf slope = load_part(dy + i, count);
+        const Vf term = hn::Mul(slope, hn::Mul(hn::Sub(load_part(a + i, count), center), scale));
+        store_part(row == 0 ? term : hn::Add(load_part(dgain + i, count), term), dgain + i, count);
+        if (kCentered) store_part(row == 0 ? slope : hn::Add(load_part(dbias + i, count), slope), dbias + i, count);
+      });
+    }
+  }
+
   template <bool kLogarithm>
   static void softmax(const NormArguments& call, int64_t begin, int64_t end) {
     const Df d;
@@ -143,7 +161,8 @@ struct Loops {
   }
 
   static constexpr cpu::NormLoops kTable{layer_norm,       rms_norm,       norm_grad<true>,
-                                         norm_grad<false>, softmax<false>, softmax<true>};
+                                         norm_grad<false>, softmax<false>, softmax<true>,
+                                         norm_sums<true>,  norm_sums<false>};
 };
 
 }  // namespace
@@ -252,6 +271,17 @@ std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& no
     float* bias_sums = scratch + chunks * blocks * rows.width;
     const cpu::NormLoops& loops = cpu::norm_loops(node.inputs[1].dtype);
     const auto loop = centered ? loops.layer_norm_grad : loops.rms_norm_grad;
+    const bool in_order = rows.count > 0 && node.attributes.get_bool_or("in_order", false);
+    if (in_order) {
+      // Threads share columns; before the gradient of rows is written, maybe over what is read here.
+      NormArguments sums_call = call;
+      sums_call.gain_sums = static_cast<float*>(context.outputs[1]);
+      if (centered) sums_call.bias_sums = static_cast<float*>(context.outputs[2]);
+      const auto sums = centered ? loops.layer_norm_sums : loops.rms_norm_sums;
+      context.team.split((rows.width + 63) / 64, 1, [&](int64_t begin, int64_t end, int) {
+        sums(sums_call, begin * 64, std::min(rows.width, end * 64));
+      });
+    }
     context.team.split(chunks * blocks, 1, [&](int64_t begin, int64_t end, int) {
       NormArguments block_call = call;
       for (int64_t task = begin; task < end; ++task) {
@@ -262,6 +292,7 @@ std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& no
         loop(block_call, first, std::min(call.chunked.rows(), first + kReduceRows));
       }
     });
+    if (in_order) return;
     const cpu::StoreFunction store = cpu::map_steps().store(DType::kF32);
     const auto combine = [&](float* sums, void* output) {
       cpu::combine_row_sums(sums, blocks, rows.width, store, 4, output, context.team, chunks);

@@ -29,6 +29,8 @@ struct NormArguments {
 struct NormLoops {
   using Loop = void (*)(const NormArguments&, int64_t begin, int64_t end);
   Loop layer_norm, rms_norm, layer_norm_grad, rms_norm_grad, softmax, log_softmax;
+  /// Sums for gain (and bias) over all rows of the call, one chain each, of columns [begin, end).
+  Loop layer_norm_sums, rms_norm_sums;
 };
 /// For f32, bf16 or f16 rows, for the instruction set at hand.
 const NormLoops& norm_loops(DType dtype);

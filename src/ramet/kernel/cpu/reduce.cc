@@ -131,6 +131,7 @@ struct Pass {
   ReduceGroup group;
   int64_t chunks = 1;
   DType dtype = DType::kF32;
+  bool in_order = false;
 
   cpu::ChunkedRows chunked() const {
     return {group.extent == 0 ? 0 : group.reduced / group.extent, group.extent, chunks};
@@ -146,7 +147,8 @@ std::vector<Pass> passes_of(const NodeSignature& node) {
   std::vector<Pass> passes;
   for (const ReduceGroup& group : reduce_groups(node.inputs[0].shape, reduce_axes(node)))
     passes.push_back(
-        {group, node.attributes.get_int_or("chunks", 1), passes.empty() ? node.inputs[0].dtype : DType::kF32});
+        {group, node.attributes.get_int_or("chunks", 1), passes.empty() ? node.inputs[0].dtype : DType::kF32,
+         node.attributes.get_bool_or("in_order", false)});
   return passes;
 }
 
@@ -162,7 +164,9 @@ class Reduction {
 
   void run(float* results) {
     if (pass_.group.reduced == 0) return std::fill_n(results, pass_.results(), join_.start), void();
-    if (pass_.is_last())
+    if (pass_.in_order)
+      reduce_in_order(results);
+    else if (pass_.is_last())
       reduce_last(results);
     else
       reduce_rows(results);
@@ -175,6 +179,21 @@ class Reduction {
     float* room = rooms_ + rank * kRoom;
     cpu::map_steps().load(pass_.dtype)(at, 1, count, room);
     return room;
+  }
+
+  /// Threads share columns; each goes through the rows.
+  void reduce_in_order(float* results) {
+    constexpr int64_t kColumns = 256;
+    const int64_t inner = pass_.group.inner, parts = ceil_divide(inner, kColumns), rows = pass_.group.reduced;
+    team_.split(pass_.group.outer * parts, std::max<int64_t>(1, 16 / rows), [&](int64_t begin, int64_t end, int rank) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t outer = task / parts, from = task % parts * kColumns, count = std::min(kColumns, inner - from);
+        float* sums = results + outer * inner + from;
+        std::copy_n(read(outer * rows * inner + from, count, rank), count, sums);
+        for (int64_t row = 1; row < rows; ++row)
+          join_.each(read((outer * rows + row) * inner + from, count, rank), count, sums);
+      }
+    });
   }
 
   void reduce_last(float* results) {

@@ -19,6 +19,11 @@ class ReferenceAttention {
       const int64_t counter[2] = {operands.get_int(form_.counter, 0), operands.get_int(form_.counter, 1)};
       draw_.emplace(form_.dropout, form_.seed, form_.tensor, counter, form_.draws());
     }
+    if (!form_.segments) return;
+    for (int64_t i = 0; i < form_.batch * form_.sequence; ++i) {
+      const bool joins = i % form_.sequence > 0 && operands.get_int(form_.mask, i) == operands.get_int(form_.mask, i - 1);
+      run_begin_.push_back(joins ? run_begin_.back() : i % form_.sequence);
+    }
   }
 
   const AttentionForm& form() const { return form_; }
@@ -60,18 +65,24 @@ class ReferenceAttention {
 
   /// What dropout multiplies a probability by.
   double kept(int64_t b, int64_t h, int64_t q, int64_t k) const {
-    return draw_ ? draw_->factor((form_.draws_as(b * form_.heads + h) * form_.sequence + q) * form_.sequence + k) : 1.0;
+    const int64_t from = form_.segments ? run_of(b, k) : 0;
+    return draw_ ? draw_->factor((form_.draws_as(b * form_.heads + h) * form_.sequence + q) * form_.sequence + k - from)
+                 : 1.0;
   }
 
  private:
   bool visible(int64_t b, int64_t q, int64_t k) const {
     if (form_.causal && k > q) return false;
+    if (form_.segments && run_of(b, q) != run_of(b, k)) return false;
     return form_.mask < 0 || operands_.get(form_.mask, b * form_.sequence + k) != 0;
   }
+
+  int64_t run_of(int64_t b, int64_t s) const { return run_begin_[static_cast<size_t>(b * form_.sequence + s)]; }
 
   const ReferenceOperands& operands_;
   AttentionForm form_;
   std::optional<DropoutDraw> draw_;
+  std::vector<int64_t> run_begin_;  // with segments: where the run of each position begins
 };
 
 void run_attention(const ReferenceOperands& operands) {
