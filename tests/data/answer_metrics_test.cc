@@ -84,6 +84,30 @@ TEST(AnswerMetrics, Squad2CountsNoAnswerAsOne) {
   EXPECT_DOUBLE_EQ(metric(score_squad2(data, {{"q0", "cat"}}), "exact_match"), 100);
 }
 
+// NLTK's word tokenizer gives the same words for what is not Chinese.
+TEST(AnswerMetrics, ChineseTextIsCutByCharactersAndOtherTextByWords) {
+  EXPECT_THAT(mixed_segments("《战国无双3》（）是"), ElementsAre("战", "国", "无", "双", "3", "是"));
+  EXPECT_THAT(mixed_segments(" 由KOEI Tecmo, Inc.开发。"),
+              ElementsAre("由", "koei", "tecmo", ",", "inc", ".", "开", "发"));
+  EXPECT_THAT(mixed_segments("it's $5,000 (can't) \"say\" cannot. wanna go... 1–2"),
+              ElementsAre("it", "'s", "$", "5,000", "(", "ca", "n't", ")", "``", "say", "''", "can", "not", ".", "wan", "na",
+                          "go", "...", "1", "–", "2"));
+  EXPECT_THAT(mixed_segments("rock 'n' roll 'shade' u.s. of a."),
+              ElementsAre("rock", "'n", "'", "roll", "'", "shade", "'", "u.s.", "of", "a", "."));
+  EXPECT_THAT(mixed_segments("，。"), ElementsAre());
+}
+
+// By the rules of CMRC2018's evaluation, counted by hand.
+TEST(AnswerMetrics, CmrcComparesTheLongestCommonRun) {
+  const QuestionAnswers data = questions({{"光荣和ω-force", "光荣"}, {"2V2、4V4"}, {"一九九零年"}, {"北京"}});
+  const Metrics scores =
+      score_cmrc(data, {{"q0", "由光荣和ω-Force开发"}, {"q1", "2v24v4"}, {"q2", "一九八零年"}});
+  // q0: 光 荣 和 ωforce of 由 光 荣 和 ωforce 开 发; q1: equal without punctuation; q2: two of five, twice; q3: missing.
+  EXPECT_DOUBLE_EQ(metric(scores, "f1"), 100 * (2 * (4.0 / 7) / (4.0 / 7 + 1) + 1 + 0.4) / 4);
+  EXPECT_DOUBLE_EQ(metric(scores, "exact_match"), 25);
+  EXPECT_DOUBLE_EQ(metric(scores, "average"), (metric(scores, "f1") + 25) / 2);
+}
+
 // The published scores of five systems' published answers.
 TEST(AnswerMetrics, PublishedPredictionsScoreAsPublished) {
   RAMET_NEED_DATA(squad, "squad");

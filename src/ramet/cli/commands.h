@@ -47,6 +47,7 @@ void add_inspect(CLI::App& app, Session& session);
 void add_export(CLI::App& app, Session& session);
 void add_recipe(CLI::App& app, Session& session);
 void add_simulate(CLI::App& app, Session& session);
+void add_score(CLI::App& app, Session& session);
 
 /// Options that several commands share, and what they mean.
 struct ModelOptions {

@@ -117,7 +117,7 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 namespace {
 
 const std::vector<std::string> kCommands = {"train",  "plan", "probe", "eval",    "predict", "vocab",   "corpus",
-                                            "pack",   "runs", "inspect", "export", "recipe",  "simulate"};
+                                            "pack",   "runs", "inspect", "export", "recipe",  "simulate", "score"};
 
 /// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
 /// which has ended or was halted, here or on a host that this one does not see.
@@ -149,6 +149,7 @@ int run(int argc, char** argv, Session& session) {
   add_export(app, session);
   add_recipe(app, session);
   add_simulate(app, session);
+  add_score(app, session);
   try {
     if (argc == 1) {
       std::fputs(app.help().c_str(), stderr);

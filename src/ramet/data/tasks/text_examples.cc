@@ -10,15 +10,6 @@
 namespace ramet {
 namespace {
 
-/// A number in full, or none.
-std::optional<double> as_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
-}
-
 /// Whether the first line of a file names the text column: files of a kind without a head have one in their test set.
 bool has_head(const std::filesystem::path& path, const TextKind& kind) {
   const MappedFile file(path);
@@ -100,6 +91,14 @@ class ExampleReader {
 };
 
 }  // namespace
+
+std::optional<double> as_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
 
 const TextKind* find_text_kind(std::string_view name) {
   for (const auto* kinds : {&glue_kinds(), &clue_kinds()})

@@ -63,6 +63,8 @@ struct TextKind {
 /// All nine of GLUE; of CLUE and FewCLUE those that are no reading comprehension.
 const std::vector<TextKind>& glue_kinds();
 const std::vector<TextKind>& clue_kinds();
+/// A finite number that is the whole of a text, or none.
+std::optional<double> as_number(const std::string& text);
 /// Null when there is none of that name.
 const TextKind* find_text_kind(std::string_view name);
 
