@@ -69,10 +69,11 @@ std::vector<int64_t> find_columns(const std::vector<std::string>& columns, const
   return found;
 }
 
-bool all_digits(const std::vector<ColumnWish>& wishes) {
+/// Whether all that must be there is asked for by number: then there is no head.
+bool all_by_number(const std::vector<ColumnWish>& wishes) {
   for (const ColumnWish& wish : wishes)
     for (const std::string& name : wish.names)
-      if (!as_index(name)) return false;
+      if (wish.required && !as_index(name)) return false;
   return true;
 }
 
@@ -114,7 +115,7 @@ RecordFile read_tsv(const std::filesystem::path& path, const std::vector<ColumnW
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   std::vector<std::string> columns = format.columns;
   std::vector<int64_t> places;
-  bool head_wanted = columns.empty() && format.first_is_head && !all_digits(wishes);
+  const bool head_wanted = columns.empty() && !all_by_number(wishes);
   for_each_line(text, [&](int64_t number, std::string_view line) {
     const std::vector<std::string_view> cells = split_tabs(line);
     if (places.empty()) {

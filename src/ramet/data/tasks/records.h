@@ -21,9 +21,9 @@ struct ColumnWish {
 
 /// How a file is laid out.
 struct RecordFormat {
-  /// TSV without a head: the names of its columns. Empty: the first line is the head, unless `first_is_head` is false.
+  /// TSV without a head: the names of its columns. Empty: the first line is the head, unless all columns that are
+  /// required are asked for by number.
   std::vector<std::string> columns;
-  bool first_is_head = true;
   /// TSV: rows with other than the head's number of columns are left out and counted, not an error (QQP has some).
   bool skip_other_widths = false;
 };
