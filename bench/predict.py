@@ -82,7 +82,8 @@ def measure(settings, layout, devices, ranks, options):
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
     foretold_seconds, medians = [], []
     for turn in range(options.rounds):
-        planned, why = run(["plan", *words, "--threads", str(devices * threads)], XDG_CACHE_HOME=str(RUNS / f"cache{turn}"))
+        planned, why = run(["plan", *words, "--threads", str(devices * threads), *(["--as-ranks"] if ranks else [])],
+                           XDG_CACHE_HOME=str(RUNS / f"cache{turn}"))
         shutil.rmtree(RUNS / f"cache{turn}", ignore_errors=True)
         if not planned or "step_seconds" not in planned[-1]:
             return None, why

@@ -507,6 +507,8 @@ TEST_F(Cli, PlanShowsTheScheduleOfALayout) {
   EXPECT_GT(plan["layout"]["bubble"].get<double>(), 0.2);
   EXPECT_GT(plan["bubble"].get<double>(), 0);
   EXPECT_GT(plan["step_seconds"].get<double>(), 0);
+  machine.push_back("--as-ranks");
+  EXPECT_GT(last(ramet(machine))["step_seconds"].get<double>(), 0);
 }
 
 }  // namespace

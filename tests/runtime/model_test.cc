@@ -10,6 +10,7 @@
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/runtime/probe.h"
+#include "ramet/runtime/rehearsal.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/prepare.h"
 #include "ramet/train/step.h"
@@ -167,6 +168,33 @@ TEST(Prediction, RestsOnMeasuredTasks) {
   EXPECT_NEAR(time.seconds, time.micro + time.update + time.derive + time.lanes, 1e-12);
   const Machine same = parse_machine(print_machine(machine), "test");
   EXPECT_EQ(predict_step_seconds(exe, same), time.seconds);
+}
+
+TEST(Prediction, RehearsesEveryTaskOfTheStep) {
+  for (const bool between_processes : {false, true}) {
+    for (const char* kind : {"bert", "gpt2"}) {
+      const Preparation ready = small_model(kind, {"train.precision=bf16", "train.accumulation=2"});
+      const Executable exe = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), {.threads = 1});
+      Machine machine = probe_machine(cpu_backend(), 1);
+      ASSERT_TRUE(rehearse(machine, {&exe, 1}, cpu_backend(), 0.5, 1, between_processes)) << kind;
+      EXPECT_GT(machine.device.jitter, 0);
+      EXPECT_NEAR(predict_step(exe, machine).measured_share, 1, 0.1) << "all but copies and lanes";
+      for (const ProgramStep& run : distinct_runs(exe.train))
+        for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions)
+          if (instruction.task >= 0) {
+            const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
+            EXPECT_TRUE(machine.tasks.contains(task_key(task.node, task.kernel))) << task.node.text();
+          }
+    }
+  }
+}
+
+TEST(Prediction, RehearsesNothingThatTakesTooLong) {
+  const Preparation ready = small_model("bert", {});
+  const Executable exe = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), {.threads = 1});
+  Machine machine = probe_machine(cpu_backend(), 1);
+  EXPECT_FALSE(rehearse(machine, {&exe, 1}, cpu_backend(), 1e-9, 0));
+  EXPECT_TRUE(machine.tasks.empty());
 }
 
 }  // namespace

@@ -21,18 +21,19 @@ struct PlanArguments : ModelOptions {
   std::string recipe, svg, schedule_svg, save;
   bool no_time = false;
   SearchArguments search;
+  bool as_ranks = false;
 };
 
 /// Time of a step of all devices on the machine; absent, on this one, whose processors they share, but none for layouts
 /// that nobody would run here.
 std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout,
-                                  const std::optional<Machine>& machine, bool json) {
+                                  const std::optional<Machine>& machine, bool as_ranks, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
   if (machine) return simulate(compiled.stages, *machine, how);
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
-  return simulate_sharing(compiled.stages, local_machine(compiled.stages, layout), how);
+  return simulate_sharing(compiled.stages, local_machine(compiled.stages, layout, as_ranks), how);
 }
 
 /// Many devices, one that streams, or another machine's: what each holds and moves, and the schedule.
@@ -52,7 +53,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
                                           : compile_recipe(preparation, arguments.trainer());
   const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe), compiled.stages);
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
-  if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, machine, json);
+  if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, machine, arguments.as_ranks, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
   if (!arguments.schedule_svg.empty())
     write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
@@ -164,6 +165,7 @@ void add_plan(CLI::App& app, Session& session) {
       ->type_name("FILE");
   command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")
       ->type_name("FILE");
+  command->add_flag("--as-ranks", arguments->as_ranks, "foretell the time of a layout whose devices are ranks of mpirun");
   command->add_flag("--no-time", arguments->no_time, "memory only: does not measure this machine's speed");
   add_search_options(*command, arguments->search);
   add_json_option(*command, session);

@@ -68,7 +68,8 @@ std::string files_source(const std::filesystem::path& folder) {
   return "measured in " + std::filesystem::absolute(folder).lexically_normal().string();
 }
 
-std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int devices) {
+std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int devices,
+                                 bool between_processes) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path folder;
@@ -79,7 +80,8 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
   else
     return {};
   const std::string name =
-      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" + std::to_string(devices))
+      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" + std::to_string(devices) +
+                (between_processes ? "\nranks" : ""))
           .hex()
           .substr(0, 16);
   return folder / "ramet" / ("machine-" + name + ".toml");
@@ -228,12 +230,12 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
 }
 
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-                      const std::filesystem::path& streaming) {
+                      const std::filesystem::path& streaming, bool between_processes) {
   const std::string cpu = cpu_name();
   const int threads = stages[0].threads;
   const int beside = std::max(std::min(stages[0].mesh.devices(), available_processors() / threads) - 1, 0);
   const int devices = stages[0].mesh.devices();
-  const std::filesystem::path file = cache_file(cpu, backend, threads, devices);
+  const std::filesystem::path file = cache_file(cpu, backend, threads, devices, between_processes);
   Machine machine;
   try {
     if (!file.empty() && std::filesystem::exists(file)) machine = parse_machine(read_file(file), file.string());
@@ -245,7 +247,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
     machine = probe_machine(backend, threads);
     measure_meetings(machine, devices);
   }
-  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside);
+  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside, between_processes);
   for (const Executable& exe : stages)
     measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
   if (!streaming.empty()) measure_files(machine, streaming);
@@ -258,9 +260,10 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   return machine;
 }
 
-Machine local_machine(std::span<const Executable> stages, const Layout& layout) {
+Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes) {
   constexpr double kBudgetSeconds = 1.5;
-  return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "");
+  return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
+                       between_processes);
 }
 
 Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds,

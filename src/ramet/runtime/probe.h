@@ -33,11 +33,11 @@ bool measure_files(Machine& machine, const std::filesystem::path& folder);
 Machine local_machine(const Executable& executable, const Backend& backend, double budget_seconds = 1.5,
                       const std::filesystem::path& streaming = {});
 /// The same for the stages of a layout, which have equally many threads. As many devices as find processors are at work
-/// while tasks are measured.
+/// while tasks are measured. `between_processes`: devices are ranks of MPI.
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds = 1.5,
-                      const std::filesystem::path& streaming = {});
+                      const std::filesystem::path& streaming = {}, bool between_processes = false);
 /// The same with the processor's own kernels, and the files that the layout streams to.
-Machine local_machine(std::span<const Executable> stages, const Layout& layout);
+Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes = false);
 
 /// "AMD EPYC 9R45 96-Core Processor"
 std::string cpu_name();

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "ramet/runtime/localize.h"
 #include "ramet/runtime/process.h"
 #include "ramet/runtime/task_clock.h"
+#include "ramet/runtime/transport_memory.h"
 
 namespace ramet {
 namespace {
@@ -32,8 +34,14 @@ void fill_feed(std::byte* data, const TensorType& type) {
 /// A device that does a step's work and meets nobody.
 class RehearsedDevice {
  public:
-  RehearsedDevice(const Executable& exe, const Backend& backend)
-      : exe_(exe), team_(exe.threads), arena_(exe.arena_bytes, team_), round_(distinct_runs(exe.train)) {
+  RehearsedDevice(const Executable& exe, const Backend& backend, bool between_processes)
+      : exe_(exe), team_(exe.threads), round_(distinct_runs(exe.train)) {
+    if (between_processes) {
+      memory_ = shared_.allocate(static_cast<size_t>(std::max<int64_t>(exe.arena_bytes, 1)));
+    } else {
+      arena_.emplace(exe.arena_bytes, team_);
+      memory_ = arena_->data();
+    }
     const int32_t devices = exe.mesh.devices();
     int32_t device = 0;  // any of the stage
     while (device + 1 < devices && exe.mesh.position(device).stage != exe.stage) ++device;
@@ -117,7 +125,7 @@ class RehearsedDevice {
   };
 
   std::byte* at(BufferId id, int64_t micro = -1) const {
-    return arena_.data() + exe_.buffers[static_cast<size_t>(id)].at(micro);
+    return memory_ + exe_.buffers[static_cast<size_t>(id)].at(micro);
   }
 
   bool exchanges(const Instruction& instruction) const {
@@ -153,7 +161,9 @@ class RehearsedDevice {
 
   const Executable& exe_;
   ThreadTeam team_;
-  Arena arena_;
+  std::optional<Arena> arena_;
+  SharedMemory shared_{true};
+  std::byte* memory_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<ProgramStep> round_;
   std::vector<std::vector<Time>> times_;                     // by segment and instruction
@@ -185,7 +195,7 @@ std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program) 
 }
 
 bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-              int beside) try {
+              int beside, bool between_processes) try {
   double round = 0;
   int64_t most_bytes = 0;
   for (const Executable& exe : stages) {
@@ -200,13 +210,13 @@ bool rehearse(Machine& machine, std::span<const Executable> stages, const Backen
   std::map<std::string, Sum> sums;
   double variance = 0, of_seconds = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
-    RehearsedDevice device(stages[stage], backend);
+    RehearsedDevice device(stages[stage], backend, between_processes);
     std::atomic<bool> stop{false};
     std::vector<std::thread> others;
     for (int i = 1; i <= beside; ++i)
       others.emplace_back([&, other = &stages[(stage + static_cast<size_t>(i)) % stages.size()]] {
         try {
-          RehearsedDevice neighbour(*other, backend);
+          RehearsedDevice neighbour(*other, backend, between_processes);
           while (!stop.load(std::memory_order_relaxed)) {
             neighbour.run_round(stop);
             neighbour.forget();

@@ -15,9 +15,10 @@ std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program);
 /// Runs the instructions of the stages' training steps, each on an arena of its own and in their order, and notes in the
 /// machine what each task takes there, with the caches as the instruction before left them, and the device's jitter.
 /// Exchanges are left out, and of micro-batches that do the same all but one; `beside` other devices do the same
-/// meanwhile. Goes round until `budget_seconds` are spent, twice at least. Returns false, and measures nothing, where one
+/// meanwhile. `between_processes`: arenas are memory that processes share, as those of ranks are, whose pages may be
+/// smaller. Goes round until `budget_seconds` are spent, twice at least. Returns false, and measures nothing, where one
 /// round would take longer than two budgets, or memory for it lacks.
 bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-              int beside);
+              int beside, bool between_processes = false);
 
 }  // namespace ramet
