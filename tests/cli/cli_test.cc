@@ -264,7 +264,7 @@ TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
 
 TEST_F(Cli, HelpIsThereForEveryCommand) {
   for (const char* command :
-       {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect", "export", "recipe"}) {
+       {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect", "export", "recipe", "score"}) {
     const Outcome outcome = ramet({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr(std::string("Usage: ramet ") + command)) << command;
@@ -291,6 +291,18 @@ TEST_F(Cli, SaysWhatPackingIsWorth) {
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.tsv:3"), HasSubstr("lengths must rise")));
   EXPECT_EQ(ramet({"pack", sample, "--depth", "-1"}).status, 2);
+}
+
+TEST_F(Cli, ScoresPredictionsOfTasks) {
+  write_file_atomic(folder_ / "dev.tsv", std::string("sentence\tlabel\ngood\t1\nbad\t0\nfine\t1\nso\t0\n"));
+  write_file_atomic(folder_ / "said.tsv", std::string("index\tprediction\n0\t1\n1\t0\n2\t0\n3\t0\n"));
+  EXPECT_THAT(ramet({"score", "sst2", "dev.tsv", "said.tsv"}).out, ContainsRegex("accuracy +75.000"));
+  const json scores = last(ramet({"score", "sst2", "dev.tsv", "said.tsv", "--json"}));
+  EXPECT_EQ(scores["accuracy"], 75);
+  EXPECT_EQ(scores["examples"], 4);
+  const Outcome bad = ramet({"score", "sst2", "dev.tsv", "said.tsv", "--labels", "0,2"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("dev.tsv:2: a label outside the set; found '1'; expected '0' or '2'"));
 }
 
 TEST_F(Cli, RunsAreListedShownComparedAndExported) {

@@ -17,9 +17,9 @@ struct ScoreRequest {
   std::filesystem::path data, predictions;
   /// conll: without a file of predictions, `data` has the right label in the last column but one, the predicted one in
   /// the last, as conlleval reads it.
-  std::filesystem::path no_answer_probabilities;  ///< squad2
-  double no_answer_threshold = 1.0;               ///< squad2
-  std::vector<std::string> labels;                ///< instead of the kind's
+  std::filesystem::path no_answer_probabilities{};  ///< squad2
+  double no_answer_threshold = 1.0;                 ///< squad2
+  std::vector<std::string> labels{};                ///< instead of the kind's
 };
 
 struct FileScores {
