@@ -146,7 +146,7 @@ std::string number_text(double value) {
   return text;
 }
 
-std::string numbers_text(const Numbers& numbers, bool shares) {
+std::string numbers_text(const Numbers& numbers) {
   std::string text;
   for (const auto& [name, value] : numbers) {
     std::string label = name;
@@ -154,7 +154,7 @@ std::string numbers_text(const Numbers& numbers, bool shares) {
     char share[32];
     std::snprintf(share, sizeof share, "%.1f%%", 100 * value);
     text += (text.empty() ? "" : "  ") + label + " " +
-            (shares && name.ends_with("accuracy") ? std::string(share) : number_text(value));
+            (name.ends_with("accuracy") ? std::string(share) : number_text(value));
   }
   return text;
 }
