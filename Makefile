@@ -45,6 +45,10 @@ bench: setup ## speed and memory against PyTorch
 	$(call compile,release)
 	scripts/bench.sh
 
+minilm: ## real pretrained weights to fine-tune, in models/all-MiniLM-L6-v2
+	scripts/setup.sh --peers
+	scripts/minilm.py
+
 soak: setup ## SOAK_DRAWS (500) random models and layouts, faults, then train, kill and resume for SOAK_MINUTES (30): all compare bits
 	$(call compile,release,--target ramet_cli test_soak)
 	RAMET_SOAK_DRAWS=$(SOAK_DRAWS) RAMET_SOAK_SEED=$${RAMET_SOAK_SEED:-$$(date +%s)} build/tests/test_soak
@@ -74,4 +78,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf build build-debug build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test debug asan tsan bench soak layouts fuzz format lint clean
+.PHONY: help setup build demo test debug asan tsan bench minilm soak layouts fuzz format lint clean

@@ -11,13 +11,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 base_packages=(
   build-essential cmake ninja-build ccache mold pkg-config git ca-certificates python3
   libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
-  libxxhash-dev libzstd-dev liburing-dev libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libxxhash-dev libzstd-dev liburing-dev libzip-dev libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin
 )
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
 peer_debian_packages=(python3-venv python3-pip)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
-peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0)
+peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0)
 
 wanted=("${base_packages[@]}")
 peers=no

@@ -76,7 +76,11 @@ struct Subject {
   std::filesystem::path run;                        ///< empty for a recipe's file
   std::optional<std::filesystem::path> checkpoint;  ///< absent: fresh weights
 };
-/// Throws Error when the text names nothing. A run's weights are those of its newest checkpoint.
+/// What a run keeps of what it began with takes the place of where it was: its tokenizer, and once there is a
+/// checkpoint the weights.
+void begin_from_run(Recipe& recipe, const std::filesystem::path& run, bool has_weights);
+/// Throws Error when the text names nothing. A run's weights are those of its best evaluation, where it kept them, or
+/// of its newest checkpoint.
 Subject find_subject(const std::string& text, const ModelOptions& options);
 
 }  // namespace ramet::cli

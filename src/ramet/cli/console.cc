@@ -146,7 +146,7 @@ std::string number_text(double value) {
   return text;
 }
 
-std::string numbers_text(const Numbers& numbers) {
+std::string numbers_text(const Numbers& numbers, bool shares) {
   std::string text;
   for (const auto& [name, value] : numbers) {
     std::string label = name;
@@ -154,7 +154,7 @@ std::string numbers_text(const Numbers& numbers) {
     char share[32];
     std::snprintf(share, sizeof share, "%.1f%%", 100 * value);
     text += (text.empty() ? "" : "  ") + label + " " +
-            (name.ends_with("accuracy") ? std::string(share) : number_text(value));
+            (shares && name.ends_with("accuracy") ? std::string(share) : number_text(value));
   }
   return text;
 }

@@ -46,8 +46,9 @@ void warn(const std::string& text);
 std::string duration_text(double seconds);
 /// A number as people read it: "5.1234", "12,345", "1.2e-05".
 std::string number_text(double value);
-/// "loss 5.123  accuracy 12.3%": losses with four digits, accuracies as shares of a hundred.
-std::string numbers_text(const Numbers& numbers);
+/// "loss 5.123  accuracy 12.3%": losses with four digits, accuracies as shares of a hundred, or as they are (the
+/// metrics of a task are in percent already).
+std::string numbers_text(const Numbers& numbers, bool shares = true);
 /// Columns of text, aligned; the first row is the head. Numbers align right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 

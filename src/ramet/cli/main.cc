@@ -90,6 +90,13 @@ void add_json_option(CLI::App& command, Session& session) {
   command.add_flag("--json", session.json, "print JSON, one object a line, for programs");
 }
 
+void begin_from_run(Recipe& recipe, const std::filesystem::path& run, bool has_weights) {
+  std::error_code error;
+  if (has_weights) recipe.model.init_from.clear();
+  if (recipe.is_task() && std::filesystem::is_directory(run / "tokenizer", error))
+    recipe.task.tokenizer = (run / "tokenizer").string();
+}
+
 Subject find_subject(const std::string& text, const ModelOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -106,11 +113,15 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
   subject.recipe = open_recipe((subject.run / "recipe.toml").string(), options);
   fs::path path = fs::path(text).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
-  if (path.filename().string().starts_with("step-") && path.parent_path().filename() == "checkpoints") {
+  const fs::path parent = path.parent_path().filename();
+  if (path.filename().string().starts_with("step-") && (parent == "checkpoints" || parent == "best")) {
     subject.checkpoint = path;
+  } else if (const auto best = list_checkpoints(subject.run / "best"); !best.empty()) {
+    subject.checkpoint = best.back();
   } else if (const auto all = list_checkpoints(subject.run / "checkpoints"); !all.empty()) {
     subject.checkpoint = all.back();
   }
+  begin_from_run(subject.recipe, subject.run, subject.checkpoint.has_value());
   return subject;
 }
 

@@ -5,21 +5,30 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/task.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/train/prepare_task.h"
+#include "ramet/train/publish.h"
 
 namespace ramet::cli {
 namespace {
 
 struct SubjectArguments : ModelOptions {
   std::string subject, out;
+  TaskArguments task;
 };
 
 int eval(const SubjectArguments& arguments, const Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
+  if (is_task_run(subject)) return eval_task(subject, arguments.task, arguments, session);
+  if (!arguments.task.split.empty() || !arguments.task.file.empty() || !arguments.task.with.empty())
+    throw Error({.what = "--split, --file and --with are for runs of tasks", .where = arguments.subject});
   Preparation preparation = prepare(subject.recipe);
   if (session.leads())
     for (const auto& remark : preparation.remarks) warn(remark);
-  if (!preparation.held_out)
+  if (preparation.task && !task_split(*preparation.task, "dev")->labelled())
+    throw Error({.what = "the file has no answers to measure against", .where = subject.recipe.where("task.dev")});
+  if (!preparation.held_out && !preparation.task)
     throw Error({.what = "the corpus holds nothing out for evaluation",
                  .where = subject.recipe.where("data.corpus"),
                  .remedy = "Build it with `ramet corpus --heldout 0.02`"});
@@ -47,23 +56,36 @@ int eval(const SubjectArguments& arguments, const Session& session) {
   } else {
     const std::string weights =
         subject.checkpoint ? "after " + std::to_string(trainer.steps_done()) + " steps" : "before training";
-    std::printf("held out, %s: %s\n", weights.c_str(), numbers_text(numbers).c_str());
+    std::printf("held out, %s: %s\n", weights.c_str(), numbers_text(numbers, !subject.recipe.is_task()).c_str());
   }
   return 0;
 }
 
-int export_weights_to(const SubjectArguments& arguments, bool json) {
+/// A name that ends as a file of weights does is one; any other is a folder.
+bool is_file_name(const std::string& out) { return std::filesystem::path(out).extension() == ".safetensors"; }
+
+int export_model(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
-  const Model model = build_model(complete_recipe(subject.recipe));
+  const Recipe recipe = complete_recipe(subject.recipe);
+  const Model model = build_model(recipe);
   const Checkpoint checkpoint(*subject.checkpoint);
-  export_weights(arguments.out, model.weights, [&](const std::string& name, std::span<std::byte> to) {
+  const auto read = [&](const std::string& name, std::span<std::byte> to) {
     for (const auto& weight : model.weights)
       if (weight.name == name)
         checkpoint.load({weight}, [&](const StateTensor&, std::span<const std::byte> bytes) {
           std::copy(bytes.begin(), bytes.end(), to.begin());
         });
-  });
+  };
+  if (is_file_name(arguments.out)) {
+    export_weights(arguments.out, model.weights, read);
+  } else {
+    std::error_code ignored;
+    std::unique_ptr<Tokenizer> tokenizer;
+    if (std::filesystem::is_directory(subject.run / "tokenizer", ignored))
+      tokenizer = load_tokenizer(subject.run / "tokenizer");
+    publish_model(arguments.out, recipe, model.weights, tokenizer.get(), read);
+  }
   if (json)
     JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
   else
@@ -81,6 +103,7 @@ void add_eval(CLI::App& app, Session& session) {
                    "a recipe (fresh weights), a run (its newest checkpoint) or a checkpoint of a run")
       ->type_name("RECIPE|RUN")
       ->required();
+  add_task_options(*command, arguments->task);
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);
   add_time_limit_option(*command, *arguments);
@@ -96,15 +119,20 @@ void add_eval(CLI::App& app, Session& session) {
 
 void add_export(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SubjectArguments>();
-  CLI::App* command = app.add_subcommand("export", "Write a run's weights as safetensors with Hugging Face's names");
+  CLI::App* command = app.add_subcommand("export", "Write a run's model as Hugging Face's libraries read it");
   command->add_option("subject", arguments->subject, "a run (its newest checkpoint) or a checkpoint of a run")
       ->type_name("RUN")
       ->required();
-  command->add_option("--out", arguments->out, "the file to write")->type_name("FILE")->required();
+  command
+      ->add_option("--out", arguments->out,
+                   "the folder to write (model.safetensors, config.json and the tokenizer), or FILE.safetensors for "
+                   "the weights alone")
+      ->type_name("PATH")
+      ->required();
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->callback([arguments, &session] {
-    session.action = [arguments, &session] { return export_weights_to(*arguments, session.json); };
+    session.action = [arguments, &session] { return export_model(*arguments, session.json); };
   });
 }
 

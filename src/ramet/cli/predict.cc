@@ -3,6 +3,7 @@
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/task.h"
 #include "ramet/data/corpus.h"
 #include "ramet/train/predictor.h"
 
@@ -16,6 +17,7 @@ struct PredictArguments : ModelOptions {
   std::vector<std::string> texts;
   int64_t k = 5, tokens = 40, seed = 0;
   double temperature = 0;
+  TaskArguments task;
 };
 
 /// The tokenizer of the command line, of the run, or of the recipe's corpus.
@@ -63,8 +65,12 @@ void tell_masks(const std::string& text, const std::vector<std::vector<Predictor
   }
 }
 
-int predict(const PredictArguments& arguments, bool json) {
+int predict(const PredictArguments& arguments, const Session& session) {
+  const bool json = session.json;
   const Subject subject = find_subject(arguments.subject, arguments);
+  if (subject.recipe.is_task()) return predict_task(subject, arguments.task, arguments, session);
+  if (arguments.texts.empty())
+    throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
   const auto tokenizer = find_tokenizer(arguments, subject);
   const Recipe recipe =
       complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
@@ -80,7 +86,7 @@ int predict(const PredictArguments& arguments, bool json) {
                  .where = arguments.subject,
                  .remedy = "Name a run with a checkpoint, or give a file with --weights"});
   for (const auto& text : arguments.texts) {
-    if (recipe.model.kind == "bert") {
+    if (recipe.model.kind != "gpt2") {
       tell_masks(text, predictor.fill_masks(text), json);
       continue;
     }
@@ -98,13 +104,16 @@ int predict(const PredictArguments& arguments, bool json) {
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), or continue texts (gpt2)");
+  CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), continue texts (gpt2), or answer a task's file");
   command
       ->add_option("subject", arguments->subject,
                    "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")
       ->type_name("RUN|RECIPE")
       ->required();
-  command->add_option("text", arguments->texts, "texts")->type_name("TEXT")->required();
+  command->add_option("text", arguments->texts, "texts")->type_name("TEXT");
+  command->add_option("--out", arguments->task.out, "tasks: write the answers here, in the task's public format")
+      ->type_name("FILE");
+  add_task_options(*command, arguments->task);
   command
       ->add_option("--weights", arguments->weights,
                    "safetensors file with Hugging Face's names, instead of a checkpoint")
@@ -131,7 +140,7 @@ void add_predict(CLI::App& app, Session& session) {
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->callback(
-      [arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session.json); }; });
+      [arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session); }; });
 }
 
 }  // namespace ramet::cli

@@ -10,6 +10,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
+#include "ramet/cli/task.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/process.h"
 #include "ramet/track/catalogue.h"
@@ -52,9 +53,12 @@ class StartProgress {
 
 struct TrainArguments : ModelOptions {
   std::string recipe, resume, exactly;
-  int64_t steps = 0;
+  int64_t steps = 0, seeds = 0;
   bool profile = false;
 };
+
+/// Runs of several seeds are told apart by their names.
+std::string seed_name(const std::string& name, int64_t seed) { return name + "-seed" + std::to_string(seed); }
 
 /// Losses and accuracies: what a person wants to know of a step.
 Numbers results_of(const Numbers& metrics) {
@@ -67,8 +71,10 @@ Numbers results_of(const Numbers& metrics) {
 /// What is told on the console and written into the run's log.
 class Reporter : public TrainingObserver {
  public:
-  Reporter(const std::string& name, int64_t begin, int64_t end, RunLogWriter& log, bool json)
-      : progress_(json ? nullptr : std::make_unique<Progress>(name, begin, end)), log_(log) {}
+  Reporter(const Recipe& recipe, int64_t begin, int64_t end, RunLogWriter& log, bool json)
+      : progress_(json ? nullptr : std::make_unique<Progress>(recipe.name, begin, end)),
+        log_(log),
+        shares_(!recipe.is_task()) {}
 
   void on_step(int64_t done, const Numbers& metrics) override {
     log_.metrics(done, metrics);
@@ -82,7 +88,7 @@ class Reporter : public TrainingObserver {
     for (const auto& [name, value] : metrics) held_out.emplace_back("held_out_" + name, value);
     log_.metrics(done, held_out);
     if (progress_)
-      progress_->line("  held out, after " + std::to_string(done) + " steps: " + numbers_text(metrics));
+      progress_->line("  held out, after " + std::to_string(done) + " steps: " + numbers_text(metrics, shares_));
     else
       JsonLine().set("event", "evaluation").set("step", done).set(held_out).print();
   }
@@ -95,6 +101,7 @@ class Reporter : public TrainingObserver {
  private:
   std::unique_ptr<Progress> progress_;
   RunLogWriter& log_;
+  const bool shares_;
 };
 
 /// A rank that does not lead trains and says nothing.
@@ -130,10 +137,35 @@ class TrainCommand {
       : arguments_(std::move(arguments)), session_(session) {}
 
   int run() {
+    if (!arguments_.resume.empty()) return run_one({});
+    const Recipe recipe = opened_recipe();
+    const int64_t seeds = arguments_.seeds > 0 ? arguments_.seeds : recipe.train.seeds;
+    return seeds > 1 ? run_seeds(recipe, seeds) : run_one(recipe);
+  }
+
+ private:
+  /// One run after another, and then what they have in common.
+  int run_seeds(const Recipe& recipe, int64_t seeds) {
+    std::vector<SeedResult> results;
+    const std::string exactly = arguments_.exactly;
+    for (int64_t i = 0; i < seeds && !stop_asked.load(); ++i) {
+      Recipe its = recipe;
+      its.train.seeds = 1;
+      its.train.seed = recipe.train.seed + i;
+      its.name = seed_name(recipe.name, its.train.seed);
+      if (!exactly.empty()) arguments_.exactly = (fs::path(exactly) / its.name).string();
+      run_one(its);
+      if (!interrupted_) results.push_back({its.train.seed, run_path_, results_});
+    }
+    if (session_.leads()) tell_seeds(recipe.name, results, session_.json);
+    return 0;
+  }
+
+  int run_one(const std::optional<Recipe>& given) {
     std::optional<RunDirectory> directory;
     if (!arguments_.resume.empty()) find_resumed();
     if (!arguments_.resume.empty() && session_.leads()) directory.emplace(RunDirectory::reopen(resumed_));
-    const Recipe recipe = opened_recipe();
+    const Recipe recipe = given ? *given : opened_recipe();
     TrainerOptions options = arguments_.trainer(session_.mpi.get());
     options.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
@@ -168,7 +200,6 @@ class TrainCommand {
     return train_in(*directory, trainer);
   }
 
- private:
   void find_resumed() {
     resumed_ = find_run(arguments_.resume, arguments_.runs);
     const fs::path named = fs::path(arguments_.resume).lexically_normal();
@@ -197,6 +228,7 @@ class TrainCommand {
   Recipe resumed_recipe(const std::string& layout) const {
     Recipe recipe = load_recipe(resumed_ / "recipe.toml");
     change_resumed_recipe(recipe, arguments_.settings);
+    begin_from_run(recipe, resumed_, checkpoint_.has_value());
     if (!layout.empty()) set_layout(recipe, layout);
     return recipe;
   }
@@ -205,7 +237,7 @@ class TrainCommand {
   int follow(Trainer& trainer) {
     catch_stop_signals();
     Silence silence;
-    train(trainer, {.stop_at = arguments_.steps, .checkpoints = {}, .stop = &stop_asked}, silence);
+    train(trainer, {.stop_at = arguments_.steps, .checkpoints = {}, .best = {}, .stop = &stop_asked}, silence);
     trainer.weights_hash();
     return 0;
   }
@@ -235,10 +267,14 @@ class TrainCommand {
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
     catch_stop_signals();
-    Reporter reporter(recipe.name, begin, end, log, session_.json);
+    Reporter reporter(recipe, begin, end, log, session_.json);
     try {
       const TrainingResult result =
-          train(trainer, {.stop_at = arguments_.steps, .checkpoints = directory.checkpoints(), .stop = &stop_asked},
+          train(trainer,
+                {.stop_at = arguments_.steps,
+                 .checkpoints = directory.checkpoints(),
+                 .best = directory.best(),
+                 .stop = &stop_asked},
                 reporter);
       reporter.finish();
       finish(result, directory, trainer, log);
@@ -262,6 +298,8 @@ class TrainCommand {
   }
 
   void finish(const TrainingResult& result, const RunDirectory& directory, Trainer& trainer, RunLogWriter& log) {
+    samples_per_step_ = static_cast<double>(trainer.preparation().samples_per_step());
+    const Recipe& recipe = trainer.preparation().recipe;
     const std::string weights_hash = trainer.weights_hash();
     JsonLine end;
     end.set("event", "end")
@@ -271,6 +309,7 @@ class TrainCommand {
         .set("weights_hash", weights_hash)
         .set("tokens_per_second", result.tokens_per_second)
         .set("step_seconds", result.step_seconds)
+        .set("samples_per_second", result.step_seconds > 0 ? samples_per_step_ / result.step_seconds : 0)
         .set("planned_bytes", trainer.planned_bytes())
         .set("measured_peak_bytes", measured_peak_bytes())
         .set("compile_seconds", trainer.compiled().seconds)
@@ -278,6 +317,9 @@ class TrainCommand {
         .set("run_directory", directory.path().string())
         .set("checkpoint", result.checkpoint.string());
     for (const auto& [name, value] : result.last_evaluation) end.set("held_out_" + name, value);
+    for (const auto& [name, value] : result.best_evaluation) end.set("best_" + name, value);
+    if (!result.best_evaluation.empty()) end.set("best_steps", result.best_steps);
+    keep_results(result, directory);
     log.event(end.text());
     const bool written = log.flush();
     if (log.dropped() > 0) warn(std::to_string(log.dropped()) + " metrics were not logged: the disk was too slow");
@@ -289,11 +331,24 @@ class TrainCommand {
     }
     std::printf("%s after %lld steps: %s\n", result.interrupted ? "stopped" : "done",
                 static_cast<long long>(result.steps), numbers_text(results_of(result.last_step)).c_str());
-    if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation).c_str());
+    if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation, !recipe.is_task()).c_str());
+    if (!result.best_evaluation.empty() && result.best_steps < result.steps)
+      std::printf("best, after %lld steps: %s\n", static_cast<long long>(result.best_steps),
+                  numbers_text(result.best_evaluation, false).c_str());
     std::printf("memory: %s planned, %s at the peak of the process\n", format_size(trainer.planned_bytes()).c_str(),
                 format_size(measured_peak_bytes()).c_str());
     std::printf("weights %s\nrun %s\n", weights_hash.c_str(), directory.path().c_str());
     if (result.interrupted) std::printf("continue with: ramet train --resume %s\n", directory.path().c_str());
+  }
+
+  /// For the summary of several seeds: the last evaluation, and of a task the best one as well.
+  void keep_results(const TrainingResult& result, const RunDirectory& directory) {
+    run_path_ = directory.path().string();
+    interrupted_ = result.interrupted;
+    results_ = result.last_evaluation.empty() ? results_of(result.last_step) : result.last_evaluation;
+    for (const auto& [name, value] : result.best_evaluation)
+      if (name != "loss") results_.emplace_back("best_" + name, value);
+    results_.emplace_back("samples_per_second", result.step_seconds > 0 ? samples_per_step_ / result.step_seconds : 0);
   }
 
   void tell_profile(const Trainer& trainer, int64_t steps) const {
@@ -307,6 +362,10 @@ class TrainCommand {
   const Session& session_;
   fs::path resumed_;  ///< the run to go on with; empty for a new one
   std::optional<fs::path> checkpoint_;
+  Numbers results_;  ///< of the run that ended last
+  std::string run_path_;
+  bool interrupted_ = false;
+  double samples_per_step_ = 0;
 };
 
 }  // namespace
@@ -330,10 +389,17 @@ void add_train(CLI::App& app, Session& session) {
                    "end after so many steps in all (default: train.steps); the schedule stays the recipe's")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
+  command
+      ->add_option("--seeds", arguments->seeds,
+                   "make so many runs one after another, with the recipe's seed and those that follow it (default: "
+                   "train.seeds), and tell their mean and spread")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
+      ->excludes(resume);
   add_runs_option(*command, arguments->runs);
   command
       ->add_option("--run", arguments->exactly,
-                   "make the run in exactly this folder instead of a new one below --run-dir")
+                   "make the run in exactly this folder instead of a new one below --run-dir; with several seeds, below it")
       ->type_name("DIR")
       ->excludes(resume);
   command->add_flag("--profile", arguments->profile, "time every kernel, and print at the end where the time went");

@@ -89,7 +89,7 @@ std::vector<std::string> task_names() {
   return names;
 }
 
-std::unique_ptr<Task> open_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+std::unique_ptr<TaskSet> open_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   const auto is_one = [&](const std::vector<std::string>& kinds) {
     return std::find(kinds.begin(), kinds.end(), options.kind) != kinds.end();
   };

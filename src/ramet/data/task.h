@@ -8,18 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "ramet/data/task_head.h"
 #include "ramet/data/tokenizer.h"
 
 namespace ramet {
-
-/// What a model answers for one feature, and so which head and which loss it has.
-enum class TaskHead {
-  kClassification,  ///< one of the task's labels
-  kRegression,      ///< a number
-  kSpan,            ///< the first and the last token of an answer
-  kTokens,          ///< one of the task's labels for each token
-  kChoice           ///< one of a fixed number of rows
-};
 
 /// One row of the model's input: with its special tokens, at most TaskOptions::max_length long, without padding.
 struct TaskRow {
@@ -90,9 +82,9 @@ struct TaskOptions {
 };
 
 /// A data set with its splits, opened once.
-class Task {
+class TaskSet {
  public:
-  virtual ~Task() = default;
+  virtual ~TaskSet() = default;
   virtual TaskHead head() const = 0;
   virtual const std::vector<std::string>& labels() const = 0;  ///< kClassification, kTokens; else empty
   virtual int64_t choices() const = 0;                         ///< kChoice: rows of a feature; else 1
@@ -110,6 +102,6 @@ class Task {
 std::vector<std::string> task_names();
 /// Reads the files. Throws Error for kinds that are not known, missing files, and contents that are not as the format
 /// says, with file and line.
-std::unique_ptr<Task> open_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);
+std::unique_ptr<TaskSet> open_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);
 
 }  // namespace ramet

@@ -9,6 +9,7 @@
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/data/bpe.h"
+#include "ramet/data/tokenizer_json.h"
 #include "ramet/data/wordpiece.h"
 
 namespace ramet {
@@ -139,9 +140,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
   if (!fs::exists(path, ignored))
     throw Error({.what = "no tokenizer here",
                  .where = path.string(),
-                 .expected = "a folder with vocab.txt, or with vocab.json and merges.txt, or one of these files",
+                 .expected = "a folder with vocab.txt, with vocab.json and merges.txt or with tokenizer.json, or one of "
+                             "these files",
                  .remedy = "Train one with `ramet vocab`, or name the folder of a published model"});
   const bool folder = fs::is_directory(path, ignored);
+  if (!folder && path.filename().string().ends_with("tokenizer.json")) return load_tokenizer_json(path);
   const fs::path base = folder ? path : path.parent_path();
   const std::string file = folder ? "vocab.json" : path.filename().string();
   const auto json_prefix = prefix_of(file, kJsonNames), merges_prefix = prefix_of(file, kMergesNames);
@@ -151,11 +154,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
   const fs::path merges = merges_prefix ? path : first_there(base, prefix, kMergesNames);
   if (!json.empty() && !merges.empty()) return load_bpe(json, merges);
   if (folder && fs::exists(path / "vocab.txt", ignored)) return load_wordpiece(path / "vocab.txt");
+  if (folder && fs::exists(path / "tokenizer.json", ignored)) return load_tokenizer_json(path / "tokenizer.json");
   throw Error({.what = "no whole tokenizer here",
                .where = path.string(),
                .found = json.empty() ? (merges.empty() ? "none of its files" : "merges without vocab.json")
                                      : "vocab.json without merges.txt",
-               .expected = "vocab.txt, or vocab.json (encoder.json) with merges.txt (vocab.bpe)"});
+               .expected = "vocab.txt, or vocab.json (encoder.json) with merges.txt (vocab.bpe), or tokenizer.json"});
 }
 
 std::vector<TokenSpan> spans_in_characters(std::string_view text, std::span<const TokenSpan> spans) {

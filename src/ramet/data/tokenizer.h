@@ -88,7 +88,7 @@ class Tokenizer {
 };
 
 /// Reads a tokenizer from its public files. `path` is a folder (vocab.txt; or vocab.json or encoder.json with
-/// merges.txt or vocab.bpe; options from tokenizer_config.json where present) or one of these files, which may have a
+/// merges.txt or vocab.bpe; options from tokenizer_config.json where present; else tokenizer.json) or one of these files, which may have a
 /// prefix
 /// ("gpt2-encoder.json" with "gpt2-merges.bpe"); any other file is read as vocab.txt. Throws Error that names the
 /// file and line.

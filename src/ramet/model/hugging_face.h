@@ -11,13 +11,29 @@
 
 namespace ramet {
 
-/// Reads weights from a safetensors file with Hugging Face's names (BertForPreTraining, GPT2LMHeadModel, with or
-/// without their "bert." / "transformer." prefix; old "gamma"/"beta" names too) and hands each of the model's weights,
-/// f32, to `write`. f16 and bf16 files are widened. Query, key and value, three tensors there, are one here. A tied
-/// decoder and stored attention masks are skipped. Names in Ramet's own form are taken as they are. Throws Error that
-/// lists missing tensors, tensors nobody wants, and shapes that differ; nothing is written then.
-void import_weights(const std::filesystem::path& path, const std::vector<StateTensor>& weights,
-                    const std::function<void(const std::string& name, std::span<const std::byte> bytes)>& write);
+/// How the tensors of a file meet the weights of a model, where they do: what of the two heads differs.
+struct WeightMatch {
+  std::vector<std::string> drawn;     ///< weights of the model's head that the file lacks: they begin at random
+  std::vector<std::string> left_out;  ///< tensors of heads that the model does not have
+  /// One sentence each, for a person; none when nothing differs.
+  std::vector<std::string> remarks(const std::string& file) const;
+};
+
+/// Whether a weight belongs to the head of a task, or is a pooler: what a pre-trained model may lack.
+bool is_task_head(const std::string& weight);
+
+/// Compares names and shapes of a file (model/tensor_file.h says which) with a model's weights. Names are Hugging
+/// Face's, of BERT, RoBERTa, DistilBERT and GPT-2, with or without the prefix of the encoder, and with the old "gamma"
+/// and "beta"; query, key and value, three tensors there, are one here. A tied decoder and stored masks are passed over;
+/// names in Ramet's own form are taken as they are. Throws Error that lists missing tensors, tensors nobody wants, and
+/// shapes that differ. Only heads may differ: a head of a task (and a pooler) may be missing or of another shape, any
+/// head too many.
+WeightMatch match_weights(const std::filesystem::path& path, const std::vector<StateTensor>& weights);
+
+/// The same, and hands each weight that the file has, f32, to `write`. When it throws nothing was written, unless the
+/// file is damaged in its middle.
+WeightMatch import_weights(const std::filesystem::path& path, const std::vector<StateTensor>& weights,
+                           const std::function<void(const std::string& name, std::span<const std::byte> bytes)>& write);
 
 /// Writes the weights as one safetensors file with Hugging Face's names. `read` fills a buffer with a weight's f32
 /// bytes.

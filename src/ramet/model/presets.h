@@ -1,18 +1,36 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ramet/data/task_head.h"
 #include "ramet/model/model.h"
 
 namespace ramet {
 
+/// Relatives of BERT that share its layers.
+enum class BertFamily {
+  kBert,       ///< Devlin et al. 2018; MiniLM (Wang et al. 2020) is one
+  kRoberta,    ///< Liu et al. 2019: no next sentence, positions counted from 2, a head of its own names
+  kDistilBert  ///< Sanh et al. 2019: no token types, no pooler
+};
+/// The family of a recipe's model.kind; nothing for what is no relative of BERT.
+std::optional<BertFamily> bert_family(const std::string& kind);
+/// What stands between the two products of a feed-forward part.
+enum class Activation { kGelu, kGeluTanh, kRelu };
+/// "gelu", "gelu_tanh", "relu"; throws Error naming them.
+Activation activation_from_name(const std::string& name);
+
 /// Sizes of a BERT (Devlin et al. 2018). Defaults are those of "base".
 struct BertConfig {
+  BertFamily family = BertFamily::kBert;
   int64_t layers = 12, hidden = 768, heads = 12, intermediate = 3072;
-  int64_t vocabulary = 30522, positions = 512, types = 2;
+  int64_t vocabulary = 30522, positions = 512;
+  int64_t types = 2;  ///< rows of the table of token types; 0: there is none
   int64_t pad_vocabulary =
       1;  ///< the table of words has a multiple of so many rows; those beyond the vocabulary are no classes
+  Activation activation = Activation::kGelu;
   double dropout = 0.1, attention_dropout = 0.1;
   double epsilon = 1e-12, init_range = 0.02;
 };
@@ -26,11 +44,15 @@ struct Gpt2Config {
   double epsilon = 1e-5, init_range = 0.02;
 };
 
-/// "tiny", "mini", "small", "medium" (Turc et al. 2019), "base", "large"; throws Error naming them.
-BertConfig bert_preset(const std::string& name);
+/// Rows of the table of positions before that of the first token (RoBERTa counts from the padding's id plus one).
+int64_t first_position(BertFamily family);
+
+/// "tiny", "mini", "small", "medium" (Turc et al. 2019), "base", "large", and of kBert "minilm-l6", "minilm-l12" (Wang
+/// et al. 2020); with the vocabulary, token types and epsilon of the family. Throws Error naming them.
+BertConfig bert_preset(const std::string& name, BertFamily family = BertFamily::kBert);
 /// "mini" (for tests and demonstrations), "124m", "355m", "774m", "1.5b"; throws Error naming them.
 Gpt2Config gpt2_preset(const std::string& name);
-std::vector<std::string> bert_preset_names();
+std::vector<std::string> bert_preset_names(BertFamily family = BertFamily::kBert);
 std::vector<std::string> gpt2_preset_names();
 
 /// How a model meets its data.
@@ -41,6 +63,14 @@ struct BatchShape {
   int64_t seed = 0;           ///< of dropout
   bool next_sentence = true;  ///< BERT: with the next-sentence head and its loss
   int64_t depth = 0;          ///< BERT: most sequences that share a row (docs/packing.md); 0: rows are not packed
+};
+
+/// The head of a fine-tuned model.
+struct HeadShape {
+  TaskHead kind = TaskHead::kClassification;
+  int64_t labels = 2;   ///< classes (kClassification, kTokens)
+  int64_t choices = 1;  ///< rows of a sample (kChoice); a micro-batch counts samples
+  double dropout = 0.1;
 };
 
 /// BERT with masked-word and next-sentence heads, tied embeddings. Data inputs as data/batches.h names them:
@@ -54,6 +84,15 @@ Model build_bert(const BertConfig& config, const BatchShape& batch);
 /// Forward only, for filling masks: inputs input_ids, token_type_ids, attention_mask, masked_positions -> "top_values"
 /// f32[B*P,k] (probabilities) and "top_indices" i32[B*P,k].
 Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int64_t k);
+
+/// The same encoder with a task's head (names and order of ops as Hugging Face has them). Data inputs input_ids,
+/// attention_mask and, where the family has types, token_type_ids, all i32[B*choices, S]; labels i32[B]
+/// (kClassification, kChoice), f32[B] (kRegression) or i32[B,S] (kTokens), start_positions and end_positions i32[B]
+/// (kSpan); labels below 0 do not count. Outputs: loss, and but for kRegression correct and count: of labels, of tokens,
+/// and of both ends of spans.
+Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
+/// Forward only: "logits" f32[B, width], width as TaskOutputs (data/task.h) has it.
+Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
 
 /// GPT-2 with its tied language-model head: input_ids, labels i32[B,S] -> loss, correct, count.
 Model build_gpt2(const Gpt2Config& config, const BatchShape& batch);

@@ -34,6 +34,7 @@ class RunDirectory {
   std::filesystem::path log() const { return path_ / "log.ramet"; }
   std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path best() const { return path_ / "best"; }  ///< the checkpoint of a task's best evaluation
   std::filesystem::path tokenizer() const { return path_ / "tokenizer"; }
 
  private:

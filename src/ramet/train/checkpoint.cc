@@ -328,6 +328,11 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
   }
 }
 
+bool Checkpoint::has(const std::string& name) const {
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [&](const CheckpointTensor& tensor) { return tensor.name == name; });
+}
+
 int64_t Checkpoint::bytes() const {
   int64_t sum = 0;
   for (const auto& tensor : tensors_) sum += tensor.type.bytes();

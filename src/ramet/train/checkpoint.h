@@ -73,6 +73,7 @@ class Checkpoint {
   const std::filesystem::path& path() const { return path_; }
   const CheckpointInfo& info() const { return info_; }
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
+  bool has(const std::string& name) const;
   /// Bytes of all tensors.
   int64_t bytes() const;
   /// Hands each of `states` (weights and optimizer states among them) to `write`. Throws Error, before anything is

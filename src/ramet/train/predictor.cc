@@ -2,33 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/program/compile.h"
 #include "ramet/train/prepare.h"
-#include "ramet/transform/chunk.h"
-#include "ramet/transform/precision.h"
+#include "ramet/train/task_predictor.h"
 
 namespace ramet {
 namespace {
 
 constexpr int64_t kMostMasks = 64;  // of one text
-
-/// A step that only evaluates: the predictor's graph on the model's weights.
-StepGraph prediction_step(const Recipe& recipe, const std::vector<StateTensor>& weights, const Graph& graph) {
-  StepGraph step;
-  std::map<std::string, bool> read;
-  for (const auto& input : graph.inputs()) read[graph.value(input.value).name] = true;
-  for (const auto& weight : weights)
-    if (read.count(weight.name)) step.states.push_back(weight);
-  step.evaluate =
-      set_chunks(lower_precision(graph, dtype_from_name(recipe.train.precision)), recipe.train.chunks, weights);
-  step.evaluate.set_name("evaluate");
-  return step;
-}
 
 const TensorView& result_of(std::span<const TensorView> results, std::string_view name) {
   for (const auto& result : results)
@@ -57,7 +42,7 @@ Predictor::Predictor(const Recipe& complete, std::shared_ptr<const Tokenizer> to
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
   engine_ = std::make_unique<Engine>(
-      compile(prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), cpu_backend(), options),
+      compile(make_prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), cpu_backend(), options),
       cpu_backend());
   std::erase_if(weights_, [&](const StateTensor& weight) { return engine_->executable().find_state(weight.name) < 0; });
 }

@@ -1,6 +1,5 @@
 #include "ramet/train/prepare.h"
 
-#include <algorithm>
 #include <map>
 
 #include <algorithm>
@@ -9,8 +8,11 @@
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/model/blocks.h"
+#include "ramet/model/hugging_face.h"
 #include "ramet/model/presets.h"
+#include "ramet/model/tensor_file.h"
 #include "ramet/runtime/process.h"
+#include "ramet/train/prepare_task.h"
 
 namespace ramet {
 namespace {
@@ -21,15 +23,30 @@ void fill(std::optional<T>& field, T preset) {
   if (!field) field = preset;
 }
 
+bool is_bert(const Recipe& recipe) { return bert_family(recipe.model.kind).has_value(); }
+
 BertConfig bert_config(const Recipe& recipe) {
   const auto& model = recipe.model;
-  BertConfig config = bert_preset(model.preset);
+  BertConfig config = bert_preset(model.preset, *bert_family(model.kind));
   config.layers = *model.layers, config.hidden = *model.hidden, config.heads = *model.heads,
   config.intermediate = *model.intermediate;
   config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
   config.pad_vocabulary = model.pad_vocabulary.value_or(1);
   config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
+  config.types = model.types.value_or(config.types), config.epsilon = model.epsilon.value_or(config.epsilon);
+  if (!model.activation.empty()) config.activation = activation_from_name(model.activation);
   return config;
+}
+
+HeadShape head_shape(const Recipe& recipe) {
+  const auto& task = recipe.task;
+  const TaskHead head = task_head_from_name(task.head);
+  const bool of_sentences = head == TaskHead::kClassification || head == TaskHead::kRegression;
+  const bool firmer = recipe.model.kind == "distilbert" && of_sentences;  // its published configuration's 0.2
+  return {.kind = head,
+          .labels = task.classes.value_or(1),
+          .choices = task.choices.value_or(1),
+          .dropout = task.dropout.value_or(firmer ? 0.2 : *recipe.model.dropout)};
 }
 
 Gpt2Config gpt2_config(const Recipe& recipe) {
@@ -39,6 +56,7 @@ Gpt2Config gpt2_config(const Recipe& recipe) {
   config.vocabulary = *model.vocabulary_size, config.positions = *model.max_positions;
   config.pad_vocabulary = model.pad_vocabulary.value_or(1);
   config.dropout = *model.dropout, config.attention_dropout = *model.attention_dropout;
+  config.epsilon = model.epsilon.value_or(config.epsilon);
   return config;
 }
 
@@ -107,7 +125,7 @@ std::shared_ptr<const BatchSource> packed(std::shared_ptr<const BatchSource> sam
 
 std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
-  if (recipe.model.kind == "bert")
+  if (is_bert(recipe))
     return packed(corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
                          : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training)),
                   recipe, training);
@@ -139,10 +157,12 @@ void check_model_sizes(const Recipe& recipe) {
 }  // namespace
 
 Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
+  take_published_sizes(recipe);
   auto& model = recipe.model;
   if (model.preset.empty()) model.preset = "mini";
-  if (model.kind == "bert") {
-    const BertConfig preset = bert_preset(model.preset);
+  if (const auto family = bert_family(model.kind)) {
+    const BertConfig preset = bert_preset(model.preset, *family);
+    if (*family != BertFamily::kBert && !recipe.places.count("data.next_sentence")) recipe.data.next_sentence = false;
     fill(model.layers, preset.layers), fill(model.hidden, preset.hidden), fill(model.heads, preset.heads);
     fill(model.intermediate, 4 * *model.hidden);
     fill(model.max_positions, preset.positions);
@@ -179,7 +199,7 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
 
 LayoutFacts layout_facts(const Recipe& recipe) {
   const auto& model = recipe.model;
-  const bool bert = model.kind == "bert";
+  const bool bert = is_bert(recipe);
   const auto sequence = static_cast<double>(recipe.data.sequence_length);
   const bool exact = recipe.train.bits == "exact";
   return {.lanes = exact ? recipe.train.lanes : recipe.train.accumulation,
@@ -192,13 +212,37 @@ LayoutFacts layout_facts(const Recipe& recipe) {
           .hidden = model.hidden.value_or(0),
           .intermediate = model.intermediate.value_or(4 * model.hidden.value_or(0)),
           .vocabulary = VocabularyRows(model.vocabulary_size.value_or(0), model.pad_vocabulary.value_or(1)).rows,
-          .head_share = bert ? static_cast<double>(predictions_of_row(recipe)) / sequence : 1,
+          .head_share = recipe.is_task() ? 1 / sequence
+                        : bert           ? static_cast<double>(predictions_of_row(recipe)) / sequence
+                                         : 1,
           .processors = available_processors(),
           .memory = available_memory()};
 }
 
+namespace {
+
+/// What follows from the complete recipe: the layout and the model, and how the weights to begin from meet it.
+void finish(Preparation& result) {
+  result.layout = parse_layout(result.recipe.layout, layout_source(result.recipe));
+  result.remarks = validate(result.layout, layout_facts(result.recipe), layout_source(result.recipe));
+  result.model = build_model(result.recipe);
+  settle_head(result.layout, result.model.forward);
+  const std::string& file = result.recipe.model.init_from;
+  std::error_code ignored;
+  if (file.empty() || !std::filesystem::exists(file, ignored)) return;
+  if (std::filesystem::is_directory(file, ignored) && !has_weights(file)) return;  // a checkpoint
+  for (auto& remark : match_weights(file, result.model.weights).remarks(file)) result.remarks.push_back(std::move(remark));
+}
+
+}  // namespace
+
 Preparation prepare(const Recipe& recipe) {
   Preparation result;
+  if (recipe.is_task()) {
+    prepare_task(recipe, result);
+    finish(result);
+    return result;
+  }
   std::optional<Corpus> train, held_out;
   if (recipe.data.kind == "text") {
     train = open_split(recipe, "train");
@@ -211,18 +255,15 @@ Preparation prepare(const Recipe& recipe) {
     // The corpus keeps its tokenizer alive as long as one of its copies lives.
     const auto keeper = std::make_shared<const Corpus>(*train);
     result.tokenizer = std::shared_ptr<const Tokenizer>(keeper, &keeper->tokenizer());
-    const std::string wanted = recipe.model.kind == "bert" ? "wordpiece" : "bpe";
-    if (result.tokenizer->kind() != wanted)
+    const std::string wanted = recipe.model.kind == "gpt2" ? "bpe" : "wordpiece";
+    if (recipe.model.kind != "roberta" && result.tokenizer->kind() != wanted)
       throw Error({.what = "the corpus was made with the other kind of tokenizer",
                    .where = recipe.where("data.corpus"),
                    .found = std::string(result.tokenizer->kind()),
                    .expected = wanted + " for " + recipe.model.kind});
   }
   result.recipe = complete_recipe(recipe, result.tokenizer ? result.tokenizer->vocabulary_size() : 0);
-  result.layout = parse_layout(result.recipe.layout, layout_source(result.recipe));
-  result.remarks = validate(result.layout, layout_facts(result.recipe), layout_source(result.recipe));
-  result.model = build_model(result.recipe);
-  settle_head(result.layout, result.model.forward);
+  finish(result);
   result.train = make_source(result.recipe, train ? &*train : nullptr, true);
   if (held_out || !train) result.held_out = make_source(result.recipe, held_out ? &*held_out : nullptr, false);
   if (held_out) result.held_out_samples = result.held_out->epoch_samples(0);
@@ -251,15 +292,20 @@ void settle_head(Layout& layout, const Graph& forward) {
 
 Model build_model(const Recipe& recipe) {
   const BatchShape shape = batch_shape(recipe, recipe.train.micro_batch);
-  return recipe.model.kind == "bert" ? build_bert(bert_config(recipe), shape) : build_gpt2(gpt2_config(recipe), shape);
+  if (recipe.is_task()) return build_bert_task(bert_config(recipe), shape, head_shape(recipe));
+  return is_bert(recipe) ? build_bert(bert_config(recipe), shape) : build_gpt2(gpt2_config(recipe), shape);
 }
 
 Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {
   BatchShape shape = batch_shape(recipe, samples);
   shape.predictions = predictions;
   shape.depth = 0;  // one text
-  return recipe.model.kind == "bert" ? build_bert_predict(bert_config(recipe), shape, k)
-                                     : build_gpt2_predict(gpt2_config(recipe), shape, k);
+  return is_bert(recipe) ? build_bert_predict(bert_config(recipe), shape, k)
+                         : build_gpt2_predict(gpt2_config(recipe), shape, k);
+}
+
+Graph build_task_predictor(const Recipe& recipe, int64_t samples) {
+  return build_bert_task_predict(bert_config(recipe), batch_shape(recipe, samples), head_shape(recipe));
 }
 
 }  // namespace ramet

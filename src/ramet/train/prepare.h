@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ramet/data/batches.h"
+#include "ramet/data/task.h"
 #include "ramet/data/tokenizer.h"
 #include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
@@ -17,17 +18,21 @@ struct Preparation {
   Model model;
   std::shared_ptr<const BatchSource> train, held_out;  ///< `held_out` is null when the corpus has no such split
   std::shared_ptr<const Tokenizer> tokenizer;          ///< of the corpus; null for synthetic data
-  std::string data_hash;                               ///< of the corpus; empty for synthetic data
+  std::shared_ptr<const TaskSet> task;                    ///< of a task recipe; its `held_out` is null
+  std::string data_hash;                               ///< of the corpus or the task; empty for synthetic data
   int64_t held_out_samples = 0;                        ///< 0: endless (synthetic)
   Layout layout;                                       ///< fits the recipe and the model
-  std::vector<std::string> remarks;                    ///< about the layout: what could be better
+  /// What could be better about the layout, and what is not as it might be thought of the weights to begin from.
+  std::vector<std::string> remarks;
 
   int64_t samples_per_step() const { return recipe.train.micro_batch * recipe.train.accumulation; }
-  int64_t tokens_per_step() const { return samples_per_step() * recipe.data.sequence_length; }
+  int64_t tokens_per_step() const {
+    return samples_per_step() * recipe.task.choices.value_or(1) * recipe.data.sequence_length;
+  }
 };
 
 /// Opens the data, completes the recipe and builds the model. Throws Error naming the recipe's line for sizes that
-/// contradict each other or the data, and for layouts that do not fit them.
+/// contradict each other, the data or the weights to begin from, and for layouts that do not fit them.
 Preparation prepare(const Recipe& recipe);
 
 /// What a layout must fit (layout/layout.h): sizes of a complete recipe, and of this machine.
@@ -46,5 +51,7 @@ void settle_head(Layout& layout, const Graph& forward);
 Model build_model(const Recipe& complete);
 /// Forward only, giving the k most likely tokens (see model/presets.h).
 Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k);
+/// Forward only of a task recipe: "logits" (see model/presets.h).
+Graph build_task_predictor(const Recipe& complete, int64_t samples);
 
 }  // namespace ramet

@@ -300,6 +300,27 @@ std::string divisors_near(int64_t value, int64_t wanted) {
   return joined(words);
 }
 
+std::vector<std::string> preset_names(const std::string& kind) {
+  if (kind == "gpt2") return gpt2_preset_names();
+  return bert_preset_names(*bert_family(kind));
+}
+
+void check_task(const Recipe& recipe) {
+  if (!recipe.is_task()) {
+    for (const auto& [key, place] : recipe.places)
+      if (key.starts_with("task."))
+        throw Error({.what = "a key of a task without a task",
+                     .where = place + " " + key,
+                     .remedy = "Set task.kind as well"});
+    return;
+  }
+  if (recipe.model.kind == "gpt2")
+    throw Error({.what = "tasks are fine-tuned on encoders",
+                 .where = recipe.where("model.kind"),
+                 .found = "gpt2",
+                 .expected = "bert, roberta or distilbert"});
+}
+
 /// What keys must mean together.
 void check_recipe(const Recipe& recipe) {
   const auto& train = recipe.train;
@@ -370,7 +391,17 @@ void check_recipe(const Recipe& recipe) {
       throw Error(std::move(parts));
     }
   }
-  const auto presets = recipe.model.kind == "bert" ? bert_preset_names() : gpt2_preset_names();
+  if (!recipe.model.activation.empty()) {
+    try {
+      (void)activation_from_name(recipe.model.activation);
+    } catch (const Error& error) {
+      ErrorParts parts = error.parts();
+      parts.where = recipe.where("model.activation");
+      throw Error(std::move(parts));
+    }
+  }
+  check_task(recipe);
+  const auto presets = preset_names(recipe.model.kind);
   if (!recipe.model.preset.empty() && std::find(presets.begin(), presets.end(), recipe.model.preset) == presets.end())
     throw Error({.what = "unknown preset of " + recipe.model.kind,
                  .where = recipe.where("model.preset"),
@@ -398,6 +429,8 @@ std::string print_keys(const Recipe& recipe, bool deciding_only) {
   for (const auto& key : recipe_keys()) {
     const std::string value = field_text(key.field(copy));
     if (value.empty() || (deciding_only && !key.decides)) continue;
+    if (deciding_only && value == "\"\"") continue;  // says as much as a key that is not there
+    if (!recipe.is_task() && key.name.starts_with("task.")) continue;
     if (table_of(key.name) != table) {
       table = table_of(key.name);
       text += (text.empty() ? "[" : "\n[") + table + "]\n";

@@ -23,8 +23,9 @@ struct Recipe {
   struct Model {
     std::string kind = "bert", preset;
     std::optional<int64_t> layers, hidden, heads, intermediate, vocabulary_size, pad_vocabulary, max_positions;
-    std::optional<double> dropout, attention_dropout;
-    std::string init_from;
+    std::optional<int64_t> types;
+    std::optional<double> dropout, attention_dropout, epsilon;
+    std::string activation, init_from;
   } model;
 
   struct Data {
@@ -43,7 +44,20 @@ struct Recipe {
     bool packs() const { return packing != "none"; }
   } data;
 
+  /// Fine-tuning (data/task.h). `head`, `classes` and `choices` are found from the data.
+  struct Task {
+    std::string kind, data, train, dev, test, tokenizer;
+    std::string text, pair, label, id, labels;
+    int64_t stride = 128, max_query = 64, max_answer = 30, n_best = 20, limit_train = 0, limit_dev = 0;
+    double null_threshold = 0, epochs = 3, warmup = 0;
+    std::optional<double> dropout;
+    std::string head;
+    std::optional<int64_t> classes, choices;
+  } task;
+  bool is_task() const { return !task.kind.empty(); }
+
   struct Train {
+    int64_t seeds = 1;
     int64_t steps = 1000, micro_batch = 16, accumulation = 1, lanes = 1, chunks = 1, seed = 0;
     std::string precision = "bf16", bits = "exact", recompute = "none";
     std::optional<double> loss_scale;

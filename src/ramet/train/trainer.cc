@@ -12,8 +12,10 @@
 #include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/model/tensor_file.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/schedule.h"
+#include "ramet/train/task_predictor.h"
 
 namespace ramet {
 namespace {
@@ -141,6 +143,11 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
   }
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
+  const TaskSet* task = preparation_.task.get();
+  if (task && task->dev() && task->dev()->labelled() && cluster_->leads()) {
+    task_ = std::make_unique<TaskPredictor>(preparation_.recipe, preparation_.tokenizer, threads_);
+    planned_bytes_ += task_->planned_bytes();
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -202,15 +209,25 @@ void Trainer::initialize() {
   for (const auto& state : drawn) write_initial(state);
   std::map<std::string, const StateTensor*> weights;
   for (const auto& weight : preparation_.model.weights) weights[weight.name] = &weight;
-  if (!file.empty() && std::filesystem::is_directory(file)) {
-    load(Checkpoint(checkpoint_of(file)), preparation_.model.weights);
+  if (!file.empty() && std::filesystem::is_directory(file) && !has_weights(file)) {
+    const Checkpoint checkpoint(checkpoint_of(file));
+    std::vector<StateTensor> loaded;
+    for (const auto& weight : preparation_.model.weights)
+      if (is_task_head(weight.name) && !checkpoint.has(weight.name))
+        write_initial(weight);
+      else
+        loaded.push_back(weight);
+    load(checkpoint, loaded);
   } else if (!file.empty()) {
     begin("importing the weights", preparation_.model.weights);
-    import_weights(file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
-      if (!cluster_->holds(*weights.at(name))) return;
-      write_state(*weights.at(name), bytes);
-      told(static_cast<int64_t>(bytes.size()));
-    });
+    const WeightMatch match = import_weights(
+        file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
+          if (!cluster_->holds(*weights.at(name))) return;
+          write_state(*weights.at(name), bytes);
+          told(static_cast<int64_t>(bytes.size()));
+        });
+    for (const std::string& name : match.drawn)
+      if (cluster_->holds(*weights.at(name))) write_initial(*weights.at(name));
   }
   cluster_->run_derive();
   steps_done_ = 0;
@@ -330,7 +347,28 @@ void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch
       ErrorKind::kFailure);
 }
 
+Numbers Trainer::evaluate_task() {
+  const TaskSplit* const split = preparation_.task->dev().get();
+  if (!split || !split->labelled()) return {};
+  std::vector<std::byte> bytes;
+  for (const StateTensor& weight : preparation_.model.weights) {
+    bytes.resize(static_cast<size_t>(weight.type.bytes()));
+    cluster_->read_state(weight, 0, bytes);
+    if (task_) task_->write(weight, bytes);
+  }
+  if (!task_) return {};
+  try {
+    task_->ready();
+    const std::vector<TaskOutputs> outputs = {task_->predict(*split)};
+    return task_numbers(preparation_.recipe, *split, outputs);
+  } catch (const Error& error) {
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
+  }
+}
+
 Numbers Trainer::evaluate() {
+  if (preparation_.task) return evaluate_task();
   int64_t batches = preparation_.recipe.evaluation.batches;
   const int64_t micro_batch = preparation_.recipe.train.micro_batch;
   if (!preparation_.held_out || batches == 0) return {};
@@ -350,7 +388,7 @@ Numbers Trainer::evaluate() {
     done += count;
   }
   Numbers numbers = sums.numbers(true);
-  const bool masked = preparation_.recipe.model.kind == "bert";
+  const bool masked = preparation_.recipe.model.kind != "gpt2";
   numbers.emplace_back("perplexity", std::exp(number_of(numbers, masked ? "mlm_loss" : "loss")));
   return numbers;
 }
@@ -367,7 +405,7 @@ void Trainer::read_state(const std::string& name, std::span<std::byte> to) const
   throw Error({.what = "the model has no state of this name", .found = "'" + name + "'"});
 }
 
-std::filesystem::path Trainer::save(const std::filesystem::path& folder) const {
+std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t keep) const {
   const CheckpointInfo info{.step = steps_done_,
                             .samples = steps_done_ * preparation_.samples_per_step(),
                             .recipe_hash = recipe_hash(preparation_.recipe).hex(),
@@ -375,7 +413,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder) const {
                             .kernel_class = kernel_class(),
                             .version = version(),
                             .weights_hash = ""};
-  const SaveOptions options{.keep = static_cast<int>(preparation_.recipe.checkpoint.keep)};
+  const SaveOptions options{.keep = static_cast<int>(keep > 0 ? keep : preparation_.recipe.checkpoint.keep)};
   if (!cluster_->leads()) {
     read_as_saved(compiled_.states, reader(), options);
     return {};
@@ -408,6 +446,11 @@ double median(std::vector<double> values) {
   return values[middle];
 }
 
+void remove_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
 bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 }  // namespace
@@ -415,12 +458,27 @@ bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0
 TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserver& observer) {
   const Recipe& recipe = trainer.preparation().recipe;
   const int64_t last = plan.stop_at > 0 ? plan.stop_at : recipe.train.steps;
+  if (!trainer.preparation().train)
+    throw Error({.what = "the task has no file to train on",
+                 .where = recipe.where("task.kind"),
+                 .remedy = "Set task.train, or name a folder that has it in task.data"});
   TrainingResult result;
   int64_t evaluated = -1, saved = -1;
+  const bool task = trainer.preparation().task != nullptr;
+  // Only the leading rank knows the metrics; what it decides is told to all.
+  const auto keep_best = [&] {
+    const Numbers& now = result.last_evaluation;
+    const bool better =
+        !now.empty() && (result.best_evaluation.empty() || now[0].second > result.best_evaluation[0].second);
+    if (better) result.best_evaluation = now, result.best_steps = trainer.steps_done();
+    const bool saves = trainer.any(better && !plan.best.empty());
+    if (saves && trainer.steps_done() < last) trainer.save(plan.best, 1);
+  };
   const auto evaluate = [&] {
     result.last_evaluation = trainer.evaluate();
     evaluated = trainer.steps_done();
     if (!result.last_evaluation.empty()) observer.on_evaluation(trainer.steps_done(), result.last_evaluation);
+    if (task) keep_best();
   };
   const auto save = [&] {
     result.checkpoint = trainer.save(plan.checkpoints);
@@ -431,7 +489,7 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
   const auto stopped = [&] { return trainer.any(plan.stop && plan.stop->load()); };
 
   std::vector<double> seconds;
-  if (trainer.steps_done() == 0) evaluate();
+  if (trainer.steps_done() == 0 && !task) evaluate();
   while (trainer.steps_done() < last && !stopped()) {
     try {
       result.last_step = trainer.step();
@@ -450,6 +508,8 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
   result.interrupted = trainer.steps_done() < last;
   if (evaluated != trainer.steps_done() && !result.interrupted) evaluate();
   if (saved != trainer.steps_done()) save();
+  // The best is the last: one checkpoint of it is enough.
+  if (!plan.best.empty() && result.best_steps == trainer.steps_done()) remove_folder(plan.best);
   result.steps = trainer.steps_done();
   if (seconds.size() > 1) seconds.erase(seconds.begin());  // the first step meets cold caches
   result.step_seconds = median(std::move(seconds));

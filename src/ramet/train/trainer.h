@@ -15,6 +15,8 @@
 
 namespace ramet {
 
+class TaskPredictor;
+
 /// Named numbers, in the order in which they are shown.
 using Numbers = NamedNumbers;
 /// The number of that name, or NaN.
@@ -40,12 +42,13 @@ class Trainer {
   /// node that made one; the weights stay those before the step where that is possible
   /// (`whole`).
   Numbers step();
-  /// Loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words it counts;
-  /// "perplexity" (bert: of the masked words). Empty when nothing is held out.
+  /// A task: its metrics on the file to evaluate on, the one that decides first, and the loss; on the leading rank,
+  /// empty on others. Else: loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words
+  /// it counts; "perplexity" (bert: of the masked words). Empty when nothing is held out.
   Numbers evaluate();
   /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in
-  /// pieces.
-  std::filesystem::path save(const std::filesystem::path& folder) const;
+  /// pieces. `keep` checkpoints stay in the folder; 0: as many as the recipe says.
+  std::filesystem::path save(const std::filesystem::path& folder, int64_t keep = 0) const;
   /// Weights with Hugging Face's names, as one file.
   void export_weights(const std::filesystem::path& path) const;
 
@@ -67,6 +70,7 @@ class Trainer {
 
  private:
   struct Data;
+  Numbers evaluate_task();
   ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
   std::vector<ScalarValue> scalars_of(int64_t step) const;
   std::vector<Batch> next_batches();
@@ -90,6 +94,7 @@ class Trainer {
   CompiledRecipe compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Data> data_;
+  std::unique_ptr<TaskPredictor> task_;  ///< answers for the evaluation of a task; on the leading rank
   int64_t steps_done_ = 0;
   bool whole_ = true;
 };
@@ -106,6 +111,7 @@ class TrainingObserver {
 struct TrainingPlan {
   int64_t stop_at = 0;                      ///< steps in all; the recipe's where 0
   std::filesystem::path checkpoints;        ///< folder
+  std::filesystem::path best;               ///< folder for the one checkpoint of the best evaluation; empty: none
   const std::atomic<bool>* stop = nullptr;  ///< set: finish the step, save, and end
 };
 
@@ -116,9 +122,12 @@ struct TrainingResult {
   double tokens_per_second = 0;  ///< at the median step
   bool interrupted = false;
   std::filesystem::path checkpoint;
+  Numbers best_evaluation;     ///< of a task, evaluated more than once: the one with the best first metric
+  int64_t best_steps = 0;      ///< and after how many steps it was
 };
 
-/// The training loop: evaluate, step, evaluate and save as the recipe says, until done or stopped.
+/// The training loop: evaluate, step, evaluate and save as the recipe says, until done or stopped. A task is not
+/// evaluated before its first step; whenever its first metric is the best so far, a checkpoint goes to `plan.best`.
 TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserver& observer);
 
 }  // namespace ramet

@@ -184,7 +184,7 @@ void check_positive(const TaskOptions& options, const char* name, int64_t value)
                .expected = "1 or more"});
 }
 
-class SpanTask final : public Task {
+class SpanTask final : public TaskSet {
  public:
   SpanTask(const SpanKind& kind, const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer)
       : setting_(std::make_shared<SpanSetting>(SpanSetting{&kind, options, std::move(tokenizer)})) {
@@ -256,7 +256,7 @@ const std::vector<std::string>& span_kinds() {
   return names;
 }
 
-std::unique_ptr<Task> open_span_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+std::unique_ptr<TaskSet> open_span_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   const auto kind = std::find_if(kinds().begin(), kinds().end(),
                                  [&](const SpanKind& one) { return one.name == options.kind; });
   return std::make_unique<SpanTask>(*kind, options, std::move(tokenizer));

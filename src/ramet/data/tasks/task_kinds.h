@@ -12,10 +12,10 @@
 
 namespace ramet {
 
-std::unique_ptr<Task> open_text_task(const TextKind& kind, const TaskOptions& options,
+std::unique_ptr<TaskSet> open_text_task(const TextKind& kind, const TaskOptions& options,
                                      std::shared_ptr<const Tokenizer> tokenizer);
-std::unique_ptr<Task> open_span_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);
-std::unique_ptr<Task> open_token_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);
+std::unique_ptr<TaskSet> open_span_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);
+std::unique_ptr<TaskSet> open_token_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);
 /// Names of the kinds that each opens.
 const std::vector<std::string>& span_kinds();
 const std::vector<std::string>& token_kinds();

@@ -166,7 +166,7 @@ class TextSplit final : public TaskSplit {
   std::vector<Tokens> tokens_;
 };
 
-class TextTask final : public Task {
+class TextTask final : public TaskSet {
  public:
   TextTask(const TextKind& kind, const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer)
       : setting_(std::make_shared<TextSetting>(TextSetting{kind, options, std::move(tokenizer), kind.labels})) {
@@ -226,7 +226,7 @@ class TextTask final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> open_text_task(const TextKind& kind, const TaskOptions& options,
+std::unique_ptr<TaskSet> open_text_task(const TextKind& kind, const TaskOptions& options,
                                      std::shared_ptr<const Tokenizer> tokenizer) {
   return std::make_unique<TextTask>(kind, options, std::move(tokenizer));
 }

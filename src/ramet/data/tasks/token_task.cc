@@ -180,7 +180,7 @@ class TokenSplit final : public TaskSplit {
   std::vector<std::vector<int32_t>> labels_;  // by sentence and word
 };
 
-class TokenTask final : public Task {
+class TokenTask final : public TaskSet {
  public:
   TokenTask(const TokenKind& kind, const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer)
       : setting_(std::make_shared<TokenSetting>(TokenSetting{options, std::move(tokenizer), options.labels})) {
@@ -241,7 +241,7 @@ const std::vector<std::string>& token_kinds() {
   return names;
 }
 
-std::unique_ptr<Task> open_token_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+std::unique_ptr<TaskSet> open_token_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   const auto kind = std::find_if(kinds().begin(), kinds().end(),
                                  [&](const TokenKind& one) { return one.name == options.kind; });
   return std::make_unique<TokenTask>(*kind, options, std::move(tokenizer));

@@ -1,0 +1,174 @@
+"""Fine-tunes the same pretrained weights on the same tasks with Ramet and with PyTorch and transformers, in one run: what
+both reach on dev (mean and spread over seeds), and how fast each is on the same processors.
+
+    make minilm                                                     # the weights
+    python bench/finetune.py --data GLUE                            # MRPC, three seeds
+    python bench/finetune.py --data GLUE --task cola --task rte --seeds 5
+    python bench/finetune.py --task mrpc --limit-train 256 --seeds 1 --epochs 1    # a look
+    python bench/finetune.py --task squad --train A.json --dev B.json --sequence 384 --batch 16
+    python bench/finetune.py --task mrpc --rate-only                # samples a second alone, in turn
+
+Both sides have one recipe: every row padded to --sequence, the batch, the learning rate's line up and down, AdamW,
+clipping. The bars: scores within one point of each other, and Ramet at 1.3 times the rate of the faster of PyTorch's
+f32 and bf16 (Ramet computes in --precision). Needs the peers: scripts/setup.sh --peers.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2", "cola": "CoLA", "rte": "RTE", "stsb": "STS-B", "squad": ""}
+# Learning rate, epochs: of Devlin et al. 2018 and Wang et al. 2020 the middle of what they tried.
+RECIPES = {"mrpc": (1e-4, 5), "sst2": (5e-5, 3), "cola": (1e-4, 5), "rte": (1e-4, 5), "stsb": (1e-4, 5), "squad": (1e-4, 3)}
+POINTS, RATIO = 1.0, 1.3
+
+
+def run(command):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(str(word) for word in command)} failed:\n{result.stderr[-2000:]}")
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+class Bench:
+    def __init__(self, task, args, folder):
+        self.task, self.args, self.folder = task, args, pathlib.Path(folder)
+        rate, epochs = RECIPES[task]
+        self.rate, self.epochs = args.rate or rate, args.epochs or epochs
+        self.data = args.data / FOLDERS[task] if args.data else None
+
+    def ramet_settings(self, seed):
+        a = self.args
+        settings = {"name": self.task, "model.init_from": a.model, "task.kind": self.task, "task.epochs": self.epochs,
+                    "task.warmup": a.warmup, "data.sequence_length": a.sequence, "train.micro_batch": a.batch,
+                    "train.precision": a.precision, "train.seed": seed, "train.schedule.learning_rate": self.rate,
+                    "train.evaluation.every": 0, "task.limit_train": a.limit_train, "task.limit_dev": a.limit_dev}
+        if self.task == "squad":
+            settings |= {"task.train": a.train, "task.dev": a.dev, "task.stride": a.stride}
+        else:
+            settings["task.data"] = self.data
+        return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+    def ramet(self, seed, stop=0):
+        run_folder = self.folder / f"ramet-{self.task}-{seed}-{stop}"
+        recipe = self.folder / "empty.toml"
+        recipe.write_text("")
+        lines = run([ROOT / "build/ramet", "train", recipe, *self.ramet_settings(seed), "--threads", self.args.threads,
+                     "--run", run_folder, "--json", *(["--steps", stop, "--set", "task.limit_dev=16"] if stop else [])])
+        end = lines[-1]
+        metrics = {key.removeprefix("held_out_"): value for key, value in end.items()
+                   if key.startswith("held_out_") and key != "held_out_loss"}
+        subprocess.run(["rm", "-rf", run_folder / "checkpoints"])
+        return {"metrics": metrics, "samples_per_second": end["samples_per_second"], "steps": end["steps"]}
+
+    def torch(self, seed, precision, stop=0):
+        a = self.args
+        command = [sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", a.model, "--seed", seed,
+                   "--epochs", self.epochs, "--batch", a.batch, "--rate", self.rate, "--warmup", a.warmup,
+                   "--sequence", a.sequence, "--precision", precision, "--threads", a.threads,
+                   "--limit-train", a.limit_train, "--limit-dev", a.limit_dev, "--stop", stop]
+        if self.task != "squad":
+            return run([*command, "--data", self.data])[-1]
+        answers = self.folder / "answers.json"
+        result = run([*command, "--train", a.train, "--dev", a.dev, "--out", answers, "--stride", a.stride])[-1]
+        if not stop:
+            result["metrics"] = self.score(answers)
+        return result
+
+    def score(self, answers):
+        """Both sides' answers are measured by the same official measure."""
+        line = run([ROOT / "build/ramet", "score", "squad", self.args.dev, answers, "--json"])[-1]
+        return {key: line[key] for key in ("f1", "exact_match")}
+
+    def rates(self):
+        """In turn, so that both meet the same machine."""
+        steps, runners = self.args.rate_steps, {"ramet": lambda: self.ramet(90, steps)}
+        for precision in ("f32", "bf16"):
+            runners[f"torch {precision}"] = lambda precision=precision: self.torch(90, precision, steps)
+        found = {name: [] for name in runners}
+        for _ in range(self.args.rounds):
+            for name, runner in runners.items():
+                found[name].append(runner()["samples_per_second"])
+                subprocess.run(["rm", "-rf", *self.folder.glob("ramet-*-90-*")])
+                print(f"  {self.task} {name}: {found[name][-1]:.1f} samples/s, load {os.getloadavg()[0]:.2f}", flush=True)
+        medians = {name: statistics.median(values) for name, values in found.items()}
+        fastest = max((name for name in medians if name != "ramet"), key=medians.get)
+        ratio = medians["ramet"] / medians[fastest]
+        return {"samples_per_second": {name: round(value, 2) for name, value in medians.items()}, "peer": fastest,
+                "ratio": round(ratio, 3), "ratio_bar": RATIO, "fast_enough": ratio >= RATIO}
+
+    def scores(self):
+        precision = self.args.peer_precision
+        sides = {"ramet": lambda seed: self.ramet(seed), "torch": lambda seed: self.torch(seed, precision)}
+        found = {name: [] for name in sides}
+        for seed in range(self.args.seeds):
+            for name, side in sides.items():
+                found[name].append(side(seed)["metrics"])
+                print(f"  {self.task} seed {seed} {name}: " +
+                      ", ".join(f"{key} {value:.2f}" for key, value in found[name][-1].items()), flush=True)
+        main = next(iter(found["ramet"][0]))
+        result, means = {}, {}
+        for name, runs in found.items():
+            values = [run[main] for run in runs]
+            means[name] = statistics.fmean(values)
+            result[name] = {key: round(statistics.fmean(run[key] for run in runs), 3) for key in runs[0]}
+            result[name]["deviation"] = round(statistics.stdev(values), 3) if len(values) > 1 else None
+        below = means["torch"] - means["ramet"]
+        return {"metric": main, "scores": result, "points_below": round(below, 3), "points_bar": POINTS,
+                "good_enough": below <= POINTS}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = os.environ.get("RAMET_DATA")
+    parser.add_argument("--task", choices=sorted(FOLDERS), action="append", help="default: mrpc; may be given often")
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(data) / "glue" if data else None,
+                        help="folder of GLUE's folders (default: $RAMET_DATA/glue)")
+    parser.add_argument("--train", type=pathlib.Path, help="squad: file to train on")
+    parser.add_argument("--dev", type=pathlib.Path, help="squad: file to answer")
+    parser.add_argument("--model", type=pathlib.Path, default=ROOT / "models/all-MiniLM-L6-v2")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=float, default=0, help="default: the task's")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rate", type=float, default=0, help="learning rate (default: the task's)")
+    parser.add_argument("--warmup", type=float, default=0.1)
+    parser.add_argument("--sequence", type=int, default=128)
+    parser.add_argument("--stride", type=int, default=128)
+    parser.add_argument("--precision", default="bf16", help="of Ramet")
+    parser.add_argument("--peer-precision", choices=["f32", "bf16"], default="f32", help="of PyTorch's scores")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--limit-train", type=int, default=0)
+    parser.add_argument("--limit-dev", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=3, help="of the rates")
+    parser.add_argument("--rate-steps", type=int, default=8)
+    parser.add_argument("--rate-only", action="store_true")
+    parser.add_argument("--scores-only", action="store_true")
+    args = parser.parse_args()
+    if not (args.model / "model.safetensors").exists():
+        parser.error(f"no weights in {args.model}: run `make minilm`")
+    met = True
+    with tempfile.TemporaryDirectory() as folder:
+        for task in args.task or ["mrpc"]:
+            if task == "squad" and not (args.train and args.dev):
+                parser.error("squad needs --train and --dev")
+            if task != "squad" and not args.data:
+                parser.error("no --data, and RAMET_DATA is not set")
+            bench = Bench(task, args, folder)
+            result = {"task": task}
+            if not args.rate_only:
+                result |= bench.scores()
+            if not args.scores_only:
+                result |= bench.rates()
+            met = met and result.get("good_enough", True) and result.get("fast_enough", True)
+            print(json.dumps(result), flush=True)
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()

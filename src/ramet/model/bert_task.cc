@@ -1,0 +1,166 @@
+#include "ramet/base/error.h"
+#include "ramet/model/bert_encoder.h"
+
+namespace ramet {
+namespace {
+
+int64_t rows_of(const BatchShape& batch, const HeadShape& head) {
+  return batch.micro_batch * (head.kind == TaskHead::kChoice ? head.choices : 1);
+}
+
+/// One encoder with the head of a task. Names, order of ops and places of dropout are those of Hugging Face's classes
+/// (BertForSequenceClassification and so on).
+class TaskModel {
+ public:
+  TaskModel(const BertConfig& config, const BatchShape& batch, const HeadShape& head, Graph& graph,
+            std::vector<StateTensor>* weights, bool training)
+      : config_(config),
+        batch_(batch),
+        head_(head),
+        encoder_(config, batch, rows_of(batch, head), graph, weights, training),
+        model_(encoder_.model()),
+        build_(encoder_.build()),
+        names_(encoder_.names()) {}
+
+  /// kTokens [B,S,labels]; kSpan [B,S,2]; kChoice [B,choices]; else [B,labels].
+  Tensor logits() {
+    const Tensor encoded = encoder_.encode();
+    Scope scope(build_, "head");
+    switch (head_.kind) {
+      case TaskHead::kTokens:
+        return last(model_.drop(encoded, head_.dropout, "head.dropout"), names_.token_classifier, head_.labels);
+      case TaskHead::kSpan: {
+        const bool drops = config_.family == BertFamily::kDistilBert;
+        return last(drops ? model_.drop(encoded, head_.dropout, "head.dropout") : encoded, names_.span, 2);
+      }
+      case TaskHead::kClassification: return of_row(encoded, head_.labels);
+      case TaskHead::kRegression: return of_row(encoded, 1);
+      case TaskHead::kChoice: return reshape(of_row(encoded, 1), {batch_.micro_batch, head_.choices});
+    }
+    internal_error("TaskModel", "unknown head");
+  }
+
+  void add_loss() {
+    const Tensor answer = logits();
+    const int64_t samples = batch_.micro_batch, length = batch_.sequence;
+    switch (head_.kind) {
+      case TaskHead::kRegression: return regression_loss(answer);
+      case TaskHead::kSpan: return span_loss(answer);
+      case TaskHead::kTokens:
+        return class_loss(reshape(answer, {samples * length, head_.labels}),
+                          reshape(build_.input("labels", DType::kI32, {samples, length}), {samples * length}));
+      case TaskHead::kClassification:
+      case TaskHead::kChoice: return class_loss(answer, build_.input("labels", DType::kI32, {samples}));
+    }
+  }
+
+  /// The answer as TaskOutputs has it: [B, width].
+  Tensor flat_logits() {
+    const Tensor answer = logits();
+    const int64_t samples = batch_.micro_batch, length = batch_.sequence;
+    if (head_.kind == TaskHead::kTokens) return reshape(answer, {samples, length * head_.labels});
+    if (head_.kind == TaskHead::kSpan) return concat({end_of(answer, 0), end_of(answer, 1)}, 1);
+    return answer;
+  }
+
+ private:
+  Tensor last(Tensor x, const std::string& name, int64_t width) {
+    return model_.dense(x, name, width, kNoAxis, kEmbed);
+  }
+
+  /// From the first token of each row.
+  Tensor of_row(Tensor encoded, int64_t width) {
+    Tensor x = encoder_.first_token(encoded);
+    const bool choice = head_.kind == TaskHead::kChoice;
+    if (names_.classifier_dense.empty() || (choice && !names_.pooler.empty())) {
+      x = tanh(model_.dense(x, names_.pooler, config_.hidden, kNoAxis, kEmbed));
+    } else if (config_.family == BertFamily::kDistilBert) {
+      x = relu(model_.dense(x, names_.classifier_dense, config_.hidden, kNoAxis, kEmbed));
+    } else {
+      x = model_.drop(x, head_.dropout, "head.dropout_before");
+      x = tanh(model_.dense(x, names_.classifier_dense, config_.hidden, kNoAxis, kEmbed));
+    }
+    return last(model_.drop(x, head_.dropout, "head.dropout"), choice ? names_.token_classifier : names_.classifier,
+                width);
+  }
+
+  /// Logits of the first (0) or last (1) token of spans, [B,S].
+  Tensor end_of(Tensor logits, int64_t which) {
+    const int64_t samples = batch_.micro_batch, length = batch_.sequence;
+    return reshape(slice(logits, {0, 0, which}, {samples, length, which + 1}), {samples, length});
+  }
+
+  void class_loss(Tensor logits, Tensor labels) {
+    Scope scope(build_, "loss");
+    const CrossEntropy loss = cross_entropy(logits, labels);
+    build_.output("loss", loss.loss);
+    build_.output("correct", loss.correct);
+    build_.output("count", loss.count);
+  }
+
+  /// Half of each end's loss, as Devlin et al.'s run_squad has it.
+  void span_loss(Tensor logits) {
+    const Tensor starts = build_.input("start_positions", DType::kI32, {batch_.micro_batch}),
+                 ends = build_.input("end_positions", DType::kI32, {batch_.micro_batch});
+    Scope scope(build_, "loss");
+    const CrossEntropy start = cross_entropy(end_of(logits, 0), starts), end = cross_entropy(end_of(logits, 1), ends);
+    build_.output("loss", scale(add(start.loss, end.loss), 0.5));
+    build_.output("correct", add(start.correct, end.correct));
+    build_.output("count", add(start.count, end.count));
+  }
+
+  /// The mean square.
+  void regression_loss(Tensor answer) {
+    const Tensor values = build_.input("labels", DType::kF32, {batch_.micro_batch});
+    Scope scope(build_, "loss");
+    // The sum over the one column takes it away and is in f32 in any precision: the labels are not rounded.
+    const Tensor off = subtract(reduce_sum(answer, {1}), values);
+    build_.output("loss", reduce_mean(multiply(off, off)));
+  }
+
+  const BertConfig& config_;
+  const BatchShape& batch_;
+  const HeadShape& head_;
+  BertEncoder encoder_;
+  ModelBuilder& model_;
+  GraphBuilder& build_;
+  const BertNames& names_;
+};
+
+void check(const BertConfig& config, const BatchShape& batch, const HeadShape& head) {
+  check_encoder(config, batch);
+  const bool labelled = head.kind == TaskHead::kClassification || head.kind == TaskHead::kTokens;
+  if (labelled && head.labels < 2)
+    throw Error({.what = "a task with too few labels",
+                 .where = "task.labels",
+                 .found = std::to_string(head.labels),
+                 .expected = "2 or more"});
+  if (head.kind == TaskHead::kChoice && head.choices < 2)
+    throw Error({.what = "a task with too few choices",
+                 .where = "task",
+                 .found = std::to_string(head.choices),
+                 .expected = "2 or more"});
+}
+
+}  // namespace
+
+Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head) {
+  check(config, batch, head);
+  Model model;
+  model.name = "bert task";
+  TaskModel(config, batch, head, model.forward, &model.weights, true).add_loss();
+  TaskModel(config, batch, head, model.evaluate, nullptr, false).add_loss();
+  model.flops_per_token = encoder_flops_per_token(config, batch);
+  model.tokens_per_micro_batch = rows_of(batch, head) * batch.sequence;
+  return model;
+}
+
+Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch, const HeadShape& head) {
+  check(config, batch, head);
+  Graph graph("predict");
+  TaskModel task(config, batch, head, graph, nullptr, false);
+  graph.add_output("logits", task.flat_logits().id);
+  return graph;
+}
+
+}  // namespace ramet

@@ -1,0 +1,170 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+#include "ramet/base/file.h"
+#include "support/temporary.h"
+
+namespace ramet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// Texts of two words; the label says whether both are the same.
+void write_texts(const fs::path& path, int count, int first) {
+  const std::vector<std::string> words = {"the", "want", "run", "low", "cafe"};
+  std::string text = "first\tsecond\tlabel\n";
+  for (int i = first; i < first + count; ++i) {
+    const size_t a = static_cast<size_t>(i * 7 % 5), b = i % 2 == 0 ? a : static_cast<size_t>((i * 7 + 1 + i % 4) % 5);
+    text += words[a] + "\t" + words[b] + "\t" + (a == b ? "same" : "other") + "\n";
+  }
+  write_file_atomic(path, text);
+}
+
+const std::string kRecipe = R"(name = "pairs"
+[model]
+preset = "tiny"
+layers = 2
+hidden = 32
+heads = 2
+max_positions = 16
+dropout = 0.1
+[data]
+sequence_length = 12
+[task]
+kind = "classification"
+train = "train.tsv"
+dev = "dev.tsv"
+tokenizer = "vocab.txt"
+text = "first"
+pair = "second"
+label = "label"
+epochs = 3
+[train]
+micro_batch = 4
+accumulation = 4
+lanes = 4
+chunks = 2
+precision = "f32"
+[train.schedule]
+learning_rate = 5e-3
+)";
+
+class TaskCli : public ::testing::Test {
+ protected:
+  TaskCli() {
+    fs::copy_file(fs::path(RAMET_SOURCE_DIR) / "tests/samples/data/tiny-vocab.txt", folder_ / "vocab.txt");
+    write_texts(folder_ / "train.tsv", 120, 0);
+    write_texts(folder_ / "dev.tsv", 30, 1000);
+    write_file_atomic(folder_ / "pairs.toml", kRecipe);
+  }
+  Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
+  json last(std::vector<std::string> arguments) {
+    arguments.push_back("--json");
+    const Outcome outcome = ramet(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.last_line(), nullptr, false);
+  }
+  std::string error_of(std::vector<std::string> arguments) {
+    const Outcome outcome = ramet(arguments);
+    EXPECT_EQ(outcome.status, 2) << outcome.out << outcome.err;
+    return outcome.err;
+  }
+  std::string text_of(const std::string& name) { return read_file(folder_ / name); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TaskCli, TrainsEvaluatesPredictsAndExports) {
+  const json end = last({"train", "pairs.toml", "--run", "run"});
+  EXPECT_EQ(end["steps"], 23);  // 3 epochs of 120 samples, 16 a step, and what is left over
+  EXPECT_GT(end["best_accuracy"], 70.0);
+  EXPECT_TRUE(end.contains("held_out_loss"));
+  EXPECT_TRUE(fs::exists(folder_ / "run/tokenizer/vocab.txt"));
+
+  const json evaluated = last({"eval", "run"});
+  EXPECT_EQ(evaluated["accuracy"], end["best_accuracy"]);
+  EXPECT_EQ(evaluated["examples"], 30);
+  EXPECT_EQ(last({"eval", "run", "--split", "train"})["examples"], 120);
+
+  const json predicted = last({"predict", "run", "--split", "dev", "--out", "answers"});
+  EXPECT_EQ(predicted["accuracy"], end["best_accuracy"]);
+  EXPECT_THAT(text_of("answers"), HasSubstr("same"));
+  // The same file given by name, as one without a place in the recipe.
+  EXPECT_EQ(last({"predict", "run", "--file", "dev.tsv", "--out", "again"})["split"], "test");
+  EXPECT_EQ(text_of("again"), text_of("answers"));
+
+  EXPECT_EQ(ramet({"export", "run", "--out", "published"}).status, 0);
+  for (const char* name : {"model.safetensors", "config.json", "vocab.txt", "tokenizer_config.json"})
+    EXPECT_TRUE(fs::exists(folder_ / "published" / name)) << name;
+  const json config = json::parse(text_of("published/config.json"));
+  EXPECT_EQ(config["architectures"][0], "BertForSequenceClassification");
+  EXPECT_EQ(config["id2label"]["1"], json::parse(text_of("published/config.json"))["id2label"]["1"]);
+  // What was exported begins a new run: the sizes come from it, and its first evaluation is the last one here.
+  std::string recipe = kRecipe;
+  recipe.replace(recipe.find("preset"), recipe.find("dropout") - recipe.find("preset"), "init_from = \"published\"\n");
+  write_file_atomic(folder_ / "more.toml", recipe);
+  EXPECT_EQ(last({"eval", "more.toml"})["held_out_accuracy"], end["best_accuracy"]);
+  EXPECT_THAT(error_of({"eval", "more.toml", "--set", "model.vocabulary_size=1000"}),
+              HasSubstr("--set model.vocabulary_size: the recipe and the published model differ; found 1000; expected"));
+}
+
+TEST_F(TaskCli, EveryLayoutEndsWithTheSameBitsAndMetrics) {
+  const json one = last({"train", "pairs.toml", "--steps", "6"});
+  for (const char* layout : {"r=2", "p=2", "t=2", "r=2 p=2 recompute=all rts=optimizer"}) {
+    const json other = last({"train", "pairs.toml", "--steps", "6", "--layout", layout});
+    EXPECT_EQ(other["weights_hash"], one["weights_hash"]) << layout;
+    for (const char* number : {"loss", "held_out_accuracy", "held_out_loss"}) EXPECT_EQ(other[number], one[number]) << layout;
+  }
+  EXPECT_EQ(last({"train", "pairs.toml", "--steps", "6", "--threads", "1"})["weights_hash"], one["weights_hash"]);
+}
+
+TEST_F(TaskCli, AResumedRunEndsWithTheSameBits) {
+  const json whole = last({"train", "pairs.toml", "--steps", "9"});
+  last({"train", "pairs.toml", "--steps", "5", "--run", "run"});
+  EXPECT_EQ(last({"train", "--resume", "run", "--steps", "9"})["weights_hash"], whole["weights_hash"]);
+}
+
+TEST_F(TaskCli, SeedsAreToldTogetherAndMakeAnEnsemble) {
+  const json seeds = last({"train", "pairs.toml", "--seeds", "3", "--steps", "8", "--run", "all"});
+  EXPECT_EQ(seeds["event"], "seeds");
+  EXPECT_EQ(seeds["runs"], 3);
+  double mean = 0;
+  for (const char* seed : {"0", "1", "2"}) mean += last({"eval", std::string("all/pairs-seed") + seed})["loss"].get<double>() / 3;
+  EXPECT_GT(seeds["accuracy_greatest"], 0);
+  EXPECT_LE(seeds["accuracy_least"], seeds["accuracy_mean"]);
+  EXPECT_LE(seeds["accuracy_mean"], seeds["accuracy_greatest"]);
+  EXPECT_GT(seeds["loss_deviation"], 0);
+  const json together =
+      last({"eval", "all/pairs-seed0", "--with", "all/pairs-seed1", "--with", "all/pairs-seed2"});
+  EXPECT_EQ(together["runs"], 3);
+  EXPECT_GT(mean, 0);
+  const Outcome told = ramet({"train", "pairs.toml", "--seeds", "2", "--steps", "1"});
+  EXPECT_THAT(told.out, HasSubstr("2 seeds of pairs:"));
+  EXPECT_THAT(told.out, HasSubstr("deviation"));
+}
+
+TEST_F(TaskCli, TellsOfBadInput) {
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "task.kind=mprc"}), HasSubstr("perhaps 'mrpc'"));
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "model.kind=gpt2"}),
+              HasSubstr("--set model.kind: tasks are fine-tuned on encoders; found gpt2; expected bert"));
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "task.pair=third"}), HasSubstr("third"));
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "task.labels=same,equal"}), HasSubstr("other"));
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "model.vocabulary_size=20"}),
+              HasSubstr("the tokenizer has more tokens than the model has rows for"));
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "task.tokenizer=none.txt"}), HasSubstr("no tokenizer here"));
+  EXPECT_THAT(error_of({"train", "pairs.toml", "--set", "data.sequence_length=17"}),
+              HasSubstr("the sequence is longer than the model's positions"));
+  EXPECT_THAT(error_of({"predict", "pairs.toml", "--out", "x"}), HasSubstr("no run of a task with a checkpoint"));
+  write_file_atomic(folder_ / "plain.toml", "[task]\nepochs = 2\n");
+  EXPECT_THAT(error_of({"train", "plain.toml"}),
+              HasSubstr("plain.toml:2 task.epochs: a key of a task without a task. Set task.kind as well"));
+}
+
+}  // namespace
+}  // namespace ramet
