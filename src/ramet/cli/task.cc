@@ -42,7 +42,8 @@ class Ensemble {
  private:
   void answer(const Subject& subject) {
     if (!is_task_run(subject))
-      throw Error({.what = "no run of a task with a checkpoint", .where = subject.run.string()});
+      throw Error({.what = "no run of a task with a checkpoint",
+                   .where = subject.run.empty() ? subject.recipe.name : subject.run.string()});
     const Preparation own = outputs_.empty() ? Preparation{} : prepare(subject.recipe);
     const Preparation& its = outputs_.empty() ? preparation_ : own;
     // Answers can be averaged where the features are the same, token by token.

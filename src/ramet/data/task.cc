@@ -144,10 +144,10 @@ void require_files(const TaskOptions& options, bool any, const std::vector<std::
 }
 
 void hash_options(Hasher& hasher, const TaskOptions& options, const Tokenizer& tokenizer) {
+  // Not the labels: a run keeps those that it found, and reads the same features with them.
   std::string text = options.kind;
   const auto add = [&](const std::string& value) { text += "\n" + value; };
   for (const std::string* value : {&options.text, &options.pair, &options.label, &options.id}) add(*value);
-  for (const std::string& label : options.labels) add("label " + label);
   for (const int64_t value : {options.max_length, options.stride, options.max_query, options.limit_train})
     add(std::to_string(value));
   const TaskFrame& frame = options.frame;
