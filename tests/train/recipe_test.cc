@@ -113,7 +113,7 @@ TEST(Recipe, WrongValuesNameThePlace) {
               HasSubstr("train.bits: unknown choice; found 'quick'; expected exact or fast"));
   EXPECT_THAT(error_of("[model]\npreset = \"huge\""),
               StartsWith("bert.toml:2 model.preset: unknown preset of bert; found 'huge'; expected tiny, mini, small, "
-                         "medium, base or large"));
+                         "medium, base, large, minilm-l6 or minilm-l12"));
   EXPECT_THAT(error_of("[train]\nrecompute = \"some\""), StartsWith("bert.toml:2 train.recompute: "));
   EXPECT_THAT(error_of("[model]\ninit_from = \"a\\u0000b\""), HasSubstr("a text with a NUL character"));
 }
