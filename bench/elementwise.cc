@@ -12,7 +12,7 @@
 namespace ramet::bench {
 namespace {
 
-constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
+constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kF16 = DType::kF16;
 
 struct Case {
   std::string name, op;
@@ -102,6 +102,31 @@ std::vector<Case> cases() {
        {{"rows", int64_t{30522}}, {"dtype", kF32}}},
       {"concat", "concat", {{kBF16, hidden}, {kBF16, hidden}}, {{"axis", int64_t{1}}}},
   };
+  for (const DType narrow : {kF16, kBF16, DType::kF8E4M3, DType::kF8E5M2}) {
+    const std::string name(name_of(narrow));
+    const Attributes draws{{"rounding", std::string("stochastic")}, {"seed", int64_t{7}}, {"tensor", int64_t{99}}};
+    Attributes to{{"dtype", narrow}, {"saturate", true}}, drawn = draws;
+    drawn.set("dtype", narrow).set("saturate", true);
+    all.push_back({"narrow f32 to " + name, "narrow", {{kF32, wide}}, to});
+    all.push_back({"narrow f32 to " + name + ", drawn", "narrow", {{kF32, wide}, counter}, drawn});
+    all.push_back({"narrow " + name + " to f32", "narrow", {{narrow, wide}}, {{"dtype", kF32}}});
+    if (size_of(narrow) == 1) continue;
+    all.push_back({"accumulate " + name + ", drawn", "accumulate", {{narrow, wide}, {kF32, wide}, counter}, draws});
+    Attributes held = adam;
+    for (const auto& [key, value] : draws) held.set(key, value);
+    all.push_back({"adam " + name + ", drawn",
+                   "adam",
+                   {{narrow, weights},
+                    {kF32, weights},
+                    {narrow, weights},
+                    {narrow, weights},
+                    scalar,
+                    scalar,
+                    scalar,
+                    scalar,
+                    counter},
+                   held});
+  }
   return all;
 }
 
@@ -134,7 +159,7 @@ void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
   const Buffer scratch(choice.scratch_bytes);
   const KernelContext context{in, out, scratch.data(), team};
   const double time = best_time(team, budget, [&] { kernel->run(context); });
-  std::printf("%-22s %-10s %8.2f ms %7.2f GB/s %5.1f%%\n", one.name.c_str(), choice.name.c_str(), time * 1e3,
+  std::printf("%-30s %-10s %8.2f ms %7.2f GB/s %5.1f%%\n", one.name.c_str(), choice.name.c_str(), time * 1e3,
               bytes / time * 1e-9, 100 * bytes / time / bandwidth);
 }
 

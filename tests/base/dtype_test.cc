@@ -212,7 +212,7 @@ TEST(DType, AnUnknownNameIsRefusedWithTheKnownOnes) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "unknown element type; found 'float32'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8");
+        "unknown element type; found 'float32'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8, u16");
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   }
 }

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/op_cases.h"
+#include "ramet/base/rounding.h"
 #include "ramet/kernel/interpret.h"
 
 namespace ramet {
@@ -358,6 +359,11 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .expected = {exact(14 * 1024)}});
   cases.push_back({.op = "sum_squares", .name = "long", .inputs = {f32({4, 42})}});
   cases.push_back({.op = "sum_squares", .name = "scalar", .inputs = {f32({})}});
+  cases.push_back({.op = "count_underflow",
+                   .name = "of_f16",
+                   .inputs = {{{DType::kF16, {5}}, 0, 0, {0, 0x1p-14, 0x1p-15, -0x1p-24, 1}}},
+                   .expected = {exact(2 * 1024)},
+                   .low_types = false});
   cases.push_back({.op = "exact_sum",
                    .name = "three",
                    .inputs = {{accumulator, 0, 0, exact(4294967295)},
@@ -409,6 +415,66 @@ void add_optimizers(std::vector<OpCase>& cases) {
                      .inputs = {w, w, scalar(4), scalar(9), scalar(0.1), scalar(scale)},
                      .low_types = false});
   }
+  // States of other types, to nearest and by draws.
+  const CaseInput counter{{DType::kI64, {2}}, 0, 0, {7, 1}};
+  const auto typed = [](CaseInput input, DType dtype) {
+    input.type.dtype = dtype;
+    return input;
+  };
+  for (DType held : {DType::kBF16, DType::kF16})
+    for (bool draws : {false, true}) {
+      const std::string name = std::string(name_of(held)) + (draws ? "_stochastic" : "");
+      const CaseInput weight = typed(w, held), moment = typed(w, held), square = typed(second, held);
+      const auto add = [&](const std::string& op, std::vector<CaseInput> inputs, Attributes attributes) {
+        if (draws) {
+          attributes.set("rounding", std::string("stochastic")).set("seed", int64_t{5}).set("tensor", int64_t{99});
+          inputs.push_back(counter);
+        }
+        cases.push_back({.op = op, .name = name, .inputs = inputs, .attributes = attributes, .low_types = false});
+      };
+      add("sgd", {weight, w, moment, scalar(0.1), scalar(0.5)}, {{"momentum", 0.9}, {"weight_decay", 0.01}});
+      Attributes coupled{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-6}, {"weight_decay", 0.1}}, direction = coupled;
+      coupled.set("decoupled", true);
+      add("adam", {weight, w, moment, square, scalar(0.1), scalar(0.19), scalar(0.0199), scalar(0.5)}, coupled);
+      add("lamb_direction", {weight, w, moment, square, scalar(0.19), scalar(0.0199), scalar(0.5)}, direction);
+      add("lamb_apply", {weight, w, scalar(4), scalar(9), scalar(0.1), scalar(0.5)}, {});
+    }
+  for (DType held : {DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kF8E5M2})
+    for (bool draws : {false, true}) {
+      Attributes attributes{{"scale", 0.5}};
+      std::vector<CaseInput> one{w}, two{typed(w, held), w};
+      if (draws) {
+        attributes.set("rounding", std::string("stochastic")).set("seed", int64_t{5}).set("tensor", int64_t{99});
+        one.push_back(counter), two.push_back(counter);
+      }
+      const std::string name = std::string(name_of(held)) + (draws ? "_stochastic" : "");
+      cases.push_back({.op = "accumulate", .name = name, .inputs = two, .attributes = attributes, .low_types = false});
+      attributes.set("dtype", held);
+      cases.push_back({.op = "narrow",
+                       .name = name,
+                       .inputs = one,
+                       .attributes = attributes,
+                       .gradient_tolerance = 0,
+                       .low_types = false});
+      attributes.set("saturate", true).set("scale", 1e6);
+      cases.push_back({.op = "narrow",
+                       .name = name + "_saturates",
+                       .inputs = one,
+                       .attributes = attributes,
+                       .gradient_tolerance = 0,
+                       .low_types = false});
+    }
+  cases.push_back({.op = "narrow",
+                   .name = "widens",
+                   .inputs = {typed(w, DType::kF8E4M3)},
+                   .attributes = {{"dtype", DType::kF32}},
+                   .low_types = false});
+  // 1 and three quarters of its last bf16 bit: above 1 + 2^-7, of which 2^14 units of f32 are taken off.
+  cases.push_back({.op = "join_halves",
+                   .name = "by_hand",
+                   .inputs = {{{DType::kBF16, {3}}, 0, 0, {1, 1.0078125, -2}}, {{kU16, {3}}, 0, 0, {0, 49152, 16384}}},
+                   .expected = {{1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}},
+                   .low_types = false});
   cases.push_back({.op = "lamb_apply",
                    .name = "zero_norm",
                    .inputs = {w, w, scalar(0), scalar(9), scalar(0.1), scalar(1)},

@@ -140,5 +140,49 @@ TEST(Position, OnlyPositionalOpsTakeTheAttributes) {
   }
 }
 
+/// Flat parts of what a cut leaves, as replicas hold them: with padding at the end that is in no run.
+TEST(Position, OfFlatParts) {
+  const Shape shape{6, 5};
+  const std::vector<TestCut> cuts{{0, 2, 1}};
+  for (int64_t k = 0; k < 2; ++k) {
+    const HostTensor half = test::cut(numbered(shape), cuts[0], k);  // 15 elements
+    int64_t seen = 0;
+    for (int64_t part = 0; part < 4; ++part) {
+      Attributes attributes = test::placed({}, cuts, {k});
+      attributes.set("flat", std::vector<int64_t>{1, 4, 1, 3, 5}).set("position", std::vector<int64_t>{k, part});
+      NodeSignature node = iota_node(Shape{4}, attributes);
+      const Position position(node);
+      EXPECT_TRUE(position.flat());
+      EXPECT_FALSE(position.whole());
+      EXPECT_EQ(position.logical(), shape);
+      for (int64_t begin = 0; begin < 4; ++begin)
+        position.for_each_run(begin, 4 - begin, [&](const Position::Run& run) {
+          for (int64_t i = 0; i < run.length; ++i) {
+            ASSERT_LT(part * 4 + run.local + i, 15);
+            ASSERT_EQ(run.logical + i, half.get(part * 4 + run.local + i));
+            ASSERT_EQ(position.index(run.local + i), run.logical + i);
+            seen += begin == 0;
+          }
+        });
+    }
+    EXPECT_EQ(seen, 15);
+  }
+}
+
+TEST(Position, RefusesFlatPartsThatCannotBe) {
+  const auto message = [](std::vector<int64_t> flat, const Shape& part) {
+    try {
+      Position(iota_node(part, Attributes{{"flat", std::move(flat)}}));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(message({1, 4}, {4}), testing::HasSubstr("'flat' has too few integers"));
+  EXPECT_THAT(message({1, 0, 1, 15}, {4}), testing::HasSubstr("a flat part that cannot be"));
+  EXPECT_THAT(message({1, 4, 1, 15}, {5}), testing::HasSubstr("'flat' speaks of another shape"));
+  EXPECT_EQ(message({1, 4, 1, 15}, {4}), "");
+}
+
 }  // namespace
 }  // namespace ramet

@@ -73,14 +73,12 @@ inline void expect_reduced(void* out, int64_t at, DType dtype, Reduction kind, c
   const auto join = [&](float a, float b) {
     if (kind == Reduction::kMax) return a > b || a != a ? a : b;
     if (kind == Reduction::kMin) return a < b || a != a ? a : b;
-    return a + b;
+    // As the type holds it, wherever two meet.
+    const float sum = a + b;
+    if (dtype == DType::kBF16) return bf16_to_f32(f32_to_bf16(sum));
+    return dtype == DType::kF16 ? f16_to_f32(f32_to_f16(sum)) : sum;
   };
-  const float value = tree_combine<float>(0, n, leaf, join);
-  switch (dtype) {
-    case DType::kF32: static_cast<float*>(out)[at] = value; return;
-    case DType::kBF16: static_cast<uint16_t*>(out)[at] = f32_to_bf16(value); return;
-    default: static_cast<uint16_t*>(out)[at] = f32_to_f16(value); return;
-  }
+  store_element(out, dtype, at, tree_combine<float>(0, n, leaf, join));
 }
 
 /// Bytes of a buffer for a device, shared or not, with guard bytes behind.

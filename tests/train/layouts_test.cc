@@ -96,6 +96,26 @@ TEST(Layouts, OfGpt2HaveTheBitsOfOneDevice) {
   }
 }
 
+// Weights, moments and sums of gradients in 16 bits: what rounds them is drawn by logical element.
+TEST(Layouts, OfStatesIn16BitsHaveTheBitsOfOneDevice) {
+  const std::vector<std::pair<std::string, Settings>> recipes = {
+      {"bert",
+       {"train.precision=f16", "train.weights=f16", "train.accumulators=f16", "train.optimizer.state=f16",
+        "train.optimizer.kind=adamw"}},
+      {"gpt2",
+       {"train.precision=bf16", "train.weights=split", "train.accumulators=bf16", "train.optimizer.state=bf16",
+        "train.optimizer.kind=lamb"}}};
+  for (const auto& [kind, more] : recipes) {
+    const Trained expected = train_layout("", 2, more, kind);
+    for (const char* layout : {"p=2 head=first", "r=2", "t=2", "t=2x2", "r=4 rts=weights:2,grads,optimizer",
+                               "phases=2 offload=weights,grads,optimizer,activations",
+                               "p=2 t=2 r=2 rts=optimizer recompute=layer", "r=4 rts=weights,grads,optimizer"}) {
+      SCOPED_TRACE(kind + " " + layout);
+      expect_same(train_layout(layout, 2, more, kind), expected);
+    }
+  }
+}
+
 TEST(Layouts, ThreesAndFives) {
   const Settings more = {"model.layers=5", "model.heads=3",  "model.hidden=48",
                          "train.lanes=6",  "train.chunks=6", "train.accumulation=6"};

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 
 namespace ramet {
 namespace {
@@ -16,7 +17,7 @@ struct Info {
   size_t size;
   bool floating;
 };
-constexpr std::array<Info, kDTypeCount> kInfo = {{{"f32", 4, true},
+constexpr std::array<Info, kStoredDTypeCount> kInfo = {{{"f32", 4, true},
                                                   {"f16", 2, true},
                                                   {"bf16", 2, true},
                                                   {"f8e4m3", 1, true},
@@ -24,45 +25,12 @@ constexpr std::array<Info, kDTypeCount> kInfo = {{{"f32", 4, true},
                                                   {"i32", 4, false},
                                                   {"i64", 8, false},
                                                   {"bool", 1, false},
-                                                  {"u8", 1, false}}};
+                                                  {"u8", 1, false},
+                                                  {"u16", 2, false}}};
 const Info& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
-/// A small binary float: exponent and mantissa widths, bias, and whether the top exponent is special.
-struct Format {
-  int exponent_bits, mantissa_bits, bias;
-  bool ieee;  // false: E4M3FN, where only all-ones is NaN and there is no infinity
-};
-constexpr Format kF16Format{5, 10, 15, true};
-constexpr Format kBF16Format{8, 7, 127, true};
-constexpr Format kE4M3Format{4, 3, 7, false};
-constexpr Format kE5M2Format{5, 2, 15, true};
-
-/// From double, of which every float is one: so that both round once.
-uint32_t encode(double value, const Format& format) {
-  const uint32_t sign = static_cast<uint32_t>(std::signbit(value)) << (format.exponent_bits + format.mantissa_bits);
-  const uint32_t top = (1u << format.exponent_bits) - 1;
-  const uint32_t infinity = top << format.mantissa_bits;
-  const uint32_t nan =
-      format.ieee ? infinity | (1u << (format.mantissa_bits - 1)) : infinity | ((1u << format.mantissa_bits) - 1);
-  if (std::isnan(value)) return sign | nan;
-  if (std::isinf(value)) return sign | (format.ieee ? infinity : nan);
-  const double magnitude = std::fabs(value);
-  if (magnitude == 0) return sign;
-  const int largest = static_cast<int>(top) - format.bias;  // beyond any finite value, so that mantissas stay small
-  int exponent = std::clamp(std::ilogb(magnitude), 1 - format.bias, largest + 1);
-  if (exponent > largest) return sign | (format.ieee ? infinity : nan);
-  // nearbyint rounds to nearest even in the default mode; scaling by a power of two is exact.
-  const double scaled = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
-  uint64_t mantissa = static_cast<uint64_t>(scaled);
-  if (mantissa >> (format.mantissa_bits + 1)) mantissa >>= 1, ++exponent;
-  const bool normal = mantissa >> format.mantissa_bits;
-  const uint64_t biased = normal ? static_cast<uint64_t>(exponent + format.bias) : 0;
-  const uint64_t bits = (biased << format.mantissa_bits) | (mantissa & ((1u << format.mantissa_bits) - 1));
-  if (format.ieee ? bits >= infinity : bits >= nan) return sign | (format.ieee ? infinity : nan);
-  return sign | static_cast<uint32_t>(bits);
-}
-
-float decode(uint32_t bits, const Format& format) {
+/// The value of a code.
+float decode(uint32_t bits, const FloatFormat& format) {
   const int width = format.exponent_bits + format.mantissa_bits;
   const bool negative = bits >> width & 1;
   const uint32_t exponent = bits >> format.mantissa_bits & ((1u << format.exponent_bits) - 1);
@@ -111,7 +79,7 @@ bool is_integer(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI
 
 DType dtype_from_name(std::string_view name) {
   std::string known;
-  for (int i = 0; i < kDTypeCount; ++i) {
+  for (int i = 0; i < kStoredDTypeCount; ++i) {
     if (kInfo[i].name == name) return static_cast<DType>(i);
     known += (i ? ", " : "") + std::string(kInfo[i].name);
   }
@@ -123,14 +91,15 @@ uint16_t f32_to_bf16(float value) {
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
-uint16_t f32_to_f16(float value) { return static_cast<uint16_t>(encode(value, kF16Format)); }
-float f16_to_f32(uint16_t bits) { return decode(bits, kF16Format); }
-uint8_t f32_to_f8e4m3(float value) { return static_cast<uint8_t>(encode(value, kE4M3Format)); }
-uint8_t f32_to_f8e5m2(float value) { return static_cast<uint8_t>(encode(value, kE5M2Format)); }
-float f8e4m3_to_f32(uint8_t bits) { return decode(bits, kE4M3Format); }
-float f8e5m2_to_f32(uint8_t bits) { return decode(bits, kE5M2Format); }
+uint16_t f32_to_f16(float value) { return static_cast<uint16_t>(round_nearest(value, DType::kF16)); }
+float f16_to_f32(uint16_t bits) { return decode(bits, format_of(DType::kF16)); }
+uint8_t f32_to_f8e4m3(float value) { return static_cast<uint8_t>(round_nearest(value, DType::kF8E4M3)); }
+uint8_t f32_to_f8e5m2(float value) { return static_cast<uint8_t>(round_nearest(value, DType::kF8E5M2)); }
+float f8e4m3_to_f32(uint8_t bits) { return decode(bits, format_of(DType::kF8E4M3)); }
+float f8e5m2_to_f32(uint8_t bits) { return decode(bits, format_of(DType::kF8E5M2)); }
 
 double load_element(const void* data, DType dtype, int64_t index) {
+  if (dtype == kU16) return load_as<uint16_t>(data, index);
   switch (dtype) {
     case DType::kF32: return load_as<float>(data, index);
     case DType::kF16: return f16_to_f32(load_as<uint16_t>(data, index));
@@ -146,12 +115,13 @@ double load_element(const void* data, DType dtype, int64_t index) {
 }
 
 void store_element(void* data, DType dtype, int64_t index, double value) {
+  if (dtype == kU16) return store_as(data, index, to_integer<uint16_t>(value));
   switch (dtype) {
     case DType::kF32: return store_as(data, index, static_cast<float>(value));
-    case DType::kF16: return store_as(data, index, static_cast<uint16_t>(encode(value, kF16Format)));
-    case DType::kBF16: return store_as(data, index, static_cast<uint16_t>(encode(value, kBF16Format)));
-    case DType::kF8E4M3: return store_as(data, index, static_cast<uint8_t>(encode(value, kE4M3Format)));
-    case DType::kF8E5M2: return store_as(data, index, static_cast<uint8_t>(encode(value, kE5M2Format)));
+    case DType::kF16: return store_as(data, index, static_cast<uint16_t>(round_nearest(value, dtype)));
+    case DType::kBF16: return store_as(data, index, static_cast<uint16_t>(round_nearest(value, dtype)));
+    case DType::kF8E4M3: return store_as(data, index, static_cast<uint8_t>(round_nearest(value, dtype)));
+    case DType::kF8E5M2: return store_as(data, index, static_cast<uint8_t>(round_nearest(value, dtype)));
     case DType::kI32: return store_as(data, index, to_integer<int32_t>(value));
     case DType::kI64: return store_as(data, index, to_integer<int64_t>(value));
     case DType::kBool: return store_as(data, index, static_cast<uint8_t>(value != 0));

@@ -80,7 +80,8 @@ class Verifier {
   void check_attributes(const Node& node, const std::string& where) const {
     for (const auto& spec : node.op->attributes)
       if (spec.required && !node.attributes.has(spec.name)) fail(where, "missing attribute '" + spec.name + "'");
-    static const AttributeSpec kPosition[] = {{"cuts", Kind::kInts, false, ""}, {"position", Kind::kInts, false, ""}};
+    static const AttributeSpec kPosition[] = {
+        {"cuts", Kind::kInts, false, ""}, {"flat", Kind::kInts, false, ""}, {"position", Kind::kInts, false, ""}};
     for (const auto& [name, attribute] : node.attributes) {
       const AttributeSpec* spec = nullptr;
       if (node.op->positional != OpDef::kNotPositional)

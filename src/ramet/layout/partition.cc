@@ -4,11 +4,13 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ir/builder.h"
 #include "ramet/layout/chunks.h"
 #include "ramet/layout/pieces.h"
 #include "ramet/layout/spread_graph.h"
 #include "ramet/layout/stage_update.h"
+#include "ramet/transform/precision.h"
 
 namespace ramet {
 namespace {
@@ -297,8 +299,8 @@ class Partitioner {
     groups = 0;
     std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
     for (const StateTensor& state : step_.states)
-      if (state.kind == StateKind::kWeight && update.find_input(state.name) != kNoValue && owner_.count(state.name) &&
-          owner_.at(state.name) == stage)
+      if (state.kind == StateKind::kWeight && state.type.dtype != kU16 &&
+          update.find_input(state.name) != kNoValue && owner_.count(state.name) && owner_.at(state.name) == stage)
         order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [chunk, name] : order) {
@@ -309,8 +311,10 @@ class Partitioner {
       last_chunk = chunk;
       group[name] = groups - 1;
     }
-    // Accumulators go with the weight whose update reads them.
+    // Low halves go with their weight, accumulators with the weight whose update reads them.
     for (const StateTensor& state : step_.states) {
+      if (const auto high = group.find(weight_of_low_half(state.name, state.type.dtype)); high != group.end())
+        group[state.name] = high->second;
       if (state.kind != StateKind::kAccumulator) continue;
       const std::string weight = state.name.substr(std::string("accumulator.").size());
       const auto known = group.find(weight.substr(0, weight.find('@')));

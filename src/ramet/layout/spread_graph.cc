@@ -368,6 +368,15 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
   Attributes attributes = node.attributes;
   const TensorType local = sharding_of(signature.inputs[first], spread).local();
   if (attributes.has("shape")) attributes.set("shape", local.shape.dims());
+  if (node.op->positional != OpDef::kNotPositional && shape.rank() > 0) {
+    std::vector<int64_t> cuts, range{static_cast<int64_t>(MeshAxis::kReplica), spread.flat_parts, spread.flat_stride};
+    for (const Cut& cut : spread.cuts)
+      cuts.insert(cuts.end(), {int64_t{cut.dim}, static_cast<int64_t>(cut.axis), cut.parts, cut.blocks, cut.stride});
+    if (!cuts.empty()) attributes.set("cuts", cuts);
+    const TensorType left = sharding_of(signature.inputs[first], {spread.cuts, 1, 1, 0}).local();
+    range.insert(range.end(), left.shape.dims().begin(), left.shape.dims().end());
+    attributes.set("flat", range);
+  }
   const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Place& at = place(node.outputs[o]);

@@ -41,6 +41,25 @@ Tensor cast(Tensor a, DType dtype);
 Tensor map_unary(std::string_view op, Tensor a);             ///< any other unary op by name
 Tensor map_binary(std::string_view op, Tensor a, Tensor b);  ///< any other binary op by name
 
+// --- roundings (ops/rounding.h) ---
+/// Whose draws round: with `counter`, the scalar input i64[2], stochastic, by numbers for the logical tensor
+/// `random_name`; without, to nearest even.
+struct RoundingBy {
+  Tensor counter{};
+  int64_t seed = 0;
+  std::string random_name{};
+};
+struct NarrowOptions {
+  double scale = 1;
+  bool saturate = false;
+};
+/// scale * a in a floating type; unlike `cast` of any, and with draws or saturation.
+Tensor narrow(Tensor a, DType dtype, const NarrowOptions& options = {}, const RoundingBy& by = {});
+/// sum + scale * term, in sum's type.
+Tensor add_to_sum(Tensor sum, Tensor term, double scale = 1, const RoundingBy& by = {});
+/// The f32 number whose halves are bf16 and u16 (base/rounding.h).
+Tensor join_halves(Tensor high, Tensor low);
+
 // --- shapes ---
 Tensor reshape(Tensor a, Shape shape);  ///< one extent may be -1
 Tensor transpose(Tensor a, std::vector<int64_t> permutation);
@@ -114,21 +133,30 @@ CrossEntropy cross_entropy(Tensor logits, Tensor labels, int64_t classes = 0);
 
 /// Sum of squares without rounding, as an accumulator of ops/exact_sum.h, which no order shows in. No gradient.
 Tensor sum_squares(Tensor a);
+/// Number of elements that are not 0 and less than the smallest normal number of their type, as such an accumulator.
+Tensor count_underflow(Tensor a);
 /// Sum of one or more accumulators.
 Tensor exact_sum(const std::vector<Tensor>& sums);
 /// An accumulator as f32[], rounded once.
 Tensor from_exact(Tensor sum);
 
+/// How an optimizer's states are held: they may be f32, f16 or bf16 each. With `low` (u16) the weight is bf16, the high
+/// half of an f32 number whose low half this is (base/rounding.h). `rounding` is that of states narrower than f32.
+struct StateForm {
+  Tensor low{};
+  RoundingBy rounding{};
+};
 struct SgdOptions {
   double momentum = 0, weight_decay = 0;
   bool nesterov = false;
 };
 struct SgdResult {
   Tensor weight, momentum;  ///< momentum is invalid when there is none
+  Tensor low{};             ///< of a split weight
 };
 /// PyTorch's SGD without dampening; `momentum` (the state) is ignored when options.momentum is 0.
 SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
-              const SgdOptions& options);
+              const SgdOptions& options, const StateForm& form = {});
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -139,13 +167,14 @@ struct AdamScalars {
 };
 struct AdamResult {
   Tensor weight, m, v;
+  Tensor low{};  ///< of a split weight
 };
 /// Adam (Kingma and Ba) and AdamW (Loshchilov and Hutter) by PyTorch's formulas.
 AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
-                const AdamOptions& options);
+                const AdamOptions& options, const StateForm& form = {});
 /// LAMB (You et al., arXiv 1904.00962) with the identity as scaling function: direction, its norms and weight's, and
 /// the step along it.
 AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
-                const AdamOptions& options);
+                const AdamOptions& options, const StateForm& form = {});
 
 }  // namespace ramet

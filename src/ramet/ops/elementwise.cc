@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/rules.h"
@@ -128,7 +129,8 @@ DType result_dtype(const NodeSignature& node, const MapProgram& program) {
   const DType result = map_value_types(program, inputs, node.text()).back();
   if (program.steps[0].info().types == MapOpTypes::kCast) {
     const DType wanted = node.attributes.get_dtype("dtype");
-    if (wanted == DType::kU8) refuse(node, "cannot cast to opaque bytes", "u8", "a float, an integer type or bool");
+    if (is_opaque(wanted))
+      refuse(node, "cannot cast to opaque bytes", std::string(name_of(wanted)), "a float, an integer type or bool");
     return wanted;
   }
   if (!is_floating(result)) return result;

@@ -1,4 +1,5 @@
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/rules.h"
 
@@ -27,7 +28,9 @@ OpDef one_hot_op() {
     Dims dims = node.inputs[0].shape.dims();
     dims.push_back(node.attributes.get_int("depth"));
     require_bounded(node, Shape(dims));
-    if (node.attributes.get_dtype("dtype") == DType::kU8) refuse(node, "one_hot cannot be of opaque bytes", "u8");
+    const DType dtype = node.attributes.get_dtype("dtype");
+    if (is_opaque(dtype))
+      refuse(node, "one_hot cannot be of opaque bytes", std::string(name_of(dtype)));
     return {{node.attributes.get_dtype("dtype"), Shape(std::move(dims))}};
   };
   op.gradient_stops = true;

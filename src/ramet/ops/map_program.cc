@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ir/op.h"
 
 namespace ramet {
@@ -185,14 +186,14 @@ DType result_type(const MapProgram::Step& step, const std::vector<DType>& operan
   const DType first = operands.at(0);
   switch (step.info().types) {
     case MapOpTypes::kNumber:
-      if (!all_equal(0) || first == DType::kBool || first == DType::kU8) fail("floats, or integers of one type");
+      if (!all_equal(0) || first == DType::kBool || is_opaque(first)) fail("floats, or integers of one type");
       if (!is_floating(first) && !step.info().integer) fail("floats");
       return first;
     case MapOpTypes::kFloat:
       if (!all_equal(0) || !is_floating(first)) fail("floats");
       return first;
     case MapOpTypes::kCompare:
-      if (!all_equal(0) || first == DType::kU8) fail("floats, integers of one type, or bools");
+      if (!all_equal(0) || is_opaque(first)) fail("floats, integers of one type, or bools");
       return DType::kBool;
     case MapOpTypes::kTest:
       if (!is_floating(first)) fail("floats");
@@ -205,7 +206,7 @@ DType result_type(const MapProgram::Step& step, const std::vector<DType>& operan
       return operands.at(1);
     case MapOpTypes::kAny: return first;
     case MapOpTypes::kCast:
-      if (first == DType::kU8) fail("floats, integers or bools");
+      if (is_opaque(first)) fail("floats, integers or bools");
       return step.dtype;
     case MapOpTypes::kDropout:
       if (!is_floating(first) || operands.at(1) != DType::kI64) fail("floats and the counter i64[2]");

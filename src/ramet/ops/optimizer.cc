@@ -1,22 +1,33 @@
 #include "ramet/base/error.h"
+#include "ramet/base/hash.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/exact_sum.h"
 #include "ramet/ops/network_rules.h"
+#include "ramet/ops/rounding.h"
 
 // Optimizers are functions of states; kernels may write a state over the one it comes from. They share one rule: when
 // grad_scale is not finite, every state comes out as it went in, so that a step whose gradients hold a NaN or an
 // infinity (whose norm then does, and with it grad_scale) leaves the weights whole. g is multiplied by grad_scale
 // before use.
+//
+// Weights, gradients and moments may be of any floating type: all arithmetic is f32, and what goes out is rounded to the
+// type of the state it replaces, by ops/rounding.h, moments of f16 in their own scale. With the attribute `split` the
+// weight w is bf16 and its low half u16 (base/rounding.h) follows the scalars as a further input, and comes out behind
+// the other outputs: an f32 weight in two halves. The counter of stochastic rounding is the last input.
 
 namespace ramet {
 namespace {
 
 using Kind = AttributeSpec::Kind;
 
-/// Inputs [0, count) are tensors of one shape, called `names`; all further inputs are host scalars.
+bool is_split(const NodeSignature& node) { return node.attributes.get_bool_or("split", false); }
+
+/// The first inputs are tensors of one shape, called `names`; then come host scalars; then the low half of a split
+/// weight and the counter of stochastic rounding, where there are such.
 void check_update(const NodeSignature& node, std::initializer_list<const char*> names,
                   std::initializer_list<const char*> scalars) {
-  const size_t wanted = names.size() + scalars.size();
+  const bool draws = rounds_stochastically(node);
+  const size_t wanted = names.size() + scalars.size() + is_split(node) + draws;
   if (node.inputs.size() != wanted)
     refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()), std::to_string(wanted));
   int index = 0;
@@ -25,6 +36,15 @@ void check_update(const NodeSignature& node, std::initializer_list<const char*> 
     require_shape(node, index++, name, node.inputs[0].shape);
   }
   for (const char* name : scalars) require_type(node, index++, name, scalar_f32());
+  if (!is_split(node)) return;
+  require_type(node, 0, "w, the high half,", {DType::kBF16, node.inputs[0].shape});
+  require_type(node, index, "the low half of w", {kU16, node.inputs[0].shape});
+}
+
+/// The outputs, and the low half of the weight behind them.
+std::vector<TensorType> with_low(const NodeSignature& node, std::vector<TensorType> outputs) {
+  if (is_split(node)) outputs.push_back({kU16, node.inputs[0].shape});
+  return outputs;
 }
 
 double rate_attribute(const NodeSignature& node, const std::string& name, double least, double below) {
@@ -64,16 +84,16 @@ std::vector<TensorType> infer_sgd(const NodeSignature& node) {
     check_update(node, {"w", "g"}, {"lr", "grad_scale"});
     if (node.attributes.get_bool_or("nesterov", false))
       refuse(node, "nesterov needs momentum", "momentum=0.0", "0 < momentum < 1");
-    return {node.inputs[0]};
+    return with_low(node, {node.inputs[0]});
   }
   check_update(node, {"w", "g", "momentum"}, {"lr", "grad_scale"});
-  return {node.inputs[0], node.inputs[2]};
+  return with_low(node, {node.inputs[0], node.inputs[2]});
 }
 
 std::vector<TensorType> infer_adam(const NodeSignature& node) {
   check_adam_attributes(node);
   check_update(node, {"w", "g", "m", "v"}, {"lr", "correction1", "correction2", "grad_scale"});
-  return {node.inputs[0], node.inputs[2], node.inputs[3]};
+  return with_low(node, {node.inputs[0], node.inputs[2], node.inputs[3]});
 }
 
 std::vector<TensorType> infer_lamb_direction(const NodeSignature& node) {
@@ -84,7 +104,7 @@ std::vector<TensorType> infer_lamb_direction(const NodeSignature& node) {
 
 std::vector<TensorType> infer_lamb_apply(const NodeSignature& node) {
   check_update(node, {"w", "u"}, {"sum_squares_u", "sum_squares_w", "lr", "grad_scale"});
-  return {node.inputs[0]};
+  return with_low(node, {node.inputs[0]});
 }
 
 /// Every element is updated alone: all dimensions are free. Scalars have none. Exact sums over the elements may be made
@@ -98,7 +118,10 @@ ShardingRule update_sharding(const NodeSignature& node) {
     for (const TensorType& type : types) {
       const bool sum = type == exact_type();
       sums = sums || sum;
-      text += (text.empty() ? "" : ",") + (sum ? "[!k]" : type.shape.rank() == 0 ? std::string("[]") : tensor);
+      text += (text.empty() ? "" : ",") + (sum                       ? "[!k]"
+                                           : type == counter_type()  ? "[!c]"
+                                           : type.shape.rank() == 0 ? std::string("[]")
+                                                                    : tensor);
     }
     return "(" + text + ")";
   };
@@ -141,6 +164,16 @@ OpDef update_op(std::string name, std::string doc, int min_inputs, int max_input
   return op;
 }
 
+/// An op that changes states: `inputs` without the low half and the counter.
+OpDef state_op(std::string name, std::string doc, int min_inputs, int inputs, std::vector<AttributeSpec> attributes) {
+  OpDef op = update_op(std::move(name), std::move(doc), min_inputs, inputs + 2);
+  op.attributes = std::move(attributes);
+  op.attributes.push_back({"split", Kind::kBool, false, "w is the high half of an f32 weight"});
+  for (AttributeSpec& spec : rounding_attributes()) op.attributes.push_back(std::move(spec));
+  op.positional = 0;
+  return op;
+}
+
 }  // namespace
 
 void register_optimizer_ops(OpRegistry& registry) {
@@ -151,6 +184,15 @@ void register_optimizer_ops(OpRegistry& registry) {
   sum_squares.infer = infer_sum_squares;
   sum_squares.cost = flops_each(2);
   registry.add(std::move(sum_squares));
+
+  OpDef underflows = update_op("count_underflow",
+                               "number of elements of a that are not 0 and less than the smallest normal number of its "
+                               "type -> i64[21], an accumulator of ops/exact_sum.h",
+                               1, 1);
+  underflows.precision = OpDef::Precision::kFollow;
+  underflows.infer = infer_sum_squares;
+  underflows.cost = flops_each(2);
+  registry.add(std::move(underflows));
 
   OpDef exact_sum =
       update_op("exact_sum", "(a, b, ...), accumulators i64[21] of ops/exact_sum.h -> their sum, carried", 1, -1);
@@ -167,45 +209,43 @@ void register_optimizer_ops(OpRegistry& registry) {
   registry.add(std::move(from_exact));
 
   OpDef sgd =
-      update_op("sgd",
-                "(w, g, momentum, lr, grad_scale): d = grad_scale g + weight_decay w; momentum' = momentum "
-                "attribute * momentum + d; w' = w - lr momentum' (nesterov: w - lr (d + attribute * momentum')); "
-                "without momentum: (w, g, lr, grad_scale) -> w'",
-                4, 5);
-  sgd.attributes = {{"momentum", Kind::kFloat, true, "share of the last direction that is kept; 0: no state"},
-                    {"weight_decay", Kind::kFloat, true, "added to the gradient, times w"},
-                    {"nesterov", Kind::kBool, false, "look ahead by one step"}};
+      state_op("sgd",
+               "(w, g, momentum, lr, grad_scale): d = grad_scale g + weight_decay w; momentum' = momentum "
+               "attribute * momentum + d; w' = w - lr momentum' (nesterov: w - lr (d + attribute * momentum')); "
+               "without momentum: (w, g, lr, grad_scale) -> w'",
+               4, 5,
+               {{"momentum", Kind::kFloat, true, "share of the last direction that is kept; 0: no state"},
+                {"weight_decay", Kind::kFloat, true, "added to the gradient, times w"},
+                {"nesterov", Kind::kBool, false, "look ahead by one step"}});
   sgd.infer = infer_sgd;
   sgd.cost = flops_each(7);
   registry.add(std::move(sgd));
 
   OpDef adam =
-      update_op("adam",
-                "(w, g, m, v, lr, correction1, correction2, grad_scale) -> w', m', v': m' = m + (1-beta1)(d-m), "
-                "v' = beta2 v + (1-beta2) d^2, w' = w - lr (m'/correction1) / (sqrt(v'/correction2) + epsilon), "
-                "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay)",
-                8, 8);
-  adam.attributes = adam_attributes();
+      state_op("adam",
+               "(w, g, m, v, lr, correction1, correction2, grad_scale) -> w', m', v': m' = m + (1-beta1)(d-m), "
+               "v' = beta2 v + (1-beta2) d^2, w' = w - lr (m'/correction1) / (sqrt(v'/correction2) + epsilon), "
+               "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay)",
+               8, 8, adam_attributes());
   adam.attributes.push_back({"decoupled", Kind::kBool, true, "weight decay apart from the moments (AdamW)"});
   adam.infer = infer_adam;
   adam.cost = flops_each(15);
   registry.add(std::move(adam));
 
-  OpDef direction = update_op("lamb_direction",
-                              "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
-                              "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum_squares of u, "
-                              "sum_squares of w; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
-                              7, 7);
-  direction.attributes = adam_attributes();
+  OpDef direction = state_op("lamb_direction",
+                             "(w, g, m, v, correction1, correction2, grad_scale) -> m', v' as adam's, u = "
+                             "(m'/correction1) / (sqrt(v'/correction2) + epsilon) + weight_decay w, sum_squares of u, "
+                             "sum_squares of w; u is 0 when grad_scale is not finite (You et al., arXiv 1904.00962)",
+                             7, 7, adam_attributes());
   direction.infer = infer_lamb_direction;
   direction.cost = flops_each(19);
   registry.add(std::move(direction));
 
   OpDef apply =
-      update_op("lamb_apply",
-                "(w, u, sum_squares_u, sum_squares_w, lr, grad_scale) -> w - lr |w|/|u| u; the ratio is 1 when "
-                "one of the norms is 0",
-                6, 6);
+      state_op("lamb_apply",
+               "(w, u, sum_squares_u, sum_squares_w, lr, grad_scale) -> w - lr |w|/|u| u; the ratio is 1 when "
+               "one of the norms is 0",
+               6, 6, {});
   apply.infer = infer_lamb_apply;
   apply.cost = flops_each(2);
   registry.add(std::move(apply));
@@ -213,49 +253,82 @@ void register_optimizer_ops(OpRegistry& registry) {
 
 Tensor sum_squares(Tensor a) { return a.builder->op("sum_squares", {a}); }
 
+Tensor count_underflow(Tensor a) { return a.builder->op("count_underflow", {a}); }
+
 Tensor exact_sum(const std::vector<Tensor>& sums) { return sums.at(0).builder->ops("exact_sum", sums).at(0); }
 
 Tensor from_exact(Tensor sum) { return sum.builder->op("from_exact", {sum}); }
 
-SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
-              const SgdOptions& options) {
-  Attributes attributes{{"momentum", options.momentum}, {"weight_decay", options.weight_decay}};
-  if (options.nesterov) attributes.set("nesterov", true);
-  std::vector<Tensor> inputs{weight, gradient};
-  if (options.momentum != 0) inputs.push_back(momentum);
-  inputs.insert(inputs.end(), {rate, grad_scale});
-  const std::vector<Tensor> outputs = weight.builder->ops("sgd", inputs, std::move(attributes));
-  return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor{}};
+namespace {
+
+/// The inputs and attributes of how states are held, behind the others. `first`: of the draws' logical tensors.
+std::vector<Tensor> hold_states(const StateForm& form, std::vector<Tensor> inputs, Attributes& attributes,
+                                uint64_t first = 0) {
+  if (form.low.valid()) {
+    attributes.set("split", true);
+    inputs.push_back(form.low);
+  }
+  if (form.rounding.counter.valid()) {
+    attributes.set("rounding", std::string("stochastic"));
+    attributes.set("seed", form.rounding.seed);
+    attributes.set("tensor", static_cast<int64_t>(hash64(form.rounding.random_name) + first));
+    inputs.push_back(form.rounding.counter);
+  }
+  return inputs;
 }
 
-namespace {
 Attributes attributes_of(const AdamOptions& options) {
   return {{"beta1", options.beta1},
           {"beta2", options.beta2},
           {"epsilon", options.epsilon},
           {"weight_decay", options.weight_decay}};
 }
+
+/// The low half among the outputs: the last.
+Tensor low_of(const StateForm& form, const std::vector<Tensor>& outputs) {
+  return form.low.valid() ? outputs.back() : Tensor{};
+}
+
 }  // namespace
 
+SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
+              const SgdOptions& options, const StateForm& form) {
+  Attributes attributes{{"momentum", options.momentum}, {"weight_decay", options.weight_decay}};
+  if (options.nesterov) attributes.set("nesterov", true);
+  std::vector<Tensor> inputs{weight, gradient};
+  if (options.momentum != 0) inputs.push_back(momentum);
+  inputs.insert(inputs.end(), {rate, grad_scale});
+  inputs = hold_states(form, std::move(inputs), attributes);
+  const std::vector<Tensor> outputs = weight.builder->ops("sgd", inputs, std::move(attributes));
+  return {outputs[0], options.momentum != 0 ? outputs[1] : Tensor{}, low_of(form, outputs)};
+}
+
 AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
-                const AdamOptions& options) {
+                const AdamOptions& options, const StateForm& form) {
   Attributes attributes = attributes_of(options);
   attributes.set("decoupled", options.decoupled);
-  const auto outputs = weight.builder->ops(
-      "adam", {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
-      std::move(attributes));
-  return {outputs[0], outputs[1], outputs[2]};
+  const std::vector<Tensor> inputs =
+      hold_states(form,
+                  {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
+                  attributes);
+  const auto outputs = weight.builder->ops("adam", inputs, std::move(attributes));
+  return {outputs[0], outputs[1], outputs[2], low_of(form, outputs)};
 }
 
 AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
-                const AdamOptions& options) {
+                const AdamOptions& options, const StateForm& form) {
   GraphBuilder& build = *weight.builder;
-  const auto direction = build.ops(
-      "lamb_direction", {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale},
-      attributes_of(options));
-  const Tensor updated = build.op("lamb_apply", {weight, direction[2], from_exact(direction[3]),
-                                                 from_exact(direction[4]), scalars.rate, scalars.grad_scale});
-  return {updated, direction[0], direction[1]};
+  Attributes attributes = attributes_of(options), apply_attributes;
+  const std::vector<Tensor> inputs = hold_states(
+      form, {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale}, attributes);
+  const auto direction = build.ops("lamb_direction", inputs, std::move(attributes));
+  const std::vector<Tensor> apply_inputs =
+      hold_states(form,
+                  {weight, direction[2], from_exact(direction[3]), from_exact(direction[4]), scalars.rate,
+                   scalars.grad_scale},
+                  apply_attributes, 8);
+  const auto updated = build.ops("lamb_apply", apply_inputs, std::move(apply_attributes));
+  return {updated[0], direction[0], direction[1], low_of(form, updated)};
 }
 
 }  // namespace ramet

@@ -53,9 +53,10 @@ std::vector<PositionCut> position_cuts(const NodeSignature& node) {
   if (all.size() % kCutIntegers != 0 || all.size() > kMostCuts * kCutIntegers)
     refuse(node, "'cuts' has a wrong number of integers", std::to_string(all.size()),
            "dimension, axis, parts, blocks and stride of each cut");
-  if (placed && positions.size() != all.size() / kCutIntegers)
+  const size_t flat = node.attributes.has("flat") ? 1 : 0;
+  if (placed && positions.size() != all.size() / kCutIntegers + flat)
     refuse(node, "'position' does not go with 'cuts'", std::to_string(positions.size()) + " integers",
-           std::to_string(all.size() / kCutIntegers) + ", one a cut");
+           std::to_string(all.size() / kCutIntegers + flat) + ", one a cut");
   for (size_t i = 0; i < all.size(); i += kCutIntegers) {
     PositionCut cut{all[i], all[i + 1], all[i + 2], all[i + 3], all[i + 4], 0};
     if (placed) cut.position = positions[i / kCutIntegers];
@@ -67,9 +68,33 @@ std::vector<PositionCut> position_cuts(const NodeSignature& node) {
   return cuts;
 }
 
+PositionFlat position_flat(const NodeSignature& node) {
+  PositionFlat flat;
+  if (!node.attributes.has("flat")) return flat;
+  const auto& numbers = node.attributes.get_ints("flat");
+  if (numbers.size() < kFlatIntegers) refuse(node, "'flat' has too few integers", std::to_string(numbers.size()));
+  flat.axis = numbers[0], flat.parts = numbers[1], flat.stride = numbers[2];
+  flat.shape = Shape(std::vector<int64_t>(numbers.begin() + kFlatIntegers, numbers.end()));
+  require_bounded(node, flat.shape);
+  if (node.attributes.has("position") && !node.attributes.get_ints("position").empty())
+    flat.position = node.attributes.get_ints("position").back();
+  if (flat.parts < 1 || flat.parts > kMostParts || flat.stride < 1 || flat.position < 0 || flat.position >= flat.parts)
+    refuse(node, "a flat part that cannot be",
+           "part " + std::to_string(flat.position) + " of " + std::to_string(flat.parts));
+  return flat;
+}
+
 Position::Position(const NodeSignature& node) : Position(node, positional_shape(node)) {}
 
-Position::Position(const NodeSignature& node, const Shape& local) : local_(local) {
+Position::Position(const NodeSignature& node, const Shape& part) : local_(part) {
+  if (const PositionFlat flat = position_flat(node); node.attributes.has("flat")) {
+    local_ = flat.shape;
+    flat_length_ = (local_.elements() + flat.parts - 1) / flat.parts;
+    flat_first_ = flat.position * flat_length_;
+    if (part != Shape{flat_length_})
+      refuse(node, "'flat' speaks of another shape", part.text(), Shape{flat_length_}.text());
+  }
+  const Shape& local = local_;
   const std::vector<PositionCut> cuts = position_cuts(node);
   std::vector<int64_t> logical = local.dims();
   std::vector<int64_t> before(cuts.size());  // extent of the dimension before the cut

@@ -22,10 +22,24 @@ struct PositionCut {
 /// Integers that describe a cut in the attribute `cuts`: dim, axis, parts, blocks, stride.
 inline constexpr size_t kCutIntegers = 5;
 
+/// A part of what the cuts leave, seen as one range of elements (layout/sharding.h): attribute `flat`, which holds axis,
+/// parts, stride, and then the shape that is left. The operand is [ceil(elements / parts)]; what it has beyond the
+/// elements is padding. Its k is one more integer of `position`, the last.
+inline constexpr size_t kFlatIntegers = 3;
+
 /// The cuts of a node: attribute `cuts`, kCutIntegers a cut, applied one after another, and attribute `position`, one a
 /// cut. Both absent: none. Without `position` (a compiled program, before a device makes its kernels) every k is 0.
 /// Throws Error naming the node when they contradict themselves.
 std::vector<PositionCut> position_cuts(const NodeSignature& node);
+
+/// The attribute `flat` of a node.
+struct PositionFlat {
+  int64_t axis = 0, parts = 1, stride = 1;
+  Shape shape;
+  int64_t position = 0;  ///< k of this device
+};
+/// Parts 1 when the node has none. Throws Error naming the node when it contradicts itself.
+PositionFlat position_flat(const NodeSignature& node);
 
 /// Where the elements of a device's part of a tensor stand in the logical tensor.
 class Position {
@@ -35,13 +49,16 @@ class Position {
     int64_t local = 0, logical = 0, length = 0;
   };
 
-  /// The node's positional operand (OpDef::positional) and its cuts. Throws Error naming the node when they do not fit.
+  /// The node's positional operand (OpDef::positional), its cuts, and that its elements are a flat part of what they
+  /// leave (attribute `flat`), if they are. Throws Error naming the node when they do not fit.
   explicit Position(const NodeSignature& node);
-  /// `local` is the shape of the part, `node` only has its cuts and a name for messages.
-  Position(const NodeSignature& node, const Shape& local);
+  /// `part` is the shape of the part, `node` only has its cuts and a name for messages.
+  Position(const NodeSignature& node, const Shape& part);
 
   /// Whether the part is the whole tensor.
-  bool whole() const { return whole_; }
+  bool whole() const { return whole_ && !flat(); }
+  bool flat() const { return flat_length_ > 0; }
+  /// What the cuts leave; a flat part of it is shorter.
   const Shape& local() const { return local_; }
   const Shape& logical() const { return logical_; }
   int64_t logical_elements() const { return logical_.elements(); }
@@ -58,14 +75,19 @@ class Position {
       if (logical >= run.logical && logical < run.logical + run.length) return run.local + (logical - run.logical);
     return -1;
   }
-  /// Logical index of element `local` of the part.
-  int64_t index(int64_t local) const { return run_at(local).logical; }
+  /// Logical index of element `local` of the part; of padding, some number.
+  int64_t index(int64_t local) const {
+    const int64_t at = local + flat_first_;
+    return at < local_.elements() ? run_at(at).logical : at;
+  }
 
-  /// Visits the runs that elements [begin, begin + count) of the part are made of, in order.
+  /// Visits the runs that elements [begin, begin + count) of the part are made of, in order. Padding is in none.
   template <typename Visit>
   void for_each_run(int64_t begin, int64_t count, const Visit& visit) const {
+    if (flat()) count = std::min(count, local_.elements() - flat_first_ - begin);
     while (count > 0) {
-      Run run = run_at(begin);
+      Run run = run_at(begin + flat_first_);
+      run.local = begin;
       run.length = std::min(run.length, count);
       visit(static_cast<const Run&>(run));
       begin += run.length;
@@ -73,7 +95,7 @@ class Position {
     }
   }
 
-  /// The run from element `local` on.
+  /// The run from element `local` of what the cuts leave on.
   Run run_at(int64_t local) const {
     if (whole_) return {local, local, local_.elements() - local};
     const int64_t within = local % span_, rest = within % tail_;
@@ -103,6 +125,7 @@ class Position {
   Shape local_, logical_;
   std::vector<Dim> dims_;
   bool whole_ = true;
+  int64_t flat_first_ = 0, flat_length_ = 0;  ///< of a flat part
   int last_cut_ = 0;  ///< behind it all dimensions are whole
   int64_t tail_ = 1;  ///< elements of the dimensions behind it
   int64_t span_ = 1;  ///< of those and itself, in the part

@@ -13,6 +13,7 @@ void register_normalize_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
 void register_optimizer_ops(OpRegistry& registry);
+void register_rounding_ops(OpRegistry& registry);
 void register_collective_ops(OpRegistry& registry);
 
 void register_all_ops(OpRegistry& registry) {
@@ -26,6 +27,7 @@ void register_all_ops(OpRegistry& registry) {
   register_attention_ops(registry);
   register_loss_ops(registry);
   register_optimizer_ops(registry);
+  register_rounding_ops(registry);
   register_collective_ops(registry);
 }
 

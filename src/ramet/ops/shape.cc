@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/random_fill.h"
 #include "ramet/ops/rules.h"
@@ -463,7 +464,11 @@ OpDef full_op() {
     const double value = node.attributes.get_float("value");
     const std::vector<TensorType> types = infer_source(node);
     const DType dtype = types[0].dtype;
-    const double high = dtype == DType::kI64 ? 0x1p63 : dtype == DType::kI32 ? 0x1p31 : dtype == DType::kU8 ? 256 : 2;
+    const double high = dtype == DType::kI64   ? 0x1p63
+                        : dtype == DType::kI32 ? 0x1p31
+                        : dtype == kU16 ? 65536
+                        : dtype == DType::kU8  ? 256
+                                               : 2;
     const double low = is_integer(dtype) ? -high : 0;
     if (!is_floating(dtype) && !(value >= low && value < high))
       refuse(node, "the value does not fit the element type", text_of(value), std::string(name_of(dtype)));
@@ -477,7 +482,7 @@ OpDef iota_op() {
   op.attributes.push_back(required_attribute("axis", Kind::kInt, "along which numbers grow"));
   op.infer = [](const NodeSignature& node) {
     const std::vector<TensorType> types = infer_source(node);
-    if (types[0].dtype == DType::kBool || types[0].dtype == DType::kU8)
+    if (types[0].dtype == DType::kBool || is_opaque(types[0].dtype))
       refuse(node, "cannot count in this type", types[0].text());
     axis_attribute(node, "axis", types[0].shape.rank());
     return types;

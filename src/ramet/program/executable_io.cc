@@ -4,6 +4,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/base/rounding.h"
 #include "ramet/program/executable.h"
 
 namespace ramet {
@@ -113,7 +114,7 @@ void transfer_numbers(Stream& s, auto& list) {
 
 template <typename Stream>
 void transfer(Stream& s, TensorType& type) {
-  transfer_enum(s, type.dtype, kDTypeCount);
+  transfer_enum(s, type.dtype, kStoredDTypeCount);
   std::vector<int64_t> dims = type.shape.dims();
   transfer_numbers(s, dims);
   if constexpr (Stream::kReads) {
@@ -148,7 +149,7 @@ void transfer(Stream& s, Attribute& attribute) {
         else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
           transfer_numbers(s, value);
         else if constexpr (std::is_same_v<T, DType>)
-          transfer_enum(s, value, kDTypeCount);
+          transfer_enum(s, value, kStoredDTypeCount);
         else
           transfer(s, value);
       },

@@ -32,8 +32,7 @@ struct Group {
   static Group orthogonal(int device, int parts, int devices);
 };
 
-/// What a reduction does with two values. Sums of f16 and bf16 are taken in f32 and rounded once, at the end; integers
-/// wrap. Max and min choose as the kernels of rows do: of NaN and a number NaN, of equals (+0 and -0) the one of the
+/// What a reduction does with two values. Sums of f16 and bf16 are rounded wherever two meet; integers wrap. Max and min choose as the kernels of rows do: of NaN and a number NaN, of equals (+0 and -0) the one of the
 /// higher position.
 enum class Reduction : uint8_t { kSum, kMax, kMin };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/cpu_features.h"
@@ -46,16 +47,31 @@ HWY_INLINE hn::Vec<D> LoadPartial(D d, const T* from) {
     return LoadF32(d, from);
 }
 
+/// A sum as its storage type holds it: partial results may lie or travel in it anywhere, so every one of them does.
+template <typename T, class D>
+HWY_INLINE hn::Vec<D> AsStored(D d, hn::Vec<D> value) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    const hn::RebindToUnsigned<D> du;
+    return hn::BitCast(d, hn::And(RoundToBf16(du, value), hn::Set(du, 0xffff0000u)));
+  } else if constexpr (std::is_same_v<T, F16>) {
+    HWY_ALIGN T room[hn::MaxLanes(d)];
+    StoreF32(d, value, room);
+    return LoadF32(d, room);
+  } else {
+    return value;
+  }
+}
+
 struct JoinSum {
-  template <class V>
-  static HWY_INLINE V join(V left, V right) {
-    return hn::Add(left, right);
+  template <typename T, class D>
+  static HWY_INLINE hn::Vec<D> join(D d, hn::Vec<D> left, hn::Vec<D> right) {
+    return AsStored<T>(d, hn::Add(left, right));
   }
 };
 // The same choices as the max and min of rows (kernel/cpu/reduce.cc): NaN wins; of equals the right one.
 struct JoinMax {
-  template <class V>
-  static HWY_INLINE V join(V left, V right) {
+  template <typename, class D, class V = hn::Vec<D>>
+  static HWY_INLINE V join(D, V left, V right) {
     if constexpr (hwy::IsFloat<hn::TFromV<V>>())
       return hn::IfThenElse(hn::Or(hn::Gt(left, right), hn::IsNaN(left)), left, right);
     else
@@ -63,8 +79,8 @@ struct JoinMax {
   }
 };
 struct JoinMin {
-  template <class V>
-  static HWY_INLINE V join(V left, V right) {
+  template <typename, class D, class V = hn::Vec<D>>
+  static HWY_INLINE V join(D, V left, V right) {
     if constexpr (hwy::IsFloat<hn::TFromV<V>>())
       return hn::IfThenElse(hn::Or(hn::Lt(left, right), hn::IsNaN(left)), left, right);
     else
@@ -80,7 +96,7 @@ HWY_INLINE hn::Vec<D> Tree(D d, const T* const* in, int64_t at) {
   } else {
     constexpr int kHalf = static_cast<int>(tree_split(N));
     const auto left = Tree<Join, kHalf>(d, in, at);
-    return Join::join(left, Tree<Join, N - kHalf>(d, in + kHalf, at));
+    return Join::template join<T>(d, left, Tree<Join, N - kHalf>(d, in + kHalf, at));
   }
 }
 
@@ -105,12 +121,17 @@ void Leaves(const std::byte* const* operands, int64_t begin, int64_t count, void
   std::memcpy(to + at, result, static_cast<size_t>(count - at) * sizeof(A));
 }
 
-/// left[i] = left[i] joined with right[i]
-template <class Join, typename A>
+/// left[i] = left[i] joined with right[i], partial results of operands of type T.
+template <class Join, typename T>
 void JoinBlocks(void* left_block, const void* right_block, int64_t count) {
-  const std::byte* operands[2] = {static_cast<const std::byte*>(left_block),
-                                  static_cast<const std::byte*>(right_block)};
-  Leaves<Join, 2, A>(operands, 0, count, left_block);
+  using A = typename Partial<T>::Type;
+  const hn::ScalableTag<A> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  A* left = static_cast<A*>(left_block);
+  const A* right = static_cast<const A*>(right_block);
+  int64_t at = 0;  // blocks are whole vectors long; what lies behind `count` is not used
+  for (; at < count; at += lanes)
+    hn::StoreU(Join::template join<T>(d, hn::LoadU(d, left + at), hn::LoadU(d, right + at)), d, left + at);
 }
 
 template <typename T>
@@ -146,7 +167,7 @@ struct Functions {
 template <class Join, typename T>
 constexpr Functions functions() {
   return {{&Leaves<Join, 1, T>, &Leaves<Join, 2, T>, &Leaves<Join, 3, T>, &Leaves<Join, 4, T>, &Leaves<Join, 8, T>},
-          &JoinBlocks<Join, typename Partial<T>::Type>};
+          &JoinBlocks<Join, T>};
 }
 template <class Join>
 const Functions* functions_of(DType dtype) {
@@ -239,8 +260,6 @@ bool reducible(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kI32 ||
          dtype == DType::kI64;
 }
-
-DType partial_type(DType dtype) { return is_floating(dtype) ? DType::kF32 : dtype; }
 
 void reduce_elements(const ReduceJob& job, int64_t in_begin, int64_t out_begin, int64_t count) {
   if (count <= 0) return;

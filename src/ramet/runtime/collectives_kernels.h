@@ -8,9 +8,8 @@
 
 namespace ramet {
 
-/// The type in which partial results of a reduction are held and travel: f32 for the floating types, else the type
-/// itself.
-DType partial_type(DType dtype);
+/// The type in which partial results of a reduction are held and travel: the type itself.
+inline DType partial_type(DType dtype) { return dtype; }
 /// Whether a type can be reduced: f32, bf16, f16, i32, i64.
 bool reducible(DType dtype);
 
@@ -20,14 +19,15 @@ struct ReduceJob {
   int inputs = 0;
   std::byte* const* out = nullptr;  ///< all get the result
   int outputs = 0;
-  DType in_type = DType::kF32, out_type = DType::kF32;  ///< one of them may be the other's partial type
+  DType in_type = DType::kF32, out_type = DType::kF32;  ///< the same, or a type and its partial type
   Reduction kind = Reduction::kSum;
   bool stream = false;  ///< results will not be read soon: write them past the caches
 };
 
 /// Combines elements [in_begin, in_begin + count) of all operands along the balanced tree over them
-/// (ops/reduce_order.h), holding partial results in the partial type, rounds once and writes them to elements from
-/// `out_begin` of each output. An output may be an operand when both begins are equal.
+/// (ops/reduce_order.h) and writes the result to elements from `out_begin` of each output. Sums of 16-bit floats are
+/// rounded where two of them meet, so that partial results may be kept and sent in their own type: the tree alone
+/// decides the bits. An output may be an operand when both begins are equal.
 void reduce_elements(const ReduceJob& job, int64_t in_begin, int64_t out_begin, int64_t count);
 
 /// Copies `bytes` to each of `outputs` places; a place that is `from` itself is skipped.

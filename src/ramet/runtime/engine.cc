@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ramet/base/error.h"
+#include "ramet/runtime/collectives_kernels.h"
 #include "ramet/runtime/engine_state.h"
 #include "ramet/runtime/localize.h"
 
@@ -331,8 +332,9 @@ void EngineState::combine_slots(const ProgramStep& step) {
     team_.split(state.tensor.type.elements(), 1 << 14, [&](int64_t begin, int64_t end, int) {
       if (dtype == DType::kF32)
         return add_floats(reinterpret_cast<float*>(a) + begin, reinterpret_cast<const float*>(b) + begin, end - begin);
-      for (int64_t i = begin; i < end; ++i)
-        store_element(a, dtype, i, load_element(a, dtype, i) + load_element(b, dtype, i));
+      const std::byte* operands[2] = {a, b};
+      reduce_elements({.in = operands, .inputs = 2, .out = &a, .outputs = 1, .in_type = dtype, .out_type = dtype}, begin,
+                      begin, end - begin);
     });
   }
 }

@@ -6,7 +6,7 @@
 namespace ramet {
 
 NodeSignature localize(NodeSignature node, const Mesh::Position& position) {
-  if (!node.attributes.has("cuts")) return node;
+  if (!node.attributes.has("cuts") && !node.attributes.has("flat")) return node;
   std::vector<int64_t> parts;
   for (const PositionCut& cut : position_cuts(node))
     parts.push_back(part_of({.dim = static_cast<int>(cut.dim),
@@ -15,6 +15,11 @@ NodeSignature localize(NodeSignature node, const Mesh::Position& position) {
                              .blocks = cut.blocks,
                              .stride = cut.stride},
                             position));
+  if (node.attributes.has("flat")) {
+    const PositionFlat flat = position_flat(node);
+    parts.push_back(
+        part_of({.axis = static_cast<MeshAxis>(flat.axis), .parts = flat.parts, .stride = flat.stride}, position));
+  }
   node.attributes.set("position", std::move(parts));
   return node;
 }

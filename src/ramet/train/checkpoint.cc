@@ -9,6 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/model/safetensors.h"
+#include "ramet/train/held_weights.h"
 
 namespace ramet {
 namespace {
@@ -51,6 +52,12 @@ void for_each_piece(const StateTensor& state, const ReadState& read, std::vector
     read(state, offset, buffer);
     take(buffer);
   }
+}
+
+/// Whether the checkpoint's tensor holds an f32 weight in another way.
+bool is_held(const CheckpointTensor& tensor, const StateTensor& weight) {
+  return weight.kind == StateKind::kWeight && weight.type.dtype == DType::kF32 &&
+         tensor.type.shape == weight.type.shape && (tensor.type.dtype == DType::kF16 || tensor.type.dtype == DType::kBF16);
 }
 
 void begin_weight(Hasher& hasher, const StateTensor& state) {
@@ -359,7 +366,7 @@ void Checkpoint::load(const std::vector<StateTensor>& states,
     const std::string remedy = "Resume with the recipe that the checkpoint was made with";
     if (found == by_name.end())
       throw Error({.what = "the checkpoint lacks a tensor of the recipe's model", .where = where, .remedy = remedy});
-    if (found->second->type != state.type)
+    if (found->second->type != state.type && !is_held(*found->second, state))
       throw Error({.what = "a tensor differs from the recipe's model",
                    .where = where,
                    .found = found->second->type.text(),
@@ -367,7 +374,23 @@ void Checkpoint::load(const std::vector<StateTensor>& states,
                    .remedy = remedy});
   }
   for (const auto& state : states)
-    if (is_saved(state.kind) && (!wanted || wanted(state))) write(state, checked_bytes(*by_name.at(state.name)));
+    if (is_saved(state.kind) && (!wanted || wanted(state))) {
+      const CheckpointTensor& tensor = *by_name.at(state.name);
+      const auto low = by_name.find(low_half_of(state.name));
+      if (tensor.type == state.type)
+        write(state, checked_bytes(tensor));
+      else
+        write(state, released(tensor, low == by_name.end() ? nullptr : low->second));
+    }
+}
+
+std::vector<std::byte> Checkpoint::released(const CheckpointTensor& tensor, const CheckpointTensor* low) const {
+  const HeldForm form{tensor.type.dtype, low != nullptr};
+  const auto copy = [](std::span<const std::byte> bytes) { return std::vector<std::byte>(bytes.begin(), bytes.end()); };
+  HeldBytes held{copy(checked_bytes(tensor)), low ? copy(checked_bytes(*low)) : std::vector<std::byte>()};
+  std::vector<float> values(static_cast<size_t>(tensor.type.elements()));
+  release(held, form, values);
+  return copy(std::as_bytes(std::span(values)));
 }
 
 void Checkpoint::verify() const {

@@ -76,8 +76,8 @@ class Checkpoint {
   bool has(const std::string& name) const;
   /// Bytes of all tensors.
   int64_t bytes() const;
-  /// Hands each of `states` (weights and optimizer states among them) to `write`. Throws Error, before anything is
-  /// written, for states that are missing or differ in type; and for a checksum that differs, naming file and tensor.
+  /// Hands each of `states` (weights and optimizer states among them) to `write`; weights that are wanted in f32 are
+  /// made so from however they are held. Throws Error, before anything is written, for states that are missing or differ in type; and for a checksum that differs, naming file and tensor.
   /// Of those for which `wanted` says no, no byte is read.
   void load(const std::vector<StateTensor>& states,
             const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
@@ -89,6 +89,8 @@ class Checkpoint {
   struct Files;
   [[noreturn]] void damaged(const std::string& what, const std::string& file, const std::string& tensor = "",
                             const std::string& found = "", const std::string& expected = "") const;
+  /// An f32 weight from what holds it.
+  std::vector<std::byte> released(const CheckpointTensor& tensor, const CheckpointTensor* low) const;
   std::span<const std::byte> checked_bytes(const CheckpointTensor& tensor) const;
 
   std::filesystem::path path_;

@@ -84,9 +84,9 @@ CompiledRecipe compile_with(const KernelLibrary& kernels, const Preparation& pre
   const auto start = std::chrono::steady_clock::now();
   StepGraph step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
   CompiledRecipe compiled;
-  compiled.states = preparation.model.weights;
-  for (const StateTensor& state : step.states)
-    if (state.kind == StateKind::kOptimizer) compiled.states.push_back(state);
+  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
+    for (const StateTensor& state : step.states)
+      if (state.kind == kind) compiled.states.push_back(state);
   if (!preparation.layout.is_single())
     compiled.stages = compile(std::move(step), preparation.layout, kernels, compiling);
   else

@@ -330,6 +330,14 @@ void check_recipe(const Recipe& recipe) {
          .where = recipe.where("train.lanes"),
          .found = std::to_string(train.lanes) + " lanes of " + std::to_string(train.accumulation) + " micro-batches",
          .expected = divisors_near(train.accumulation, train.lanes)});
+  // An f32 product would read an f32 copy of every weight, and only bf16 ones read a high half as it is.
+  const bool split = train.weights == "split";
+  if (train.weights != "f32" && (train.precision == "f32" || (split && train.precision != "bf16")))
+    throw Error({.what = "products of this precision cannot read weights that are held as \"" + train.weights + "\"",
+                 .where = recipe.where("train.weights"),
+                 .found = "train.precision = \"" + train.precision + "\"",
+                 .expected = split ? "\"bf16\", which read the high half" : "\"bf16\", \"f16\" or \"f8\"",
+                 .remedy = "Change one of the two, or hold weights in f32"});
   if (recipe.data.kind == "text" && recipe.data.corpus.empty())
     throw Error({.what = "data.kind = \"text\" needs data.corpus",
                  .where = recipe.where("data.kind"),

@@ -60,13 +60,14 @@ struct Recipe {
     int64_t seeds = 1;
     int64_t steps = 1000, micro_batch = 16, accumulation = 1, lanes = 1, chunks = 1, seed = 0;
     std::string precision = "bf16", bits = "exact", recompute = "none";
+    std::string weights = "f32", accumulators = "f32";
     std::optional<double> loss_scale;
     double clip_norm = 1.0;
     std::string sums = "auto";
   } train;
 
   struct Optimizer {
-    std::string kind = "adamw";
+    std::string kind = "adamw", state = "f32";
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01, momentum = 0.9;
     bool nesterov = false, in_backward = false;
   } optimizer;

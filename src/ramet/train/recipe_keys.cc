@@ -335,9 +335,20 @@ std::vector<RecipeKey> make_keys() {
        .low = 0,
        .high = kAny},
       {.name = "train.precision",
-       .doc = "type of matrix products and activations; weights, sums and statistics are f32",
+       .doc = "type of matrix products and activations; sums and statistics are f32",
        .field = RAMET_FIELD(train.precision),
        .choices = {"f32", "bf16", "f16"}},
+      {.name = "train.weights",
+       .doc = "how weights are held: f32; f16 or bf16, stochastically rounded in each update, with no f32 copy "
+              "anywhere; split: the bf16 weight that products read, and what f32 has beyond it apart, "
+              "so that updates are those of f32 without a copy",
+       .field = RAMET_FIELD(train.weights),
+       .choices = {"f32", "f16", "bf16", "split"}},
+      {.name = "train.accumulators",
+       .doc = "type of the sums of gradients over micro-batches; f16 and bf16 are rounded stochastically, and what share "
+              "of a step's sums is below their smallest normal number is reported as gradient_underflow",
+       .field = RAMET_FIELD(train.accumulators),
+       .choices = {"f32", "f16", "bf16"}},
       {.name = "train.loss_scale",
        .doc = "factor on the loss in the backward pass, taken off again in the update",
        .field = RAMET_FIELD(train.loss_scale),
@@ -373,6 +384,11 @@ std::vector<RecipeKey> make_keys() {
        .doc = "how weights are updated",
        .field = RAMET_FIELD(optimizer.kind),
        .choices = {"sgd", "adam", "adamw", "lamb"}},
+      {.name = "train.optimizer.state",
+       .doc = "type of the optimizer's moments; f16 and bf16 are rounded stochastically, and f16 holds 1024 times a "
+              "first moment and 1024 times the root of a second one",
+       .field = RAMET_FIELD(optimizer.state),
+       .choices = {"f32", "f16", "bf16"}},
       {.name = "train.optimizer.beta1",
        .doc = "decay of the first moment (adam, adamw, lamb)",
        .field = RAMET_FIELD(optimizer.beta1),

@@ -1,11 +1,14 @@
 #include "ramet/train/step.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
+#include "ramet/train/held_weights.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/precision.h"
@@ -84,6 +87,21 @@ Graph with_scaled_loss(const Graph& forward, double factor) {
   return graph;
 }
 
+/// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
+/// goes, since the sum of thousands of gradients would leave its range when their mean does not.
+double accumulation_factor(const Recipe& recipe) {
+  if (recipe.train.accumulators != "f16") return 1;
+  return 1 / static_cast<double>(std::bit_ceil(static_cast<uint64_t>(recipe.train.accumulation)));
+}
+
+/// Draws for stochastic rounding of what is held for `name`.
+RoundingBy drawn_rounding(GraphBuilder& build, const Recipe& recipe, const std::string& name) {
+  const ValueId known = build.graph().find_input("counter");
+  const Tensor counter =
+      known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
+  return {counter, recipe.train.seed, name};
+}
+
 /// Forward and backward of the aliased graph; each gradient is added to its accumulator.
 Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const Recipe& recipe, DType compute) {
   const double loss_scale = recipe.train.loss_scale.value_or(1);
@@ -98,7 +116,9 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
   for (const GradientPart& part : parts) names.push_back(part.input);
   const Graph differentiated = differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names);
   // Backward has sums of its own, over rows.
-  const Graph both = set_chunks(with_sums(differentiated, recipe), recipe.train.chunks, states);
+  const HeldForm form = held_form(recipe);
+  const Graph both =
+      hold_weights(set_chunks(with_sums(differentiated, recipe), recipe.train.chunks, states), names, form);
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
@@ -107,8 +127,10 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
     const auto part =
         std::find_if(parts.begin(), parts.end(), [&](const GradientPart& p) { return p.input == value.name; });
     const bool alias = part != parts.end() && part->input != part->weight->name;
-    copier.map(input.value,
-               alias ? micro.find_input(part->weight->name) : micro.add_input(value.name, value.type, input.role));
+    const bool low = value.type.dtype == kU16;
+    const std::string name = alias ? part->weight->name : low ? value.name.substr(0, value.name.find('@')) : value.name;
+    const ValueId known = alias || low ? micro.find_input(name) : kNoValue;
+    copier.map(input.value, known != kNoValue ? known : micro.add_input(name, value.type, input.role));
   }
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
@@ -118,8 +140,13 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
   Scope scope(build, "accumulate");
   for (const GradientPart& part : parts) {
     const Tensor gradient = build.tensor(copier[both.find_output("grad." + part.input)->value]);
-    const Tensor sum = build.state(part.accumulator(), DType::kF32, part.weight->type.shape);
-    build.output(part.accumulator(), add(sum, gradient), OutputRole::kState);
+    const DType held = dtype_from_name(recipe.train.accumulators);
+    const Tensor sum = build.state(part.accumulator(), held, part.weight->type.shape);
+    const Tensor next =
+        held == DType::kF32
+            ? add(sum, gradient)
+            : add_to_sum(sum, gradient, accumulation_factor(recipe), drawn_rounding(build, recipe, part.accumulator()));
+    build.output(part.accumulator(), next, OutputRole::kState);
   }
   return micro;
 }
@@ -155,7 +182,8 @@ class UpdateBuilder {
     Tensor sum;
     for (const GradientPart& part : parts_) {
       if (part.weight != &weight) continue;
-      const Tensor term = build_.state(part.accumulator(), DType::kF32, weight.type.shape);
+      const Tensor term =
+          build_.state(part.accumulator(), dtype_from_name(recipe_.train.accumulators), weight.type.shape);
       sum = sum.valid() ? add(sum, term) : term;
     }
     return sum;
@@ -168,9 +196,11 @@ class UpdateBuilder {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
     for (const Tensor gradient : gradients) squares.push_back(sum_squares(gradient));
-    const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) * recipe_.train.loss_scale.value_or(1));
+    const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) * recipe_.train.loss_scale.value_or(1) *
+                             accumulation_factor(recipe_));
     const Tensor norm = scale(sqrt(from_exact(exact_sum(squares))), mean);
     build_.output("grad_norm", norm);
+    if (recipe_.train.accumulators != "f32") report_underflow(gradients);
     Tensor factor = full(build_, DType::kF32, {}, mean);
     if (recipe_.train.clip_norm > 0) {
       const Tensor limit = full(build_, DType::kF32, {}, recipe_.train.clip_norm),
@@ -184,9 +214,39 @@ class UpdateBuilder {
     return result;
   }
 
+  /// The share of the sums that their type holds with fewer bits.
+  void report_underflow(const std::vector<Tensor>& gradients) {
+    std::vector<Tensor> counts;
+    int64_t elements = 0;
+    for (const Tensor gradient : gradients) {
+      counts.push_back(count_underflow(gradient));
+      elements += gradient.type().elements();
+    }
+    const Tensor count = from_exact(exact_sum(counts));
+    build_.output("gradient_underflow", scale(count, 1 / static_cast<double>(elements)));
+  }
+
   Tensor optimizer_state(const std::string& name, const StateTensor& weight) {
-    step_.states.push_back({name, weight.type, StateKind::kOptimizer, {}, weight.group, weight.axes});
-    return build_.state(name, DType::kF32, weight.type.shape);
+    const TensorType type{dtype_from_name(recipe_.optimizer.state), weight.type.shape};
+    step_.states.push_back({name, type, StateKind::kOptimizer, {}, weight.group, weight.axes});
+    return build_.state(name, type.dtype, type.shape);
+  }
+  /// The weight as it is held.
+  Tensor held_weight(const StateTensor& weight) {
+    return build_.state(weight.name, held_form(recipe_).dtype, weight.type.shape);
+  }
+  /// How the weight's update holds it and its moments.
+  StateForm state_form(const StateTensor& weight) {
+    StateForm form;
+    const HeldForm held = held_form(recipe_);
+    if (held.split) form.low = build_.state(low_half_of(weight.name), kU16, weight.type.shape);
+    if ((!held.whole() && !held.split) || recipe_.optimizer.state != "f32")
+      form.rounding = drawn_rounding(build_, recipe_, weight.name);
+    return form;
+  }
+  void output_weight(const StateTensor& weight, Tensor next, Tensor low) {
+    build_.output(weight.name, next, OutputRole::kState);
+    if (low.valid()) build_.output(low_half_of(weight.name), low, OutputRole::kState);
   }
   double decay_of(const StateTensor& weight) const {
     return weight.group == "decay" ? recipe_.optimizer.weight_decay : 0;
@@ -197,10 +257,10 @@ class UpdateBuilder {
     const std::string name = "optimizer.momentum." + weight.name;
     const Tensor momentum = optimizer.momentum != 0 ? optimizer_state(name, weight) : Tensor{};
     const SgdResult result =
-        sgd(build_.state(weight.name, DType::kF32, weight.type.shape), gradient, momentum, scalars_.rate,
-            scalars_.grad_scale,
-            {.momentum = optimizer.momentum, .weight_decay = decay_of(weight), .nesterov = optimizer.nesterov});
-    build_.output(weight.name, result.weight, OutputRole::kState);
+        sgd(held_weight(weight), gradient, momentum, scalars_.rate, scalars_.grad_scale,
+            {.momentum = optimizer.momentum, .weight_decay = decay_of(weight), .nesterov = optimizer.nesterov},
+            state_form(weight));
+    output_weight(weight, result.weight, result.low);
     if (result.momentum.valid()) build_.output(name, result.momentum, OutputRole::kState);
   }
 
@@ -213,10 +273,11 @@ class UpdateBuilder {
                               .epsilon = optimizer.epsilon,
                               .weight_decay = decay_of(weight),
                               .decoupled = optimizer.kind != "adam"};
-    const Tensor w = build_.state(weight.name, DType::kF32, weight.type.shape);
-    const AdamResult result = optimizer.kind == "lamb" ? lamb(w, gradient, m, v, scalars_, options)
-                                                       : adam(w, gradient, m, v, scalars_, options);
-    build_.output(weight.name, result.weight, OutputRole::kState);
+    const Tensor w = held_weight(weight);
+    const StateForm form = state_form(weight);
+    const AdamResult result = optimizer.kind == "lamb" ? lamb(w, gradient, m, v, scalars_, options, form)
+                                                       : adam(w, gradient, m, v, scalars_, options, form);
+    output_weight(weight, result.weight, result.low);
     build_.output("optimizer.m." + weight.name, result.m, OutputRole::kState);
     build_.output("optimizer.v." + weight.name, result.v, OutputRole::kState);
   }
@@ -248,17 +309,25 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   StepGraph step;
   step.lanes = recipe.train.lanes;
   step.micro_batches_per_lane = recipe.train.accumulation / recipe.train.lanes;
-  step.states = model.weights;
+  step.states = held_weights(model.weights, held_form(recipe));
   const auto [aliased, parts] = with_parts(model);
   for (const GradientPart& part : parts) {
     const StateTensor& weight = *part.weight;
     step.states.push_back(
-        {part.accumulator(), {DType::kF32, weight.type.shape}, StateKind::kAccumulator, {}, weight.group, weight.axes});
+        {part.accumulator(),
+         {dtype_from_name(recipe.train.accumulators), weight.type.shape},
+         StateKind::kAccumulator,
+         {},
+         weight.group,
+         weight.axes});
   }
   step.micro = make_micro(aliased, parts, recipe, compute);
   UpdateBuilder(model, parts, recipe, step).run();
-  step.evaluate =
-      set_chunks(with_sums(lower_precision(model.evaluate, compute), recipe), recipe.train.chunks, model.weights);
+  std::vector<std::string> names;
+  for (const StateTensor& weight : model.weights) names.push_back(weight.name);
+  step.evaluate = hold_weights(
+      set_chunks(with_sums(lower_precision(model.evaluate, compute), recipe), recipe.train.chunks, model.weights), names,
+      held_form(recipe));
   step.evaluate.set_name("evaluate");
   return step;
 }

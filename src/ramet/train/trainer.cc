@@ -8,11 +8,13 @@
 #include <map>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
 #include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
+#include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/task_predictor.h"
@@ -156,9 +158,24 @@ void Trainer::write_state(const StateTensor& state, std::span<const std::byte> b
   cluster_->write_state(state, 0, bytes);
 }
 
+/// Elements [first, first + values) of a weight, as it is held.
+void Trainer::write_weight(const StateTensor& weight, std::span<const float> values, int64_t first) {
+  const HeldForm form = held_form(preparation_.recipe);
+  const HeldBytes held = hold(values, form);
+  StateTensor state = weight;
+  state.type.dtype = form.dtype;
+  cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(form.dtype), held.weight);
+  if (!form.split) return;
+  state.name = low_half_of(weight.name);
+  state.type.dtype = kU16;
+  cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(kU16), held.low);
+}
+
 /// Piece by piece, so that a weight of any size takes little memory beside its own.
 void Trainer::write_initial(const StateTensor& state) {
   constexpr int64_t kPiece = 1 << 20;  // elements
+  const bool weight = state.kind == StateKind::kWeight;
+  if (!weight_of_low_half(state.name, state.type.dtype).empty()) return;  // written with its weight
   ThreadTeam team(threads_);
   std::vector<float> values;
   const int64_t elements = state.type.elements();
@@ -166,8 +183,12 @@ void Trainer::write_initial(const StateTensor& state) {
     values.resize(static_cast<size_t>(std::min(kPiece, elements - first)));
     initialize_state(state, static_cast<uint64_t>(preparation_.recipe.train.seed),
                      std::as_writable_bytes(std::span(values)), team, first);
-    cluster_->write_state(state, static_cast<uint64_t>(first) * sizeof(float), std::as_bytes(std::span(values)));
-    told(static_cast<int64_t>(values.size() * sizeof(float)));
+    if (weight)
+      write_weight(state, values, first);
+    else
+      cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(state.type.dtype),
+                            hold(values, {state.type.dtype, false}).weight);
+    told(static_cast<int64_t>(values.size() * size_of(state.type.dtype)));
   }
 }
 
@@ -183,13 +204,21 @@ void Trainer::told(int64_t bytes) {
   if (progress_) progress_(doing_, done_bytes_, all_bytes_);
 }
 
-void Trainer::load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states) {
+/// All numbers of an f32 weight.
+void Trainer::write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes) {
+  write_weight(weight, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)}, 0);
+}
+
+void Trainer::load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held) {
   begin("reading the checkpoint", states);
   try {
     checkpoint.load(
         states,
         [&](const StateTensor& state, std::span<const std::byte> bytes) {
-          write_state(state, bytes);
+          if (as_held)
+            write_state(state, bytes);
+          else
+            write_whole_weight(state, bytes);
           told(state.type.bytes());
         },
         [&](const StateTensor& state) { return cluster_->holds(state); });
@@ -217,13 +246,13 @@ void Trainer::initialize() {
         write_initial(weight);
       else
         loaded.push_back(weight);
-    load(checkpoint, loaded);
+    load(checkpoint, loaded, false);
   } else if (!file.empty()) {
     begin("importing the weights", preparation_.model.weights);
     const WeightMatch match = import_weights(
         file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
           if (!cluster_->holds(*weights.at(name))) return;
-          write_state(*weights.at(name), bytes);
+          write_whole_weight(*weights.at(name), bytes);
           told(static_cast<int64_t>(bytes.size()));
         });
     for (const std::string& name : match.drawn)
@@ -251,7 +280,7 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   if (info.samples != info.step * preparation_.samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
-  load(checkpoint, compiled_.states);
+  load(checkpoint, compiled_.states, true);
   cluster_->run_derive();
   steps_done_ = info.step;
   whole_ = true;
@@ -321,7 +350,8 @@ Numbers Trainer::step() {
   ResultSums sums;
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
   Numbers numbers = sums.numbers(false);
-  if (const double* norm = results.find("grad_norm")) numbers.emplace_back("grad_norm", *norm);
+  for (const char* name : {"grad_norm", "gradient_underflow"})
+    if (const double* value = results.find(name)) numbers.emplace_back(name, *value);
   numbers.emplace_back("learning_rate", learning_rate_at(preparation_.recipe, steps_done_));
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
@@ -353,7 +383,7 @@ Numbers Trainer::evaluate_task() {
   std::vector<std::byte> bytes;
   for (const StateTensor& weight : preparation_.model.weights) {
     bytes.resize(static_cast<size_t>(weight.type.bytes()));
-    cluster_->read_state(weight, 0, bytes);
+    read_weight(weight.name, bytes);
     if (task_) task_->write(weight, bytes);
   }
   if (!task_) return {};
@@ -405,6 +435,16 @@ void Trainer::read_state(const std::string& name, std::span<std::byte> to) const
   throw Error({.what = "the model has no state of this name", .found = "'" + name + "'"});
 }
 
+void Trainer::read_weight(const std::string& name, std::span<std::byte> to) const {
+  const HeldForm form = held_form(preparation_.recipe);
+  const std::span<float> values(reinterpret_cast<float*>(to.data()), to.size() / sizeof(float));
+  HeldBytes held;
+  held.weight.resize(values.size() * size_of(form.dtype));
+  read_state(name, held.weight);
+  if (form.split) held.low.resize(values.size() * size_of(kU16)), read_state(low_half_of(name), held.low);
+  release(held, form, values);
+}
+
 std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t keep) const {
   const CheckpointInfo info{.step = steps_done_,
                             .samples = steps_done_ * preparation_.samples_per_step(),
@@ -429,7 +469,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t
 
 void Trainer::export_weights(const std::filesystem::path& path) const {
   ramet::export_weights(path, preparation_.model.weights,
-                        [this](const std::string& name, std::span<std::byte> bytes) { read_state(name, bytes); });
+                        [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
 }
 
 std::string Trainer::weights_hash() const {

@@ -75,8 +75,12 @@ class Trainer {
   std::vector<ScalarValue> scalars_of(int64_t step) const;
   std::vector<Batch> next_batches();
   void write_initial(const StateTensor& state);
-  /// Brings what this process holds of `states` from a checkpoint.
-  void load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states);
+  /// Elements from `first` on of an f32 weight, as the recipe holds it.
+  void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
+  void write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes);
+  void read_weight(const std::string& name, std::span<std::byte> to) const;
+  /// Brings what this process holds of `states` from a checkpoint: states as they are held, or f32 weights.
+  void load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held);
   /// For TrainerOptions::progress: what is about to be done for the states of this process, and that so many bytes of
   /// it are.
   void begin(std::string what, const std::vector<StateTensor>& states);

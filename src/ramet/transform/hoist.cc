@@ -59,11 +59,27 @@ class Hoister {
         constant = constant && is_constant(input);
         key += key_[static_cast<size_t>(input)] + ",";
       }
-      if (!constant) continue;
+      if (!constant || widens(graph, node)) continue;
       for (const auto& [name, attribute] : node.attributes) key += name + "=" + text_of(attribute) + ";";
       for (size_t i = 0; i < node.outputs.size(); ++i)
         key_[static_cast<size_t>(node.outputs[i])] = key + ")" + std::to_string(i);
     }
+  }
+
+  /// Whether a wider type of the same elements is all that the node makes: kept, it would cost more memory than the
+  /// weights that it is made from, and nothing is quicker made again.
+  static bool widens(const Graph& graph, const Node& node) {
+    int64_t read = 0, written = 0;
+    for (ValueId input : node.inputs) {
+      if (graph.type(input).shape != graph.type(node.inputs[0]).shape) return false;
+      read += graph.type(input).bytes();
+    }
+    for (ValueId output : node.outputs) {
+      if (graph.type(output).shape != graph.type(node.inputs[0]).shape) return false;
+      written += graph.type(output).bytes();
+    }
+    return node.outputs.size() == 1 && written >= read && graph.type(node.outputs[0]).dtype == DType::kF32 &&
+           graph.type(node.inputs[0]).dtype != DType::kF32;
   }
 
   /// Constant values, made by a node, that something outside the constant part reads.

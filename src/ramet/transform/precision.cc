@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 
 namespace ramet {
@@ -74,7 +77,120 @@ class Lowering {
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
 };
 
+/// Copies a graph whose weights become what they are held in.
+class Holding {
+ public:
+  Holding(const Graph& graph, const std::vector<std::string>& weights, HeldForm form, Graph& result)
+      : graph_(graph),
+        weights_(weights.begin(), weights.end()),
+        form_(form),
+        build_(result),
+        copier_(graph, result),
+        held_(graph.values().size()) {}
+
+  void run() {
+    for (const GraphInput& input : graph_.inputs()) add_input(input);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id)
+      if (!take_held(id)) copy(id);
+    for (const GraphOutput& output : graph_.outputs())
+      build_.graph().add_output(output.name, wide(output.value), output.role);
+  }
+
+ private:
+  /// A weight, or elements of one, as they are held.
+  struct Held {
+    ValueId value = kNoValue, low = kNoValue;
+  };
+
+  void add_input(const GraphInput& input) {
+    const Value& value = graph_.value(input.value);
+    Graph& result = build_.graph();
+    if (!weights_.count(value.name)) {
+      copier_.map(input.value, result.add_input(value.name, value.type, input.role));
+      return;
+    }
+    Held& held = held_[static_cast<size_t>(input.value)];
+    held.value = result.add_input(value.name, {form_.dtype, value.type.shape}, input.role);
+    // Where there is an alias of the weight ("W@SCOPE"), so there is of its low half.
+    const size_t at = value.name.find('@');
+    const std::string low = low_half_of(value.name.substr(0, at)) + (at == std::string::npos ? "" : value.name.substr(at));
+    if (form_.split) held.low = result.add_input(low, {kU16, value.type.shape}, input.role);
+  }
+
+  /// Whether the node needs no f32: it casts a weight to what it is held in, or only moves its elements.
+  bool take_held(NodeId id) {
+    const Node& node = graph_.node(id);
+    const Held* source = nullptr;
+    for (ValueId input : node.inputs)
+      if (held_[static_cast<size_t>(input)].value != kNoValue) source = &held_[static_cast<size_t>(input)];
+    if (!source || node.outputs.size() != 1) return false;
+    const TensorType& type = graph_.type(node.outputs[0]);
+    if (node.op->map_op == "cast" && is_narrow(type.dtype) && (!form_.split || type.dtype == form_.dtype)) {
+      Scope scope(build_, node.name);
+      const Tensor held = build_.tensor(source->value);
+      copier_.map(node.outputs[0], type.dtype == form_.dtype ? held.id : cast(held, type.dtype).id);
+      return true;
+    }
+    const NodeSignature signature = graph_.signature(id);
+    if (type.dtype != DType::kF32 || !node.op->cost || node.op->cost(signature).flops != 0) return false;
+    Held& moved = held_[static_cast<size_t>(node.outputs[0])];
+    for (ValueId Held::* half : {&Held::value, &Held::low}) {
+      if (source->*half == kNoValue) continue;
+      std::vector<ValueId> inputs;
+      for (ValueId input : node.inputs) {
+        const Held& held = held_[static_cast<size_t>(input)];
+        inputs.push_back(held.value != kNoValue ? held.*half : copier_[input]);
+      }
+      const NodeId made = build_.graph().add_node(*node.op, inputs, node.attributes, node.name);
+      moved.*half = build_.graph().node(made).outputs[0];
+    }
+    return true;
+  }
+
+  /// The value in the type that it has in the given graph.
+  ValueId wide(ValueId source) {
+    const Held& held = held_[static_cast<size_t>(source)];
+    if (held.value == kNoValue || copier_[source] != kNoValue) return copier_[source];
+    Scope scope(build_, "held");
+    const Tensor value = build_.tensor(held.value);
+    const Tensor made = form_.split ? join_halves(value, build_.tensor(held.low)) : cast(value, DType::kF32);
+    copier_.map(source, made.id);
+    return made.id;
+  }
+
+  void copy(NodeId id) {
+    const Node& node = graph_.node(id);
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(wide(input));
+    const NodeId made = build_.graph().add_node(*node.op, inputs, node.attributes, node.name);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      copier_.map(node.outputs[i], build_.graph().node(made).outputs[i]);
+      const std::string& name = graph_.value(node.outputs[i]).name;
+      if (!name.empty()) build_.graph().set_value_name(build_.graph().node(made).outputs[i], name);
+    }
+  }
+
+  const Graph& graph_;
+  const std::set<std::string> weights_;
+  const HeldForm form_;
+  GraphBuilder build_;
+  GraphCopier copier_;
+  std::vector<Held> held_;
+};
+
 }  // namespace
+
+std::string weight_of_low_half(const std::string& name, DType dtype) {
+  constexpr std::string_view kEnd = ".low";
+  return dtype == kU16 && name.ends_with(kEnd) ? name.substr(0, name.size() - kEnd.size()) : "";
+}
+
+Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, HeldForm form) {
+  if (form.whole()) return graph;
+  Graph result(graph.name());
+  Holding(graph, weights, form, result).run();
+  return result;
+}
 
 Graph lower_precision(const Graph& graph, DType compute) {
   if (compute == DType::kF32) return graph;

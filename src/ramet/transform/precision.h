@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ramet/ir/graph.h"
 
 namespace ramet {
@@ -9,5 +12,22 @@ namespace ramet {
 /// (whose casts `hoist` then does once an update). Results of the graph keep their types. With f32 the graph comes back
 /// as it was.
 Graph lower_precision(const Graph& graph, DType compute);
+
+/// How weights are held between steps: in f32; in f16 or bf16, with no f32 copy; or in two halves, a bf16 and what f32
+/// has beyond it (base/rounding.h).
+struct HeldForm {
+  DType dtype = DType::kF32;
+  bool split = false;
+  bool whole() const { return dtype == DType::kF32; }
+};
+/// The name of a split weight's low half (u16); the weight itself is then its high half.
+inline std::string low_half_of(const std::string& weight) { return weight + ".low"; }
+/// The weight of a low half, "" for other states.
+std::string weight_of_low_half(const std::string& name, DType dtype);
+
+/// A graph of f32 weights, forward or forward and backward, that reads weights as they are held. Casts to the held type
+/// are the weight itself, those to other narrow types start from it; of ops that only move elements (gather) the moved ones are made f32; what else reads f32, as
+/// a bias, gets the weight in f32 for itself.
+Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, HeldForm form);
 
 }  // namespace ramet

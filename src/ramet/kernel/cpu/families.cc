@@ -11,6 +11,7 @@ void add_all(Backend& backend) {
   add_cpu_gather(backend);
   add_cpu_shape(backend);
   add_cpu_random(backend);
+  add_cpu_narrow(backend);
 }
 
 void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,

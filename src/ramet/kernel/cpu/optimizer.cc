@@ -1,4 +1,4 @@
-// Optimizers: each state is read and written once.
+// Optimizers: each state is read and written once, a block at a time, whatever its type.
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
-#include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/kernel/cpu/optimizer.h"
+#include "ramet/kernel/cpu/state_blocks.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/ops/exact_sum.h"
 
@@ -196,7 +196,18 @@ void squares(const float* from, int64_t count, int64_t* sum) {
 }
 #endif
 
-constexpr cpu::UpdateLoops kUpdateLoops{sgd, adam, lamb_direction, lamb_apply, squares};
+int64_t count_small(const float* from, int64_t count, float least) {
+  const Df d;
+  const Vf limit = hn::Set(d, least), zero = hn::Zero(d);
+  int64_t found = 0;
+  walk(count, [&](int64_t i, int64_t part) HWY_ATTR {
+    const Vf magnitude = hn::Abs(load_part(from + i, part));
+    found += static_cast<int64_t>(hn::CountTrue(d, hn::And(hn::Gt(magnitude, zero), hn::Lt(magnitude, limit))));
+  });
+  return found;
+}
+
+constexpr cpu::UpdateLoops kUpdateLoops{sgd, adam, lamb_direction, lamb_apply, squares, count_small};
 
 }  // namespace
 
@@ -219,92 +230,18 @@ namespace {
 
 using cpu::UpdateArguments;
 
-/// Elements that are taken at a time: they stay in L1, also those that are widened for it.
-constexpr int64_t kBlock = 4096;
-int64_t blocks_of(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
-
-/// Stretches of a tensor as f32: in place, or by way of a thread's scratch.
-class Operand {
- public:
-  Operand(DType dtype, const void* data, float* room)
-      : dtype_(dtype), data_(static_cast<const char*>(data)), room_(room) {}
-  const float* read(int64_t begin, int64_t count) const {
-    const char* from = data_ + begin * static_cast<int64_t>(size_of(dtype_));
-    if (dtype_ == DType::kF32) return reinterpret_cast<const float*>(from);
-    cpu::map_steps().load(dtype_)(from, 1, count, room_);
-    return room_;
-  }
-
- private:
-  DType dtype_;
-  const char* data_;
-  float* room_;
-};
-class Result {
- public:
-  Result(DType dtype, void* data, float* room) : dtype_(dtype), data_(static_cast<char*>(data)), room_(room) {}
-  float* begin(int64_t first) const { return dtype_ == DType::kF32 ? reinterpret_cast<float*>(data_) + first : room_; }
-  void end(int64_t first, int64_t count) const {
-    if (dtype_ != DType::kF32)
-      cpu::map_steps().store(dtype_)(room_, count, data_ + first * static_cast<int64_t>(size_of(dtype_)));
-  }
-
- private:
-  DType dtype_;
-  char* data_;
-  float* room_;
-};
+using cpu::StateBlocks;
+using cpu::StateNode;
+using cpu::StateTensors;
 
 float scalar(const KernelContext& context, size_t input) { return *static_cast<const float*>(context.inputs[input]); }
 
-/// Tensors of the node that are not f32, each with a block of scratch a thread.
-constexpr int kMostTensors = 8;
-
-/// One update node: which inputs and outputs are tensors, and the loop over each block.
-struct Update {
-  NodeSignature node;
-  int tensors_in = 0, tensors_out = 0;
-  std::function<void(UpdateArguments&, const float* const* in, float* const* out, int rank)> run;
-};
-
-int64_t room_bytes(int threads) { return int64_t{threads} * kMostTensors * kBlock * 4; }
-
-void copy_states(const Update& update, const KernelContext& context, std::initializer_list<std::pair<int, int>> pairs) {
-  for (const auto& [in, out] : pairs) {
-    const void* from = context.inputs[static_cast<size_t>(in)];
-    void* to = context.outputs[static_cast<size_t>(out)];
-    if (from != to) std::memcpy(to, from, static_cast<size_t>(update.node.inputs[static_cast<size_t>(in)].bytes()));
-  }
-}
-
-void run_blocks(const Update& update, const UpdateArguments& shared, const KernelContext& context) {
-  const int64_t elements = update.node.inputs[0].elements();
-  context.team.split(blocks_of(elements), 1, [&](int64_t begin, int64_t end, int rank) {
-    float* room = static_cast<float*>(context.scratch) + int64_t{rank} * kMostTensors * kBlock;
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t first = block * kBlock, count = std::min(kBlock, elements - first);
-      const float* in[4] = {};
-      float* out[3] = {};
-      for (int i = 0; i < update.tensors_in; ++i) {
-        const auto at = static_cast<size_t>(i);
-        in[i] = Operand(update.node.inputs[at].dtype, context.inputs[at], room + i * kBlock).read(first, count);
-      }
-      const auto result = [&](int i) {
-        const auto at = static_cast<size_t>(i);
-        return Result(update.node.outputs[at].dtype, context.outputs[at], room + (update.tensors_in + i) * kBlock);
-      };
-      for (int i = 0; i < update.tensors_out; ++i) out[i] = result(i).begin(first);
-      UpdateArguments call = shared;
-      call.count = count;
-      update.run(call, in, out, rank);
-      for (int i = 0; i < update.tensors_out; ++i) result(i).end(first, count);
-    }
-  });
-}
+constexpr StateRole kPlain = StateRole::kPlain, kMoment = StateRole::kMoment, kSquare = StateRole::kSquare;
 
 std::string refuse(const NodeSignature& node) {
   for (const TensorType& type : node.inputs)
-    if (!is_floating(type.dtype) && type != exact_type()) return "states are not floating-point";
+    if (!is_floating(type.dtype) && type.dtype != kU16 && type != exact_type() && type != counter_type())
+      return "states are not floating-point";
   return "";
 }
 
@@ -314,7 +251,7 @@ class ExactSums {
   static int64_t bytes(int sums, int threads) { return int64_t{sums} * threads * kStride * 8; }
   ExactSums(int sums, const KernelContext& context)
       : threads_(context.team.size()),
-        sums_(reinterpret_cast<int64_t*>(static_cast<char*>(context.scratch) + room_bytes(threads_))) {
+        sums_(reinterpret_cast<int64_t*>(static_cast<char*>(context.scratch) + StateBlocks::room_bytes(threads_))) {
     std::fill_n(sums_, int64_t{sums} * threads_ * kStride, 0);
   }
   int64_t* of(int sum, int rank) const { return sums_ + (int64_t{sum} * threads_ + rank) * kStride; }
@@ -332,29 +269,35 @@ class ExactSums {
   int64_t* sums_;
 };
 
-void run_sum_squares(const NodeSignature& node, const KernelContext& context) {
-  const int64_t elements = node.inputs[0].elements();
+void run_sum_squares(const StateNode& state, const KernelContext& context) {
   const ExactSums sums(1, context);
-  context.team.split(blocks_of(elements), 4, [&](int64_t begin, int64_t end, int rank) {
-    const Operand a(node.inputs[0].dtype, context.inputs[0],
-                    static_cast<float*>(context.scratch) + int64_t{rank} * kMostTensors * kBlock);
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t first = block * kBlock, count = std::min(kBlock, elements - first);
-      cpu::update_loops().squares(a.read(first, count), count, sums.of(0, rank));
-    }
+  const StateBlocks blocks(state, {.inputs = {{0, kPlain}}, .outputs = {}}, context);
+  blocks.run([&](int64_t count, const float* const* in, float* const*, int rank) {
+    cpu::update_loops().squares(in[0], count, sums.of(0, rank));
   });
   sums.store(0, context.outputs[0]);
 }
 
-void run_exact_sum(const NodeSignature& node, const KernelContext& context) {
+void run_count_underflow(const StateNode& state, const KernelContext& context) {
+  const ExactSums sums(1, context);
+  const auto least = static_cast<float>(smallest_normal(state.node.inputs[0].dtype));
+  const StateBlocks blocks(state, {.inputs = {{0, kPlain}}, .outputs = {}}, context);
+  blocks.run([&](int64_t count, const float* const* in, float* const*, int rank) {
+    const int64_t found = cpu::update_loops().count_small(in[0], count, least);
+    exact_add(sums.of(0, rank), static_cast<uint64_t>(found), -kExactLeastExponent);
+  });
+  sums.store(0, context.outputs[0]);
+}
+
+void run_exact_sum(const StateNode& state, const KernelContext& context) {
   int64_t total[kExactIntegers] = {};
-  for (size_t i = 0; i < node.inputs.size(); ++i)
+  for (size_t i = 0; i < state.node.inputs.size(); ++i)
     for (int k = 0; k < kExactIntegers; ++k) total[k] += static_cast<const int64_t*>(context.inputs[i])[k];
   exact_normalize(total);
   std::memcpy(context.outputs[0], total, sizeof total);
 }
 
-void run_from_exact(const NodeSignature&, const KernelContext& context) {
+void run_from_exact(const StateNode&, const KernelContext& context) {
   *static_cast<float*>(context.outputs[0]) = exact_value(static_cast<const int64_t*>(context.inputs[0]));
 }
 
@@ -367,99 +310,109 @@ void set_moments(const Attributes& attributes, float correction1, float correcti
   call.inverse_correction2 = 1 / correction2;
 }
 
-void run_sgd(const NodeSignature& node, const KernelContext& context) {
-  const bool has_state = node.attributes.get_float("momentum") != 0;
+void run_sgd(const StateNode& state, const KernelContext& context) {
+  const bool has_state = state.node.attributes.get_float("momentum") != 0;
   const size_t scalars = has_state ? 3 : 2;
-  Update update{node, has_state ? 3 : 2, has_state ? 2 : 1, {}};
-  UpdateArguments call;
-  call.momentum = static_cast<float>(node.attributes.get_float("momentum"));
-  call.weight_decay = static_cast<float>(node.attributes.get_float("weight_decay"));
-  call.nesterov = node.attributes.get_bool_or("nesterov", false);
-  call.rate = scalar(context, scalars);
-  call.grad_scale = scalar(context, scalars + 1);
-  if (!std::isfinite(call.grad_scale)) {
-    copy_states(update, context, {{0, 0}});
-    if (has_state) copy_states(update, context, {{2, 1}});
-    return;
-  }
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int) {
+  UpdateArguments shared;
+  shared.momentum = static_cast<float>(state.node.attributes.get_float("momentum"));
+  shared.weight_decay = static_cast<float>(state.node.attributes.get_float("weight_decay"));
+  shared.nesterov = state.node.attributes.get_bool_or("nesterov", false);
+  shared.rate = scalar(context, scalars);
+  shared.grad_scale = scalar(context, scalars + 1);
+  StateTensors tensors{.inputs = {{0, kPlain}, {1, kPlain}}, .outputs = {{0, kPlain, 0}}};
+  if (has_state) tensors.inputs.push_back({2, kMoment}), tensors.outputs.push_back({1, kMoment, 2});
+  const StateBlocks blocks(state, tensors, context);
+  if (!std::isfinite(shared.grad_scale)) return blocks.keep();
+  blocks.run([&](int64_t count, const float* const* in, float* const* out, int) {
+    UpdateArguments block = shared;
+    block.count = count;
     block.w = in[0], block.g = in[1], block.m = in[2];
     block.w_out = out[0], block.m_out = out[1];
     cpu::update_loops().sgd(block);
-  };
-  run_blocks(update, call, context);
+  });
 }
 
-void run_adam(const NodeSignature& node, const KernelContext& context) {
-  Update update{node, 4, 3, {}};
-  UpdateArguments call;
-  const float decay = static_cast<float>(node.attributes.get_float("weight_decay"));
-  const bool decoupled = node.attributes.get_bool("decoupled");
-  set_moments(node.attributes, scalar(context, 5), scalar(context, 6), call);
-  call.rate = scalar(context, 4);
-  call.grad_scale = scalar(context, 7);
+void run_adam(const StateNode& state, const KernelContext& context) {
+  UpdateArguments shared;
+  const float decay = static_cast<float>(state.node.attributes.get_float("weight_decay"));
+  const bool decoupled = state.node.attributes.get_bool("decoupled");
+  set_moments(state.node.attributes, scalar(context, 5), scalar(context, 6), shared);
+  shared.rate = scalar(context, 4);
+  shared.grad_scale = scalar(context, 7);
   if (decoupled)
-    call.keep = 1 - call.rate * decay;
+    shared.keep = 1 - shared.rate * decay;
   else
-    call.weight_decay = decay;
-  if (!std::isfinite(call.grad_scale)) return copy_states(update, context, {{0, 0}, {2, 1}, {3, 2}});
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int) {
+    shared.weight_decay = decay;
+  const StateBlocks blocks(state,
+                           {.inputs = {{0, kPlain}, {1, kPlain}, {2, kMoment}, {3, kSquare}},
+                            .outputs = {{0, kPlain, 0}, {1, kMoment, 2}, {2, kSquare, 3}}},
+                           context);
+  if (!std::isfinite(shared.grad_scale)) return blocks.keep();
+  blocks.run([&](int64_t count, const float* const* in, float* const* out, int) {
+    UpdateArguments block = shared;
+    block.count = count;
     block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];
     block.w_out = out[0], block.m_out = out[1], block.v_out = out[2];
     cpu::update_loops().adam(block);
-  };
-  run_blocks(update, call, context);
+  });
 }
 
-void run_lamb_direction(const NodeSignature& node, const KernelContext& context) {
-  Update update{node, 4, 3, {}};
+void run_lamb_direction(const StateNode& state, const KernelContext& context) {
   const ExactSums sums(2, context);
-  UpdateArguments call;
-  set_moments(node.attributes, scalar(context, 4), scalar(context, 5), call);
-  call.weight_decay = static_cast<float>(node.attributes.get_float("weight_decay"));
-  call.grad_scale = scalar(context, 6);
-  const bool whole = std::isfinite(call.grad_scale);
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int rank) {
-    cpu::update_loops().squares(in[0], block.count, sums.of(1, rank));
-    if (whole) {
-      block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];
-      block.m_out = out[0], block.v_out = out[1], block.w_out = out[2];
-      cpu::update_loops().lamb_direction(block);
-      cpu::update_loops().squares(out[2], block.count, sums.of(0, rank));
-    } else {
-      if (out[0] != in[2]) std::memmove(out[0], in[2], static_cast<size_t>(block.count) * 4);
-      if (out[1] != in[3]) std::memmove(out[1], in[3], static_cast<size_t>(block.count) * 4);
-      std::fill_n(out[2], block.count, 0.0f);
+  UpdateArguments shared;
+  set_moments(state.node.attributes, scalar(context, 4), scalar(context, 5), shared);
+  shared.weight_decay = static_cast<float>(state.node.attributes.get_float("weight_decay"));
+  shared.grad_scale = scalar(context, 6);
+  const bool whole = std::isfinite(shared.grad_scale);
+  StateTensors tensors{.inputs = {{0, kPlain}, {1, kPlain}, {2, kMoment}, {3, kSquare}},
+                       .outputs = {{0, kMoment, 2}, {1, kSquare, 3}, {2, kPlain, -1}}};
+  if (!whole) {
+    StateBlocks(state, {.inputs = {}, .outputs = {tensors.outputs[0], tensors.outputs[1]}}, context).keep();
+    tensors.outputs = {tensors.outputs[2]};
+  }
+  StateBlocks(state, tensors, context).run([&](int64_t count, const float* const* in, float* const* out, int rank) {
+    cpu::update_loops().squares(in[0], count, sums.of(1, rank));
+    if (!whole) {
+      std::fill_n(out[0], count, 0.0f);
+      return;
     }
-  };
-  run_blocks(update, call, context);
+    UpdateArguments block = shared;
+    block.count = count;
+    block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];
+    block.m_out = out[0], block.v_out = out[1], block.w_out = out[2];
+    cpu::update_loops().lamb_direction(block);
+    cpu::update_loops().squares(out[2], count, sums.of(0, rank));
+  });
   sums.store(0, context.outputs[3]);
   sums.store(1, context.outputs[4]);
 }
 
-void run_lamb_apply(const NodeSignature& node, const KernelContext& context) {
-  Update update{node, 2, 1, {}};
+void run_lamb_apply(const StateNode& state, const KernelContext& context) {
   const float norm_u = std::sqrt(scalar(context, 2)), norm_w = std::sqrt(scalar(context, 3));
-  UpdateArguments call;
-  call.rate = scalar(context, 4) * (norm_u > 0 && norm_w > 0 ? norm_w / norm_u : 1.0f);
-  if (!std::isfinite(scalar(context, 5))) return copy_states(update, context, {{0, 0}});
-  update.run = [&](UpdateArguments& block, const float* const* in, float* const* out, int) {
+  const float rate = scalar(context, 4) * (norm_u > 0 && norm_w > 0 ? norm_w / norm_u : 1.0f);
+  const StateBlocks blocks(
+      state, {.inputs = {{0, kPlain}, {1, kPlain}}, .outputs = {{0, kPlain, 0}}}, context);
+  if (!std::isfinite(scalar(context, 5))) return blocks.keep();
+  blocks.run([&](int64_t count, const float* const* in, float* const* out, int) {
+    UpdateArguments block;
+    block.count = count, block.rate = rate;
     block.w = in[0], block.g = in[1], block.w_out = out[0];
     cpu::update_loops().lamb_apply(block);
-  };
-  run_blocks(update, call, context);
+  });
 }
 
-using Run = void (*)(const NodeSignature&, const KernelContext&);
+using Run = void (*)(const StateNode&, const KernelContext&);
 
-/// `sums`: exact sums that it makes.
+/// `sums`: exact sums that it makes. `aliases` may name inputs and outputs that only some forms of the op have.
 void add(Backend& backend, const std::string& op, Run run, int sums, std::vector<std::pair<int, int>> aliases) {
   cpu::add_hwy(
       backend, op, refuse,
       [run](const NodeSignature& node, int) {
-        return [node, run](const KernelContext& context) { run(node, context); };
+        return [state = StateNode(node), run](const KernelContext& context) { run(state, context); };
       },
-      [sums](const NodeSignature&, int threads) { return room_bytes(threads) + ExactSums::bytes(sums, threads); },
+      [sums](const NodeSignature&, int threads) {
+        return StateBlocks::room_bytes(threads) + ExactSums::bytes(sums, threads);
+      },
       std::move(aliases));
 }
 
@@ -467,12 +420,13 @@ void add(Backend& backend, const std::string& op, Run run, int sums, std::vector
 
 void add_cpu_optimizer(Backend& backend) {
   add(backend, "sum_squares", run_sum_squares, 1, {});
+  add(backend, "count_underflow", run_count_underflow, 1, {});
   add(backend, "exact_sum", run_exact_sum, 0, {});
   add(backend, "from_exact", run_from_exact, 0, {});
-  add(backend, "sgd", run_sgd, 0, {{0, 0}, {2, 1}});
-  add(backend, "adam", run_adam, 0, {{0, 0}, {2, 1}, {3, 2}});
+  add(backend, "sgd", run_sgd, 0, {{0, 0}, {2, 1}, {4, 1}, {5, 2}});
+  add(backend, "adam", run_adam, 0, {{0, 0}, {2, 1}, {3, 2}, {8, 3}});
   add(backend, "lamb_direction", run_lamb_direction, 2, {{2, 0}, {3, 1}, {1, 2}});
-  add(backend, "lamb_apply", run_lamb_apply, 0, {{0, 0}});
+  add(backend, "lamb_apply", run_lamb_apply, 0, {{0, 0}, {6, 1}});
 }
 
 }  // namespace ramet

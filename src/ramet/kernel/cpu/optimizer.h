@@ -25,6 +25,8 @@ struct UpdateLoops {
   Loop lamb_apply;      ///< g is u; rate has the trust ratio in it
   /// Adds the squares of up to 4096 elements to an exact sum (ops/exact_sum.h), which stays canonical.
   void (*squares)(const float* from, int64_t count, int64_t* sum);
+  /// How many are not 0 and of less magnitude than `least`.
+  int64_t (*count_small)(const float* from, int64_t count, float least);
 };
 const UpdateLoops& update_loops();
 

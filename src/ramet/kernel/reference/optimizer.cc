@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ramet/kernel/reference/reference.h"
+#include "ramet/kernel/reference/states.h"
 #include "ramet/ops/exact_sum.h"
 
 namespace ramet {
@@ -10,6 +11,7 @@ namespace {
 class ExactSum {
  public:
   void add_square(double value) { exact_add_square(digits_, static_cast<float>(value)); }
+  void add_count(uint64_t count) { exact_add(digits_, count, -kExactLeastExponent); }
   void add(const ReferenceOperands& operands, int input) {
     for (int k = 0; k < kExactIntegers; ++k) digits_[k] += operands.get_int(input, k);
   }
@@ -28,6 +30,18 @@ void run_sum_squares(const ReferenceOperands& operands) {
   sum.store(operands, 0);
 }
 
+void run_count_underflow(const ReferenceOperands& operands) {
+  const double least = smallest_normal(operands.input_type(0).dtype);
+  uint64_t count = 0;
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
+    const double magnitude = std::fabs(operands.get(0, i));
+    count += magnitude > 0 && magnitude < least;
+  }
+  ExactSum sum;
+  sum.add_count(count);
+  sum.store(operands, 0);
+}
+
 void run_exact_sum(const ReferenceOperands& operands) {
   ExactSum sum;
   for (int i = 0; i < operands.inputs(); ++i) sum.add(operands, i);
@@ -38,18 +52,25 @@ void run_from_exact(const ReferenceOperands& operands) {
   operands.set(0, 0, exact_value(static_cast<const int64_t*>(operands.input_bytes(0))));
 }
 
+constexpr StateRole kMoment = StateRole::kMoment, kSquare = StateRole::kSquare;
+
 void run_sgd(const ReferenceOperands& operands) {
   const double momentum = operands.attributes().get_float("momentum");
   const double decay = operands.attributes().get_float("weight_decay");
   const bool nesterov = operands.attributes().get_bool_or("nesterov", false), has_state = momentum != 0;
   const double rate = operands.get(has_state ? 3 : 2, 0), scale = operands.get(has_state ? 4 : 3, 0);
+  const States states(operands, 0);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
-    const double w = operands.get(0, i), state = has_state ? operands.get(2, i) : 0;
-    const bool whole = std::isfinite(scale);
-    const double d = scale * operands.get(1, i) + decay * w;
+    if (!std::isfinite(scale)) {
+      states.keep(0, 0, i);
+      if (has_state) states.keep(1, 2, i);
+      continue;
+    }
+    const double w = states.get(0, i), state = has_state ? states.get(2, i, kMoment) : 0;
+    const double d = scale * states.get(1, i) + decay * w;
     const double next = momentum * state + d;
-    operands.set(0, i, whole ? w - rate * (nesterov ? d + momentum * next : next) : w);
-    if (has_state) operands.set(1, i, whole ? next : state);
+    states.set(0, i, w - rate * (nesterov ? d + momentum * next : next));
+    if (has_state) states.set(1, i, next, kMoment);
   }
 }
 
@@ -80,14 +101,18 @@ void run_adam(const ReferenceOperands& operands) {
   const AdamRule rule(operands.attributes(), operands.get(5, 0), operands.get(6, 0));
   const bool decoupled = operands.attributes().get_bool("decoupled");
   const double rate = operands.get(4, 0), scale = operands.get(7, 0);
+  const States states(operands, 0);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
-    const double w = operands.get(0, i), m = operands.get(2, i), v = operands.get(3, i);
-    const double d = scale * operands.get(1, i) + (decoupled ? 0 : rule.decay * w);
+    if (!std::isfinite(scale)) {
+      for (const auto& [output, input] : {std::pair{0, 0}, {1, 2}, {2, 3}}) states.keep(output, input, i);
+      continue;
+    }
+    const double w = states.get(0, i), m = states.get(2, i, kMoment), v = states.get(3, i, kSquare);
+    const double d = scale * states.get(1, i) + (decoupled ? 0 : rule.decay * w);
     const AdamRule::Next next = rule.next(d, m, v);
-    const bool whole = std::isfinite(scale);
-    operands.set(0, i, whole ? w * (decoupled ? 1 - rate * rule.decay : 1) - rate * next.direction : w);
-    operands.set(1, i, whole ? next.m : m);
-    operands.set(2, i, whole ? next.v : v);
+    states.set(0, i, w * (decoupled ? 1 - rate * rule.decay : 1) - rate * next.direction);
+    states.set(1, i, next.m, kMoment);
+    states.set(2, i, next.v, kSquare);
   }
 }
 
@@ -95,16 +120,22 @@ void run_lamb_direction(const ReferenceOperands& operands) {
   const AdamRule rule(operands.attributes(), operands.get(4, 0), operands.get(5, 0));
   const double scale = operands.get(6, 0);
   ExactSum squares_u, squares_w;
+  const States states(operands, -1);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
-    const double w = operands.get(0, i), m = operands.get(2, i), v = operands.get(3, i);
-    const AdamRule::Next next = rule.next(scale * operands.get(1, i), m, v);
-    const bool whole = std::isfinite(scale);
-    const double u = whole ? next.direction + rule.decay * w : 0;
-    squares_u.add_square(u);
+    const double w = states.get(0, i), m = states.get(2, i, kMoment), v = states.get(3, i, kSquare);
     squares_w.add_square(w);
-    operands.set(0, i, whole ? next.m : m);
-    operands.set(1, i, whole ? next.v : v);
-    operands.set(2, i, u);
+    double u = 0;
+    if (std::isfinite(scale)) {
+      const AdamRule::Next next = rule.next(scale * states.get(1, i), m, v);
+      u = next.direction + rule.decay * w;
+      states.set(0, i, next.m, kMoment);
+      states.set(1, i, next.v, kSquare);
+    } else {
+      states.keep(0, 2, i);
+      states.keep(1, 3, i);
+    }
+    squares_u.add_square(u);
+    states.set(2, i, u);
   }
   squares_u.store(operands, 3);
   squares_w.store(operands, 4);
@@ -115,14 +146,19 @@ void run_lamb_apply(const ReferenceOperands& operands) {
   const double ratio = norm_u > 0 && norm_w > 0 ? norm_w / norm_u : 1;
   const double rate = operands.get(4, 0);
   const bool whole = std::isfinite(operands.get(5, 0));
+  const States states(operands, 0);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i)
-    operands.set(0, i, whole ? operands.get(0, i) - rate * ratio * operands.get(1, i) : operands.get(0, i));
+    if (whole)
+      states.set(0, i, states.get(0, i) - rate * ratio * states.get(1, i));
+    else
+      states.keep(0, 0, i);
 }
 
 }  // namespace
 
 void add_reference_optimizer(Backend& backend) {
   add_reference(backend, "sum_squares", run_sum_squares);
+  add_reference(backend, "count_underflow", run_count_underflow);
   add_reference(backend, "exact_sum", run_exact_sum);
   add_reference(backend, "from_exact", run_from_exact);
   add_reference(backend, "sgd", run_sgd);

@@ -16,6 +16,7 @@ void add_reference_normalize(Backend& backend);
 void add_reference_attention(Backend& backend);
 void add_reference_loss(Backend& backend);
 void add_reference_optimizer(Backend& backend);
+void add_reference_narrow(Backend& backend);
 
 namespace {
 
@@ -51,6 +52,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_attention(backend);
   add_reference_loss(backend);
   add_reference_optimizer(backend);
+  add_reference_narrow(backend);
 }
 
 void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run,

@@ -1,0 +1,141 @@
+// f32 vectors to and from the codes of narrow floats, as base/rounding.h defines them.
+// Included once per target, as Highway's *-inl.h files are.
+#if defined(RAMET_ROUNDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAMET_ROUNDING_INL_H_
+#undef RAMET_ROUNDING_INL_H_
+#else
+#define RAMET_ROUNDING_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "ramet/base/rounding.h"
+#include "ramet/kernel/cpu/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The formats as types; the numbers are those of base/rounding.cc.
+struct HalfFormat {
+  static constexpr FloatFormat kFormat{5, 10, 15, true};
+  using Code = uint16_t;
+};
+struct BrainFormat {
+  static constexpr FloatFormat kFormat{8, 7, 127, true};
+  using Code = uint16_t;
+};
+struct E4M3Format {
+  static constexpr FloatFormat kFormat{4, 3, 7, false};
+  using Code = uint8_t;
+};
+struct E5M2Format {
+  static constexpr FloatFormat kFormat{5, 2, 15, true};
+  using Code = uint8_t;
+};
+
+constexpr float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+/// Codes of f32 numbers, one a lane of 32 bits. `draws` of 16 bits a lane are read when kDraws.
+template <class Format, bool kDraws, class DF, class VU = hn::Vec<hn::RebindToUnsigned<DF>>>
+HWY_INLINE VU NarrowCodes(DF df, hn::Vec<DF> value, VU draws, VU over) {
+  constexpr FloatFormat kFormat = Format::kFormat;
+  constexpr int kBits = kFormat.mantissa_bits, kLost = 23 - kBits;
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
+  const auto sign = hn::ShiftLeft<kFormat.width()>(hn::ShiftRight<31>(bits));
+  // Numbers with all mantissa bits: what is lost carries into what is kept.
+  auto term = draws;
+  if constexpr (!kDraws) {
+    term = hn::Add(hn::And(hn::ShiftRight<kLost>(magnitude), hn::Set(du, 1u)), hn::Set(du, (1u << (kLost - 1)) - 1));
+  } else {
+    const auto other = hn::Xor(draws, hn::Set(du, 0xffffu));
+    if constexpr (kLost <= 16)
+      term = hn::ShiftRight<16 - kLost>(other);
+    else
+      term = hn::Add(hn::ShiftLeft<kLost - 16>(other), hn::Set(du, (1u << (kLost - 17)) - 1));
+  }
+  auto code = hn::ShiftRight<kLost>(hn::Add(magnitude, term));
+  if constexpr (kFormat.bias != 127) {
+    code = hn::Sub(code, hn::Set(du, static_cast<uint32_t>(127 - kFormat.bias) << kBits));
+    // Subnormals: the code is the number in units of the least one.
+    const auto least = hn::Set(du, static_cast<uint32_t>(127 + kFormat.least_exponent()) << 23);
+    const auto small = hn::Lt(magnitude, least);
+    if (!hn::AllFalse(du, small)) {
+      const auto absolute = hn::BitCast(df, magnitude);
+      auto units = code;
+      if constexpr (!kDraws) {
+        // Beside this number f32 has the unit as its distance, and rounds to nearest even itself.
+        const auto base = hn::Set(df, power_of_two(23 + kFormat.least_exponent() - kBits));
+        units = hn::Sub(hn::BitCast(du, hn::Add(absolute, base)), hn::BitCast(du, base));
+      } else {
+        const auto scaled = hn::Mul(absolute, hn::Set(df, power_of_two(kBits - kFormat.least_exponent())));
+        const hn::RebindToSigned<DF> di;
+        const auto whole = hn::ConvertTo(di, hn::IfThenElseZero(hn::RebindMask(df, small), scaled));
+        const auto fraction = hn::Sub(scaled, hn::ConvertTo(df, whole));
+        const auto drawn = hn::ConvertTo(df, hn::BitCast(di, hn::Add(hn::Add(draws, draws), hn::Set(du, 1u))));
+        const auto limit = hn::Mul(drawn, hn::Set(df, 0x1p-17f));
+        const auto up = hn::IfThenElseZero(hn::RebindMask(du, hn::Lt(limit, fraction)), hn::Set(du, 1u));
+        units = hn::Add(hn::BitCast(du, whole), up);
+      }
+      code = hn::IfThenElse(small, units, code);
+    }
+  }
+  const auto infinite = hn::Set(du, 0x7f800000u);
+  // An infinity's code is beyond the largest, or, where a wide format wraps, is caught by itself.
+  const auto beyond = hn::Or(hn::Gt(code, hn::Set(du, kFormat.largest())), hn::Eq(magnitude, infinite));
+  code = hn::IfThenElse(beyond, over, code);
+  code = hn::IfThenElse(hn::Gt(magnitude, infinite), hn::Set(du, kFormat.nan()), code);
+  return hn::Or(code, sign);
+}
+
+/// Stores the low halves or bytes of lanes.
+template <class DU>
+HWY_INLINE void StoreCodes(DU, hn::Vec<DU> codes, uint16_t* to) {
+  const hn::RebindToSigned<DU> di;
+  const hn::Rebind<uint16_t, DU> dh;
+  hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, codes)), dh, to);
+}
+template <class DU>
+HWY_INLINE void StoreCodes(DU, hn::Vec<DU> codes, uint8_t* to) {
+  const hn::RebindToSigned<DU> di;
+  const hn::Rebind<uint8_t, DU> db;
+  hn::StoreU(hn::DemoteTo(db, hn::BitCast(di, codes)), db, to);
+}
+
+/// f8 codes as f32.
+template <class DF>
+HWY_INLINE hn::Vec<DF> WidenE5M2(DF df, const uint8_t* from) {
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<uint8_t, DF> db;
+  const auto code = hn::PromoteTo(du, hn::LoadU(db, from));
+  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(du, 0x80u)));
+  const auto magnitude = hn::And(code, hn::Set(du, 0x7fu));
+  const auto number = hn::Mul(hn::BitCast(df, hn::ShiftLeft<21>(magnitude)), hn::Set(df, power_of_two(127 - 15)));
+  const auto special = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7cu)), hn::Set(du, 0x7fc00000u),
+                                      hn::Set(du, 0x7f800000u));
+  const auto bits = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7bu)), special, hn::BitCast(du, number));
+  return hn::BitCast(df, hn::Or(bits, sign));
+}
+template <class DF>
+HWY_INLINE hn::Vec<DF> WidenE4M3(DF df, const uint8_t* from) {
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<uint8_t, DF> db;
+  const auto code = hn::PromoteTo(du, hn::LoadU(db, from));
+  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(du, 0x80u)));
+  const auto magnitude = hn::And(code, hn::Set(du, 0x7fu));
+  const auto number = hn::Mul(hn::BitCast(df, hn::ShiftLeft<20>(magnitude)), hn::Set(df, power_of_two(127 - 7)));
+  const auto bits =
+      hn::IfThenElse(hn::Eq(magnitude, hn::Set(du, 0x7fu)), hn::Set(du, 0x7fc00000u), hn::BitCast(du, number));
+  return hn::BitCast(df, hn::Or(bits, sign));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet
+HWY_AFTER_NAMESPACE();
+
+#endif  // RAMET_ROUNDING_INL_H_

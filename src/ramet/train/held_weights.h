@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ramet/train/recipe.h"
+#include "ramet/transform/precision.h"
+#include "ramet/transform/step_graph.h"
+
+namespace ramet {
+
+/// How a recipe holds its model's weights (`train.weights`).
+HeldForm held_form(const Recipe& recipe);
+
+/// The states that hold f32 weights: each weight in its type, a split one's low half behind it.
+std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form);
+
+/// Bytes of the states that hold some elements of a weight.
+struct HeldBytes {
+  std::vector<std::byte> weight, low;  ///< low: of a split weight, else empty
+};
+/// f32 numbers as they are held, rounded to nearest even.
+HeldBytes hold(std::span<const float> values, HeldForm form);
+/// And back, exactly.
+void release(const HeldBytes& held, HeldForm form, std::span<float> values);
+
+}  // namespace ramet
