@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/model/safetensors.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/trainer.h"
@@ -38,8 +39,11 @@ Preparation small(const Settings& more, const std::string& kind = "bert") {
   return prepare(parse_recipe("", "small.toml", ".", settings));
 }
 
+bool has_tie(const std::map<std::string, std::vector<float>>& weights);
+
 struct Trained {
   std::vector<double> losses;
+  bool tie = false;  ///< before a step
   std::map<std::string, std::vector<float>> weights;
 };
 
@@ -62,22 +66,40 @@ Trained train(const Settings& more, int steps, const std::string& kind = "bert")
   Trainer trainer(small(more, kind), {});
   trainer.initialize();
   Trained trained;
-  for (int i = 0; i < steps; ++i) trained.losses.push_back(number_of(trainer.step(), "loss"));
+  for (int i = 0; i < steps; ++i) {
+    if (steps < 10) trained.tie = trained.tie || has_tie(exported(trainer, folder / "before.safetensors"));
+    trained.losses.push_back(number_of(trainer.step(), "loss"));
+  }
   trained.weights = exported(trainer, folder / "model.safetensors");
   return trained;
 }
 
-/// The high half of a split weight is a bf16 rounding of the same f32 weight, so that both recipes compute the same,
-/// unless a weight lies exactly between two bf16 numbers (1 in 131,072 does).
+/// Whether a weight lies half way between two bf16 numbers of which a cast takes the even, and a split weight the other.
+bool has_tie(const std::map<std::string, std::vector<float>>& weights) {
+  for (const auto& [name, values] : weights)
+    for (const float value : values)
+      if (split_f32(value).high != f32_to_bf16(value)) return true;
+  return false;
+}
+
+/// A split run has the bits of one with f32 masters and bf16 products as long as no weight is such a tie; a small model
+/// mostly has none.
 TEST(HeldWeights, SplitOnesHaveTheBitsOfF32MastersAndBf16Products) {
   for (const char* optimizer : {"adamw", "lamb", "sgd"})
     for (const char* kind : {"bert", "gpt2"}) {
-      const Settings more = {"train.precision=bf16", std::string("train.optimizer.kind=") + optimizer};
-      Settings split = more;
-      split.push_back("train.weights=split");
-      const Trained expected = train(more, 3, kind), found = train(split, 3, kind);
-      EXPECT_EQ(found.losses, expected.losses) << optimizer << " " << kind;
-      EXPECT_EQ(found.weights, expected.weights) << optimizer << " " << kind;
+      int compared = 0;
+      for (int seed = 1; seed <= 6; ++seed) {
+        const Settings more = {"train.precision=bf16", std::string("train.optimizer.kind=") + optimizer,
+                               "model.layers=1", "train.seed=" + std::to_string(seed)};
+        Settings split = more;
+        split.push_back("train.weights=split");
+        const Trained expected = train(more, 2, kind), found = train(split, 2, kind);
+        if (expected.tie) continue;
+        ++compared;
+        EXPECT_EQ(found.losses, expected.losses) << optimizer << " " << kind << " " << seed;
+        EXPECT_TRUE(found.weights == expected.weights) << optimizer << " " << kind << " " << seed;
+      }
+      EXPECT_GT(compared, 0) << optimizer << " " << kind;
     }
 }
 
