@@ -163,6 +163,20 @@ void add_indexing(std::vector<OpCase>& cases) {
                    .name = "f32 of bf16",
                    .inputs = {indices, {{DType::kBF16, {2, 3, 4}}, -1, 1}},
                    .attributes = {{"rows", 5}, {"dtype", DType::kF32}}});
+  cases.push_back({.op = "scatter_add",
+                   .name = "to what is there",
+                   .inputs = {indices, f32({2, 3, 4}), f32({5, 4})},
+                   .attributes = {{"rows", 5}, {"accumulate", true}}});
+  cases.push_back({.op = "scatter_add",
+                   .name = "of bf16 to what is there",
+                   .inputs = {indices, {{DType::kBF16, {2, 3, 4}}, -1, 1}, f32({300, 4})},
+                   .attributes = {{"rows", 300}, {"accumulate", true}}});
+  cases.push_back({.op = "scatter_add",
+                   .name = "leaves rows without an index",
+                   .inputs = {given(DType::kI32, {3}, {2, 0, 2}), given(DType::kF32, {3}, {1, 10, 100}),
+                              given(DType::kF32, {4}, {1, -2, 3, 4})},
+                   .attributes = {{"rows", 4}, {"accumulate", true}},
+                   .expected = {{11, -2, 104, 4}}});
   cases.push_back({.op = "one_hot",
                    .name = "values",
                    .inputs = {given(DType::kI32, {3}, {1, -1, 3})},

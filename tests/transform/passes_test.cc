@@ -15,6 +15,7 @@
 #include "ramet/transform/precision.h"
 #include "ramet/transform/recompute.h"
 #include "ramet/transform/simplify.h"
+#include "ramet/transform/sum_in_place.h"
 #include "random_model.h"
 
 namespace ramet {
@@ -132,6 +133,72 @@ TEST(Fuse, IsRightOnRandomGraphs) {
     verify(fused, "fuse");
     expect_near(run(graph), run(fused), 1e-5);
   }
+}
+
+bool is_sum(const std::string& state) { return state.starts_with("sum."); }
+
+/// state + term becomes the state.
+void add_into(GraphBuilder& build, const std::string& state, Tensor term) {
+  build.output(state, add(build.state(state, DType::kF32, term.shape()), term), OutputRole::kState);
+}
+
+std::vector<std::string> ops_of(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes()) names.push_back(node.op->name);
+  return names;
+}
+
+TEST(SumInPlace, TermsAddThemselvesWhereTheirOpsCan) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kBF16, {40, 24}), dy = build.input("dy", DType::kBF16, {40, 16});
+  const Tensor ids = build.input("attention_mask", DType::kI32, {40});
+  add_into(build, "sum.weight", matmul(x, dy, true, false, DType::kF32));
+  add_into(build, "sum.table", build.op("scatter_add", {ids, x}, {{"rows", 300}, {"dtype", DType::kF32}}));
+  const Graph fused = sum_in_place(graph, is_sum);
+  verify(fused, "sum_in_place");
+  EXPECT_THAT(ops_of(fused), testing::ElementsAre("matmul", "scatter_add"));
+  EXPECT_EQ(fused.nodes()[0].inputs.size(), 3u);
+  EXPECT_EQ(fused.nodes()[1].inputs.size(), 3u);
+  EXPECT_EQ(run(graph), run(fused));
+  for (int threads : {1, 3})
+    EXPECT_EQ(interpret(graph, cpu_backend(), feeds_for(graph), threads),
+              interpret(fused, cpu_backend(), feeds_for(fused), threads));
+}
+
+TEST(SumInPlace, LeavesTermsThatAreReadElsewhere) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {6, 6});
+  const Tensor twice = matmul(x, x), result = matmul(twice, x), narrow = matmul(x, twice, true);
+  add_into(build, "sum.twice", twice);
+  add_into(build, "sum.result", result);
+  build.output("result", result);
+  add_into(build, "weight", narrow);                 // no sum that starts at zero
+  add_into(build, "sum.map", exp(matmul(x, x, true)));  // no op that adds
+  const Graph same = sum_in_place(graph, is_sum);
+  EXPECT_EQ(ops_of(same), ops_of(graph));
+  for (const Node& node : same.nodes()) EXPECT_LE(node.inputs.size(), 2u);
+}
+
+TEST(SumInPlace, AddsTheGradientsOfAllMatricesOfAModel) {
+  const Model model = tiny_bert();
+  Graph graph = training_graph(model, DType::kBF16);
+  Graph micro("micro");
+  GraphCopier copier(graph, micro);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) copier.copy_node(id);
+  GraphBuilder build(micro);
+  for (const GraphOutput& output : graph.outputs())
+    if (output.name.starts_with("grad.")) add_into(build, "sum." + output.name, build.tensor(copier[output.value]));
+  const Graph before = fuse(simplify(micro)), after = sum_in_place(before, is_sum);
+  EXPECT_EQ(run(before), run(after));
+  int apart = 0;
+  for (const Node& node : after.nodes())
+    if (node.op->map_op == "add" && after.type(node.outputs[0]).shape.rank() == 2 &&
+        after.type(node.outputs[0]).dtype == DType::kF32 && after.value(node.inputs[0]).producer == kNoNode)
+      ++apart;
+  EXPECT_EQ(apart, 1) << "that of the positions is no product\n" << print(after);
 }
 
 TEST(Recompute, ChangesNoBit) {

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/network_rules.h"
 #include "ramet/ops/rules.h"
 
 // Ops whose elements are found by index or by order.
@@ -103,13 +106,20 @@ OpDef scatter_add_op() {
   op.doc =
       "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32; a part "
       "of the "
-      "rows skips the indices of others";
-  op.min_inputs = op.max_inputs = 2;
+      "rows skips the indices of others. With accumulate=true the sums are added to a third input of the result's type, whose "
+      "rows without an index stay as they are";
+  op.min_inputs = 2;
+  op.max_inputs = 3;
   op.attributes = {required_attribute("rows", Kind::kInt, "extent of the first dimension of the result"),
-                   optional_attribute("dtype", Kind::kDType, "of the result (the updates')")};
+                   optional_attribute("dtype", Kind::kDType, "of the result (the third input's or the updates')"),
+                   optional_attribute("accumulate", Kind::kBool, "add to what the third input holds")};
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     require_dtype(node, 0, "indices", {DType::kI32, DType::kI64});
     require_floating(node, 1, "updates");
+    const bool adds = node.attributes.get_bool_or("accumulate", false);
+    if (adds != (node.inputs.size() > 2))
+      refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()), adds ? "3" : "2",
+             "accumulate=true takes a third input, and only then");
     const Dims &indices = node.inputs[0].shape.dims(), &updates = node.inputs[1].shape.dims();
     if (updates.size() < indices.size() || !std::equal(indices.begin(), indices.end(), updates.begin()))
       refuse(node, "the first dimensions of the updates are not those of the indices", node.inputs[1].text(),
@@ -117,12 +127,18 @@ OpDef scatter_add_op() {
     Dims dims{node.attributes.get_int("rows")};
     dims.insert(dims.end(), updates.begin() + static_cast<long>(indices.size()), updates.end());
     require_bounded(node, Shape(dims));
-    const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[1].dtype;
+    const DType dtype =
+        node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[adds ? 2 : 1].dtype;
     if (!is_floating(dtype)) refuse(node, "sums of updates are floating-point", std::string(name_of(dtype)));
-    return {{dtype, Shape(std::move(dims))}};
+    const TensorType result{dtype, Shape(std::move(dims))};
+    if (adds) require_type(node, 2, "what is added to", result);
+    return {result};
   };
   op.gradient = [](GradientContext& c) {
-    return std::vector{Tensor{}, cast_to(gather(c.output_gradients[0], c.inputs[0]), c.inputs[1].dtype())};
+    std::vector<Tensor> gradients{Tensor{},
+                                  cast_to(gather(c.output_gradients[0], c.inputs[0]), c.inputs[1].dtype())};
+    if (c.inputs.size() > 2) gradients.push_back(c.output_gradients[0]);
+    return gradients;
   };
   op.sharding = [](const NodeSignature& node) {
     RuleBuilder rule;
@@ -134,14 +150,23 @@ OpDef scatter_add_op() {
       out.push_back({rule.factor(node.outputs[0].shape.dim(axis))});
       updates.push_back(out.back());
     }
-    return rule.input(indices).input(updates).output(out).build();
+    rule.input(indices).input(updates);
+    if (node.inputs.size() > 2) rule.input(out);
+    return rule.output(out).build();
   };
   op.localize = [](const NodeSignature& node, const std::vector<int64_t>& parts, const ShardingRule& rule) {
     Attributes attributes = node.attributes;
     return attributes.set("rows", local_extent(rule.outputs.at(0).at(0), parts, rule));
   };
   op.cost = [](const NodeSignature& node) {
-    return streaming_cost(node, static_cast<double>(node.inputs[1].elements()));
+    const auto updates = static_cast<double>(node.inputs[1].elements());
+    if (node.inputs.size() == 2) return streaming_cost(node, updates);
+    // Only rows with an index are read and written.
+    const TensorType& out = node.outputs[0];
+    const int64_t rows = std::min(out.bytes(), node.inputs[1].elements() * static_cast<int64_t>(size_of(out.dtype)));
+    return Cost{.flops = 2 * updates,
+                .bytes_read = node.inputs[0].bytes() + node.inputs[1].bytes() + rows,
+                .bytes_written = rows};
   };
   op.positional = OpDef::kPositionalOutput;
   return op;

@@ -99,31 +99,39 @@ const CostModel::MeshCost& CostModel::mesh_of(const Candidate& candidate) {
   return meshes_.emplace(key, std::move(cost)).first->second;
 }
 
+/// The chunk of each layer.
+std::vector<int> CostModel::chunks_of(int batch, const Layout& layout) {
+  const ModelProfile& profile = profiles_[static_cast<size_t>(batch)];
+  const auto cut = [&] {
+    if (layout.layer_chunks() <= 1 || profile.layers() < layout.layer_chunks())
+      return std::vector<int>(static_cast<size_t>(profile.layers()), 0);
+    return chunks_of_layers(layout, profile.costs().layers, profile.costs().before, profile.costs().after);
+  };
+  if (!layout.layers.empty()) return cut();
+  const bool own_head = layout.model_chunks() > layout.layer_chunks();
+  const auto key = std::make_tuple(batch, layout.p, layout.chunks_per_stage(), own_head);
+  const auto known = chunks_.find(key);
+  return known != chunks_.end() ? known->second : chunks_.emplace(key, cut()).first->second;
+}
+
 const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
   const Layout layout = settled(space_, candidate);
   const ModelProfile& profile = profiles_[static_cast<size_t>(candidate.batch)];
-  const bool own_head = layout.model_chunks() > layout.layer_chunks();
   std::string name;
   for (const int n : {candidate.batch, layout.p, layout.t1, layout.t2, layout.r, layout.chunks_per_stage(),
                       static_cast<int>(layout.sequence)})
     name += std::to_string(n) + " ";
+  for (const int64_t n : layout.layers) name += "+" + std::to_string(n);
   if (last_name_ == name && !last_cut_.empty()) return last_cut_[0];
   const MeshCost& mesh = mesh_of(candidate);
-  const auto key = std::make_tuple(candidate.batch, layout.p, layout.chunks_per_stage(), 0, 0, own_head);
-  auto chunks = chunks_.find(key);
-  if (chunks == chunks_.end()) {
-    std::vector<int> of_layer(static_cast<size_t>(profile.layers()), 0);
-    if (layout.layer_chunks() > 1 && profile.layers() >= layout.layer_chunks())
-      of_layer = chunks_of_layers(layout, profile.costs().layers, profile.costs().before, profile.costs().after);
-    chunks = chunks_.emplace(key, std::move(of_layer)).first;
-  }
+  const std::vector<int> chunk_of_layer = chunks_of(candidate.batch, layout);
   const double shards = layout.t1 * layout.t2;
   Cut cut;
   cut.stages.resize(static_cast<size_t>(layout.p));
   std::vector<StateBytes> of_chunk(static_cast<size_t>(layout.model_chunks()), StateBytes{});
   for (size_t part = 0; part < profile.parts().size(); ++part) {
     const bool is_layer = part < profile.before();
-    const int chunk = is_layer ? chunks->second[part] : part == profile.before() ? 0 : layout.model_chunks() - 1;
+    const int chunk = is_layer ? chunk_of_layer[part] : part == profile.before() ? 0 : layout.model_chunks() - 1;
     Cut::Stage& stage = cut.stages[static_cast<size_t>(layout.stage_of(chunk))];
     const PartWork& work = profile.part(part);
     const double pace = shards * speed(layout);
@@ -297,6 +305,34 @@ CostEstimate CostModel::estimate(const Candidate& candidate) {
   }
   cost.seconds += streaming + update_seconds(candidate, cut);
   return cost;
+}
+
+std::optional<Candidate> CostModel::relieved(const Candidate& candidate, int stage, double over) {
+  const Layout& layout = candidate.layout;
+  const auto at = static_cast<size_t>(stage);
+  if (layout.p == 1 || layout.chunks_per_stage() > 1 || stage < 0 || stage >= layout.p) return std::nullopt;
+  Candidate moved = candidate;
+  std::vector<int64_t>& layers = moved.layout.layers;
+  layers.assign(static_cast<size_t>(layout.p), 0);
+  for (const int chunk : chunks_of(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(chunk)];
+  const bool may_be_empty = stage == 0 || stage == layout.p - 1;
+  double saved = 0;
+  while (saved < over) {
+    if (layers[at] <= (may_be_empty ? 0 : 1)) return std::nullopt;
+    const Cut before = cut_of(moved);
+    size_t to = at == 0 ? 1 : 0;
+    const auto work = [&](size_t s) { return before.stages[s].forward + before.stages[s].backward; };
+    for (size_t s = 0; s < before.stages.size(); ++s)
+      if (s != at && std::make_pair(work(s), stage_bytes(moved, before, s)) <
+                         std::make_pair(work(to), stage_bytes(moved, before, to)))
+        to = s;
+    const double bytes = stage_bytes(moved, before, at);
+    --layers[at], ++layers[to];
+    const double gain = bytes - stage_bytes(moved, cut_of(moved), at);
+    if (gain <= 0) return std::nullopt;
+    saved += gain;
+  }
+  return moved;
 }
 
 double CostModel::least_estimate(const Candidate& mesh) {

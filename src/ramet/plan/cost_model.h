@@ -48,6 +48,9 @@ class CostModel {
 
   LowerBound bound(const Candidate& candidate);
   CostEstimate estimate(const Candidate& candidate);
+  /// The candidate with layers moved away from a pipeline stage that needs `over` bytes too much, each to the stage that
+  /// then has the least work; nothing where layers cannot be moved, or too few are there.
+  std::optional<Candidate> relieved(const Candidate& candidate, int stage, double over);
   /// No candidate of this mesh has a lower estimate of time.
   double least_estimate(const Candidate& mesh);
 
@@ -69,6 +72,7 @@ class CostModel {
     std::vector<Stage> stages;
   };
   const MeshCost& mesh_of(const Candidate& candidate);
+  std::vector<int> chunks_of(int batch, const Layout& layout);
   const Cut& cut_of(const Candidate& candidate);
   double collective_seconds(Exchange exchange, double bytes, const Layout& layout, MeshAxis axis, int parts);
   double stage_bytes(const Candidate& candidate, const Cut& cut, size_t stage) const;
@@ -84,7 +88,7 @@ class CostModel {
   const Machine& machine_;
   Network network_;
   std::map<std::tuple<int, int, int, int, int, bool>, MeshCost> meshes_;
-  std::map<std::tuple<int, int, int, int, int, bool>, std::vector<int>> chunks_;
+  std::map<std::tuple<int, int, int, bool>, std::vector<int>> chunks_;
   std::map<std::string, double> collectives_;
   std::string last_name_;
   std::vector<Cut> last_cut_;  ///< that of last_name_, or none

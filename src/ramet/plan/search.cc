@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -249,6 +250,7 @@ class Search {
       memory_[kind_of(item.candidate)].add(static_cast<double>(done.outcome.bytes) / item.estimate.bytes);
     if (!done.outcome.fits) {
       note_smallest(item.candidate, done.outcome.bytes, true);
+      relieve(done);
       result_.refused.push_back(std::move(done));
       return;
     }
@@ -258,6 +260,26 @@ class Search {
     if (best_ < 0 || done.outcome.seconds < best_) best_ = done.outcome.seconds;
     result_.fitting.push_back(std::move(done));
     tell(nullptr);
+  }
+
+  /// Where one stage lacks memory, others may have room for some of its layers: the cut that suits time is not the only
+  /// one.
+  void relieve(const Evaluated& refused) {
+    constexpr double kMost = 2;  // times what there is: beyond, layers are not what lacks
+    const double over = static_cast<double>(refused.outcome.bytes - options_.device_memory);
+    if (refused.outcome.refused_stage < 0 || options_.device_memory == 0 || space_.fixed.count("layers") ||
+        over > (kMost - 1) * static_cast<double>(options_.device_memory))
+      return;
+    std::optional<Candidate> moved = model_.relieved(refused.candidate, refused.outcome.refused_stage, over);
+    if (!moved || seen_.count(key_of(*moved))) return;
+    Item item{0, 0, true, std::move(*moved), {}, {}};
+    item.bound = model_.bound(item.candidate);
+    item.estimate = model_.estimate(item.candidate);
+    item.estimate.seconds = std::max(item.estimate.seconds, item.bound.seconds);
+    // What was compiled of the stages that now have more says nothing of them: it is tried.
+    item.estimate.bytes = std::min(item.estimate.bytes, static_cast<double>(options_.device_memory));
+    item.seconds = corrected(item.candidate, item.estimate.seconds);
+    push(std::move(item));
   }
 
   void finish() {

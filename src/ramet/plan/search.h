@@ -15,6 +15,7 @@ struct Outcome {
   bool fits = false;
   std::string refused;  ///< why it does not fit, or cannot be cut so
   int64_t bytes = 0;    ///< of device memory, of the fullest device: planned, or, when refused, needed (0: not known)
+  int refused_stage = -1;  ///< the first that does not fit, when `bytes` are its
   int64_t streaming_bytes = 0;  ///< of the device that streams the most
   double seconds = 0;           ///< of a step
   double bubble = 0;            ///< share of it in which stages wait for each other

@@ -22,6 +22,7 @@
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/layers.h"
 #include "ramet/transform/simplify.h"
+#include "ramet/transform/sum_in_place.h"
 
 namespace ramet {
 namespace {
@@ -68,9 +69,20 @@ void add_room(Executable& exe, const KernelChoices& kernels, const KernelLibrary
         {.name = "program", .kind = BufferClass::kScratch, .bytes = bytes, .first = 0, .last = exe.instants - 1});
 }
 
+/// Gradients go straight into their accumulators, which start every lane at zero.
+void sum_in_place(Stage& stage) {
+  std::set<std::string> sums;
+  for (const LocalState& state : stage.states)
+    if (state.tensor.kind == StateKind::kAccumulator) sums.insert(state.tensor.name);
+  for (Piece& piece : stage.pieces)
+    if (piece.kind != PieceKind::kUpdate)
+      piece.graph = sum_in_place(piece.graph, [&](const std::string& name) { return sums.count(name) != 0; });
+}
+
 /// From a stage that will not change any more to a program without addresses.
 Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
   stage.ahead = options.ahead;
+  log.run("sum in place", [&] { return sum_in_place(stage), 0; });
   if (options.pack) log.run("pack", [&] { return pack(stage, library), 0; });
   if (stage.phased) split_prepare(stage);
 #ifdef RAMET_VERIFY

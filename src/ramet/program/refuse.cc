@@ -85,7 +85,7 @@ void refuse_memory(const Executable& exe, const CompileOptions& options, const P
                     .found = format_size(need) + " needed (" + breakdown(exe) + ")",
                     .expected = "at most " + format_size(limit),
                     .remedy = remedy},
-                   need);
+                   need, exe.stage);
 }
 
 }  // namespace ramet

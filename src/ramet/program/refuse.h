@@ -23,11 +23,14 @@ struct Advice {
 /// A program that needs more memory than its device has.
 class DoesNotFit : public Error {
  public:
-  DoesNotFit(ErrorParts parts, int64_t needed) : Error(std::move(parts)), needed_(needed) {}
+  DoesNotFit(ErrorParts parts, int64_t needed, int stage)
+      : Error(std::move(parts)), needed_(needed), stage_(stage) {}
   int64_t needed() const { return needed_; }  ///< bytes
+  int stage() const { return stage_; }        ///< of the pipeline
 
  private:
   int64_t needed_;
+  int stage_;
 };
 
 /// Throws the Error (DoesNotFit) of a program that does not fit into `options.device_memory`: what needs how much, at

@@ -12,18 +12,19 @@ std::vector<std::pair<int, int>> in_place(const NodeSignature& node) {
   std::vector<std::pair<int, int>> result;
   if (!node.op->sharding) return result;
   const ShardingRule rule = node.op->sharding(node);
-  size_t first = 0;
-  if (node.op->products) {
-    if (node.op->products(node).size() > 1) return result;
-    first = 2;
-  } else if (std::any_of(rule.factors.begin(), rule.factors.end(), [](const ShardingRule::Factor& factor) {
-               return factor.size > 1 && (factor.whole || factor.reduce != ShardingRule::Reduce::kNone);
-             })) {
-    return result;
-  }
+  if (node.op->products && node.op->products(node).size() > 1) return result;
+  const size_t first = node.op->products ? 2 : 0;
+  const auto is_tied = [&](const ShardingRule::Operand& operand) {
+    return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) {
+      return std::any_of(dim.begin(), dim.end(), [&](int index) {
+        const ShardingRule::Factor& factor = rule.factors[static_cast<size_t>(index)];
+        return factor.size > 1 && (factor.whole || factor.reduce != ShardingRule::Reduce::kNone);
+      });
+    });
+  };
   for (size_t i = first; i < node.inputs.size(); ++i)
     for (size_t o = 0; o < node.outputs.size(); ++o)
-      if (node.inputs[i] == node.outputs[o] && rule.inputs[i] == rule.outputs[o])
+      if (node.inputs[i] == node.outputs[o] && rule.inputs[i] == rule.outputs[o] && !is_tied(rule.inputs[i]))
         result.emplace_back(static_cast<int>(i), static_cast<int>(o));
   return result;
 }
@@ -44,7 +45,9 @@ const TileLibrary::Known& TileLibrary::known(const NodeSignature& node) const {
   result.choice.name = tile_kernel_name(figures_);
   result.choice.scratch_bytes = cycles.temporary_bytes * figures_.tiles;
   result.choice.may_alias = in_place(node);
-  result.choice.spread = static_cast<double>(cycles.tiles) / static_cast<double>(figures_.tiles);
+  // What is added to a sum goes to where that lies, which is everywhere.
+  const bool adds = node.op->products && !result.choice.may_alias.empty();
+  result.choice.spread = adds ? 1 : static_cast<double>(cycles.tiles) / static_cast<double>(figures_.tiles);
   result.messages = cycles.messages;
   return result;
 }

@@ -165,6 +165,7 @@ Outcome RecipePlanner::evaluate(const Candidate& candidate) {
     return outcome_of(candidate, stages);
   } catch (const DoesNotFit& error) {
     outcome.bytes = error.needed();
+    outcome.refused_stage = error.stage();
     outcome.refused = error.parts().found + " on " + error.parts().where;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kFailure) throw;

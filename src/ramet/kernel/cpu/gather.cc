@@ -112,18 +112,27 @@ Groups group(int64_t count, int64_t rows, int64_t* room, const RowOf& row_of) {
 struct Scatter {
   DType from = DType::kF32, to = DType::kF32;
   const char* updates = nullptr;
+  const char* base = nullptr;  ///< what the sums are added to, which may be `out`; null: nothing
   char* out = nullptr;
   int64_t width = 0;
   Groups groups{};
 
-  /// Columns [begin, end) of a row: 0 and the updates one after another, in f32.
+  /// Columns [begin, end) of a row without updates.
+  void untouched(int64_t at, int64_t bytes) const {
+    if (!base)
+      std::memset(out + at, 0, static_cast<size_t>(bytes));
+    else if (base != out)
+      std::memcpy(out + at, base + at, static_cast<size_t>(bytes));
+  }
+
+  /// Columns [begin, end) of a row: 0 and the updates one after another, in f32; then what they are added to.
   void row(int64_t row, int64_t begin, int64_t end, float* room) const {
     const int64_t first = groups.first[row], last = groups.first[row + 1], size = size_in(to);
-    char* target = out + (row * width + begin) * size;
-    if (first == last) return void(std::memset(target, 0, static_cast<size_t>((end - begin) * size)));
+    if (first == last) return untouched((row * width + begin) * size, (end - begin) * size);
     for (int64_t at = begin; at < end; at += kRoom) {
       const int64_t count = std::min(kRoom, end - at);
-      float* sums = to == DType::kF32 ? reinterpret_cast<float*>(out) + row * width + at : room;
+      const int64_t offset = (row * width + at) * size;
+      float* sums = to == DType::kF32 && !base ? reinterpret_cast<float*>(out + offset) : room;
       std::fill_n(sums, count, 0.0f);
       for (int64_t i = first; i < last; ++i) {
         const char* update = updates + (groups.order[i] * width + at) * size_in(from);
@@ -131,7 +140,11 @@ struct Scatter {
         if (from != DType::kF32) map_steps().load(from)(update, 1, count, room + kRoom), values = room + kRoom;
         map_steps().add(values, count, sums);
       }
-      if (to != DType::kF32) map_steps().store(to)(sums, count, out + (row * width + at) * size);
+      if (base) {
+        map_steps().load(to)(base + offset, 1, count, room + kRoom);
+        map_steps().add(room + kRoom, count, sums);
+      }
+      if (to != DType::kF32 || base) map_steps().store(to)(sums, count, out + offset);
     }
   }
 };
@@ -143,6 +156,7 @@ void run_scatter_add(const NodeSignature& node, const Position& table, const Ker
   auto* rooms = static_cast<float*>(context.scratch);
   Scatter scatter{.from = node.inputs[1].dtype, .to = node.outputs[0].dtype};
   scatter.updates = static_cast<const char*>(context.inputs[1]);
+  scatter.base = context.inputs.size() > 2 ? static_cast<const char*>(context.inputs[2]) : nullptr;
   scatter.out = static_cast<char*>(context.outputs[0]);
   scatter.width = row_elements(node.outputs[0].shape);
   auto* room = reinterpret_cast<int64_t*>(rooms + context.team.size() * 2 * kRoom);
@@ -338,24 +352,27 @@ void add(Backend& backend, const std::string& op, Run run, std::function<std::st
 /// A kernel that minds where its positional operand is.
 void add_placed(Backend& backend, const std::string& op,
                 void (*run)(const NodeSignature&, const Position&, const KernelContext&),
-                std::function<std::string(const NodeSignature&)> refuse = {}, cpu::ScratchFunction scratch = {}) {
+                std::function<std::string(const NodeSignature&)> refuse = {}, cpu::ScratchFunction scratch = {},
+                std::vector<std::pair<int, int>> aliases = {}) {
   cpu::add_hwy(
       backend, op, std::move(refuse),
       [run](const NodeSignature& node, int) {
         return [node, position = Position(node), run](const KernelContext& context) { run(node, position, context); };
       },
-      std::move(scratch));
+      std::move(scratch), std::move(aliases));
 }
 
 std::string refuse_scatter(const NodeSignature& node) {
-  return map_steps().load(node.inputs[1].dtype) ? "" : "no arithmetic on this type";
+  for (const TensorType& type : {node.inputs[1], node.inputs.back()})
+    if (!map_steps().load(type.dtype)) return "no arithmetic on this type";
+  return "";
 }
 
 }  // namespace
 
 void add_cpu_gather(Backend& backend) {
   add_placed(backend, "gather", run_gather);
-  add_placed(backend, "scatter_add", run_scatter_add, refuse_scatter, scatter_scratch);
+  add_placed(backend, "scatter_add", run_scatter_add, refuse_scatter, scatter_scratch, {{2, 0}});
   add(backend, "one_hot", run_one_hot);
   const auto lines = [](int64_t each) {
     return [each](const NodeSignature& node, int threads) { return threads * each * line_bytes(node); };

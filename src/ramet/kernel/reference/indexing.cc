@@ -65,7 +65,19 @@ void scatter_add(const ReferenceOperands& operands) {
     for (int64_t h = 0; h < out.inner; ++h)
       sums[static_cast<size_t>(row * out.inner + h)] += operands.get(1, i * out.inner + h);
   }
-  for (size_t i = 0; i < sums.size(); ++i) operands.set(0, static_cast<int64_t>(i), sums[i]);
+  if (operands.node().inputs.size() == 2) {
+    for (size_t i = 0; i < sums.size(); ++i) operands.set(0, static_cast<int64_t>(i), sums[i]);
+    return;
+  }
+  // Sums meet what they are added to in f32; -0 stays -0 where nothing is added, so rows are told apart.
+  std::vector<bool> touched(static_cast<size_t>(operands.output_type(0).shape.dim(0)), false);
+  for (int64_t i = 0; i < operands.input_type(0).elements(); ++i)
+    if (const int64_t row = checked_row(operands, 0, i, rows); row >= 0) touched[static_cast<size_t>(row)] = true;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double base = operands.get(2, static_cast<int64_t>(i));
+    const bool adds = touched[i / static_cast<size_t>(out.inner)];
+    operands.set(0, static_cast<int64_t>(i), adds ? base + static_cast<float>(sums[i]) : base);
+  }
 }
 
 /// An order of elements: NaN before (after) all, then by value, then by position.
