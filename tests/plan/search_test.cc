@@ -137,10 +137,11 @@ TEST(Search, FindsWhatTheBestOfAllIs) {
       if (outcome.fits && (best < 0 || outcome.seconds < best)) best = outcome.seconds;
     }
     const SearchResult result = bench.search(0);
-    EXPECT_EQ(result.fitting.empty(), best < 0);
+    // Where memory lacks the search also tries other cuts of the layers, and may find better.
     if (best < 0) continue;
+    ASSERT_FALSE(result.fitting.empty());
     EXPECT_TRUE(result.proven);
-    EXPECT_EQ(result.fitting.front().outcome.seconds, best) << print_layout(result.fitting.front().candidate.layout);
+    EXPECT_LE(result.fitting.front().outcome.seconds, best) << print_layout(result.fitting.front().candidate.layout);
     // The few that are compiled by default come as near.
     const SearchResult quick = bench.search(16);
     ASSERT_FALSE(quick.fitting.empty());
