@@ -3,8 +3,8 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains small BERT and GPT-2 models (f32, bf16 and f16, also with all states held in 16 bits, dropout, clipping, AdamW and
-LAMB, packed rows) for a few steps on one device, then on
+Trains small BERT and GPT-2 models (f32, bf16 and f16, also with all states held in 16 bits, dropout, clipping, every
+optimizer for large batches, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
 differing step and tensor are named. --quick takes a few layouts, one model each.
@@ -46,7 +46,17 @@ MODELS = {
                          "data.packing": "lpfhp"},
     "packed-bf16-lamb": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb",
                          "data.packing": "nnlshp", "data.packing_depth": 2},
+    # Other optimizers, and loss scales, on the layouts of eight lanes.
+    "bert-f32-lars": {"model.kind": "bert", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "lars",
+                      "train.schedule.learning_rate": 1.0},
+    "gpt2-bf16-adafactor": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "adafactor",
+                            "train.optimizer.first_moment": True, "train.optimizer.relative_step": True},
+    "bert-f16-lion": {"model.kind": "bert", "model.preset": "mini", "train.precision": "f16", "train.optimizer.kind": "lion",
+                      "train.loss_scale": "auto"},
+    "gpt2-f16-lamb": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f16", "train.optimizer.kind": "lamb",
+                      "train.optimizer.trust": "decayed", "train.optimizer.weight_norm_cap": 1.0, "train.loss_scale": "auto"},
 }
+ALL_SIZES = 6  # of the models, so many on the other sizes too
 COMMON = {
     "data.kind": "synthetic",
     "data.sequence_length": 24,
@@ -198,7 +208,8 @@ class Matrix:
         if self.options.quick:
             models = itertools.cycle(MODELS)
             return [(next(models), "eight", *each) for each in QUICK]
-        return [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX)) for model in MODELS for each in layouts]
+        return [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
+                for model in (MODELS if size == "eight" else list(MODELS)[:ALL_SIZES]) for each in layouts]
 
 
 def main():

@@ -106,13 +106,49 @@ TEST_F(Cli, TheSameBitsWhateverTheLayout) {
 }
 
 TEST_F(Cli, EveryOptimizerAndPrecisionLearns) {
-  for (const char* optimizer : {"sgd", "adam", "adamw", "lamb"}) {
+  const std::vector<std::pair<const char*, const char*>> optimizers = {
+      {"sgd", "0.02"},  {"adam", "0.02"},      {"adamw", "0.02"}, {"lamb", "0.02"},
+      {"lars", "2.0"}, {"adafactor", "0.05"}, {"lion", "0.005"}};
+  for (const auto& [optimizer, rate] : optimizers) {
     const json end = train({"--set", "train.optimizer.kind=" + std::string(optimizer), "--set",
-                            "train.schedule.learning_rate=0.02", "--set", "train.steps=8"});
+                            "train.schedule.learning_rate=" + std::string(rate), "--set", "train.steps=8"});
     EXPECT_LT(end["loss"].get<double>(), 5.2) << optimizer;
   }
   for (const char* precision : {"f32", "bf16", "f16"})
     EXPECT_EQ(train({"--set", "train.precision=" + std::string(precision)})["steps"], 12) << precision;
+}
+
+TEST_F(Cli, ChecksOfNumericsAreWrittenAndChangeNothing) {
+  const json plain = train();
+  const Outcome outcome = ramet({"train", "tiny.toml", "--json", "--run", "run", "--check-numerics", "6"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(last(outcome)["weights_hash"], plain["weights_hash"]);
+  EXPECT_EQ(last(outcome)["planned_bytes"], plain["planned_bytes"]);
+  std::vector<int> steps;
+  for (const auto& entry : fs::directory_iterator(folder_ / "run/numerics")) {
+    const json check = json::parse(read_file(entry.path()));
+    steps.push_back(check["step"]);
+    EXPECT_GT(check["tensors"].size(), 50u);
+  }
+  EXPECT_THAT(steps, testing::UnorderedElementsAre(1, 6, 12));
+  EXPECT_THAT(outcome.out, HasSubstr("\"event\":\"numerics\",\"step\":6"));
+  const Outcome text = ramet({"train", "tiny.toml", "--steps", "1", "--check-numerics"});
+  EXPECT_THAT(text.err, HasSubstr("numerics of step 1, "));
+  EXPECT_THAT(text.err, HasSubstr("numerics/step-00000001.json"));
+  EXPECT_EQ(ramet({"train", "tiny.toml", "--check-numerics", "0"}).status, 2);
+}
+
+TEST_F(Cli, AnAutomaticLossScaleIsShownAndCounted) {
+  const std::vector<std::string> more = {"--set", "train.precision=f16", "--set", "train.loss_scale=auto", "--set",
+                                         "train.loss_scale_start=4294967296"};
+  const json end = train(more);
+  EXPECT_GT(end["skipped_steps"].get<int>(), 0);
+  EXPECT_LT(end["loss_scale"].get<double>(), 4294967296.0);
+  std::vector<std::string> arguments = {"train", "tiny.toml"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Outcome text = ramet(arguments);
+  EXPECT_THAT(text.out, HasSubstr(" steps skipped"));
+  EXPECT_THAT(text.err, HasSubstr("skipped"));
 }
 
 TEST_F(Cli, KilledAtAnyMomentItGoesOnWithTheSameBits) {

@@ -382,6 +382,33 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .name = "carries",
                    .inputs = {{accumulator, 0, 0, exact(5 * 4294967296.0 + 1024)}},
                    .expected = {{5 * 4194304.0 + 1}}});
+  std::vector<double> bins(280, 0.0);
+  bins[0] = 1, bins[150] = 2, bins[151] = 1, bins[1] = 1, bins[149] = 1, bins[278] = 1, bins[279] = 1, bins[24] = 1;
+  cases.push_back(
+      {.op = "exponent_histogram",
+       .name = "by_hand",
+       .inputs = {{{kF32, {9}}, 0, 0, {0, 1, -1.5, 2, 0x1p-149, 0.5, -INFINITY, nan, 0x1p-126}}},
+       .expected = {bins},
+       .low_types = false});
+  cases.push_back({.op = "exponent_histogram", .name = "long", .inputs = {f32({4, 1042})}});
+  cases.push_back({.op = "exponent_histogram", .name = "scalar", .inputs = {f32({})}});
+  const TensorType histogram{DType::kI64, {280}};
+  cases.push_back({.op = "histogram_sum", .name = "two", .inputs = {{histogram, 0, 9}, {histogram, 0, 9}}});
+  cases.push_back({.op = "histogram_share",
+                   .name = "from",
+                   .inputs = {{histogram, 0, 0, bins}},
+                   .attributes = {{"exponent", int64_t{0}}},
+                   .expected = {{5.0 / 8}}});
+  cases.push_back({.op = "histogram_share",
+                   .name = "below",
+                   .inputs = {{histogram, 0, 0, bins}},
+                   .attributes = {{"exponent", int64_t{-1}}, {"below", true}},
+                   .expected = {{2.0 / 8}}});
+  cases.push_back({.op = "histogram_share",
+                   .name = "of_nothing",
+                   .inputs = {{histogram, 0, 0, std::vector<double>(280, 0.0)}},
+                   .attributes = {{"exponent", int64_t{5}}},
+                   .expected = {{0}}});
   for (double scale : {0.5, nan}) {
     const std::string suffix = scale == scale ? "" : "_not_finite";
     cases.push_back({.op = "sgd",
@@ -475,6 +502,68 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .inputs = {{{DType::kBF16, {3}}, 0, 0, {1, 1.0078125, -2}}, {{kU16, {3}}, 0, 0, {0, 49152, 16384}}},
                    .expected = {{1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}},
                    .low_types = false});
+  cases.push_back({.op = "split_halves",
+                   .name = "by_hand",
+                   .inputs = {{{DType::kF32, {3}}, 0, 0, {1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}}},
+                   .expected = {{1, 1.0078125, -2}, {0, 49152, 16384}},
+                   .low_types = false});
+  for (double scale : {0.5, nan}) {
+    const std::string suffix = scale == scale ? "" : "_not_finite";
+    cases.push_back({.op = "lion",
+                     .name = "plain" + suffix,
+                     .inputs = {w, w, w, scalar(0.1), scalar(scale)},
+                     .attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", 0.1}},
+                     .low_types = false});
+    const Attributes lars{{"momentum", 0.9}, {"weight_decay", 0.1}, {"trust_coefficient", 0.02}, {"norm_cap", 0.0}};
+    const auto with = [](Attributes attributes, const std::string& name, double value) {
+      attributes.set(name, value);
+      return attributes;
+    };
+    cases.push_back({.op = "lars",
+                     .name = "momentum" + suffix,
+                     .inputs = {w, w, w, scalar(9), scalar(4), scalar(0.1), scalar(scale)},
+                     .attributes = lars,
+                     .low_types = false});
+    cases.push_back({.op = "lars",
+                     .name = "capped" + suffix,
+                     .inputs = {w, w, w, scalar(9), scalar(4), scalar(0.1), scalar(scale)},
+                     .attributes = with(lars, "norm_cap", 0.5),
+                     .low_types = false});
+    cases.push_back({.op = "lars",
+                     .name = "no_ratio" + suffix,
+                     .inputs = {w, w, w, scalar(0), scalar(0), scalar(0.1), scalar(scale)},
+                     .attributes = with(lars, "trust_coefficient", 0.0),
+                     .low_types = false});
+    cases.push_back({.op = "lars",
+                     .name = "no_momentum" + suffix,
+                     .inputs = {w, w, scalar(9), scalar(4), scalar(0.1), scalar(scale)},
+                     .attributes = with(lars, "momentum", 0.0),
+                     .low_types = false});
+    cases.push_back({.op = "moving_average",
+                     .name = "plain" + suffix,
+                     .inputs = {w, second, scalar(0.75), scalar(scale)},
+                     .low_types = false});
+    const Attributes adafactor{{"beta1", 0.0},
+                               {"weight_decay", 0.1},
+                               {"clip_threshold", 1.0},
+                               {"scale_epsilon", 1e-3},
+                               {"elements", int64_t{24}}};
+    cases.push_back({.op = "adafactor_apply",
+                     .name = "plain" + suffix,
+                     .inputs = {w, w, scalar(96), scalar(6), scalar(0.1), scalar(scale)},
+                     .attributes = adafactor,
+                     .low_types = false});
+    cases.push_back({.op = "adafactor_apply",
+                     .name = "moment" + suffix,
+                     .inputs = {w, w, w, scalar(96), scalar(6), scalar(0.1), scalar(scale)},
+                     .attributes = with(with(adafactor, "beta1", 0.9), "clip_threshold", 0.0),
+                     .low_types = false});
+    cases.push_back({.op = "adafactor_apply",
+                     .name = "own_rate" + suffix,
+                     .inputs = {w, w, scalar(6), scalar(6), scalar(0.1), scalar(scale)},
+                     .attributes = with(adafactor, "scale_epsilon", 0.0),
+                     .low_types = false});
+  }
   cases.push_back({.op = "lamb_apply",
                    .name = "zero_norm",
                    .inputs = {w, w, scalar(0), scalar(9), scalar(0.1), scalar(1)},

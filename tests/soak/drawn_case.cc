@@ -70,7 +70,7 @@ class Drawer {
     micro_batches_ = lanes_ * each;
     const std::string precision = one_of<std::string>({"f32", "bf16", "bf16", "f16"});
     if (precision != "f32") recipe["train.precision"] = precision;
-    recipe["train.optimizer.kind"] = one_of<std::string>({"sgd", "adam", "adamw", "adamw", "lamb"});
+    recipe["train.optimizer.kind"] = one_of<std::string>({"sgd", "adam", "adamw", "adamw", "lamb", "lars", "adafactor", "lion"});
     if (recipe["train.optimizer.kind"] == "sgd" && chance(60))
       recipe[chance(50) ? "train.optimizer.nesterov" : "train.optimizer.momentum"] = "0";
     if (recipe.count("train.optimizer.nesterov")) recipe["train.optimizer.nesterov"] = "true";
@@ -79,7 +79,8 @@ class Drawer {
       recipe["train.clip_norm"] = chance(50) ? "0.1" : "1";
     else if (micro_batches_ == 1 && chance(50))
       recipe["train.optimizer.in_backward"] = "true";
-    if (chance(20)) recipe["train.loss_scale"] = "64";
+    if (chance(20))
+      recipe["train.loss_scale"] = chance(50) && !recipe.count("train.optimizer.in_backward") ? "auto" : "64";
   }
 
   /// A multiple of the recipe's chunks, mostly; else anything, which a layout must leave whole.

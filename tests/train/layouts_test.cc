@@ -104,7 +104,14 @@ TEST(Layouts, OfStatesIn16BitsHaveTheBitsOfOneDevice) {
         "train.optimizer.kind=adamw"}},
       {"gpt2",
        {"train.precision=bf16", "train.weights=split", "train.accumulators=bf16", "train.optimizer.state=bf16",
-        "train.optimizer.kind=lamb"}}};
+        "train.optimizer.kind=lamb"}},
+      {"bert",
+       {"train.precision=bf16", "train.weights=split", "train.optimizer.state=f16", "train.optimizer.kind=lars"}},
+      {"bert",
+       {"train.precision=f16", "train.weights=f16", "train.optimizer.state=f16", "train.optimizer.kind=adafactor",
+        "train.optimizer.first_moment=true"}},
+      {"gpt2",
+       {"train.precision=bf16", "train.weights=bf16", "train.optimizer.state=bf16", "train.optimizer.kind=lion"}}};
   for (const auto& [kind, more] : recipes) {
     const Trained expected = train_layout("", 2, more, kind);
     for (const char* layout : {"p=2 head=first", "r=2", "t=2", "t=2x2", "r=4 rts=weights:2,grads,optimizer",
@@ -112,6 +119,29 @@ TEST(Layouts, OfStatesIn16BitsHaveTheBitsOfOneDevice) {
                                "p=2 t=2 r=2 rts=optimizer recompute=layer", "r=4 rts=weights,grads,optimizer"}) {
       SCOPED_TRACE(kind + " " + layout);
       expect_same(train_layout(layout, 2, more, kind), expected);
+    }
+  }
+}
+
+/// Each with what it alone has: norms of tensors, means of rows and columns, moments, weights that take plain steps.
+TEST(Layouts, EveryOptimizerHasTheBitsOfOneDevice) {
+  const std::vector<Settings> optimizers = {
+      {"kind=sgd", "nesterov=true"},
+      {"kind=lamb", "trust=decayed", "weight_norm_cap=0.5", "bias_correction=false"},
+      {"kind=lars", "weight_norm_cap=0.5"},
+      {"kind=adafactor"},
+      {"kind=adafactor", "first_moment=true", "relative_step=true", "scale_parameter=false", "clip_threshold=0.5"},
+      {"kind=adafactor", "factored=false"},
+      {"kind=lion"}};
+  for (const Settings& optimizer : optimizers) {
+    Settings more = {"train.precision=f32", "model.vocabulary_size=70", "model.pad_vocabulary=48"};
+    std::string all;
+    for (const std::string& setting : optimizer) more.push_back("train.optimizer." + setting), all += setting + " ";
+    const Trained expected = train_layout("", 2, more);
+    for (const char* layout : {"r=4 rts=weights:2,grads,optimizer", "t=2x2", "phases=2 offload=weights,grads,optimizer",
+                               "p=2 t=2 r=2 rts=optimizer recompute=layer"}) {
+      SCOPED_TRACE(all + layout);
+      expect_same(train_layout(layout, 2, more), expected);
     }
   }
 }

@@ -42,7 +42,7 @@ int count(const Graph& graph, const std::string& op) {
 }
 
 TEST(TrainingStep, IsSoundForEveryOptimizerAndPrecision) {
-  for (const char* optimizer : {"sgd", "adam", "adamw", "lamb"})
+  for (const char* optimizer : {"sgd", "adam", "adamw", "lamb", "lars", "adafactor", "lion"})
     for (const char* precision : {"f32", "bf16", "f16"}) {
       const StepGraph step =
           step_of(tiny({"train.optimizer.kind=" + std::string(optimizer), "train.precision=" + std::string(precision),
@@ -265,7 +265,7 @@ std::pair<std::string, int64_t> trained(const Recipe& recipe, int steps, int64_t
 }
 
 TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {
-  for (const char* optimizer : {"sgd", "adamw", "lamb"}) {
+  for (const char* optimizer : {"sgd", "adamw", "lamb", "lars", "adafactor", "lion"}) {
     // Wide, short samples: gradients are most of what is alive.
     const std::vector<std::string> settings = {"model.layers=6",      "model.hidden=128",
                                                "train.micro_batch=1", "train.precision=bf16",
@@ -413,7 +413,7 @@ TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {
   EXPECT_EQ(recipe.model.intermediate, 3072);
   EXPECT_EQ(recipe.data.max_predictions, 20);
   EXPECT_EQ(recipe.schedule.steps, recipe.train.steps);
-  EXPECT_EQ(recipe.train.loss_scale, 1.0);
+  EXPECT_EQ(recipe.train.loss_scale.number, 1.0);
   // What is printed means the same again, whatever presets may become.
   EXPECT_EQ(print_recipe(complete_recipe(parse_recipe(print_recipe(recipe), "b.toml", "."))), print_recipe(recipe));
   const auto error_of = [](std::vector<std::string> settings, int64_t vocabulary = 0) -> std::string {

@@ -195,6 +195,10 @@ void Progress::step(int64_t done, const Numbers& metrics) {
   loss_ = loss;
   rate_ = keep * rate_ + (1 - keep) * rate;
   seconds_a_step_ = keep * seconds_a_step_ + (1 - keep) * seconds;
+  if (const double scale = number_of(metrics, "loss_scale"); !std::isnan(scale)) {
+    const double skipped = number_of(metrics, "skipped_steps");
+    scale_ = "  scale " + number_text(scale) + (skipped > 0 ? ", " + number_text(skipped) + " skipped" : "");
+  }
   const bool last = done >= end_, first = done == begin_ + 1;
   const double time = now();
   if (!first && !last && time - drawn_ < (is_terminal() ? kRedraw : kLineEvery)) return;
@@ -205,7 +209,7 @@ void Progress::step(int64_t done, const Numbers& metrics) {
 void Progress::draw(int64_t done) {
   const std::string left = done >= end_ ? duration_text(now() - started_) + " in all"
                                         : duration_text(seconds_a_step_ * static_cast<double>(end_ - done)) + " left";
-  tail_ = std::to_string(done) + "/" + std::to_string(end_) + "  loss " + number_text(loss_) + "  " +
+  tail_ = std::to_string(done) + "/" + std::to_string(end_) + "  loss " + number_text(loss_) + scale_ + "  " +
           number_text(std::round(rate_)) + " tokens/s  " + left;
   if (!is_terminal()) {
     std::fputs((name_ + "  step " + tail_ + "\n").c_str(), stderr);

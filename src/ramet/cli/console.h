@@ -80,6 +80,7 @@ class Progress {
   int64_t begin_, end_;
   double started_, drawn_ = -1e9;
   double loss_ = 0, rate_ = 0, seconds_a_step_ = 0;
+  std::string scale_;  ///< of an automatic loss scale
   bool shown_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include "ramet/cli/layout_search.h"
 #include "ramet/cli/task.h"
 #include "ramet/report/memory.h"
+#include "ramet/report/numerics.h"
 #include "ramet/runtime/process.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
@@ -53,7 +54,7 @@ class StartProgress {
 
 struct TrainArguments : ModelOptions {
   std::string recipe, resume, exactly;
-  int64_t steps = 0, seeds = 0;
+  int64_t steps = 0, seeds = 0, check_numerics = 0;
   bool profile = false;
 };
 
@@ -71,9 +72,10 @@ Numbers results_of(const Numbers& metrics) {
 /// What is told on the console and written into the run's log.
 class Reporter : public TrainingObserver {
  public:
-  Reporter(const Recipe& recipe, int64_t begin, int64_t end, RunLogWriter& log, bool json)
+  Reporter(const Recipe& recipe, int64_t begin, int64_t end, RunLogWriter& log, fs::path numerics, bool json)
       : progress_(json ? nullptr : std::make_unique<Progress>(recipe.name, begin, end)),
         log_(log),
+        numerics_(std::move(numerics)),
         shares_(!recipe.is_task()) {}
 
   void on_step(int64_t done, const Numbers& metrics) override {
@@ -96,11 +98,33 @@ class Reporter : public TrainingObserver {
     log_.event(JsonLine().set("event", "checkpoint").set("step", done).set("path", path.string()).text());
     if (!progress_) JsonLine().set("event", "checkpoint").set("step", done).set("path", path.string()).print();
   }
+  void on_numerics(const NumericsReport& report) override {
+    char name[40];
+    std::snprintf(name, sizeof name, "step-%08lld.json", static_cast<long long>(report.step));
+    fs::create_directories(numerics_);
+    write_file_atomic(numerics_ / name, json_of(report) + "\n");
+    const NumericsFinding* first = report.first_out_of_range();
+    JsonLine event;
+    event.set("event", "numerics")
+        .set("step", report.step)
+        .set("tensors", static_cast<int64_t>(report.findings.size()))
+        .set("path", (numerics_ / name).string());
+    if (first)
+      event.set("first_out_of_range", std::string(name_of(first->record.row.kind)) + " " + first->record.row.name)
+          .set("overflow", first->overflow)
+          .set("underflow", first->underflow);
+    log_.event(event.text());
+    if (progress_)
+      progress_->line(text_of(report) + "  all of them: " + (numerics_ / name).string());
+    else
+      event.print();
+  }
   void finish() { progress_.reset(); }
 
  private:
   std::unique_ptr<Progress> progress_;
   RunLogWriter& log_;
+  fs::path numerics_;
   const bool shares_;
 };
 
@@ -237,7 +261,13 @@ class TrainCommand {
   int follow(Trainer& trainer) {
     catch_stop_signals();
     Silence silence;
-    train(trainer, {.stop_at = arguments_.steps, .checkpoints = {}, .best = {}, .stop = &stop_asked}, silence);
+    train(trainer,
+          {.stop_at = arguments_.steps,
+           .checkpoints = {},
+           .best = {},
+           .stop = &stop_asked,
+           .check_every = arguments_.check_numerics},
+          silence);
     trainer.weights_hash();
     return 0;
   }
@@ -267,14 +297,15 @@ class TrainCommand {
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
     catch_stop_signals();
-    Reporter reporter(recipe, begin, end, log, session_.json);
+    Reporter reporter(recipe, begin, end, log, directory.numerics(), session_.json);
     try {
       const TrainingResult result =
           train(trainer,
                 {.stop_at = arguments_.steps,
                  .checkpoints = directory.checkpoints(),
                  .best = directory.best(),
-                 .stop = &stop_asked},
+                 .stop = &stop_asked,
+                 .check_every = arguments_.check_numerics},
                 reporter);
       reporter.finish();
       finish(result, directory, trainer, log);
@@ -316,6 +347,9 @@ class TrainCommand {
         .set_json("devices", devices_json(trainer.cluster()))
         .set("run_directory", directory.path().string())
         .set("checkpoint", result.checkpoint.string());
+    const bool scales = recipe.train.loss_scale.automatic;
+    if (scales)
+      end.set("loss_scale", trainer.loss_scale().scale).set("skipped_steps", trainer.loss_scale().skipped);
     for (const auto& [name, value] : result.last_evaluation) end.set("held_out_" + name, value);
     for (const auto& [name, value] : result.best_evaluation) end.set("best_" + name, value);
     if (!result.best_evaluation.empty()) end.set("best_steps", result.best_steps);
@@ -335,6 +369,9 @@ class TrainCommand {
     if (!result.best_evaluation.empty() && result.best_steps < result.steps)
       std::printf("best, after %lld steps: %s\n", static_cast<long long>(result.best_steps),
                   numbers_text(result.best_evaluation, false).c_str());
+    if (scales)
+      std::printf("loss scale: %s, %s steps skipped\n", number_text(trainer.loss_scale().scale).c_str(),
+                  number_text(static_cast<double>(trainer.loss_scale().skipped)).c_str());
     std::printf("memory: %s planned, %s at the peak of the process\n", format_size(trainer.planned_bytes()).c_str(),
                 format_size(measured_peak_bytes()).c_str());
     std::printf("weights %s\nrun %s\n", weights_hash.c_str(), directory.path().c_str());
@@ -403,6 +440,15 @@ void add_train(CLI::App& app, Session& session) {
       ->type_name("DIR")
       ->excludes(resume);
   command->add_flag("--profile", arguments->profile, "time every kernel, and print at the end where the time went");
+  command
+      ->add_option("--check-numerics", arguments->check_numerics,
+                   "before the first step and every EVERY steps (default: 100) count the exponents of weights, optimizer "
+                   "states, gradients and activations, write them into the run's folder, and name the first tensor that "
+                   "leaves its type's range. Changes no bit; a check takes about as long as a step")
+      ->type_name("EVERY")
+      ->expected(0, 1)
+      ->default_str("100")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   add_json_option(*command, session);
   command->footer(
       "Under `mpirun -n N ramet train ...` every rank runs an equal share of the layout's devices.\n"

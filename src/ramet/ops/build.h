@@ -59,6 +59,8 @@ Tensor narrow(Tensor a, DType dtype, const NarrowOptions& options = {}, const Ro
 Tensor add_to_sum(Tensor sum, Tensor term, double scale = 1, const RoundingBy& by = {});
 /// The f32 number whose halves are bf16 and u16 (base/rounding.h).
 Tensor join_halves(Tensor high, Tensor low);
+/// And back: the high half and the low one.
+std::pair<Tensor, Tensor> split_halves(Tensor a);
 
 // --- shapes ---
 Tensor reshape(Tensor a, Shape shape);  ///< one extent may be -1
@@ -140,6 +142,13 @@ Tensor exact_sum(const std::vector<Tensor>& sums);
 /// An accumulator as f32[], rounded once.
 Tensor from_exact(Tensor sum);
 
+/// How many elements have which exponent, as a histogram of ops/exponents.h. No gradient.
+Tensor exponent_histogram(Tensor a);
+/// Sum of one or more histograms.
+Tensor histogram_sum(const std::vector<Tensor>& histograms);
+/// Of the elements that are not 0 the share that is 2^exponent or more, or less with `below`: f32[].
+Tensor histogram_share(Tensor histogram, int64_t exponent, bool below = false);
+
 /// How an optimizer's states are held: they may be f32, f16 or bf16 each. With `low` (u16) the weight is bf16, the high
 /// half of an f32 number whose low half this is (base/rounding.h). `rounding` is that of states narrower than f32.
 struct StateForm {
@@ -161,6 +170,7 @@ SgdResult sgd(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tens
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool decoupled = true;  ///< AdamW; false: Adam with L2 in the gradient. LAMB ignores it.
+  double norm_cap = 0;    ///< LAMB: most that the weight's norm counts; 0: no limit
 };
 struct AdamScalars {
   Tensor rate, correction1, correction2, grad_scale;  ///< correction_i = 1 - beta_i^t, t = 1 in the first step
@@ -176,5 +186,43 @@ AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
 /// the step along it.
 AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamScalars& scalars,
                 const AdamOptions& options, const StateForm& form = {});
+
+struct LarsOptions {
+  double momentum = 0.9, weight_decay = 0;
+  double trust_coefficient = 1e-3;  ///< 0: no trust ratio, as for biases and norms
+  double norm_cap = 0;              ///< most that the weight's norm counts; 0: no limit
+};
+/// LARS (You et al., arXiv 1708.03888, algorithm 1): the rate is within the momentum.
+SgdResult lars(Tensor weight, Tensor gradient, Tensor momentum, Tensor rate, Tensor grad_scale,
+               const LarsOptions& options);
+
+struct LionOptions {
+  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+};
+struct LionResult {
+  Tensor weight, m;
+};
+/// Lion (Chen et al., arXiv 2302.06675, algorithm 2).
+LionResult lion(Tensor weight, Tensor gradient, Tensor m, Tensor rate, Tensor grad_scale, const LionOptions& options);
+
+struct AdafactorOptions {
+  double beta1 = 0;                         ///< of a moment of the steps; 0: none
+  double weight_decay = 0;                  ///< times the weight's own rate
+  double clip_threshold = 1;                ///< 0: no limit
+  double square_epsilon = 1e-30;            ///< eps_1
+  double scale_epsilon = 1e-3;              ///< eps_2; 0: rates do not follow the weight's size
+  int64_t rows = 0, elements = 0;           ///< of the weight without padding; 0: all
+};
+/// Second moments: of the rows and columns of a matrix, or of each element; `m` with beta1.
+struct AdafactorStates {
+  Tensor row{}, column{}, square{}, m{};
+};
+struct AdafactorResult {
+  Tensor weight, row{}, column{}, square{}, m{};
+};
+/// Adafactor (Shazeer and Stern, arXiv 1804.04235), factored where `states.row` is given. `decay` is 1 - t^-0.8 or so,
+/// f32[]. Second moments are f32.
+AdafactorResult adafactor(Tensor weight, Tensor gradient, const AdafactorStates& states, Tensor rate, Tensor decay,
+                          Tensor grad_scale, const AdafactorOptions& options);
 
 }  // namespace ramet

@@ -322,11 +322,13 @@ AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
   const std::vector<Tensor> inputs = hold_states(
       form, {weight, gradient, m, v, scalars.correction1, scalars.correction2, scalars.grad_scale}, attributes);
   const auto direction = build.ops("lamb_direction", inputs, std::move(attributes));
-  const std::vector<Tensor> apply_inputs =
-      hold_states(form,
-                  {weight, direction[2], from_exact(direction[3]), from_exact(direction[4]), scalars.rate,
-                   scalars.grad_scale},
-                  apply_attributes, 8);
+  Tensor weight_squares = from_exact(direction[4]);
+  if (options.norm_cap > 0)
+    weight_squares = minimum(weight_squares, full(build, DType::kF32, {}, options.norm_cap * options.norm_cap));
+  const std::vector<Tensor> apply_inputs = hold_states(
+      form,
+      {weight, direction[2], from_exact(direction[3]), weight_squares, scalars.rate, scalars.grad_scale},
+      apply_attributes, 8);
   const auto updated = build.ops("lamb_apply", apply_inputs, std::move(apply_attributes));
   return {updated[0], direction[0], direction[1], low_of(form, updated)};
 }

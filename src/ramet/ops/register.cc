@@ -14,6 +14,8 @@ void register_attention_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
 void register_optimizer_ops(OpRegistry& registry);
 void register_rounding_ops(OpRegistry& registry);
+void register_large_batch_optimizer_ops(OpRegistry& registry);
+void register_exponent_ops(OpRegistry& registry);
 void register_collective_ops(OpRegistry& registry);
 
 void register_all_ops(OpRegistry& registry) {
@@ -28,6 +30,8 @@ void register_all_ops(OpRegistry& registry) {
   register_loss_ops(registry);
   register_optimizer_ops(registry);
   register_rounding_ops(registry);
+  register_large_batch_optimizer_ops(registry);
+  register_exponent_ops(registry);
   register_collective_ops(registry);
 }
 

@@ -46,6 +46,11 @@ std::vector<TensorType> infer_join_halves(const NodeSignature& node) {
   return {{DType::kF32, node.inputs[0].shape}};
 }
 
+std::vector<TensorType> infer_split_halves(const NodeSignature& node) {
+  require_dtype(node, 0, "a", {DType::kF32});
+  return {{DType::kBF16, node.inputs[0].shape}, {kU16, node.inputs[0].shape}};
+}
+
 /// Every element alone; the counter, if any, whole.
 ShardingRule sharding(const NodeSignature& node) {
   RuleBuilder rule;
@@ -56,7 +61,7 @@ ShardingRule sharding(const NodeSignature& node) {
       rule.input({{rule.factor(2, true)}});
     else
       rule.input(dims);
-  rule.output(dims);
+  for (size_t i = 0; i < node.outputs.size(); ++i) rule.output(dims);
   return rule.build();
 }
 
@@ -157,6 +162,10 @@ void register_rounding_ops(OpRegistry& registry) {
                               "(high bf16, low u16) -> the f32 number that was split in them (base/rounding.h)", 2, 1);
   join.infer = infer_join_halves;
   registry.add(std::move(join));
+
+  OpDef split = elementwise_op("split_halves", "(a f32) -> its halves, high bf16 and low u16 (base/rounding.h)", 1, 1);
+  split.infer = infer_split_halves;
+  registry.add(std::move(split));
 }
 
 Tensor narrow(Tensor a, DType dtype, const NarrowOptions& options, const RoundingBy& by) {
@@ -174,6 +183,11 @@ Tensor add_to_sum(Tensor sum, Tensor term, double scale, const RoundingBy& by) {
   std::vector<Tensor> inputs{sum, term};
   draw_by(by, inputs, attributes);
   return sum.builder->ops("accumulate", inputs, std::move(attributes))[0];
+}
+
+std::pair<Tensor, Tensor> split_halves(Tensor a) {
+  const std::vector<Tensor> halves = a.builder->ops("split_halves", {a});
+  return {halves[0], halves[1]};
 }
 
 Tensor join_halves(Tensor high, Tensor low) { return high.builder->op("join_halves", {high, low}); }

@@ -304,6 +304,11 @@ std::optional<std::string> Cluster::find_first_nonfinite(int64_t step, const Clu
   return state_->first_nonfinite();
 }
 
+std::vector<NumericsRecord> Cluster::survey_numerics(int64_t step, const ClusterFeed& feed,
+                                                     std::span<const ScalarValue> scalars, int gradient_parts) {
+  return state_->survey_numerics(step, feed, scalars, gradient_parts);
+}
+
 bool Cluster::any(bool yes) {
   if (state_->ranks == 1) return yes;
   std::vector<std::vector<double>> flags(static_cast<size_t>(mesh().devices()));

@@ -11,6 +11,7 @@
 
 #include "ramet/runtime/collectives.h"
 #include "ramet/runtime/engine.h"
+#include "ramet/runtime/numerics.h"
 #include "ramet/runtime/transport.h"
 
 namespace ramet {
@@ -101,6 +102,12 @@ class Cluster {
   /// is.
   std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed,
                                                   std::span<const ScalarValue> scalars = {});
+
+  /// Runs a step, changing no weight, as find_first_nonfinite does, and counts the exponents of
+  /// all that can be seen, in the order of the step (runtime/numerics.h). `gradient_parts`: into how many ranges the
+  /// layout cuts gradients among replicas.
+  std::vector<NumericsRecord> survey_numerics(int64_t step, const ClusterFeed& feed,
+                                              std::span<const ScalarValue> scalars, int gradient_parts);
 
   /// Whether anyone of all ranks says yes.
   bool any(bool yes);

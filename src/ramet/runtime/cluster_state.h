@@ -91,6 +91,10 @@ struct ClusterState {
   std::optional<std::string> first_nonfinite();
   std::string share_text(int from, std::string text);
 
+  // numerics.cc
+  std::vector<NumericsRecord> survey_numerics(int64_t step, const ClusterFeed& feed,
+                                              std::span<const ScalarValue> scalars, int gradient_parts);
+
   // cluster_states.cc
   const StateMap& map_of(const StateTensor& state);
   void write_window(const StateMap& where, int64_t offset, std::span<const std::byte> bytes);

@@ -126,6 +126,11 @@ const StepResults& DeviceEngine::run_step(int64_t step, const Feed& feed, std::s
 std::span<const TensorView> DeviceEngine::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
   return state_->evaluate(feed, scalars);
 }
+std::vector<int64_t> DeviceEngine::count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+                                                   std::span<const ScalarValue> scalars) {
+  return state_->count_exponents(plan, step, feed, scalars);
+}
+
 std::optional<NonFinite> DeviceEngine::find_first_nonfinite(int64_t step, const Feed& feed,
                                                             std::span<const ScalarValue> scalars) {
   return state_->find_first_nonfinite(step, feed, scalars);

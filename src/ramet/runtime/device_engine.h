@@ -14,6 +14,8 @@
 
 namespace ramet {
 
+struct NumericsPlan;
+
 /// What a device has beside its program.
 struct DeviceOptions {
   int device = 0;   ///< its number in the executable's mesh
@@ -67,6 +69,11 @@ class DeviceEngine {
   /// As Engine::find_first_nonfinite, of this device; with many devices the step runs to its end.
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
                                                 std::span<const ScalarValue> scalars = {});
+
+  /// Runs a step, changing no weight, and counts the exponents of each row of `plan`, which is of this executable:
+  /// kExponentBins numbers a row.
+  std::vector<int64_t> count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+                                       std::span<const ScalarValue> scalars = {});
 
   void profile(bool on);
   std::vector<ProfileRow> profile_by_kernel() const;

@@ -119,6 +119,7 @@ void EngineState::make_memory() {
 }
 
 void EngineState::make_kernels(const Backend& backend) {
+  backend_ = &backend;
   collectives_.resize(exe_.tasks.size());
   for (size_t i = 0; i < exe_.tasks.size(); ++i) {
     const Task& task = exe_.tasks[i];

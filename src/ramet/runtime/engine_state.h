@@ -75,6 +75,8 @@ class EngineState final : private FeedSink {
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
   std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars);
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
+  std::vector<int64_t> count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+                                       std::span<const ScalarValue> scalars);
   void prepare();
 
   const StatePlace& find_state(std::string_view name) const;
@@ -96,6 +98,7 @@ class EngineState final : private FeedSink {
 
  private:
   friend class NonFiniteSearch;
+  friend class NumericsSurvey;
   using Program = std::vector<ProgramStep>;
 
   // Preparation.
@@ -142,6 +145,7 @@ class EngineState final : private FeedSink {
   template <typename Visit>
   void each_run(const StatePlace& state, int64_t offset, int64_t size, const Visit& visit) const;
 
+  const Backend* backend_ = nullptr;
   std::unique_ptr<Arena> arena_;
   std::byte* memory_ = nullptr;
   std::unique_ptr<StreamingStore> store_;

@@ -16,7 +16,7 @@ struct RunFacts {
 };
 
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
-/// checkpoints/ and, for text, tokenizer/. Whoever writes to a run holds its lock, so that one run is never continued
+/// checkpoints/, for text tokenizer/, and of `--check-numerics` numerics/. Whoever writes to a run holds its lock, so that one run is never continued
 /// twice at once, and so that a reader can tell a live run from a killed one.
 class RunDirectory {
  public:
@@ -35,6 +35,7 @@ class RunDirectory {
   std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path best() const { return path_ / "best"; }  ///< the checkpoint of a task's best evaluation
+  std::filesystem::path numerics() const { return path_ / "numerics"; }
   std::filesystem::path tokenizer() const { return path_ / "tokenizer"; }
 
  private:

@@ -108,6 +108,8 @@ class Saver {
                      {"weights_hash", info_.weights_hash},
                      {"files", files_},
                      {"tensors", tensors_}};
+    if (const auto& scale = info_.loss_scale)
+      manifest["loss_scale"] = {{"scale", scale->scale}, {"calm", scale->calm}, {"skipped", scale->skipped}};
     manifest["checksum"] = hash_text(manifest.dump()).hex();
     FileWriter writer(folder_ / "manifest.json");
     writer.write(manifest.dump(1) + "\n");
@@ -296,7 +298,10 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
              .data_hash = manifest.at("data_hash"),
              .kernel_class = manifest.at("kernel_class"),
              .version = manifest.at("version"),
-             .weights_hash = manifest.at("weights_hash")};
+             .weights_hash = manifest.at("weights_hash"),
+             .loss_scale = {}};
+    if (const auto scale = manifest.find("loss_scale"); scale != manifest.end())
+      info_.loss_scale = {.scale = scale->at("scale"), .calm = scale->at("calm"), .skipped = scale->at("skipped")};
     for (const auto& tensor : manifest.at("tensors"))
       tensors_.push_back({.name = tensor.at("name"),
                           .type = {dtype_from_name(tensor.at("dtype").get<std::string>()),

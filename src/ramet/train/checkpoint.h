@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/train/loss_scale.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
@@ -25,6 +26,7 @@ struct CheckpointInfo {
   std::string kernel_class;  ///< within which bits are promised
   std::string version;       ///< of Ramet
   std::string weights_hash;  ///< of `weights_hash` below; filled by save_checkpoint
+  std::optional<LossScale> loss_scale;  ///< where it is automatic
 };
 
 /// Copies bytes [offset, offset + to.size()) of a state.

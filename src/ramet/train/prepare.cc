@@ -13,6 +13,7 @@
 #include "ramet/model/tensor_file.h"
 #include "ramet/runtime/process.h"
 #include "ramet/train/prepare_task.h"
+#include "ramet/train/schedule.h"
 
 namespace ramet {
 namespace {
@@ -140,6 +141,18 @@ std::optional<Corpus> open_split(const Recipe& recipe, const std::string& split)
   return corpus;
 }
 
+/// The length of a run that is given in epochs, now that the data is there.
+void settle_epochs(Recipe& recipe, const BatchSource& source) {
+  if (!recipe.train.epochs) return;
+  const int64_t samples = source.epoch_samples(0);
+  if (samples == 0)
+    throw Error({.what = "synthetic data has no epochs",
+                 .where = recipe.where("train.epochs"),
+                 .remedy = "Give train.steps or train.samples instead, or a corpus"});
+  settle_lengths(recipe, samples);
+  fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
+}
+
 void check_model_sizes(const Recipe& recipe) {
   const auto& model = recipe.model;
   if (*model.hidden % *model.heads != 0)
@@ -183,10 +196,11 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
     fill(model.vocabulary_size, corpus_vocabulary > 0 ? corpus_vocabulary : preset.vocabulary);
     fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
   }
-  fill(recipe.train.loss_scale, recipe.train.precision == "f16" ? 1024.0 : 1.0);
+  if (recipe.train.loss_scale.empty()) recipe.train.loss_scale.number = recipe.train.precision == "f16" ? 1024.0 : 1.0;
+  settle_lengths(recipe);
   // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be
   // read.
-  fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
+  if (!recipe.train.epochs) fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
   if (corpus_vocabulary > *model.vocabulary_size)
     throw Error({.what = "the corpus has more tokens than the model has rows for",
                  .where = recipe.where("model.vocabulary_size"),
@@ -263,8 +277,9 @@ Preparation prepare(const Recipe& recipe) {
                    .expected = wanted + " for " + recipe.model.kind});
   }
   result.recipe = complete_recipe(recipe, result.tokenizer ? result.tokenizer->vocabulary_size() : 0);
-  finish(result);
   result.train = make_source(result.recipe, train ? &*train : nullptr, true);
+  settle_epochs(result.recipe, *result.train);
+  finish(result);
   if (held_out || !train) result.held_out = make_source(result.recipe, held_out ? &*held_out : nullptr, false);
   if (held_out) result.held_out_samples = result.held_out->epoch_samples(0);
   return result;

@@ -88,6 +88,8 @@ std::string kind_text(const RecipeKey& key) {
     if (key.kind == RecipeKey::Kind::kLayout) return "a text in quotes, or a table";
     return key.kind == RecipeKey::Kind::kPath ? "a path in quotes" : "a text in quotes";
   }
+  if (std::holds_alternative<NumberOrAuto*>(field))
+    return "\"auto\", or a number from " + number_text(key.low) + " to " + number_text(key.high);
   const bool whole = std::holds_alternative<int64_t*>(field) || std::holds_alternative<std::optional<int64_t>*>(field);
   const std::string kind = whole ? "a whole number" : "a number";
   return key.low == 0 && key.high == 0 ? kind : kind + " from " + number_text(key.low) + " to " + number_text(key.high);
@@ -152,6 +154,13 @@ class Assignment {
     const auto* number = node_->as_floating_point();
     if (!whole && !number) refuse("wrong kind of value");
     field = in_range(number ? number->get() : static_cast<double>(whole->get()));
+  }
+  void put(NumberOrAuto& field) const {
+    const auto* word = node_->as_string();
+    if (word && word->get() != "auto") refuse("unknown choice");
+    double value = 0;
+    if (!word) put(value);
+    field = word ? NumberOrAuto{{}, true} : NumberOrAuto{value, false};
   }
   /// Kept as canonical text, whichever form it was given in.
   std::string layout_text() const {
@@ -364,6 +373,12 @@ void check_recipe(const Recipe& recipe) {
          .found = "train.clip_norm = " + number_text(train.clip_norm),
          .expected = "0",
          .remedy = "Set train.clip_norm = 0, or leave train.optimizer.in_backward out"});
+  if (recipe.optimizer.in_backward && train.loss_scale.automatic)
+    throw Error({.what = "a step that overflows cannot be skipped when weights are updated in the backward pass",
+                 .where = recipe.where("train.loss_scale"),
+                 .found = "train.optimizer.in_backward = true",
+                 .expected = "false",
+                 .remedy = "Give a number as train.loss_scale, or leave train.optimizer.in_backward out"});
   if (recipe.optimizer.in_backward && train.accumulation > 1)
     throw Error({.what = "weights cannot be updated in the backward pass while gradients are summed over micro-batches",
                  .where = recipe.where("train.optimizer.in_backward"),
@@ -425,6 +440,8 @@ std::string field_text(const RecipeField& field) {
           return *value ? text_of(Attribute(**value)) : "";
         else if constexpr (std::is_same_v<T, std::string>)
           return quoted_text(*value);
+        else if constexpr (std::is_same_v<T, NumberOrAuto>)
+          return value->automatic ? quoted_text("auto") : value->number ? text_of(Attribute(*value->number)) : "";
         else
           return text_of(Attribute(*value));
       },

@@ -14,6 +14,15 @@
 
 namespace ramet {
 
+/// A number, the word "auto", or neither yet.
+struct NumberOrAuto {
+  std::optional<double> number;
+  bool automatic = false;
+
+  bool empty() const { return !number && !automatic; }
+  friend bool operator==(const NumberOrAuto&, const NumberOrAuto&) = default;
+};
+
 /// All that decides the numbers of a training run (DESIGN, words). Read from TOML; the table `recipe_keys()` documents
 /// every field. A field that is not set takes the value that `complete_recipe` finds for it.
 struct Recipe {
@@ -61,7 +70,11 @@ struct Recipe {
     int64_t steps = 1000, micro_batch = 16, accumulation = 1, lanes = 1, chunks = 1, seed = 0;
     std::string precision = "bf16", bits = "exact", recompute = "none";
     std::string weights = "f32", accumulators = "f32";
-    std::optional<double> loss_scale;
+    std::optional<int64_t> samples;  ///< the same as `steps`, which `complete_recipe` finds
+    std::optional<double> epochs;    ///< likewise, by the corpus
+    NumberOrAuto loss_scale;
+    int64_t loss_scale_window = 200;
+    double loss_scale_start = 65536;
     double clip_norm = 1.0;
     std::string sums = "auto";
   } train;
@@ -69,14 +82,20 @@ struct Recipe {
   struct Optimizer {
     std::string kind = "adamw", state = "f32";
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01, momentum = 0.9;
-    bool nesterov = false, in_backward = false;
+    bool nesterov = false, in_backward = false, bias_correction = true;
+    std::string trust = "all";
+    double weight_norm_cap = 0, trust_coefficient = 1e-3;
+    bool factored = true, relative_step = false, scale_parameter = true, first_moment = false;
+    double clip_threshold = 1, decay_rate = 0.8, square_epsilon = 1e-30, scale_epsilon = 1e-3;
   } optimizer;
 
   struct Schedule {
     std::string kind = "linear";
     double learning_rate = 1e-4, end = 0, power = 1;
     int64_t warmup_steps = 0;
-    std::optional<int64_t> steps;
+    std::optional<int64_t> steps, warmup_samples, base_batch;
+    std::optional<double> warmup_share;
+    std::string scaling = "auto";
   } schedule;
 
   struct Evaluation {
@@ -96,7 +115,7 @@ struct Recipe {
 
 /// Where a key's value lives.
 using RecipeField =
-    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*>;
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*>;
 
 /// One key of a recipe: all that parsing, checking, printing and `ramet recipe --help` need to know.
 struct RecipeKey {

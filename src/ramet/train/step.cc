@@ -4,11 +4,14 @@
 #include <bit>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/rounding.h"
 #include "ramet/train/held_weights.h"
+#include "ramet/train/loss_scale.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/precision.h"
@@ -74,8 +77,8 @@ std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
   return result;
 }
 
-/// The graph with a further output "scaled_loss" = loss x factor.
-Graph with_scaled_loss(const Graph& forward, double factor) {
+/// The graph with a further output "scaled_loss" = loss x factor, or x the scalar "loss_scale" where there is none.
+Graph with_scaled_loss(const Graph& forward, std::optional<double> factor) {
   Graph graph(forward.name());
   GraphCopier copier(forward, graph);
   copier.copy_inputs();
@@ -83,7 +86,9 @@ Graph with_scaled_loss(const Graph& forward, double factor) {
   copier.copy_outputs();
   GraphBuilder build(graph);
   Scope scope(build, "loss_scale");
-  build.output("scaled_loss", scale(build.tensor(graph.find_output("loss")->value), factor));
+  const Tensor loss = build.tensor(graph.find_output("loss")->value);
+  build.output("scaled_loss", factor ? scale(loss, *factor)
+                                     : multiply(loss, build.input("loss_scale", DType::kF32, {}, InputRole::kScalar)));
   return graph;
 }
 
@@ -104,17 +109,19 @@ RoundingBy drawn_rounding(GraphBuilder& build, const Recipe& recipe, const std::
 
 /// Forward and backward of the aliased graph; each gradient is added to its accumulator.
 Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const Recipe& recipe, DType compute) {
-  const double loss_scale = recipe.train.loss_scale.value_or(1);
+  const bool automatic = recipe.train.loss_scale.automatic;
+  const double loss_scale = recipe.train.loss_scale.number.value_or(1);
+  const bool scaled = automatic || loss_scale != 1;
   std::vector<StateTensor> states;  // with their aliases
   for (const GradientPart& part : parts) {
     states.push_back(*part.weight);
     states.back().name = part.input;
   }
   Graph forward = set_chunks(with_sums(lower_precision(aliased, compute), recipe), recipe.train.chunks, states);
-  if (loss_scale != 1) forward = with_scaled_loss(forward, loss_scale);
+  if (scaled) forward = with_scaled_loss(forward, automatic ? std::nullopt : std::optional(loss_scale));
   std::vector<std::string> names;
   for (const GradientPart& part : parts) names.push_back(part.input);
-  const Graph differentiated = differentiate(forward, loss_scale != 1 ? "scaled_loss" : "loss", names);
+  const Graph differentiated = differentiate(forward, scaled ? "scaled_loss" : "loss", names);
   // Backward has sums of its own, over rows.
   const HeldForm form = held_form(recipe);
   const Graph both =
@@ -162,14 +169,13 @@ class UpdateBuilder {
     const std::vector<Tensor> grad_scales = make_grad_scales(gradients);
     const std::string& kind = recipe_.optimizer.kind;
     scalars_ = {.rate = scalar("learning_rate"), .correction1 = {}, .correction2 = {}, .grad_scale = {}};
-    if (kind != "sgd") scalars_.correction1 = scalar("correction1"), scalars_.correction2 = scalar("correction2");
+    if (kind == "adam" || kind == "adamw" || kind == "lamb")
+      scalars_.correction1 = scalar("correction1"), scalars_.correction2 = scalar("correction2");
+    if (kind == "adafactor") second_decay_ = scalar("second_decay");
     for (size_t i = 0; i < gradients.size(); ++i) {
       Scope scope(build_, "update/" + model_.weights[i].name);
       scalars_.grad_scale = grad_scales[i];
-      if (kind == "sgd")
-        update_sgd(model_.weights[i], gradients[i]);
-      else
-        update_adam(model_.weights[i], gradients[i]);
+      (this->*update_of(kind))(model_.weights[i], gradients[i]);
     }
   }
 
@@ -195,13 +201,20 @@ class UpdateBuilder {
   std::vector<Tensor> make_grad_scales(const std::vector<Tensor>& gradients) {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
-    for (const Tensor gradient : gradients) squares.push_back(sum_squares(gradient));
-    const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) * recipe_.train.loss_scale.value_or(1) *
-                             accumulation_factor(recipe_));
-    const Tensor norm = scale(sqrt(from_exact(exact_sum(squares))), mean);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      Scope of_weight(build_, model_.weights[i].name);  // "gradient_norm/W", which checks of numerics look for
+      squares.push_back(sum_squares(gradients[i]));
+    }
+    const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) *
+                             recipe_.train.loss_scale.number.value_or(1) * accumulation_factor(recipe_));
+    Tensor norm = scale(sqrt(from_exact(exact_sum(squares))), mean), factor = full(build_, DType::kF32, {}, mean);
+    if (recipe_.train.loss_scale.automatic) {
+      const Tensor inverse = scalar("inverse_loss_scale");
+      norm = multiply(norm, inverse), factor = multiply(factor, inverse);
+      watch_range(gradients);
+    }
     build_.output("grad_norm", norm);
     if (recipe_.train.accumulators != "f32") report_underflow(gradients);
-    Tensor factor = full(build_, DType::kF32, {}, mean);
     if (recipe_.train.clip_norm > 0) {
       const Tensor limit = full(build_, DType::kF32, {}, recipe_.train.clip_norm),
                    one = full(build_, DType::kF32, {}, 1);
@@ -226,8 +239,26 @@ class UpdateBuilder {
     build_.output("gradient_underflow", scale(count, 1 / static_cast<double>(elements)));
   }
 
+  /// What an automatic loss scale goes by (train/loss_scale.h).
+  void watch_range(const std::vector<Tensor>& gradients) {
+    const std::optional<LossScaleRange> range = loss_scale_range(recipe_);
+    if (!range) return;
+    std::vector<Tensor> histograms;
+    for (const Tensor gradient : gradients) histograms.push_back(exponent_histogram(gradient));
+    const Tensor all = histogram_sum(histograms);
+    // Sums of f16 are means already.
+    const bool means = accumulation_factor(recipe_) != 1;
+    const int sums = means ? 0 : std::bit_width(static_cast<uint64_t>(recipe_.train.accumulation)) - 1;
+    build_.output("grad_near_overflow", histogram_share(all, range->near() + sums));
+    build_.output("grad_room", histogram_share(all, range->room() + sums));
+    build_.output("grad_underflow", histogram_share(all, range->least + sums, true));
+  }
+
   Tensor optimizer_state(const std::string& name, const StateTensor& weight) {
-    const TensorType type{dtype_from_name(recipe_.optimizer.state), weight.type.shape};
+    return optimizer_state(name, weight, dtype_from_name(recipe_.optimizer.state));
+  }
+  Tensor optimizer_state(const std::string& name, const StateTensor& weight, DType dtype) {
+    const TensorType type{dtype, weight.type.shape};
     step_.states.push_back({name, type, StateKind::kOptimizer, {}, weight.group, weight.axes});
     return build_.state(name, type.dtype, type.shape);
   }
@@ -247,6 +278,57 @@ class UpdateBuilder {
   void output_weight(const StateTensor& weight, Tensor next, Tensor low) {
     build_.output(weight.name, next, OutputRole::kState);
     if (low.valid()) build_.output(low_half_of(weight.name), low, OutputRole::kState);
+  }
+  /// One number for each place of dimension `dim` of a weight.
+  Tensor optimizer_state_of(const std::string& name, const StateTensor& weight, size_t dim) {
+    StateTensor state{name, {DType::kF32, Shape{weight.type.shape[static_cast<int>(dim)]}}, StateKind::kOptimizer, {}, weight.group};
+    if (!weight.axes.empty()) state.axes = {weight.axes[dim]};
+    step_.states.push_back(state);
+    return build_.state(name, DType::kF32, state.type.shape);
+  }
+  void state_output(const std::string& name, Tensor value) {
+    if (value.valid()) build_.output(name, value, OutputRole::kState);
+  }
+
+  // LARS, Adafactor and Lion work on f32 copies of what is held in fewer bits, one weight's at a time.
+  Tensor whole_weight(const StateTensor& weight) {
+    const HeldForm form = held_form(recipe_);
+    const Tensor held = held_weight(weight);
+    if (form.split) return join_halves(held, build_.state(low_half_of(weight.name), kU16, weight.type.shape));
+    return form.whole() ? held : cast(held, DType::kF32);
+  }
+  void output_whole_weight(const StateTensor& weight, Tensor next) {
+    const HeldForm form = held_form(recipe_);
+    if (form.split) {
+      const auto [high, low] = split_halves(next);
+      return output_weight(weight, high, low);
+    }
+    const RoundingBy drawn = form.whole() ? RoundingBy{} : drawn_rounding(build_, recipe_, weight.name);
+    output_weight(weight, form.whole() ? next : narrow(next, form.dtype, {.saturate = true}, drawn), {});
+  }
+  /// What f16 holds is kHalfStateScale times the moment (ops/rounding.h).
+  static double moment_scale(DType held) { return held == DType::kF16 ? kHalfStateScale : 1; }
+  Tensor whole_moment(const std::string& name, const StateTensor& weight) {
+    const Tensor held = optimizer_state(name, weight);
+    const DType dtype = held.type().dtype;
+    return dtype == DType::kF32 ? held : narrow(held, DType::kF32, {.scale = 1 / moment_scale(dtype)});
+  }
+  void output_moment(const std::string& name, Tensor next) {
+    if (!next.valid()) return;
+    const DType held = dtype_from_name(recipe_.optimizer.state);
+    state_output(name, held == DType::kF32 ? next
+                                           : narrow(next, held, {.scale = moment_scale(held), .saturate = true},
+                                                    drawn_rounding(build_, recipe_, name)));
+  }
+
+  using Update = void (UpdateBuilder::*)(const StateTensor&, Tensor);
+  static Update update_of(const std::string& kind) {
+    static const std::map<std::string, Update> updates = {
+        {"sgd", &UpdateBuilder::update_sgd},        {"adam", &UpdateBuilder::update_adam},
+        {"adamw", &UpdateBuilder::update_adam},     {"lamb", &UpdateBuilder::update_adam},
+        {"lars", &UpdateBuilder::update_lars},      {"adafactor", &UpdateBuilder::update_adafactor},
+        {"lion", &UpdateBuilder::update_lion}};
+    return updates.at(kind);
   }
   double decay_of(const StateTensor& weight) const {
     return weight.group == "decay" ? recipe_.optimizer.weight_decay : 0;
@@ -272,14 +354,67 @@ class UpdateBuilder {
                               .beta2 = optimizer.beta2,
                               .epsilon = optimizer.epsilon,
                               .weight_decay = decay_of(weight),
-                              .decoupled = optimizer.kind != "adam"};
+                              .decoupled = optimizer.kind != "adam",
+                              .norm_cap = optimizer.weight_norm_cap};
+    const bool adapts = optimizer.kind == "lamb" && (optimizer.trust == "all" || weight.group == "decay");
     const Tensor w = held_weight(weight);
     const StateForm form = state_form(weight);
-    const AdamResult result = optimizer.kind == "lamb" ? lamb(w, gradient, m, v, scalars_, options, form)
-                                                       : adam(w, gradient, m, v, scalars_, options, form);
+    const AdamResult result = adapts ? lamb(w, gradient, m, v, scalars_, options, form)
+                                     : adam(w, gradient, m, v, scalars_, options, form);
     output_weight(weight, result.weight, result.low);
     build_.output("optimizer.m." + weight.name, result.m, OutputRole::kState);
     build_.output("optimizer.v." + weight.name, result.v, OutputRole::kState);
+  }
+
+  void update_lars(const StateTensor& weight, Tensor gradient) {
+    const auto& optimizer = recipe_.optimizer;
+    const std::string name = "optimizer.momentum." + weight.name;
+    const Tensor momentum = optimizer.momentum != 0 ? whole_moment(name, weight) : Tensor{};
+    const SgdResult result = lars(whole_weight(weight), gradient, momentum, scalars_.rate, scalars_.grad_scale,
+                                  {.momentum = optimizer.momentum,
+                                   .weight_decay = decay_of(weight),
+                                   .trust_coefficient = weight.group == "decay" ? optimizer.trust_coefficient : 0,
+                                   .norm_cap = optimizer.weight_norm_cap});
+    output_whole_weight(weight, result.weight);
+    output_moment(name, result.momentum);
+  }
+
+  void update_lion(const StateTensor& weight, Tensor gradient) {
+    const auto& optimizer = recipe_.optimizer;
+    const std::string name = "optimizer.m." + weight.name;
+    const LionResult result =
+        lion(whole_weight(weight), gradient, whole_moment(name, weight), scalars_.rate, scalars_.grad_scale,
+             {.beta1 = optimizer.beta1, .beta2 = optimizer.beta2, .weight_decay = decay_of(weight)});
+    output_whole_weight(weight, result.weight);
+    output_moment(name, result.m);
+  }
+
+  void update_adafactor(const StateTensor& weight, Tensor gradient) {
+    const auto& optimizer = recipe_.optimizer;
+    const auto name = [&](const char* state) { return "optimizer." + std::string(state) + "." + weight.name; };
+    AdafactorStates states;
+    if (optimizer.factored && weight.type.shape.rank() == 2) {
+      states.row = optimizer_state_of(name("row"), weight, 0);
+      states.column = optimizer_state_of(name("column"), weight, 1);
+    } else {
+      states.square = optimizer_state(name("v"), weight, DType::kF32);
+    }
+    if (optimizer.first_moment) states.m = whole_moment(name("m"), weight);
+    const Shape real = weight.unpadded().shape;
+    const AdafactorResult result =
+        adafactor(whole_weight(weight), gradient, states, scalars_.rate, second_decay_, scalars_.grad_scale,
+                  {.beta1 = optimizer.first_moment ? optimizer.beta1 : 0,
+                   .weight_decay = decay_of(weight),
+                   .clip_threshold = optimizer.clip_threshold,
+                   .square_epsilon = optimizer.square_epsilon,
+                   .scale_epsilon = optimizer.scale_parameter ? optimizer.scale_epsilon : 0,
+                   .rows = real.rank() > 0 ? real[0] : 0,
+                   .elements = real.elements()});
+    output_whole_weight(weight, result.weight);
+    state_output(name("row"), result.row);
+    state_output(name("column"), result.column);
+    state_output(name("v"), result.square);
+    output_moment(name("m"), result.m);
   }
 
   const Model& model_;
@@ -288,6 +423,7 @@ class UpdateBuilder {
   StepGraph& step_;
   GraphBuilder build_;
   AdamScalars scalars_;
+  Tensor second_decay_;  // of Adafactor
 };
 
 }  // namespace
@@ -323,6 +459,7 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   }
   step.micro = make_micro(aliased, parts, recipe, compute);
   UpdateBuilder(model, parts, recipe, step).run();
+  step.update = set_chunks(step.update, recipe.train.chunks, step.states);
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
   step.evaluate = hold_weights(

@@ -12,10 +12,12 @@ namespace ramet {
 /// - update: the global norm of the gradients (result "grad_norm"; exact sums of squares, ops/exact_sum.h),
 ///   clipping, and the optimizer on each weight;
 /// - evaluate: the model's own, in the same precision.
-/// Scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
+/// With an automatic loss scale micro takes the scalar "loss_scale", the update "inverse_loss_scale", and gives the
+/// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
 /// beta^t). States beside weights: "accumulator.W", for each further top-level scope that reads a tied W
-/// "accumulator.W@SCOPE" (the update adds them in order of scopes), and "optimizer.m.W", "optimizer.v.W" or
-/// "optimizer.momentum.W" of each weight W, with the weight's logical axes. The gradient is the mean over the step's
+/// "accumulator.W@SCOPE" (the update adds them in order of scopes), and "optimizer.m.W", "optimizer.v.W",
+/// "optimizer.momentum.W" or, of rows and columns, "optimizer.row.W" and "optimizer.column.W" of each weight W, with
+/// the weight's logical axes. Adafactor takes the scalar "second_decay". The gradient is the mean over the step's
 /// micro-batches. One that is not finite changes nothing.
 StepGraph make_training_step(const Model& model, const Recipe& recipe);
 

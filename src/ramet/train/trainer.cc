@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
@@ -260,6 +261,7 @@ void Trainer::initialize() {
   }
   cluster_->run_derive();
   steps_done_ = 0;
+  loss_scale_ = first_loss_scale(preparation_.recipe);
   data_.reset();
 }
 
@@ -283,6 +285,7 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   load(checkpoint, compiled_.states, true);
   cluster_->run_derive();
   steps_done_ = info.step;
+  loss_scale_ = info.loss_scale.value_or(first_loss_scale(preparation_.recipe));
   whole_ = true;
   data_.reset();
   std::string warnings;
@@ -303,9 +306,17 @@ ClusterFeed Trainer::feed_of(const std::vector<Batch>& batches, bool evaluation)
 
 std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
   const Recipe& recipe = preparation_.recipe;
+  // Moments have seen the updates that were made, schedules the steps.
+  const int64_t updates = step - loss_scale_.skipped;
+  const auto correction = [&](double beta) {
+    return recipe.optimizer.bias_correction ? bias_correction(beta, updates) : 1;
+  };
   const std::vector<ScalarValue> all = {{"learning_rate", learning_rate_at(recipe, step)},
-                                        {"correction1", bias_correction(recipe.optimizer.beta1, step)},
-                                        {"correction2", bias_correction(recipe.optimizer.beta2, step)}};
+                                        {"correction1", correction(recipe.optimizer.beta1)},
+                                        {"correction2", correction(recipe.optimizer.beta2)},
+                                        {"second_decay", rising_decay(recipe.optimizer.decay_rate, updates)},
+                                        {"loss_scale", loss_scale_.scale},
+                                        {"inverse_loss_scale", 1 / loss_scale_.scale}};
   std::vector<ScalarValue> wanted;
   for (const auto& scalar : all)
     for (const Executable& exe : cluster_->stages())
@@ -316,23 +327,26 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
   return wanted;
 }
 
-std::vector<Batch> Trainer::next_batches() {
+const std::vector<Batch>& Trainer::next_batches() {
+  if (data_ && !next_.empty()) return next_;
+  next_.clear();
   if (!data_) data_ = std::make_unique<Data>(preparation_, steps_done_, *cluster_);
-  std::vector<Batch> batches;
   try {
-    for (int64_t i = 0; i < preparation_.recipe.train.accumulation; ++i) batches.push_back(data_->loader.next());
+    for (int64_t i = 0; i < preparation_.recipe.train.accumulation; ++i) next_.push_back(data_->loader.next());
   } catch (const Error& error) {
     // The other ranks may have had no such trouble, and would wait for this one.
     if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    next_.clear();
     throw;
   }
-  return batches;
+  return next_;
 }
 
 Numbers Trainer::step() {
   const auto start = Clock::now();
   const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
-  const std::vector<Batch> batches = next_batches();
+  next_batches();
+  const std::vector<Batch> batches = std::exchange(next_, {});
   const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
@@ -342,7 +356,9 @@ Numbers Trainer::step() {
       throw;
     }
   }();
-  if (!results.not_finite.empty()) {
+  const bool overflows = has_automatic_loss_scale() && results.not_finite == "grad_norm" && !results.states_changed &&
+                         loss_scale_.scale > kLeastLossScale;
+  if (!results.not_finite.empty() && !overflows) {
     whole_ = whole_ && !results.states_changed;
     data_.reset();
     fail_not_finite(results.not_finite, batches);
@@ -350,8 +366,9 @@ Numbers Trainer::step() {
   ResultSums sums;
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
   Numbers numbers = sums.numbers(false);
-  for (const char* name : {"grad_norm", "gradient_underflow"})
-    if (const double* value = results.find(name)) numbers.emplace_back(name, *value);
+  if (const double* norm = results.find("grad_norm"); norm && !overflows) numbers.emplace_back("grad_norm", *norm);
+  if (const double* share = results.find("gradient_underflow")) numbers.emplace_back("gradient_underflow", *share);
+  if (has_automatic_loss_scale()) follow_loss_scale(results, overflows, numbers);
   numbers.emplace_back("learning_rate", learning_rate_at(preparation_.recipe, steps_done_));
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
@@ -362,6 +379,22 @@ Numbers Trainer::step() {
   if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
   ++steps_done_;
   return numbers;
+}
+
+/// The next step's loss scale, by what this one gave. Numbers: the scale that this step had, and what came of it.
+void Trainer::follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers) {
+  const auto share = [&](const char* name) {
+    const double* found = results.find(name);
+    return found ? *found : 0;
+  };
+  numbers.emplace_back("loss_scale", loss_scale_.scale);
+  if (overflows)
+    loss_scale_ = after_overflow(loss_scale_);
+  else if (loss_scale_range(preparation_.recipe))
+    loss_scale_ = after_step(loss_scale_, share("grad_near_overflow"), share("grad_room"),
+                             preparation_.recipe.train.loss_scale_window);
+  if (!overflows) numbers.emplace_back("grad_underflow", share("grad_underflow"));
+  numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
 }
 
 void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
@@ -395,6 +428,14 @@ Numbers Trainer::evaluate_task() {
     if (cluster_->ranks() > 1) cluster_->stop(error.what());
     throw;
   }
+}
+
+NumericsReport Trainer::check_numerics() {
+  const std::vector<Batch>& batches = next_batches();
+  const auto& rts = preparation_.layout.rts;
+  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches, false), scalars_of(steps_done_),
+                                                  std::max({rts.grads, rts.optimizer, 1})),
+                        preparation_.recipe, steps_done_ + 1);
 }
 
 Numbers Trainer::evaluate() {
@@ -446,13 +487,15 @@ void Trainer::read_weight(const std::string& name, std::span<std::byte> to) cons
 }
 
 std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t keep) const {
-  const CheckpointInfo info{.step = steps_done_,
+  CheckpointInfo info{.step = steps_done_,
                             .samples = steps_done_ * preparation_.samples_per_step(),
                             .recipe_hash = recipe_hash(preparation_.recipe).hex(),
                             .data_hash = preparation_.data_hash,
                             .kernel_class = kernel_class(),
                             .version = version(),
-                            .weights_hash = ""};
+                            .weights_hash = "",
+                            .loss_scale = {}};
+  if (has_automatic_loss_scale()) info.loss_scale = loss_scale_;
   const SaveOptions options{.keep = static_cast<int>(keep > 0 ? keep : preparation_.recipe.checkpoint.keep)};
   if (!cluster_->leads()) {
     read_as_saved(compiled_.states, reader(), options);
@@ -532,6 +575,8 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
   if (trainer.steps_done() == 0 && !task) evaluate();
   while (trainer.steps_done() < last && !stopped()) {
     try {
+      if (plan.check_every > 0 && (seconds.empty() || is_due(plan.check_every, trainer.steps_done() + 1)))
+        observer.on_numerics(trainer.check_numerics());
       result.last_step = trainer.step();
     } catch (const Error&) {
       // Nothing that was learned is lost: the state before the bad step is saved, unless a device is lost and its part

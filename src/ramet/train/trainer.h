@@ -12,6 +12,8 @@
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/compile_recipe.h"
+#include "ramet/train/loss_scale.h"
+#include "ramet/train/numerics.h"
 
 namespace ramet {
 
@@ -41,11 +43,16 @@ class Trainer {
   /// time in which they waited for each other). When a number is not finite, throws Error (kFailure) naming the first
   /// node that made one; the weights stay those before the step where that is possible
   /// (`whole`).
+  /// With an automatic loss scale (train/loss_scale.h) there are loss_scale, skipped_steps and grad_underflow too, and a
+  /// step whose gradients overflow is no error: it changes nothing but the scale, and counts as a step done.
   Numbers step();
   /// A task: its metrics on the file to evaluate on, the one that decides first, and the loss; on the leading rank,
   /// empty on others. Else: loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words
   /// it counts; "perplexity" (bert: of the masked words). Empty when nothing is held out.
   Numbers evaluate();
+  /// Runs the next step without changing anything, and looks at the exponents of weights, optimizer states, gradients
+  /// and activations. Costs a step and reads every tensor once more.
+  NumericsReport check_numerics();
   /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in
   /// pieces. `keep` checkpoints stay in the folder; 0: as many as the recipe says.
   std::filesystem::path save(const std::filesystem::path& folder, int64_t keep = 0) const;
@@ -53,6 +60,7 @@ class Trainer {
   void export_weights(const std::filesystem::path& path) const;
 
   int64_t steps_done() const { return steps_done_; }
+  const LossScale& loss_scale() const { return loss_scale_; }  ///< of the next step, where it is automatic
   bool whole() const { return whole_; }  ///< false once a step failed after it had begun to change states
   const Preparation& preparation() const { return preparation_; }
   const Cluster& cluster() const { return *cluster_; }
@@ -73,7 +81,9 @@ class Trainer {
   Numbers evaluate_task();
   ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
   std::vector<ScalarValue> scalars_of(int64_t step) const;
-  std::vector<Batch> next_batches();
+  bool has_automatic_loss_scale() const { return preparation_.recipe.train.loss_scale.automatic; }
+  void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
+  const std::vector<Batch>& next_batches();
   void write_initial(const StateTensor& state);
   /// Elements from `first` on of an f32 weight, as the recipe holds it.
   void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
@@ -99,7 +109,9 @@ class Trainer {
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Data> data_;
   std::unique_ptr<TaskPredictor> task_;  ///< answers for the evaluation of a task; on the leading rank
+  std::vector<Batch> next_;  ///< of the next step, where they have been looked at already
   int64_t steps_done_ = 0;
+  LossScale loss_scale_;
   bool whole_ = true;
 };
 
@@ -110,6 +122,7 @@ class TrainingObserver {
   virtual void on_step(int64_t steps_done, const Numbers& metrics) = 0;
   virtual void on_evaluation(int64_t steps_done, const Numbers& metrics) = 0;
   virtual void on_checkpoint(int64_t steps_done, const std::filesystem::path& path) = 0;
+  virtual void on_numerics(const NumericsReport&) {}
 };
 
 struct TrainingPlan {
@@ -117,6 +130,7 @@ struct TrainingPlan {
   std::filesystem::path checkpoints;        ///< folder
   std::filesystem::path best;               ///< folder for the one checkpoint of the best evaluation; empty: none
   const std::atomic<bool>* stop = nullptr;  ///< set: finish the step, save, and end
+  int64_t check_every = 0;                  ///< check numerics before the first step and every so many; 0: never
 };
 
 struct TrainingResult {

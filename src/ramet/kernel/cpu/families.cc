@@ -7,6 +7,8 @@ void add_all(Backend& backend) {
   add_cpu_normalize(backend);
   add_cpu_loss(backend);
   add_cpu_optimizer(backend);
+  add_cpu_large_batch_optimizer(backend);
+  add_cpu_exponents(backend);
   add_cpu_reduce(backend);
   add_cpu_gather(backend);
   add_cpu_shape(backend);

@@ -15,6 +15,8 @@ void add_cpu_map(Backend& backend);
 void add_cpu_normalize(Backend& backend);
 void add_cpu_loss(Backend& backend);
 void add_cpu_optimizer(Backend& backend);
+void add_cpu_large_batch_optimizer(Backend& backend);
+void add_cpu_exponents(Backend& backend);
 void add_cpu_reduce(Backend& backend);
 void add_cpu_gather(Backend& backend);
 void add_cpu_shape(Backend& backend);

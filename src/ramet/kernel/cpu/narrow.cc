@@ -89,6 +89,14 @@ void run_join(const TensorType& type, const KernelContext& context) {
   });
 }
 
+void run_split(const TensorType& type, const KernelContext& context) {
+  const auto* from = static_cast<const float*>(context.inputs[0]);
+  context.team.split(type.elements(), 4096, [&](int64_t begin, int64_t end, int) {
+    cpu::rounding_loops().split(from + begin, end - begin, static_cast<uint16_t*>(context.outputs[0]) + begin,
+                                static_cast<uint16_t*>(context.outputs[1]) + begin);
+  });
+}
+
 void add(Backend& backend, const std::string& op, void (*run)(const StateNode&, const KernelContext&)) {
   cpu::add_hwy(
       backend, op, {},
@@ -106,6 +114,9 @@ void add_cpu_narrow(Backend& backend) {
   add(backend, "accumulate", run_accumulate);
   cpu::add_hwy(backend, "join_halves", {}, [](const NodeSignature& node, int) {
     return [type = node.outputs[0]](const KernelContext& context) { run_join(type, context); };
+  });
+  cpu::add_hwy(backend, "split_halves", {}, [](const NodeSignature& node, int) {
+    return [type = node.outputs[0]](const KernelContext& context) { run_split(type, context); };
   });
 }
 

@@ -17,6 +17,8 @@ void add_reference_attention(Backend& backend);
 void add_reference_loss(Backend& backend);
 void add_reference_optimizer(Backend& backend);
 void add_reference_narrow(Backend& backend);
+void add_reference_large_batch_optimizer(Backend& backend);
+void add_reference_exponents(Backend& backend);
 
 namespace {
 
@@ -53,6 +55,8 @@ void add_reference_kernels(Backend& backend) {
   add_reference_loss(backend);
   add_reference_optimizer(backend);
   add_reference_narrow(backend);
+  add_reference_large_batch_optimizer(backend);
+  add_reference_exponents(backend);
 }
 
 void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run,

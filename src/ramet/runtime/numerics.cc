@@ -1,0 +1,295 @@
+#include "ramet/runtime/numerics.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "ramet/base/error.h"
+#include "ramet/runtime/cluster_state.h"
+#include "ramet/runtime/engine_state.h"
+
+namespace ramet {
+namespace {
+
+using Kind = NumericsRow::Kind;
+
+bool is_trained(StateKind kind) { return kind == StateKind::kWeight || kind == StateKind::kOptimizer; }
+
+/// Whether what stands in a buffer after instruction `index` is read first by a collective that sums it.
+bool is_part_of_sum(const Executable& exe, const Segment& segment, size_t index, BufferId buffer) {
+  for (size_t i = index + 1; i < segment.instructions.size(); ++i) {
+    const Instruction& next = segment.instructions[i];
+    if (std::find(next.inputs.begin(), next.inputs.end(), buffer) != next.inputs.end()) {
+      if (next.task < 0) return false;
+      const Exchange exchange = exe.tasks[static_cast<size_t>(next.task)].node.op->exchange;
+      return exchange == Exchange::kAllReduce || exchange == Exchange::kReduceScatter;
+    }
+    if (std::find(next.outputs.begin(), next.outputs.end(), buffer) != next.outputs.end()) return false;
+  }
+  return false;
+}
+
+/// Where forward, backward and update are one segment, the update has scopes of its own.
+bool is_update(const std::string& name) {
+  for (const char* scope : {"update/", "gradient/", "gradient_norm"})
+    if (name.starts_with(scope)) return true;
+  return false;
+}
+
+class Planner {
+ public:
+  explicit Planner(const Executable& exe) : exe_(exe) {
+    for (const StatePlace& state : exe.states)
+      for (const BufferId slot : state.slots) state_buffers_.insert(slot);
+    for (const Transfer& transfer : exe.transfers)
+      if (transfer.state >= 0) state_buffers_.insert(transfer.buffer);
+  }
+
+  NumericsPlan run() {
+    for (size_t i = 0; i < exe_.states.size(); ++i) {
+      const StateTensor& state = exe_.states[i].tensor;
+      if (!is_trained(state.kind) || !is_floating(state.type.dtype)) continue;
+      add({state.kind == StateKind::kWeight ? Kind::kWeight : Kind::kOptimizer, state.name, "", state.type, exe_.stage,
+           -1},
+          {.state = static_cast<int32_t>(i)});
+    }
+    std::set<int32_t> known;
+    for (const ProgramStep& step : exe_.train)
+      if (step.kind == ProgramStep::Kind::kRun && known.insert(step.subject).second) add_segment(step);
+    return std::move(plan_);
+  }
+
+ private:
+  void add(NumericsRow row, NumericsPlan::Place place) {
+    plan_.rows.push_back(std::move(row));
+    plan_.places.push_back(place);
+  }
+
+  void add_segment(const ProgramStep& step) {
+    const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
+    for (size_t i = 0; i < segment.instructions.size(); ++i) {
+      const Instruction& instruction = segment.instructions[i];
+      if (instruction.task < 0) continue;
+      const NodeSignature& node = exe_.tasks[static_cast<size_t>(instruction.task)].node;
+      NumericsPlan::Place place{.segment = step.subject, .instruction = static_cast<int32_t>(i)};
+      if (instruction.name.starts_with(kGradientScope) && node.op->exchange == Exchange::kNone) {
+        place.input = true;
+        add({Kind::kGradient, instruction.name.substr(kGradientScope.size()), "", node.inputs.at(0), exe_.stage,
+             step.superstep},
+            place);
+        continue;
+      }
+      if (segment.kind == PieceKind::kUpdate || is_update(instruction.name)) continue;
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        const TensorType& type = node.outputs[o];
+        const BufferId buffer = instruction.outputs[o];
+        if (!is_floating(type.dtype) || type.elements() <= 1 || state_buffers_.count(buffer) ||
+            is_part_of_sum(exe_, segment, i, buffer))
+          continue;
+        place.operand = static_cast<int32_t>(o);
+        const std::string name = instruction.name + (node.outputs.size() > 1 ? "#" + std::to_string(o) : "");
+        add({Kind::kActivation, name, node.op->name, type, exe_.stage, step.superstep}, place);
+      }
+    }
+  }
+
+  const Executable& exe_;
+  std::set<BufferId> state_buffers_;
+  NumericsPlan plan_;
+};
+
+}  // namespace
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kWeight: return "weight";
+    case Kind::kOptimizer: return "optimizer";
+    case Kind::kGradient: return "gradient";
+    case Kind::kActivation: return "activation";
+  }
+  internal_error("name_of", "unknown kind of row");
+}
+
+NumericsPlan numerics_plan(const Executable& executable) { return Planner(executable).run(); }
+
+/// Runs a step instruction by instruction, leaving out those that change weights or optimizer states, and counts
+/// exponents of what the plan names.
+class NumericsSurvey {
+ public:
+  NumericsSurvey(EngineState& engine, const NumericsPlan& plan)
+      : engine_(engine), exe_(engine.exe_), plan_(plan), trained_(engine.trained_buffers()) {
+    counts_.resize(plan.rows.size() * kExponentBins);
+    for (size_t row = 0; row < plan.rows.size(); ++row)
+      if (plan.places[row].instruction >= 0)
+        rows_of_[{plan.places[row].segment, plan.places[row].instruction}].push_back(row);
+  }
+
+  std::vector<int64_t> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
+    count_states();
+    engine_.prepare();
+    engine_.step_ = step;
+    engine_.feed_ = &feed;
+    engine_.scalars_ = scalars;
+    engine_.begin_program(exe_.train);
+    engine_.agreed_ = true;
+    for (size_t index = 0; index < exe_.train.size(); ++index) {
+      const ProgramStep& each = exe_.train[index];
+      if (each.kind != ProgramStep::Kind::kRun) {
+        engine_.run_program_step(exe_.train, index);
+        continue;
+      }
+      engine_.feed_segment(each);
+      engine_.set_operands(engine_.tables_[static_cast<size_t>(each.subject)], each);
+      run_segment(each.subject);
+      engine_.finish_superstep(exe_.train, index);
+    }
+    engine_.end_program(exe_.train);
+    return std::move(counts_);
+  }
+
+ private:
+  void run_segment(int32_t subject) {
+    const Segment& segment = exe_.segments[static_cast<size_t>(subject)];
+    const CallTable& table = engine_.tables_[static_cast<size_t>(subject)];
+    for (size_t i = 0; i < segment.instructions.size(); ++i) {
+      const Instruction& instruction = segment.instructions[i];
+      if (std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
+                      [&](BufferId id) { return trained_[static_cast<size_t>(id)]; }))
+        continue;
+      const Call& call = table.calls[i];
+      const auto rows = rows_of_.find({subject, static_cast<int32_t>(i)});
+      if (rows != rows_of_.end()) count_operands(rows->second, call, true);  // before the call: it may write over them
+      engine_.run_call(call);
+      if (rows != rows_of_.end()) count_operands(rows->second, call, false);
+    }
+  }
+
+  void count_operands(const std::vector<size_t>& rows, const Call& call, bool inputs) {
+    for (const size_t row : rows) {
+      const NumericsPlan::Place& place = plan_.places[row];
+      if (place.input == inputs) count(row, inputs ? call.inputs[place.operand] : call.outputs[place.operand]);
+    }
+  }
+
+  void count_states() {
+    std::vector<std::byte> bytes;
+    for (size_t row = 0; row < plan_.rows.size(); ++row) {
+      if (plan_.places[row].state < 0) continue;
+      const StatePlace& state = exe_.states[static_cast<size_t>(plan_.places[row].state)];
+      const std::byte* data = state.slots.empty() ? nullptr : engine_.at(state.slots[0]);
+      if (!data) {
+        const int64_t size = state.tensor.type.bytes();
+        bytes.resize(static_cast<size_t>(size));
+        engine_.store_->wait(engine_.store_->start_load(exe_.streaming[static_cast<size_t>(state.home)].offset,
+                                                        bytes.data(), size));
+        data = bytes.data();
+      }
+      count(row, data);
+    }
+  }
+
+  /// Counts with the backend's own kernel, one for each type.
+  void count(size_t row, const void* data) {
+    const TensorType& type = plan_.rows[row].type;
+    Counter& counter = counters_[type.text()];
+    if (!counter.kernel) {
+      NodeSignature node{&OpRegistry::instance().get("exponent_histogram"), {type}, {histogram_type()}, {}, "numerics"};
+      const KernelChoice choice = engine_.backend_->choose(node, engine_.team_.size());
+      counter.kernel = engine_.backend_->make(node, engine_.team_.size(), choice.name);
+      counter.scratch.resize(static_cast<size_t>(choice.scratch_bytes) + kAlignment);
+    }
+    alignas(kAlignment) int64_t bins[kExponentBins];
+    const void* in[] = {data};
+    void* out[] = {bins};
+    void* scratch = counter.scratch.data();
+    size_t room = counter.scratch.size();
+    counter.kernel->run({in, out, std::align(kAlignment, 1, scratch, room), engine_.team_});
+    for (int bin = 0; bin < kExponentBins; ++bin)
+      counts_[row * kExponentBins + static_cast<size_t>(bin)] += bins[bin];
+  }
+
+  static constexpr size_t kAlignment = 64;  // as of all operands
+  struct Counter {
+    std::unique_ptr<Kernel> kernel;
+    std::vector<std::byte> scratch;
+  };
+
+  EngineState& engine_;
+  const Executable& exe_;
+  const NumericsPlan& plan_;
+  std::vector<bool> trained_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<size_t>> rows_of_;
+  std::map<std::string, Counter> counters_;
+  std::vector<int64_t> counts_;
+};
+
+std::vector<int64_t> EngineState::count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+                                                  std::span<const ScalarValue> scalars) {
+  return NumericsSurvey(*this, plan).run(step, feed, scalars);
+}
+
+namespace {
+
+/// Devices of a stage that hold each element of a tensor cut so, and flat among replicas in so many parts.
+int64_t copies_of(const Mesh& mesh, const std::vector<Cut>& cuts, int64_t flat_parts) {
+  int64_t copies = mesh.devices() / mesh.p;
+  for (const Cut& cut : cuts) copies /= cut.parts;
+  return copies / flat_parts;
+}
+
+/// Counts of a tensor of `elements` elements that several devices hold and that a device pads with zeros, each once.
+void count_once(NumericsRecord& record, int64_t copies, int64_t elements) {
+  for (int64_t& count : record.bins) count /= copies;
+  record.bins[kZeroBin] = elements - counted(record.bins.data());
+}
+
+}  // namespace
+
+std::vector<NumericsRecord> ClusterState::survey_numerics(int64_t step, const ClusterFeed& feed,
+                                                          std::span<const ScalarValue> scalars, int gradient_parts) {
+  std::vector<NumericsPlan> plans;
+  std::vector<size_t> first;  // row of each stage
+  size_t rows = 0;
+  for (const Executable& exe : stages) {
+    plans.push_back(numerics_plan(exe));
+    first.push_back(rows);
+    rows += plans.back().rows.size();
+  }
+  std::vector<std::vector<int64_t>> counts(devices.size());
+  on_devices([&](ClusterDevice& device) {
+    const auto stage = static_cast<size_t>(device.position.stage);
+    auto& mine = counts[static_cast<size_t>(&device - devices.data())];
+    mine = device.engine->count_exponents(plans[stage], step, feed_of(device, feed), scalars);
+    if (ranks == 1) return;
+    std::vector<int64_t> all(rows * kExponentBins);
+    std::copy(mine.begin(), mine.end(), all.begin() + static_cast<int64_t>(first[stage] * kExponentBins));
+    mine.resize(all.size());
+    device.all->all_reduce(all.data(), mine.data(), static_cast<int64_t>(all.size()), DType::kI64);
+  });
+
+  std::vector<NumericsRecord> records(rows);
+  for (size_t stage = 0; stage < stages.size(); ++stage)
+    for (size_t i = 0; i < plans[stage].rows.size(); ++i) {
+      NumericsRecord& record = records[first[stage] + i];
+      record.row = plans[stage].rows[i];
+      for (size_t bin = 0; bin < kExponentBins; ++bin) {
+        if (ranks > 1) record.bins[bin] = counts[0][(first[stage] + i) * kExponentBins + bin];
+        for (const ClusterDevice& device : devices)
+          if (ranks == 1 && static_cast<size_t>(device.position.stage) == stage)
+            record.bins[bin] += counts[static_cast<size_t>(&device - devices.data())][i * kExponentBins + bin];
+      }
+      const int state = stages[stage].find_state(record.row.name);
+      if (record.row.kind == Kind::kActivation || state < 0) continue;
+      const Sharding& sharding = stages[stage].states[static_cast<size_t>(state)].sharding;
+      const bool gradient = record.row.kind == Kind::kGradient;
+      count_once(record, copies_of(mesh, sharding.cuts, gradient ? gradient_parts : sharding.flat_parts),
+                 sharding.logical.elements());
+    }
+  std::stable_sort(records.begin(), records.end(), [](const NumericsRecord& a, const NumericsRecord& b) {
+    return std::pair(a.row.superstep, a.row.stage) < std::pair(b.row.superstep, b.row.stage);
+  });
+  return records;
+}
+
+}  // namespace ramet
