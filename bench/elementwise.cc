@@ -1,6 +1,7 @@
 // Kernels that are bound by memory: GB/s that they must move at least, and the share of what the better of memcpy and a
 // plain triad (a = b + s c in f32) moves on the same threads in the same run. Operands are larger than the last cache.
 //   build/bench/elementwise [threads, default 1] [seconds per kernel, default 0.15] [only kernels whose name has this]
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -93,6 +94,24 @@ std::vector<Case> cases() {
        "adam",
        {{kF32, weights}, {kF32, weights}, {kF32, weights}, {kF32, weights}, scalar, scalar, scalar, scalar},
        adam},
+      {"exponents f32", "exponent_histogram", {{kF32, weights}}},
+      {"exponents bf16", "exponent_histogram", {{kBF16, weights}}},
+      {"lion",
+       "lion",
+       {{kF32, weights}, {kF32, weights}, {kF32, weights}, scalar, scalar},
+       {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", 0.01}}},
+      {"lars",
+       "lars",
+       {{kF32, weights}, {kF32, weights}, {kF32, weights}, scalar, scalar, scalar, scalar},
+       {{"momentum", 0.9}, {"weight_decay", 0.01}, {"trust_coefficient", 0.001}, {"norm_cap", 0.0}}},
+      {"adafactor step",
+       "adafactor_apply",
+       {{kF32, weights}, {kF32, weights}, scalar, scalar, scalar, scalar},
+       {{"beta1", 0.0},
+        {"weight_decay", 0.01},
+        {"clip_threshold", 1.0},
+        {"scale_epsilon", 1e-3},
+        {"elements", int64_t{1 << 24}}}},
       {"head permute", "transpose", {{kBF16, {64, 512, 12, 64}}}, {{"permutation", std::vector<int64_t>{0, 2, 1, 3}}}},
       {"transpose 2d bf16", "transpose", {{kBF16, {4096, 6144}}}, {{"permutation", std::vector<int64_t>{1, 0}}}},
       {"gather", "gather", {{kBF16, {30522, 768}}, {DType::kI32, Shape{24576}}}},
@@ -149,6 +168,9 @@ void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
     if (type.dtype == DType::kI32 || type.dtype == DType::kI64)
       for (int64_t i = 0; i < type.elements(); ++i)
         store_element(held.back()->data(), type.dtype, i, static_cast<double>(i * 7919 % 30000));
+    if (one.op == "exponent_histogram")  // as many exponents as a gradient has
+      for (int64_t i = 0; i < type.elements(); ++i)
+        store_element(held.back()->data(), type.dtype, i, std::ldexp(1.5, -std::countr_zero(static_cast<uint64_t>(i * 2654435761 >> 7 | 1 << 24))));
   }
   for (const TensorType& type : node.outputs) {
     held.push_back(std::make_unique<Buffer>(type.bytes()));
