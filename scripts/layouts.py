@@ -3,8 +3,8 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains small BERT and GPT-2 models (f32, bf16 and f16, also with all states held in 16 bits, dropout, clipping, every
-optimizer for large batches, packed rows) for a few steps on one device, then on
+Trains small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
+dropout, clipping, every optimizer for large batches, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
 differing step and tensor are named. --quick takes a few layouts, one model each.
@@ -41,6 +41,8 @@ MODELS = {
                             "train.accumulators": "bf16", "train.optimizer.state": "bf16", "train.optimizer.kind": "lamb"},
     "bert-bf16-split": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.weights": "split",
                         "train.optimizer.state": "bf16", "train.optimizer.kind": "lamb"},
+    "bert-f16-unit": {"model.kind": "bert", "model.preset": "mini", "train.precision": "f16", "train.scaling": "unit"},
+    "gpt2-f8-unit": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f8", "train.scaling": "unit", "train.optimizer.kind": "lamb"},
     "gpt2-f32-adamw": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw"},
     "packed-f32-adamw": {"model.kind": "bert", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw",
                          "data.packing": "lpfhp"},

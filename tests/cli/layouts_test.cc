@@ -77,6 +77,20 @@ TEST_F(LayoutCli, PackedRowsHaveTheBitsOfOneDevice) {
   }
 }
 
+// Unit scaling stands before partitioning: no factor knows of shards.
+TEST_F(LayoutCli, TrainsScaledInSixteenAndEightBitsWithTheBitsOfOneDevice) {
+  for (const char* precision : {"f16", "f8"}) {
+    const std::vector<std::string> scaled = {"--set", "train.scaling=unit", "--set",
+                                             "train.precision=" + std::string(precision)};
+    std::vector<std::string> spread = scaled;
+    spread.insert(spread.end(), {"--layout", "p=2 t=2 r=2 head=first rts=optimizer phases=2 recompute=layer"});
+    const json one = train(scaled), many = train(spread);
+    EXPECT_EQ(many["weights_hash"], one["weights_hash"]) << precision;
+    EXPECT_EQ(many["loss"], one["loss"]) << precision;
+    EXPECT_EQ(many["held_out_loss"], one["held_out_loss"]) << precision;
+  }
+}
+
 TEST_F(LayoutCli, ResumesOnAnotherLayout) {
   const json straight = train({});
   train({"--run", "run", "--steps", "4", "--layout", "t=2 phases=2"});

@@ -95,6 +95,44 @@ TEST(Matmul, AgreesWithTheReferenceAndWithAnyTeam) {
   }
 }
 
+/// 8-bit floats are bf16 numbers: the product of either gives the same bits.
+TEST(Matmul, EightBitOperandsAreExactAsBf16) {
+  const std::pair<DType, DType> types[] = {{DType::kF8E4M3, DType::kF8E4M3},
+                                           {DType::kF8E5M2, DType::kF8E4M3},
+                                           {DType::kF8E4M3, DType::kF8E5M2}};
+  for (const auto& [a, b] : types)
+    for (DType out : {DType::kF32, DType::kF16})
+      for (int form = 0; form < 4; ++form)
+        for (int64_t chunks : {1, 2}) {
+          const Product product{70, 130, 258, a, out, form % 2 == 1, form >= 2, chunks, false};
+          SCOPED_TRACE(product.text() + " with " + std::string(name_of(b)));
+          auto inputs = product.inputs();
+          // Every code of the formats, subnormals and the largest too.
+          for (HostTensor* tensor : {&inputs[0], &inputs[1]}) {
+            tensor->type.dtype = tensor == &inputs[0] ? a : b;
+            tensor->data.resize(static_cast<size_t>(tensor->type.bytes()));
+            for (int64_t i = 0; i < tensor->elements(); ++i) {
+              auto code = static_cast<uint8_t>(i * 37 + i / 256);
+              if (!std::isfinite(load_element(&code, tensor->type.dtype, 0))) code = 0;
+              tensor->data[static_cast<size_t>(i)] = std::byte{code};
+            }
+          }
+          auto wide = inputs;
+          for (HostTensor& tensor : wide) tensor = HostTensor::of(DType::kBF16, tensor.type.shape, tensor.values());
+          const auto expected = run("matmul", inputs, product.attributes(), 1, "reference");
+          for (const std::string kernel : {"onednn", "plain"}) {
+            if (kernel == "onednn" && !has_onednn()) continue;
+            const auto found = run("matmul", inputs, product.attributes(), 2, kernel);
+            ASSERT_EQ(found, run("matmul", wide, product.attributes(), 2, kernel)) << kernel;
+            double most = 1;
+            for (double value : expected.values())
+              if (std::isfinite(value)) most = std::max(most, std::fabs(value));
+            for (int64_t i = 0; i < found.elements(); ++i)
+              if (std::isfinite(expected.get(i))) ASSERT_NEAR(found.get(i), expected.get(i), 1e-3 * most) << kernel;
+          }
+        }
+}
+
 /// A block of rows, and a block of columns, of a product equal the same of the whole, bit for bit.
 TEST(Matmul, RowAndColumnBlocksHaveTheSameBits) {
   const std::vector<Product> samples{{96, 192, 768, DType::kBF16, DType::kF32, false, false, 1, false},

@@ -23,6 +23,20 @@ CaseInput given(DType dtype, Shape shape, std::vector<double> values) {
 CaseInput bools(Shape shape) { return {{DType::kBool, std::move(shape)}, 0, 1}; }
 CaseInput apart_input(double shift = 0) { return given(DType::kF32, {4, 6}, apart(shift)); }
 
+void add_rescale(std::vector<OpCase>& cases) {
+  cases.push_back({.op = "rescale",
+                   .name = "alike",
+                   .inputs = {f32({4, 6})},
+                   .attributes = {{"forward", -1.5}, {"backward", -1.5}}});
+  // Not a derivative: the gradient has a factor of its own.
+  cases.push_back({.op = "rescale",
+                   .name = "apart",
+                   .inputs = {given(DType::kF32, {3}, {1, -2, 0.5})},
+                   .attributes = {{"forward", 3.0}, {"backward", 0.25}},
+                   .expected = {{3, -6, 1.5}},
+                   .gradient_tolerance = 0});
+}
+
 void add_unary(std::vector<OpCase>& cases) {
   struct Line {
     const char* op;
@@ -288,6 +302,7 @@ void add_maps(std::vector<OpCase>& cases) {
 }  // namespace
 
 void add_elementwise_cases(std::vector<OpCase>& cases) {
+  add_rescale(cases);
   add_unary(cases);
   add_parametrised(cases);
   add_binary(cases);

@@ -66,6 +66,28 @@ void add_products(std::vector<OpCase>& cases) {
       {.op = "matmul", .name = "wide_output", .inputs = {f32({2, 6}), f32({6, 4})}, .attributes = {{"dtype", kF32}}});
   cases.push_back(
       {.op = "matmul", .name = "nothing_contracted", .inputs = {f32({2, 0}), f32({0, 2})}, .expected = {{0, 0, 0, 0}}});
+  // 8-bit operands of either format; the result is of another type, and so is the gradient.
+  for (const auto& [a, b] : {std::pair(DType::kF8E4M3, DType::kF8E4M3), std::pair(DType::kF8E5M2, DType::kF8E4M3),
+                             std::pair(DType::kF8E4M3, DType::kF8E5M2)})
+    for (DType out : {kF32, DType::kF16})
+      cases.push_back({.op = "matmul",
+                       .name = "f8_" + std::string(name_of(a)) + "_" + std::string(name_of(b)) + "_" +
+                               std::string(name_of(out)),
+                       .inputs = {{{a, {4, 6}}}, {{b, {6, 8}}}},
+                       .attributes = {{"dtype", out}},
+                       .low_types = false});
+  cases.push_back({.op = "matmul",
+                   .name = "f8_by_hand",
+                   .inputs = {{{DType::kF8E4M3, {1, 3}}, 0, 0, {448, 0.001953125, -1.5}},
+                              {{DType::kF8E5M2, {3, 1}}, 0, 0, {57344, 1, 0.5}}},
+                   .attributes = {{"dtype", kF32}},
+                   .expected = {{25690111.251953125}},
+                   .low_types = false});
+  cases.push_back({.op = "linear",
+                   .name = "f8",
+                   .inputs = {{{DType::kF8E4M3, {4, 6}}}, {{DType::kF8E4M3, {6, 4}}}, f32({4})},
+                   .attributes = {{"dtype", DType::kF16}},
+                   .low_types = false});
   cases.push_back({.op = "matmul", .name = "no_rows", .inputs = {f32({0, 3}), f32({3, 2})}});
   cases.push_back({.op = "matmul",
                    .name = "packed",

@@ -97,6 +97,43 @@ struct AttributeSpec {
 /// kernel.
 enum class Exchange : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 
+/// What is expected of a value's elements before the first step of training, for unit scaling
+/// (transform/unit_scale.h). A row is what the last dimension holds; rows of one sample stand together.
+struct Amplitude {
+  double rms = 1;          ///< root of the mean square
+  double in_sample = 0;    ///< mean product of one element in two rows of a sample, over the mean square
+  double across = 0;       ///< the same of rows of different samples
+  double weight = 1;       ///< with which a residual takes it: below 1 behind averages over rows
+  bool parameter = false;  ///< a weight, or a part of one, whose rows are found by index
+  bool exact = false;      ///< a statistic, a count, a loss: stays as it is
+};
+
+/// What a scaling rule gets: the node, its inputs (once they are scaled) and the number of samples in a micro-batch,
+/// all of the logical tensors.
+struct ScalingContext {
+  const NodeSignature& node;
+  std::span<const Amplitude> inputs;
+  int64_t samples = 1;
+};
+
+/// How an op's results and gradients spread, from which unit scaling (Blake, Orr and Luschi, arXiv 2303.11257) takes
+/// the op's forward and backward factors. See ops/scaling_rules.h.
+struct ScalingRule {
+  /// Amplitude of each output as the op stands. Empty: the op has no rule, and unit scaling refuses it.
+  std::function<std::vector<Amplitude>(const ScalingContext&)> forward{};
+  /// Amplitude of each input's gradient, for those of the outputs (rms 0: none flows). Empty: no gradient.
+  std::function<std::vector<Amplitude>(const ScalingContext&, std::span<const Amplitude> gradients)> backward{};
+  bool sum = false;          ///< output 0 is the sum of the inputs, each of which may be given a weight
+  bool passes = false;       ///< output 0 is input 0 in another form, type or place
+  bool part = false;         ///< output 0 is a part of input 0
+  std::vector<int> added{};  ///< inputs that are added to output 0 at the end (bias): the factor is not theirs
+  bool logits = false;       ///< input 0 are logits, so that a weight's product that makes them is a model's last
+  /// Of a product with a weight in input 1: how many of the weight's elements meet in a sum. Empty: no product.
+  std::function<int64_t(const NodeSignature&)> fan_in{};
+  /// Attributes under u-muP, where the product of queries and keys is `multiplier` / head size. Empty: the same.
+  std::function<Attributes(const NodeSignature&, double multiplier)> u_mup{};
+};
+
 /// All that the compiler knows of an op (DESIGN: an op is one thing in one place).
 struct OpDef {
   std::string name;
@@ -157,6 +194,9 @@ struct OpDef {
   static constexpr int kNotPositional = -1, kPositionalOutput = -2;
   /// Inputs that the precision pass leaves in f32 whatever the policy: bias, gain, statistics.
   std::vector<int> full_inputs{};
+  /// Of ops with precision kLow: whether operands may be 8-bit floats (transform/precision.h).
+  bool narrow = false;
+  ScalingRule scaling{};
 };
 
 /// The table of all ops. Entries are added once, by ops/ (see ops/register.h), and never change.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Model {
   Graph forward{"forward"};          ///< with dropout
   Graph evaluate{"evaluate"};        ///< the same without dropout; outputs may hold more (predictions)
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
+  std::map<std::string, double> deviations;  ///< of weights that start with unit variance: what the model would give them
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;
 

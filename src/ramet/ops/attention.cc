@@ -8,6 +8,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/position.h"
+#include "ramet/ops/scaling_rules.h"
 
 namespace ramet {
 namespace {
@@ -179,6 +180,95 @@ std::vector<AttributeSpec> attention_attributes() {
           {"tensor", Kind::kInt, false, "id of the dropout's logical tensor"}};
 }
 
+// --- how attention spreads ---
+
+/// Means over queries and keys of a random attention.
+struct Mixing {
+  double own = 0;     ///< mean over queries of the sum of P^2
+  double shared = 0;  ///< mean over pairs of queries of the sum of P P'
+};
+
+/// Logits are normal with a deviation over the keys, of which all queries share a part; a softmax over n of them has
+/// sum P^2 = e^v / (n - 1 + e^v).
+Mixing mixing_of(const AttentionForm& form, const Amplitude& query, const Amplitude& key) {
+  const double width = static_cast<double>(form.head_size);
+  const double variance = std::min(
+      form.scale * form.scale * width * query.rms * query.rms * key.rms * key.rms * (1 - key.in_sample), 20.0);
+  const double peak = std::exp(variance), common = std::exp(variance * query.in_sample);
+  const int64_t n = form.sequence;
+  const auto mean_square = [](double top, double keys) { return top / (keys - 1 + top); };
+  if (!form.causal) return {mean_square(peak, static_cast<double>(n)), mean_square(common, static_cast<double>(n))};
+  Mixing mixing;
+  double pairs = 0;
+  for (int64_t i = 1; i <= n; ++i) {
+    const auto keys = static_cast<double>(i);
+    mixing.own += mean_square(peak, keys) / static_cast<double>(n);
+    mixing.shared += (keys - 1) * mean_square(common, keys);
+    pairs += keys - 1;
+  }
+  if (pairs > 0) mixing.shared /= pairs;
+  return mixing;
+}
+
+/// What is alike in all values stays; the rest is averaged.
+std::vector<Amplitude> attention_spread(const ScalingContext& context) {
+  const AttentionForm form = attention_form(context.node);
+  const auto input = [&](int index) { return context.inputs[static_cast<size_t>(index)]; };
+  const Amplitude query = input(0), key = input(form.key), value = input(form.value);
+  const Mixing mixing = mixing_of(form, query, key);
+  const double alike = value.in_sample, apart = 1 - alike;
+  const double square = alike + apart * mixing.own;
+  Amplitude out;
+  out.rms = value.rms * std::sqrt(square);
+  out.in_sample = (alike + apart * mixing.shared) / square;
+  out.across = value.across / square;
+  out.weight = query.weight * std::sqrt(square);
+  return {out, exact_spread()};
+}
+
+/// dV = P^T g, dS = P (g V^T - its mean), dQ = scale dS K, dK = scale dS^T Q.
+std::vector<Amplitude> attention_gradient_spread(const ScalingContext& context, std::span<const Amplitude> gradients) {
+  const AttentionForm form = attention_form(context.node);
+  const auto input = [&](int index) { return context.inputs[static_cast<size_t>(index)]; };
+  const Amplitude query = input(0), key = input(form.key), value = input(form.value), &g = gradients[0];
+  const Mixing mixing = mixing_of(form, query, key);
+  const double others = static_cast<double>(form.sequence - 1), n = static_cast<double>(form.sequence);
+  const double scores = form.scale * form.scale * static_cast<double>(form.head_size) * value.rms * value.rms *
+                        (1 - value.in_sample);
+  const double dq = scores * key.rms * key.rms * (1 - key.in_sample) * mixing.own;
+  const double dk = scores * query.rms * query.rms * (mixing.own + others * mixing.shared * g.in_sample * query.in_sample);
+  const double dv = mixing.own + others * mixing.shared * g.in_sample;
+  const auto spread = [&](double square, double in_sample, double across) {
+    Amplitude result;
+    result.rms = g.rms * std::sqrt(square);
+    result.in_sample = std::clamp(in_sample, 0.0, 1.0), result.across = std::clamp(across, 0.0, 1.0);
+    return result;
+  };
+  const double q_alike = mixing.own > 0 ? g.in_sample * mixing.shared / mixing.own : 0;
+  const double v_alike = dv > 0 ? (1 / n + g.in_sample * (1 - 1 / n)) / dv : 0, v_across = dv > 0 ? g.across / dv : 0;
+  std::vector<Amplitude> result(context.inputs.size(), Amplitude{.rms = 0});
+  if (!form.packed) {
+    result[0] = spread(dq, q_alike, 0);
+    result[static_cast<size_t>(form.key)] = spread(dk, 0, 0);
+    result[static_cast<size_t>(form.value)] = spread(dv, v_alike, v_across);
+    return result;
+  }
+  const double sum = dq + dk + dv;
+  result[0] = spread(sum / 3, sum > 0 ? (dq * q_alike + dv * v_alike) / sum : 0, sum > 0 ? dv * v_across / sum : 0);
+  return result;
+}
+
+ScalingRule attention_scaling() {
+  ScalingRule rule;
+  rule.forward = attention_spread;
+  rule.backward = attention_gradient_spread;
+  rule.u_mup = [](const NodeSignature& node, double multiplier) {
+    Attributes attributes = node.attributes;
+    return attributes.set("scale", multiplier / static_cast<double>(attention_form(node).head_size));
+  };
+  return rule;
+}
+
 // --- dropout ---
 
 std::vector<TensorType> infer_dropout(const NodeSignature& node) {
@@ -226,7 +316,8 @@ void register_attention_ops(OpRegistry& registry) {
                 .cost = attention_cost,
                 .products = attention_products,
                 .precision = OpDef::Precision::kLow,
-                .positional = 0});
+                .positional = 0,
+                .scaling = attention_scaling()});
   registry.add({.name = "attention_grad",
                 .doc = "(inputs of attention, out, lse, dout) -> dqkv, or dq, dk, dv",
                 .min_inputs = 4,
@@ -254,7 +345,9 @@ void register_attention_ops(OpRegistry& registry) {
                     },
                 .map_op = "dropout",
                 .cheap = true,
-                .positional = 0});
+                .positional = 0,
+                // Evaluation is without dropout, and must have the same factors: its noise is not scaled away.
+                .scaling = passing_rule()});
 }
 
 Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options) {

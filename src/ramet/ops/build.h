@@ -23,6 +23,8 @@ Tensor minimum(Tensor a, Tensor b);
 Tensor power(Tensor a, Tensor b);
 Tensor scale(Tensor a, double factor);     ///< a * factor
 Tensor add_scalar(Tensor a, double term);  ///< a + term
+/// a * forward, whose gradient is dy * backward: unit scaling's factors (transform/unit_scale.h).
+Tensor rescale(Tensor a, double forward, double backward);
 Tensor negate(Tensor a);
 Tensor exp(Tensor a);
 Tensor log(Tensor a);

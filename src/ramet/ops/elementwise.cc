@@ -7,6 +7,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/rules.h"
+#include "ramet/ops/scaling_rules.h"
 
 // Element-wise ops: one entry for each line of map_op_table().
 
@@ -175,6 +176,53 @@ Tensor simplify(SimplifyContext& context) {
   return {};
 }
 
+/// Ops that are functions on all numbers get their rule from the function itself, which is also the meaning of its
+/// gradient: d f(x) for a change of x.
+bool is_smooth(std::string_view name) {
+  for (const char* known : {"abs",  "exp",      "expm1", "square",    "tanh", "sigmoid", "silu",  "relu", "leaky_relu",
+                            "elu",  "softplus", "erf",   "gelu",      "sin",  "cos",     "clamp", "add_scalar"})
+    if (name == known) return true;
+  return name == "gelu_tanh";
+}
+
+/// `f` at the node's immediates, and its derivative by differences.
+ScalingRule scaling_of_function(const MapOpInfo& info) {
+  const auto at_node = [scalar = info.scalar](const NodeSignature& node) {
+    const auto immediate = [&](const char* name) {
+      return node.attributes.has(name) ? node.attributes.get_float(name) : 0;
+    };
+    return [scalar, p = immediate("parameter"), q = immediate("second")](double x) { return scalar(x, 0, 0, p, q); };
+  };
+  ScalingRule rule;
+  rule.forward = [at_node](const ScalingContext& context) {
+    return function_rule(at_node(context.node), nullptr).forward(context);
+  };
+  rule.backward = [at_node](const ScalingContext& context, std::span<const Amplitude> gradients) {
+    constexpr double kSmall = 0x1p-10;
+    const auto slope = [f = at_node(context.node)](double x) { return (f(x + kSmall) - f(x - kSmall)) / (2 * kSmall); };
+    return function_rule(nullptr, slope).backward(context, gradients);
+  };
+  return rule;
+}
+
+ScalingRule scaling_of(const MapOpInfo& info) {
+  if (info.name == "add" || info.name == "subtract") return sum_rule();
+  if (info.name == "multiply") return multiply_rule();
+  if (info.name == "cast" || info.name == "stop_gradient" || info.name == "negate") return passing_rule();
+  if (info.name == "scale") {
+    ScalingRule rule;
+    rule.forward = [](const ScalingContext& context) {
+      return std::vector{scaled(context.inputs[0], context.node.attributes.get_float("parameter"))};
+    };
+    rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
+      return std::vector{scaled(gradients[0], context.node.attributes.get_float("parameter"))};
+    };
+    return rule;
+  }
+  if (info.scalar && is_smooth(info.name)) return scaling_of_function(info);
+  return {};
+}
+
 OpDef make_op(const MapOpInfo& info) {
   OpDef op;
   op.name = std::string(info.name);
@@ -196,6 +244,7 @@ OpDef make_op(const MapOpInfo& info) {
   op.map_op = op.name;
   op.commutative = info.commutative;
   op.cheap = true;
+  op.scaling = scaling_of(info);
   return op;
 }
 

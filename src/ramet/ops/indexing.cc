@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <cmath>
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/rules.h"
+#include "ramet/ops/scaling_rules.h"
 
 // Ops whose elements are found by index or by order.
 
@@ -47,10 +49,44 @@ OpDef one_hot_op() {
   };
   op.cost = move_cost;
   op.cheap = true;
+  op.scaling = constant_rule([](const NodeSignature& node) {
+    return 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, node.outputs[0].shape.dim(-1))));
+  });
   return op;
 }
 
 // --- gather and scatter_add ---
+
+/// Rows of a weight are met as often as words are, rows of another value once.
+ScalingRule gather_scaling() {
+  ScalingRule rule;
+  rule.forward = [](const ScalingContext& context) {
+    Amplitude out = context.inputs[0];
+    if (out.parameter) {
+      const double again = same_word(context.node.inputs[0].shape.dim(0));
+      out.in_sample += (1 - out.in_sample) * again;
+      out.across += (1 - out.across) * again;
+    }
+    out.parameter = false;
+    return std::vector{out};
+  };
+  rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
+    const auto updates = static_cast<double>(std::max<int64_t>(1, context.node.inputs[1].elements()));
+    const int64_t rows = std::max<int64_t>(1, context.node.inputs[0].shape.dim(0));
+    const double part = updates / static_cast<double>(rows);
+    Amplitude table = scaled(gradients[0], std::sqrt(part));
+    if (context.inputs[0].parameter) {
+      const double again = same_word(rows), of_sample = std::max(1.0, updates / static_cast<double>(context.samples));
+      table.rms *= std::sqrt(1 + again * ((of_sample - 1) * gradients[0].in_sample +
+                                          (updates - of_sample) * gradients[0].across));
+      table.in_sample = table.across = 0;
+    } else {
+      table.in_sample *= std::min(1.0, part), table.across *= std::min(1.0, part);
+    }
+    return std::vector<Amplitude>{table, {.rms = 0}};
+  };
+  return rule;
+}
 
 OpDef gather_op() {
   OpDef op;
@@ -96,6 +132,7 @@ OpDef gather_op() {
     return cost;
   };
   op.cheap = true;
+  op.scaling = gather_scaling();
   op.positional = 0;
   return op;
 }
@@ -257,6 +294,7 @@ OpDef reverse_op() {
     return same_dims_sharding(node, axes_attribute(node, "axes", node.inputs[0].shape.rank()));
   };
   op.cost = move_cost;
+  op.scaling = passing_rule();
   op.cheap = true;
   return op;
 }

@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <cmath>
+
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/position.h"
+#include "ramet/ops/scaling_rules.h"
 #include "ramet/ops/softmax_statistics.h"
 
 // Cross-entropy is two ops, so that classes may be cut among devices: softmax_statistics sums up each chunk of a row,
@@ -90,6 +94,32 @@ std::function<Cost(const NodeSignature&)> flops_each(double flops) {
   };
 }
 
+/// The gradient of a row's loss is p - onehot(label). Before training p is 1/v, and labels are alike as words are.
+ScalingRule statistics_scaling() {
+  ScalingRule rule = exact_rule();
+  rule.logits = true;
+  rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
+    const int64_t classes = context.node.attributes.get_int_or("classes", context.node.inputs[0].shape[1]);
+    const double v = static_cast<double>(classes), all = static_cast<double>(context.node.inputs[0].shape[1]);
+    Amplitude logits;
+    logits.rms = gradients[0].rms * std::sqrt(std::max(v - 1, 1.0) / (v * all));
+    logits.in_sample = logits.across = classes > 1 ? (same_word(classes) - 1 / v) / (1 - 1 / v) : 0;
+    return std::vector<Amplitude>{logits, {.rms = 0}};
+  };
+  return rule;
+}
+
+/// The mean over rows gives each one of so many parts.
+ScalingRule cross_entropy_scaling() {
+  ScalingRule rule = exact_rule();
+  rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
+    Amplitude statistics = exact_spread();
+    statistics.rms = gradients[0].rms / static_cast<double>(std::max<int64_t>(1, context.node.inputs[0].shape[0]));
+    return std::vector<Amplitude>{statistics};
+  };
+  return rule;
+}
+
 void register_statistics(OpRegistry& registry) {
   const AttributeSpec classes{"classes", Kind::kInt, false, "of the whole model's logits, how many are classes (all)"};
   registry.add(
@@ -106,7 +136,8 @@ void register_statistics(OpRegistry& registry) {
        .localize = localize_chunks,
        .chunked_extent = [](const NodeSignature& node) { return node.inputs[0].shape[1]; },
        .cost = flops_each(6),
-       .positional = 0});
+       .positional = 0,
+       .scaling = statistics_scaling()});
   registry.add({.name = "softmax_statistics_grad",
                 .doc = "(logits [n,v], labels i32[n], statistics [n,chunks,4], dstatistics) -> dlogits",
                 .min_inputs = 4,
@@ -139,7 +170,8 @@ void register_loss_ops(OpRegistry& registry) {
        .gradient = cross_entropy_gradient,
        .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([!n,!c,!f])->([],[],[],[!n])", node); },
        .cost = flops_each(6),
-       .full_inputs = {0}});
+       .full_inputs = {0},
+       .scaling = cross_entropy_scaling()});
   registry.add(
       {.name = "cross_entropy_grad",
        .doc = "(statistics [n,chunks,4], lse f32[n], count f32[], dloss f32[]) -> dstatistics, 0 in ignored rows",

@@ -1,8 +1,11 @@
 #include "ramet/ops/matmul.h"
 
+#include <cmath>
+
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
+#include "ramet/ops/scaling_rules.h"
 
 namespace ramet {
 namespace {
@@ -89,9 +92,10 @@ MatmulForm matmul_form(const NodeSignature& node) {
   check_operand(node, b_name, form.b);
   if (form.has_bias && form.b.shape.rank() != 2)
     refuse(node, "the weight of linear must be a matrix", form.b.text(), "2 dimensions");
-  if (form.a.dtype != form.b.dtype)
-    refuse(node, "the operands are of different types", form.a.text() + " and " + form.b.text(), "one type",
-           "Cast one of them");
+  const bool narrow = size_of(form.a.dtype) == 1 && size_of(form.b.dtype) == 1;
+  if (form.a.dtype != form.b.dtype && !narrow)
+    refuse(node, "the operands are of different types", form.a.text() + " and " + form.b.text(),
+           "one type, or 8-bit floats", "Cast one of them");
 
   form.m = form.a.shape.dim(form.transpose_a ? -1 : -2);
   form.k = form.a.shape.dim(form.transpose_a ? -2 : -1);
@@ -220,10 +224,19 @@ Tensor product(Tensor a, Tensor b, bool transpose_a, bool transpose_b, DType dty
   return a.builder->op("matmul", {a, b}, std::move(attributes));
 }
 
+bool is_narrow(DType dtype) { return size_of(dtype) == 1; }
+
+/// Type of the gradient of an operand: its own, or the output's for 8-bit operands, which cannot hold a gradient's
+/// range.
+DType gradient_dtype(const MatmulForm& form, Tensor operand) {
+  return is_narrow(operand.dtype()) ? form.output.dtype : operand.dtype();
+}
+
 /// Gradient with respect to a: dy op(b)^T in a's type.
 Tensor gradient_of_a(const MatmulForm& form, Tensor a, Tensor b, Tensor dy) {
-  const Tensor da = form.transpose_a ? product(b, dy, form.transpose_b, true, a.dtype(), form.chunks)
-                                     : product(dy, b, false, !form.transpose_b, a.dtype(), form.chunks);
+  const DType dtype = gradient_dtype(form, a);
+  const Tensor da = form.transpose_a ? product(b, dy, form.transpose_b, true, dtype, form.chunks)
+                                     : product(dy, b, false, !form.transpose_b, dtype, form.chunks);
   return sum_to(da, {da.dtype(), a.shape()});
 }
 
@@ -233,7 +246,7 @@ Tensor gradient_of_b(const MatmulForm& form, Tensor a, Tensor b, Tensor dy) {
   const bool weight = b.shape().rank() == 2;
   bool transpose_a = form.transpose_a;
   if (weight && !transpose_a) a = as_rows(a), dy = as_rows(dy);
-  const DType dtype = weight ? DType::kF32 : b.dtype();
+  const DType dtype = weight ? DType::kF32 : gradient_dtype(form, b);
   const int64_t chunks = weight ? 1 : form.chunks;
   const Tensor db = form.transpose_b ? product(dy, a, true, transpose_a, dtype, chunks)
                                      : product(a, dy, !transpose_a, false, dtype, chunks);
@@ -247,7 +260,8 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
            "Differentiate before operands are packed");
   const Tensor dy = context.output_gradients[0];
   const Tensor a = context.inputs[0], b = context.inputs[1];
-  const Tensor low = cast_to(dy, a.dtype());
+  // Of 8-bit operands, gradients take the format with the longer range (Micikevicius et al., arXiv 2209.05433).
+  const Tensor low = cast_to(dy, is_narrow(a.dtype()) ? DType::kF8E5M2 : a.dtype());
   std::vector<Tensor> gradients(context.inputs.size());
   if (context.needed[0]) gradients[0] = gradient_of_a(form, a, b, low);
   if (context.needed[1]) gradients[1] = gradient_of_b(form, a, b, low);
@@ -273,6 +287,37 @@ Tensor product_apart(SimplifyContext& context) {
                           {{"program", std::string("2:%2=add(%0,%1)->%2")},
                            {"shape", form.output.shape.dims()},
                            {"dtypes", std::string(name_of(form.output.dtype))}});
+}
+
+/// Sums over k, n and rows of products of independent elements; rows of a weight's gradient are as alike as both
+/// operands' are.
+ScalingRule product_scaling(bool linear) {
+  ScalingRule rule;
+  rule.forward = [](const ScalingContext& context) {
+    const MatmulForm form = matmul_form(context.node);
+    const Amplitude &a = context.inputs[0], &b = context.inputs[1];
+    const bool weight = form.b.shape.rank() == 2;
+    Amplitude out = weight ? a : product_spread(a, b);
+    // One b for all rows of a product; another for each sample, unless it is a weight.
+    out.in_sample = a.in_sample;
+    out.rms = a.rms * b.rms * std::sqrt(static_cast<double>(form.k));
+    out.parameter = false;
+    return std::vector{out};
+  };
+  rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
+    const MatmulForm form = matmul_form(context.node);
+    const Amplitude &a = context.inputs[0], &b = context.inputs[1], &g = gradients[0];
+    const bool weight = form.b.shape.rank() == 2;
+    const int64_t rows = weight ? form.m * form.batch : form.m;
+    std::vector<Amplitude> result{scaled(g, b.rms * std::sqrt(static_cast<double>(form.n)))};
+    result.push_back(summed_over_rows(product_spread(a, g), rows, weight ? context.samples : 1));
+    if (form.has_bias) result.push_back(summed_over_rows(g, rows, context.samples));
+    if (context.inputs.size() > result.size()) result.push_back(g);
+    return result;
+  };
+  rule.fan_in = [](const NodeSignature& node) { return matmul_form(node).k; };
+  if (linear) rule.added = {2};
+  return rule;
 }
 
 std::vector<AttributeSpec> product_attributes(bool linear) {
@@ -326,7 +371,9 @@ void register_matmul_ops(OpRegistry& registry) {
                 .cost = matmul_cost,
                 .products = matmul_products,
                 .precision = OpDef::Precision::kLow,
-                .full_inputs = {2}});
+                .full_inputs = {2},
+                .narrow = true,
+                .scaling = product_scaling(false)});
   registry.add({.name = "linear",
                 .doc = "[...,k] x weight [k,n] (or [n,k] with transpose_weight) + bias [n] -> [...,n]; sums are f32",
                 .min_inputs = 3,
@@ -340,7 +387,9 @@ void register_matmul_ops(OpRegistry& registry) {
                 .cost = matmul_cost,
                 .products = matmul_products,
                 .precision = OpDef::Precision::kLow,
-                .full_inputs = {2}});
+                .full_inputs = {2},
+                .narrow = true,
+                .scaling = product_scaling(true)});
   registry.add({.name = "pack",
                 .doc = "w in the byte layout that one kernel family reads fastest -> u8[bytes]",
                 .min_inputs = 1,

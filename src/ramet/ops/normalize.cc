@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <cmath>
+
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
+#include "ramet/ops/scaling_rules.h"
 
 namespace ramet {
 namespace {
@@ -188,6 +192,46 @@ const AttributeSpec kRowsInOrder{"in_order", Kind::kBool, false,
 const AttributeSpec kEpsilon{"epsilon", Kind::kFloat, true, "added to the variance before the root"};
 const AttributeSpec kAxis{"axis", Kind::kInt, true, "dimension that is normalised; may be negative"};
 
+// Of n unit logits: mean square of p is e / n^2; the gradient p (dy - sum(p dy)) is as small as p.
+ScalingRule softmax_scaling() {
+  const auto extent = [](const ScalingContext& context) {
+    const Shape& shape = context.node.inputs[0].shape;
+    const int axis = normalize_axis(context.node.attributes.get_int("axis"), shape.rank(), context.node.text());
+    return static_cast<double>(std::max<int64_t>(1, shape.dim(axis)));
+  };
+  const auto share = [extent](const ScalingContext& context) {
+    const double n = extent(context), top = std::exp(context.inputs[0].rms * context.inputs[0].rms);
+    return std::sqrt(top / (n - 1 + top) / n);
+  };
+  ScalingRule rule;
+  rule.logits = true;
+  rule.forward = [share](const ScalingContext& context) {
+    Amplitude out = context.inputs[0];
+    out.rms = share(context);
+    return std::vector{out};
+  };
+  rule.backward = [share](const ScalingContext& context, std::span<const Amplitude> gradients) {
+    return std::vector{scaled(gradients[0], share(context))};
+  };
+  return rule;
+}
+
+/// About -log n - 1/2; the gradient dy - p sum(dy) is dy but for one part in n.
+ScalingRule log_softmax_scaling() {
+  ScalingRule rule = softmax_scaling();
+  rule.forward = [](const ScalingContext& context) {
+    const Shape& shape = context.node.inputs[0].shape;
+    const int axis = normalize_axis(context.node.attributes.get_int("axis"), shape.rank(), context.node.text());
+    const double mean = std::log(static_cast<double>(std::max<int64_t>(1, shape.dim(axis)))) + 0.5;
+    Amplitude out = context.inputs[0];
+    out.rms = std::hypot(mean, context.inputs[0].rms);
+    out.in_sample = out.across = mean * mean / (out.rms * out.rms);
+    return std::vector{out};
+  };
+  rule.backward = [](const ScalingContext&, std::span<const Amplitude> gradients) { return std::vector{gradients[0]}; };
+  return rule;
+}
+
 void register_softmax(OpRegistry& registry) {
   registry.add({.name = "softmax",
                 .doc = "exp(a - max) / sum along one axis; sums in f32",
@@ -198,7 +242,8 @@ void register_softmax(OpRegistry& registry) {
                 .gradient = softmax_gradient,
                 .sharding = softmax_sharding,
                 .cost = [](const NodeSignature& node) { return per_element(node, 5); },
-                .cheap = true});
+                .cheap = true,
+                .scaling = softmax_scaling()});
   registry.add({.name = "log_softmax",
                 .doc = "a - max - log(sum(exp(a - max))) along one axis; sums in f32",
                 .min_inputs = 1,
@@ -208,7 +253,8 @@ void register_softmax(OpRegistry& registry) {
                 .gradient = log_softmax_gradient,
                 .sharding = softmax_sharding,
                 .cost = [](const NodeSignature& node) { return per_element(node, 5); },
-                .cheap = true});
+                .cheap = true,
+                .scaling = log_softmax_scaling()});
 }
 
 void register_layer_norm(OpRegistry& registry) {
@@ -222,7 +268,8 @@ void register_layer_norm(OpRegistry& registry) {
                 .sharding = [](const NodeSignature& node) { return norm_rule(node, "([A],[W],[W])->([A],[R],[R])"); },
                 .cost = [](const NodeSignature& node) { return per_element(node, 8); },
                 .cheap = true,
-                .full_inputs = {1, 2}});
+                .full_inputs = {1, 2},
+                .scaling = norm_scaling()});
   registry.add({.name = "layer_norm_grad",
                 .doc = "(dy [...,w], a, gain [w], mean, rstd) -> da, dgain f32[w], dbias f32[w]",
                 .min_inputs = 5,
@@ -248,7 +295,8 @@ void register_rms_norm(OpRegistry& registry) {
                 .sharding = [](const NodeSignature& node) { return norm_rule(node, "([A],[W])->([A],[R])"); },
                 .cost = [](const NodeSignature& node) { return per_element(node, 5); },
                 .cheap = true,
-                .full_inputs = {1}});
+                .full_inputs = {1},
+                .scaling = norm_scaling()});
   registry.add({.name = "rms_norm_grad",
                 .doc = "(dy [...,w], a, gain [w], rstd) -> da, dgain f32[w]",
                 .min_inputs = 4,

@@ -4,6 +4,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/reduce_shape.h"
 #include "ramet/ops/rules.h"
+#include "ramet/ops/scaling_rules.h"
 
 // Reductions over axes; the order of sums is defined in ops/reduce_order.h.
 
@@ -210,6 +211,7 @@ std::vector<int> reduce_axes(const NodeSignature& node) {
 void register_reduce_ops(OpRegistry& registry) {
   OpDef sum = make_op("reduce_sum", "sum", Reduce::kSum, true);
   sum.gradient = sum_gradient;
+  sum.scaling = reducing_rule();
   registry.add(std::move(sum));
   OpDef greatest = make_op("reduce_max", "greatest", Reduce::kMax, false);
   greatest.gradient = extreme_gradient;

@@ -9,6 +9,7 @@ void register_shape_ops(OpRegistry& registry);
 void register_indexing_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
+void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
@@ -25,6 +26,7 @@ void register_all_ops(OpRegistry& registry) {
   register_indexing_ops(registry);
   register_reduce_ops(registry);
   register_matmul_ops(registry);
+  register_rescale_op(registry);
   register_normalize_ops(registry);
   register_attention_ops(registry);
   register_loss_ops(registry);

@@ -6,6 +6,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/random_fill.h"
 #include "ramet/ops/rules.h"
+#include "ramet/ops/scaling_rules.h"
 
 // Ops that move elements, and those that make them from nothing.
 
@@ -131,6 +132,7 @@ OpDef reshape_op() {
   op.cost = no_cost;
   op.is_view = true;
   op.cheap = true;
+  op.scaling = passing_rule();
   return op;
 }
 
@@ -179,6 +181,7 @@ OpDef transpose_op() {
   };
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
+  op.scaling = passing_rule();
   return op;
 }
 
@@ -204,6 +207,7 @@ OpDef broadcast_op() {
   op.localize = localize_shape;
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
+  op.scaling = broadcasting_rule();
   return op;
 }
 
@@ -286,6 +290,7 @@ OpDef slice_op() {
     return cost;
   };
   op.cheap = true;
+  op.scaling = part_rule();
   return op;
 }
 
@@ -333,6 +338,7 @@ OpDef pad_op() {
   op.sharding = [](const NodeSignature& node) { return same_dims_sharding(node, changed_axes(node)); };
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
+  op.scaling = part_rule();
   return op;
 }
 
@@ -392,6 +398,7 @@ OpDef concat_op() {
   op.sharding = joint_sharding;
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
+  op.scaling = joining_rule();
   return op;
 }
 
@@ -433,6 +440,7 @@ OpDef split_op() {
   op.sharding = joint_sharding;
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
+  op.scaling = splitting_rule();
   return op;
 }
 
@@ -474,6 +482,7 @@ OpDef full_op() {
       refuse(node, "the value does not fit the element type", text_of(value), std::string(name_of(dtype)));
     return types;
   };
+  op.scaling = constant_rule([](const NodeSignature& node) { return node.attributes.get_float("value"); });
   return op;
 }
 
@@ -495,6 +504,10 @@ OpDef iota_op() {
     return rule.output(out).build();
   };
   op.positional = OpDef::kPositionalOutput;
+  op.scaling = constant_rule([](const NodeSignature& node) {
+    const Shape& shape = node.outputs[0].shape;
+    return static_cast<double>(shape.dim(axis_attribute(node, "axis", shape.rank())));
+  });
   return op;
 }
 

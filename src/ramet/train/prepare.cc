@@ -13,6 +13,7 @@
 #include "ramet/model/tensor_file.h"
 #include "ramet/runtime/process.h"
 #include "ramet/train/prepare_task.h"
+#include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
 
 namespace ramet {
@@ -196,7 +197,9 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
     fill(model.vocabulary_size, corpus_vocabulary > 0 ? corpus_vocabulary : preset.vocabulary);
     fill(model.dropout, preset.dropout), fill(model.attention_dropout, preset.attention_dropout);
   }
-  if (recipe.train.loss_scale.empty()) recipe.train.loss_scale.number = recipe.train.precision == "f16" ? 1024.0 : 1.0;
+  const bool short_range = recipe.train.precision == "f16" || recipe.train.precision == "f8";
+  if (recipe.train.loss_scale.empty())
+    recipe.train.loss_scale.number = short_range && recipe.train.scaling == "none" ? 1024.0 : 1.0;
   settle_lengths(recipe);
   // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be
   // read.
@@ -307,8 +310,10 @@ void settle_head(Layout& layout, const Graph& forward) {
 
 Model build_model(const Recipe& recipe) {
   const BatchShape shape = batch_shape(recipe, recipe.train.micro_batch);
-  if (recipe.is_task()) return build_bert_task(bert_config(recipe), shape, head_shape(recipe));
-  return is_bert(recipe) ? build_bert(bert_config(recipe), shape) : build_gpt2(gpt2_config(recipe), shape);
+  Model model = recipe.is_task() ? build_bert_task(bert_config(recipe), shape, head_shape(recipe))
+                : is_bert(recipe) ? build_bert(bert_config(recipe), shape)
+                                  : build_gpt2(gpt2_config(recipe), shape);
+  return is_scaled(recipe) ? with_unit_weights(std::move(model)) : model;
 }
 
 Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {

@@ -330,6 +330,29 @@ void check_task(const Recipe& recipe) {
                  .expected = "bert, roberta or distilbert"});
 }
 
+/// Keys of unit scaling and of u-muP where there is none, and what they cannot be used with.
+void check_scaling(const Recipe& recipe) {
+  const std::string& scaling = recipe.train.scaling;
+  const auto needs = [&](const std::string& key, const std::string& wanted) {
+    throw Error({.what = key + " has no meaning without train.scaling = \"" + wanted + "\"",
+                 .where = recipe.where(key),
+                 .found = "train.scaling = \"" + scaling + "\"",
+                 .remedy = "Leave the key out, or set train.scaling"});
+  };
+  if (recipe.train.residual_tau && scaling != "unit") needs("train.residual_tau", "unit");
+  for (const char* multiplier : {"attention", "residual", "attention_residual", "logits"}) {
+    const std::string key = std::string("train.multipliers.") + multiplier;
+    if (recipe.places.count(key) && scaling != "u-mup") needs(key, "u-mup");
+  }
+  const std::string& optimizer = recipe.optimizer.kind;
+  if (scaling == "u-mup" && optimizer != "adam" && optimizer != "adamw")
+    throw Error({.what = "u-muP's learning rates are made for Adam",
+                 .where = recipe.where("train.optimizer.kind"),
+                 .found = "'" + optimizer + "'",
+                 .expected = "adam or adamw",
+                 .remedy = "Set train.optimizer.kind, or train.scaling = \"unit\""});
+}
+
 /// What keys must mean together.
 void check_recipe(const Recipe& recipe) {
   const auto& train = recipe.train;
@@ -385,6 +408,7 @@ void check_recipe(const Recipe& recipe) {
                  .found = "train.accumulation = " + std::to_string(train.accumulation),
                  .expected = "1",
                  .remedy = "Set train.accumulation = 1, or leave train.optimizer.in_backward out"});
+  check_scaling(recipe);
   if (recipe.data.max_predictions && *recipe.data.max_predictions > recipe.data.sequence_length)
     throw Error({.what = "more predictions than tokens",
                  .where = recipe.where("data.masking.max_predictions"),

@@ -77,6 +77,9 @@ struct Recipe {
     double loss_scale_start = 65536;
     double clip_norm = 1.0;
     std::string sums = "auto";
+    std::string scaling = "none";
+    std::optional<double> residual_tau;
+    double attention_multiplier = 1, residual_multiplier = 1, attention_residual_multiplier = 1, logits_multiplier = 1;
   } train;
 
   struct Optimizer {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "ramet/ops/rounding.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/loss_scale.h"
+#include "ramet/train/scaling.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/precision.h"
@@ -25,6 +27,7 @@ namespace {
 struct GradientPart {
   const StateTensor* weight = nullptr;
   std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
+  ScaledWeight scaled{};
   std::string accumulator() const { return "accumulator." + input; }
 };
 
@@ -107,16 +110,30 @@ RoundingBy drawn_rounding(GraphBuilder& build, const Recipe& recipe, const std::
   return {counter, recipe.train.seed, name};
 }
 
-/// Forward and backward of the aliased graph; each gradient is added to its accumulator.
-Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const Recipe& recipe, DType compute) {
-  const bool automatic = recipe.train.loss_scale.automatic;
-  const double loss_scale = recipe.train.loss_scale.number.value_or(1);
-  const bool scaled = automatic || loss_scale != 1;
-  std::vector<StateTensor> states;  // with their aliases
+/// The weights with their aliases.
+std::vector<StateTensor> states_of(const std::vector<GradientPart>& parts) {
+  std::vector<StateTensor> states;
   for (const GradientPart& part : parts) {
     states.push_back(*part.weight);
     states.back().name = part.input;
   }
+  return states;
+}
+
+/// The aliased graph under the recipe's scaling, which the parts get to know.
+Graph with_scaling(const Recipe& recipe, const Graph& aliased, std::vector<GradientPart>& parts) {
+  UnitScaled scaled = scaled_graph(recipe, aliased, states_of(parts));
+  for (GradientPart& part : parts) part.scaled = scaled.weights[part.input];
+  return std::move(scaled.graph);
+}
+
+/// Forward and backward of the aliased graph; each gradient is added to its accumulator.
+Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const Recipe& recipe,
+                 const Precision& compute) {
+  const bool automatic = recipe.train.loss_scale.automatic;
+  const double loss_scale = recipe.train.loss_scale.number.value_or(1);
+  const bool scaled = automatic || loss_scale != 1;
+  const std::vector<StateTensor> states = states_of(parts);
   Graph forward = set_chunks(with_sums(lower_precision(aliased, compute), recipe), recipe.train.chunks, states);
   if (scaled) forward = with_scaled_loss(forward, automatic ? std::nullopt : std::optional(loss_scale));
   std::vector<std::string> names;
@@ -165,16 +182,24 @@ class UpdateBuilder {
 
   void run() {
     std::vector<Tensor> gradients;
-    for (const auto& weight : model_.weights) gradients.push_back(gradient_of(weight));
+    for (const auto& weight : model_.weights) {
+      scales_.push_back(weight_scale(recipe_, model_, weight, scaled_of(weight)));
+      gradients.push_back(gradient_of(weight));
+    }
     const std::vector<Tensor> grad_scales = make_grad_scales(gradients);
     const std::string& kind = recipe_.optimizer.kind;
-    scalars_ = {.rate = scalar("learning_rate"), .correction1 = {}, .correction2 = {}, .grad_scale = {}};
+    rate_ = scalar("learning_rate");
+    scalars_ = {.rate = rate_, .correction1 = {}, .correction2 = {}, .grad_scale = {}};
     if (kind == "adam" || kind == "adamw" || kind == "lamb")
       scalars_.correction1 = scalar("correction1"), scalars_.correction2 = scalar("correction2");
     if (kind == "adafactor") second_decay_ = scalar("second_decay");
+    // Optimizers that the size of a gradient matters to get that of the unscaled model.
+    const bool sized = kind == "sgd" || kind == "adam" || kind == "lars";
     for (size_t i = 0; i < gradients.size(); ++i) {
       Scope scope(build_, "update/" + model_.weights[i].name);
       scalars_.grad_scale = grad_scales[i];
+      if (sized && scales_[i].gradient != 1) scalars_.grad_scale = scale(grad_scales[i], scales_[i].gradient);
+      scalars_.rate = rate_of(i);
       (this->*update_of(kind))(model_.weights[i], gradients[i]);
     }
   }
@@ -182,17 +207,42 @@ class UpdateBuilder {
  private:
   Tensor scalar(const std::string& name) { return build_.input(name, DType::kF32, {}, InputRole::kScalar); }
 
-  /// The sum of the weight's parts, in order of scopes.
+  /// How a weight is scaled: of a tied one the first reader that is no last product, for the sum of all gradients.
+  ScaledWeight scaled_of(const StateTensor& weight) const {
+    ScaledWeight scaled;
+    bool any = false;
+    double squares = 0;  // of the true gradients, in proportion
+    for (const GradientPart& part : parts_) {
+      if (part.weight != &weight) continue;
+      if (!any || scaled.kind == ScaledWeight::Kind::kOutput) scaled = part.scaled;
+      any = true;
+      squares += 1 / (part.scaled.gradient * part.scaled.gradient);
+    }
+    scaled.gradient = 1 / std::sqrt(squares);
+    return scaled;
+  }
+
+  /// The sum of the weight's parts, in order of scopes; scaled parts by what each is of the whole.
   Tensor gradient_of(const StateTensor& weight) {
     Scope scope(build_, "gradient/" + weight.name);
+    const double whole = scaled_of(weight).gradient;
     Tensor sum;
     for (const GradientPart& part : parts_) {
       if (part.weight != &weight) continue;
-      const Tensor term =
-          build_.state(part.accumulator(), dtype_from_name(recipe_.train.accumulators), weight.type.shape);
+      Tensor term = build_.state(part.accumulator(), dtype_from_name(recipe_.train.accumulators), weight.type.shape);
+      if (is_scaled(recipe_) && whole != part.scaled.gradient) term = scale(term, whole / part.scaled.gradient);
       sum = sum.valid() ? add(sum, term) : term;
     }
     return sum;
+  }
+
+  /// The learning rate of weight `i`.
+  Tensor rate_of(size_t i) {
+    const double factor = scales_[i].rate;
+    if (factor == 1) return rate_;
+    Tensor& rate = rates_[factor];
+    if (!rate.valid()) rate = scale(rate_, factor);
+    return rate;
   }
 
   /// What each gradient is multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when
@@ -203,7 +253,11 @@ class UpdateBuilder {
     std::vector<Tensor> squares;
     for (size_t i = 0; i < gradients.size(); ++i) {
       Scope of_weight(build_, model_.weights[i].name);  // "gradient_norm/W", which checks of numerics look for
-      squares.push_back(sum_squares(gradients[i]));
+      // Of the model's own, unscaled gradients: what the norm is clipped to keeps its meaning.
+      const double own = scales_[i].gradient;
+      Tensor gradient = gradients[i];
+      if (own != 1) gradient = scale(gradient.type().dtype == DType::kF32 ? gradient : cast(gradient, DType::kF32), own);
+      squares.push_back(sum_squares(gradient));
     }
     const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) *
                              recipe_.train.loss_scale.number.value_or(1) * accumulation_factor(recipe_));
@@ -331,7 +385,8 @@ class UpdateBuilder {
     return updates.at(kind);
   }
   double decay_of(const StateTensor& weight) const {
-    return weight.group == "decay" ? recipe_.optimizer.weight_decay : 0;
+    const double factor = scales_[static_cast<size_t>(&weight - model_.weights.data())].decay;
+    return weight.group == "decay" ? recipe_.optimizer.weight_decay * factor : 0;
   }
 
   void update_sgd(const StateTensor& weight, Tensor gradient) {
@@ -424,6 +479,9 @@ class UpdateBuilder {
   GraphBuilder build_;
   AdamScalars scalars_;
   Tensor second_decay_;  // of Adafactor
+  std::vector<WeightScale> scales_;  ///< one a weight
+  Tensor rate_;
+  std::map<double, Tensor> rates_;
 };
 
 }  // namespace
@@ -441,12 +499,13 @@ Graph with_sums(const Graph& graph, const Recipe& recipe) {
 }
 
 StepGraph make_training_step(const Model& model, const Recipe& recipe) {
-  const DType compute = dtype_from_name(recipe.train.precision);
+  const Precision compute = precision_from_name(recipe.train.precision);
   StepGraph step;
   step.lanes = recipe.train.lanes;
   step.micro_batches_per_lane = recipe.train.accumulation / recipe.train.lanes;
   step.states = held_weights(model.weights, held_form(recipe));
-  const auto [aliased, parts] = with_parts(model);
+  auto [aliased, parts] = with_parts(model);
+  aliased = with_scaling(recipe, aliased, parts);
   for (const GradientPart& part : parts) {
     const StateTensor& weight = *part.weight;
     step.states.push_back(
@@ -462,8 +521,9 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   step.update = set_chunks(step.update, recipe.train.chunks, step.states);
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
+  const Graph evaluate = scaled_graph(recipe, model.evaluate, model.weights).graph;
   step.evaluate = hold_weights(
-      set_chunks(with_sums(lower_precision(model.evaluate, compute), recipe), recipe.train.chunks, model.weights), names,
+      set_chunks(with_sums(lower_precision(evaluate, compute), recipe), recipe.train.chunks, model.weights), names,
       held_form(recipe));
   step.evaluate.set_name("evaluate");
   return step;

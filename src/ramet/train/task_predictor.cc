@@ -12,6 +12,7 @@
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/train/prepare_task.h"
+#include "ramet/train/scaling.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/precision.h"
 
@@ -57,8 +58,9 @@ StepGraph make_prediction_step(const Recipe& recipe, const std::vector<StateTens
   for (const auto& input : graph.inputs()) read[graph.value(input.value).name] = true;
   for (const auto& weight : weights)
     if (read.count(weight.name)) step.states.push_back(weight);
+  const Graph scaled = scaled_graph(recipe, graph, weights).graph;
   step.evaluate =
-      set_chunks(lower_precision(graph, dtype_from_name(recipe.train.precision)), recipe.train.chunks, weights);
+      set_chunks(lower_precision(scaled, precision_from_name(recipe.train.precision)), recipe.train.chunks, weights);
   step.evaluate.set_name("evaluate");
   return step;
 }

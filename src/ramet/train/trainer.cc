@@ -17,6 +17,7 @@
 #include "ramet/model/tensor_file.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
+#include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/task_predictor.h"
 
@@ -249,6 +250,7 @@ void Trainer::initialize() {
         loaded.push_back(weight);
     load(checkpoint, loaded, false);
   } else if (!file.empty()) {
+    check_importable(preparation_.recipe);
     begin("importing the weights", preparation_.model.weights);
     const WeightMatch match = import_weights(
         file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
@@ -400,7 +402,8 @@ void Trainer::follow_loss_scale(const ClusterResults& results, bool overflows, N
 void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
   const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
-  if (preparation_.recipe.train.precision == "f16") remedy += "; with f16 also try another train.loss_scale, or bf16";
+  const std::string& precision = preparation_.recipe.train.precision;
+  if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";
   throw Error(
       {.what = "'" + result + "' is not finite",
        .where = "step " + std::to_string(steps_done_ + 1),
@@ -511,6 +514,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t
 }
 
 void Trainer::export_weights(const std::filesystem::path& path) const {
+  check_exportable(preparation_.recipe, path.string());
   ramet::export_weights(path, preparation_.model.weights,
                         [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
 }

@@ -14,8 +14,8 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, DType compute, Graph& result)
-      : graph_(graph), compute_(compute), build_(result), copier_(graph, result) {}
+  Lowering(const Graph& graph, const Precision& precision, Graph& result)
+      : graph_(graph), compute_(precision.compute), narrow_(precision.narrow), build_(result), copier_(graph, result) {}
 
   void run() {
     copier_.copy_inputs();
@@ -45,6 +45,11 @@ class Lowering {
     return DType::kF32;
   }
 
+  /// Products of a weight, a matrix, in 8 bits.
+  bool is_narrow(const Node& node) const {
+    return narrow_ && node.op->narrow && graph_.type(node.inputs[1]).shape.rank() == 2;
+  }
+
   static bool stays_full(const Node& node, size_t input) {
     return std::find(node.op->full_inputs.begin(), node.op->full_inputs.end(), static_cast<int>(input)) !=
            node.op->full_inputs.end();
@@ -53,7 +58,8 @@ class Lowering {
   void lower(NodeId id) {
     const Node& node = graph_.node(id);
     Scope scope(build_, node.name);
-    const DType meeting = meeting_type(node);
+    const bool narrow = is_narrow(node);
+    const DType meeting = narrow ? DType::kF8E4M3 : meeting_type(node);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = copier_[node.inputs[i]];
@@ -62,7 +68,9 @@ class Lowering {
       inputs.push_back(free && !stays_full(node, i) ? in_type(input, meeting) : input);
     }
     Graph& result = build_.graph();
-    const NodeId lowered = result.add_node(*node.op, inputs, node.attributes, node.name);
+    Attributes attributes = node.attributes;
+    if (narrow && !attributes.has("dtype")) attributes.set("dtype", compute_);
+    const NodeId lowered = result.add_node(*node.op, inputs, attributes, node.name);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       copier_.map(node.outputs[i], result.node(lowered).outputs[i]);
       const std::string& name = graph_.value(node.outputs[i]).name;
@@ -72,6 +80,7 @@ class Lowering {
 
   const Graph& graph_;
   const DType compute_;
+  const bool narrow_;
   GraphBuilder build_;
   GraphCopier copier_;
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
@@ -192,14 +201,20 @@ Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, 
   return result;
 }
 
-Graph lower_precision(const Graph& graph, DType compute) {
+Precision precision_from_name(const std::string& name) {
+  if (name == "f8") return {DType::kF16, true};
+  return {dtype_from_name(name), false};
+}
+
+Graph lower_precision(const Graph& graph, const Precision& precision) {
+  const DType compute = precision.compute;
   if (compute == DType::kF32) return graph;
   if (compute != DType::kBF16 && compute != DType::kF16)
     throw Error({.what = "cannot compute in this type",
                  .found = std::string(name_of(compute)),
                  .expected = "f32, bf16 or f16"});
   Graph result(graph.name());
-  Lowering(graph, compute, result).run();
+  Lowering(graph, precision, result).run();
   return result;
 }
 

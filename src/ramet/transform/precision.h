@@ -7,11 +7,22 @@
 
 namespace ramet {
 
+/// What a graph computes in.
+struct Precision {
+  DType compute = DType::kF32;  ///< f32, bf16 or f16
+  /// Products of weights (OpDef::narrow) take f8e4m3 operands, and f8e5m2 gradients in the backward pass; their results
+  /// are of `compute`.
+  bool narrow = false;
+};
+/// "f32", "bf16", "f16", or "f8": narrow products beside f16. Throws Error on another name.
+Precision precision_from_name(const std::string& name);
+
 /// The same graph computing in `compute` (bf16 or f16) where the ops' precision policies (OpDef::precision) allow:
 /// casts are put on the floating inputs of matrix products and attention, f32 stays in losses, statistics and weights
 /// (whose casts `hoist` then does once an update). Results of the graph keep their types. With f32 the graph comes back
 /// as it was.
-Graph lower_precision(const Graph& graph, DType compute);
+Graph lower_precision(const Graph& graph, const Precision& precision);
+inline Graph lower_precision(const Graph& graph, DType compute) { return lower_precision(graph, Precision{compute}); }
 
 /// How weights are held between steps: in f32; in f16 or bf16, with no f32 copy; or in two halves, a bf16 and what f32
 /// has beyond it (base/rounding.h).

@@ -26,6 +26,13 @@ struct F16 {
   uint16_t bits;
 };
 
+struct F8E4M3 {
+  uint8_t bits;
+};
+struct F8E5M2 {
+  uint8_t bits;
+};
+
 /// Bits of f32 whose upper half is the value as bf16, rounded to nearest even; NaN stays (a quiet) NaN.
 template <class DU, class VF>
 HWY_INLINE hn::Vec<DU> RoundToBf16(DU du, VF value) {
@@ -56,6 +63,29 @@ HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F16* from) {
   const hn::Rebind<hwy::float16_t, DF> d16;
   return hn::PromoteTo(df, hn::BitCast(d16, hn::LoadU(dh, &from->bits)));
 #endif
+}
+
+/// 8-bit floats, exactly: the code's exponent and mantissa stand where f32's do and are brought to f32's bias by a
+/// product, which makes subnormals normal. Codes from `special` on are infinite or NaN.
+template <int kMantissa, class DF>
+HWY_INLINE hn::Vec<DF> WidenF8(DF df, const uint8_t* from, float rebias, uint32_t special, uint32_t first_nan) {
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<uint8_t, DF> db;
+  const auto code = hn::PromoteTo(du, hn::LoadU(db, from));
+  const auto magnitude = hn::And(code, hn::Set(du, 0x7fu));
+  const auto number = hn::Mul(hn::BitCast(df, hn::ShiftLeft<23 - kMantissa>(magnitude)), hn::Set(df, rebias));
+  const auto beyond = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, first_nan - 1)), hn::Set(du, 0x7fc00000u),
+                                     hn::Set(du, 0x7f800000u));
+  const auto bits = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, special - 1)), beyond, hn::BitCast(du, number));
+  return hn::BitCast(df, hn::Or(bits, hn::ShiftLeft<24>(hn::And(code, hn::Set(du, 0x80u)))));
+}
+template <class DF>
+HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F8E4M3* from) {
+  return WidenF8<3>(df, &from->bits, 0x1p120f, 0x7f, 0x7f);
+}
+template <class DF>
+HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F8E5M2* from) {
+  return WidenF8<2>(df, &from->bits, 0x1p112f, 0x7c, 0x7d);
 }
 
 template <class DF>

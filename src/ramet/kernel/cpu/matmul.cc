@@ -103,7 +103,9 @@ std::string refuse_pack(const NodeSignature& node) {
   if (!packed) return "unknown format";
   const TensorType& source = node.inputs[0];
   const Shape expected = packed->transposed ? Shape{packed->n, packed->k} : Shape{packed->k, packed->n};
-  if (source.shape != expected || size_of(source.dtype) < 2) return "the format is not for " + source.text();
+  const DType logical = node.attributes.get_dtype("dtype");
+  const bool rounds_to_f8 = size_of(logical) == 1 && source.dtype != logical;
+  if (source.shape != expected || !is_floating(source.dtype) || rounds_to_f8) return "the format is not for " + source.text();
   if (node.attributes.get_int("bytes") != packed->bytes())
     return "the format takes " + std::to_string(packed->bytes()) + " bytes";
   return "";

@@ -262,7 +262,8 @@ std::optional<PackedMatrix> MatmulPlan::preferred_packing(BlockProduct kind, con
     return packed;
   }
   if (cpu_level() < CpuLevel::kAvx512 || form.k == 0 || form.n == 0) return std::nullopt;
-  if (form.b.dtype == DType::kBF16) {
+  // 8-bit floats are bf16 without loss.
+  if (form.b.dtype == DType::kBF16 || size_of(form.b.dtype) == 1) {
     packed.compute = DType::kBF16;
     packed.n_block = onednn::preferred_block(DType::kBF16, packed.k_chunk(), form.n);
     if (packed.n_block) return packed;
@@ -279,8 +280,7 @@ std::unique_ptr<MatmulPlan> MatmulPlan::make(BlockProduct kind, const MatmulForm
     if (why) *why = reason;
     return nullptr;
   };
-  if (size_of(form.a.dtype) < 2 || size_of(form.b.dtype) < 2 || size_of(form.output.dtype) < 2)
-    return refuse("8-bit floating types are not for this kernel");
+  if (size_of(form.output.dtype) < 2) return refuse("results in 8-bit floats are not for this kernel");
   // oneDNN cuts a long k where it likes.
   if (form.in_order && kind == BlockProduct::kOnednn) return refuse("sums in order are the plain kernel's");
   const auto preferred = preferred_packing(kind, form);

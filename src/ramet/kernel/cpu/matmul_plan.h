@@ -13,7 +13,7 @@ namespace ramet {
 
 /// Products of one dense block, single-threaded: what a plan is made of. Two kinds: oneDNN's, and our own loop.
 enum class BlockProduct {
-  kOnednn,  ///< f32 and bf16 on AVX-512, implementations that the guard has proven
+  kOnednn,  ///< f32, bf16 and (as bf16) 8-bit floats on AVX-512, implementations that the guard has proven
   kPlain    ///< f32 in order of k, on any processor; other types are widened
 };
 

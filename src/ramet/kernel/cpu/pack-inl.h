@@ -172,6 +172,14 @@ void WithStorage(DType type, const void* data, const Body& body) {
   internal_error("pack", "no 16- or 32-bit floating type: " + std::string(name_of(type)));
 }
 
+/// The same, of operands that are only read: 8-bit floats too.
+template <typename Body>
+void WithOperand(DType type, const void* data, const Body& body) {
+  if (type == DType::kF8E4M3) return body(static_cast<const F8E4M3*>(data));
+  if (type == DType::kF8E5M2) return body(static_cast<const F8E5M2*>(data));
+  WithStorage(type, data, body);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ramet
 HWY_AFTER_NAMESPACE();

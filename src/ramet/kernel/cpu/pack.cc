@@ -100,7 +100,7 @@ void PackBlocks(const PackedMatrix& packed, const void* source, DType type, DTyp
     return PackBlocksOf<F32AsBf16, float>(packed, static_cast<const F32AsBf16*>(source), begin, end, to);
   if (rounds && logical == DType::kF16)
     return PackBlocksOf<F32AsF16, float>(packed, static_cast<const F32AsF16*>(source), begin, end, to);
-  WithStorage(type, source, [&](auto* typed) {
+  WithOperand(type, source, [&](auto* typed) {
     using T = std::remove_cvref_t<decltype(*typed)>;
     if (packed.compute == DType::kBF16)
       PackBlocksOf<T, Bf16>(packed, typed, begin, end, to);
@@ -111,7 +111,7 @@ void PackBlocks(const PackedMatrix& packed, const void* source, DType type, DTyp
 
 void CopyBlock(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
                DType compute, int64_t out_stride, void* out) {
-  WithStorage(type, source, [&](auto* typed) {
+  WithOperand(type, source, [&](auto* typed) {
     if (compute == DType::kBF16)
       CopyBlockOf(typed, stride, transposed, rows, cols, out_stride, static_cast<Bf16*>(out));
     else

@@ -40,7 +40,7 @@ struct PackedMatrix {
 };
 
 /// Packs column blocks [begin, end) of all chunks. `source` is [k,n], or [n,k] if transposed, of any 16- or 32-bit
-/// floating type, dense; `logical` is the type that b is of: an f32 source is rounded to it first.
+/// floating type or 8-bit float, dense; `logical` is the type that b is of: an f32 source is rounded to it first.
 void pack_blocks(const PackedMatrix& packed, const void* source, DType type, DType logical, int64_t begin, int64_t end,
                  void* out);
 
