@@ -23,22 +23,33 @@ class Watcher {
       const ValueId value = node.outputs[0];
       const TensorType& type = graph_.type(value);
       if (!is_floating(type.dtype) || type.elements() <= 1 || node.op->name == "full") continue;
-      if (is_statistic(node) || is_part(value)) continue;
+      if (is_statistic(node) || is_part(value) || is_vector_weight(node)) continue;
       watched.push_back(value);
     }
     return watched;
   }
 
  private:
+  static bool is_backward(const Node& node) { return node.name.find("/backward") != std::string::npos; }
+
   static bool is_statistic(const Node& node) {
     return node.op->name.find("statistics") != std::string::npos || node.op->name.find("cross_entropy") == 0;
+  }
+
+  /// A bias with its factor: it starts at zero.
+  bool is_vector_weight(const Node& node) const {
+    return node.op->name == "scale" && graph_.value(node.inputs[0]).producer == kNoNode;
   }
 
   bool is_part(ValueId value) const {
     const auto& readers = uses_[static_cast<size_t>(value)];
     if (readers.empty()) return false;
+    const bool scaled = std::any_of(readers.begin(), readers.end(),
+                                    [&](NodeId reader) { return graph_.node(reader).op->name == "scale"; });
     return std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
       const Node& node = graph_.node(reader);
+      // What an op keeps of its own result, before the factor, for its gradient.
+      if (scaled && is_backward(node) && !is_backward(graph_.node(graph_.value(value).producer))) return true;
       return node.op->name == "scale" || node.op->name == "cast" || node.op->is_view || node.op->scaling.sum;
     });
   }
