@@ -18,11 +18,10 @@ using ::testing::HasSubstr;
 using Settings = std::vector<std::string>;
 
 Recipe recipe_of(const std::string& kind, const Settings& more) {
-  Settings settings = {"model.kind=" + kind,     "model.preset=mini",
-                       "model.layers=3",         "model.hidden=128",
-                       "model.heads=4",          "model.vocabulary_size=500",
-                       "model.max_positions=64", "data.sequence_length=64",
-                       "train.micro_batch=8",    "train.evaluation.batches=2"};
+  Settings settings = {"model.kind=" + kind,        "model.preset=mini",       "model.layers=3",
+                       "model.hidden=128",          "model.heads=4",           "model.vocabulary_size=500",
+                       "model.max_positions=64",    "data.sequence_length=64", "train.micro_batch=8",
+                       "train.evaluation.batches=2"};
   settings.insert(settings.end(), more.begin(), more.end());
   return parse_recipe("", "scaled.toml", ".", settings);
 }
@@ -59,8 +58,8 @@ TEST(UnitScales, AreNotWithinHalfAndTwoWithoutScaling) {
 }
 
 std::vector<double> losses_of(const Settings& more, int steps) {
-  Settings settings = {"train.micro_batch=4",  "train.schedule.warmup_steps=2", "train.schedule.learning_rate=1e-3",
-                       "model.dropout=0",      "model.attention_dropout=0",     "train.seed=1"};
+  Settings settings = {"train.micro_batch=4", "train.schedule.warmup_steps=2", "train.schedule.learning_rate=1e-3",
+                       "model.dropout=0",     "model.attention_dropout=0",     "train.seed=1"};
   settings.insert(settings.end(), more.begin(), more.end());
   Trainer trainer(prepare(recipe_of("gpt2", settings)), {});
   trainer.initialize();
@@ -96,7 +95,8 @@ TEST(UnitScaledRecipe, KeepsTheMeaningOfLearningRateAndDecay) {
     throw std::runtime_error("no weight " + weight);
   };
   const std::string matrix = "transformer.h.0.mlp.c_fc.weight", bias = "transformer.h.0.mlp.c_fc.bias";
-  const ScaledWeight hidden{.kind = ScaledWeight::Kind::kHidden, .gradient = 8, .forward = 0.5, .fan_in = 64, .depth = 4};
+  const ScaledWeight hidden{
+      .kind = ScaledWeight::Kind::kHidden, .gradient = 8, .forward = 0.5, .fan_in = 64, .depth = 4};
   const WeightScale unit = scale_of({"train.scaling=unit"}, matrix, hidden);
   EXPECT_NEAR(unit.rate, 50, 1e-9);
   EXPECT_NEAR(unit.rate * unit.decay, 1, 1e-12);
@@ -125,8 +125,8 @@ TEST(UnitScaledRecipe, RefusesWeightsOfUnscaledModelsAndDoesNotExport) {
     }
     return "no error";
   };
-  const std::string imported = says([](Trainer& trainer) { trainer.initialize(); },
-                                    {"train.scaling=unit", "model.init_from=model.safetensors"});
+  const std::string imported =
+      says([](Trainer& trainer) { trainer.initialize(); }, {"train.scaling=unit", "model.init_from=model.safetensors"});
   EXPECT_THAT(imported, HasSubstr("weights of a model without scaling cannot be the first ones of a scaled model"));
   const std::string exported = says(
       [](Trainer& trainer) {

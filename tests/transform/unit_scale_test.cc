@@ -209,12 +209,14 @@ TEST(NarrowProducts, TakeE4M3ForwardAndE5M2ForGradients) {
     EXPECT_EQ(size_of(a) + size_of(b), 2u) << node.name;
     const int gradients = (a == DType::kF8E5M2) + (b == DType::kF8E5M2);
     EXPECT_EQ(gradients, back ? 1 : 0) << node.name;
-    EXPECT_TRUE(graph.type(node.outputs[0]).dtype == DType::kF16 || (back && graph.type(node.outputs[0]).dtype == DType::kF32));
+    EXPECT_TRUE(graph.type(node.outputs[0]).dtype == DType::kF16 ||
+                (back && graph.type(node.outputs[0]).dtype == DType::kF32));
     (back ? backward : forward) += 1;
   }
   EXPECT_EQ(forward, 9);
   EXPECT_EQ(backward, 18);
-  for (const GraphOutput& output : graph.outputs()) EXPECT_EQ(graph.type(output.value).dtype, DType::kF32) << output.name;
+  for (const GraphOutput& output : graph.outputs())
+    EXPECT_EQ(graph.type(output.value).dtype, DType::kF32) << output.name;
 }
 
 /// Gradients through 8-bit products point where those of f32 do.
@@ -224,7 +226,8 @@ TEST(NarrowProducts, HaveTheGradientsOfWideOnesNearly) {
     const Graph wide = differentiate(scaled, "loss", names_of(model)),
                 narrow = differentiate(lower_precision(scaled, precision_from_name("f8")), "loss", names_of(model));
     const auto feeds = feeds_for(wide, 1.0);
-    const auto expected = interpret(wide, reference_backend(), feeds), found = interpret(narrow, reference_backend(), feeds);
+    const auto expected = interpret(wide, reference_backend(), feeds),
+               found = interpret(narrow, reference_backend(), feeds);
     for (size_t i = 0; i < found.size(); ++i) {
       const std::string& name = narrow.outputs()[i].name;
       if (!name.starts_with("grad.") || !name.ends_with("weight") || expected[i].type.shape.rank() < 2) continue;

@@ -40,8 +40,7 @@ double mean_product(const std::function<double(double)>& f, double rms, double l
   constexpr int kFine = 8;
   constexpr int kReach = 2 * Grid::kHalf * kFine;
   std::vector<double> table(2 * kReach + 1);
-  for (int i = -kReach; i <= kReach; ++i)
-    table[static_cast<size_t>(i + kReach)] = f(rms * Grid::kStep / kFine * i);
+  for (int i = -kReach; i <= kReach; ++i) table[static_cast<size_t>(i + kReach)] = f(rms * Grid::kStep / kFine * i);
   const double rest = std::sqrt(1 - likeness * likeness);
   double sum = 0;
   for (int i = -Grid::kHalf; i <= Grid::kHalf; ++i) {
@@ -200,9 +199,7 @@ Amplitude joined(std::span<const Amplitude> spreads, const std::vector<TensorTyp
 
 ScalingRule joining_rule() {
   ScalingRule rule;
-  rule.forward = [](const ScalingContext& context) {
-    return std::vector{joined(context.inputs, context.node.inputs)};
-  };
+  rule.forward = [](const ScalingContext& context) { return std::vector{joined(context.inputs, context.node.inputs)}; };
   rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
     return std::vector<Amplitude>(context.inputs.size(), gradients[0]);
   };
@@ -227,8 +224,8 @@ ScalingRule broadcasting_rule() {
                                         context.samples)};
   };
   rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
-    return std::vector{unbroadcast_spread(gradients[0], context.node.outputs[0].shape, context.node.inputs[0].shape,
-                                          context.samples)};
+    return std::vector{
+        unbroadcast_spread(gradients[0], context.node.outputs[0].shape, context.node.inputs[0].shape, context.samples)};
   };
   return rule;
 }
@@ -236,8 +233,7 @@ ScalingRule broadcasting_rule() {
 ScalingRule reducing_rule() {
   ScalingRule rule;
   rule.forward = [](const ScalingContext& context) {
-    const int64_t summed =
-        context.node.inputs[0].elements() / std::max<int64_t>(1, context.node.outputs[0].elements());
+    const int64_t summed = context.node.inputs[0].elements() / std::max<int64_t>(1, context.node.outputs[0].elements());
     return std::vector{scaled(context.inputs[0], std::sqrt(static_cast<double>(std::max<int64_t>(1, summed))))};
   };
   rule.backward = [](const ScalingContext&, std::span<const Amplitude> gradients) { return std::vector{gradients[0]}; };
@@ -278,7 +274,7 @@ ScalingRule sum_rule() {
     double squares = 0, in_sample = 0, across = 0;
     for (size_t i = 0; i < context.inputs.size(); ++i) {
       const Amplitude part = broadcast_spread(context.inputs[i], context.node.inputs[i].shape,
-                                           context.node.outputs[0].shape, context.samples);
+                                              context.node.outputs[0].shape, context.samples);
       const double square = part.rms * part.rms;
       squares += square, in_sample += square * part.in_sample, across += square * part.across;
     }
@@ -289,8 +285,7 @@ ScalingRule sum_rule() {
   rule.backward = [](const ScalingContext& context, std::span<const Amplitude> gradients) {
     std::vector<Amplitude> result;
     for (const TensorType& input : context.node.inputs)
-      result.push_back(
-          unbroadcast_spread(gradients[0], context.node.outputs[0].shape, input.shape, context.samples));
+      result.push_back(unbroadcast_spread(gradients[0], context.node.outputs[0].shape, input.shape, context.samples));
     return result;
   };
   return rule;

@@ -340,10 +340,12 @@ void check_scaling(const Recipe& recipe) {
                  .remedy = "Leave the key out, or set train.scaling"});
   };
   if (recipe.train.residual_tau && scaling != "unit") needs("train.residual_tau", "unit");
-  for (const char* multiplier : {"attention", "residual", "attention_residual", "logits"}) {
-    const std::string key = std::string("train.multipliers.") + multiplier;
-    if (recipe.places.count(key) && scaling != "u-mup") needs(key, "u-mup");
-  }
+  const auto& train = recipe.train;
+  for (const auto& [multiplier, value] : {std::pair("attention", train.attention_multiplier),
+                                          std::pair("residual", train.residual_multiplier),
+                                          std::pair("attention_residual", train.attention_residual_multiplier),
+                                          std::pair("logits", train.logits_multiplier)})
+    if (value != 1 && scaling != "u-mup") needs(std::string("train.multipliers.") + multiplier, "u-mup");
   const std::string& optimizer = recipe.optimizer.kind;
   if (scaling == "u-mup" && optimizer != "adam" && optimizer != "adamw")
     throw Error({.what = "u-muP's learning rates are made for Adam",

@@ -34,12 +34,12 @@ Model with_unit_weights(Model model) {
 
 void check_importable(const Recipe& recipe) {
   if (!is_scaled(recipe)) return;
-  throw Error({.what = "weights of a model without scaling cannot be the first ones of a scaled model",
-               .where = recipe.where("model.init_from"),
-               .found = "'" + recipe.model.init_from.substr(0, 200) + "' with train.scaling = \"" +
-                        recipe.train.scaling + "\"",
-               .expected = "a checkpoint of a run with the same scaling",
-               .remedy = "Set train.scaling = \"none\""});
+  throw Error(
+      {.what = "weights of a model without scaling cannot be the first ones of a scaled model",
+       .where = recipe.where("model.init_from"),
+       .found = "'" + recipe.model.init_from.substr(0, 200) + "' with train.scaling = \"" + recipe.train.scaling + "\"",
+       .expected = "a checkpoint of a run with the same scaling",
+       .remedy = "Set train.scaling = \"none\""});
 }
 
 void check_exportable(const Recipe& recipe, const std::string& where) {
@@ -48,7 +48,8 @@ void check_exportable(const Recipe& recipe, const std::string& where) {
                .where = where,
                .found = "train.scaling = \"" + recipe.train.scaling + "\"",
                .expected = "a run with train.scaling = \"none\"",
-               .remedy = "Other programs do not know the factors that stand beside the weights; use `ramet predict` or `ramet eval`"});
+               .remedy = "Other programs do not know the factors that stand beside the weights; use `ramet predict` or "
+                         "`ramet eval`"});
 }
 
 UnitScaled scaled_graph(const Recipe& recipe, const Graph& graph, std::span<const StateTensor> weights) {

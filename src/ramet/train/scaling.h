@@ -35,6 +35,7 @@ struct WeightScale {
 /// u-muP learning rates are 1 for vectors and last products, 1/sqrt(width) for tables, 1/sqrt(fan-in) for other
 /// products, and in residual branches 1/sqrt(depth) of that; decay does not depend on them. Optimizers whose steps are
 /// in proportion to the weight need no rate of their own.
-WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTensor& weight, const ScaledWeight& scaled);
+WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTensor& weight,
+                         const ScaledWeight& scaled);
 
 }  // namespace ramet

@@ -58,8 +58,7 @@ class UnitScaler {
       flows_[at(loss->value)].add({.rms = 1, .in_sample = 1, .across = 1});
       for (NodeId id = static_cast<NodeId>(graph_.nodes().size()) - 1; id >= 0; --id) backward(id);
     }
-    for (auto& [name, weight] : result_.weights)
-      weight.gradient = 1 / flows_[at(graph_.find_input(name))].rms();
+    for (auto& [name, weight] : result_.weights) weight.gradient = 1 / flows_[at(graph_.find_input(name))].rms();
     build();
     return std::move(result_);
   }
@@ -68,10 +67,10 @@ class UnitScaler {
   /// What is put around a node.
   struct Plan {
     Attributes attributes;
-    std::vector<double> before;       ///< forward factor on each input
-    std::vector<double> after;        ///< on each output
-    std::vector<bool> flows;          ///< whether a gradient reaches the input through the node
-    std::vector<double> out_gradient; ///< rms of each output's gradient; 0: none
+    std::vector<double> before;        ///< forward factor on each input
+    std::vector<double> after;         ///< on each output
+    std::vector<bool> flows;           ///< whether a gradient reaches the input through the node
+    std::vector<double> out_gradient;  ///< rms of each output's gradient; 0: none
   };
 
   // --- what there is ---
@@ -157,7 +156,8 @@ class UnitScaler {
       exact = exact && inputs.back().exact;
       parameter = parameter && inputs.back().parameter;
     }
-    const bool makes_floats = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return floating(v); });
+    const bool makes_floats =
+        std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return floating(v); });
     if (!makes_floats) return;
     const ScalingRule& rule = node.op->scaling;
     for (ValueId output : node.outputs) active_[at(output)] = active && floating(output) && !node.op->gradient_stops;
@@ -186,7 +186,8 @@ class UnitScaler {
       if (spread.exact || is_output_[at(node.outputs[i])] || !(spread.rms > 0)) continue;
       double factor = 1 / spread.rms;
       // u-muP: the model's last product is divided by its fan-in, not by the root.
-      if (how_.u_mup && last_[at(id)]) factor *= how_.logits / std::sqrt(static_cast<double>(rule.fan_in(context.node)));
+      if (how_.u_mup && last_[at(id)])
+        factor *= how_.logits / std::sqrt(static_cast<double>(rule.fan_in(context.node)));
       plan.after[i] = rounded(factor);
       spread.rms *= plan.after[i];
     }
@@ -343,7 +344,8 @@ class UnitScaler {
         const double backward = gradient > 0 && count > 1 ? gradient * plan.after[i] / common : 1;
         const ValueId value = factored(graph.node(copy).outputs[i], plan.after[i], backward);
         copier.map(node.outputs[i], value);
-        if (const std::string& name = graph_.value(node.outputs[i]).name; !name.empty()) graph.set_value_name(value, name);
+        if (const std::string& name = graph_.value(node.outputs[i]).name; !name.empty())
+          graph.set_value_name(value, name);
       }
     }
     copier.copy_outputs();
@@ -354,7 +356,7 @@ class UnitScaler {
   const std::map<NodeId, Residual> residuals_;
   std::map<std::string, const StateTensor*> states_;
   int64_t samples_ = 1;
-  std::vector<Amplitude> spreads_;           // by value
+  std::vector<Amplitude> spreads_;        // by value
   std::vector<Flow> flows_;               // by value
   std::vector<std::string> weight_of_;    // by value: the weight that it is, or is a part of
   std::vector<bool> active_, is_output_;  // by value: depends on a weight; leaves the graph
