@@ -17,7 +17,8 @@ struct Model {
   Graph forward{"forward"};          ///< with dropout
   Graph evaluate{"evaluate"};        ///< the same without dropout; outputs may hold more (predictions)
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
-  std::map<std::string, double> deviations;  ///< of weights that start with unit variance: what the model would give them
+  /// Of weights that start with unit variance: the deviation that the model would give them.
+  std::map<std::string, double> deviations;
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;
 

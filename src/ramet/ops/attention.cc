@@ -236,7 +236,8 @@ std::vector<Amplitude> attention_gradient_spread(const ScalingContext& context, 
   const double scores = form.scale * form.scale * static_cast<double>(form.head_size) * value.rms * value.rms *
                         (1 - value.in_sample);
   const double dq = scores * key.rms * key.rms * (1 - key.in_sample) * mixing.own;
-  const double dk = scores * query.rms * query.rms * (mixing.own + others * mixing.shared * g.in_sample * query.in_sample);
+  const double dk =
+      scores * query.rms * query.rms * (mixing.own + others * mixing.shared * g.in_sample * query.in_sample);
   const double dv = mixing.own + others * mixing.shared * g.in_sample;
   const auto spread = [&](double square, double in_sample, double across) {
     Amplitude result;

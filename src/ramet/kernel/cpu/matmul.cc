@@ -105,7 +105,8 @@ std::string refuse_pack(const NodeSignature& node) {
   const Shape expected = packed->transposed ? Shape{packed->n, packed->k} : Shape{packed->k, packed->n};
   const DType logical = node.attributes.get_dtype("dtype");
   const bool rounds_to_f8 = size_of(logical) == 1 && source.dtype != logical;
-  if (source.shape != expected || !is_floating(source.dtype) || rounds_to_f8) return "the format is not for " + source.text();
+  if (source.shape != expected || !is_floating(source.dtype) || rounds_to_f8)
+    return "the format is not for " + source.text();
   if (node.attributes.get_int("bytes") != packed->bytes())
     return "the format takes " + std::to_string(packed->bytes()) + " bytes";
   return "";
