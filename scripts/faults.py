@@ -217,10 +217,14 @@ class Faults:
             layout, ranks = self.draw.choice(LAYOUTS)[0], 0
         else:
             layout, ranks = self.draw.choice(LAYOUTS)
-        run, processes = self.interrupt(layout, ranks)
-        rank, pid = self.draw.choice(sorted(processes.items()))
-        os.kill(pid, signal.SIGKILL)
-        outcome = run.wait(END_LIMIT, f"rank {rank} was killed ({run.folder})")
+        while True:
+            run, processes = self.interrupt(layout, ranks)
+            rank, pid = self.draw.choice(sorted(processes.items()))
+            os.kill(pid, signal.SIGKILL)
+            outcome = run.wait(END_LIMIT, f"rank {rank} was killed ({run.folder})")
+            if "weights_hash" not in self.last(outcome):
+                break
+            shutil.rmtree(run.folder)  # killed after the run's last word: nobody was left to miss it
         words = [rf"(rank|device) \d+ has ended \(process {pid}\)", r"superstep \d+", "(Go on|[Rr]esume) from the last checkpoint"] if ranks else []
         self.check_end(run, outcome, words)
         return f"{layout} ({ranks or 'no'} ranks), rank {rank} killed: ended after {outcome.seconds:.2f} s; {self.resume(run.folder)}"
