@@ -2,6 +2,7 @@
 // plain triad (a = b + s c in f32) moves on the same threads in the same run. Operands are larger than the last cache.
 //   build/bench/elementwise [threads, default 1] [seconds per kernel, default 0.15] [only kernels whose name has this]
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <string>
 

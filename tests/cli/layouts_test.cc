@@ -82,12 +82,15 @@ TEST_F(LayoutCli, TrainsScaledInSixteenAndEightBitsWithTheBitsOfOneDevice) {
   for (const char* precision : {"f16", "f8"}) {
     const std::vector<std::string> scaled = {"--set", "train.scaling=unit", "--set",
                                              "train.precision=" + std::string(precision)};
-    std::vector<std::string> spread = scaled;
-    spread.insert(spread.end(), {"--layout", "p=2 t=2 r=2 head=first rts=optimizer phases=2 recompute=layer"});
-    const json one = train(scaled), many = train(spread);
-    EXPECT_EQ(many["weights_hash"], one["weights_hash"]) << precision;
-    EXPECT_EQ(many["loss"], one["loss"]) << precision;
-    EXPECT_EQ(many["held_out_loss"], one["held_out_loss"]) << precision;
+    const json one = train(scaled);
+    for (const char* layout : {"p=2 t=2 r=2 head=first rts=optimizer recompute=layer", "t=2 phases=2 offload=weights"}) {
+      std::vector<std::string> spread = scaled;
+      spread.insert(spread.end(), {"--layout", layout});
+      const json many = train(spread);
+      EXPECT_EQ(many["weights_hash"], one["weights_hash"]) << precision << " " << layout;
+      EXPECT_EQ(many["loss"], one["loss"]) << precision << " " << layout;
+      EXPECT_EQ(many["held_out_loss"], one["held_out_loss"]) << precision << " " << layout;
+    }
   }
 }
 

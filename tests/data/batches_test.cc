@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -344,7 +345,8 @@ TEST(CausalBatches, AShortCorpusIsPadded) {
   EXPECT_THAT(ints(source->make(3, 1), "labels"), testing::ElementsAre(260, 268, -1, -1, -1));
 }
 
-TEST(SyntheticBatches, AreFullAndUniform) {
+/// The n-th token is about as frequent as 1/n: alike from one power of two to the next, which are.
+TEST(SyntheticBatches, AreFullAndAsFrequentAsWords) {
   const BertBatchOptions bert{.sequence_length = 32, .max_predictions = 5, .seed = 2};
   const auto source = make_synthetic_bert_batches(100, bert);
   expect_pure(*source, *make_synthetic_bert_batches(100, bert), 64);
@@ -356,7 +358,11 @@ TEST(SyntheticBatches, AreFullAndUniform) {
     for (const int32_t id : row.original) ++times[static_cast<size_t>(id)];
     labels += row.label;
   }
-  for (size_t id = 5; id < 100; ++id) EXPECT_NEAR(times[id], 29000 / 95.0, 5 * std::sqrt(29000 / 95.0));
+  for (int rank = 1; rank <= 95; ++rank) {
+    const int octave = std::bit_width(static_cast<unsigned>(rank)) - 1, least = 1 << octave;
+    const double expected = 29000 / 7.0 / (std::min(2 * least - 1, 95) - least + 1);
+    EXPECT_NEAR(times[static_cast<size_t>(rank + 4)], expected, 5 * std::sqrt(expected)) << rank;
+  }
   EXPECT_NEAR(labels, 500, 4 * 15.8);
   const auto causal = make_synthetic_causal_batches(64, {.sequence_length = 16, .seed = 2});
   expect_pure(*causal, *make_synthetic_causal_batches(64, {.sequence_length = 16, .seed = 2}), 64);

@@ -187,7 +187,9 @@ TEST(Search, LayersMoveAwayFromAStageThatLacksMemory) {
         Outcome outcome = bench.evaluate(candidate);
         EXPECT_TRUE(outcome.fits) << print_layout(candidate.layout) << ": " << outcome.refused;
         if (!layers.empty() && layers[0] == 0) return outcome;
-        return Outcome{.refused = "no room", .bytes = memory + 1, .refused_stage = 0};
+        Outcome refused;
+        refused.refused = "no room", refused.bytes = memory + 1, refused.refused_stage = 0;
+        return refused;
       },
       {.device_memory = memory, .evaluations = 8});
   ASSERT_EQ(result.fitting.size(), 1u);

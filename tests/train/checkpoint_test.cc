@@ -49,7 +49,8 @@ fs::path save(const fs::path& folder, int step, SaveOptions options = {}) {
                           .data_hash = "d",
                           .kernel_class = "k",
                           .version = "v",
-                          .weights_hash = ""},
+                          .weights_hash = "",
+                          .loss_scale = {}},
                          kStates, reader(step), options);
 }
 

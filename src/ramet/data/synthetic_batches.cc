@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
@@ -12,6 +13,14 @@ constexpr int32_t kSpecialTokens = 5;  // [PAD] [UNK] [CLS] [SEP] [MASK]
 RandomStream sample_draws(uint64_t seed, int64_t index) {
   const auto number = static_cast<uint64_t>(index);
   return {seed, RandomPurpose::kSynthetic, number & 0xFFFFFFFFu, number >> 32};
+}
+
+/// A token of `count`, the n-th as frequent as 1/n (Zipf's law) but alike between powers of two, which whole numbers can
+/// draw: of the octaves of ranks one, of its ranks one. Takes two elements of the stream.
+uint32_t draw_token(const RandomStream& draws, uint64_t element, uint32_t count) {
+  const uint32_t octave = draws.below(element, static_cast<uint32_t>(std::bit_width(count)));
+  const uint32_t least = 1u << octave, most = std::min(2 * least - 1, count);
+  return least - 1 + draws.below(element + 1, most - least + 1);
 }
 
 void require_vocabulary(int32_t size, int32_t least) {
@@ -54,7 +63,8 @@ class SyntheticBert final : public SyntheticSource {
       // Element 0 tosses for the label, 1 cuts the segments, 2 says how long the sample is; tokens follow.
       const uint32_t cut = pair ? 1 + draws.below(1, room - 1) : room;
       for (uint32_t i = 0; i < room; ++i)
-        (i < cut ? sample.a : sample.b).push_back(kSpecialTokens + static_cast<int32_t>(draws.below(4 + i, ordinary)));
+        (i < cut ? sample.a : sample.b)
+            .push_back(kSpecialTokens + static_cast<int32_t>(draw_token(draws, 4 + 2 * i, ordinary)));
       sample.next_sentence_label = pair ? static_cast<int32_t>(draws.below(0, 2)) : -1;
       write_bert_row(batch, row, sample, options_, vocabulary_, first_sample + row);
     }
@@ -81,7 +91,8 @@ class SyntheticCausal final : public SyntheticSource {
       const RandomStream draws = sample_draws(options_.seed, first_sample + row);
       int32_t *ids = row_of(batch, 0, row), *labels = row_of(batch, 1, row);
       const auto token = [&](int32_t t) {
-        return static_cast<int32_t>(draws.below(static_cast<uint64_t>(t), static_cast<uint32_t>(vocabulary_size_)));
+        return static_cast<int32_t>(
+            draw_token(draws, 2 * static_cast<uint64_t>(t), static_cast<uint32_t>(vocabulary_size_)));
       };
       for (int32_t t = 0; t < options_.sequence_length; ++t) ids[t] = token(t);
       std::copy(ids + 1, ids + options_.sequence_length, labels);

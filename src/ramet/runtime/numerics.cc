@@ -231,11 +231,15 @@ std::vector<int64_t> EngineState::count_exponents(const NumericsPlan& plan, int6
 
 namespace {
 
-/// Devices of a stage that hold each element of a tensor cut so, and flat among replicas in so many parts.
-int64_t copies_of(const Mesh& mesh, const std::vector<Cut>& cuts, int64_t flat_parts) {
-  int64_t copies = mesh.devices() / mesh.p;
-  for (const Cut& cut : cuts) copies /= cut.parts;
-  return copies / flat_parts;
+/// Devices of a stage that hold each element of a tensor cut so, and flat among replicas in so many parts. `local`
+/// elements are on each: more than a part's where the cut ones have been gathered.
+int64_t copies_of(const Mesh& mesh, const Sharding& sharding, int64_t flat_parts, int64_t local) {
+  const int64_t devices = mesh.devices() / mesh.p;
+  const int64_t part = (sharding.cut_type().elements() + flat_parts - 1) / flat_parts;
+  if (local > part) return devices * local / sharding.logical.elements();
+  int64_t copies = devices / flat_parts;
+  for (const Cut& cut : sharding.cuts) copies /= cut.parts;
+  return copies;
 }
 
 /// Counts of a tensor of `elements` elements that several devices hold and that a device pads with zeros, each once.
@@ -283,7 +287,8 @@ std::vector<NumericsRecord> ClusterState::survey_numerics(int64_t step, const Cl
       if (record.row.kind == Kind::kActivation || state < 0) continue;
       const Sharding& sharding = stages[stage].states[static_cast<size_t>(state)].sharding;
       const bool gradient = record.row.kind == Kind::kGradient;
-      count_once(record, copies_of(mesh, sharding.cuts, gradient ? gradient_parts : sharding.flat_parts),
+      const int64_t local = gradient ? record.row.type.elements() : 0;  // of states the row has the logical type
+      count_once(record, copies_of(mesh, sharding, gradient ? gradient_parts : sharding.flat_parts, local),
                  sharding.logical.elements());
     }
   std::stable_sort(records.begin(), records.end(), [](const NumericsRecord& a, const NumericsRecord& b) {

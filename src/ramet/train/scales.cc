@@ -125,7 +125,7 @@ std::vector<TensorScale> measure_scales(const Preparation& preparation) {
     if (!output.name.starts_with("watched.")) continue;
     const Node& node = micro.node(micro.value(output.value).producer);
     const bool backward = node.name.find("/backward") != std::string::npos;
-    if (backward && node.name.starts_with("accumulate")) continue;
+    if (node.name.starts_with("accumulate")) continue;  // sums of weights' gradients, which have rows of their own
     scales.push_back(look_at(results[i], backward ? TensorScale::Kind::kGradient : TensorScale::Kind::kActivation,
                              node.name + " (" + node.op->name + ")"));
   }
