@@ -12,6 +12,7 @@ status 1 where a mean is beyond its bar: 0.5% of f32's, FP8 1%, the large batch 
 """
 
 import argparse
+import concurrent.futures
 import json
 import math
 import os
@@ -51,7 +52,7 @@ def batches(options):
     """The same number of samples, in small batches and in large ones whose rate the scaling rule finds."""
     small = options.small_batch
     steps = options.large_steps * LARGE
-    common = {"data.sequence_length": options.lamb_sequence, "train.schedule.base_batch": small, "train.schedule.scaling": "sqrt"}
+    common = {"data.sequence_length": options.lamb_sequence, "train.schedule.base_batch": small, "train.schedule.scaling": "sqrt", "train.schedule.learning_rate": options.lamb_rate}
     return {
         f"LAMB, batch {small}": ({**LAMB, **common, "train.micro_batch": small, "train.steps": steps, "train.schedule.warmup_steps": steps // 20}, None, 0),
         f"LAMB, batch {small * LARGE}": (
@@ -98,7 +99,7 @@ def train(name, settings, seed, options):
             folder.with_suffix(".points").write_text("".join(json.dumps(point) + "\n" for point in points))
         end = line
     if process.wait() != 0:
-        sys.exit(process.stderr.read()[-2000:])
+        raise RuntimeError(process.stderr.read()[-2000:])
     result = {"settings": wanted, "points": points, "loss": end["held_out_loss"], "skipped_steps": end.get("skipped_steps", 0),
               "loss_scale": end.get("loss_scale")}
     curve.write_text(json.dumps(result) + "\n")
@@ -177,7 +178,9 @@ def main():
     parser.add_argument("--lamb-sequence", type=int, default=32)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--points", type=int, default=10, help="of a curve")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once")
+    parser.add_argument("--threads", type=int, default=1, help="of each run")
+    parser.add_argument("--lamb-rate", type=float, default=1e-3, help="learning rate of LAMB's small batch")
     parser.add_argument("--only", default="", help="runs whose name has this in it")
     parser.add_argument("--again", action="store_true", help="train nothing")
     options = parser.parse_args()
@@ -191,13 +194,17 @@ def main():
             ("precision", "held-out loss by precision", PRECISIONS, {}),
             ("batch", "held-out loss by batch", batches(options), {f"LAMB, batch {options.small_batch * factor}": options.small_batch * factor for factor in (1, LARGE)})]:
         curves, losses = {}, {}
-        for seed in range(1, options.seeds + 1):  # a seed of all before the next: a run cut short compares what it has
-            for name, (settings, _, _) in runs.items():
-                if options.only not in name:
-                    continue
-                all_settings = {**common, **settings}
-                all_settings |= {"train.evaluation.every": max(1, all_settings["train.steps"] // options.points), "train.evaluation.batches": 64}
-                result = train(name, all_settings, seed, options)
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            made = []
+            for seed in range(1, options.seeds + 1):  # a seed of all before the next: a run cut short compares what it has
+                for name, (settings, _, _) in runs.items():
+                    if options.only not in name:
+                        continue
+                    all_settings = {**common, **settings}
+                    all_settings |= {"train.evaluation.every": max(1, all_settings["train.steps"] // options.points), "train.evaluation.batches": 64}
+                    made.append((name, seed, pool.submit(train, name, all_settings, seed, options)))
+            for name, seed, future in made:
+                result = future.result()
                 if not result:
                     continue
                 curves.setdefault(name, []).append(result["points"])

@@ -52,6 +52,30 @@ TEST_F(PlanSearch, PrintsTheLayoutsOfAMachine) {
   }
 }
 
+// Four stages by four replicas with the optimizer's state streamed, three layers beside the word table; and eight stages
+// with everything in device memory: as they are published.
+TEST_F(PlanSearch, FindsThePublishedMappingsOfBertLarge) {
+  const auto best = [&](const std::string& recipe, std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan", RAMET_SOURCE_DIR "/examples/published/" + recipe, "--machine", "ipu-pod16",
+                                      "--candidates", "6", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = ramet(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.last_line())["layouts"][0];
+  };
+  const json four = best("bert-large-phase1.toml",
+                         {"--layout", "auto p=4 rts=weights,grads,optimizer recompute=layer offload=optimizer"});
+  EXPECT_EQ(four["layout"],
+            "p=4 r=4 rts=weights,grads,optimizer recompute=layer offload=optimizer layers=3+7+7+7");
+  EXPECT_LE(four["memory_bytes"], 897ll << 20);
+  const json eight = best("bert-large-phase2.toml", {"--set", "train.micro_batch=3", "--set", "train.accumulation=512",
+                                                     "--set", "train.lanes=2", "--set", "train.optimizer.state=f16",
+                                                     "--layout", "auto p=8 recompute=layer offload=none rts=optimizer"});
+  EXPECT_THAT(eight["layout"].get<std::string>(), HasSubstr("p=8 r=2 "));
+  EXPECT_EQ(eight["streaming_bytes"], 0);
+  EXPECT_LE(eight["memory_bytes"], 897ll << 20);
+}
+
 TEST_F(PlanSearch, KeepsFixedKeysAndSaysWhatIsWrongWithThem) {
   const Outcome outcome = ramet({"plan", "small.toml", "--machine", "two.toml", "--layout", "auto p=2", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -307,31 +307,26 @@ CostEstimate CostModel::estimate(const Candidate& candidate) {
   return cost;
 }
 
-std::optional<Candidate> CostModel::relieved(const Candidate& candidate, int stage, double over) {
+std::optional<Candidate> CostModel::relieved(const Candidate& candidate, int stage) {
   const Layout& layout = candidate.layout;
   const auto at = static_cast<size_t>(stage);
   if (layout.p == 1 || layout.chunks_per_stage() > 1 || stage < 0 || stage >= layout.p) return std::nullopt;
   Candidate moved = candidate;
   std::vector<int64_t>& layers = moved.layout.layers;
-  layers.assign(static_cast<size_t>(layout.p), 0);
-  for (const int chunk : chunks_of(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(chunk)];
-  const bool may_be_empty = stage == 0 || stage == layout.p - 1;
-  double saved = 0;
-  while (saved < over) {
-    if (layers[at] <= (may_be_empty ? 0 : 1)) return std::nullopt;
-    const Cut before = cut_of(moved);
-    size_t to = at == 0 ? 1 : 0;
-    const auto work = [&](size_t s) { return before.stages[s].forward + before.stages[s].backward; };
-    for (size_t s = 0; s < before.stages.size(); ++s)
-      if (s != at && std::make_pair(work(s), stage_bytes(moved, before, s)) <
-                         std::make_pair(work(to), stage_bytes(moved, before, to)))
-        to = s;
-    const double bytes = stage_bytes(moved, before, at);
-    --layers[at], ++layers[to];
-    const double gain = bytes - stage_bytes(moved, cut_of(moved), at);
-    if (gain <= 0) return std::nullopt;
-    saved += gain;
+  if (layers.empty()) {
+    layers.assign(static_cast<size_t>(layout.p), 0);
+    for (const int chunk : chunks_of(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(chunk)];
   }
+  const bool may_be_empty = stage == 0 || stage == layout.p - 1;
+  if (layers[at] <= (may_be_empty ? 0 : 1)) return std::nullopt;
+  const Cut before = cut_of(moved);
+  size_t to = at == 0 ? 1 : 0;
+  const auto work = [&](size_t s) { return before.stages[s].forward + before.stages[s].backward; };
+  for (size_t s = 0; s < before.stages.size(); ++s)
+    if (s != at && std::make_pair(work(s), stage_bytes(moved, before, s)) <
+                       std::make_pair(work(to), stage_bytes(moved, before, to)))
+      to = s;
+  --layers[at], ++layers[to];
   return moved;
 }
 

@@ -48,9 +48,9 @@ class CostModel {
 
   LowerBound bound(const Candidate& candidate);
   CostEstimate estimate(const Candidate& candidate);
-  /// The candidate with layers moved away from a pipeline stage that needs `over` bytes too much, each to the stage that
-  /// then has the least work; nothing where layers cannot be moved, or too few are there.
-  std::optional<Candidate> relieved(const Candidate& candidate, int stage, double over);
+  /// The candidate with a layer moved away from a pipeline stage that lacks memory, to the stage that has the least work;
+  /// nothing where layers cannot be moved, or none is there.
+  std::optional<Candidate> relieved(const Candidate& candidate, int stage);
   /// No candidate of this mesh has a lower estimate of time.
   double least_estimate(const Candidate& mesh);
 

@@ -52,6 +52,8 @@ class Search {
     Candidate candidate;
     CostEstimate estimate;
     LowerBound bound;
+    bool relieved = false;    ///< made of a layout that was refused: it is tried at once
+    int relieved_stage = -1;  ///< that layers were moved away from
   };
   struct Later {
     bool operator()(const Item& a, const Item& b) const {
@@ -91,6 +93,7 @@ class Search {
     return seconds * (known != time_.end() ? known->second.factor() : all_time_.factor());
   }
   bool doubtful(const Item& item) const {
+    if (item.relieved) return false;
     const double most = memory_.count(kind_of(item.candidate)) == 0 ? kSurelyTooLarge : kProbablyTooLarge;
     return options_.device_memory > 0 &&
            bytes_of(item.candidate, item.estimate) > most * static_cast<double>(options_.device_memory);
@@ -153,7 +156,8 @@ class Search {
           continue;
         }
         // Dearer than it seemed when it came in: back to its place. Each time it moves at least so far, it ends.
-        if (const double now = corrected(item.candidate, item.estimate.seconds); now > 1.02 * item.seconds) {
+        const double now = corrected(item.candidate, item.estimate.seconds);
+        if (now > 1.02 * item.seconds && !item.relieved) {
           item.seconds = now;
           queue->push(item);
           continue;
@@ -245,12 +249,12 @@ class Search {
     if (!seen_.insert(key_of(item.candidate)).second) return;
     tell(&item.candidate);
     Evaluated done{item.candidate, item.estimate, item.bound, evaluate_(item.candidate)};
-    ++spent_;
-    if (done.outcome.bytes > 0 && item.estimate.bytes > 0)
+    ++(item.relieved && result_.fitting.empty() && relieving_ < options_.evaluations ? relieving_ : spent_);
+    if (done.outcome.bytes > 0 && item.estimate.bytes > 0 && !item.relieved)
       memory_[kind_of(item.candidate)].add(static_cast<double>(done.outcome.bytes) / item.estimate.bytes);
     if (!done.outcome.fits) {
       note_smallest(item.candidate, done.outcome.bytes, true);
-      relieve(done);
+      relieve(item, done);
       result_.refused.push_back(std::move(done));
       return;
     }
@@ -262,23 +266,30 @@ class Search {
     tell(nullptr);
   }
 
-  /// Where one stage lacks memory, others may have room for some of its layers: the cut that suits time is not the only
-  /// one.
-  void relieve(const Evaluated& refused) {
-    constexpr double kMost = 2;  // times what there is: beyond, layers are not what lacks
-    const double over = static_cast<double>(refused.outcome.bytes - options_.device_memory);
-    if (refused.outcome.refused_stage < 0 || options_.device_memory == 0 || space_.fixed.count("layers") ||
-        over > (kMost - 1) * static_cast<double>(options_.device_memory))
-      return;
-    std::optional<Candidate> moved = model_.relieved(refused.candidate, refused.outcome.refused_stage, over);
-    if (!moved || seen_.count(key_of(*moved))) return;
-    Item item{0, 0, true, std::move(*moved), {}, {}};
+  /// What nearly fits may fit with one thing changed: first the schedule that keeps the fewest activations, then the cut,
+  /// since where one stage lacks memory others may have room for some of its layers.
+  void relieve(const Item& origin, const Evaluated& refused) {
+    constexpr double kMost = 2;  // times what there is: beyond, neither is what lacks
+    const int stage = refused.outcome.refused_stage;
+    const auto memory = static_cast<double>(options_.device_memory);
+    if (stage < 0 || memory == 0 || static_cast<double>(refused.outcome.bytes) > kMost * memory) return;
+    std::optional<Candidate> other;
+    if (refused.candidate.layout.schedule != PipelineSchedule::kOneFOneB && !space_.fixed.count("schedule")) {
+      other = refused.candidate;
+      other->layout.schedule = PipelineSchedule::kOneFOneB, other->layout.interleave = 1;
+    } else if (!space_.fixed.count("layers") && (origin.relieved_stage < 0 || origin.relieved_stage == stage)) {
+      other = model_.relieved(refused.candidate, stage);
+    }
+    if (!other || seen_.count(key_of(*other))) return;
+    Item item{0, 0, true, std::move(*other), {}, {}};
     item.bound = model_.bound(item.candidate);
     item.estimate = model_.estimate(item.candidate);
     item.estimate.seconds = std::max(item.estimate.seconds, item.bound.seconds);
-    // What was compiled of the stages that now have more says nothing of them: it is tried.
-    item.estimate.bytes = std::min(item.estimate.bytes, static_cast<double>(options_.device_memory));
-    item.seconds = corrected(item.candidate, item.estimate.seconds);
+    item.relieved = true;
+    if (!item.candidate.layout.layers.empty()) item.relieved_stage = stage;
+    // As long as nothing fits, what nearly did is the best that is known.
+    item.seconds = result_.fitting.empty() ? std::min(origin.seconds, item.estimate.seconds)
+                                           : corrected(item.candidate, item.estimate.seconds);
     push(std::move(item));
   }
 
@@ -367,7 +378,7 @@ class Search {
   std::map<Kind, Correction> memory_;
   std::set<std::string> seen_;
   int64_t numbered_ = 0;
-  int spent_ = 0;
+  int spent_ = 0, relieving_ = 0;  ///< layouts compiled; those that only try to make one fit count apart
   double best_ = -1;
 };
 

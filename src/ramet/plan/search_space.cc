@@ -54,7 +54,9 @@ std::vector<Layout::Sharding> shardings(const SearchSpace& space, const Layout& 
     if (is_valid(layout, facts)) result.push_back(layout.rts);
   };
   if (space.fixed.count("rts")) {
-    add(space.base.rts.weights, space.base.rts.grads, space.base.rts.optimizer);
+    // Groups of all replicas, as "rts=weights" says without a number, are those of each candidate.
+    const auto group = [&](int fixed) { return fixed > 0 && fixed == space.base.r ? mesh.r : fixed; };
+    add(group(space.base.rts.weights), group(space.base.rts.grads), group(space.base.rts.optimizer));
     return result;
   }
   add(0, 0, 0);
@@ -207,6 +209,8 @@ std::vector<Candidate> neighbours(const SearchSpace& space, const Candidate& can
     if (seen.insert(print_layout(layout) + " " + std::to_string(batch)).second) result.push_back({batch, layout});
   };
   const Layout& from = candidate.layout;
+  // A cut that the search made is for so many parts.
+  const std::vector<int64_t> cut_by_hand = space.fixed.count("layers") ? from.layers : std::vector<int64_t>{};
   for (const auto& [key, number] : {std::pair<const char*, int Layout::*>{"p", &Layout::p},
                                     {"t", &Layout::t1},
                                     {"t", &Layout::t2},
@@ -220,6 +224,7 @@ std::vector<Candidate> neighbours(const SearchSpace& space, const Candidate& can
       for (int* group : {&layout.rts.weights, &layout.rts.grads, &layout.rts.optimizer})
         if (*group == from.r) *group = layout.r;
       if (layout.p == 1) layout.schedule = PipelineSchedule::kOneFOneB, layout.interleave = 1;
+      if (layout.p != from.p || layout.phases != from.phases) layout.layers = cut_by_hand;
       if (layout.t1 == 1) layout.sequence = false;
       add(layout, candidate.batch);
     }
@@ -237,6 +242,7 @@ std::vector<Candidate> neighbours(const SearchSpace& space, const Candidate& can
     if (order.phases != from.phases) continue;
     layout = from;
     layout.schedule = order.schedule, layout.interleave = order.interleave;
+    if (layout.interleave != from.interleave) layout.layers = cut_by_hand;
     add(layout, candidate.batch);
   }
   if (!space.fixed.count("sequence") && from.t1 > 1)
