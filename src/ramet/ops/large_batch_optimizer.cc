@@ -1,6 +1,6 @@
 #include "ramet/ops/exact_sum.h"
 #include "ramet/ops/build.h"
-#include "ramet/ops/network_rules.h"
+#include "ramet/ops/optimizer_rules.h"
 
 // Lion, LARS and Adafactor, by the rules of ops/optimizer.cc.
 
@@ -9,54 +9,9 @@ namespace {
 
 using Kind = AttributeSpec::Kind;
 
-/// The first inputs are tensors of one shape, called `names`; all further inputs are host scalars.
-void check_update(const NodeSignature& node, std::initializer_list<const char*> names,
-                  std::initializer_list<const char*> scalars) {
-  const size_t wanted = names.size() + scalars.size();
-  if (node.inputs.size() != wanted)
-    refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()), std::to_string(wanted));
-  int index = 0;
-  for (const char* name : names) {
-    require_floating(node, index, name);
-    require_shape(node, index++, name, node.inputs[0].shape);
-  }
-  for (const char* name : scalars) require_type(node, index++, name, scalar_f32());
-}
-
-double rate_attribute(const NodeSignature& node, const std::string& name, double least, double below) {
-  const double value = node.attributes.get_float(name);
-  if (!(value >= least && value < below))
-    refuse(node, name + " is out of range", text_of(value), text_of(least) + " <= " + name + " < " + text_of(below));
-  return value;
-}
-void check_decay(const NodeSignature& node) { rate_attribute(node, "weight_decay", 0, 1e30); }
-
-/// Every element is updated alone: all dimensions are free. Scalars have none.
-ShardingRule update_sharding(const NodeSignature& node) {
-  const std::string tensor = "[" + factor_names("d", node.inputs[0].shape.rank()) + "]";
-  const auto list = [&](const std::vector<TensorType>& types) {
-    std::string text;
-    for (const TensorType& type : types) text += (text.empty() ? "" : ",") + (type.shape.rank() == 0 ? "[]" : tensor);
-    return "(" + text + ")";
-  };
-  return ShardingRule::parse(list(node.inputs) + "->" + list(node.outputs), node);
-}
-
-std::function<Cost(const NodeSignature&)> flops_each(double flops) {
-  return [flops](const NodeSignature& node) {
-    return streaming_cost(node, flops * static_cast<double>(node.inputs[0].elements()));
-  };
-}
-
 OpDef state_op(std::string name, std::string doc, int min_inputs, int max_inputs, std::vector<AttributeSpec> attributes) {
-  OpDef op;
-  op.name = std::move(name);
-  op.doc = std::move(doc);
-  op.min_inputs = min_inputs;
-  op.max_inputs = max_inputs;
+  OpDef op = update_op(std::move(name), std::move(doc), min_inputs, max_inputs);
   op.attributes = std::move(attributes);
-  op.sharding = update_sharding;
-  op.precision = OpDef::Precision::kFull;
   return op;
 }
 

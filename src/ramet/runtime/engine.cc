@@ -31,8 +31,6 @@ bool is_finite_scalar(const TensorType& type, const std::byte* data) {
   return !is_floating(type.dtype) || std::isfinite(load_element(data, type.dtype, 0));
 }
 
-bool is_trained(StateKind kind) { return kind == StateKind::kWeight || kind == StateKind::kOptimizer; }
-
 }  // namespace
 
 const TensorView* StepResults::find(std::string_view name) const {
@@ -222,6 +220,41 @@ std::vector<bool> EngineState::trained_buffers() const {
     if (transfer.state >= 0 && is_trained(exe_.states[static_cast<size_t>(transfer.state)].tensor.kind))
       trained[static_cast<size_t>(transfer.buffer)] = true;
   return trained;
+}
+
+bool EngineState::changes_any(const Instruction& instruction, const std::vector<bool>& buffers) {
+  return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
+                     [&](BufferId id) { return buffers[static_cast<size_t>(id)]; });
+}
+
+const std::byte* EngineState::state_data(const StatePlace& state, std::vector<std::byte>& room) const {
+  if (!state.slots.empty()) return at(state.slots[0]);
+  room.resize(static_cast<size_t>(state.tensor.type.bytes()));
+  store_->load(exe_.streaming[static_cast<size_t>(state.home)].offset, room.data(), state.tensor.type.bytes());
+  return room.data();
+}
+
+void EngineState::watch_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars,
+                             const std::function<bool(const ProgramStep&)>& run_segment) {
+  prepare();
+  step_ = step;
+  feed_ = &feed;
+  scalars_ = scalars;
+  begin_program(exe_.train);
+  agreed_ = true;
+  for (size_t index = 0; index < exe_.train.size(); ++index) {
+    const ProgramStep& each = exe_.train[index];
+    if (each.kind != ProgramStep::Kind::kRun) {
+      run_program_step(exe_.train, index);
+      continue;
+    }
+    feed_segment(each);
+    set_operands(tables_[static_cast<size_t>(each.subject)], each);
+    const bool goes_on = run_segment(each);
+    finish_superstep(exe_.train, index);
+    if (!goes_on) return;
+  }
+  end_program(exe_.train);
 }
 
 void EngineState::find_guards() {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <map>
 
 #include "ramet/ops/collective.h"
@@ -68,6 +69,8 @@ class WaitClock {
   std::chrono::steady_clock::time_point start_;
 };
 
+inline bool is_trained(StateKind kind) { return kind == StateKind::kWeight || kind == StateKind::kOptimizer; }
+
 class EngineState final : private FeedSink {
  public:
   EngineState(Executable executable, const Backend& backend, const DeviceOptions& options);
@@ -112,9 +115,16 @@ class EngineState final : private FeedSink {
   void find_guards();
   /// Buffers where weights and optimizer states lie, at any time.
   std::vector<bool> trained_buffers() const;
+  /// Whether an instruction writes to one of `buffers`.
+  static bool changes_any(const Instruction& instruction, const std::vector<bool>& buffers);
+  /// What this device holds of a state; read into `room` where that is in streaming memory.
+  const std::byte* state_data(const StatePlace& state, std::vector<std::byte>& room) const;
 
   // Running.
   void run_program(const Program& program);
+  /// Runs a step whose segments the caller runs, instruction by instruction; ends early where `run_segment` says false.
+  void watch_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars,
+                  const std::function<bool(const ProgramStep&)>& run_segment);
   /// One step of a program; false when that was the last.
   bool run_program_step(const Program& program, size_t index);
   void start(const Program& program, size_t index);

@@ -59,26 +59,11 @@ class NonFiniteSearch {
     // With many devices all run the step to its end, whatever they find.
     const bool all = engine_.goes_on_;
     if (found && !all) return found;
-    engine_.prepare();
-    engine_.step_ = step;
-    engine_.feed_ = &feed;
-    engine_.scalars_ = scalars;
-    engine_.begin_program(exe_.train);
-    engine_.agreed_ = true;
-    for (size_t index = 0; index < exe_.train.size(); ++index) {
-      const ProgramStep& each = exe_.train[index];
-      if (each.kind != ProgramStep::Kind::kRun) {
-        engine_.run_program_step(exe_.train, index);
-        continue;
-      }
-      engine_.feed_segment(each);
-      engine_.set_operands(engine_.tables_[static_cast<size_t>(each.subject)], each);
+    engine_.watch_step(step, feed, scalars, [&](const ProgramStep& each) {
       std::optional<NonFinite> here = check_segment(each, all);
-      engine_.finish_superstep(exe_.train, index);
       if (!found) found = std::move(here);
-      if (found && !all) return found;
-    }
-    engine_.end_program(exe_.train);
+      return !found || all;
+    });
     return found;
   }
 
@@ -87,15 +72,8 @@ class NonFiniteSearch {
     std::vector<std::byte> bytes;
     for (const StatePlace& state : exe_.states) {
       const TensorType& type = state.tensor.type;
-      const bool trained = state.tensor.kind == StateKind::kWeight || state.tensor.kind == StateKind::kOptimizer;
-      if (!trained || !is_floating(type.dtype)) continue;
-      const std::byte* data = state.slots.empty() ? nullptr : engine_.at(state.slots[0]);
-      if (!data) {
-        bytes.resize(static_cast<size_t>(type.bytes()));
-        engine_.store_->load(exe_.streaming[static_cast<size_t>(state.home)].offset, bytes.data(), type.bytes());
-        data = bytes.data();
-      }
-      const Range range = range_of(data, type);
+      if (!is_trained(state.tensor.kind) || !is_floating(type.dtype)) continue;
+      const Range range = range_of(engine_.state_data(state, bytes), type);
       if (range.bad == 0) continue;
       NonFinite found;
       found.segment = "the states before the step";
@@ -110,11 +88,6 @@ class NonFiniteSearch {
     return std::nullopt;
   }
 
-  bool changes_training(const Instruction& instruction) const {
-    return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
-                       [&](BufferId id) { return trained_[static_cast<size_t>(id)]; });
-  }
-
   /// The first instruction of a run that made something that is not finite; `all`: the run goes on to its end.
   std::optional<NonFinite> check_segment(const ProgramStep& step, bool all) {
     const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
@@ -123,7 +96,7 @@ class NonFiniteSearch {
     std::optional<NonFinite> found;
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
-      if (changes_training(instruction)) continue;
+      if (EngineState::changes_any(instruction, trained_)) continue;
       const Call& call = table.calls[i];
       if (instruction.task < 0 || found) {
         engine_.run_call(call);

@@ -14,8 +14,6 @@ namespace {
 
 using Kind = NumericsRow::Kind;
 
-bool is_trained(StateKind kind) { return kind == StateKind::kWeight || kind == StateKind::kOptimizer; }
-
 /// Whether what stands in a buffer after instruction `index` is read first by a collective that sums it.
 bool is_part_of_sum(const Executable& exe, const Segment& segment, size_t index, BufferId buffer) {
   for (size_t i = index + 1; i < segment.instructions.size(); ++i) {
@@ -127,24 +125,10 @@ class NumericsSurvey {
 
   std::vector<int64_t> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
     count_states();
-    engine_.prepare();
-    engine_.step_ = step;
-    engine_.feed_ = &feed;
-    engine_.scalars_ = scalars;
-    engine_.begin_program(exe_.train);
-    engine_.agreed_ = true;
-    for (size_t index = 0; index < exe_.train.size(); ++index) {
-      const ProgramStep& each = exe_.train[index];
-      if (each.kind != ProgramStep::Kind::kRun) {
-        engine_.run_program_step(exe_.train, index);
-        continue;
-      }
-      engine_.feed_segment(each);
-      engine_.set_operands(engine_.tables_[static_cast<size_t>(each.subject)], each);
+    engine_.watch_step(step, feed, scalars, [&](const ProgramStep& each) {
       run_segment(each.subject);
-      engine_.finish_superstep(exe_.train, index);
-    }
-    engine_.end_program(exe_.train);
+      return true;
+    });
     return std::move(counts_);
   }
 
@@ -154,9 +138,7 @@ class NumericsSurvey {
     const CallTable& table = engine_.tables_[static_cast<size_t>(subject)];
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
-      if (std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
-                      [&](BufferId id) { return trained_[static_cast<size_t>(id)]; }))
-        continue;
+      if (EngineState::changes_any(instruction, trained_)) continue;
       const Call& call = table.calls[i];
       const auto rows = rows_of_.find({subject, static_cast<int32_t>(i)});
       if (rows != rows_of_.end()) count_operands(rows->second, call, true);  // before the call: it may write over them
@@ -177,15 +159,7 @@ class NumericsSurvey {
     for (size_t row = 0; row < plan_.rows.size(); ++row) {
       if (plan_.places[row].state < 0) continue;
       const StatePlace& state = exe_.states[static_cast<size_t>(plan_.places[row].state)];
-      const std::byte* data = state.slots.empty() ? nullptr : engine_.at(state.slots[0]);
-      if (!data) {
-        const int64_t size = state.tensor.type.bytes();
-        bytes.resize(static_cast<size_t>(size));
-        engine_.store_->wait(engine_.store_->start_load(exe_.streaming[static_cast<size_t>(state.home)].offset,
-                                                        bytes.data(), size));
-        data = bytes.data();
-      }
-      count(row, data);
+      count(row, engine_.state_data(state, bytes));
     }
   }
 

@@ -22,21 +22,12 @@ namespace {
 
 using cpu::StepArguments;
 
-/// Calls `visit(element, count)` for each vector of a stretch.
-template <typename Visit>
-HWY_INLINE void walk(int64_t elements, const Visit& visit) {
-  const int64_t step = vector_lanes();
-  int64_t i = 0;
-  for (; i + step <= elements; i += step) visit(i, step);
-  if (i < elements) visit(i, elements - i);
-}
-
 void lion(const StepArguments& call) {
   const Df d;
   const Vf scale = hn::Set(d, call.grad_scale), keep = hn::Set(d, call.keep), rate = hn::Set(d, call.rate);
   const Vf one_less_beta1 = hn::Set(d, call.one_less_beta1), one_less_beta2 = hn::Set(d, call.one_less_beta2);
   const Vf beta1 = hn::Set(d, call.beta1), zero = hn::Zero(d);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf gradient = hn::Mul(scale, load_part(call.g + i, count)), m = load_part(call.m + i, count);
     const Vf direction = hn::MulAdd(beta1, m, hn::Mul(one_less_beta1, gradient));
     const Vf w = hn::Mul(keep, load_part(call.w + i, count));
@@ -50,7 +41,7 @@ void lars(const StepArguments& call) {
   const Df d;
   const Vf scale = hn::Set(d, call.grad_scale), decay = hn::Set(d, call.weight_decay), rate = hn::Set(d, call.rate);
   const Vf momentum = hn::Set(d, call.beta1);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf w = load_part(call.w + i, count);
     Vf step = hn::Mul(rate, hn::MulAdd(decay, w, hn::Mul(scale, load_part(call.g + i, count))));
     if (call.m) {
@@ -65,7 +56,7 @@ void adafactor(const StepArguments& call) {
   const Df d;
   const Vf keep = hn::Set(d, call.keep), rate = hn::Set(d, call.rate);
   const Vf beta1 = hn::Set(d, call.beta1), one_less_beta1 = hn::Set(d, call.one_less_beta1);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     Vf step = hn::Mul(rate, load_part(call.g + i, count));
     if (call.m) {
       step = hn::MulAdd(beta1, load_part(call.m + i, count), hn::Mul(one_less_beta1, step));
@@ -78,7 +69,7 @@ void adafactor(const StepArguments& call) {
 /// w is the average, g the value, keep the decay.
 void average(const StepArguments& call) {
   const Vf one_less = hn::Set(Df(), call.one_less_beta1);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf a = load_part(call.w + i, count);
     store_part(hn::MulAdd(one_less, hn::Sub(load_part(call.g + i, count), a), a), call.w_out + i, count);
   });

@@ -25,20 +25,11 @@ namespace {
 
 using cpu::UpdateArguments;
 
-/// Calls `visit(element, count)` for each vector of a stretch.
-template <typename Visit>
-HWY_INLINE void walk(int64_t elements, const Visit& visit) {
-  const int64_t step = vector_lanes();
-  int64_t i = 0;
-  for (; i + step <= elements; i += step) visit(i, step);
-  if (i < elements) visit(i, elements - i);
-}
-
 void sgd(const UpdateArguments& call) {
   const Df d;
   const Vf scale = hn::Set(d, call.grad_scale), decay = hn::Set(d, call.weight_decay), rate = hn::Set(d, call.rate);
   const Vf momentum = hn::Set(d, call.momentum);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf w = load_part(call.w + i, count);
     Vf step = hn::MulAdd(decay, w, hn::Mul(scale, load_part(call.g + i, count)));
     if (call.m) {
@@ -67,7 +58,7 @@ void adam(const UpdateArguments& call) {
   const Df d;
   const Vf scale = hn::Set(d, call.grad_scale), decay = hn::Set(d, call.weight_decay), rate = hn::Set(d, call.rate);
   const Vf keep = hn::Set(d, call.keep);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf w = load_part(call.w + i, count);
     const Vf gradient = hn::MulAdd(decay, w, hn::Mul(scale, load_part(call.g + i, count)));
     const Vf direction = adam_direction(call, i, count, gradient);
@@ -78,7 +69,7 @@ void adam(const UpdateArguments& call) {
 void lamb_direction(const UpdateArguments& call) {
   const Df d;
   const Vf scale = hn::Set(d, call.grad_scale), decay = hn::Set(d, call.weight_decay);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     const Vf w = load_part(call.w + i, count);
     const Vf direction = adam_direction(call, i, count, hn::Mul(scale, load_part(call.g + i, count)));
     store_part(hn::MulAdd(decay, w, direction), call.w_out + i, count);
@@ -87,7 +78,7 @@ void lamb_direction(const UpdateArguments& call) {
 
 void lamb_apply(const UpdateArguments& call) {
   const Vf rate = hn::Set(Df(), call.rate);
-  walk(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
+  walk_vectors(call.count, [&](int64_t i, int64_t count) HWY_ATTR {
     store_part(hn::NegMulAdd(rate, load_part(call.g + i, count), load_part(call.w + i, count)), call.w_out + i, count);
   });
 }
@@ -138,7 +129,7 @@ Range range_of(const float* from, int64_t count) {
   const hn::RebindToUnsigned<Df> du;
   auto most = hn::Zero(du), least = hn::Set(du, ~0u);
   const auto one = hn::Set(du, 1);
-  walk(count, [&](int64_t i, int64_t part) HWY_ATTR {
+  walk_vectors(count, [&](int64_t i, int64_t part) HWY_ATTR {
     const auto bits = hn::BitCast(du, hn::Abs(load_part(from + i, part)));
     most = hn::Max(most, bits);
     least = hn::Min(least, hn::Sub(bits, one));  // 0 becomes the greatest
@@ -200,7 +191,7 @@ int64_t count_small(const float* from, int64_t count, float least) {
   const Df d;
   const Vf limit = hn::Set(d, least), zero = hn::Zero(d);
   int64_t found = 0;
-  walk(count, [&](int64_t i, int64_t part) HWY_ATTR {
+  walk_vectors(count, [&](int64_t i, int64_t part) HWY_ATTR {
     const Vf magnitude = hn::Abs(load_part(from + i, part));
     found += static_cast<int64_t>(hn::CountTrue(d, hn::And(hn::Gt(magnitude, zero), hn::Lt(magnitude, limit))));
   });

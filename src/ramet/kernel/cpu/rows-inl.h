@@ -42,6 +42,15 @@ HWY_INLINE Vf keep_part(Vf value, int64_t count) {
   return count >= vector_lanes() ? value : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), value);
 }
 
+/// Calls `visit(element, count)` for each vector of a stretch.
+template <typename Visit>
+HWY_INLINE void walk_vectors(int64_t elements, const Visit& visit) {
+  const int64_t step = vector_lanes();
+  int64_t i = 0;
+  for (; i + step <= elements; i += step) visit(i, step);
+  if (i < elements) visit(i, elements - i);
+}
+
 constexpr int64_t kRowLanes = 64;
 
 /// kRowLanes accumulators.
