@@ -1,12 +1,14 @@
 """Predicted against measured step time and memory, for random models on random layouts on this machine.
 
-    python bench/predict.py                          # 40 cases, about twenty minutes on two cores
+    python bench/predict.py                          # 40 cases, about forty minutes on two cores
     python bench/predict.py --cases 5 --seed 7
 
 Each case is a BERT or GPT-2 of a random small size on a random layout of 1 to 8 devices (threads, or ranks of mpirun), with phases and
 offload for some. `ramet plan` foretells the step, with nothing known from before; `ramet train` measures it: all its steps but the
-first, which touches all memory for the first time. Both take turns for some rounds, since the speed of a shared machine drifts within
-seconds by more than the bars: what is compared is the median of the times foretold and that of the rounds' median steps. Draws that `ramet plan` refuses, or whose step would be too short or too long to
+first, which touches all memory for the first time. Both take turns, since the speed of a shared machine drifts within seconds by more
+than the bars, and other guests of its host slow it down by half for a second or two at a time: what is compared is what the quicker
+half of the rounds says, the first quartile of the times foretold and that of the rounds' median steps. There are as many rounds as it
+takes for both to be known well enough (--precision), whatever their difference is, and --rounds to --most-rounds. Draws that `ramet plan` refuses, or whose step would be too short or too long to
 measure, are drawn again. Prints a line of JSON a case, then the mean and the worst error, with the load average before and after. Ends with
 status 1 when the mean is above 3%, the worst above 8%, or planned memory differs from what a device holds.
 
@@ -66,10 +68,19 @@ def run(words, launcher=(), **variables):
     return (lines if result.returncode == 0 else None), result.stderr
 
 
+def undisturbed(values):
+    """The first quartile: disturbances only ever add time."""
+    return statistics.quantiles(values, n=4, method="inclusive")[0]
+
+
 def spread(values):
-    """Half the distance of the quartiles, as a share of the median."""
-    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
-    return (high - low) / 2 / statistics.median(values)
+    """Standard deviation of the quicker half, as a share, as far as it is normal: from the first quartile to the median."""
+    return (statistics.median(values) - undisturbed(values)) / 0.6745 / undisturbed(values)
+
+
+def uncertainty(values):
+    """Standard error of the first quartile: sqrt(1/4 * 3/4 / n) over the normal density there."""
+    return 1.36 * spread(values) / math.sqrt(len(values))
 
 
 def measure(settings, layout, devices, ranks, options):
@@ -81,7 +92,9 @@ def measure(settings, layout, devices, ranks, options):
     of_process = devices // ranks if ranks else devices
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
     foretold_seconds, medians = [], []
-    for turn in range(options.rounds):
+    for turn in range(options.most_rounds):
+        if turn >= options.rounds and math.hypot(uncertainty(foretold_seconds), uncertainty(medians)) <= options.precision:
+            break
         planned, why = run(["plan", *words, "--threads", str(devices * threads), *(["--as-ranks"] if ranks else [])],
                            XDG_CACHE_HOME=str(RUNS / f"cache{turn}"))
         shutil.rmtree(RUNS / f"cache{turn}", ignore_errors=True)
@@ -91,13 +104,13 @@ def measure(settings, layout, devices, ranks, options):
         if turn == 0 and not options.shortest <= plan["step_seconds"] <= options.longest:
             return None, f"{plan['step_seconds']:.3f} s a step"
         foretold_seconds.append(plan["step_seconds"])
-        count = max(options.steps, math.ceil(options.seconds / options.rounds / plan["step_seconds"]))
+        count = max(options.steps, math.ceil(options.seconds / plan["step_seconds"]))
         trained, why = run(["train", *words, "--steps", str(count + 1), "--threads", str(of_process * threads),
                             "--run-dir", str(RUNS / "runs")], launcher)
         if not trained:
             sys.exit(f"ramet train failed on what ramet plan takes:\n{json.dumps(settings)}\n{layout}, {ranks} ranks\n{why[-2000:]}")
         medians.append(statistics.median(line["step_seconds"] for line in trained if line.get("event") == "step" and line["step"] > 1))
-    seconds, foretold_step = statistics.median(medians), statistics.median(foretold_seconds)
+    seconds, foretold_step = undisturbed(medians), undisturbed(foretold_seconds)
     end = trained[-1]
     # Devices of a stage are alike, and follow each other. One that holds all is no list in its plan.
     foretold = [stage["planned_bytes"] for stage in plan["devices"]] if "devices" in plan else [plan["planned_bytes"]]
@@ -105,7 +118,7 @@ def measure(settings, layout, devices, ranks, options):
     equal = held == [foretold[device["device"] * len(foretold) // devices] for device in end["devices"]]
     return {"layout": layout, "transport": f"mpi {ranks}" if ranks else "threads", "devices": devices,
             "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}".replace('"', ""),
-            "foretold": round(foretold_step, 4), "foretold_spread": round(spread(foretold_seconds), 3), "measured": round(seconds, 4),
+            "rounds": len(medians), "foretold": round(foretold_step, 4), "foretold_spread": round(spread(foretold_seconds), 3), "measured": round(seconds, 4),
             "measured_spread": round(spread(medians), 3), "error": round(foretold_step / seconds - 1, 4),
             "memory_equal": equal, "load": round(os.getloadavg()[0], 2)}, ""
 
@@ -115,8 +128,10 @@ def main():
     parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=5, help="measured steps of a round, at least")
-    parser.add_argument("--rounds", type=int, default=4, help="turns of plan and train in a case")
-    parser.add_argument("--seconds", type=float, default=8, help="seconds of measured steps of a case, about")
+    parser.add_argument("--rounds", type=int, default=6, help="turns of plan and train in a case, at least")
+    parser.add_argument("--most-rounds", type=int, default=12)
+    parser.add_argument("--precision", type=float, default=0.015, help="standard error of a case at which no more rounds follow")
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds of measured steps of a round, about")
     parser.add_argument("--shortest", type=float, default=0.05, help="seconds of a step that is worth measuring")
     parser.add_argument("--longest", type=float, default=5)
     parser.add_argument("--processors", type=int, default=len(os.sched_getaffinity(0)))

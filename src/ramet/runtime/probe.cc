@@ -261,7 +261,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
 }
 
 Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes) {
-  constexpr double kBudgetSeconds = 1.5;
+  constexpr double kBudgetSeconds = 2;
   return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
                        between_processes);
 }

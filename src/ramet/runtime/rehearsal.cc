@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <thread>
@@ -55,6 +56,11 @@ class RehearsedDevice {
     }
     times_.resize(exe.segments.size());
     stretches_.resize(exe.segments.size());
+    // Of what a pipeline stashes the oldest comes back, which has left the caches.
+    for (ProgramStep& step : round_)
+      if (const PieceKind kind = exe.segments[static_cast<size_t>(step.subject)].kind;
+          step.micro >= 0 && (kind == PieceKind::kBackward || kind == PieceKind::kWeightGradient))
+        ++step.micro;
     for (const ProgramStep& step : round_)
       times_[static_cast<size_t>(step.subject)].resize(
           exe.segments[static_cast<size_t>(step.subject)].instructions.size());
@@ -62,6 +68,7 @@ class RehearsedDevice {
 
   /// Every segment once, for the next of its micro-batches; not to its end when `stop` comes.
   void run_round(const std::atomic<bool>& stop) {
+    double total = 0;
     for (ProgramStep& step : round_) {
       if (step.micro >= 0) step.micro = static_cast<int32_t>((step.micro + 1) % exe_.micro_batches());
       const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
@@ -71,7 +78,8 @@ class RehearsedDevice {
       std::vector<double> stretch;  // between exchanges
       for (size_t i = 0; i < segment.instructions.size() && !stop.load(std::memory_order_relaxed); ++i) {
         const double seconds = run(segment.instructions[i], step);
-        times[i].add(seconds);
+        times[i].push_back(seconds);
+        total += seconds;
         if (stretch.empty() || exchanges(segment.instructions[i])) stretch.push_back(0);
         stretch.back() += seconds;
       }
@@ -79,50 +87,59 @@ class RehearsedDevice {
       stretches.resize(std::max(stretches.size(), stretch.size()));
       for (size_t i = 0; i < stretch.size(); ++i) stretches[i].push_back(stretch[i]);
     }
+    totals_.push_back(total);
   }
 
   /// What the first round took is forgotten: it touched memory, and made what kernels make once.
   void forget() {
-    for (auto& segment : times_) std::fill(segment.begin(), segment.end(), Time{});
+    for (auto& segment : times_)
+      for (auto& rounds : segment) rounds.clear();
     for (auto& segment : stretches_) segment.clear();
+    totals_.clear();
   }
 
-  /// Calls visit(task, seconds, how often) for every timed place of the program.
+  /// Calls visit(task, seconds, how often) for every timed place of the program, with the mean of ordinary rounds.
   template <typename Visit>
   void each_time(const Visit& visit) const {
     std::vector<double> runs(exe_.segments.size(), 0);
     for (const ProgramStep& step : exe_.train)
       if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
+    const std::vector<size_t> rounds = ordinary_rounds();
     for (size_t id = 0; id < times_.size(); ++id)
       for (size_t i = 0; i < times_[id].size(); ++i) {
         const Instruction& instruction = exe_.segments[id].instructions[i];
-        if (instruction.task >= 0 && !exchanges(instruction) && times_[id][i].count > 0)
-          visit(exe_.tasks[static_cast<size_t>(instruction.task)], times_[id][i].seconds / static_cast<double>(times_[id][i].count),
-                runs[id]);
+        if (instruction.task < 0 || exchanges(instruction) || times_[id][i].empty()) continue;
+        double seconds = 0;
+        for (const size_t round : rounds) seconds += times_[id][i][round];
+        visit(exe_.tasks[static_cast<size_t>(instruction.task)], seconds / static_cast<double>(rounds.size()), runs[id]);
       }
   }
 
-  /// Adds what is known of how much the work between two exchanges differs from time to time.
+  /// Adds what is known of how much the work between two exchanges differs from one time to the next; not from one
+  /// second to another, in which the other devices are slower, too.
   void add_variance(double& variance, double& seconds) const {
-    constexpr double kDeviation = 1.4826;  // standard deviation over half the distance of the quartiles, if normal
+    constexpr double kDeviation = 1.4826;  // standard deviation over the median distance from the mean, if normal
     for (const auto& segment : stretches_)
       for (const auto& stretch : segment) {
-        const Timing timing = timing_of(stretch);
-        const double deviation = kDeviation * timing.spread * timing.seconds;
-        variance += deviation * deviation;
-        seconds += timing.seconds;
+        std::vector<double> apart;
+        for (size_t i = 1; i < stretch.size(); ++i) apart.push_back(std::abs(stretch[i] - stretch[i - 1]));
+        if (apart.empty()) continue;
+        const double deviation = kDeviation * timing_of(apart).seconds;
+        variance += deviation * deviation / 2;  // of a difference it is twice that of one
+        seconds += timing_of(stretch).seconds;
       }
   }
 
  private:
-  struct Time {
-    double seconds = 0;
-    int64_t count = 0;
-    void add(double more) {
-      seconds += more;
-      ++count;
-    }
-  };
+  /// Those that are neither among the quickest nor the slowest quarter: a shared machine is half as fast for a second
+  /// or two now and then, which is no property of the program.
+  std::vector<size_t> ordinary_rounds() const {
+    std::vector<size_t> order(totals_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return totals_[a] < totals_[b]; });
+    const size_t quarter = order.size() / 4;
+    return {order.begin() + static_cast<std::ptrdiff_t>(quarter), order.end() - static_cast<std::ptrdiff_t>(quarter)};
+  }
 
   std::byte* at(BufferId id, int64_t micro = -1) const {
     return memory_ + exe_.buffers[static_cast<size_t>(id)].at(micro);
@@ -166,7 +183,8 @@ class RehearsedDevice {
   std::byte* memory_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<ProgramStep> round_;
-  std::vector<std::vector<Time>> times_;                     // by segment and instruction
+  std::vector<std::vector<std::vector<double>>> times_;      // by segment, instruction and round
+  std::vector<double> totals_;                               // by round
   std::vector<std::vector<std::vector<double>>> stretches_;  // by segment: each round's seconds between two exchanges
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -15,6 +15,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/runtime/transport_balance.h"
 
 namespace ramet {
 
@@ -255,11 +256,7 @@ void SharedEndpoint::wait_while(WaitWord& word, uint32_t seen, const WaitReason&
   for (int i = 0; i < kYields; ++i, sched_yield())
     for (int j = 0; j < spins; ++j, spin_pause())
       if (!unchanged()) return;
-  struct Waiting {  // peers see that this device is not the one that holds them up
-    std::atomic<uint32_t>& flag;
-    explicit Waiting(std::atomic<uint32_t>& flag_) : flag(flag_) { flag.store(1, std::memory_order_relaxed); }
-    ~Waiting() { flag.store(0, std::memory_order_relaxed); }
-  } waiting(world_->progress(device()).waiting);
+  const Sleep sleep(*world_, device(), word, seen);  // peers see that this device is not the one that holds them up
   const auto where = [&] { return fmt::format("{}, on {}", reason.text(), text_of(device())); };
   const auto& options = world_->plan().options;
   const auto deadline = SteadyClock::now() + options.time_limit;

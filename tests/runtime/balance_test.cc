@@ -1,0 +1,33 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "ramet/runtime/transport_balance.h"
+
+namespace ramet {
+namespace {
+
+TEST(Balance, WhoStandsInLineElsewhereIsMovedToAProcessorThatWouldBeIdle) {
+  const std::vector<Neighbour> neighbours = {{.processor = 1, .at_work = true},
+                                             {.processor = 1, .at_work = false},
+                                             {.processor = 1, .at_work = true, .in_line = true}};
+  EXPECT_EQ(to_be_moved(neighbours, 0), 2);
+}
+
+TEST(Balance, WithNobodyKnownToStandInLineOneOfTwoIsMoved) {
+  const std::vector<Neighbour> neighbours = {
+      {.processor = 2, .at_work = true}, {.processor = 1, .at_work = true}, {.processor = 1, .at_work = true}};
+  EXPECT_EQ(to_be_moved(neighbours, 0), 1);
+}
+
+TEST(Balance, NobodyIsMovedWhereThatGainsNothing) {
+  const Neighbour here{.processor = 0, .at_work = true}, there{.processor = 1, .at_work = true},
+      asleep{.processor = 1}, unknown{.processor = -1, .at_work = true};
+  EXPECT_EQ(to_be_moved({}, 0), -1);
+  EXPECT_EQ(to_be_moved(std::vector{there, asleep, asleep}, 0), -1) << "one alone goes on where it is";
+  EXPECT_EQ(to_be_moved(std::vector{here, there, there}, 0), -1) << "this processor has work";
+  EXPECT_EQ(to_be_moved(std::vector{unknown, unknown, there}, 0), -1) << "where they are is not known";
+}
+
+}  // namespace
+}  // namespace ramet
