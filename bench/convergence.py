@@ -2,11 +2,12 @@
 seeds each, and compares the last held-out losses with those of f32 (of the small batch).
 
     make demo                                     # the text and its vocabulary
-    python bench/convergence.py                   # BERT-mini: an hour and a half on two cores
+    python bench/convergence.py                   # BERT-mini: about an hour and a half on two cores
     python bench/convergence.py --only f16 --seeds 1 --steps 500          # a look
     python bench/convergence.py --again           # the table and the pictures from the runs that are there
 
-Every run goes on where an interrupted one stopped. Prints a line of JSON a run and then the table; draws the curves of
+Every run goes on where an interrupted one stopped; what ended is kept in docs/convergence/runs.json, beside the pictures that
+are drawn from it, and not run again. Prints a line of JSON a run and then the table; draws the curves of
 held-out loss, the mean over the seeds and their spread, into docs/convergence/precision.svg and batch.svg. Ends with
 status 1 where a mean is beyond its bar: 0.5% of f32's, FP8 1%, the large batch 1%.
 """
@@ -21,16 +22,18 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "convergence"
 PICTURES = ROOT / "docs" / "convergence"
+RUNS = PICTURES / "runs.json"
 
 COMMON = {
     "model.preset": "mini", "model.dropout": 0.0, "model.attention_dropout": 0.0,
     "data.kind": "text", "data.sequence_length": 32, "data.next_sentence": False,
     "data.masking.whole_word": False, "data.masking.probability": 0.3,
-    "train.micro_batch": 16, "train.optimizer.kind": "adamw", "train.optimizer.beta2": 0.98,
+    "train.micro_batch": 8, "train.optimizer.kind": "adamw", "train.optimizer.beta2": 0.98,
     "train.schedule.learning_rate": 5e-4, "train.checkpoint.every": 500,
 }
 UNIT = {"train.scaling": "unit"}
@@ -65,15 +68,21 @@ def folder_of(name, seed):
     return WORK / (name.replace(", ", "-").replace(" ", "-") + f"-{seed}")
 
 
+def keep(known):
+    """A line a run, in order of their names: a run more is a line more."""
+    lines = [f"{json.dumps(name)}: {json.dumps(known[name])}" for name in sorted(known)]
+    RUNS.parent.mkdir(parents=True, exist_ok=True)
+    RUNS.with_suffix(".new").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    RUNS.with_suffix(".new").replace(RUNS)
+
+
 def train(name, settings, seed, options):
     """Steps and held-out losses of one run."""
     folder = folder_of(name, seed)
-    curve = folder.with_suffix(".json")
     wanted = {**settings, "train.seed": seed}
-    if curve.exists() and (options.again or json.loads(curve.read_text())["settings"] == wanted):
-        return json.loads(curve.read_text())
-    if options.again:
-        return None
+    known = options.known.get(folder.name)
+    if options.again or (known and known["settings"] == wanted):
+        return known
     resumed = folder.with_suffix(".settings")
     if resumed.exists() and json.loads(resumed.read_text()) == wanted and any(folder.glob("checkpoints/step-*")):
         words = ["--resume", str(folder)]
@@ -102,7 +111,9 @@ def train(name, settings, seed, options):
         raise RuntimeError(process.stderr.read()[-2000:])
     result = {"settings": wanted, "points": points, "loss": end["held_out_loss"], "skipped_steps": end.get("skipped_steps", 0),
               "loss_scale": end.get("loss_scale")}
-    curve.write_text(json.dumps(result) + "\n")
+    with options.lock:
+        options.known[folder.name] = result
+        keep(options.known)
     shutil.rmtree(folder)
     return result
 
@@ -172,12 +183,12 @@ def table(runs, losses, missed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=pathlib.Path, default=ROOT / "build/demo/corpus")
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--large-steps", type=int, default=400, help="LAMB's steps of large batches")
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--large-steps", type=int, default=150, help="LAMB's steps of large batches")
     parser.add_argument("--small-batch", type=int, default=8)
     parser.add_argument("--lamb-sequence", type=int, default=32)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--points", type=int, default=10, help="of a curve")
+    parser.add_argument("--points", type=int, default=8, help="of a curve")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
     parser.add_argument("--lamb-rate", type=float, default=1e-3, help="learning rate of LAMB's small batch")
@@ -185,7 +196,8 @@ def main():
     parser.add_argument("--again", action="store_true", help="train nothing")
     options = parser.parse_args()
     options.corpus = options.corpus.resolve()
-    if not (options.corpus / "manifest.json").exists():
+    options.known, options.lock = json.loads(RUNS.read_text()) if RUNS.exists() else {}, threading.Lock()
+    if not options.again and not (options.corpus / "manifest.json").exists():
         sys.exit(f"no corpus in {options.corpus}; `make demo` makes one, or give another with --corpus")
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []

@@ -82,17 +82,19 @@ struct PackedBatchOptions {
   PackingAlgorithm algorithm = PackingAlgorithm::kLpfhp;
   int64_t depth = 3;            ///< most sequences of a row, 1 or more
   int32_t sequence_length = 128;
-  int32_t max_predictions = 22; ///< of a row; enough for whatever sequences meet in one
+  int32_t max_predictions = 22; ///< of a row; enough for whatever sequences meet in one (0: a task has none)
   bool shuffle = true;          ///< permute the rows of an epoch
   uint64_t seed = 0;
 };
 
-/// Rows of several samples of BERT's batches, so that less of them is padding (docs/packing.md). An epoch's rows hold
+/// Rows of several samples of BERT's batches, or of a task's, so that less of them is padding (docs/packing.md). An epoch's rows hold
 /// exactly that epoch's samples, those of a row in their order, each with its own masks; a source without epochs is
 /// packed 4096 samples at a time. Tensors input_ids, token_type_ids, segment_ids (1, 2, ... for the sequences of a row,
 /// 0 = padding), position_ids (which begin again with each), all i32[B,S]; masked_positions, masked_labels (-1 =
 /// unused), both i32[B,P]; first_positions (of each sequence's [CLS]; 0 = unused) and next_sentence_label (-1 =
-/// ignore), both i32[B,depth]. Which samples share a row needs 8 bytes a sample of memory. Error for a depth that
+/// ignore), both i32[B,depth]. Of a task: labels i32[B,depth] (-1 = ignore), or f32[B,depth] with label_weights (1, or
+/// 0 = ignore), or i32[B,S] where tokens have labels; start_positions and end_positions i32[B,depth], counted from the
+/// row's begin. Which samples share a row needs 8 bytes a sample of memory. Error for a depth that
 /// cannot be, and as pack_histogram.
 std::unique_ptr<BatchSource> make_packed_batches(std::shared_ptr<const BatchSource> samples,
                                                  const PackedBatchOptions& options);

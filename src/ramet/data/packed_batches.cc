@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "ramet/base/error.h"
 #include "ramet/data/batch_parts.h"
@@ -10,7 +11,29 @@ namespace {
 
 constexpr int64_t kWindow = 4096;  // samples that are packed together where there are no epochs
 
-enum Part : size_t { kIds, kTypes, kSegments, kPositions, kPlaces, kLabels, kFirsts, kNext };
+/// What becomes of a sample's tensor in a row that it shares.
+enum class Fate : uint8_t {
+  kTokens,    ///< [1,S]: the sequence's tokens keep theirs
+  kSegments,  ///< the attention mask gives way to segment_ids and position_ids
+  kPlaces,    ///< masked_positions: those of all sequences, with their labels
+  kWords,     ///< masked_labels
+  kNumber,    ///< [1]: one for each sequence
+  kWeighed,   ///< [1] in f32: one for each sequence, with a weight
+  kPlace      ///< [1]: one for each sequence, a position in the row
+};
+Fate fate_of(const std::string& name, const TensorType& type) {
+  if (name == "attention_mask") return Fate::kSegments;
+  if (name == "masked_positions") return Fate::kPlaces;
+  if (name == "masked_labels") return Fate::kWords;
+  if (name == "start_positions" || name == "end_positions") return Fate::kPlace;
+  if (type.shape.rank() == 2) return Fate::kTokens;
+  return type.dtype == DType::kF32 ? Fate::kWeighed : Fate::kNumber;
+}
+/// What says that there is nothing, or that it does not count.
+int32_t nothing(const std::string& name, Fate fate) {
+  const bool labels = name.ends_with("labels") || name.ends_with("label");
+  return fate == Fate::kPlace || (labels && fate != Fate::kWeighed) ? -1 : 0;
+}
 
 /// The rows of one epoch: which of its samples each holds.
 struct EpochPlan {
@@ -33,12 +56,29 @@ class PackedSource final : public BatchSource {
   }
 
   Signature signature(int64_t count) const override {
-    const TensorType tokens{DType::kI32, {count, options_.sequence_length}};
-    const TensorType words{DType::kI32, {count, options_.max_predictions}};
-    const TensorType sequences{DType::kI32, {count, options_.depth}};
-    return {{"input_ids", tokens},        {"token_type_ids", tokens}, {"segment_ids", tokens},
-            {"position_ids", tokens},     {"masked_positions", words}, {"masked_labels", words},
-            {"first_positions", sequences}, {"next_sentence_label", sequences}};
+    Signature signature;
+    for (const auto& [name, type] : samples_->signature(1)) {
+      const TensorType tokens{DType::kI32, {count, options_.sequence_length}};
+      const TensorType words{DType::kI32, {count, options_.max_predictions}};
+      const TensorType numbers{type.dtype, {count, options_.depth}};
+      switch (fate_of(name, type)) {
+        case Fate::kTokens: signature.emplace_back(name, tokens); break;
+        case Fate::kSegments:
+          signature.emplace_back("segment_ids", tokens);
+          signature.emplace_back("position_ids", tokens);
+          break;
+        case Fate::kPlaces:
+        case Fate::kWords: signature.emplace_back(name, words); break;
+        case Fate::kNumber:
+        case Fate::kPlace: signature.emplace_back(name, numbers); break;
+        case Fate::kWeighed:
+          signature.emplace_back(name, numbers);
+          signature.emplace_back("label_weights", numbers);
+          break;
+      }
+    }
+    signature.push_back({"first_positions", {DType::kI32, {count, options_.depth}}});
+    return signature;
   }
 
   int64_t epoch_of(int64_t index) const override { return endless() ? 0 : locate(index).first; }
@@ -66,32 +106,69 @@ class PackedSource final : public BatchSource {
   int64_t samples_of(int64_t epoch) const { return endless() ? kWindow : samples_->epoch_samples(epoch); }
 
   void write_row(Batch& batch, int64_t row, const EpochPlan& plan, size_t number) const {
-    std::fill_n(row_of(batch, kLabels, row), options_.max_predictions, -1);
-    std::fill_n(row_of(batch, kNext, row), options_.depth, -1);
     int32_t begin = 0, word = 0, sequence = 0;
     for (size_t i = number == 0 ? 0 : plan.ends[number - 1]; i < plan.ends[number]; ++i, ++sequence) {
       const Batch sample = samples_->make(plan.first_sample + plan.members[i], 1);
-      const auto part = [&](const char* name) {
-        return reinterpret_cast<const int32_t*>(sample.at(name).bytes.data());
-      };
-      const int32_t* seen = part("attention_mask");
+      if (sequence == 0) clear_row(batch, row, sample);
+      const int32_t* seen = numbers_of(sample.at("attention_mask"));
       const auto length = static_cast<int32_t>(std::count(seen, seen + options_.sequence_length, 1));
-      std::copy_n(part("input_ids"), length, row_of(batch, kIds, row) + begin);
-      std::copy_n(part("token_type_ids"), length, row_of(batch, kTypes, row) + begin);
-      std::fill_n(row_of(batch, kSegments, row) + begin, length, sequence + 1);
-      for (int32_t p = 0; p < length; ++p) row_of(batch, kPositions, row)[begin + p] = p;
-      const int32_t *places = part("masked_positions"), *labels = part("masked_labels");
-      for (int64_t k = 0; k < sample.at("masked_labels").type.elements(); ++k) {
-        if (labels[k] < 0) continue;
-        if (word == options_.max_predictions)
-          internal_error("make_packed_batches", "a row of more masked words than it has room for");
-        row_of(batch, kPlaces, row)[word] = begin + places[k];
-        row_of(batch, kLabels, row)[word++] = labels[k];
+      size_t at = 0;  // tensors come in the samples' order, some of them as two
+      for (const NamedTensor& tensor : sample.tensors) {
+        int32_t* const to = row_of(batch, at++, row);
+        const int32_t* const from = numbers_of(tensor);
+        switch (fate_of(tensor.name, tensor.type)) {
+          case Fate::kTokens: std::copy_n(from, length, to + begin); break;
+          case Fate::kSegments:
+            std::fill_n(to + begin, length, sequence + 1);
+            std::iota(row_of(batch, at, row) + begin, row_of(batch, at, row) + begin + length, 0);
+            ++at;
+            break;
+          case Fate::kPlaces: break;  // with their labels
+          case Fate::kWords:
+            word += add_words({numbers_of(sample.at("masked_positions")), from, tensor.type.elements()}, begin, word,
+                              row_of(batch, at - 2, row), to);
+            break;
+          case Fate::kNumber: to[sequence] = *from; break;
+          case Fate::kPlace: to[sequence] = *from < 0 ? *from : begin + *from; break;
+          case Fate::kWeighed:
+            to[sequence] = *from;  // the bits of a float
+            reinterpret_cast<float*>(row_of(batch, at++, row))[sequence] = 1;
+            break;
+        }
       }
-      row_of(batch, kFirsts, row)[sequence] = begin;
-      row_of(batch, kNext, row)[sequence] = *part("next_sentence_label");
+      row_of(batch, at, row)[sequence] = begin;
       begin += length;
     }
+  }
+
+  /// Nothing where no sequence will be.
+  static void clear_row(Batch& batch, int64_t row, const Batch& sample) {
+    for (const NamedTensor& tensor : sample.tensors)
+      for (size_t i = 0; i < batch.tensors.size(); ++i)
+        if (batch.tensors[i].name == tensor.name)
+          std::fill_n(row_of(batch, i, row), batch.tensors[i].type.elements() / batch.count,
+                      nothing(tensor.name, fate_of(tensor.name, tensor.type)));
+  }
+
+  struct Words {
+    const int32_t *places, *labels;
+    int64_t count;
+  };
+  /// Masked words of a sequence that begins at `begin`, behind the `word` that the row has; returns how many.
+  int32_t add_words(const Words& words, int32_t begin, int32_t word, int32_t* places, int32_t* labels) const {
+    int32_t added = 0;
+    for (int64_t k = 0; k < words.count; ++k) {
+      if (words.labels[k] < 0) continue;
+      if (word + added == options_.max_predictions)
+        internal_error("make_packed_batches", "a row of more masked words than it has room for");
+      places[word + added] = begin + words.places[k];
+      labels[word + added++] = words.labels[k];
+    }
+    return added;
+  }
+
+  static const int32_t* numbers_of(const NamedTensor& tensor) {
+    return reinterpret_cast<const int32_t*>(tensor.bytes.data());
   }
 
   /// The epoch of row `index` and its number there.

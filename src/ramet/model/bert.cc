@@ -24,7 +24,7 @@ class Bert {
   Tensor masked_logits(Tensor encoded) {
     Scope scope(build_, "masked_words");
     const VocabularyRows& vocabulary = encoder_.vocabulary();
-    const Tensor masked = tokens_at(encoded, masked_positions_);
+    const Tensor masked = encoder_.tokens_at(encoded, masked_positions_);
     const Tensor activated = gelu(model_.dense(masked, names_.masked_dense, config_.hidden, kNoAxis, kEmbed));
     const Tensor h = model_.norm(activated, names_.masked_norm, config_.epsilon);
     return linear(h, encoder_.words(), model_.vector(names_.masked_bias, vocabulary.rows, vocabulary.axis, 0));
@@ -43,30 +43,12 @@ class Bert {
   }
 
  private:
-  /// What is at `positions` i32[B,n] of the rows of [B,S,H]: [B n, H].
-  Tensor tokens_at(Tensor encoded, Tensor positions) {
-    const int64_t batch = batch_.micro_batch, length = batch_.sequence;
-    const Tensor row =
-        multiply(iota(build_, DType::kI32, {batch, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
-    const Tensor rows = reshape(add(positions, row), {batch * positions.dim(1)});
-    return gather(reshape(encoded, {batch * length, config_.hidden}), rows);
-  }
-
-  /// The first token of each sequence [sequences,H], and its next-sentence label.
-  std::pair<Tensor, Tensor> firsts(Tensor encoded) {
-    const int64_t batch = batch_.micro_batch;
-    if (!encoder_.packed()) {
-      const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch});
-      return {encoder_.first_token(encoded), label};
-    }
-    const Tensor positions = build_.input("first_positions", DType::kI32, {batch, batch_.depth});
-    const Tensor label = build_.input("next_sentence_label", DType::kI32, {batch, batch_.depth});
-    return {tokens_at(encoded, positions), reshape(label, {batch * batch_.depth})};
-  }
-
   Tensor next_sentence_loss(Tensor encoded) {
     Scope scope(build_, "next_sentence");
-    const auto [first, label] = firsts(encoded);
+    const Tensor first = encoder_.first_tokens(encoded);
+    const Shape one_each = encoder_.packed() ? Shape{batch_.micro_batch, batch_.depth} : Shape{batch_.micro_batch};
+    const Tensor label =
+        reshape(build_.input("next_sentence_label", DType::kI32, one_each), {encoder_.sequences()});
     const Tensor pooled = tanh(model_.dense(first, names_.pooler, config_.hidden, kNoAxis, kEmbed));
     const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2, kNoAxis, kNoAxis), label);
     build_.output("nsp_loss", next.loss);

@@ -29,7 +29,16 @@ Tensor BertEncoder::encode() {
   return x;
 }
 
-Tensor BertEncoder::first_token(Tensor encoded) {
+Tensor BertEncoder::tokens_at(Tensor encoded, Tensor positions) {
+  const int64_t length = batch_.sequence;
+  const Tensor row =
+      multiply(iota(build_, DType::kI32, {rows_, 1}, 0), full(build_, DType::kI32, {}, static_cast<double>(length)));
+  const Tensor rows = reshape(add(positions, row), {rows_ * positions.dim(1)});
+  return gather(reshape(encoded, {rows_ * length, config_.hidden}), rows);
+}
+
+Tensor BertEncoder::first_tokens(Tensor encoded) {
+  if (packed()) return tokens_at(encoded, build_.input("first_positions", DType::kI32, {rows_, batch_.depth}));
   return reshape(slice(encoded, {0, 0, 0}, {rows_, 1, config_.hidden}), {rows_, config_.hidden});
 }
 

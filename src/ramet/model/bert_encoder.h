@@ -19,11 +19,16 @@ class BertEncoder {
 
   /// [rows,S,H], after all layers.
   Tensor encode();
-  /// The first token's row of each, [rows,H].
-  Tensor first_token(Tensor encoded);
+  /// What is at `positions` i32[rows,n] of the rows: [rows n, H].
+  Tensor tokens_at(Tensor encoded, Tensor positions);
+  /// The first token of each sequence, [sequences,H]: of each row, or where "first_positions" i32[rows,depth] say.
+  Tensor first_tokens(Tensor encoded);
 
   /// Whether a row holds several sequences, apart by "segment_ids" and each with "position_ids" of its own.
   bool packed() const { return batch_.depth > 0; }
+  /// Sequences that the rows hold at most.
+  int64_t sequences() const { return packed() ? rows_ * batch_.depth : rows_; }
+  Tensor segments() const { return attention_mask_; }  ///< i32[rows,S] of packed rows
   ModelBuilder& model() { return model_; }
   GraphBuilder& build() { return build_; }
   const BertConfig& config() const { return config_; }

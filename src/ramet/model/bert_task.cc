@@ -22,7 +22,7 @@ class TaskModel {
         build_(encoder_.build()),
         names_(encoder_.names()) {}
 
-  /// kTokens [B,S,labels]; kSpan [B,S,2]; kChoice [B,choices]; else [B,labels].
+  /// kTokens [B,S,labels]; kSpan [B,S,2]; kChoice [B,choices]; else [sequences,labels].
   Tensor logits() {
     const Tensor encoded = encoder_.encode();
     Scope scope(build_, "head");
@@ -43,14 +43,15 @@ class TaskModel {
   void add_loss() {
     const Tensor answer = logits();
     const int64_t samples = batch_.micro_batch, length = batch_.sequence;
+    const Shape one_each = encoder_.packed() ? Shape{samples, batch_.depth} : Shape{samples};
     switch (head_.kind) {
-      case TaskHead::kRegression: return regression_loss(answer);
-      case TaskHead::kSpan: return span_loss(answer);
+      case TaskHead::kRegression: return regression_loss(answer, one_each);
+      case TaskHead::kSpan: return span_loss(answer, one_each);
       case TaskHead::kTokens:
         return class_loss(reshape(answer, {samples * length, head_.labels}),
                           reshape(build_.input("labels", DType::kI32, {samples, length}), {samples * length}));
       case TaskHead::kClassification:
-      case TaskHead::kChoice: return class_loss(answer, build_.input("labels", DType::kI32, {samples}));
+      case TaskHead::kChoice: return class_loss(answer, numbers("labels", one_each));
     }
   }
 
@@ -68,9 +69,14 @@ class TaskModel {
     return model_.dense(x, name, width, kNoAxis, kEmbed);
   }
 
-  /// From the first token of each row.
+  /// A number of each sequence, i32[sequences].
+  Tensor numbers(const std::string& name, const Shape& shape) {
+    return reshape(build_.input(name, DType::kI32, shape), {encoder_.sequences()});
+  }
+
+  /// From the first token of each sequence.
   Tensor of_row(Tensor encoded, int64_t width) {
-    Tensor x = encoder_.first_token(encoded);
+    Tensor x = encoder_.first_tokens(encoded);
     const bool choice = head_.kind == TaskHead::kChoice;
     if (names_.classifier_dense.empty() || (choice && !names_.pooler.empty())) {
       x = tanh(model_.dense(x, names_.pooler, config_.hidden, kNoAxis, kEmbed));
@@ -98,24 +104,39 @@ class TaskModel {
     build_.output("count", loss.count);
   }
 
+  /// Of the tokens of a packed row each sequence sees its own alone: [B,S] -> [sequences,S].
+  Tensor of_each_sequence(Tensor logits) {
+    constexpr double kNever = -30000;  // no logit comes near it, and any floating type has it
+    if (!encoder_.packed()) return logits;
+    const int64_t rows = batch_.micro_batch, length = batch_.sequence, depth = batch_.depth;
+    const Tensor numbers = add(iota(build_, DType::kI32, {1, depth, 1}, 1), full(build_, DType::kI32, {}, 1));
+    const Tensor own = equal(reshape(encoder_.segments(), {rows, 1, length}), numbers);
+    const Tensor never = full(build_, logits.type().dtype, {}, kNever);
+    return reshape(select(own, reshape(logits, {rows, 1, length}), never), {rows * depth, length});
+  }
+
   /// Half of each end's loss, as Devlin et al.'s run_squad has it.
-  void span_loss(Tensor logits) {
-    const Tensor starts = build_.input("start_positions", DType::kI32, {batch_.micro_batch}),
-                 ends = build_.input("end_positions", DType::kI32, {batch_.micro_batch});
+  void span_loss(Tensor logits, const Shape& one_each) {
+    const Tensor starts = numbers("start_positions", one_each), ends = numbers("end_positions", one_each);
     Scope scope(build_, "loss");
-    const CrossEntropy start = cross_entropy(end_of(logits, 0), starts), end = cross_entropy(end_of(logits, 1), ends);
+    const CrossEntropy start = cross_entropy(of_each_sequence(end_of(logits, 0)), starts),
+                       end = cross_entropy(of_each_sequence(end_of(logits, 1)), ends);
     build_.output("loss", scale(add(start.loss, end.loss), 0.5));
     build_.output("correct", add(start.correct, end.correct));
     build_.output("count", add(start.count, end.count));
   }
 
   /// The mean square.
-  void regression_loss(Tensor answer) {
-    const Tensor values = build_.input("labels", DType::kF32, {batch_.micro_batch});
+  void regression_loss(Tensor answer, const Shape& one_each) {
+    const Tensor values = reshape(build_.input("labels", DType::kF32, one_each), {encoder_.sequences()});
+    Tensor weights;  // 1 for each sequence that there is
+    if (encoder_.packed())
+      weights = reshape(build_.input("label_weights", DType::kF32, one_each), {encoder_.sequences()});
     Scope scope(build_, "loss");
     // The sum over the one column takes it away and is in f32 in any precision: the labels are not rounded.
-    const Tensor off = subtract(reduce_sum(answer, {1}), values);
-    build_.output("loss", reduce_mean(multiply(off, off)));
+    const Tensor off = subtract(reduce_sum(answer, {1}), values), square = multiply(off, off);
+    build_.output("loss", encoder_.packed() ? divide(reduce_sum(multiply(square, weights)), reduce_sum(weights))
+                                            : reduce_mean(square));
   }
 
   const BertConfig& config_;
@@ -135,6 +156,11 @@ void check(const BertConfig& config, const BatchShape& batch, const HeadShape& h
                  .where = "task.labels",
                  .found = std::to_string(head.labels),
                  .expected = "2 or more"});
+  if (head.kind == TaskHead::kChoice && batch.depth > 0)
+    throw Error({.what = "the rows of a choice are not packed",
+                 .where = "data.packing",
+                 .found = "a depth of " + std::to_string(batch.depth),
+                 .remedy = "Leave data.packing out for this task"});
   if (head.kind == TaskHead::kChoice && head.choices < 2)
     throw Error({.what = "a task with too few choices",
                  .where = "task",

@@ -12,6 +12,7 @@
 #include "ramet/model/presets.h"
 #include "ramet/model/tensor_file.h"
 #include "ramet/runtime/process.h"
+#include "ramet/train/packed_rows.h"
 #include "ramet/train/prepare_task.h"
 #include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
@@ -106,31 +107,12 @@ CausalBatchOptions causal_options(const Recipe& recipe, bool training) {
           .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};
 }
 
-std::shared_ptr<const BatchSource> packed(std::shared_ptr<const BatchSource> samples, const Recipe& recipe,
-                                          bool training) {
-  const auto& data = recipe.data;
-  if (!data.packs()) return samples;
-  const PackedBatchOptions options{.algorithm = packing_algorithm(data.packing),
-                                   .depth = data.packing_depth,
-                                   .sequence_length = static_cast<int32_t>(data.sequence_length),
-                                   .max_predictions = static_cast<int32_t>(predictions_of_row(recipe)),
-                                   .shuffle = training && data.shuffle,
-                                   .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};
-  try {
-    return make_packed_batches(std::move(samples), options);
-  } catch (const Error& error) {
-    ErrorParts parts = error.parts();
-    if (parts.where.empty()) parts.where = recipe.where("data.packing_depth");
-    throw Error(std::move(parts));
-  }
-}
-
 std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
   if (is_bert(recipe))
-    return packed(corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
-                         : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training)),
-                  recipe, training);
+    return in_packed_rows(corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
+                                 : make_synthetic_bert_batches(vocabulary, bert_options(recipe, training)),
+                          recipe, predictions_of_row(recipe), training);
   return corpus ? make_causal_batches(*corpus, causal_options(recipe, training))
                 : make_synthetic_causal_batches(vocabulary, causal_options(recipe, training));
 }
@@ -325,7 +307,9 @@ Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions
 }
 
 Graph build_task_predictor(const Recipe& recipe, int64_t samples) {
-  return build_bert_task_predict(bert_config(recipe), batch_shape(recipe, samples), head_shape(recipe));
+  BatchShape shape = batch_shape(recipe, samples);
+  shape.depth = 0;  // answers are asked for one by one
+  return build_bert_task_predict(bert_config(recipe), shape, head_shape(recipe));
 }
 
 }  // namespace ramet

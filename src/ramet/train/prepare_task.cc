@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/model/published_config.h"
+#include "ramet/train/packed_rows.h"
 
 namespace ramet {
 namespace {
@@ -100,14 +101,13 @@ TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
 }
 
 /// Steps of so many epochs, and what is told in epochs, where the recipe does not say it in steps.
-void count_steps(Recipe& recipe, const TaskSet& task) {
+void count_steps(Recipe& recipe, const BatchSource* train) {
   const auto left_out = [&](const char* key) { return !recipe.places.count(key); };
-  const auto split = task.train();
-  const int64_t features = split ? split->features() : 0, samples = recipe.train.micro_batch * recipe.train.accumulation;
-  const int64_t epoch = std::max<int64_t>(1, (features + samples - 1) / samples);
+  const int64_t rows = train ? train->epoch_samples(0) : 0, samples = recipe.train.micro_batch * recipe.train.accumulation;
+  const int64_t epoch = std::max<int64_t>(1, (rows + samples - 1) / samples);
   if (left_out("train.steps"))
     recipe.train.steps = std::max<int64_t>(
-        1, static_cast<int64_t>(std::ceil(recipe.task.epochs * static_cast<double>(features) /
+        1, static_cast<int64_t>(std::ceil(recipe.task.epochs * static_cast<double>(rows) /
                                           static_cast<double>(samples) - 1e-9)));
   if (left_out("train.schedule.warmup_steps"))
     recipe.schedule.warmup_steps =
@@ -155,7 +155,15 @@ void prepare_task(const Recipe& recipe, Preparation& result) {
   sized.task.classes = labelled ? std::ssize(task.labels()) : 1;
   sized.task.choices = task.choices();
   if (labelled && sized.task.labels.empty()) sized.task.labels = joined(task.labels());
-  count_steps(sized, task);
+  if (sized.data.packs() && task.head() == TaskHead::kChoice)
+    throw Error({.what = "the rows of a choice are not packed",
+                 .where = sized.where("data.packing"),
+                 .found = "task.kind = \"" + sized.task.kind + "\"",
+                 .remedy = "Leave data.packing out for this task"});
+  if (task.train())
+    result.train = in_packed_rows(make_task_batches(task.train(), task_batch_options(sized, *result.tokenizer, true)),
+                                  sized, 0, true);
+  count_steps(sized, result.train.get());
   if (!sized.model.vocabulary_size) sized.model.vocabulary_size = result.tokenizer->vocabulary_size();
   if (*sized.model.vocabulary_size < result.tokenizer->vocabulary_size())
     throw Error({.what = "the tokenizer has more tokens than the model has rows for",
@@ -165,8 +173,6 @@ void prepare_task(const Recipe& recipe, Preparation& result) {
                  .remedy = "Give the tokenizer that the model was trained with"});
   result.recipe = complete_recipe(std::move(sized));
   result.data_hash = hash_text(task.hash() + result.tokenizer->hash().hex()).hex();
-  if (task.train())
-    result.train = make_task_batches(task.train(), task_batch_options(result.recipe, *result.tokenizer, true));
 }
 
 TaskBatchOptions task_batch_options(const Recipe& complete, const Tokenizer& tokenizer, bool training) {

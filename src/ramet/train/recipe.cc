@@ -416,7 +416,7 @@ void check_recipe(const Recipe& recipe) {
                  .where = recipe.where("data.masking.max_predictions"),
                  .found = std::to_string(*recipe.data.max_predictions),
                  .expected = "at most data.sequence_length, " + std::to_string(recipe.data.sequence_length)});
-  if (recipe.data.packs() && recipe.model.kind != "bert")
+  if (recipe.data.packs() && recipe.model.kind != "bert" && !recipe.is_task())
     throw Error({.what = "only bert's sequences are packed",
                  .where = recipe.where("data.packing"),
                  .found = "model.kind = \"" + recipe.model.kind + "\"",

@@ -148,7 +148,7 @@ std::vector<RecipeKey> make_keys() {
        .doc = "how several sequences come to share a row, so that less of it is padding (bert): spfhp (each to the row "
               "with most room), lpfhp (to the one with least that it fits), nnlshp (by least squares, best at depths to "
               "3). A sample is then a row. Without next sentences, sequences are pieces of one document each; synthetic "
-              "ones are of any length",
+              "ones are of any length. A task's texts are packed for training, and answered one by one",
        .field = RAMET_FIELD(data.packing),
        .choices = {"none", "spfhp", "lpfhp", "nnlshp"}},
       {.name = "data.packing_depth",
