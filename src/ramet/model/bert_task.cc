@@ -69,9 +69,9 @@ class TaskModel {
     return model_.dense(x, name, width, kNoAxis, kEmbed);
   }
 
-  /// A number of each sequence, i32[sequences].
+  /// A number of each sample, in a list.
   Tensor numbers(const std::string& name, const Shape& shape) {
-    return reshape(build_.input(name, DType::kI32, shape), {encoder_.sequences()});
+    return reshape(build_.input(name, DType::kI32, shape), {shape.elements()});
   }
 
   /// From the first token of each sequence.
