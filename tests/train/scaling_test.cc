@@ -98,7 +98,9 @@ TEST(UnitScaledRecipe, KeepsTheMeaningOfLearningRateAndDecay) {
   const ScaledWeight hidden{
       .kind = ScaledWeight::Kind::kHidden, .gradient = 8, .forward = 0.5, .fan_in = 64, .depth = 4};
   const WeightScale unit = scale_of({"train.scaling=unit"}, matrix, hidden);
-  EXPECT_NEAR(unit.rate, 50, 1e-9);
+  EXPECT_NEAR(unit.rate, 2, 1e-9) << "of a product by its factor";
+  EXPECT_NEAR(scale_of({"train.scaling=unit"}, matrix, {.kind = ScaledWeight::Kind::kInput}).rate, 50, 1e-9)
+      << "of a table by the deviation that it would have had";
   EXPECT_NEAR(unit.rate * unit.decay, 1, 1e-12);
   EXPECT_NEAR(unit.gradient, 0.25, 1e-12);
   EXPECT_EQ(scale_of({"train.scaling=unit"}, bias, {}).rate, 1);
