@@ -21,8 +21,8 @@ TEST(Balance, WithNobodyKnownToStandInLineOneOfTwoIsMoved) {
 }
 
 TEST(Balance, NobodyIsMovedWhereThatGainsNothing) {
-  const Neighbour here{.processor = 0, .at_work = true}, there{.processor = 1, .at_work = true},
-      asleep{.processor = 1}, unknown{.processor = -1, .at_work = true};
+  const Neighbour here{.processor = 0, .at_work = true}, there{.processor = 1, .at_work = true}, asleep{.processor = 1},
+      unknown{.processor = -1, .at_work = true};
   EXPECT_EQ(to_be_moved({}, 0), -1);
   EXPECT_EQ(to_be_moved(std::vector{there, asleep, asleep}, 0), -1) << "one alone goes on where it is";
   EXPECT_EQ(to_be_moved(std::vector{here, there, there}, 0), -1) << "this processor has work";

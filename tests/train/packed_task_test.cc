@@ -171,16 +171,17 @@ void expect_equal(const Outcome& many, const Outcome& one) {
       EXPECT_EQ(number_of(many.steps[i], name), number_of(one.steps[i], name)) << name << " of step " << i;
   ASSERT_EQ(many.states.size(), one.states.size());
   for (const auto& [name, values] : one.states)
-    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(many.states.at(name)[i], values[i]) << name << " [" << i << "]";
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(many.states.at(name)[i], values[i]) << name << " [" << i << "]";
 }
 
 TEST_F(PackedTask, TrainsWithTheBitsOfTextsOneARow) {
-  for (const auto& [kind, file] : std::map<std::string, std::string>{{"classification", "classification.tsv"},
-                                                                     {"conll", "tokens.txt"}}) {
+  for (const auto& [kind, file] :
+       std::map<std::string, std::string>{{"classification", "classification.tsv"}, {"conll", "tokens.txt"}}) {
     SCOPED_TRACE(kind);
     const Preparation packed = prepare(packed_recipe(kind, file));
-    Preparation single = prepare(recipe(
-        kind, file, {"train.sums=in-order", "train.micro_batch=" + std::to_string(kRows * kDepth)}));
+    Preparation single =
+        prepare(recipe(kind, file, {"train.sums=in-order", "train.micro_batch=" + std::to_string(kRows * kDepth)}));
     const auto source = std::make_shared<Unpacked>(packed.train, single.train);
     single.train = source;
     expect_equal(train(packed), train(std::move(single)));

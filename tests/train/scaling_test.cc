@@ -82,7 +82,8 @@ TEST(UnitScaledTraining, FollowsF32InSixteenAndEightBitsWithoutALossScale) {
 }
 
 TEST(UnitScaledRecipe, NeedsNoLossScale) {
-  EXPECT_EQ(complete_recipe(recipe_of("bert", {"train.precision=f16", "train.scaling=unit"})).train.loss_scale.number, 1);
+  EXPECT_EQ(complete_recipe(recipe_of("bert", {"train.precision=f16", "train.scaling=unit"})).train.loss_scale.number,
+            1);
   EXPECT_EQ(complete_recipe(recipe_of("bert", {"train.precision=f8"})).train.loss_scale.number, 1024);
 }
 

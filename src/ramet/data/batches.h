@@ -48,8 +48,8 @@ class BatchSource {
 
 /// BERT's training objectives.
 enum class BertObjective {
-  kMlmNsp,  ///< sentence pairs as BERT's create_pretraining_data.py makes them
-  kMlm,     ///< one segment: shuffled documents joined with [SEP], cut into full sequences
+  kMlmNsp,       ///< sentence pairs as BERT's create_pretraining_data.py makes them
+  kMlm,          ///< one segment: shuffled documents joined with [SEP], cut into full sequences
   kMlmDocuments  ///< one segment: pieces of one document each, the last of them as long as it is
 };
 
@@ -80,22 +80,22 @@ std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOpt
 /// Options of packed batches.
 struct PackedBatchOptions {
   PackingAlgorithm algorithm = PackingAlgorithm::kLpfhp;
-  int64_t depth = 3;            ///< most sequences of a row, 1 or more
+  int64_t depth = 3;  ///< most sequences of a row, 1 or more
   int32_t sequence_length = 128;
-  int32_t max_predictions = 22; ///< of a row; enough for whatever sequences meet in one (0: a task has none)
-  bool shuffle = true;          ///< permute the rows of an epoch
+  int32_t max_predictions = 22;  ///< of a row; enough for whatever sequences meet in one (0: a task has none)
+  bool shuffle = true;           ///< permute the rows of an epoch
   uint64_t seed = 0;
 };
 
-/// Rows of several samples of BERT's batches, or of a task's, so that less of them is padding (docs/packing.md). An epoch's rows hold
-/// exactly that epoch's samples, those of a row in their order, each with its own masks; a source without epochs is
-/// packed 4096 samples at a time. Tensors input_ids, token_type_ids, segment_ids (1, 2, ... for the sequences of a row,
-/// 0 = padding), position_ids (which begin again with each), all i32[B,S]; masked_positions, masked_labels (-1 =
-/// unused), both i32[B,P]; first_positions (of each sequence's [CLS]; 0 = unused) and next_sentence_label (-1 =
-/// ignore), both i32[B,depth]. Of a task: labels i32[B,depth] (-1 = ignore), or f32[B,depth] with label_weights (1, or
-/// 0 = ignore), or i32[B,S] where tokens have labels; start_positions and end_positions i32[B,depth], counted from the
-/// row's begin. Which samples share a row needs 8 bytes a sample of memory. Error for a depth that
-/// cannot be, and as pack_histogram.
+/// Rows of several samples of BERT's batches, or of a task's, so that less of them is padding (docs/packing.md). An
+/// epoch's rows hold exactly that epoch's samples, those of a row in their order, each with its own masks; a source
+/// without epochs is packed 4096 samples at a time. Tensors input_ids, token_type_ids, segment_ids (1, 2, ... for the
+/// sequences of a row, 0 = padding), position_ids (which begin again with each), all i32[B,S]; masked_positions,
+/// masked_labels (-1 = unused), both i32[B,P]; first_positions (of each sequence's [CLS]; 0 = unused) and
+/// next_sentence_label (-1 = ignore), both i32[B,depth]. Of a task: labels i32[B,depth] (-1 = ignore), or f32[B,depth]
+/// with label_weights (1, or 0 = ignore), or i32[B,S] where tokens have labels; start_positions and end_positions
+/// i32[B,depth], counted from the row's begin. Which samples share a row needs 8 bytes a sample of memory. Error for a
+/// depth that cannot be, and as pack_histogram.
 std::unique_ptr<BatchSource> make_packed_batches(std::shared_ptr<const BatchSource> samples,
                                                  const PackedBatchOptions& options);
 

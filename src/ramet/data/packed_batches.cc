@@ -92,10 +92,9 @@ class PackedSource final : public BatchSource {
     for (int64_t row = 0; row < count; ++row) {
       const auto [epoch, in_epoch] = locate(first_sample + row);
       const auto plan = plan_of(epoch);
-      const int64_t number =
-          options_.shuffle
-              ? Permutation(plan->rows(), options_.seed, static_cast<uint64_t>(epoch), kShuffleRows)(in_epoch)
-              : in_epoch;
+      const int64_t number = options_.shuffle ? Permutation(plan->rows(), options_.seed, static_cast<uint64_t>(epoch),
+                                                            kShuffleRows)(in_epoch)
+                                              : in_epoch;
       write_row(batch, row, *plan, static_cast<size_t>(number));
     }
     return batch;
@@ -222,8 +221,8 @@ class PackedSource final : public BatchSource {
   PackedBatchOptions options_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const EpochPlan> plans_[2];
-  mutable std::vector<int64_t> rows_;          // of each epoch so far
-  mutable std::vector<int64_t> firsts_{0};     // first sample of each epoch, and of the next
+  mutable std::vector<int64_t> rows_;       // of each epoch so far
+  mutable std::vector<int64_t> firsts_{0};  // first sample of each epoch, and of the next
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ class Bert {
     const Tensor logits = masked_logits(encoded);
     const Tensor labels = build_.input("masked_labels", DType::kI32, {batch_.micro_batch, batch_.predictions});
     Scope scope(build_, "loss");
-    const CrossEntropy words =
-        cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}), encoder_.vocabulary().classes);
+    const CrossEntropy words = cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}),
+                                             encoder_.vocabulary().classes);
     build_.output("mlm_loss", words.loss);
     build_.output("mlm_correct", words.correct);
     build_.output("mlm_count", words.count);
@@ -47,8 +47,7 @@ class Bert {
     Scope scope(build_, "next_sentence");
     const Tensor first = encoder_.first_tokens(encoded);
     const Shape one_each = encoder_.packed() ? Shape{batch_.micro_batch, batch_.depth} : Shape{batch_.micro_batch};
-    const Tensor label =
-        reshape(build_.input("next_sentence_label", DType::kI32, one_each), {encoder_.sequences()});
+    const Tensor label = reshape(build_.input("next_sentence_label", DType::kI32, one_each), {encoder_.sequences()});
     const Tensor pooled = tanh(model_.dense(first, names_.pooler, config_.hidden, kNoAxis, kEmbed));
     const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2, kNoAxis, kNoAxis), label);
     build_.output("nsp_loss", next.loss);

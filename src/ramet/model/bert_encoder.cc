@@ -50,12 +50,13 @@ Tensor BertEncoder::embed() {
       model_.matrix(names_.positions + ".weight", {config_.positions + first, config_.hidden}, {kNoAxis, kEmbed});
   Tensor x = gather(words_, input_ids_);
   if (config_.types > 0) {
-    const Tensor types =
-        model_.matrix(names_.types + ".weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
+    const Tensor types = model_.matrix(names_.types + ".weight", {config_.types, config_.hidden}, {kNoAxis, kEmbed});
     x = add(x, gather(types, token_types_));
   }
-  x = add(x, packed() ? gather(first == 0 ? positions : slice(positions, {first, 0}, {positions.dim(0), config_.hidden}), position_ids_)
-                      : slice(positions, {first, 0}, {first + batch_.sequence, config_.hidden}));
+  x = add(x, packed()
+                 ? gather(first == 0 ? positions : slice(positions, {first, 0}, {positions.dim(0), config_.hidden}),
+                          position_ids_)
+                 : slice(positions, {first, 0}, {first + batch_.sequence, config_.hidden}));
   return model_.drop(model_.norm(x, names_.embedding_norm, config_.epsilon), config_.dropout,
                      names_.prefix + "embeddings.dropout");
 }

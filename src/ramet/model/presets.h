@@ -77,9 +77,9 @@ struct HeadShape {
 /// input_ids, token_type_ids, attention_mask i32[B,S], masked_positions, masked_labels i32[B,P], next_sentence_label
 /// i32[B]. With a depth D the rows are packed, and attention_mask gives way to segment_ids i32[B,S] (1 to D, 0:
 /// padding), position_ids i32[B,S] and first_positions i32[B,D] (where each sequence begins); next_sentence_label is
-/// i32[B,D], and masked_positions those of all of a row's sequences. Outputs: loss = mlm_loss + nsp_loss, mlm_loss, mlm_correct, mlm_count, and nsp_loss, nsp_correct, nsp_count.
-/// Weights have Hugging Face's names, but for query, key and value, which are one tensor "...self.qkv.weight" [3H,H].
-/// Throws Error when sizes contradict each other.
+/// i32[B,D], and masked_positions those of all of a row's sequences. Outputs: loss = mlm_loss + nsp_loss, mlm_loss,
+/// mlm_correct, mlm_count, and nsp_loss, nsp_correct, nsp_count. Weights have Hugging Face's names, but for query, key
+/// and value, which are one tensor "...self.qkv.weight" [3H,H]. Throws Error when sizes contradict each other.
 Model build_bert(const BertConfig& config, const BatchShape& batch);
 /// Forward only, for filling masks: inputs input_ids, token_type_ids, attention_mask, masked_positions -> "top_values"
 /// f32[B*P,k] (probabilities) and "top_indices" i32[B*P,k].
@@ -90,9 +90,9 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
 /// (kClassification, kChoice), f32[B] (kRegression) or i32[B,S] (kTokens), start_positions and end_positions i32[B]
 /// (kSpan); labels below 0 do not count. With a depth D the rows are packed, as build_bert's are: first_positions tell
 /// where each sequence begins, what is i32[B] or f32[B] is [B,D], positions count from the row's begin, and
-/// label_weights f32[B,D] (kRegression) are 1 for each sequence that there is. An end of a span is then looked for among
-/// its sequence's tokens alone; one a row has the padding behind it, too, as Hugging Face has. Outputs: loss, and but for kRegression correct and count: of labels, of tokens,
-/// and of both ends of spans.
+/// label_weights f32[B,D] (kRegression) are 1 for each sequence that there is. An end of a span is then looked for
+/// among its sequence's tokens alone; one a row has the padding behind it, too, as Hugging Face has. Outputs: loss, and
+/// but for kRegression correct and count: of labels, of tokens, and of both ends of spans.
 Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
 /// Forward only: "logits" f32[B, width], width as TaskOutputs (data/task.h) has it.
 Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch, const HeadShape& head);

@@ -79,11 +79,10 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
     folder = std::filesystem::path(home) / ".cache";
   else
     return {};
-  const std::string name =
-      hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" + std::to_string(devices) +
-                (between_processes ? "\nranks" : ""))
-          .hex()
-          .substr(0, 16);
+  const std::string name = hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" +
+                                     std::to_string(devices) + (between_processes ? "\nranks" : ""))
+                               .hex()
+                               .substr(0, 16);
   return folder / "ramet" / ("machine-" + name + ".toml");
 }
 

@@ -111,7 +111,8 @@ class RehearsedDevice {
         if (instruction.task < 0 || exchanges(instruction) || times_[id][i].empty()) continue;
         double seconds = 0;
         for (const size_t round : rounds) seconds += times_[id][i][round];
-        visit(exe_.tasks[static_cast<size_t>(instruction.task)], seconds / static_cast<double>(rounds.size()), runs[id]);
+        visit(exe_.tasks[static_cast<size_t>(instruction.task)], seconds / static_cast<double>(rounds.size()),
+              runs[id]);
       }
   }
 
@@ -171,8 +172,8 @@ class RehearsedDevice {
   /// Updates are passed over where a norm is not finite, which these numbers may lead to.
   void make_finite(const Task& task) {
     for (size_t i = 0; i < task.node.inputs.size(); ++i)
-      if (const TensorType& type = task.node.inputs[i];
-          type.dtype == DType::kF32 && type.shape.rank() == 0 && !std::isfinite(load_element(inputs_[i], type.dtype, 0)))
+      if (const TensorType& type = task.node.inputs[i]; type.dtype == DType::kF32 && type.shape.rank() == 0 &&
+                                                        !std::isfinite(load_element(inputs_[i], type.dtype, 0)))
         fill_feed(static_cast<std::byte*>(const_cast<void*>(inputs_[i])), type);
   }
 

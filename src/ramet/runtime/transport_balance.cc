@@ -88,8 +88,8 @@ void Sleep::leave_processor(const WaitWord& word, uint32_t seen) {
     if (slot.waiting.load(std::memory_order_relaxed) != 0) {
       const uint64_t offset = slot.sleeps_on.load(std::memory_order_relaxed);
       const auto* awaited = reinterpret_cast<const WaitWord*>(world_.region() + offset);
-      its.in_line = offset != 0 &&
-                    awaited->value.load(std::memory_order_acquire) != slot.seen.load(std::memory_order_relaxed);
+      its.in_line =
+          offset != 0 && awaited->value.load(std::memory_order_acquire) != slot.seen.load(std::memory_order_relaxed);
       its.at_work = its.in_line;
     }
     neighbours.push_back(its);

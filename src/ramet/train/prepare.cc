@@ -230,7 +230,8 @@ void finish(Preparation& result) {
   std::error_code ignored;
   if (file.empty() || !std::filesystem::exists(file, ignored)) return;
   if (std::filesystem::is_directory(file, ignored) && !has_weights(file)) return;  // a checkpoint
-  for (auto& remark : match_weights(file, result.model.weights).remarks(file)) result.remarks.push_back(std::move(remark));
+  for (auto& remark : match_weights(file, result.model.weights).remarks(file))
+    result.remarks.push_back(std::move(remark));
 }
 
 }  // namespace
@@ -292,7 +293,7 @@ void settle_head(Layout& layout, const Graph& forward) {
 
 Model build_model(const Recipe& recipe) {
   const BatchShape shape = batch_shape(recipe, recipe.train.micro_batch);
-  Model model = recipe.is_task() ? build_bert_task(bert_config(recipe), shape, head_shape(recipe))
+  Model model = recipe.is_task()  ? build_bert_task(bert_config(recipe), shape, head_shape(recipe))
                 : is_bert(recipe) ? build_bert(bert_config(recipe), shape)
                                   : build_gpt2(gpt2_config(recipe), shape);
   return is_scaled(recipe) ? with_unit_weights(std::move(model)) : model;

@@ -51,9 +51,10 @@ std::string joined(const std::vector<std::string>& names) {
 int32_t token_of(const Tokenizer& tokenizer, std::initializer_list<const char*> names, const Recipe& recipe) {
   for (const char* name : names)
     if (const int32_t id = tokenizer.vocabulary().find(name); id >= 0) return id;
-  throw Error({.what = "the tokenizer has no token " + std::string(*names.begin()) + ", which frames the texts of a task",
-               .where = recipe.where("task.tokenizer"),
-               .remedy = "Give the tokenizer that the model was trained with"});
+  throw Error(
+      {.what = "the tokenizer has no token " + std::string(*names.begin()) + ", which frames the texts of a task",
+       .where = recipe.where("task.tokenizer"),
+       .remedy = "Give the tokenizer that the model was trained with"});
 }
 
 TaskFrame frame_of(const Recipe& recipe, const Tokenizer& tokenizer) {
@@ -76,10 +77,11 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const Recipe& recipe) {
   if (!recipe.task.tokenizer.empty()) return load_tokenizer(recipe.task.tokenizer);
   if (fs::is_directory(weights / "tokenizer", ignored)) return load_tokenizer(weights / "tokenizer");  // a run
   if (fs::is_directory(weights, ignored)) return load_tokenizer(weights);
-  throw Error({.what = "no tokenizer for the task",
-               .where = recipe.where("task.kind"),
-               .expected = "task.tokenizer, or model.init_from with the folder of a published model",
-               .remedy = "Set task.tokenizer to a folder with vocab.txt, tokenizer.json, or vocab.json and merges.txt"});
+  throw Error(
+      {.what = "no tokenizer for the task",
+       .where = recipe.where("task.kind"),
+       .expected = "task.tokenizer, or model.init_from with the folder of a published model",
+       .remedy = "Set task.tokenizer to a folder with vocab.txt, tokenizer.json, or vocab.json and merges.txt"});
 }
 
 TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
@@ -103,12 +105,13 @@ TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
 /// Steps of so many epochs, and what is told in epochs, where the recipe does not say it in steps.
 void count_steps(Recipe& recipe, const BatchSource* train) {
   const auto left_out = [&](const char* key) { return !recipe.places.count(key); };
-  const int64_t rows = train ? train->epoch_samples(0) : 0, samples = recipe.train.micro_batch * recipe.train.accumulation;
+  const int64_t rows = train ? train->epoch_samples(0) : 0,
+                samples = recipe.train.micro_batch * recipe.train.accumulation;
   const int64_t epoch = std::max<int64_t>(1, (rows + samples - 1) / samples);
   if (left_out("train.steps"))
     recipe.train.steps = std::max<int64_t>(
-        1, static_cast<int64_t>(std::ceil(recipe.task.epochs * static_cast<double>(rows) /
-                                          static_cast<double>(samples) - 1e-9)));
+        1, static_cast<int64_t>(
+               std::ceil(recipe.task.epochs * static_cast<double>(rows) / static_cast<double>(samples) - 1e-9)));
   if (left_out("train.schedule.warmup_steps"))
     recipe.schedule.warmup_steps =
         static_cast<int64_t>(std::floor(recipe.task.warmup * static_cast<double>(recipe.train.steps)));
@@ -166,11 +169,12 @@ void prepare_task(const Recipe& recipe, Preparation& result) {
   count_steps(sized, result.train.get());
   if (!sized.model.vocabulary_size) sized.model.vocabulary_size = result.tokenizer->vocabulary_size();
   if (*sized.model.vocabulary_size < result.tokenizer->vocabulary_size())
-    throw Error({.what = "the tokenizer has more tokens than the model has rows for",
-                 .where = sized.where(sized.places.count("task.tokenizer") ? "task.tokenizer" : "model.vocabulary_size"),
-                 .found = std::to_string(result.tokenizer->vocabulary_size()),
-                 .expected = "at most " + std::to_string(*sized.model.vocabulary_size),
-                 .remedy = "Give the tokenizer that the model was trained with"});
+    throw Error(
+        {.what = "the tokenizer has more tokens than the model has rows for",
+         .where = sized.where(sized.places.count("task.tokenizer") ? "task.tokenizer" : "model.vocabulary_size"),
+         .found = std::to_string(result.tokenizer->vocabulary_size()),
+         .expected = "at most " + std::to_string(*sized.model.vocabulary_size),
+         .remedy = "Give the tokenizer that the model was trained with"});
   result.recipe = complete_recipe(std::move(sized));
   result.data_hash = hash_text(task.hash() + result.tokenizer->hash().hex()).hex();
 }

@@ -318,9 +318,8 @@ void check_task(const Recipe& recipe) {
   if (!recipe.is_task()) {
     for (const auto& [key, place] : recipe.places)
       if (key.starts_with("task."))
-        throw Error({.what = "a key of a task without a task",
-                     .where = place + " " + key,
-                     .remedy = "Set task.kind as well"});
+        throw Error(
+            {.what = "a key of a task without a task", .where = place + " " + key, .remedy = "Set task.kind as well"});
     return;
   }
   if (recipe.model.kind == "gpt2")
@@ -341,10 +340,10 @@ void check_scaling(const Recipe& recipe) {
   };
   if (recipe.train.residual_tau && scaling != "unit") needs("train.residual_tau", "unit");
   const auto& train = recipe.train;
-  for (const auto& [multiplier, value] : {std::pair("attention", train.attention_multiplier),
-                                          std::pair("residual", train.residual_multiplier),
-                                          std::pair("attention_residual", train.attention_residual_multiplier),
-                                          std::pair("logits", train.logits_multiplier)})
+  for (const auto& [multiplier, value] :
+       {std::pair("attention", train.attention_multiplier), std::pair("residual", train.residual_multiplier),
+        std::pair("attention_residual", train.attention_residual_multiplier),
+        std::pair("logits", train.logits_multiplier)})
     if (value != 1 && scaling != "u-mup") needs(std::string("train.multipliers.") + multiplier, "u-mup");
   const std::string& optimizer = recipe.optimizer.kind;
   if (scaling == "u-mup" && optimizer != "adam" && optimizer != "adamw")

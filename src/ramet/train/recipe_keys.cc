@@ -24,9 +24,13 @@ std::vector<RecipeKey> make_keys() {
        .kind = Kind::kLayout,
        .decides = false},
 
-      {.name = "model.kind", .doc = "what is trained", .field = RAMET_FIELD(model.kind), .choices = {"bert", "roberta", "distilbert", "gpt2"}},
+      {.name = "model.kind",
+       .doc = "what is trained",
+       .field = RAMET_FIELD(model.kind),
+       .choices = {"bert", "roberta", "distilbert", "gpt2"}},
       {.name = "model.preset",
-       .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2)",
+       .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
+              "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2)",
        .field = RAMET_FIELD(model.preset),
        .otherwise = "mini"},
       {.name = "model.layers",
@@ -103,9 +107,10 @@ std::vector<RecipeKey> make_keys() {
        .field = RAMET_FIELD(model.activation),
        .otherwise = "gelu"},
       {.name = "model.init_from",
-       .doc = "weights to begin from: the folder of a published model (config.json then gives what this table leaves "
-              "out), a file of safetensors or of torch.save with Hugging Face's names, or the folder of a checkpoint or "
-              "of a run (its newest one); steps and the optimizer's states begin anew; empty: random",
+       .doc =
+           "weights to begin from: the folder of a published model (config.json then gives what this table leaves "
+           "out), a file of safetensors or of torch.save with Hugging Face's names, or the folder of a checkpoint or "
+           "of a run (its newest one); steps and the optimizer's states begin anew; empty: random",
        .field = RAMET_FIELD(model.init_from),
        .kind = Kind::kPath,
        .decides = false},
@@ -145,10 +150,11 @@ std::vector<RecipeKey> make_keys() {
        .high = 1024,
        .decides = false},
       {.name = "data.packing",
-       .doc = "how several sequences come to share a row, so that less of it is padding (bert): spfhp (each to the row "
-              "with most room), lpfhp (to the one with least that it fits), nnlshp (by least squares, best at depths to "
-              "3). A sample is then a row. Without next sentences, sequences are pieces of one document each; synthetic "
-              "ones are of any length. A task's texts are packed for training, and answered one by one",
+       .doc =
+           "how several sequences come to share a row, so that less of it is padding (bert): spfhp (each to the row "
+           "with most room), lpfhp (to the one with least that it fits), nnlshp (by least squares, best at depths to "
+           "3). A sample is then a row. Without next sentences, sequences are pieces of one document each; synthetic "
+           "ones are of any length. A task's texts are packed for training, and answered one by one",
        .field = RAMET_FIELD(data.packing),
        .choices = {"none", "spfhp", "lpfhp", "nnlshp"}},
       {.name = "data.packing_depth",
@@ -172,9 +178,10 @@ std::vector<RecipeKey> make_keys() {
        .otherwise = "data.sequence_length x data.masking.probability, rounded up"},
 
       {.name = "task.kind",
-       .doc = "fine-tune on this task: a published one by its name (mrpc, sst2, squad, ...; an unknown name is "
-              "answered with all of them), or classification, regression, tokens or choice on files of your own; empty: "
-              "no fine-tuning",
+       .doc =
+           "fine-tune on this task: a published one by its name (mrpc, sst2, squad, ...; an unknown name is "
+           "answered with all of them), or classification, regression, tokens or choice on files of your own; empty: "
+           "no fine-tuning",
        .field = RAMET_FIELD(task.kind),
        .otherwise = "none"},
       {.name = "task.data",
@@ -211,10 +218,7 @@ std::vector<RecipeKey> make_keys() {
        .doc = "column of the second text",
        .field = RAMET_FIELD(task.pair),
        .otherwise = "the kind's"},
-      {.name = "task.label",
-       .doc = "column of the label",
-       .field = RAMET_FIELD(task.label),
-       .otherwise = "the kind's"},
+      {.name = "task.label", .doc = "column of the label", .field = RAMET_FIELD(task.label), .otherwise = "the kind's"},
       {.name = "task.id",
        .doc = "column that names an example in predictions",
        .field = RAMET_FIELD(task.id),
@@ -347,8 +351,9 @@ std::vector<RecipeKey> make_keys() {
        .low = 0,
        .high = kAny},
       {.name = "train.precision",
-       .doc = "type of matrix products and activations; sums and statistics are f32. f8: products of weights take f8e4m3 "
-              "and, backward, f8e5m2 for gradients; all else is as with f16",
+       .doc =
+           "type of matrix products and activations; sums and statistics are f32. f8: products of weights take f8e4m3 "
+           "and, backward, f8e5m2 for gradients; all else is as with f16",
        .field = RAMET_FIELD(train.precision),
        .choices = {"f32", "bf16", "f16", "f8"}},
       {.name = "train.weights",
@@ -358,15 +363,17 @@ std::vector<RecipeKey> make_keys() {
        .field = RAMET_FIELD(train.weights),
        .choices = {"f32", "f16", "bf16", "split"}},
       {.name = "train.accumulators",
-       .doc = "type of the sums of gradients over micro-batches; f16 and bf16 are rounded stochastically, and what share "
-              "of a step's sums is below their smallest normal number is reported as gradient_underflow",
+       .doc =
+           "type of the sums of gradients over micro-batches; f16 and bf16 are rounded stochastically, and what share "
+           "of a step's sums is below their smallest normal number is reported as gradient_underflow",
        .field = RAMET_FIELD(train.accumulators),
        .choices = {"f32", "f16", "bf16"}},
       {.name = "train.loss_scale",
-       .doc = "factor on the loss in the backward pass, taken off again in the update. auto: a power of two that follows "
-              "the gradients. It halves when a step overflows, which is then skipped and counted, and when a histogram "
-              "of the gradients' exponents comes near the end of the range; it doubles after train.loss_scale_window "
-              "steps with room above",
+       .doc =
+           "factor on the loss in the backward pass, taken off again in the update. auto: a power of two that follows "
+           "the gradients. It halves when a step overflows, which is then skipped and counted, and when a histogram "
+           "of the gradients' exponents comes near the end of the range; it doubles after train.loss_scale_window "
+           "steps with room above",
        .field = RAMET_FIELD(train.loss_scale),
        .low = 0x1p-20,
        .high = 0x1p40,
@@ -377,7 +384,8 @@ std::vector<RecipeKey> make_keys() {
        .low = 1,
        .high = kMany},
       {.name = "train.loss_scale_start",
-       .doc = "first automatic loss scale, where types narrower than f32 and bf16 need one; rounded down to a power of two",
+       .doc = "first automatic loss scale, where types narrower than f32 and bf16 need one; rounded down to a power of "
+              "two",
        .field = RAMET_FIELD(train.loss_scale_start),
        .low = 0x1p-20,
        .high = 0x1p32},
@@ -400,9 +408,10 @@ std::vector<RecipeKey> make_keys() {
        .field = RAMET_FIELD(train.bits),
        .choices = {"exact", "fast"}},
       {.name = "train.sums",
-       .doc = "order of sums over samples, tokens and masked words: blocks (in blocks of 64, then by a tree; products as "
-              "their kernel likes), in-order (one chain, in which padding changes no bit: how a recipe with packing and "
-              "one without it give equal bits, in f32), auto (in-order with data.packing in f32, else blocks)",
+       .doc =
+           "order of sums over samples, tokens and masked words: blocks (in blocks of 64, then by a tree; products as "
+           "their kernel likes), in-order (one chain, in which padding changes no bit: how a recipe with packing and "
+           "one without it give equal bits, in f32), auto (in-order with data.packing in f32, else blocks)",
        .field = RAMET_FIELD(train.sums),
        .choices = {"auto", "blocks", "in-order"}},
       {.name = "train.clip_norm",
@@ -448,7 +457,8 @@ std::vector<RecipeKey> make_keys() {
        .field = RAMET_FIELD(optimizer.state),
        .choices = {"f32", "f16", "bf16"}},
       {.name = "train.optimizer.beta1",
-       .doc = "decay of the first moment (adam, adamw, lamb, adafactor with one; lion: share of the momentum in the step)",
+       .doc =
+           "decay of the first moment (adam, adamw, lamb, adafactor with one; lion: share of the momentum in the step)",
        .field = RAMET_FIELD(optimizer.beta1),
        .low = 0,
        .high = 0.999999},
@@ -507,8 +517,9 @@ std::vector<RecipeKey> make_keys() {
        .doc = "keep a moment of the steps, with decay beta1 (adafactor)",
        .field = RAMET_FIELD(optimizer.first_moment)},
       {.name = "train.optimizer.clip_threshold",
-       .doc = "largest root mean square of a weight's step before its rate, beyond which it is scaled down (adafactor); "
-              "0: no limit",
+       .doc =
+           "largest root mean square of a weight's step before its rate, beyond which it is scaled down (adafactor); "
+           "0: no limit",
        .field = RAMET_FIELD(optimizer.clip_threshold),
        .low = 0,
        .high = 1e30},
@@ -553,8 +564,9 @@ std::vector<RecipeKey> make_keys() {
        .high = 1e12,
        .otherwise = "the recipe's own: nothing is scaled"},
       {.name = "train.schedule.scaling",
-       .doc = "how rates follow the global batch B from the base batch b: linear by B/b, sqrt by its root, auto: sqrt for "
-              "lamb, else linear",
+       .doc =
+           "how rates follow the global batch B from the base batch b: linear by B/b, sqrt by its root, auto: sqrt for "
+           "lamb, else linear",
        .field = RAMET_FIELD(schedule.scaling),
        .choices = {"auto", "linear", "sqrt"}},
       {.name = "train.schedule.warmup_steps",

@@ -73,7 +73,8 @@ WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTe
   if (recipe.train.scaling == "u-mup") {
     scale.rate = u_mup_rate(scaled);
   } else if (const auto known = model.deviations.find(weight.name); known != model.deviations.end()) {
-    // What a product multiplies by moves as far as without scaling; a table's rows meet a norm, for which proportion counts.
+    // What a product multiplies by moves as far as without scaling; a table's rows meet a norm, for which proportion
+    // counts.
     scale.rate = 1 / (scaled.forward != 1 ? scaled.forward : known->second);
   }
   scale.decay = 1 / scale.rate;
