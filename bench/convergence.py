@@ -136,7 +136,7 @@ def draw(path, title, curves, scale_of_steps):
     for name, seeds in curves.items():
         by_step = {}
         for points in seeds:
-            for step, loss in points:
+            for step, loss in points[1:]:  # before the first step all are alike, far above
                 by_step.setdefault(step * scale_of_steps.get(name, 1), []).append(loss)
         lines[name] = [(step, statistics.mean(losses), min(losses), max(losses)) for step, losses in sorted(by_step.items())]
     xs = [point[0] for line in lines.values() for point in line]
