@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -62,12 +63,7 @@ Sleep::~Sleep() {
 void Sleep::leave_processor(const WaitWord& word, uint32_t seen) {
   thread_local const auto thread = static_cast<int32_t>(syscall(SYS_gettid));
   if (slot_.thread.load(std::memory_order_relaxed) != thread) {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    sched_getaffinity(0, sizeof(allowed), &allowed);
-    for (size_t cpu = 0; cpu < 64 * std::size(slot_.allowed); ++cpu)
-      if (CPU_ISSET(cpu, &allowed))
-        slot_.allowed[cpu / 64].fetch_or(uint64_t{1} << (cpu % 64), std::memory_order_relaxed);
+    add_allowed_processors(slot_.allowed);
     slot_.thread.store(thread, std::memory_order_relaxed);
   }
   // Words of another kind (of messages to other hosts) lie elsewhere: whether they have come is not seen here.

@@ -1,10 +1,12 @@
 #include "ramet/runtime/transport_region.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <ctime>
+#include <iterator>
 #include <new>
 
 namespace ramet {
@@ -32,6 +34,14 @@ void sleep_on(WaitWord& word, uint32_t seen, std::chrono::nanoseconds limit) {
   word.sleepers.fetch_add(1, std::memory_order_seq_cst);
   if (word.value.load(std::memory_order_seq_cst) == seen) futex(word.value, FUTEX_WAIT, seen, &time);
   word.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void add_allowed_processors(ProcessorBits& bits) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  for (size_t cpu = 0; cpu < 64 * std::size(bits); ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) bits[cpu / 64].fetch_or(uint64_t{1} << (cpu % 64));
 }
 
 void spin_pause() {

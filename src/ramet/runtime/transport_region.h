@@ -35,6 +35,10 @@ struct WaitWord {
 void set_and_wake(WaitWord& word, uint32_t value, int most = INT32_MAX);
 /// Sleeps until the word differs from `seen`, somebody wakes it, or `limit` has passed. May return early.
 void sleep_on(WaitWord& word, uint32_t seen, std::chrono::nanoseconds limit);
+/// A bit for each processor.
+using ProcessorBits = std::atomic<uint64_t>[16];
+/// Adds the processors that the calling thread may run on.
+void add_allowed_processors(ProcessorBits& bits);
 /// A pause of a spinning processor.
 void spin_pause();
 
@@ -45,11 +49,11 @@ struct alignas(64) ProgressSlot {
   std::atomic<uint32_t> waiting{0};
   std::atomic<int32_t> process{0};
   // Of crowded hosts (transport_balance.h), from a device's first sleep on:
-  std::atomic<int32_t> thread{0};       ///< its thread's id; 0: not known
-  std::atomic<int32_t> processor{-1};   ///< where it last was seen to run
-  std::atomic<uint32_t> seen{0};        ///< while it waits: the word that it sleeps on changes from this
-  std::atomic<uint64_t> sleeps_on{0};   ///< offset of that word in the region; 0: it lies elsewhere
-  std::atomic<uint64_t> allowed[16]{};  ///< bit set of the processors that the thread may run on
+  std::atomic<int32_t> thread{0};      ///< its thread's id; 0: not known
+  std::atomic<int32_t> processor{-1};  ///< where it last was seen to run
+  std::atomic<uint32_t> seen{0};       ///< while it waits: the word that it sleeps on changes from this
+  std::atomic<uint64_t> sleeps_on{0};  ///< offset of that word in the region; 0: it lies elsewhere
+  ProcessorBits allowed{};             ///< the processors that the thread may run on
 };
 
 /// What a member brings to a round of its group. All but the addresses must be alike for all.
@@ -109,7 +113,7 @@ struct RegionHeader {
   static constexpr int kReasonBytes = 2048;
   uint64_t magic = 0, bytes = 0;
   int32_t devices = 0, locals = 0, groups = 0;
-  std::atomic<uint64_t> processors[16]{};           ///< bit set of those that some process here may run on
+  ProcessorBits processors{};                       ///< those that some process here may run on
   alignas(64) std::atomic<uint32_t> stop_state{0};  ///< 0 running, 1 reason being written, 2 stopped
   int32_t stop_device = -1;
   char reason[kReasonBytes] = {};

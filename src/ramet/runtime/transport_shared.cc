@@ -70,11 +70,7 @@ SharedWorld::SharedWorld(WorldPlan plan, int host, SharedFile region, std::span<
   if (region_.bytes != layout_.bytes || header().magic != RegionHeader::kMagic)
     internal_error("SharedWorld", "the shared region is of another layout");
   for (const int device : own) progress(device).process.store(getpid());
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  sched_getaffinity(0, sizeof(allowed), &allowed);
-  for (size_t cpu = 0; cpu < 1024; ++cpu)
-    if (CPU_ISSET(cpu, &allowed)) header().processors[cpu / 64].fetch_or(uint64_t{1} << (cpu % 64));
+  add_allowed_processors(header().processors);
 }
 
 SharedWorld::~SharedWorld() {
