@@ -1,11 +1,17 @@
 #include "ramet/runtime/process.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace ramet {
 namespace {
@@ -55,6 +61,22 @@ int64_t resident_bytes() { return std::max<int64_t>(0, kilobytes_of("/proc/self/
 int64_t available_memory() {
   const int64_t system = kilobytes_of("/proc/meminfo", "MemAvailable");
   return std::min(system < 0 ? kUnknown : system, cgroup_left());
+}
+
+// Field 39 of the file that proc(5) describes; the second is a name in parentheses, with anything in it.
+int processor_of_thread(int process, int thread) {
+  constexpr int kFieldsBehindName = 37;
+  const int file = open(fmt::format("/proc/{}/task/{}/stat", process, thread).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  char text[1024];
+  const ssize_t bytes = read(file, text, sizeof(text));
+  close(file);
+  const std::string_view line(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  size_t at = line.rfind(')');
+  for (int field = 0; field < kFieldsBehindName && at != line.npos; ++field) at = line.find(' ', at + 1);
+  int processor = -1;
+  if (at != line.npos) std::from_chars(line.data() + at + 1, line.data() + line.size(), processor);
+  return processor;
 }
 
 }  // namespace ramet

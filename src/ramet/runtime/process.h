@@ -11,5 +11,7 @@ int64_t resident_bytes();
 /// Bytes that this process could still take without swapping: what the system has free and the cgroups' limits allow.
 /// Large when unknown.
 int64_t available_memory();
+/// Where a thread of a process runs, or stands in line to run; -1 where the system does not tell.
+int processor_of_thread(int process, int thread);
 
 }  // namespace ramet

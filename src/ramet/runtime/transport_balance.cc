@@ -4,9 +4,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <vector>
+
+#include "ramet/runtime/process.h"
 
 namespace ramet {
 namespace {
@@ -91,6 +94,14 @@ void Sleep::leave_processor(const WaitWord& word, uint32_t seen) {
     neighbours.push_back(its);
     slots.push_back(&slot);
   }
+  // One alone has a processor. Where several are at work, the system may have moved them since they last said.
+  if (std::count_if(neighbours.begin(), neighbours.end(), [](const Neighbour& its) { return its.at_work; }) < 2) return;
+  for (size_t i = 0; i < neighbours.size(); ++i)
+    if (neighbours[i].at_work)
+      if (const int now = processor_of_thread(slots[i]->process.load(std::memory_order_relaxed),
+                                              slots[i]->thread.load(std::memory_order_relaxed));
+          now >= 0)
+        neighbours[i].processor = now;
   const int moved = to_be_moved(neighbours, processor);
   if (moved >= 0) move_thread(*slots[static_cast<size_t>(moved)], processor);
 }
