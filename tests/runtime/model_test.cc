@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/host_tensor.h"
 #include "ramet/base/rng.h"
+#include "ramet/layout/layout.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
@@ -187,6 +188,29 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
           }
     }
   }
+}
+
+/// Every stage rehearses, whatever the number of its devices.
+TEST(Prediction, RehearsesEveryStage) {
+  const Preparation ready = small_model("bert", {"model.layers=4", "train.accumulation=8", "train.chunks=2"});
+  const auto stages =
+      compile(make_training_step(ready.model, ready.recipe), parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
+  Machine machine = probe_machine(cpu_backend(), 1);
+  ASSERT_TRUE(rehearse(machine, stages, cpu_backend(), 0.5, 1));
+  EXPECT_GT(machine.device.jitter, 0);
+  size_t timed = 0;
+  for (const Executable& exe : stages)
+    for (const ProgramStep& run : distinct_runs(exe.train))
+      for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions) {
+        if (instruction.task < 0) continue;
+        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
+        const auto found = machine.tasks.find(task_key(task.node, task.kernel));
+        EXPECT_EQ(found != machine.tasks.end(), task.node.op->exchange == Exchange::kNone) << task.node.text();
+        if (found == machine.tasks.end()) continue;
+        EXPECT_GT(found->second, 0) << task.node.text();
+        ++timed;
+      }
+  EXPECT_GT(timed, 100);
 }
 
 TEST(Prediction, RehearsesNothingThatTakesTooLong) {

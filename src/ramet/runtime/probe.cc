@@ -1,12 +1,17 @@
 #include "ramet/runtime/probe.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <latch>
+#include <memory>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
@@ -24,20 +29,52 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Bytes a second, read and written, of a copy too large for caches.
-double copy_bandwidth(ThreadTeam& team) {
-  constexpr int64_t kBytes = int64_t{48} << 20;
-  Scratchpad pad(2 * kBytes);
-  std::byte *from = pad.take(kBytes), *to = pad.take(kBytes);
-  double best = 1e30;
-  for (int run = 0; run < 5; ++run) {  // the first touches the memory
+/// A device that copies pieces of one arena to another, as transfers are.
+class Copier {
+ public:
+  Copier(int64_t bytes, int threads)
+      : bytes_(bytes), team_(threads), pad_(2 * bytes), from_(pad_.take(bytes)), to_(pad_.take(bytes)) {}
+
+  /// Copies everything; returns the seconds.
+  double copy() {
+    constexpr int64_t kPiece = int64_t{256} << 10;
     const auto start = Clock::now();
-    team.split(kBytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
-      std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
-    });
-    if (run > 0) best = std::min(best, seconds_since(start));
+    for (int64_t at = 0; at < bytes_; at += kPiece)
+      team_.split(std::min(kPiece, bytes_ - at), 1 << 16, [&](int64_t begin, int64_t end, int) {
+        std::memcpy(to_ + at + begin, from_ + at + begin, static_cast<size_t>(end - begin));
+      });
+    return seconds_since(start);
   }
-  return 2.0 * kBytes / best;
+
+ private:
+  int64_t bytes_;
+  ThreadTeam team_;
+  Scratchpad pad_;
+  std::byte *from_, *to_;
+};
+
+/// Bytes a second, read and written, that each of so many devices copies while all of them do, where caches hold
+/// nothing of it.
+double copy_bandwidth(int devices, int threads) {
+  constexpr int64_t kMost = int64_t{48} << 20, kLeast = int64_t{8} << 20, kOfAll = int64_t{768} << 20;
+  constexpr int kRuns = 6;
+  const int64_t bytes = std::clamp(kOfAll / devices, kLeast, kMost);
+  std::vector<std::unique_ptr<Copier>> copiers;
+  for (int device = 0; device < devices; ++device) copiers.push_back(std::make_unique<Copier>(bytes, threads));
+  std::latch touched(devices);
+  std::atomic<int> unfinished{devices};
+  std::vector<double> seconds(static_cast<size_t>(devices) * kRuns);
+  const auto work = [&](size_t device) {
+    copiers[device]->copy();  // touches the memory
+    touched.arrive_and_wait();
+    for (size_t run = 0; run < kRuns; ++run) seconds[device * kRuns + run] = copiers[device]->copy();
+    for (--unfinished; unfinished > 0;) copiers[device]->copy();  // the others are not to be alone
+  };
+  std::vector<std::thread> others;
+  for (size_t device = 1; device < copiers.size(); ++device) others.emplace_back(work, device);
+  work(0);
+  for (std::thread& other : others) other.join();
+  return 2.0 * static_cast<double>(bytes) / timing_of(seconds).seconds;
 }
 
 /// Operations a second of a square product: some milliseconds.
@@ -143,7 +180,7 @@ Machine probe_machine(const Backend& backend, int threads) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     device.operations_per_cycle[std::string(name_of(dtype))] =
         product_rate(backend, team, dtype) / (device.clock * threads);
-  const double bandwidth = copy_bandwidth(team);
+  const double bandwidth = copy_bandwidth(machine.devices, threads);
   machine.memories.push_back({.role = MemoryRole::kDevice,
                               .bytes = available_memory(),
                               .read = bandwidth,
