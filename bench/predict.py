@@ -8,8 +8,9 @@ offload for some. `ramet plan` foretells the step, with nothing known from befor
 first, which touches all memory for the first time. Both take turns, since the speed of a shared machine drifts within seconds by more
 than the bars, and other guests of its host slow it down by half for a second or two at a time: what is compared is what the quicker
 half of the rounds says, the first quartile of the times foretold and that of the rounds' median steps. There are as many rounds as it
-takes for both to be known well enough (--precision), whatever their difference is, and --rounds to --most-rounds. Draws that `ramet plan` refuses, or whose step would be too short or too long to
-measure, are drawn again. Prints a line of JSON a case, then the mean and the worst error, with the load average before and after. Ends with
+takes for both to be known well enough (--precision), whatever their difference is, and --rounds to --most-rounds. Draws that `ramet
+plan` refuses, or whose step would be too short or too long to measure, are drawn again. Prints a line of JSON a case, with the standard
+error of both quartiles together as its uncertainty, then the mean and the worst error, with the load average before and after. Ends with
 status 1 when the mean is above 3%, the worst above 8%, or planned memory differs from what a device holds.
 
 A busy machine makes these errors, not the prediction: repeat where the load average is above the number of processors.
@@ -120,6 +121,7 @@ def measure(settings, layout, devices, ranks, options):
             "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}".replace('"', ""),
             "rounds": len(medians), "foretold": round(foretold_step, 4), "foretold_spread": round(spread(foretold_seconds), 3), "measured": round(seconds, 4),
             "measured_spread": round(spread(medians), 3), "error": round(foretold_step / seconds - 1, 4),
+            "uncertainty": round(math.hypot(uncertainty(foretold_seconds), uncertainty(medians)), 4),
             "memory_equal": equal, "load": round(os.getloadavg()[0], 2)}, ""
 
 
@@ -154,7 +156,9 @@ def main():
     errors = [abs(case["error"]) for case in cases]
     equal = all(case["memory_equal"] for case in cases)
     print(json.dumps({"cases": len(cases), "drawn_again": refused, "mean_error": round(statistics.mean(errors), 4),
-                      "worst_error": round(max(errors), 4), "memory_equal": equal, "processors": options.processors,
+                      "worst_error": round(max(errors), 4),
+                      "mean_uncertainty": round(statistics.mean(case["uncertainty"] for case in cases), 4),
+                      "memory_equal": equal, "processors": options.processors,
                       "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}))
     shutil.rmtree(RUNS, ignore_errors=True)
     return 0 if equal and statistics.mean(errors) <= MOST_MEAN and max(errors) <= MOST_WORST else 1
