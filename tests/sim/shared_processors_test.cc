@@ -58,16 +58,32 @@ TEST(SharedProcessors, FillEachOthersBubbles) {
   EXPECT_LT(two.seconds, 1.6 * own.seconds) << "without bubbles that others fill, twice the time";
 }
 
+/// Nobody else has a processor while a device copies its part.
+TEST(SharedProcessors, DoCollectivesAsWork) {
+  const auto stages = compiled("t=4");
+  Machine many = machine(4, 4);
+  many.links[0].bandwidth = 1e9;
+  Machine one = many;
+  one.processors = 1;
+  const Simulation own = simulate(stages, many), shared = simulate_sharing(stages, one);
+  const StageTime& stage = own.stages[0];
+  EXPECT_GT(stage.exchanging, 0.1 * stage.work.seconds);
+  EXPECT_NEAR(shared.seconds / (4 * (stage.work.seconds + stage.exchanging)), 1, 0.01);
+  EXPECT_NEAR(shared.stages[0].exchanging / stage.exchanging, 1, 0.01);
+}
+
 TEST(SharedProcessors, KeepADevicesTimeWhole) {
-  const auto stages = compiled("p=4");
-  const Simulation two = simulate_sharing(stages, machine(2, 2), {.timelines = true});
-  for (const DeviceTimeline& timeline : two.timelines) {
-    double at = 0;
-    for (const Span& span : timeline.work) {
-      EXPECT_NEAR(span.begin, at, 1e-12);
-      at = span.end;
+  for (const char* layout : {"p=4", "t=4"}) {
+    const auto stages = compiled(layout);
+    const Simulation two = simulate_sharing(stages, machine(2, 2), {.timelines = true});
+    for (const DeviceTimeline& timeline : two.timelines) {
+      double at = 0;
+      for (const Span& span : timeline.work) {
+        EXPECT_NEAR(span.begin, at, 1e-12) << layout;
+        at = span.end;
+      }
+      EXPECT_NEAR(at, two.seconds, 1e-12) << layout;
     }
-    EXPECT_NEAR(at, two.seconds, 1e-12);
   }
 }
 

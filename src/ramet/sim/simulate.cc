@@ -9,6 +9,7 @@
 #include <optional>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "ramet/base/error.h"
 #include "ramet/sim/fold.h"
@@ -108,7 +109,9 @@ class Run {
     size_t next = 0, item = 0;  ///< step; within the run at hand
     bool in_run = false, agreed = false, finished = false;
     double now = 0, run_began = 0;
-    double met = 0;             ///< end of its last collective
+    double met = 0;   ///< end of its last collective
+    double owed = 0;  ///< seconds of a collective that has begun and that it does itself
+    int32_t owed_label = 0;
     double would_end = 0;       ///< when its work would, with a processor of its own
     int waits_for = -1;         ///< step whose end it waits for
     double since = 0;           ///< when it came to wait
@@ -241,6 +244,7 @@ class Run {
       state.known += code.known;
       state.at_peak += code.at_peak;
     }
+    if (state.owed > 0 && !exchange(c)) return false;
     while (state.item < code.items.size()) {
       const StageCode::Item& item = code.items[state.item++];
       if (item.what >= 0) {
@@ -277,7 +281,35 @@ class Run {
     if (meeting.arrived.size() < fold_.kinds[static_cast<size_t>(kind)].classes.size()) return;
     meeting.begin = states_[c].now;
     meeting.label = item.label;
+    if (processors_) return share_out(kind);
     move(kind, meeting.begin, 1, {Moving::Of::kMeeting, kind, 0});
+  }
+
+  /// Devices that share processors do what a collective moves themselves: others cannot work there meanwhile.
+  void share_out(int32_t kind) {
+    const Meeting meeting = std::move(meetings_[static_cast<size_t>(kind)]);
+    meetings_[static_cast<size_t>(kind)] = {};
+    const Move& move = moves_.moves()[static_cast<size_t>(fold_.kinds[static_cast<size_t>(kind)].move)];
+    const double begin = meeting.begin + move.latency + lateness(kind, meeting);
+    count_bytes(kind, 1);
+    for (const auto& [member, arrived] : meeting.arrived) {
+      const auto c = static_cast<size_t>(member);
+      states_[c].time.waiting += begin - arrived;
+      note_work(c, Activity::kWait, arrived, begin, meeting.label);
+      states_[c].owed = move.seconds;
+      states_[c].owed_label = meeting.label;
+      states_[c].met = begin + move.seconds;
+      wake(c, begin);
+    }
+  }
+
+  /// A device's part in a collective; false when it has to be woken again.
+  bool exchange(size_t c) {
+    State& state = states_[c];
+    const double seconds = std::exchange(state.owed, 0);
+    state.time.exchanging += seconds;
+    note_work(c, Activity::kExchange, state.now, state.now + seconds, state.owed_label);
+    return work_for(c, seconds);
   }
 
   void end_meeting(int32_t kind, double now) {
@@ -306,7 +338,8 @@ class Run {
       first = std::min(first, arrived);
       met = std::max(met, states_[static_cast<size_t>(member)].met);
     }
-    const size_t members = moves_.moves()[static_cast<size_t>(fold_.kinds[static_cast<size_t>(kind)].move)].members.size();
+    const size_t members =
+        moves_.moves()[static_cast<size_t>(fold_.kinds[static_cast<size_t>(kind)].move)].members.size();
     const auto [known, fresh] = maxima_.try_emplace(members, 0);
     if (fresh) known->second = expected_maximum(members);
     const double spread = jitter_ * std::sqrt(std::max(meeting.begin - met, 0.0));
@@ -367,8 +400,7 @@ class Run {
   bool copy(size_t c, const ProgramStep& step) {
     State& state = states_[c];
     const auto at = static_cast<int32_t>(state.next++);
-    const int what =
-        moves_.what_of_stream(static_cast<size_t>(fold_.classes[c].stage), step.kind == Kind::kLoad);
+    const int what = moves_.what_of_stream(static_cast<size_t>(fold_.classes[c].stage), step.kind == Kind::kLoad);
     const double bytes = bytes_of(transfer_of(c, at)), seconds = links_.seconds_alone(kind_of(what, c), bytes);
     count_bytes(kind_of(what, c), bytes);
     state.ended[static_cast<size_t>(at)] = 1;
