@@ -52,9 +52,21 @@ int to_be_moved(std::span<const Neighbour> neighbours, int processor) {
   return best;
 }
 
+bool stands_in_line(const SharedWorld& world, const ProgressSlot& slot) {
+  const uint64_t offset = slot.sleeps_on.load(std::memory_order_relaxed);
+  if (slot.waiting.load(std::memory_order_relaxed) == 0 || offset == 0) return false;
+  const auto* awaited = reinterpret_cast<const WaitWord*>(world.region() + offset);
+  return awaited->value.load(std::memory_order_acquire) != slot.seen.load(std::memory_order_relaxed);
+}
+
 Sleep::Sleep(SharedWorld& world, int device, const WaitWord& word, uint32_t seen)
     : world_(world), slot_(world.progress(device)), device_(device) {
-  if (world.crowded()) leave_processor(word, seen);
+  // Words of another kind (of messages to other hosts) lie elsewhere: whether they have come is not seen here.
+  const auto at = reinterpret_cast<const std::byte*>(&word) - world.region();
+  const bool inside = at >= 0 && static_cast<size_t>(at) < world.layout().bytes;
+  slot_.seen.store(seen, std::memory_order_relaxed);
+  slot_.sleeps_on.store(inside ? static_cast<uint64_t>(at) : 0, std::memory_order_relaxed);
+  if (world.crowded()) leave_processor();
   slot_.waiting.store(1, std::memory_order_relaxed);
 }
 
@@ -63,18 +75,13 @@ Sleep::~Sleep() {
   if (world_.crowded()) slot_.processor.store(sched_getcpu(), std::memory_order_relaxed);
 }
 
-void Sleep::leave_processor(const WaitWord& word, uint32_t seen) {
+void Sleep::leave_processor() {
   thread_local const auto thread = static_cast<int32_t>(syscall(SYS_gettid));
   if (slot_.thread.load(std::memory_order_relaxed) != thread) {
     add_allowed_processors(slot_.allowed);
     slot_.thread.store(thread, std::memory_order_relaxed);
   }
-  // Words of another kind (of messages to other hosts) lie elsewhere: whether they have come is not seen here.
-  const auto at = reinterpret_cast<const std::byte*>(&word) - world_.region();
-  const bool inside = at >= 0 && static_cast<size_t>(at) < world_.layout().bytes;
   const int processor = sched_getcpu();
-  slot_.seen.store(seen, std::memory_order_relaxed);
-  slot_.sleeps_on.store(inside ? static_cast<uint64_t>(at) : 0, std::memory_order_relaxed);
   slot_.processor.store(processor, std::memory_order_relaxed);
 
   std::vector<Neighbour> neighbours;
@@ -84,13 +91,7 @@ void Sleep::leave_processor(const WaitWord& word, uint32_t seen) {
     ProgressSlot& slot = world_.progress(device);
     if (device == device_ || slot.thread.load(std::memory_order_relaxed) == 0) continue;
     Neighbour its{.processor = slot.processor.load(std::memory_order_relaxed), .at_work = true};
-    if (slot.waiting.load(std::memory_order_relaxed) != 0) {
-      const uint64_t offset = slot.sleeps_on.load(std::memory_order_relaxed);
-      const auto* awaited = reinterpret_cast<const WaitWord*>(world_.region() + offset);
-      its.in_line =
-          offset != 0 && awaited->value.load(std::memory_order_acquire) != slot.seen.load(std::memory_order_relaxed);
-      its.at_work = its.in_line;
-    }
+    if (slot.waiting.load(std::memory_order_relaxed) != 0) its.at_work = its.in_line = stands_in_line(world_, slot);
     neighbours.push_back(its);
     slots.push_back(&slot);
   }

@@ -17,6 +17,9 @@ struct Neighbour {
 /// or more that are on one other processor, rather one that stands in line; -1 where nobody is better off.
 int to_be_moved(std::span<const Neighbour> neighbours, int processor);
 
+/// Whether a device sleeps on a word that has changed: it would go on if it had a processor, and were not halted.
+bool stands_in_line(const SharedWorld& world, const ProgressSlot& slot);
+
 /// A device's sleep on a word, as its peers see it. In a crowded host (more devices than processors) who goes to sleep
 /// sees to it that its processor does not stand idle while others queue for another one: Linux looks after that only
 /// every few milliseconds (a tick), which costs pipelines a tenth of their time.
@@ -28,7 +31,7 @@ class Sleep {
   Sleep& operator=(const Sleep&) = delete;
 
  private:
-  void leave_processor(const WaitWord& word, uint32_t seen);
+  void leave_processor();
 
   SharedWorld& world_;
   ProgressSlot& slot_;

@@ -222,7 +222,8 @@ Progress SharedEndpoint::progress_of(int device) const {
   Progress progress;
   progress.finished = slot.finished.load(std::memory_order_acquire);
   progress.label = slot.label.load(std::memory_order_relaxed);
-  progress.waiting = slot.waiting.load(std::memory_order_relaxed) != 0;
+  // Who does not take what has come holds the others up: it may have been halted in its sleep.
+  progress.waiting = slot.waiting.load(std::memory_order_relaxed) != 0 && !stands_in_line(*world_, slot);
   return progress;
 }
 
