@@ -11,14 +11,12 @@ products that takes processors which compute in f16 (AVX-512 FP16); others multi
 import argparse
 import json
 import os
-import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUNS = ROOT / "build" / "bench-formats"
+import layout_speed
+
 BAR = 0.95
 F16 = {"train.weights": "f16", "train.optimizer.state": "f16"}
 FORMATS = {
@@ -33,17 +31,10 @@ FORMATS = {
 
 
 def train(preset, settings, options):
-    """Steps but the first, which touches all memory for the first time."""
-    shutil.rmtree(RUNS, ignore_errors=True)
-    settings = {"model.preset": preset, "train.steps": 1000, "train.evaluation.batches": 0, **settings}
-    words = ["examples/bert-mini.toml", "--steps", str(options.steps + 1), "--threads", str(options.threads), "--run-dir", str(RUNS), "--json"]
-    for key, value in settings.items():
-        words += ["--set", f"{key}={value}"]
-    result = subprocess.run([str(ROOT / "build/ramet"), "train", *words], capture_output=True, text=True, cwd=ROOT)
-    if result.returncode != 0:
-        sys.exit(f"ramet train {' '.join(words)} failed:\n{result.stderr[-2000:]}")
-    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
-    return [line["step_seconds"] for line in lines if line.get("event") == "step"][1:]
+    arguments = ["examples/bert-mini.toml"]
+    for key, value in {"model.preset": preset, "train.steps": 1000, **settings}.items():
+        arguments += ["--set", f"{key}={value}"]
+    return [step["step_seconds"] for step in layout_speed.train(arguments, options.steps, options.threads)]
 
 
 def main():
@@ -64,7 +55,7 @@ def main():
             met = met and (not judged or ratio >= BAR)
             print(json.dumps({"preset": preset, "format": name, "ratio": round(ratio, 3), "bar": BAR if judged else None,
                               "load": round(os.getloadavg()[0], 2)}), flush=True)
-    shutil.rmtree(RUNS, ignore_errors=True)
+    shutil.rmtree(layout_speed.RUNS, ignore_errors=True)
     return 0 if met else 1
 
 

@@ -1,16 +1,12 @@
 #include "ramet/runtime/probe.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <latch>
-#include <memory>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "ramet/base/error.h"
@@ -29,52 +25,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A device that copies pieces of one arena to another, as transfers are.
-class Copier {
- public:
-  Copier(int64_t bytes, int threads)
-      : bytes_(bytes), team_(threads), pad_(2 * bytes), from_(pad_.take(bytes)), to_(pad_.take(bytes)) {}
-
-  /// Copies everything; returns the seconds.
-  double copy() {
-    constexpr int64_t kPiece = int64_t{256} << 10;
-    const auto start = Clock::now();
-    for (int64_t at = 0; at < bytes_; at += kPiece)
-      team_.split(std::min(kPiece, bytes_ - at), 1 << 16, [&](int64_t begin, int64_t end, int) {
-        std::memcpy(to_ + at + begin, from_ + at + begin, static_cast<size_t>(end - begin));
-      });
-    return seconds_since(start);
-  }
-
- private:
-  int64_t bytes_;
-  ThreadTeam team_;
-  Scratchpad pad_;
-  std::byte *from_, *to_;
-};
-
 /// Bytes a second, read and written, that each of so many devices copies while all of them do, where caches hold
 /// nothing of it.
 double copy_bandwidth(int devices, int threads) {
   constexpr int64_t kMost = int64_t{48} << 20, kLeast = int64_t{8} << 20, kOfAll = int64_t{768} << 20;
-  constexpr int kRuns = 6;
-  const int64_t bytes = std::clamp(kOfAll / devices, kLeast, kMost);
-  std::vector<std::unique_ptr<Copier>> copiers;
-  for (int device = 0; device < devices; ++device) copiers.push_back(std::make_unique<Copier>(bytes, threads));
-  std::latch touched(devices);
-  std::atomic<int> unfinished{devices};
-  std::vector<double> seconds(static_cast<size_t>(devices) * kRuns);
-  const auto work = [&](size_t device) {
-    copiers[device]->copy();  // touches the memory
-    touched.arrive_and_wait();
-    for (size_t run = 0; run < kRuns; ++run) seconds[device * kRuns + run] = copiers[device]->copy();
-    for (--unfinished; unfinished > 0;) copiers[device]->copy();  // the others are not to be alone
+  constexpr int64_t kPiece = int64_t{256} << 10;  // as transfers are: memcpy does large ones another way
+  const int64_t bytes = devices * std::clamp(kOfAll / devices, kLeast, kMost);
+  ThreadTeam all(devices * threads);
+  Scratchpad pad(2 * bytes);
+  std::byte *const from = pad.take(bytes), *const to = pad.take(bytes);
+  const auto copy = [&] {
+    const auto start = Clock::now();
+    all.split(bytes, kPiece, [&](int64_t begin, int64_t end, int) {
+      for (int64_t at = begin; at < end; at += kPiece)
+        std::memcpy(to + at, from + at, static_cast<size_t>(std::min(kPiece, end - at)));
+    });
+    return seconds_since(start);
   };
-  std::vector<std::thread> others;
-  for (size_t device = 1; device < copiers.size(); ++device) others.emplace_back(work, device);
-  work(0);
-  for (std::thread& other : others) other.join();
-  return 2.0 * static_cast<double>(bytes) / timing_of(seconds).seconds;
+  std::vector<double> seconds(12);
+  std::generate(seconds.begin(), seconds.end(), copy);
+  return 2.0 * static_cast<double>(bytes) / devices / timing_of(seconds).seconds;
 }
 
 /// Operations a second of a square product: some milliseconds.

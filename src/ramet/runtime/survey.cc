@@ -172,7 +172,6 @@ class Survey {
     const auto copy = [&](int64_t begin, int64_t end) {
       std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
     };
-    over(team_, copy);  // touches the memory
     tell("reading memory");
     uint64_t sink = 0;
     const auto [read, read_spread] = over(team_, [&](int64_t begin, int64_t end) {

@@ -39,6 +39,7 @@ Scratchpad::Scratchpad(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + kSla
     throw Error({.what = "no memory for a measurement", .found = format_size(bytes)}, ErrorKind::kFailure);
   memory_ = static_cast<std::byte*>(memory);
   madvise(memory_, bytes_, MADV_HUGEPAGE);
+  std::memset(memory_, 0, bytes_);  // what was never written is one page of zeros, which caches hold
 }
 
 Scratchpad::~Scratchpad() { munmap(memory_, bytes_); }

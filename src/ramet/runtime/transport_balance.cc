@@ -32,7 +32,6 @@ void move_thread(ProgressSlot& slot, int processor) {
   const int thread = slot.thread.load(std::memory_order_relaxed);
   if (sched_setaffinity(thread, sizeof(here), &here) != 0) return;
   sched_setaffinity(thread, sizeof(allowed), &allowed);
-  slot.processor.store(processor, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -70,10 +69,7 @@ Sleep::Sleep(SharedWorld& world, int device, const WaitWord& word, uint32_t seen
   slot_.waiting.store(1, std::memory_order_relaxed);
 }
 
-Sleep::~Sleep() {
-  slot_.waiting.store(0, std::memory_order_relaxed);
-  if (world_.crowded()) slot_.processor.store(sched_getcpu(), std::memory_order_relaxed);
-}
+Sleep::~Sleep() { slot_.waiting.store(0, std::memory_order_relaxed); }
 
 void Sleep::leave_processor() {
   thread_local const auto thread = static_cast<int32_t>(syscall(SYS_gettid));
@@ -81,8 +77,6 @@ void Sleep::leave_processor() {
     add_allowed_processors(slot_.allowed);
     slot_.thread.store(thread, std::memory_order_relaxed);
   }
-  const int processor = sched_getcpu();
-  slot_.processor.store(processor, std::memory_order_relaxed);
 
   std::vector<Neighbour> neighbours;
   std::vector<ProgressSlot*> slots;
@@ -90,20 +84,17 @@ void Sleep::leave_processor() {
     const int device = world_.device_of_local(local);
     ProgressSlot& slot = world_.progress(device);
     if (device == device_ || slot.thread.load(std::memory_order_relaxed) == 0) continue;
-    Neighbour its{.processor = slot.processor.load(std::memory_order_relaxed), .at_work = true};
+    Neighbour its{.at_work = true};
     if (slot.waiting.load(std::memory_order_relaxed) != 0) its.at_work = its.in_line = stands_in_line(world_, slot);
+    if (!its.at_work) continue;
     neighbours.push_back(its);
     slots.push_back(&slot);
   }
-  // One alone has a processor. Where several are at work, the system may have moved them since they last said.
-  if (std::count_if(neighbours.begin(), neighbours.end(), [](const Neighbour& its) { return its.at_work; }) < 2) return;
+  if (neighbours.size() < 2) return;  // one alone has a processor
   for (size_t i = 0; i < neighbours.size(); ++i)
-    if (neighbours[i].at_work)
-      if (const int now = processor_of_thread(slots[i]->process.load(std::memory_order_relaxed),
-                                              slots[i]->thread.load(std::memory_order_relaxed));
-          now >= 0)
-        neighbours[i].processor = now;
-  const int moved = to_be_moved(neighbours, processor);
+    neighbours[i].processor = processor_of_thread(slots[i]->process.load(std::memory_order_relaxed),
+                                                  slots[i]->thread.load(std::memory_order_relaxed));
+  const int processor = sched_getcpu(), moved = to_be_moved(neighbours, processor);
   if (moved >= 0) move_thread(*slots[static_cast<size_t>(moved)], processor);
 }
 

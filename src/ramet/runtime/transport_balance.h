@@ -9,7 +9,7 @@ namespace ramet {
 
 /// What a device of a crowded host looks like to one that is about to sleep.
 struct Neighbour {
-  int processor = -1;    ///< where it last ran; -1: not known
+  int processor = -1;    ///< where it runs, or ran last; -1: not known
   bool at_work = false;  ///< it runs, or stands in line for a processor
   bool in_line = false;  ///< it stands in line for sure: what it slept for has come, and it has not run since
 };

@@ -51,9 +51,8 @@ struct alignas(64) ProgressSlot {
   std::atomic<uint32_t> seen{0};       ///< while it waits: the word that it sleeps on changes from this
   std::atomic<uint64_t> sleeps_on{0};  ///< offset of that word in the region; 0: it lies elsewhere
   // Of crowded hosts (transport_balance.h), from a device's first sleep on:
-  std::atomic<int32_t> thread{0};      ///< its thread's id; 0: not known
-  std::atomic<int32_t> processor{-1};  ///< where it last was seen to run
-  ProcessorBits allowed{};             ///< the processors that the thread may run on
+  std::atomic<int32_t> thread{0};  ///< its thread's id; 0: not known
+  ProcessorBits allowed{};         ///< the processors that the thread may run on
 };
 
 /// What a member brings to a round of its group. All but the addresses must be alike for all.

@@ -287,8 +287,7 @@ class Run {
 
   /// Devices that share processors do what a collective moves themselves: others cannot work there meanwhile.
   void share_out(int32_t kind) {
-    const Meeting meeting = std::move(meetings_[static_cast<size_t>(kind)]);
-    meetings_[static_cast<size_t>(kind)] = {};
+    const Meeting meeting = std::exchange(meetings_[static_cast<size_t>(kind)], {});
     const Move& move = moves_.moves()[static_cast<size_t>(fold_.kinds[static_cast<size_t>(kind)].move)];
     const double begin = meeting.begin + move.latency + lateness(kind, meeting);
     count_bytes(kind, 1);
@@ -313,8 +312,7 @@ class Run {
   }
 
   void end_meeting(int32_t kind, double now) {
-    const Meeting meeting = std::move(meetings_[static_cast<size_t>(kind)]);
-    meetings_[static_cast<size_t>(kind)] = {};
+    const Meeting meeting = std::exchange(meetings_[static_cast<size_t>(kind)], {});
     const double late = lateness(kind, meeting);
     for (const auto& [member, arrived] : meeting.arrived) {
       const auto c = static_cast<size_t>(member);
