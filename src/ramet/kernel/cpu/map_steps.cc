@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/rounding.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/ops/position.h"
 
@@ -518,9 +519,9 @@ void load_plain(const void* from, int64_t stride, int64_t count, void* to) {
   else
     load_each<T, T, same<T>>(from, stride, count, to);
 }
-template <class T, float (*Widen)(uint16_t)>
-void load_half(const void* from, int64_t stride, int64_t count, void* to) {
-  if (stride != 1) return load_each<uint16_t, float, Widen>(from, stride, count, to);
+template <class T, float (*Widen)(decltype(T::bits))>
+void load_narrow(const void* from, int64_t stride, int64_t count, void* to) {
+  if (stride != 1) return load_each<decltype(T::bits), float, Widen>(from, stride, count, to);
   const Df d;
   const auto* source = static_cast<const T*>(from);
   auto* target = static_cast<float*>(to);
@@ -532,10 +533,10 @@ void load_half(const void* from, int64_t stride, int64_t count, void* to) {
 cpu::LoadFunction find_load(DType dtype) {
   switch (dtype) {
     case DType::kF32: return &load_plain<float>;
-    case DType::kBF16: return &load_half<Bf16, bf16_value>;
-    case DType::kF16: return &load_half<F16, f16_to_f32>;
-    case DType::kF8E4M3: return &load_each<uint8_t, float, f8e4m3_to_f32>;
-    case DType::kF8E5M2: return &load_each<uint8_t, float, f8e5m2_to_f32>;
+    case DType::kBF16: return &load_narrow<Bf16, bf16_value>;
+    case DType::kF16: return &load_narrow<F16, f16_to_f32>;
+    case DType::kF8E4M3: return &load_narrow<F8E4M3, f8e4m3_to_f32>;
+    case DType::kF8E5M2: return &load_narrow<F8E5M2, f8e5m2_to_f32>;
     case DType::kI32: return &load_plain<int32_t>;
     case DType::kI64: return &load_plain<int64_t>;
     case DType::kBool: return &load_each<uint8_t, int32_t, truth>;
@@ -566,13 +567,18 @@ void store_half(const void* from, int64_t count, void* to) {
   for (; i < count; ++i) target[i].bits = Narrow(source[i]);
 }
 
+template <DType type>
+void store_f8(const void* from, int64_t count, void* to) {
+  cpu::rounding_loops().narrow(type, static_cast<const float*>(from), count, to, nullptr, false);
+}
+
 cpu::StoreFunction find_store(DType dtype) {
   switch (dtype) {
     case DType::kF32: return &store_plain<float>;
     case DType::kBF16: return &store_half<Bf16, f32_to_bf16>;
     case DType::kF16: return &store_half<F16, f32_to_f16>;
-    case DType::kF8E4M3: return &store_each<float, uint8_t, f32_to_f8e4m3>;
-    case DType::kF8E5M2: return &store_each<float, uint8_t, f32_to_f8e5m2>;
+    case DType::kF8E4M3: return &store_f8<DType::kF8E4M3>;
+    case DType::kF8E5M2: return &store_f8<DType::kF8E5M2>;
     case DType::kI32: return &store_plain<int32_t>;
     case DType::kI64: return &store_plain<int64_t>;
     case DType::kBool: return &store_each<int32_t, uint8_t, truth_byte>;

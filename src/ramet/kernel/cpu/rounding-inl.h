@@ -107,33 +107,6 @@ HWY_INLINE void StoreCodes(DU, hn::Vec<DU> codes, uint8_t* to) {
   hn::StoreU(hn::DemoteTo(db, hn::BitCast(di, codes)), db, to);
 }
 
-/// f8 codes as f32.
-template <class DF>
-HWY_INLINE hn::Vec<DF> WidenE5M2(DF df, const uint8_t* from) {
-  const hn::RebindToUnsigned<DF> du;
-  const hn::Rebind<uint8_t, DF> db;
-  const auto code = hn::PromoteTo(du, hn::LoadU(db, from));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(du, 0x80u)));
-  const auto magnitude = hn::And(code, hn::Set(du, 0x7fu));
-  const auto number = hn::Mul(hn::BitCast(df, hn::ShiftLeft<21>(magnitude)), hn::Set(df, power_of_two(127 - 15)));
-  const auto special = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7cu)), hn::Set(du, 0x7fc00000u),
-                                      hn::Set(du, 0x7f800000u));
-  const auto bits = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7bu)), special, hn::BitCast(du, number));
-  return hn::BitCast(df, hn::Or(bits, sign));
-}
-template <class DF>
-HWY_INLINE hn::Vec<DF> WidenE4M3(DF df, const uint8_t* from) {
-  const hn::RebindToUnsigned<DF> du;
-  const hn::Rebind<uint8_t, DF> db;
-  const auto code = hn::PromoteTo(du, hn::LoadU(db, from));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(du, 0x80u)));
-  const auto magnitude = hn::And(code, hn::Set(du, 0x7fu));
-  const auto number = hn::Mul(hn::BitCast(df, hn::ShiftLeft<20>(magnitude)), hn::Set(df, power_of_two(127 - 7)));
-  const auto bits =
-      hn::IfThenElse(hn::Eq(magnitude, hn::Set(du, 0x7fu)), hn::Set(du, 0x7fc00000u), hn::BitCast(du, number));
-  return hn::BitCast(df, hn::Or(bits, sign));
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ramet
 HWY_AFTER_NAMESPACE();

@@ -76,35 +76,28 @@ void narrow(DType type, const float* from, int64_t count, void* to, const uint16
   }
 }
 
-/// `load(tag, from)` gives a vector of f32.
-template <typename T, typename Load>
-void widen_each(const T* from, int64_t count, float* to, const Load& load) {
+template <typename T>
+void widen_each(const T* from, int64_t count, float* to) {
   const Df df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(load(from + i), df, to + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(LoadF32(df, from + i), df, to + i);
   if (i >= count) return;
   HWY_ALIGN T rest[hn::MaxLanes(Df())] = {};
   HWY_ALIGN float out[hn::MaxLanes(Df())];
   const size_t left = rest_of(count, i);
   std::memcpy(rest, from + i, left * sizeof(T));
-  hn::Store(load(rest), df, out);
+  hn::Store(LoadF32(df, static_cast<const T*>(rest)), df, out);
   std::memcpy(to + i, out, left * 4);
 }
 
 void widen(DType type, const void* from, int64_t count, float* to) {
-  const Df df;
-  const auto* bytes = static_cast<const uint8_t*>(from);
   switch (type) {
     case DType::kF32: std::memcpy(to, from, static_cast<size_t>(count) * 4); return;
-    case DType::kF16:
-      return widen_each(static_cast<const F16*>(from), count, to, [&](const F16* at) HWY_ATTR { return LoadF32(df, at); });
-    case DType::kBF16:
-      return widen_each(static_cast<const Bf16*>(from), count, to, [&](const Bf16* at) HWY_ATTR { return LoadF32(df, at); });
-    case DType::kF8E4M3:
-      return widen_each(bytes, count, to, [&](const uint8_t* at) HWY_ATTR { return WidenE4M3(df, at); });
-    case DType::kF8E5M2:
-      return widen_each(bytes, count, to, [&](const uint8_t* at) HWY_ATTR { return WidenE5M2(df, at); });
+    case DType::kF16: return widen_each(static_cast<const F16*>(from), count, to);
+    case DType::kBF16: return widen_each(static_cast<const Bf16*>(from), count, to);
+    case DType::kF8E4M3: return widen_each(static_cast<const F8E4M3*>(from), count, to);
+    case DType::kF8E5M2: return widen_each(static_cast<const F8E5M2*>(from), count, to);
     default: internal_error("widen", "no floating type");
   }
 }
