@@ -182,11 +182,13 @@ void Moves::add_messages(const Network& network, size_t stage, const Executable&
     for (int k = 0; k < of_stage; ++k) {
       const int from = sender * of_stage + k, to = receiver * of_stage + k;
       const Traffic traffic = network.send(from, to, kBytes);
+      const bool one_host = from / machine_.links[0].group == to / machine_.links[0].group;
       add_move({.what = known->second,
                 .members = {from, to},
                 .latency = traffic.latency,
                 .seconds = (traffic.seconds - traffic.latency) / kBytes,
-                .loads = sparse(traffic.link_bytes, 1 / kBytes)});
+                .loads = sparse(traffic.link_bytes, 1 / kBytes),
+                .by_device = machine_.processors > 0 && one_host});
     }
   }
 }

@@ -31,6 +31,7 @@ struct Move {
   double latency = 0;            ///< seconds before the first byte
   double seconds = 0;            ///< that the bytes take on an idle machine
   std::vector<LinkBytes> loads;  ///< these and `seconds`: of the whole of a collective, one byte of a message or stream
+  bool by_device = false;        ///< a message that the second of its two devices copies: they share host memory
 };
 
 /// All moves that the training programs of a layout make on a machine, on all devices: what moves where, over which

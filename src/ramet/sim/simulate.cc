@@ -112,6 +112,7 @@ class Run {
     double met = 0;   ///< end of its last collective
     double owed = 0;  ///< seconds of a collective that has begun and that it does itself
     int32_t owed_label = 0;
+    int32_t copies = -1;        ///< message that it copies
     double would_end = 0;       ///< when its work would, with a processor of its own
     int waits_for = -1;         ///< step whose end it waits for
     double since = 0;           ///< when it came to wait
@@ -201,7 +202,10 @@ class Run {
         return work_for(c, seconds);
       }
       case Kind::kSend:
-      case Kind::kReceive: post(c, step); break;
+      case Kind::kReceive:
+        if (state.copies < 0 && !post(c, step)) return false;
+        if (state.copies >= 0) end_message(std::exchange(state.copies, -1), state.now);
+        break;
       case Kind::kLoad:
       case Kind::kStore: {
         const auto at = static_cast<int32_t>(state.next);
@@ -360,7 +364,8 @@ class Run {
   }
   static double bytes_of(const Transfer& transfer) { return static_cast<double>(transfer.type.bytes()); }
 
-  void post(size_t c, const ProgramStep& step) {
+  /// A side of a message comes; false when it copies the message first, and has to be woken again.
+  bool post(size_t c, const ProgramStep& step) {
     State& state = states_[c];
     const auto at = static_cast<int32_t>(state.next);
     const Transfer& transfer = transfer_of(c, at);
@@ -381,9 +386,18 @@ class Run {
     message.step[side] = at;
     message.of[side] = static_cast<int32_t>(c);
     state.open.push_back(at);
-    if (message.step[1 - side] < 0) return;
+    if (message.step[1 - side] < 0) return true;
     message.begin = state.now;
+    if (move_here.by_device) {
+      state.copies = numbers[number];
+      const double seconds = links_.seconds_alone(kind, bytes_of(transfer));
+      count_bytes(kind, bytes_of(transfer));
+      state.time.exchanging += seconds;
+      note_work(c, Activity::kExchange, state.now, state.now + seconds, label_of(c, at));
+      return work_for(c, seconds);
+    }
     move(kind, state.now, bytes_of(transfer), {Moving::Of::kMessage, numbers[number], 0});
+    return true;
   }
 
   void queue(size_t c, const ProgramStep& step) {
@@ -433,15 +447,7 @@ class Run {
   void end(Moving moving, double now) {
     switch (moving.of) {
       case Moving::Of::kMeeting: return end_meeting(moving.a, now);
-      case Moving::Of::kMessage: {
-        const Message& message = messages_[static_cast<size_t>(moving.a)];
-        for (size_t side = 0; side < 2; ++side) {
-          const auto c = static_cast<size_t>(message.of[side]);
-          note_beside(c, Activity::kExchange, message.begin, now, message.step[side]);
-          end_step(c, message.step[side], now);
-        }
-        return;
-      }
+      case Moving::Of::kMessage: return end_message(moving.a, now);
       case Moving::Of::kJob: {
         const auto c = static_cast<size_t>(moving.a);
         auto& jobs = states_[c].jobs[moving.b != 0 ? 0 : 1];
@@ -451,6 +457,15 @@ class Run {
         if (!jobs.empty()) begin_job(c, moving.b != 0, now);
         return end_step(c, job.step, now);
       }
+    }
+  }
+
+  void end_message(int32_t number, double now) {
+    const Message& message = messages_[static_cast<size_t>(number)];
+    for (size_t side = 0; side < 2; ++side) {
+      const auto c = static_cast<size_t>(message.of[side]);
+      note_beside(c, Activity::kExchange, message.begin, now, message.step[side]);
+      end_step(c, message.step[side], now);
     }
   }
 
