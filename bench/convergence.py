@@ -58,7 +58,7 @@ def batches(options):
     """The same number of samples, in small batches and in large ones whose rate the scaling rule finds."""
     small = options.small_batch
     steps = options.large_steps * LARGE
-    common = {"data.sequence_length": options.lamb_sequence, "train.schedule.base_batch": small, "train.schedule.scaling": "sqrt", "train.schedule.learning_rate": options.lamb_rate}
+    common = {"data.sequence_length": options.lamb_sequence, "train.schedule.base_batch": small, "train.schedule.scaling": "linear", "train.schedule.learning_rate": options.lamb_rate}
     return {
         f"LAMB, batch {small}": ({**LAMB, **common, "train.micro_batch": small, "train.steps": steps, "train.schedule.warmup_steps": steps // 20}, None, 0),
         f"LAMB, batch {small * LARGE}": (
@@ -187,14 +187,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=pathlib.Path, default=ROOT / "build/demo/corpus")
     parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--large-steps", type=int, default=150, help="LAMB's steps of large batches")
-    parser.add_argument("--small-batch", type=int, default=8)
+    parser.add_argument("--large-steps", type=int, default=400, help="LAMB's steps of large batches")
+    parser.add_argument("--small-batch", type=int, default=4)
     parser.add_argument("--lamb-sequence", type=int, default=32)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--points", type=int, default=8, help="of a curve")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
-    parser.add_argument("--lamb-rate", type=float, default=1e-3, help="learning rate of LAMB's small batch")
+    parser.add_argument("--lamb-rate", type=float, default=1.5e-4, help="learning rate of LAMB's small batch")
     parser.add_argument("--only", default="", help="runs whose name has this in it")
     parser.add_argument("--again", action="store_true", help="train nothing")
     options = parser.parse_args()

@@ -17,7 +17,8 @@ base_packages=(
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
 peer_debian_packages=(python3-venv python3-pip)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
-peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0)
+peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
+               perfetto==0.59.1 protobuf==7.36.2)
 
 wanted=("${base_packages[@]}")
 peers=no
