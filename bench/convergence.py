@@ -1,5 +1,5 @@
-"""Trains the same model on the same text in every precision that Ramet offers, and LAMB on a batch 32 times larger, three
-seeds each, and compares the last held-out losses with those of f32 (of the small batch).
+"""Trains the same model on the same text in every precision that Ramet offers, and LAMB on a batch 32 times larger (its rate scaled
+linearly), three seeds each, and compares the last held-out losses with those of f32 (of the small batch).
 
     make demo                                     # the text and its vocabulary
     python bench/convergence.py                   # BERT-mini: about an hour and a half on two cores
@@ -58,7 +58,8 @@ def batches(options):
     """The same number of samples, in small batches and in large ones whose rate the scaling rule finds."""
     small = options.small_batch
     steps = options.large_steps * LARGE
-    common = {"data.sequence_length": options.lamb_sequence, "train.schedule.base_batch": small, "train.schedule.scaling": "linear", "train.schedule.learning_rate": options.lamb_rate}
+    common = {"data.sequence_length": options.lamb_sequence, "train.schedule.base_batch": small, "train.schedule.scaling": "linear",
+              "train.schedule.learning_rate": options.lamb_rate}
     return {
         f"LAMB, batch {small}": ({**LAMB, **common, "train.micro_batch": small, "train.steps": steps, "train.schedule.warmup_steps": steps // 20}, None, 0),
         f"LAMB, batch {small * LARGE}": (

@@ -11,6 +11,8 @@ both reach on dev (mean and spread over seeds), and how fast each is on the same
 Both sides have one recipe: every row padded to --sequence, the batch, the learning rate's line up and down, AdamW,
 clipping. The bars: scores within one point of each other, and Ramet at 1.3 times the rate of the faster of PyTorch's
 f32 and bf16 (Ramet computes in --precision). Needs the peers: scripts/setup.sh --peers.
+
+Scores that were reached are kept in build/bench-finetune.json, and not trained for again: a bench that was interrupted goes on.
 """
 
 import argparse
@@ -23,9 +25,11 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+KEPT = ROOT / "build/bench-finetune.json"
 FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2", "cola": "CoLA", "rte": "RTE", "stsb": "STS-B", "squad": ""}
 # Learning rate, epochs: of Devlin et al. 2018 and Wang et al. 2020 the middle of what they tried.
 RECIPES = {"mrpc": (1e-4, 5), "sst2": (5e-5, 3), "cola": (1e-4, 5), "rte": (1e-4, 5), "stsb": (1e-4, 5), "squad": (1e-4, 3)}
+SCORED = ("model", "data", "train", "dev", "batch", "warmup", "sequence", "stride", "limit_train", "limit_dev")  # what scores depend on
 POINTS, RATIO = 1.0, 1.3
 
 
@@ -103,13 +107,25 @@ class Bench:
         return {"samples_per_second": {name: round(value, 2) for name, value in medians.items()}, "peer": fastest,
                 "ratio": round(ratio, 3), "ratio_bar": RATIO, "fast_enough": ratio >= RATIO}
 
+    def reached(self, name, seed, precision, side):
+        """What a run scored, from KEPT where it was run before."""
+        kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+        recipe = {key: str(value) for key, value in vars(self.args).items() if key in SCORED} | {"rate": self.rate, "epochs": self.epochs}
+        key = json.dumps({"task": self.task, "side": name, "seed": seed, "computes": precision, **recipe}, sort_keys=True)
+        if key not in kept:
+            metrics = side(seed)["metrics"]
+            kept = (json.loads(KEPT.read_text()) if KEPT.exists() else {}) | {key: metrics}
+            KEPT.with_suffix(".new").write_text(json.dumps(kept, indent=1))
+            KEPT.with_suffix(".new").replace(KEPT)
+        return kept[key]
+
     def scores(self):
         precision = self.args.peer_precision
         sides = {"ramet": lambda seed: self.ramet(seed), "torch": lambda seed: self.torch(seed, precision)}
         found = {name: [] for name in sides}
         for seed in range(self.args.seeds):
             for name, side in sides.items():
-                found[name].append(side(seed)["metrics"])
+                found[name].append(self.reached(name, seed, self.args.precision if name == "ramet" else precision, side))
                 print(f"  {self.task} seed {seed} {name}: " +
                       ", ".join(f"{key} {value:.2f}" for key, value in found[name][-1].items()), flush=True)
         main = next(iter(found["ramet"][0]))
