@@ -72,6 +72,21 @@ TEST(SharedProcessors, DoCollectivesAsWork) {
   EXPECT_NEAR(shared.stages[0].exchanging / stage.exchanging, 1, 0.01);
 }
 
+/// The second device of a message copies it, whoever waits for it.
+TEST(SharedProcessors, CopyMessagesAsWork) {
+  const auto stages = compiled("p=4");
+  Machine quick = machine(4, 4);
+  quick.processors = 1;
+  Machine slow = quick;
+  slow.links[0].bandwidth = 1e8;
+  const Simulation own = simulate_sharing(stages, quick), shared = simulate_sharing(stages, slow);
+  double work = 0, exchanging = 0;
+  for (const StageTime& stage : shared.stages) work += stage.work.seconds, exchanging += stage.exchanging;
+  EXPECT_GT(exchanging, 0.1 * work);
+  EXPECT_NEAR(shared.seconds / (work + exchanging), 1, 0.01);
+  EXPECT_GT(shared.seconds, own.seconds + 0.9 * exchanging);
+}
+
 TEST(SharedProcessors, KeepADevicesTimeWhole) {
   for (const char* layout : {"p=4", "t=4"}) {
     const auto stages = compiled(layout);
