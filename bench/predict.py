@@ -2,13 +2,15 @@
 
     python bench/predict.py                          # 40 cases, about forty minutes on two cores
     python bench/predict.py --cases 5 --seed 7
+    python bench/predict.py --most-rounds 24         # afterwards: more rounds for what is not yet known well enough
 
 Each case is a BERT or GPT-2 of a random small size on a random layout of 1 to 8 devices (threads, or ranks of mpirun), with phases and
 offload for some. `ramet plan` foretells the step, with nothing known from before; `ramet train` measures it: all its steps but the
 first, which touches all memory for the first time. Both take turns, since the speed of a shared machine drifts within seconds by more
 than the bars, and other guests of its host slow it down by half for a second or two at a time: what is compared is what the quicker
 half of the rounds says, the first quartile of the times foretold and that of the rounds' median steps. There are as many rounds as it
-takes for both to be known well enough (--precision), whatever their difference is, and --rounds to --most-rounds. Draws that `ramet
+takes for both to be known well enough (--precision), whatever their difference is, and --rounds to --most-rounds. Rounds are kept in
+build/bench-predict.json while the program stays the same: a bench that was interrupted goes on, one with more rounds adds them. Draws that `ramet
 plan` refuses, or whose step would be too short or too long to measure, are drawn again. Prints a line of JSON a case, with the standard
 error of both quartiles together as its uncertainty, then the mean and the worst error, with the load average before and after. Ends with
 status 1 when the mean is above 3%, the worst above 8%, or planned memory differs from what a device holds.
@@ -17,6 +19,7 @@ A busy machine makes these errors, not the prediction: repeat where the load ave
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -29,6 +32,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNS = ROOT / "build" / "bench-predict"
+KEPT = RUNS.with_suffix(".json")
 MOST_MEAN, MOST_WORST = 0.03, 0.08
 
 
@@ -84,45 +88,73 @@ def uncertainty(values):
     return 1.36 * spread(values) / math.sqrt(len(values))
 
 
-def measure(settings, layout, devices, ranks, options):
-    """The case's figures, or None where it cannot be: what plan refuses, or too short or long a step."""
+def holds_what_was_planned(plan, end, devices):
+    # Devices of a stage are alike, and follow each other. One that holds all is no list in its plan.
+    foretold = [stage["planned_bytes"] for stage in plan["devices"]] if "devices" in plan else [plan["planned_bytes"]]
+    held = [device["arena_bytes"] for device in end["devices"]]
+    return held == [foretold[device["device"] * len(foretold) // devices] for device in end["devices"]]
+
+
+class Kept:
+    """What was measured of the same program: for each draw its rounds, or why there are none."""
+
+    def __init__(self, options):
+        alike = {key: value for key, value in vars(options).items() if key not in ("cases", "rounds", "most_rounds", "precision")}
+        self.of = hashlib.sha256((ROOT / "build/ramet").read_bytes() + json.dumps(alike).encode()).hexdigest()
+        kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+        self.draws = kept["draws"] if kept.get("of") == self.of else []
+
+    def draw(self, number):
+        while len(self.draws) <= number:
+            self.draws.append({"foretold": [], "measured": [], "memory_equal": True, "refused": ""})
+        return self.draws[number]
+
+    def save(self):
+        KEPT.with_suffix(".new").write_text(json.dumps({"of": self.of, "draws": self.draws}))
+        KEPT.with_suffix(".new").replace(KEPT)
+
+
+def measure(settings, layout, devices, ranks, options, known, save):
+    """The case's figures, or None where it cannot be: what plan refuses, or too short or long a step. `known`: what is kept of it."""
+    if known["refused"]:
+        return None, known["refused"]
     recipe = RUNS / "case.toml"
     recipe.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
     threads = max(1, options.processors // devices)
     words = [str(recipe), "--layout", layout]
     of_process = devices // ranks if ranks else devices
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
-    foretold_seconds, medians = [], []
-    for turn in range(options.most_rounds):
+    foretold_seconds, medians = known["foretold"], known["measured"]
+    for turn in range(len(medians), options.most_rounds):
         if turn >= options.rounds and math.hypot(uncertainty(foretold_seconds), uncertainty(medians)) <= options.precision:
             break
         planned, why = run(["plan", *words, "--threads", str(devices * threads), *(["--as-ranks"] if ranks else [])],
                            XDG_CACHE_HOME=str(RUNS / f"cache{turn}"))
         shutil.rmtree(RUNS / f"cache{turn}", ignore_errors=True)
         if not planned or "step_seconds" not in planned[-1]:
-            return None, why
+            known["refused"] = why or "no time"
+        elif turn == 0 and not options.shortest <= planned[-1]["step_seconds"] <= options.longest:
+            known["refused"] = f"{planned[-1]['step_seconds']:.3f} s a step"
+        if known["refused"]:
+            save()
+            return None, known["refused"]
         plan = planned[-1]
-        if turn == 0 and not options.shortest <= plan["step_seconds"] <= options.longest:
-            return None, f"{plan['step_seconds']:.3f} s a step"
-        foretold_seconds.append(plan["step_seconds"])
         count = max(options.steps, math.ceil(options.seconds / plan["step_seconds"]))
         trained, why = run(["train", *words, "--steps", str(count + 1), "--threads", str(of_process * threads),
                             "--run-dir", str(RUNS / "runs")], launcher)
         if not trained:
             sys.exit(f"ramet train failed on what ramet plan takes:\n{json.dumps(settings)}\n{layout}, {ranks} ranks\n{why[-2000:]}")
+        foretold_seconds.append(plan["step_seconds"])
         medians.append(statistics.median(line["step_seconds"] for line in trained if line.get("event") == "step" and line["step"] > 1))
+        known["memory_equal"] = known["memory_equal"] and holds_what_was_planned(plan, trained[-1], devices)
+        save()
     seconds, foretold_step = undisturbed(medians), undisturbed(foretold_seconds)
-    end = trained[-1]
-    # Devices of a stage are alike, and follow each other. One that holds all is no list in its plan.
-    foretold = [stage["planned_bytes"] for stage in plan["devices"]] if "devices" in plan else [plan["planned_bytes"]]
-    held = [device["arena_bytes"] for device in end["devices"]]
-    equal = held == [foretold[device["device"] * len(foretold) // devices] for device in end["devices"]]
     return {"layout": layout, "transport": f"mpi {ranks}" if ranks else "threads", "devices": devices,
             "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}".replace('"', ""),
             "rounds": len(medians), "foretold": round(foretold_step, 4), "foretold_spread": round(spread(foretold_seconds), 3), "measured": round(seconds, 4),
             "measured_spread": round(spread(medians), 3), "error": round(foretold_step / seconds - 1, 4),
             "uncertainty": round(math.hypot(uncertainty(foretold_seconds), uncertainty(medians)), 4),
-            "memory_equal": equal, "load": round(os.getloadavg()[0], 2)}, ""
+            "memory_equal": known["memory_equal"], "load": round(os.getloadavg()[0], 2)}, ""
 
 
 def main():
@@ -138,7 +170,9 @@ def main():
     parser.add_argument("--longest", type=float, default=5)
     parser.add_argument("--processors", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    rng = random.Random(options.seed)
+    if not 2 <= options.rounds <= options.most_rounds:
+        parser.error("--rounds must be 2 at least, and --most-rounds not less")
+    rng, kept = random.Random(options.seed), Kept(options)
     shutil.rmtree(RUNS, ignore_errors=True)
     RUNS.mkdir(parents=True)
     load = os.getloadavg()[0]
@@ -146,7 +180,7 @@ def main():
     while len(cases) < options.cases:
         if refused > 20 * options.cases:
             sys.exit(f"{refused} draws were refused, of {refused + len(cases)}")
-        case, why = measure(*draw(rng), options)
+        case, why = measure(*draw(rng), options, kept.draw(len(cases) + refused), kept.save)
         if case is None:
             refused += 1
             print(f"drawn again: {(why.strip().splitlines() or [''])[-1][:160]}", file=sys.stderr)
