@@ -13,6 +13,7 @@ clipping. The bars: scores within one point of each other, and Ramet at 1.3 time
 f32 and bf16 (Ramet computes in --precision). Needs the peers: scripts/setup.sh --peers.
 
 Scores that were reached are kept in build/bench-finetune.json, and not trained for again: a bench that was interrupted goes on.
+They know their recipe, not the programs that reached them: delete the file after a change that scores could depend on.
 """
 
 import argparse
@@ -113,8 +114,7 @@ class Bench:
         recipe = {key: str(value) for key, value in vars(self.args).items() if key in SCORED} | {"rate": self.rate, "epochs": self.epochs}
         key = json.dumps({"task": self.task, "side": name, "seed": seed, "computes": precision, **recipe}, sort_keys=True)
         if key not in kept:
-            metrics = side(seed)["metrics"]
-            kept = (json.loads(KEPT.read_text()) if KEPT.exists() else {}) | {key: metrics}
+            kept[key] = side(seed)["metrics"]
             KEPT.with_suffix(".new").write_text(json.dumps(kept, indent=1))
             KEPT.with_suffix(".new").replace(KEPT)
         return kept[key]

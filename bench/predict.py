@@ -106,7 +106,7 @@ class Kept:
 
     def draw(self, number):
         while len(self.draws) <= number:
-            self.draws.append({"foretold": [], "measured": [], "memory_equal": True, "refused": ""})
+            self.draws.append({"foretold": [], "measured": [], "memory_equal": True, "load": 0, "refused": ""})
         return self.draws[number]
 
     def save(self):
@@ -146,6 +146,7 @@ def measure(settings, layout, devices, ranks, options, known, save):
             sys.exit(f"ramet train failed on what ramet plan takes:\n{json.dumps(settings)}\n{layout}, {ranks} ranks\n{why[-2000:]}")
         foretold_seconds.append(plan["step_seconds"])
         medians.append(statistics.median(line["step_seconds"] for line in trained if line.get("event") == "step" and line["step"] > 1))
+        known["load"] = round(os.getloadavg()[0], 2)
         known["memory_equal"] = known["memory_equal"] and holds_what_was_planned(plan, trained[-1], devices)
         save()
     seconds, foretold_step = undisturbed(medians), undisturbed(foretold_seconds)
@@ -154,7 +155,7 @@ def measure(settings, layout, devices, ranks, options, known, save):
             "rounds": len(medians), "foretold": round(foretold_step, 4), "foretold_spread": round(spread(foretold_seconds), 3), "measured": round(seconds, 4),
             "measured_spread": round(spread(medians), 3), "error": round(foretold_step / seconds - 1, 4),
             "uncertainty": round(math.hypot(uncertainty(foretold_seconds), uncertainty(medians)), 4),
-            "memory_equal": known["memory_equal"], "load": round(os.getloadavg()[0], 2)}, ""
+            "memory_equal": known["memory_equal"], "load": known["load"]}, ""
 
 
 def main():

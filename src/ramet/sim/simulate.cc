@@ -309,9 +309,14 @@ class Run {
   /// A device's part in a collective; false when it has to be woken again.
   bool exchange(size_t c) {
     State& state = states_[c];
-    const double seconds = std::exchange(state.owed, 0);
+    return work_on_exchange(c, std::exchange(state.owed, 0), state.owed_label);
+  }
+
+  /// What a device moves itself; false when it has to be woken again.
+  bool work_on_exchange(size_t c, double seconds, int32_t label) {
+    State& state = states_[c];
     state.time.exchanging += seconds;
-    note_work(c, Activity::kExchange, state.now, state.now + seconds, state.owed_label);
+    note_work(c, Activity::kExchange, state.now, state.now + seconds, label);
     return work_for(c, seconds);
   }
 
@@ -390,11 +395,8 @@ class Run {
     message.begin = state.now;
     if (move_here.by_device) {
       state.copies = numbers[number];
-      const double seconds = links_.seconds_alone(kind, bytes_of(transfer));
       count_bytes(kind, bytes_of(transfer));
-      state.time.exchanging += seconds;
-      note_work(c, Activity::kExchange, state.now, state.now + seconds, label_of(c, at));
-      return work_for(c, seconds);
+      return work_on_exchange(c, links_.seconds_alone(kind, bytes_of(transfer)), label_of(c, at));
     }
     move(kind, state.now, bytes_of(transfer), {Moving::Of::kMessage, numbers[number], 0});
     return true;
