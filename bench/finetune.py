@@ -41,6 +41,10 @@ def run(command):
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
 
+def kept():
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
 class Bench:
     def __init__(self, task, args, folder):
         self.task, self.args, self.folder = task, args, pathlib.Path(folder)
@@ -110,14 +114,14 @@ class Bench:
 
     def reached(self, name, seed, precision, side):
         """What a run scored, from KEPT where it was run before."""
-        kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
         recipe = {key: str(value) for key, value in vars(self.args).items() if key in SCORED} | {"rate": self.rate, "epochs": self.epochs}
         key = json.dumps({"task": self.task, "side": name, "seed": seed, "computes": precision, **recipe}, sort_keys=True)
-        if key not in kept:
-            kept[key] = side(seed)["metrics"]
-            KEPT.with_suffix(".new").write_text(json.dumps(kept, indent=1))
-            KEPT.with_suffix(".new").replace(KEPT)
-        return kept[key]
+        if key not in kept():
+            metrics = side(seed)["metrics"]
+            fresh = KEPT.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(kept() | {key: metrics}, indent=1))  # other tasks may have been at work meanwhile
+            fresh.replace(KEPT)
+        return kept()[key]
 
     def scores(self):
         precision = self.args.peer_precision

