@@ -25,18 +25,6 @@ struct PhiloxWords {
   hn::Vec<DU> word[4];
 };
 
-#if HWY_TARGET != HWY_SCALAR
-/// Low and high halves of the 64-bit products of lanes with one multiplier.
-template <class DU, class V = hn::Vec<DU>>
-HWY_INLINE void MultiplyWide(DU du, V a, V multiplier, V* low, V* high) {
-  const hn::RepartitionToWide<DU> dw;
-  const auto even = hn::MulEven(a, multiplier);
-  const auto odd = hn::MulEven(hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(dw, a))), multiplier);
-  *low = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd)), hn::BitCast(du, even));
-  *high = hn::OddEven(hn::BitCast(du, odd), hn::BitCast(du, hn::ShiftRight<32>(even)));
-}
-#endif
-
 /// Blocks of the stream whose indices are low + 2^32 high.
 template <class DU>
 HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::Vec<DU> low, hn::Vec<DU> high) {
@@ -44,21 +32,32 @@ HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::V
   const auto words = philox({hn::GetLane(low), hn::GetLane(high), stream.step(), stream.tensor()}, stream.key());
   return {{hn::Set(du, words[0]), hn::Set(du, words[1]), hn::Set(du, words[2]), hn::Set(du, words[3])}};
 #else
-  auto c0 = low, c1 = high, c2 = hn::Set(du, stream.step()), c3 = hn::Set(du, stream.tensor());
+  // Even and odd lanes apart, each in the low half of 64 bits: products read no more, so what stands above is left
+  // there.
+  const hn::RepartitionToWide<DU> dw;
+  const auto upper = [&](auto wide) HWY_ATTR { return hn::BitCast(du, hn::ShiftRight<32>(wide)); };
+  const auto step = hn::Set(du, stream.step()), tensor = hn::Set(du, stream.tensor());
   const auto m0 = hn::Set(du, 0xD2511F53u), m1 = hn::Set(du, 0xCD9E8D57u);
+  auto even0 = low, even1 = high, even2 = step, even3 = tensor;
+  auto odd0 = upper(hn::BitCast(dw, low)), odd1 = upper(hn::BitCast(dw, high)), odd2 = step, odd3 = tensor;
   uint32_t k0 = stream.key()[0], k1 = stream.key()[1];
   for (int round = 0; round < 10; ++round) {
-    auto low0 = c0, high0 = c0, low1 = c0, high1 = c0;
-    MultiplyWide(du, c0, m0, &low0, &high0);
-    MultiplyWide(du, c2, m1, &low1, &high1);
-    c0 = hn::Xor3(high1, c1, hn::Set(du, k0));
-    c2 = hn::Xor3(high0, c3, hn::Set(du, k1));
-    c1 = low1;
-    c3 = low0;
+    const auto key0 = hn::Set(du, k0), key1 = hn::Set(du, k1);
+    const auto even_a = hn::MulEven(even0, m0), even_b = hn::MulEven(even2, m1);
+    const auto odd_a = hn::MulEven(odd0, m0), odd_b = hn::MulEven(odd2, m1);
+    even0 = hn::Xor3(upper(even_b), even1, key0);
+    even2 = hn::Xor3(upper(even_a), even3, key1);
+    odd0 = hn::Xor3(upper(odd_b), odd1, key0);
+    odd2 = hn::Xor3(upper(odd_a), odd3, key1);
+    even1 = hn::BitCast(du, even_b), even3 = hn::BitCast(du, even_a);
+    odd1 = hn::BitCast(du, odd_b), odd3 = hn::BitCast(du, odd_a);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return {{c0, c1, c2, c3}};
+  const auto join = [&](auto even, auto odd) HWY_ATTR {
+    return hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(hn::BitCast(dw, odd))), even);
+  };
+  return {{join(even0, odd0), join(even1, odd1), join(even2, odd2), join(even3, odd3)}};
 #endif
 }
 

@@ -35,9 +35,7 @@ struct E5M2Format {
   using Code = uint8_t;
 };
 
-constexpr float power_of_two(int exponent) {
-  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
-}
+constexpr float power_of_two(int exponent) { return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
 
 /// Codes of f32 numbers, one a lane of 32 bits. `draws` of 16 bits a lane are read when kDraws.
 template <class Format, bool kDraws, class DF, class VU = hn::Vec<hn::RebindToUnsigned<DF>>>
@@ -64,7 +62,9 @@ HWY_INLINE VU NarrowCodes(DF df, hn::Vec<DF> value, VU draws, VU over) {
     code = hn::Sub(code, hn::Set(du, static_cast<uint32_t>(127 - kFormat.bias) << kBits));
     // Subnormals: the code is the number in units of the least one.
     const auto least = hn::Set(du, static_cast<uint32_t>(127 + kFormat.least_exponent()) << 23);
-    const auto small = hn::Lt(magnitude, least);
+    // Zeros, which states of rows that nobody looked up are full of, need no more than this.
+    code = hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(du)), code);
+    const auto small = hn::Lt(hn::Sub(magnitude, hn::Set(du, 1u)), hn::Sub(least, hn::Set(du, 1u)));
     if (!hn::AllFalse(du, small)) {
       const auto absolute = hn::BitCast(df, magnitude);
       auto units = code;
