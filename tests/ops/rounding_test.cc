@@ -36,9 +36,13 @@ std::vector<float> boundaries(DType dtype) {
     for (const double part : {0.25, 0.5, 0.75, 1.0}) add(before + part * (value - before));
     before = value;
   }
-  const double step = before - [&] { const uint32_t code = format.largest() - 1; return load_element(&code, dtype, 0); }();
+  const double step = before - [&] {
+    const uint32_t code = format.largest() - 1;
+    return load_element(&code, dtype, 0);
+  }();
   for (const double beyond : {0.25, 0.5, 0.75, 1.0, 2.0}) add(before + beyond * step);
-  for (const float special : {0.0f, 1e-45f, 1e-30f, 3e38f, INFINITY, NAN}) values.insert(values.end(), {special, -special});
+  for (const float special : {0.0f, 1e-45f, 1e-30f, 3e38f, INFINITY, NAN})
+    values.insert(values.end(), {special, -special});
   return values;
 }
 
@@ -52,14 +56,15 @@ TEST(RoundingLoops, AreTheDoubleReferenceAtAllBoundaries) {
       std::vector<uint16_t> codes(values.size());
       const auto count = static_cast<int64_t>(values.size());
       for (const bool drawn : {false, true}) {
-        cpu::rounding_loops().narrow(dtype, values.data(), count, codes.data(), drawn ? draws.data() : nullptr, saturate);
+        cpu::rounding_loops().narrow(dtype, values.data(), count, codes.data(), drawn ? draws.data() : nullptr,
+                                     saturate);
         for (size_t i = 0; i < values.size(); ++i) {
           const uint32_t expected = drawn ? round_stochastic(values[i], dtype, draws[i], saturate)
                                           : round_nearest(values[i], dtype, saturate);
           const uint32_t found = code_at(codes.data(), dtype, i);
           if (is_nan_code(expected, dtype) && is_nan_code(found, dtype)) continue;
-          ASSERT_EQ(found, expected) << name_of(dtype) << " " << values[i] << " draw " << draws[i] << (drawn ? " drawn" : "")
-                                     << (saturate ? " saturating" : "");
+          ASSERT_EQ(found, expected) << name_of(dtype) << " " << values[i] << " draw " << draws[i]
+                                     << (drawn ? " drawn" : "") << (saturate ? " saturating" : "");
         }
       }
     }
@@ -73,7 +78,8 @@ TEST(RoundingLoops, AreTheDoubleReferenceOverAllUpperHalves) {
       values.push_back(std::bit_cast<float>(upper << 16 | lower));
   std::vector<uint16_t> codes(values.size());
   for (const DType dtype : kNarrow) {
-    cpu::rounding_loops().narrow(dtype, values.data(), static_cast<int64_t>(values.size()), codes.data(), nullptr, false);
+    cpu::rounding_loops().narrow(dtype, values.data(), static_cast<int64_t>(values.size()), codes.data(), nullptr,
+                                 false);
     for (size_t i = 0; i < values.size(); ++i) {
       const uint32_t expected = round_nearest(values[i], dtype), found = code_at(codes.data(), dtype, i);
       if (std::isnan(values[i]) && is_nan_code(found, dtype)) continue;
@@ -94,8 +100,10 @@ TEST(RoundingLoops, WidenAllCodes) {
     cpu::rounding_loops().widen(dtype, codes.data() + (all - 3) * size_of(dtype), 3, values.data() + all - 3);
     for (uint32_t code = 0; code < all; ++code) {
       const double expected = load_element(codes.data(), dtype, code);
-      ASSERT_TRUE(std::isnan(expected) ? std::isnan(values[code]) : values[code] == expected &&
-                  std::signbit(values[code]) == std::signbit(expected)) << name_of(dtype) << " " << code;
+      ASSERT_TRUE(std::isnan(expected)
+                      ? std::isnan(values[code])
+                      : values[code] == expected && std::signbit(values[code]) == std::signbit(expected))
+          << name_of(dtype) << " " << code;
     }
   }
 }
@@ -132,7 +140,7 @@ TEST(RoundingLoops, SplitAndJoinKeepEveryNumber) {
 TEST(StochasticRounding, IsUnbiased) {
   constexpr int64_t kDraws = 10'000'000, kPart = 1 << 16;
   const std::vector<std::pair<DType, float>> cases = {
-      {DType::kF16, 1.0003f},  {DType::kF16, -0.3337f},   {DType::kF16, 1.3e-7f}, {DType::kF16, 2e-9f},
+      {DType::kF16, 1.0003f},  {DType::kF16, -0.3337f},   {DType::kF16, 1.3e-7f},  {DType::kF16, 2e-9f},
       {DType::kBF16, 1.001f},  {DType::kBF16, -3.33e-5f}, {DType::kF8E4M3, 1.03f}, {DType::kF8E4M3, 0.0011f},
       {DType::kF8E5M2, 2.81f}, {DType::kF8E5M2, 1.7e-6f}};
   uint64_t tensor = 0;
@@ -161,7 +169,8 @@ TEST(StochasticRounding, LeavesNumbersOfTheFormat) {
   for (const DType dtype : kNarrow)
     for (uint32_t code = 0; code <= format_of(dtype).largest(); ++code)
       for (const uint16_t draw : {0, 1, 32768, 65535})
-        ASSERT_EQ(round_stochastic(load_element(&code, dtype, 0), dtype, static_cast<uint16_t>(draw)), code) << name_of(dtype);
+        ASSERT_EQ(round_stochastic(load_element(&code, dtype, 0), dtype, static_cast<uint16_t>(draw)), code)
+            << name_of(dtype);
 }
 
 /// A state of f16 moments comes back as what it stood for, as far as f16 goes.
@@ -174,11 +183,42 @@ TEST(StateRoles, HoldSmallMomentsInHalves) {
     }
 }
 
+/// In f16 by vectors as by hand, whole vectors of normal numbers, of subnormal ones and of both.
+TEST(StateRoles, AreTheSameByVectors) {
+  const std::vector<float> all = boundaries(DType::kF16);
+  const RandomStream stream(5, RandomPurpose::kTest, 0, 2);
+  for (const StateRole role : {StateRole::kPlain, StateRole::kMoment, StateRole::kSquare}) {
+    std::vector<float> values;
+    for (const float value : all) {
+      const float scaled = role == StateRole::kPlain ? value : value / kHalfStateScale;
+      values.push_back(role == StateRole::kSquare ? std::fabs(scaled * scaled) : scaled);
+    }
+    const auto count = static_cast<int64_t>(values.size());
+    std::vector<uint16_t> draws(values.size()), codes(values.size());
+    for (size_t i = 0; i < draws.size(); ++i) draws[i] = stream.bits16(i);
+    std::vector<float> back(values.size());
+    for (const bool drawn : {false, true}) {
+      cpu::rounding_loops().narrow_half_state(role, values.data(), count, codes.data(), drawn ? draws.data() : nullptr,
+                                              true);
+      cpu::rounding_loops().widen_half_state(role, codes.data(), count, back.data());
+      for (size_t i = 0; i < values.size(); ++i) {
+        const float stored = state_stored(values[i], DType::kF16, role);
+        const uint32_t expected =
+            drawn ? round_stochastic(stored, DType::kF16, draws[i], true) : round_nearest(stored, DType::kF16, true);
+        if (is_nan_code(expected, DType::kF16) && is_nan_code(codes[i], DType::kF16)) continue;
+        ASSERT_EQ(codes[i], expected) << values[i] << " draw " << draws[i];
+        ASSERT_EQ(back[i], state_value(static_cast<float>(load_element(&expected, DType::kF16, 0)), DType::kF16, role));
+      }
+    }
+  }
+}
+
 TEST(Narrow, RefusesWhatItCannotDo) {
   const auto error_of = [](Attributes attributes, std::vector<TensorType> inputs) {
     Graph graph("g");
     std::vector<ValueId> ids;
-    for (const TensorType& type : inputs) ids.push_back(graph.add_input("in" + std::to_string(ids.size()), type, InputRole::kData));
+    for (const TensorType& type : inputs)
+      ids.push_back(graph.add_input("in" + std::to_string(ids.size()), type, InputRole::kData));
     try {
       graph.add_node(OpRegistry::instance().get("narrow"), ids, std::move(attributes), "n");
     } catch (const Error& error) {

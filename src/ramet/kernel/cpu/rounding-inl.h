@@ -7,6 +7,8 @@
 #define RAMET_ROUNDING_INL_H_
 #endif
 
+#include <type_traits>
+
 #include <hwy/highway.h>
 
 #include "ramet/base/rounding.h"
@@ -105,6 +107,30 @@ HWY_INLINE void StoreCodes(DU, hn::Vec<DU> codes, uint8_t* to) {
   const hn::RebindToSigned<DU> di;
   const hn::Rebind<uint8_t, DU> db;
   hn::StoreU(hn::DemoteTo(db, hn::BitCast(di, codes)), db, to);
+}
+
+/// Numbers rounded to the format, stored.
+template <class Format, bool kDraws, class DF, class VU = hn::Vec<hn::RebindToUnsigned<DF>>>
+HWY_INLINE void StoreNarrow(DF df, hn::Vec<DF> value, VU draws, VU over, typename Format::Code* to) {
+  const hn::RebindToUnsigned<DF> du;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kDraws && std::is_same_v<Format, HalfFormat>) {
+    // Where all are zero or normal, the processor converts: what it finds to round has been carried and cut off.
+    const auto bits = hn::BitCast(du, value);
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
+    const auto one = hn::Set(du, 1u), least = hn::Set(du, 0x38800000u), most = hn::Set(du, 0x477fdfffu);
+    const auto small = hn::Lt(hn::Sub(magnitude, one), hn::Sub(least, one));
+    if (hn::AllFalse(du, hn::Or(small, hn::Gt(magnitude, most)))) {
+      const auto carried = hn::Add(bits, hn::ShiftRight<3>(hn::Xor(draws, hn::Set(du, 0xffffu))));
+      const auto cut = hn::BitCast(df, hn::And(carried, hn::Set(du, ~0x1fffu)));
+      const hn::Rebind<uint16_t, DF> dh;
+      const hn::Rebind<hwy::float16_t, DF> d16;
+      hn::StoreU(hn::BitCast(dh, hn::DemoteTo(d16, cut)), dh, to);
+      return;
+    }
+  }
+#endif
+  StoreCodes(du, NarrowCodes<Format, kDraws>(df, value, draws, over), to);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -31,7 +31,21 @@ HWY_INLINE size_t rest_of(int64_t count, int64_t done) {
   return std::min<size_t>(static_cast<size_t>(count - done), hn::MaxLanes(Df()));
 }
 
-template <class Format, bool kDraws>
+/// state_stored and state_value (ops/rounding.h) of an f16 state.
+template <StateRole kRole>
+HWY_INLINE hn::Vec<Df> StateStored(hn::Vec<Df> value) {
+  if constexpr (kRole == StateRole::kPlain) return value;
+  if constexpr (kRole == StateRole::kSquare) value = hn::Sqrt(value);
+  return hn::Mul(value, hn::Set(Df(), kHalfStateScale));
+}
+template <StateRole kRole>
+HWY_INLINE hn::Vec<Df> StateValue(hn::Vec<Df> stored) {
+  if constexpr (kRole == StateRole::kPlain) return stored;
+  const auto value = hn::Mul(stored, hn::Set(Df(), 1 / kHalfStateScale));
+  return kRole == StateRole::kSquare ? hn::Mul(value, value) : value;
+}
+
+template <class Format, bool kDraws, StateRole kRole>
 void narrow_to(const float* from, int64_t count, typename Format::Code* to, const uint16_t* draws, bool saturate) {
   using Code = typename Format::Code;
   const Df df;
@@ -39,12 +53,13 @@ void narrow_to(const float* from, int64_t count, typename Format::Code* to, cons
   const hn::Rebind<uint16_t, Df> dh;
   const auto over = hn::Set(du, saturate ? Format::kFormat.largest() : Format::kFormat.infinity());
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
-  const auto codes = [&](const float* at, const uint16_t* bits) HWY_ATTR {
-    if constexpr (kDraws) return NarrowCodes<Format, true>(df, hn::LoadU(df, at), hn::PromoteTo(du, hn::LoadU(dh, bits)), over);
-    else return NarrowCodes<Format, false>(df, hn::LoadU(df, at), over, over);
+  const auto store = [&](const float* at, const uint16_t* bits, Code* out) HWY_ATTR {
+    auto drawn = over;
+    if constexpr (kDraws) drawn = hn::PromoteTo(du, hn::LoadU(dh, bits));
+    StoreNarrow<Format, kDraws>(df, StateStored<kRole>(hn::LoadU(df, at)), drawn, over, out);
   };
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) StoreCodes(du, codes(from + i, kDraws ? draws + i : nullptr), to + i);
+  for (; i + lanes <= count; i += lanes) store(from + i, kDraws ? draws + i : nullptr, to + i);
   if (i >= count) return;
   HWY_ALIGN float rest[hn::MaxLanes(Df())] = {};
   HWY_ALIGN uint16_t bits[hn::MaxLanes(Df())] = {};
@@ -52,17 +67,17 @@ void narrow_to(const float* from, int64_t count, typename Format::Code* to, cons
   const size_t left = rest_of(count, i);
   std::memcpy(rest, from + i, left * 4);
   if (kDraws) std::memcpy(bits, draws + i, left * 2);
-  StoreCodes(du, codes(rest, bits), out);
+  store(rest, bits, out);
   std::memcpy(to + i, out, left * sizeof(Code));
 }
 
-template <class Format>
+template <class Format, StateRole kRole = StateRole::kPlain>
 void narrow_any(const float* from, int64_t count, void* to, const uint16_t* draws, bool saturate) {
   auto* codes = static_cast<typename Format::Code*>(to);
   if (draws)
-    narrow_to<Format, true>(from, count, codes, draws, saturate);
+    narrow_to<Format, true, kRole>(from, count, codes, draws, saturate);
   else
-    narrow_to<Format, false>(from, count, codes, draws, saturate);
+    narrow_to<Format, false, kRole>(from, count, codes, draws, saturate);
 }
 
 void narrow(DType type, const float* from, int64_t count, void* to, const uint16_t* draws, bool saturate) {
@@ -76,18 +91,27 @@ void narrow(DType type, const float* from, int64_t count, void* to, const uint16
   }
 }
 
-template <typename T>
+void narrow_half_state(StateRole role, const float* from, int64_t count, uint16_t* to, const uint16_t* draws,
+                       bool saturate) {
+  switch (role) {
+    case StateRole::kPlain: return narrow_any<HalfFormat>(from, count, to, draws, saturate);
+    case StateRole::kMoment: return narrow_any<HalfFormat, StateRole::kMoment>(from, count, to, draws, saturate);
+    case StateRole::kSquare: return narrow_any<HalfFormat, StateRole::kSquare>(from, count, to, draws, saturate);
+  }
+}
+
+template <StateRole kRole = StateRole::kPlain, typename T>
 void widen_each(const T* from, int64_t count, float* to) {
   const Df df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(LoadF32(df, from + i), df, to + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(StateValue<kRole>(LoadF32(df, from + i)), df, to + i);
   if (i >= count) return;
   HWY_ALIGN T rest[hn::MaxLanes(Df())] = {};
   HWY_ALIGN float out[hn::MaxLanes(Df())];
   const size_t left = rest_of(count, i);
   std::memcpy(rest, from + i, left * sizeof(T));
-  hn::Store(LoadF32(df, static_cast<const T*>(rest)), df, out);
+  hn::Store(StateValue<kRole>(LoadF32(df, static_cast<const T*>(rest))), df, out);
   std::memcpy(to + i, out, left * 4);
 }
 
@@ -102,34 +126,13 @@ void widen(DType type, const void* from, int64_t count, float* to) {
   }
 }
 
-/// Calls `change` on each vector of `values`.
-template <typename Change>
-void change_each(float* values, int64_t count, const Change& change) {
-  const Df df;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(change(hn::LoadU(df, values + i)), df, values + i);
-  if (i >= count) return;
-  HWY_ALIGN float rest[hn::MaxLanes(Df())] = {};
-  const size_t left = rest_of(count, i);
-  std::memcpy(rest, values + i, left * 4);
-  hn::Store(change(hn::Load(df, rest)), df, rest);
-  std::memcpy(values + i, rest, left * 4);
-}
-
-void half_values(bool square, float* values, int64_t count) {
-  const auto scale = hn::Set(Df(), 1 / kHalfStateScale);
-  change_each(values, count, [&](hn::Vec<Df> value) HWY_ATTR {
-    const auto scaled = hn::Mul(value, scale);
-    return square ? hn::Mul(scaled, scaled) : scaled;
-  });
-}
-
-void half_stored(bool square, float* values, int64_t count) {
-  const auto scale = hn::Set(Df(), kHalfStateScale);
-  change_each(values, count, [&](hn::Vec<Df> value) HWY_ATTR {
-    return hn::Mul(square ? hn::Sqrt(value) : value, scale);
-  });
+void widen_half_state(StateRole role, const uint16_t* from, int64_t count, float* to) {
+  const auto* codes = reinterpret_cast<const F16*>(from);
+  switch (role) {
+    case StateRole::kPlain: return widen_each(codes, count, to);
+    case StateRole::kMoment: return widen_each<StateRole::kMoment>(codes, count, to);
+    case StateRole::kSquare: return widen_each<StateRole::kSquare>(codes, count, to);
+  }
 }
 
 void split(const float* from, int64_t count, uint16_t* high, uint16_t* low) {
@@ -171,7 +174,7 @@ const uint16_t* draw(const RandomStream& stream, uint64_t first, int64_t count, 
   return PhiloxBits16(stream, first, count, room);
 }
 
-constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, half_values, half_stored, split, join, draw};
+constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, narrow_half_state, widen_half_state, split, join, draw};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include "ramet/base/dtype.h"
 #include "ramet/base/rng.h"
+#include "ramet/ops/rounding.h"
 
 namespace ramet::cpu {
 
@@ -16,9 +17,10 @@ struct RoundingLoops {
   void (*narrow)(DType to_type, const float* from, int64_t count, void* to, const uint16_t* draws, bool saturate);
   /// Any floating type -> f32.
   void (*widen)(DType from_type, const void* from, int64_t count, float* to);
-  /// state_value and state_stored (ops/rounding.h) of an f16 moment or square, in place.
-  void (*half_values)(bool square, float* values, int64_t count);
-  void (*half_stored)(bool square, float* values, int64_t count);
+  /// state_stored (ops/rounding.h) rounded as `narrow` does, and state_value, of states held in f16.
+  void (*narrow_half_state)(StateRole role, const float* from, int64_t count, uint16_t* to, const uint16_t* draws,
+                            bool saturate);
+  void (*widen_half_state)(StateRole role, const uint16_t* from, int64_t count, float* to);
   void (*split)(const float* from, int64_t count, uint16_t* high, uint16_t* low);
   void (*join)(const uint16_t* high, const uint16_t* low, int64_t count, float* to);
   /// stream.bits16(first + i) for i in [0, count): the answer begins where the returned pointer says, within `room` of

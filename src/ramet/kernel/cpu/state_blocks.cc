@@ -9,8 +9,8 @@
 namespace ramet::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;       // elements; all tensors of a block stay in the first-level cache
-constexpr int64_t kWideBlock = 4096;   // where all tensors are read and written in place
+constexpr int64_t kBlock = 1024;      // elements; all tensors of a block stay in the first-level cache
+constexpr int64_t kWideBlock = 4096;  // where all tensors are read and written in place
 constexpr size_t kMostTensors = 8;
 constexpr int64_t kDraws = kBlock + kDrawSlack;
 
@@ -25,7 +25,8 @@ struct StateBlocks::Room {
   float* blocks;
   uint16_t *drawn, *gathered;
 
-  static constexpr int64_t kBytes = (static_cast<int64_t>(kMostTensors) * kBlock * 4 + (kDraws + kBlock) * 2 + 63) / 64 * 64;
+  static constexpr int64_t kBytes =
+      (static_cast<int64_t>(kMostTensors) * kBlock * 4 + (kDraws + kBlock) * 2 + 63) / 64 * 64;
   Room(void* scratch, int rank)
       : blocks(reinterpret_cast<float*>(static_cast<char*>(scratch) + rank * kBytes)),
         drawn(reinterpret_cast<uint16_t*>(blocks + kMostTensors * kBlock)),
@@ -71,9 +72,10 @@ const float* StateBlocks::read(size_t tensor, int64_t first, int64_t count, cons
     rounding_loops().join(reinterpret_cast<const uint16_t*>(from), low_in() + first, count, to);
     return to;
   }
-  rounding_loops().widen(dtype, from, count, to);
-  if (dtype == DType::kF16 && at.role != StateRole::kPlain)
-    rounding_loops().half_values(at.role == StateRole::kSquare, to, count);
+  if (dtype == DType::kF16)
+    rounding_loops().widen_half_state(at.role, reinterpret_cast<const uint16_t*>(from), count, to);
+  else
+    rounding_loops().widen(dtype, from, count, to);
   return to;
 }
 
@@ -93,22 +95,24 @@ const uint16_t* StateBlocks::draws_of(int output, int64_t first, int64_t count, 
     return rounding_loops().draw(stream, draw_->first + static_cast<uint64_t>(first), count, room.drawn);
   std::fill_n(room.gathered, count, uint16_t{0});  // padding
   state_.position->for_each_run(first, count, [&](const Position::Run& run) {
-    const uint16_t* drawn = rounding_loops().draw(stream, draw_->first + static_cast<uint64_t>(run.logical), run.length, room.drawn);
+    const uint16_t* drawn =
+        rounding_loops().draw(stream, draw_->first + static_cast<uint64_t>(run.logical), run.length, room.drawn);
     std::memcpy(room.gathered + (run.local - first), drawn, static_cast<size_t>(run.length) * 2);
   });
   return room.gathered;
 }
 
-void StateBlocks::write(size_t tensor, float* from, int64_t first, int64_t count, const Room& room) const {
+void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t count, const Room& room) const {
   const StateTensor& at = tensors_.outputs[tensor];
   const DType dtype = state_.node.outputs[static_cast<size_t>(at.operand)].dtype;
   if (dtype == DType::kF32) return;
   void* to = const_cast<char*>(element(context_.outputs[static_cast<size_t>(at.operand)], dtype, first));
   if (is_split(at.from)) return rounding_loops().split(from, count, static_cast<uint16_t*>(to), low_out() + first);
-  if (dtype == DType::kF16 && at.role != StateRole::kPlain)
-    rounding_loops().half_stored(at.role == StateRole::kSquare, from, count);
   const uint16_t* draws = draw_ ? draws_of(at.operand, first, count, room) : nullptr;
-  rounding_loops().narrow(dtype, from, count, to, draws, tensors_.saturate);
+  if (dtype == DType::kF16)
+    rounding_loops().narrow_half_state(at.role, from, count, static_cast<uint16_t*>(to), draws, tensors_.saturate);
+  else
+    rounding_loops().narrow(dtype, from, count, to, draws, tensors_.saturate);
 }
 
 void StateBlocks::run(const Body& body) const {
@@ -134,7 +138,8 @@ void StateBlocks::keep() const {
   for (const StateTensor& tensor : tensors_.outputs) {
     if (tensor.from < 0) continue;
     const auto from = static_cast<size_t>(tensor.from);
-    copy(context_.inputs[from], context_.outputs[static_cast<size_t>(tensor.operand)], state_.node.inputs[from].bytes());
+    copy(context_.inputs[from], context_.outputs[static_cast<size_t>(tensor.operand)],
+         state_.node.inputs[from].bytes());
     if (is_split(tensor.from)) copy(low_in(), low_out(), state_.node.inputs[0].elements() * 2);
   }
 }
