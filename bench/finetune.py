@@ -5,6 +5,7 @@ both reach on dev (mean and spread over seeds), and how fast each is on the same
     python bench/finetune.py --data GLUE                            # MRPC, three seeds
     python bench/finetune.py --data GLUE --task cola --task rte --seeds 5
     python bench/finetune.py --task mrpc --limit-train 256 --seeds 1 --epochs 1    # a look
+    python bench/finetune.py --data DATA/glue --task squad --sequence 192 --stride 64 --batch 16 --epochs 2    # SQuAD's dev set, split
     python bench/finetune.py --task squad --train A.json --dev B.json --sequence 384 --batch 16
     python bench/finetune.py --task mrpc --rate-only                # samples a second alone, in turn
 
@@ -39,6 +40,20 @@ def run(command):
     if result.returncode != 0:
         sys.exit(f"{' '.join(str(word) for word in command)} failed:\n{result.stderr[-2000:]}")
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def split_squad(path):
+    """SQuAD's dev set in two files: every twelfth article to answer, and of the others two paragraphs of five to train on."""
+    whole = json.loads(path.read_text())
+    articles = whole["data"]
+    parts = {"train": [article | {"paragraphs": [p for i, p in enumerate(article["paragraphs"]) if i % 5 < 2]}
+                       for i, article in enumerate(articles) if i % 12],
+             "dev": articles[::12]}
+    files = []
+    for name, part in parts.items():
+        files.append(ROOT / f"build/bench-squad-{name}.json")
+        files[-1].write_text(json.dumps(whole | {"data": part}))
+    return files
 
 
 def kept():
@@ -149,9 +164,9 @@ def main():
     data = os.environ.get("RAMET_DATA")
     parser.add_argument("--task", choices=sorted(FOLDERS), action="append", help="default: mrpc; may be given often")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(data) / "glue" if data else None,
-                        help="folder of GLUE's folders (default: $RAMET_DATA/glue)")
-    parser.add_argument("--train", type=pathlib.Path, help="squad: file to train on")
-    parser.add_argument("--dev", type=pathlib.Path, help="squad: file to answer")
+                        help="folder of GLUE's folders, with squad beside it (default: $RAMET_DATA/glue)")
+    parser.add_argument("--train", type=pathlib.Path, help="squad: file to train on (default: a part of squad/dev-v1.1.json)")
+    parser.add_argument("--dev", type=pathlib.Path, help="squad: file to answer (default: the rest of it)")
     parser.add_argument("--model", type=pathlib.Path, default=ROOT / "models/all-MiniLM-L6-v2")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=0, help="default: the task's")
@@ -175,10 +190,12 @@ def main():
     met = True
     with tempfile.TemporaryDirectory() as folder:
         for task in args.task or ["mrpc"]:
-            if task == "squad" and not (args.train and args.dev):
-                parser.error("squad needs --train and --dev")
-            if task != "squad" and not args.data:
+            if not args.data and not (task == "squad" and args.train and args.dev):
                 parser.error("no --data, and RAMET_DATA is not set")
+            if task == "squad" and bool(args.train) != bool(args.dev):
+                parser.error("squad needs both --train and --dev, or neither")
+            if task == "squad" and not args.train:
+                args.train, args.dev = split_squad(args.data.parent / "squad/dev-v1.1.json")
             bench = Bench(task, args, folder)
             result = {"task": task}
             if not args.rate_only:

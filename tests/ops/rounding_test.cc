@@ -70,6 +70,24 @@ TEST(RoundingLoops, AreTheDoubleReferenceAtAllBoundaries) {
     }
 }
 
+/// Subnormal numbers whose fraction is the very one that decides for their draw, and f32's nearest to them.
+TEST(RoundingLoops, DecideAsTheReferenceAtTheLimitOfADraw) {
+  std::vector<float> values;
+  std::vector<uint16_t> draws;
+  const RandomStream stream(3, RandomPurpose::kTest, 0, 2);
+  for (uint64_t i = 0; i < 4096; ++i) {
+    const uint16_t draw = stream.bits16(i);
+    const auto value = static_cast<float>(std::ldexp(static_cast<double>(i % 64) + (2.0 * draw + 1) * 0x1p-17, -24));
+    for (const float near : {std::nextafter(value, 0.0f), value, std::nextafter(value, 1.0f)})
+      values.push_back(i % 2 ? -near : near), draws.push_back(draw);
+  }
+  std::vector<uint16_t> codes(values.size());
+  cpu::rounding_loops().narrow(DType::kF16, values.data(), static_cast<int64_t>(values.size()), codes.data(),
+                               draws.data(), false);
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(codes[i], round_stochastic(values[i], DType::kF16, draws[i], false)) << values[i] << " draw " << draws[i];
+}
+
 /// Every pattern of the upper half of an f32, with lower halves that decide roundings.
 TEST(RoundingLoops, AreTheDoubleReferenceOverAllUpperHalves) {
   std::vector<float> values;

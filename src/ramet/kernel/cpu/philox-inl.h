@@ -25,6 +25,45 @@ struct PhiloxWords {
   hn::Vec<DU> word[4];
 };
 
+/// Keys of the rounds.
+struct PhiloxKeys {
+  uint32_t of[10][2];
+  explicit PhiloxKeys(const RandomStream& stream) {
+    for (uint32_t round = 0; round < 10; ++round) {
+      of[round][0] = stream.key()[0] + round * 0x9E3779B9u;
+      of[round][1] = stream.key()[1] + round * 0xBB67AE85u;
+    }
+  }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+/// The ten rounds, of as many blocks as there are lanes of 64 bits in each of `even` and `odd`. Words stand in the low
+/// halves: products read no more, so what stands above is left there.
+template <class DU>
+HWY_INLINE void PhiloxRounds(DU du, const PhiloxKeys& keys, PhiloxWords<DU>& even, PhiloxWords<DU>& odd) {
+  const auto m0 = hn::Set(du, 0xD2511F53u), m1 = hn::Set(du, 0xCD9E8D57u);
+  HWY_UNROLL(10)
+  for (int round = 0; round < 10; ++round) {
+    const auto key0 = hn::Set(du, keys.of[round][0]), key1 = hn::Set(du, keys.of[round][1]);
+    const auto mix = [&](auto& word) HWY_ATTR {
+      const auto a = hn::MulEven(word[0], m0), b = hn::MulEven(word[2], m1);
+      word[0] = hn::Xor3(hn::BitCast(du, hn::ShiftRight<32>(b)), word[1], key0);
+      word[2] = hn::Xor3(hn::BitCast(du, hn::ShiftRight<32>(a)), word[3], key1);
+      word[1] = hn::BitCast(du, b), word[3] = hn::BitCast(du, a);
+    };
+    mix(even.word);
+    mix(odd.word);
+  }
+}
+
+/// Low halves of `low`, and those of `high` above them.
+template <class DU>
+HWY_INLINE hn::Vec<DU> JoinWords(DU du, hn::Vec<DU> low, hn::Vec<DU> high) {
+  const hn::RepartitionToWide<DU> dw;
+  return hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(hn::BitCast(dw, high))), low);
+}
+#endif
+
 /// Blocks of the stream whose indices are low + 2^32 high.
 template <class DU>
 HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::Vec<DU> low, hn::Vec<DU> high) {
@@ -32,32 +71,14 @@ HWY_INLINE PhiloxWords<DU> PhiloxBlocks(DU du, const RandomStream& stream, hn::V
   const auto words = philox({hn::GetLane(low), hn::GetLane(high), stream.step(), stream.tensor()}, stream.key());
   return {{hn::Set(du, words[0]), hn::Set(du, words[1]), hn::Set(du, words[2]), hn::Set(du, words[3])}};
 #else
-  // Even and odd lanes apart, each in the low half of 64 bits: products read no more, so what stands above is left
-  // there.
   const hn::RepartitionToWide<DU> dw;
-  const auto upper = [&](auto wide) HWY_ATTR { return hn::BitCast(du, hn::ShiftRight<32>(wide)); };
+  const auto upper = [&](auto wide) HWY_ATTR { return hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(dw, wide))); };
   const auto step = hn::Set(du, stream.step()), tensor = hn::Set(du, stream.tensor());
-  const auto m0 = hn::Set(du, 0xD2511F53u), m1 = hn::Set(du, 0xCD9E8D57u);
-  auto even0 = low, even1 = high, even2 = step, even3 = tensor;
-  auto odd0 = upper(hn::BitCast(dw, low)), odd1 = upper(hn::BitCast(dw, high)), odd2 = step, odd3 = tensor;
-  uint32_t k0 = stream.key()[0], k1 = stream.key()[1];
-  for (int round = 0; round < 10; ++round) {
-    const auto key0 = hn::Set(du, k0), key1 = hn::Set(du, k1);
-    const auto even_a = hn::MulEven(even0, m0), even_b = hn::MulEven(even2, m1);
-    const auto odd_a = hn::MulEven(odd0, m0), odd_b = hn::MulEven(odd2, m1);
-    even0 = hn::Xor3(upper(even_b), even1, key0);
-    even2 = hn::Xor3(upper(even_a), even3, key1);
-    odd0 = hn::Xor3(upper(odd_b), odd1, key0);
-    odd2 = hn::Xor3(upper(odd_a), odd3, key1);
-    even1 = hn::BitCast(du, even_b), even3 = hn::BitCast(du, even_a);
-    odd1 = hn::BitCast(du, odd_b), odd3 = hn::BitCast(du, odd_a);
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  const auto join = [&](auto even, auto odd) HWY_ATTR {
-    return hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(hn::BitCast(dw, odd))), even);
-  };
-  return {{join(even0, odd0), join(even1, odd1), join(even2, odd2), join(even3, odd3)}};
+  PhiloxWords<DU> even{{low, high, step, tensor}}, odd{{upper(low), upper(high), step, tensor}};
+  PhiloxRounds(du, PhiloxKeys(stream), even, odd);
+  PhiloxWords<DU> words;
+  for (int i = 0; i < 4; ++i) words.word[i] = JoinWords(du, even.word[i], odd.word[i]);
+  return words;
 #endif
 }
 
@@ -74,24 +95,49 @@ HWY_INLINE PhiloxWords<DU> PhiloxBlocksFrom(DU du, const RandomStream& stream, u
 /// Most halves that PhiloxBits16 may write beyond the asked ones.
 constexpr int64_t kPhiloxSlack = 8 * 16 + 8;
 
+/// The halves of blocks begin to end - 1 (or up to kPhiloxSlack halves more) of the stream whose keys they are, in
+/// their order. Apart from its caller, so that keys are read where they are used and not made anew.
+HWY_NOINLINE inline void PhiloxFill(const RandomStream& stream, const PhiloxKeys& keys, uint64_t begin, uint64_t end,
+                                    uint16_t* to) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)keys;
+  for (uint64_t block = begin; block < end; ++block, to += 8) {
+    const auto words = stream.block(block);
+    std::memcpy(to, words.data(), 16);
+  }
+#else
+  using Du = hn::ScalableTag<uint32_t>;
+  const Du du;
+  const hn::RepartitionToWide<Du> dw;
+  // Lanes take the blocks in such an order that pairs of words, interleaved within 128 bits, are in theirs.
+  const uint64_t lanes = hn::Lanes(dw);
+  const auto index = hn::Iota(dw, uint64_t{0}), one = hn::Set(dw, uint64_t{1});
+  const auto second = hn::IfThenElseZero(hn::Eq(hn::And(index, one), one), hn::Set(dw, lanes / 2));
+  const auto order = hn::Add(hn::ShiftRight<1>(index), second);
+  const auto step = hn::Set(du, stream.step()), tensor = hn::Set(du, stream.tensor());
+  const auto words_of = [&](auto block) HWY_ATTR {
+    return PhiloxWords<Du>{{hn::BitCast(du, block), hn::BitCast(du, hn::ShiftRight<32>(block)), step, tensor}};
+  };
+  const auto store = [&](const auto& words, uint16_t* at) HWY_ATTR {
+    const auto front = hn::BitCast(dw, JoinWords(du, words.word[0], words.word[1]));
+    const auto back = hn::BitCast(dw, JoinWords(du, words.word[2], words.word[3]));
+    hn::StoreU(hn::InterleaveLower(dw, front, back), dw, reinterpret_cast<uint64_t*>(at));
+    hn::StoreU(hn::InterleaveUpper(dw, front, back), dw, reinterpret_cast<uint64_t*>(at + 4 * lanes));
+  };
+  for (uint64_t block = begin; block < end; block += 2 * lanes, to += 16 * lanes) {
+    const auto blocks = hn::Add(hn::Set(dw, block), order);
+    auto even = words_of(blocks), odd = words_of(hn::Add(blocks, hn::Set(dw, lanes)));
+    PhiloxRounds(du, keys, even, odd);
+    store(even, to);
+    store(odd, to + 8 * lanes);
+  }
+#endif
+}
+
 /// stream.bits16(first + i) for i in [0, count) -> out; `out` has room for count + kPhiloxSlack, and only what the
 /// returned pointer (within `out`) begins is the answer: it starts inside a block.
 inline const uint16_t* PhiloxBits16(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* out) {
-  const hn::ScalableTag<uint32_t> du;
-  const uint64_t begin = first / 8, end = (first + static_cast<uint64_t>(count) + 7) / 8;
-  uint16_t* to = out;
-  for (uint64_t block = begin; block < end; block += hn::Lanes(du), to += 8 * hn::Lanes(du)) {
-    const auto words = PhiloxBlocksFrom(du, stream, block);
-#if HWY_TARGET == HWY_SCALAR
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t word = hn::GetLane(words.word[i]);
-      std::memcpy(to + 2 * i, &word, 4);
-    }
-#else
-    hn::StoreInterleaved4(words.word[0], words.word[1], words.word[2], words.word[3], du,
-                          reinterpret_cast<uint32_t*>(to));
-#endif
-  }
+  PhiloxFill(stream, PhiloxKeys(stream), first / 8, (first + static_cast<uint64_t>(count) + 7) / 8, out);
   return out + first % 8;
 }
 

@@ -109,23 +109,40 @@ HWY_INLINE void StoreCodes(DU, hn::Vec<DU> codes, uint8_t* to) {
   hn::StoreU(hn::DemoteTo(db, hn::BitCast(di, codes)), db, to);
 }
 
+#if HWY_TARGET != HWY_SCALAR
+/// The f16 numbers, as f32, that numbers within f16's range are rounded to stochastically: normal ones are carried and
+/// cut off, others become multiples of the least one. The same numbers as NarrowCodes', which needs no conversion.
+template <class DF, class VU = hn::Vec<hn::RebindToUnsigned<DF>>>
+HWY_INLINE hn::Vec<DF> DrawnHalves(DF df, hn::Vec<DF> value, VU draws) {
+  const hn::RebindToUnsigned<DF> du;
+  const hn::RebindToSigned<DF> di;
+  const auto bits = hn::BitCast(du, value), one = hn::Set(du, 1u);
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
+  const auto carried = hn::Add(bits, hn::ShiftRight<3>(hn::Xor(draws, hn::Set(du, 0xffffu))));
+  const auto normal = hn::BitCast(df, hn::And(carried, hn::Set(du, ~0x1fffu)));
+  const auto small = hn::Lt(hn::Sub(magnitude, one), hn::Sub(hn::Set(du, 0x38800000u), one));  // and not 0
+  if (hn::AllFalse(du, small)) return normal;
+  const auto scaled = hn::Mul(hn::BitCast(df, magnitude), hn::Set(df, 0x1p24f));
+  const auto whole = hn::Floor(scaled);
+  const auto drawn = hn::ConvertTo(df, hn::BitCast(di, hn::Add(hn::Add(draws, draws), one)));
+  const auto up = hn::Lt(hn::Mul(drawn, hn::Set(df, 0x1p-17f)), hn::Sub(scaled, whole));
+  const auto units = hn::Add(whole, hn::IfThenElseZero(up, hn::Set(df, 1.0f)));
+  const auto subnormal = hn::CopySign(hn::Mul(units, hn::Set(df, 0x1p-24f)), value);
+  return hn::IfThenElse(hn::RebindMask(df, small), subnormal, normal);
+}
+#endif
+
 /// Numbers rounded to the format, stored.
 template <class Format, bool kDraws, class DF, class VU = hn::Vec<hn::RebindToUnsigned<DF>>>
 HWY_INLINE void StoreNarrow(DF df, hn::Vec<DF> value, VU draws, VU over, typename Format::Code* to) {
   const hn::RebindToUnsigned<DF> du;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (kDraws && std::is_same_v<Format, HalfFormat>) {
-    // Where all are zero or normal, the processor converts: what it finds to round has been carried and cut off.
-    const auto bits = hn::BitCast(du, value);
-    const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
-    const auto one = hn::Set(du, 1u), least = hn::Set(du, 0x38800000u), most = hn::Set(du, 0x477fdfffu);
-    const auto small = hn::Lt(hn::Sub(magnitude, one), hn::Sub(least, one));
-    if (hn::AllFalse(du, hn::Or(small, hn::Gt(magnitude, most)))) {
-      const auto carried = hn::Add(bits, hn::ShiftRight<3>(hn::Xor(draws, hn::Set(du, 0xffffu))));
-      const auto cut = hn::BitCast(df, hn::And(carried, hn::Set(du, ~0x1fffu)));
+    const auto magnitude = hn::And(hn::BitCast(du, value), hn::Set(du, 0x7fffffffu));
+    if (hn::AllFalse(du, hn::Gt(magnitude, hn::Set(du, 0x477fdfffu)))) {  // all below the largest
       const hn::Rebind<uint16_t, DF> dh;
       const hn::Rebind<hwy::float16_t, DF> d16;
-      hn::StoreU(hn::BitCast(dh, hn::DemoteTo(d16, cut)), dh, to);
+      hn::StoreU(hn::BitCast(dh, hn::DemoteTo(d16, DrawnHalves(df, value, draws))), dh, to);
       return;
     }
   }

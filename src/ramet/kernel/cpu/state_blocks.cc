@@ -9,7 +9,7 @@
 namespace ramet::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;      // elements; all tensors of a block stay in the first-level cache
+constexpr int64_t kBlock = 256;       // elements; so few that the processor, which reads ahead, reads the next block
 constexpr int64_t kWideBlock = 4096;  // where all tensors are read and written in place
 constexpr size_t kMostTensors = 8;
 constexpr int64_t kDraws = kBlock + kDrawSlack;
