@@ -90,23 +90,24 @@ def squad_features(tokenizer, path, args, training):
 
 
 def squad_answers(features, starts, ends, n_best=20, longest=30):
-    """The best span of any window, where a token counts only in the window that shows most around it."""
+    """The best span of any window, where a token counts only in the window that shows most around it, the first of equals."""
     windows = {}
     for i, feature in enumerate(features):
         windows.setdefault(feature["id"], []).append(i)
     answers = {}
     for question, members in windows.items():
-        greatest = {}
+        own = {}  # of a token: what its window shows, and which that is
         for i in members:
             for token, room in features[i]["room"].items():
                 key = features[i]["offsets"][token]
-                greatest[key] = max(greatest.get(key, -1), room)
+                if key not in own or room > own[key][0]:
+                    own[key] = room, i
         best = (-math.inf, "")
         for i in members:
             feature = features[i]
             top = lambda values: sorted(range(len(feature["ids"])), key=lambda t: -values[i][t])[:n_best]  # noqa: E731
             for start in top(starts):
-                if start not in feature["offsets"] or feature["room"][start] < greatest[feature["offsets"][start]]:
+                if start not in feature["offsets"] or own[feature["offsets"][start]][1] != i:
                     continue
                 for end in top(ends):
                     if end not in feature["offsets"] or end < start or end - start + 1 > longest:
