@@ -183,6 +183,33 @@ TEST(StochasticRounding, IsUnbiased) {
   }
 }
 
+/// Outputs that share an element's bits: any two shares of numbers below round up together as often as by chance.
+TEST(StochasticRounding, OfTwoOutputsHardlyDependOnEachOther) {
+  constexpr int kParts = 64, kWidth = 65536 / kParts;
+  for (int first = 0; first < 4; ++first)
+    for (int second = first + 1; second < 4; ++second) {
+      std::vector<double> together(kParts * kParts);
+      std::vector<bool> seen(65536);
+      for (uint32_t bits = 0; bits < 65536; ++bits) {
+        const auto a = static_cast<uint16_t>(bits * rounding_factor(first)),
+                   b = static_cast<uint16_t>(bits * rounding_factor(second));
+        together[static_cast<size_t>(a / kWidth * kParts + b / kWidth)] += 1.0 / 65536;
+        EXPECT_FALSE(seen[b]);  // so that each is unbiased
+        seen[b] = true;
+      }
+      std::vector<double> column(kParts);
+      for (int i = 0; i < kParts; ++i) {
+        double sum = 0;
+        for (int j = 0; j < kParts; ++j) {
+          sum += together[static_cast<size_t>(i * kParts + j)];
+          column[static_cast<size_t>(j)] += sum;
+          const double chance = static_cast<double>((i + 1) * (j + 1)) / (kParts * kParts);
+          ASSERT_NEAR(column[static_cast<size_t>(j)], chance, 2e-4) << first << " " << second << " " << i << " " << j;
+        }
+      }
+    }
+}
+
 TEST(StochasticRounding, LeavesNumbersOfTheFormat) {
   for (const DType dtype : kNarrow)
     for (uint32_t code = 0; code <= format_of(dtype).largest(); ++code)

@@ -108,7 +108,7 @@ bool is_zero(Tensor tensor) {
 std::vector<AttributeSpec> rounding_attributes() {
   return {{"rounding", Kind::kString, false, "of narrow outputs: nearest (to even; the default) or stochastic"},
           {"seed", Kind::kInt, false, "of stochastic rounding"},
-          {"tensor", Kind::kInt, false, "id of the logical tensor whose elements draw; each further output has the next"}};
+          {"tensor", Kind::kInt, false, "id of the logical tensor whose elements draw"}};
 }
 
 bool rounds_stochastically(const NodeSignature& node) {

@@ -13,8 +13,9 @@ namespace ramet {
 
 // How ops write narrow floats (base/rounding.h has the arithmetic), for every backend. An op that rounds has the
 // attributes of `rounding_attributes` and, when it draws, the scalar "counter" i64[2] = {step, micro-batch index} as
-// its last input. Element e of output o, e being its index in the logical tensor, is rounded by 16 bits of Philox
-// (seed, kRounding, step, tensor + o), number micro-batch x elements + e: the same on any layout.
+// its last input. Element e, being its index in the logical tensor, is rounded by 16 bits of Philox (seed, kRounding,
+// step, tensor), number micro-batch x elements + e: the same on any layout. Outputs share an element's bits: output o
+// takes their product with kRoundingFactor^o.
 
 inline TensorType counter_type() { return {DType::kI64, Shape{2}}; }
 
@@ -24,6 +25,15 @@ std::vector<AttributeSpec> rounding_attributes();
 /// Whether the node draws: "rounding" is "stochastic". Checks the attributes, and that the last input is the counter
 /// then; throws Error naming the node.
 bool rounds_stochastically(const NodeSignature& node);
+
+/// Odd, so that products are as evenly spread as the bits themselves; near 2^16 over the golden ratio, whose multiples
+/// lie so apart (Knuth, TAOCP 6.4) that outputs round up together as often, to 2e-4, as if each had bits of its own.
+inline constexpr uint16_t kRoundingFactor = 0x9E37;
+constexpr uint16_t rounding_factor(int outputs) {
+  uint16_t factor = 1;
+  for (int i = 0; i < outputs; ++i) factor = static_cast<uint16_t>(factor * kRoundingFactor);
+  return factor;
+}
 
 /// What a node that draws needs to know at run time; `elements` of the logical tensor.
 struct RoundingDraw {
@@ -36,9 +46,7 @@ struct RoundingDraw {
         tensor(static_cast<uint64_t>(node.attributes.get_int("tensor"))),
         step(counter[0]),
         first(static_cast<uint64_t>(counter[1]) * static_cast<uint64_t>(elements)) {}
-  RandomStream stream(int output) const {
-    return {seed, RandomPurpose::kRounding, static_cast<uint64_t>(step), tensor + static_cast<uint64_t>(output)};
-  }
+  RandomStream stream() const { return {seed, RandomPurpose::kRounding, static_cast<uint64_t>(step), tensor}; }
 };
 
 /// What an optimizer's state is, for how a narrow type holds it. f16 has the range of f32 neither above nor below: it

@@ -170,11 +170,21 @@ void join(const uint16_t* high, const uint16_t* low, int64_t count, float* to) {
   for (; i < count; ++i) to[i] = join_f32({high[i], low[i]});
 }
 
-const uint16_t* draw(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room) {
+uint16_t* draw(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room) {
   return PhiloxBits16(stream, first, count, room);
 }
 
-constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, narrow_half_state, widen_half_state, split, join, draw};
+void multiply_draws(uint16_t factor, uint16_t* draws, int64_t count) {
+  const hn::ScalableTag<uint16_t> dh;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(dh));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::Mul(hn::LoadU(dh, draws + i), hn::Set(dh, factor)), dh, draws + i);
+  for (; i < count; ++i) draws[i] = static_cast<uint16_t>(draws[i] * factor);
+}
+
+constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, narrow_half_state, widen_half_state, split,
+                                            join,   draw,  multiply_draws};
 
 }  // namespace
 

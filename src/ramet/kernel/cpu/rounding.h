@@ -25,7 +25,9 @@ struct RoundingLoops {
   void (*join)(const uint16_t* high, const uint16_t* low, int64_t count, float* to);
   /// stream.bits16(first + i) for i in [0, count): the answer begins where the returned pointer says, within `room` of
   /// count + kDrawSlack.
-  const uint16_t* (*draw)(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room);
+  uint16_t* (*draw)(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room);
+  /// Draws for a further output (ops/rounding.h).
+  void (*multiply_draws)(uint16_t factor, uint16_t* draws, int64_t count);
 };
 const RoundingLoops& rounding_loops();
 

@@ -20,10 +20,13 @@ const char* element(const void* data, DType dtype, int64_t index) {
 
 }  // namespace
 
-/// Of one thread: a block for each tensor, draws as they come, and draws in the order of elements.
+/// Of one thread: a block for each tensor, draws as they come, and draws in the order of elements; `draws` of the block
+/// once they are there, for the output `drawn_for`.
 struct StateBlocks::Room {
   float* blocks;
   uint16_t *drawn, *gathered;
+  uint16_t* draws = nullptr;
+  int drawn_for = 0;
 
   static constexpr int64_t kBytes =
       (static_cast<int64_t>(kMostTensors) * kBlock * 4 + (kDraws + kBlock) * 2 + 63) / 64 * 64;
@@ -89,8 +92,8 @@ float* StateBlocks::target(size_t tensor, int64_t first, const Room& room) const
   return room.block(tensors_.inputs.size() + tensor);
 }
 
-const uint16_t* StateBlocks::draws_of(int output, int64_t first, int64_t count, const Room& room) const {
-  const RandomStream stream = draw_->stream(output);
+uint16_t* StateBlocks::draw_block(int64_t first, int64_t count, const Room& room) const {
+  const RandomStream stream = draw_->stream();
   if (!state_.position)
     return rounding_loops().draw(stream, draw_->first + static_cast<uint64_t>(first), count, room.drawn);
   std::fill_n(room.gathered, count, uint16_t{0});  // padding
@@ -102,7 +105,16 @@ const uint16_t* StateBlocks::draws_of(int output, int64_t first, int64_t count, 
   return room.gathered;
 }
 
-void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t count, const Room& room) const {
+/// Outputs are asked for in their order.
+const uint16_t* StateBlocks::draws_of(int output, int64_t first, int64_t count, Room& room) const {
+  if (!room.draws) room.draws = draw_block(first, count, room), room.drawn_for = 0;
+  if (const int further = output - room.drawn_for; further > 0)
+    rounding_loops().multiply_draws(rounding_factor(further), room.draws, count);
+  room.drawn_for = output;
+  return room.draws;
+}
+
+void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t count, Room& room) const {
   const StateTensor& at = tensors_.outputs[tensor];
   const DType dtype = state_.node.outputs[static_cast<size_t>(at.operand)].dtype;
   if (dtype == DType::kF32) return;
@@ -118,7 +130,7 @@ void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t
 void StateBlocks::run(const Body& body) const {
   const int64_t elements = state_.node.inputs[0].elements();
   context_.team.split((elements + block_ - 1) / block_, 1, [&](int64_t begin, int64_t end, int rank) {
-    const Room room(context_.scratch, rank);
+    Room room(context_.scratch, rank);
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * block_, count = std::min(block_, elements - first);
       const float* in[kMostTensors] = {};
@@ -126,6 +138,7 @@ void StateBlocks::run(const Body& body) const {
       for (size_t i = 0; i < tensors_.inputs.size(); ++i) in[i] = read(i, first, count, room);
       for (size_t i = 0; i < tensors_.outputs.size(); ++i) out[i] = target(i, first, room);
       body(count, in, out, rank);
+      room.draws = nullptr;
       for (size_t i = 0; i < tensors_.outputs.size(); ++i) write(i, out[i], first, count, room);
     }
   });

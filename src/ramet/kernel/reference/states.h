@@ -62,7 +62,8 @@ class States {
     std::memmove(static_cast<char*>(to) + at, static_cast<const char*>(from) + at, size);
   }
   uint16_t draw(int output, int64_t i) const {
-    return draw_->stream(output).bits16(draw_->first + static_cast<uint64_t>(position_->index(i)));
+    const uint16_t bits = draw_->stream().bits16(draw_->first + static_cast<uint64_t>(position_->index(i)));
+    return static_cast<uint16_t>(bits * rounding_factor(output));
   }
 
   const ReferenceOperands& operands_;
