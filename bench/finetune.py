@@ -195,7 +195,10 @@ def main():
             if task == "squad" and bool(args.train) != bool(args.dev):
                 parser.error("squad needs both --train and --dev, or neither")
             if task == "squad" and not args.train:
-                args.train, args.dev = split_squad(args.data.parent / "squad/dev-v1.1.json")
+                whole = args.data.parent / "squad/dev-v1.1.json"
+                if not whole.exists():
+                    parser.error(f"no {whole}: give --train and --dev")
+                args.train, args.dev = split_squad(whole)
             bench = Bench(task, args, folder)
             result = {"task": task}
             if not args.rate_only:

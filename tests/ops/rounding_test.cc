@@ -243,9 +243,9 @@ TEST(StateRoles, AreTheSameByVectors) {
     for (size_t i = 0; i < draws.size(); ++i) draws[i] = stream.bits16(i);
     std::vector<float> back(values.size());
     for (const bool drawn : {false, true}) {
-      cpu::rounding_loops().narrow_half_state(role, values.data(), count, codes.data(), drawn ? draws.data() : nullptr,
-                                              true);
-      cpu::rounding_loops().widen_half_state(role, codes.data(), count, back.data());
+      cpu::rounding_loops().narrow_state(DType::kF16, role, values.data(), count, codes.data(),
+                                         drawn ? draws.data() : nullptr, true);
+      cpu::rounding_loops().widen_state(DType::kF16, role, codes.data(), count, back.data());
       for (size_t i = 0; i < values.size(); ++i) {
         const float stored = state_stored(values[i], DType::kF16, role);
         const uint32_t expected =

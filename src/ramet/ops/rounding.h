@@ -29,9 +29,10 @@ bool rounds_stochastically(const NodeSignature& node);
 /// Odd, so that products are as evenly spread as the bits themselves; near 2^16 over the golden ratio, whose multiples
 /// lie so apart (Knuth, TAOCP 6.4) that outputs round up together as often, to 2e-4, as if each had bits of its own.
 inline constexpr uint16_t kRoundingFactor = 0x9E37;
-constexpr uint16_t rounding_factor(int outputs) {
+/// kRoundingFactor^output.
+constexpr uint16_t rounding_factor(int output) {
   uint16_t factor = 1;
-  for (int i = 0; i < outputs; ++i) factor = static_cast<uint16_t>(factor * kRoundingFactor);
+  for (int i = 0; i < output; ++i) factor = static_cast<uint16_t>(factor * kRoundingFactor);
   return factor;
 }
 

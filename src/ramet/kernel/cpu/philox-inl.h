@@ -136,7 +136,7 @@ HWY_NOINLINE inline void PhiloxFill(const RandomStream& stream, const PhiloxKeys
 
 /// stream.bits16(first + i) for i in [0, count) -> out; `out` has room for count + kPhiloxSlack, and only what the
 /// returned pointer (within `out`) begins is the answer: it starts inside a block.
-inline uint16_t* PhiloxBits16(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* out) {
+inline const uint16_t* PhiloxBits16(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* out) {
   PhiloxFill(stream, PhiloxKeys(stream), first / 8, (first + static_cast<uint64_t>(count) + 7) / 8, out);
   return out + first % 8;
 }

@@ -91,13 +91,11 @@ void narrow(DType type, const float* from, int64_t count, void* to, const uint16
   }
 }
 
-void narrow_half_state(StateRole role, const float* from, int64_t count, uint16_t* to, const uint16_t* draws,
-                       bool saturate) {
-  switch (role) {
-    case StateRole::kPlain: return narrow_any<HalfFormat>(from, count, to, draws, saturate);
-    case StateRole::kMoment: return narrow_any<HalfFormat, StateRole::kMoment>(from, count, to, draws, saturate);
-    case StateRole::kSquare: return narrow_any<HalfFormat, StateRole::kSquare>(from, count, to, draws, saturate);
-  }
+void narrow_state(DType type, StateRole role, const float* from, int64_t count, void* to, const uint16_t* draws,
+                  bool saturate) {
+  if (type != DType::kF16 || role == StateRole::kPlain) return narrow(type, from, count, to, draws, saturate);
+  if (role == StateRole::kMoment) return narrow_any<HalfFormat, StateRole::kMoment>(from, count, to, draws, saturate);
+  narrow_any<HalfFormat, StateRole::kSquare>(from, count, to, draws, saturate);
 }
 
 template <StateRole kRole = StateRole::kPlain, typename T>
@@ -126,13 +124,11 @@ void widen(DType type, const void* from, int64_t count, float* to) {
   }
 }
 
-void widen_half_state(StateRole role, const uint16_t* from, int64_t count, float* to) {
-  const auto* codes = reinterpret_cast<const F16*>(from);
-  switch (role) {
-    case StateRole::kPlain: return widen_each(codes, count, to);
-    case StateRole::kMoment: return widen_each<StateRole::kMoment>(codes, count, to);
-    case StateRole::kSquare: return widen_each<StateRole::kSquare>(codes, count, to);
-  }
+void widen_state(DType type, StateRole role, const void* from, int64_t count, float* to) {
+  if (type != DType::kF16 || role == StateRole::kPlain) return widen(type, from, count, to);
+  const auto* codes = static_cast<const F16*>(from);
+  if (role == StateRole::kMoment) return widen_each<StateRole::kMoment>(codes, count, to);
+  widen_each<StateRole::kSquare>(codes, count, to);
 }
 
 void split(const float* from, int64_t count, uint16_t* high, uint16_t* low) {
@@ -170,21 +166,20 @@ void join(const uint16_t* high, const uint16_t* low, int64_t count, float* to) {
   for (; i < count; ++i) to[i] = join_f32({high[i], low[i]});
 }
 
-uint16_t* draw(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room) {
+const uint16_t* draw(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room) {
   return PhiloxBits16(stream, first, count, room);
 }
 
-void multiply_draws(uint16_t factor, uint16_t* draws, int64_t count) {
+void multiply_draws(uint16_t factor, const uint16_t* draws, int64_t count, uint16_t* to) {
   const hn::ScalableTag<uint16_t> dh;
   const auto lanes = static_cast<int64_t>(hn::Lanes(dh));
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    hn::StoreU(hn::Mul(hn::LoadU(dh, draws + i), hn::Set(dh, factor)), dh, draws + i);
-  for (; i < count; ++i) draws[i] = static_cast<uint16_t>(draws[i] * factor);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(dh, draws + i), hn::Set(dh, factor)), dh, to + i);
+  for (; i < count; ++i) to[i] = static_cast<uint16_t>(draws[i] * factor);
 }
 
-constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, narrow_half_state, widen_half_state, split,
-                                            join,   draw,  multiply_draws};
+constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, narrow_state, widen_state,
+                                            split,  join,  draw,         multiply_draws};
 
 }  // namespace
 

@@ -17,17 +17,17 @@ struct RoundingLoops {
   void (*narrow)(DType to_type, const float* from, int64_t count, void* to, const uint16_t* draws, bool saturate);
   /// Any floating type -> f32.
   void (*widen)(DType from_type, const void* from, int64_t count, float* to);
-  /// state_stored (ops/rounding.h) rounded as `narrow` does, and state_value, of states held in f16.
-  void (*narrow_half_state)(StateRole role, const float* from, int64_t count, uint16_t* to, const uint16_t* draws,
-                            bool saturate);
-  void (*widen_half_state)(StateRole role, const uint16_t* from, int64_t count, float* to);
+  /// state_stored (ops/rounding.h) of f32 numbers, rounded as `narrow` does, and state_value of what was stored.
+  void (*narrow_state)(DType to_type, StateRole role, const float* from, int64_t count, void* to, const uint16_t* draws,
+                       bool saturate);
+  void (*widen_state)(DType from_type, StateRole role, const void* from, int64_t count, float* to);
   void (*split)(const float* from, int64_t count, uint16_t* high, uint16_t* low);
   void (*join)(const uint16_t* high, const uint16_t* low, int64_t count, float* to);
   /// stream.bits16(first + i) for i in [0, count): the answer begins where the returned pointer says, within `room` of
   /// count + kDrawSlack.
-  uint16_t* (*draw)(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room);
-  /// Draws for a further output (ops/rounding.h).
-  void (*multiply_draws)(uint16_t factor, uint16_t* draws, int64_t count);
+  const uint16_t* (*draw)(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room);
+  /// What a further output makes of draws (ops/rounding.h).
+  void (*multiply_draws)(uint16_t factor, const uint16_t* draws, int64_t count, uint16_t* to);
 };
 const RoundingLoops& rounding_loops();
 

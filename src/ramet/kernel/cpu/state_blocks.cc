@@ -20,20 +20,20 @@ const char* element(const void* data, DType dtype, int64_t index) {
 
 }  // namespace
 
-/// Of one thread: a block for each tensor, draws as they come, and draws in the order of elements; `draws` of the block
-/// once they are there, for the output `drawn_for`.
+/// Of one thread: a block for each tensor, draws as they come, in the order of elements, and for a further output;
+/// `draws` of the block once there are any.
 struct StateBlocks::Room {
   float* blocks;
-  uint16_t *drawn, *gathered;
-  uint16_t* draws = nullptr;
-  int drawn_for = 0;
+  uint16_t *drawn, *gathered, *multiplied;
+  const uint16_t* draws = nullptr;
 
   static constexpr int64_t kBytes =
-      (static_cast<int64_t>(kMostTensors) * kBlock * 4 + (kDraws + kBlock) * 2 + 63) / 64 * 64;
+      (static_cast<int64_t>(kMostTensors) * kBlock * 4 + (kDraws + 2 * kBlock) * 2 + 63) / 64 * 64;
   Room(void* scratch, int rank)
       : blocks(reinterpret_cast<float*>(static_cast<char*>(scratch) + rank * kBytes)),
         drawn(reinterpret_cast<uint16_t*>(blocks + kMostTensors * kBlock)),
-        gathered(drawn + kDraws) {}
+        gathered(drawn + kDraws),
+        multiplied(gathered + kBlock) {}
   float* block(size_t tensor) const { return blocks + tensor * kBlock; }
 };
 
@@ -75,10 +75,7 @@ const float* StateBlocks::read(size_t tensor, int64_t first, int64_t count, cons
     rounding_loops().join(reinterpret_cast<const uint16_t*>(from), low_in() + first, count, to);
     return to;
   }
-  if (dtype == DType::kF16)
-    rounding_loops().widen_half_state(at.role, reinterpret_cast<const uint16_t*>(from), count, to);
-  else
-    rounding_loops().widen(dtype, from, count, to);
+  rounding_loops().widen_state(dtype, at.role, from, count, to);
   return to;
 }
 
@@ -92,7 +89,7 @@ float* StateBlocks::target(size_t tensor, int64_t first, const Room& room) const
   return room.block(tensors_.inputs.size() + tensor);
 }
 
-uint16_t* StateBlocks::draw_block(int64_t first, int64_t count, const Room& room) const {
+const uint16_t* StateBlocks::draw_block(int64_t first, int64_t count, const Room& room) const {
   const RandomStream stream = draw_->stream();
   if (!state_.position)
     return rounding_loops().draw(stream, draw_->first + static_cast<uint64_t>(first), count, room.drawn);
@@ -105,13 +102,11 @@ uint16_t* StateBlocks::draw_block(int64_t first, int64_t count, const Room& room
   return room.gathered;
 }
 
-/// Outputs are asked for in their order.
 const uint16_t* StateBlocks::draws_of(int output, int64_t first, int64_t count, Room& room) const {
-  if (!room.draws) room.draws = draw_block(first, count, room), room.drawn_for = 0;
-  if (const int further = output - room.drawn_for; further > 0)
-    rounding_loops().multiply_draws(rounding_factor(further), room.draws, count);
-  room.drawn_for = output;
-  return room.draws;
+  if (!room.draws) room.draws = draw_block(first, count, room);
+  if (output == 0) return room.draws;
+  rounding_loops().multiply_draws(rounding_factor(output), room.draws, count, room.multiplied);
+  return room.multiplied;
 }
 
 void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t count, Room& room) const {
@@ -121,10 +116,7 @@ void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t
   void* to = const_cast<char*>(element(context_.outputs[static_cast<size_t>(at.operand)], dtype, first));
   if (is_split(at.from)) return rounding_loops().split(from, count, static_cast<uint16_t*>(to), low_out() + first);
   const uint16_t* draws = draw_ ? draws_of(at.operand, first, count, room) : nullptr;
-  if (dtype == DType::kF16)
-    rounding_loops().narrow_half_state(at.role, from, count, static_cast<uint16_t*>(to), draws, tensors_.saturate);
-  else
-    rounding_loops().narrow(dtype, from, count, to, draws, tensors_.saturate);
+  rounding_loops().narrow_state(dtype, at.role, from, count, to, draws, tensors_.saturate);
 }
 
 void StateBlocks::run(const Body& body) const {

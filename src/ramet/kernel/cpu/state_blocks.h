@@ -51,7 +51,7 @@ class StateBlocks {
   const float* read(size_t tensor, int64_t first, int64_t count, const Room& room) const;
   float* target(size_t tensor, int64_t first, const Room& room) const;
   void write(size_t tensor, const float* from, int64_t first, int64_t count, Room& room) const;
-  uint16_t* draw_block(int64_t first, int64_t count, const Room& room) const;
+  const uint16_t* draw_block(int64_t first, int64_t count, const Room& room) const;
   const uint16_t* draws_of(int output, int64_t first, int64_t count, Room& room) const;
   const uint16_t* low_in() const;
   uint16_t* low_out() const;
