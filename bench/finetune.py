@@ -8,10 +8,13 @@ both reach on dev (mean and spread over seeds), and how fast each is on the same
     python bench/finetune.py --data DATA/glue --task squad --sequence 192 --stride 64 --batch 16 --epochs 2    # SQuAD's dev set, split
     python bench/finetune.py --task squad --train A.json --dev B.json --sequence 384 --batch 16
     python bench/finetune.py --task mrpc --rate-only                # samples a second alone, in turn
+    python bench/finetune.py --task rte --paired --dropout 0 --precision f32 --scores-only
 
 Both sides have one recipe: every row padded to --sequence, the batch, the learning rate's line up and down, AdamW,
-clipping. The bars: scores within one point of each other, and Ramet at 1.3 times the rate of the faster of PyTorch's
-f32 and bf16 (Ramet computes in --precision). Needs the peers: scripts/setup.sh --peers.
+clipping. With --paired they also begin with the same head and meet the rows in the same order, which a seed changes for
+both: then scores differ by the arithmetic and the masks of dropout alone, without dropout by the arithmetic. The bars:
+scores within one point of each other, and Ramet at 1.3 times the rate of the faster of PyTorch's f32 and bf16 (Ramet
+computes in --precision). Needs the peers: scripts/setup.sh --peers.
 
 Scores that were reached are kept in build/bench-finetune.json, and not trained for again: a bench that was interrupted goes on.
 They know their recipe, not the programs that reached them: delete the file after a change that scores could depend on.
@@ -19,8 +22,11 @@ They know their recipe, not the programs that reached them: delete the file afte
 
 import argparse
 import json
+import math
 import os
 import pathlib
+import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,6 +62,13 @@ def split_squad(path):
     return files
 
 
+def in_orders(rows, epochs, seed):
+    """Of all epochs, each in an order of its own; and the share of them that is trained on."""
+    orders = random.Random(seed)
+    ordered = [(epoch, row) for epoch in range(math.ceil(epochs)) for row in orders.sample(rows, len(rows))]
+    return ordered, epochs / math.ceil(epochs)
+
+
 def kept():
     return json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
@@ -66,17 +79,43 @@ class Bench:
         rate, epochs = RECIPES[task]
         self.rate, self.epochs = args.rate or rate, args.epochs or epochs
         self.data = args.data / FOLDERS[task] if args.data else None
+        self.start = {"model": args.model, "data": self.data, "train": args.train, "epochs": self.epochs, "limit_train": args.limit_train}
+
+    def pair(self, seed):
+        """Files for both sides: weights with a head, and rows in the order of every epoch."""
+        a, folder = self.args, self.folder / f"start-{self.task}-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        run([sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", a.model, "--seed", seed,
+             "--write-start", folder / "model", *(["--dropout", a.dropout] if a.dropout is not None else [])])
+        self.start |= {"model": folder / "model", "limit_train": 0}
+        limit = a.limit_train or None
+        if self.task == "squad":
+            whole = json.loads(a.train.read_text())
+            rows = [(paragraph["context"], qa) for article in whole["data"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
+            rows, self.start["epochs"] = in_orders(rows[:limit], self.epochs, seed)
+            questions = [{"context": context, "qas": [qa | {"id": f"{qa['id']}-{epoch}"}]} for epoch, (context, qa) in rows]
+            self.start["train"] = folder / "train.json"
+            self.start["train"].write_text(json.dumps(whole | {"data": [{"title": "", "paragraphs": questions}]}))
+        else:
+            lines = (self.data / "train.tsv").read_text(encoding="utf-8-sig").splitlines(keepends=True)
+            header = [] if self.task == "cola" else [lines.pop(0)]
+            rows, self.start["epochs"] = in_orders(lines[:limit], self.epochs, seed)
+            (folder / "train.tsv").write_text("".join(header + [row for _, row in rows]))
+            (folder / "dev.tsv").symlink_to((self.data / "dev.tsv").resolve())
+            self.start["data"] = folder
 
     def ramet_settings(self, seed):
-        a = self.args
-        settings = {"name": self.task, "model.init_from": a.model, "task.kind": self.task, "task.epochs": self.epochs,
+        a, start = self.args, self.start
+        settings = {"name": self.task, "model.init_from": start["model"], "task.kind": self.task, "task.epochs": start["epochs"],
                     "task.warmup": a.warmup, "data.sequence_length": a.sequence, "train.micro_batch": a.batch,
                     "train.precision": a.precision, "train.seed": seed, "train.schedule.learning_rate": self.rate,
-                    "train.evaluation.every": 0, "task.limit_train": a.limit_train, "task.limit_dev": a.limit_dev}
+                    "train.evaluation.every": 0, "task.limit_train": start["limit_train"], "task.limit_dev": a.limit_dev,
+                    "data.shuffle": "false" if a.paired else "true"}
         if self.task == "squad":
-            settings |= {"task.train": a.train, "task.dev": a.dev, "task.stride": a.stride}
+            settings |= {"task.train": start["train"], "task.dev": a.dev, "task.stride": a.stride}
         else:
-            settings["task.data"] = self.data
+            settings["task.data"] = start["data"]
         return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
     def ramet(self, seed, stop=0):
@@ -92,22 +131,28 @@ class Bench:
         return {"metrics": metrics, "samples_per_second": end["samples_per_second"], "steps": end["steps"]}
 
     def torch(self, seed, precision, stop=0):
-        a = self.args
-        command = [sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", a.model, "--seed", seed,
-                   "--epochs", self.epochs, "--batch", a.batch, "--rate", self.rate, "--warmup", a.warmup,
+        a, start = self.args, self.start
+        command = [sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", start["model"], "--seed", seed,
+                   "--epochs", start["epochs"], "--batch", a.batch, "--rate", self.rate, "--warmup", a.warmup,
                    "--sequence", a.sequence, "--precision", precision, "--threads", a.threads,
-                   "--limit-train", a.limit_train, "--limit-dev", a.limit_dev, "--stop", stop]
+                   "--limit-train", start["limit_train"], "--limit-dev", a.limit_dev, "--stop", stop,
+                   *(["--in-order"] if a.paired else [])]
         if self.task != "squad":
-            return run([*command, "--data", self.data])[-1]
+            return run([*command, "--data", start["data"]])[-1]
         answers = self.folder / "answers.json"
-        result = run([*command, "--train", a.train, "--dev", a.dev, "--out", answers, "--stride", a.stride])[-1]
+        result = run([*command, "--train", start["train"], "--dev", a.dev, "--out", answers, "--stride", a.stride])[-1]
         if not stop:
             result["metrics"] = self.score(answers)
         return result
 
     def score(self, answers):
-        """Both sides' answers are measured by the same official measure."""
-        line = run([ROOT / "build/ramet", "score", "squad", self.args.dev, answers, "--json"])[-1]
+        """Both sides' answers are measured by the same official measure, on the questions that --limit-dev leaves."""
+        whole, found = json.loads(self.args.dev.read_text()), json.loads(answers.read_text())
+        for paragraph in (paragraph for article in whole["data"] for paragraph in article["paragraphs"]):
+            paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["id"] in found]
+        asked = self.folder / "asked.json"
+        asked.write_text(json.dumps(whole))
+        line = run([ROOT / "build/ramet", "score", "squad", asked, answers, "--json"])[-1]
         return {key: line[key] for key in ("f1", "exact_match")}
 
     def rates(self):
@@ -130,8 +175,12 @@ class Bench:
     def reached(self, name, seed, precision, side):
         """What a run scored, from KEPT where it was run before."""
         recipe = {key: str(value) for key, value in vars(self.args).items() if key in SCORED} | {"rate": self.rate, "epochs": self.epochs}
+        if self.args.paired:
+            recipe |= {"paired": True, "dropout": self.args.dropout}
         key = json.dumps({"task": self.task, "side": name, "seed": seed, "computes": precision, **recipe}, sort_keys=True)
         if key not in kept():
+            if self.args.paired:
+                self.pair(seed)
             metrics = side(seed)["metrics"]
             fresh = KEPT.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(kept() | {key: metrics}, indent=1))  # other tasks may have been at work meanwhile
@@ -175,6 +224,8 @@ def main():
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--stride", type=int, default=128)
+    parser.add_argument("--paired", action="store_true", help="scores from one head and order of rows a seed on both sides")
+    parser.add_argument("--dropout", type=float, help="with --paired (default: the model's)")
     parser.add_argument("--precision", default="bf16", help="of Ramet")
     parser.add_argument("--peer-precision", choices=["f32", "bf16"], default="f32", help="of PyTorch's scores")
     parser.add_argument("--threads", type=int, default=2)
@@ -187,6 +238,10 @@ def main():
     args = parser.parse_args()
     if not (args.model / "model.safetensors").exists():
         parser.error(f"no weights in {args.model}: run `make minilm`")
+    if args.dropout is not None and not args.paired:
+        parser.error("--dropout needs --paired")
+    if args.paired and not args.scores_only:
+        parser.error("--paired needs --scores-only")
     met = True
     with tempfile.TemporaryDirectory() as folder:
         for task in args.task or ["mrpc"]:

@@ -193,7 +193,7 @@ def train(model, data, args):
     for step in range(steps):
         begin = time.perf_counter()
         while len(stream) < args.batch:
-            stream += torch.randperm(count, generator=generator).tolist()
+            stream += range(count) if args.in_order else torch.randperm(count, generator=generator).tolist()
         chosen, stream = stream[: args.batch], stream[args.batch :]
         batch = {name: tensor[chosen] for name, tensor in data.items()}
         rate = args.rate * ((step + 1) / (warmup + 1) if step < warmup else (steps - step) / max(1, steps - warmup))
@@ -224,6 +224,18 @@ def answers_of(model, data, args):
     return [torch.cat(piece) for piece in zip(*parts)]
 
 
+def pretrained(args):
+    """The folder's weights, with the head that it holds or a new one."""
+    if args.task == "squad":
+        kind, changes = AutoModelForQuestionAnswering, {}
+    else:
+        kind, labels = AutoModelForSequenceClassification, TASKS[args.task][4]
+        changes = {"num_labels": len(labels)} if labels else {"num_labels": 1, "problem_type": "regression"}
+    if args.dropout is not None:
+        changes |= {"hidden_dropout_prob": args.dropout, "attention_probs_dropout_prob": args.dropout}
+    return kind.from_pretrained(args.model, config=AutoConfig.from_pretrained(args.model, **changes))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=[*TASKS, "squad"], default="mrpc")
@@ -245,21 +257,22 @@ def main():
     parser.add_argument("--limit-train", type=int, default=0)
     parser.add_argument("--limit-dev", type=int, default=0)
     parser.add_argument("--stop", type=int, default=0, help="end after so many steps, without metrics: for the rate alone")
+    parser.add_argument("--in-order", action="store_true", help="rows as the file has them, epoch after epoch")
+    parser.add_argument("--dropout", type=float, help="default: the model's")
+    parser.add_argument("--write-start", type=pathlib.Path, help="write the weights with the head that training would begin with, and end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     random.seed(args.seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     numbers = {}
+    model = pretrained(args)
+    if args.write_start:
+        model.save_pretrained(args.write_start)
+        return tokenizer.save_pretrained(args.write_start)
     if args.task == "squad":
-        model = AutoModelForQuestionAnswering.from_pretrained(args.model)
         data = encode_squad(tokenizer, squad_features(tokenizer, args.train, args, True), args.sequence)
     else:
-        labels = TASKS[args.task][4]
-        config = AutoConfig.from_pretrained(args.model, num_labels=len(labels) if labels else 1)
-        if not labels:
-            config.problem_type = "regression"
-        model = AutoModelForSequenceClassification.from_pretrained(args.model, config=config)
         data = encode(tokenizer, read_examples(args.task, args.data / TASKS[args.task][0], args.limit_train), args.sequence)
     model.train()
     seconds = train(model, data, args)
