@@ -26,7 +26,6 @@ import math
 import os
 import pathlib
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -84,7 +83,8 @@ class Bench:
     def pair(self, seed):
         """Files for both sides: weights with a head, and rows in the order of every epoch."""
         a, folder = self.args, self.folder / f"start-{self.task}-{seed}"
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            return  # the other side's
         folder.mkdir()
         run([sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", a.model, "--seed", seed,
              "--write-start", folder / "model", *(["--dropout", a.dropout] if a.dropout is not None else [])])
