@@ -54,10 +54,10 @@ nlohmann::json config_of(const Recipe& recipe, int64_t steps) {
                            {"heads", *recipe.model.heads},
                            {"vocabulary", *recipe.model.vocabulary_size},
                            {"positions", *recipe.model.max_positions},
-                           {"beta1", recipe.optimizer.beta1},
-                           {"beta2", recipe.optimizer.beta2},
-                           {"epsilon", recipe.optimizer.epsilon},
-                           {"weight_decay", recipe.optimizer.weight_decay},
+                           {"beta1", recipe.train.optimizer.beta1},
+                           {"beta2", recipe.train.optimizer.beta2},
+                           {"epsilon", recipe.train.optimizer.epsilon},
+                           {"weight_decay", recipe.train.optimizer.weight_decay},
                            {"clip_norm", recipe.train.clip_norm}};
   for (int64_t step = 0; step < steps; ++step) config["learning_rates"].push_back(learning_rate_at(recipe, step));
   return config;

@@ -64,7 +64,7 @@ Outcome train(const Preparation& ready, const Backend& backend, int threads, con
   run.planned = engine.executable().planned_bytes();
   const int64_t batch = ready.recipe.train.micro_batch;
   for (int64_t step = 0; step < steps; ++step) {
-    const double beta1 = ready.recipe.optimizer.beta1, beta2 = ready.recipe.optimizer.beta2;
+    const double beta1 = ready.recipe.train.optimizer.beta1, beta2 = ready.recipe.train.optimizer.beta2;
     const ScalarValue scalars[] = {{"learning_rate", 1e-3},
                                    {"correction1", 1 - std::pow(beta1, static_cast<double>(step + 1))},
                                    {"correction2", 1 - std::pow(beta2, static_cast<double>(step + 1))}};

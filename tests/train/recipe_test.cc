@@ -63,9 +63,9 @@ learning_rate = 6e-4
   EXPECT_FALSE(recipe.data.shuffle);
   EXPECT_EQ(recipe.data.masking_probability, 0.2);
   EXPECT_EQ(recipe.train.clip_norm, 2.0);
-  EXPECT_EQ(recipe.optimizer.kind, "lamb");
-  EXPECT_EQ(recipe.optimizer.beta2, 0.98);
-  EXPECT_EQ(recipe.schedule.learning_rate, 6e-4);
+  EXPECT_EQ(recipe.train.optimizer.kind, "lamb");
+  EXPECT_EQ(recipe.train.optimizer.beta2, 0.98);
+  EXPECT_EQ(recipe.train.schedule.learning_rate, 6e-4);
   EXPECT_EQ(recipe.where("train.steps"), "bert.toml:12 train.steps");
   EXPECT_EQ(recipe.where("train.lanes"), "train.lanes");
 }
@@ -160,7 +160,7 @@ TEST(Recipe, SettingsWinAndAreChecked) {
   EXPECT_EQ(recipe.train.precision, "f32");
   EXPECT_EQ(recipe.name, "x y");
   EXPECT_EQ(recipe.model.preset, "124m");
-  EXPECT_EQ(recipe.schedule.learning_rate, 1e-3);
+  EXPECT_EQ(recipe.train.schedule.learning_rate, 1e-3);
   EXPECT_EQ(recipe.data.corpus, (std::filesystem::current_path() / "texts/a").string());
   EXPECT_EQ(recipe.where("train.steps"), "--set train.steps");
   EXPECT_THAT(error_of("", {"train.steps"}),
@@ -204,7 +204,7 @@ TEST(Recipe, TheHashFollowsWhatDecidesBits) {
 TEST(Recipe, ResumeChangesOnlyWhatDecidesNothing) {
   Recipe recipe = parse("");
   change_resumed_recipe(recipe, std::vector<std::string>{"train.checkpoint.keep=5"});
-  EXPECT_EQ(recipe.checkpoint.keep, 5);
+  EXPECT_EQ(recipe.train.checkpoint.keep, 5);
   try {
     change_resumed_recipe(recipe, std::vector<std::string>{"train.seed=5"});
     FAIL();

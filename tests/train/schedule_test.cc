@@ -15,11 +15,11 @@ Recipe recipe_of(const std::string& kind, int64_t steps, int64_t warmup, double 
                  double power = 1) {
   Recipe recipe;
   recipe.train.steps = steps;
-  recipe.schedule.kind = kind;
-  recipe.schedule.warmup_steps = warmup;
-  recipe.schedule.learning_rate = peak;
-  recipe.schedule.end = end;
-  recipe.schedule.power = power;
+  recipe.train.schedule.kind = kind;
+  recipe.train.schedule.warmup_steps = warmup;
+  recipe.train.schedule.learning_rate = peak;
+  recipe.train.schedule.end = end;
+  recipe.train.schedule.power = power;
   return recipe;
 }
 
@@ -67,7 +67,7 @@ TEST(Schedule, ConstantAndItsOwnLength) {
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("constant", 10, 2, 0.5), 7), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("constant", 10, 3, 0.5), 0), 0.125);
   Recipe recipe = recipe_of("linear", 10, 0, 1.0);
-  recipe.schedule.steps = 20;
+  recipe.train.schedule.steps = 20;
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 10), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("linear", 5, 8, 1.0), 8), 0.0);  // all warm-up, then over
 }
@@ -103,12 +103,12 @@ TEST(Schedule, LengthsInSamples) {
   const Recipe recipe = with({"train.micro_batch=8", "train.accumulation=4", "train.samples=1000",
                               "train.schedule.warmup_samples=100", "train.schedule.learning_rate=1"});
   EXPECT_EQ(recipe.train.steps, 32);  // of 32 samples
-  EXPECT_EQ(recipe.schedule.warmup_steps, 4);
-  EXPECT_EQ(recipe.schedule.steps, 32);
+  EXPECT_EQ(recipe.train.schedule.warmup_steps, 4);
+  EXPECT_EQ(recipe.train.schedule.steps, 32);
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 4), 1);
   EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 18), 0.5);
   EXPECT_EQ(print_recipe(complete_recipe(parse_recipe(print_recipe(recipe), "b.toml", "."))), print_recipe(recipe));
-  EXPECT_EQ(with({"train.steps=50", "train.schedule.warmup_share=0.1"}).schedule.warmup_steps, 5);
+  EXPECT_EQ(with({"train.steps=50", "train.schedule.warmup_share=0.1"}).train.schedule.warmup_steps, 5);
 }
 
 /// The rates of BERT-large in You et al. (arXiv 1904.00962, table 4): 5/2^3/10^3 at 512, twice per fourfold batch.

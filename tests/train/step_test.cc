@@ -413,7 +413,7 @@ TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {
   EXPECT_EQ(recipe.model.layers, 12);
   EXPECT_EQ(recipe.model.intermediate, 3072);
   EXPECT_EQ(recipe.data.max_predictions, 20);
-  EXPECT_EQ(recipe.schedule.steps, recipe.train.steps);
+  EXPECT_EQ(recipe.train.schedule.steps, recipe.train.steps);
   EXPECT_EQ(recipe.train.loss_scale.number, 1.0);
   // What is printed means the same again, whatever presets may become.
   EXPECT_EQ(print_recipe(complete_recipe(parse_recipe(print_recipe(recipe), "b.toml", "."))), print_recipe(recipe));

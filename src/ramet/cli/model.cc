@@ -33,7 +33,7 @@ int eval(const SubjectArguments& arguments, const Session& session) {
     throw Error({.what = "the corpus holds nothing out for evaluation",
                  .where = subject.recipe.where("data.corpus"),
                  .remedy = "Build it with `ramet corpus --heldout 0.02`"});
-  if (preparation.recipe.evaluation.batches == 0)
+  if (preparation.recipe.train.evaluation.batches == 0)
     throw Error({.what = "the recipe evaluates no batches",
                  .where = subject.recipe.where("train.evaluation.batches"),
                  .found = "0",

@@ -133,7 +133,7 @@ void settle_epochs(Recipe& recipe, const BatchSource& source) {
                  .where = recipe.where("train.epochs"),
                  .remedy = "Give train.steps or train.samples instead, or a corpus"});
   settle_lengths(recipe, samples);
-  fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
+  fill(recipe.train.schedule.steps, std::max(recipe.train.steps, recipe.train.schedule.warmup_steps));
 }
 
 void check_model_sizes(const Recipe& recipe) {
@@ -185,7 +185,7 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
   settle_lengths(recipe);
   // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be
   // read.
-  if (!recipe.train.epochs) fill(recipe.schedule.steps, std::max(recipe.train.steps, recipe.schedule.warmup_steps));
+  if (!recipe.train.epochs) fill(recipe.train.schedule.steps, std::max(recipe.train.steps, recipe.train.schedule.warmup_steps));
   if (corpus_vocabulary > *model.vocabulary_size)
     throw Error({.what = "the corpus has more tokens than the model has rows for",
                  .where = recipe.where("model.vocabulary_size"),

@@ -113,9 +113,9 @@ void count_steps(Recipe& recipe, const BatchSource* train) {
         1, static_cast<int64_t>(
                std::ceil(recipe.task.epochs * static_cast<double>(rows) / static_cast<double>(samples) - 1e-9)));
   if (left_out("train.schedule.warmup_steps"))
-    recipe.schedule.warmup_steps =
+    recipe.train.schedule.warmup_steps =
         static_cast<int64_t>(std::floor(recipe.task.warmup * static_cast<double>(recipe.train.steps)));
-  if (left_out("train.evaluation.every")) recipe.evaluation.every = epoch;
+  if (left_out("train.evaluation.every")) recipe.train.evaluation.every = epoch;
 }
 
 }  // namespace

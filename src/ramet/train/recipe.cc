@@ -345,7 +345,7 @@ void check_scaling(const Recipe& recipe) {
         std::pair("attention_residual", train.attention_residual_multiplier),
         std::pair("logits", train.logits_multiplier)})
     if (value != 1 && scaling != "u-mup") needs(std::string("train.multipliers.") + multiplier, "u-mup");
-  const std::string& optimizer = recipe.optimizer.kind;
+  const std::string& optimizer = recipe.train.optimizer.kind;
   if (scaling == "u-mup" && optimizer != "adam" && optimizer != "adamw")
     throw Error({.what = "u-muP's learning rates are made for Adam",
                  .where = recipe.where("train.optimizer.kind"),
@@ -376,34 +376,34 @@ void check_recipe(const Recipe& recipe) {
                  .where = recipe.where("data.kind"),
                  .expected = "the folder of a corpus",
                  .remedy = "Make one with `ramet vocab` and `ramet corpus`, or use data.kind = \"synthetic\""});
-  if (recipe.schedule.end > recipe.schedule.learning_rate)
+  if (recipe.train.schedule.end > recipe.train.schedule.learning_rate)
     throw Error({.what = "the learning rate would rise after the warm-up",
                  .where = recipe.where("train.schedule.end"),
-                 .found = number_text(recipe.schedule.end),
-                 .expected = "at most train.schedule.learning_rate, " + number_text(recipe.schedule.learning_rate)});
-  if (recipe.schedule.kind != "constant" && recipe.schedule.steps &&
-      *recipe.schedule.steps < recipe.schedule.warmup_steps)
+                 .found = number_text(recipe.train.schedule.end),
+                 .expected = "at most train.schedule.learning_rate, " + number_text(recipe.train.schedule.learning_rate)});
+  if (recipe.train.schedule.kind != "constant" && recipe.train.schedule.steps &&
+      *recipe.train.schedule.steps < recipe.train.schedule.warmup_steps)
     throw Error({.what = "the schedule ends before its warm-up does",
                  .where = recipe.where("train.schedule.steps"),
-                 .found = std::to_string(*recipe.schedule.steps),
-                 .expected = "at least train.schedule.warmup_steps, " + std::to_string(recipe.schedule.warmup_steps)});
-  if (recipe.optimizer.nesterov && recipe.optimizer.momentum == 0)
+                 .found = std::to_string(*recipe.train.schedule.steps),
+                 .expected = "at least train.schedule.warmup_steps, " + std::to_string(recipe.train.schedule.warmup_steps)});
+  if (recipe.train.optimizer.nesterov && recipe.train.optimizer.momentum == 0)
     throw Error(
         {.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});
-  if (recipe.optimizer.in_backward && train.clip_norm > 0)
+  if (recipe.train.optimizer.in_backward && train.clip_norm > 0)
     throw Error(
         {.what = "weights cannot be updated in the backward pass while gradients are clipped by the norm of all",
          .where = recipe.where("train.optimizer.in_backward"),
          .found = "train.clip_norm = " + number_text(train.clip_norm),
          .expected = "0",
          .remedy = "Set train.clip_norm = 0, or leave train.optimizer.in_backward out"});
-  if (recipe.optimizer.in_backward && train.loss_scale.automatic)
+  if (recipe.train.optimizer.in_backward && train.loss_scale.automatic)
     throw Error({.what = "a step that overflows cannot be skipped when weights are updated in the backward pass",
                  .where = recipe.where("train.loss_scale"),
                  .found = "train.optimizer.in_backward = true",
                  .expected = "false",
                  .remedy = "Give a number as train.loss_scale, or leave train.optimizer.in_backward out"});
-  if (recipe.optimizer.in_backward && train.accumulation > 1)
+  if (recipe.train.optimizer.in_backward && train.accumulation > 1)
     throw Error({.what = "weights cannot be updated in the backward pass while gradients are summed over micro-batches",
                  .where = recipe.where("train.optimizer.in_backward"),
                  .found = "train.accumulation = " + std::to_string(train.accumulation),

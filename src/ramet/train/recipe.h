@@ -11,17 +11,9 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/train/train_options.h"
 
 namespace ramet {
-
-/// A number, the word "auto", or neither yet.
-struct NumberOrAuto {
-  std::optional<double> number;
-  bool automatic = false;
-
-  bool empty() const { return !number && !automatic; }
-  friend bool operator==(const NumberOrAuto&, const NumberOrAuto&) = default;
-};
 
 /// All that decides the numbers of a training run (DESIGN, words). Read from TOML; the table `recipe_keys()` documents
 /// every field. A field that is not set takes the value that `complete_recipe` finds for it.
@@ -65,49 +57,7 @@ struct Recipe {
   } task;
   bool is_task() const { return !task.kind.empty(); }
 
-  struct Train {
-    int64_t seeds = 1;
-    int64_t steps = 1000, micro_batch = 16, accumulation = 1, lanes = 1, chunks = 1, seed = 0;
-    std::string precision = "bf16", bits = "exact", recompute = "none";
-    std::string weights = "f32", accumulators = "f32";
-    std::optional<int64_t> samples;  ///< the same as `steps`, which `complete_recipe` finds
-    std::optional<double> epochs;    ///< likewise, by the corpus
-    NumberOrAuto loss_scale;
-    int64_t loss_scale_window = 200;
-    double loss_scale_start = 65536;
-    double clip_norm = 1.0;
-    std::string sums = "auto";
-    std::string scaling = "none";
-    std::optional<double> residual_tau;
-    double attention_multiplier = 1, residual_multiplier = 1, attention_residual_multiplier = 1, logits_multiplier = 1;
-  } train;
-
-  struct Optimizer {
-    std::string kind = "adamw", state = "f32";
-    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01, momentum = 0.9;
-    bool nesterov = false, in_backward = false, bias_correction = true;
-    std::string trust = "all";
-    double weight_norm_cap = 0, trust_coefficient = 1e-3;
-    bool factored = true, relative_step = false, scale_parameter = true, first_moment = false;
-    double clip_threshold = 1, decay_rate = 0.8, square_epsilon = 1e-30, scale_epsilon = 1e-3;
-  } optimizer;
-
-  struct Schedule {
-    std::string kind = "linear";
-    double learning_rate = 1e-4, end = 0, power = 1;
-    int64_t warmup_steps = 0;
-    std::optional<int64_t> steps, warmup_samples, base_batch;
-    std::optional<double> warmup_share;
-    std::string scaling = "auto";
-  } schedule;
-
-  struct Evaluation {
-    int64_t every = 0, batches = 16;
-  } evaluation;
-
-  struct Checkpoint {
-    int64_t every = 0, keep = 2;
-  } checkpoint;
+  TrainOptions train;
 
   /// Where each key was set, as "bert.toml:12" or "--set"; keys that were not are absent.
   std::map<std::string, std::string> places;

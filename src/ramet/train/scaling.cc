@@ -10,8 +10,8 @@ namespace {
 
 /// Optimizers whose step is in proportion to the weight's norm.
 bool is_proportional(const Recipe& recipe) {
-  const std::string& kind = recipe.optimizer.kind;
-  return kind == "lamb" || kind == "lars" || (kind == "adafactor" && recipe.optimizer.scale_parameter);
+  const std::string& kind = recipe.train.optimizer.kind;
+  return kind == "lamb" || kind == "lars" || (kind == "adafactor" && recipe.train.optimizer.scale_parameter);
 }
 
 double u_mup_rate(const ScaledWeight& weight) {

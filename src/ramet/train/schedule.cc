@@ -76,7 +76,7 @@ void only_one(const Recipe& recipe, const std::string& one, bool has_one, const 
 }
 
 double scheduled_rate(const Recipe& recipe, int64_t step) {
-  const auto& schedule = recipe.schedule;
+  const auto& schedule = recipe.train.schedule;
   const double scaling = batch_scaling(recipe);
   const double peak = schedule.learning_rate * scaling, end = schedule.end * scaling;
   const int64_t warmup = schedule.warmup_steps, last = std::max(schedule.steps.value_or(recipe.train.steps), warmup);
@@ -93,7 +93,7 @@ double scheduled_rate(const Recipe& recipe, int64_t step) {
 
 void settle_lengths(Recipe& recipe, int64_t epoch_samples) {
   auto& train = recipe.train;
-  auto& schedule = recipe.schedule;
+  auto& schedule = recipe.train.schedule;
   only_one(recipe, "train.samples", train.samples.has_value(), "train.epochs", train.epochs.has_value());
   only_one(recipe, "train.schedule.warmup_samples", schedule.warmup_samples.has_value(), "train.schedule.warmup_share",
            schedule.warmup_share.has_value());
@@ -116,17 +116,17 @@ void settle_lengths(Recipe& recipe, int64_t epoch_samples) {
 }
 
 double batch_scaling(const Recipe& recipe) {
-  if (!recipe.schedule.base_batch) return 1;
+  if (!recipe.train.schedule.base_batch) return 1;
   const double factor =
-      static_cast<double>(global_batch(recipe)) / static_cast<double>(*recipe.schedule.base_batch);
-  const std::string& scaling = recipe.schedule.scaling;
-  const bool root = scaling == "sqrt" || (scaling == "auto" && recipe.optimizer.kind == "lamb");
+      static_cast<double>(global_batch(recipe)) / static_cast<double>(*recipe.train.schedule.base_batch);
+  const std::string& scaling = recipe.train.schedule.scaling;
+  const bool root = scaling == "sqrt" || (scaling == "auto" && recipe.train.optimizer.kind == "lamb");
   return root ? std::sqrt(factor) : factor;
 }
 
 double learning_rate_at(const Recipe& recipe, int64_t step) {
   const double rate = scheduled_rate(recipe, step);
-  const bool relative = recipe.optimizer.kind == "adafactor" && recipe.optimizer.relative_step;
+  const bool relative = recipe.train.optimizer.kind == "adafactor" && recipe.train.optimizer.relative_step;
   return relative ? std::min(rate, 1 / std::sqrt(static_cast<double>(step) + 1)) : rate;
 }
 

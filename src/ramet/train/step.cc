@@ -187,7 +187,7 @@ class UpdateBuilder {
       gradients.push_back(gradient_of(weight));
     }
     const std::vector<Tensor> grad_scales = make_grad_scales(gradients);
-    const std::string& kind = recipe_.optimizer.kind;
+    const std::string& kind = recipe_.train.optimizer.kind;
     rate_ = scalar("learning_rate");
     scalars_ = {.rate = rate_, .correction1 = {}, .correction2 = {}, .grad_scale = {}};
     if (kind == "adam" || kind == "adamw" || kind == "lamb")
@@ -275,7 +275,7 @@ class UpdateBuilder {
       factor = multiply(factor, minimum(one, divide(limit, add_scalar(norm, 1e-6))));  // as PyTorch's clip_grad_norm_
     }
     const auto guarded = [&](Tensor guard) { return add(factor, scale(guard, 0)); };  // 0 x infinity is NaN
-    if (!recipe_.optimizer.in_backward) return std::vector<Tensor>(gradients.size(), guarded(norm));
+    if (!recipe_.train.optimizer.in_backward) return std::vector<Tensor>(gradients.size(), guarded(norm));
     std::vector<Tensor> result;
     for (const Tensor square : squares) result.push_back(guarded(from_exact(square)));
     return result;
@@ -309,7 +309,7 @@ class UpdateBuilder {
   }
 
   Tensor optimizer_state(const std::string& name, const StateTensor& weight) {
-    return optimizer_state(name, weight, dtype_from_name(recipe_.optimizer.state));
+    return optimizer_state(name, weight, dtype_from_name(recipe_.train.optimizer.state));
   }
   Tensor optimizer_state(const std::string& name, const StateTensor& weight, DType dtype) {
     const TensorType type{dtype, weight.type.shape};
@@ -325,7 +325,7 @@ class UpdateBuilder {
     StateForm form;
     const HeldForm held = held_form(recipe_);
     if (held.split) form.low = build_.state(low_half_of(weight.name), kU16, weight.type.shape);
-    if ((!held.whole() && !held.split) || recipe_.optimizer.state != "f32")
+    if ((!held.whole() && !held.split) || recipe_.train.optimizer.state != "f32")
       form.rounding = drawn_rounding(build_, recipe_, weight.name);
     return form;
   }
@@ -369,7 +369,7 @@ class UpdateBuilder {
   }
   void output_moment(const std::string& name, Tensor next) {
     if (!next.valid()) return;
-    const DType held = dtype_from_name(recipe_.optimizer.state);
+    const DType held = dtype_from_name(recipe_.train.optimizer.state);
     state_output(name, held == DType::kF32 ? next
                                            : narrow(next, held, {.scale = moment_scale(held), .saturate = true},
                                                     drawn_rounding(build_, recipe_, name)));
@@ -386,11 +386,11 @@ class UpdateBuilder {
   }
   double decay_of(const StateTensor& weight) const {
     const double factor = scales_[static_cast<size_t>(&weight - model_.weights.data())].decay;
-    return weight.group == "decay" ? recipe_.optimizer.weight_decay * factor : 0;
+    return weight.group == "decay" ? recipe_.train.optimizer.weight_decay * factor : 0;
   }
 
   void update_sgd(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.optimizer;
+    const auto& optimizer = recipe_.train.optimizer;
     const std::string name = "optimizer.momentum." + weight.name;
     const Tensor momentum = optimizer.momentum != 0 ? optimizer_state(name, weight) : Tensor{};
     const SgdResult result =
@@ -402,7 +402,7 @@ class UpdateBuilder {
   }
 
   void update_adam(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.optimizer;
+    const auto& optimizer = recipe_.train.optimizer;
     const Tensor m = optimizer_state("optimizer.m." + weight.name, weight),
                  v = optimizer_state("optimizer.v." + weight.name, weight);
     const AdamOptions options{.beta1 = optimizer.beta1,
@@ -422,7 +422,7 @@ class UpdateBuilder {
   }
 
   void update_lars(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.optimizer;
+    const auto& optimizer = recipe_.train.optimizer;
     const std::string name = "optimizer.momentum." + weight.name;
     const Tensor momentum = optimizer.momentum != 0 ? whole_moment(name, weight) : Tensor{};
     const SgdResult result = lars(whole_weight(weight), gradient, momentum, scalars_.rate, scalars_.grad_scale,
@@ -435,7 +435,7 @@ class UpdateBuilder {
   }
 
   void update_lion(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.optimizer;
+    const auto& optimizer = recipe_.train.optimizer;
     const std::string name = "optimizer.m." + weight.name;
     const LionResult result =
         lion(whole_weight(weight), gradient, whole_moment(name, weight), scalars_.rate, scalars_.grad_scale,
@@ -445,7 +445,7 @@ class UpdateBuilder {
   }
 
   void update_adafactor(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.optimizer;
+    const auto& optimizer = recipe_.train.optimizer;
     const auto name = [&](const char* state) { return "optimizer." + std::string(state) + "." + weight.name; };
     AdafactorStates states;
     if (optimizer.factored && weight.type.shape.rank() == 2) {

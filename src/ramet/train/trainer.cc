@@ -311,12 +311,12 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
   // Moments have seen the updates that were made, schedules the steps.
   const int64_t updates = step - loss_scale_.skipped;
   const auto correction = [&](double beta) {
-    return recipe.optimizer.bias_correction ? bias_correction(beta, updates) : 1;
+    return recipe.train.optimizer.bias_correction ? bias_correction(beta, updates) : 1;
   };
   const std::vector<ScalarValue> all = {{"learning_rate", learning_rate_at(recipe, step)},
-                                        {"correction1", correction(recipe.optimizer.beta1)},
-                                        {"correction2", correction(recipe.optimizer.beta2)},
-                                        {"second_decay", rising_decay(recipe.optimizer.decay_rate, updates)},
+                                        {"correction1", correction(recipe.train.optimizer.beta1)},
+                                        {"correction2", correction(recipe.train.optimizer.beta2)},
+                                        {"second_decay", rising_decay(recipe.train.optimizer.decay_rate, updates)},
                                         {"loss_scale", loss_scale_.scale},
                                         {"inverse_loss_scale", 1 / loss_scale_.scale}};
   std::vector<ScalarValue> wanted;
@@ -443,7 +443,7 @@ NumericsReport Trainer::check_numerics() {
 
 Numbers Trainer::evaluate() {
   if (preparation_.task) return evaluate_task();
-  int64_t batches = preparation_.recipe.evaluation.batches;
+  int64_t batches = preparation_.recipe.train.evaluation.batches;
   const int64_t micro_batch = preparation_.recipe.train.micro_batch;
   if (!preparation_.held_out || batches == 0) return {};
   // Every held-out sample at most once, as far as whole batches go.
@@ -499,7 +499,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t
                             .weights_hash = "",
                             .loss_scale = {}};
   if (has_automatic_loss_scale()) info.loss_scale = loss_scale_;
-  const SaveOptions options{.keep = static_cast<int>(keep > 0 ? keep : preparation_.recipe.checkpoint.keep)};
+  const SaveOptions options{.keep = static_cast<int>(keep > 0 ? keep : preparation_.recipe.train.checkpoint.keep)};
   if (!cluster_->leads()) {
     read_as_saved(compiled_.states, reader(), options);
     return {};
@@ -591,8 +591,8 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
     }
     seconds.push_back(number_of(result.last_step, "step_seconds"));
     observer.on_step(trainer.steps_done(), result.last_step);
-    if (is_due(recipe.evaluation.every, trainer.steps_done())) evaluate();
-    if (is_due(recipe.checkpoint.every, trainer.steps_done())) save();
+    if (is_due(recipe.train.evaluation.every, trainer.steps_done())) evaluate();
+    if (is_due(recipe.train.checkpoint.every, trainer.steps_done())) save();
   }
   result.interrupted = trainer.steps_done() < last;
   if (evaluated != trainer.steps_done() && !result.interrupted) evaluate();
