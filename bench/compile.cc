@@ -14,7 +14,7 @@
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/process.h"
-#include "ramet/train/prepare.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
@@ -115,7 +115,7 @@ int main(int count, char** words) try {
     all.insert(all.end(), settings.begin(), settings.end());
     const Recipe recipe = complete_recipe(parse_recipe("data.kind = \"synthetic\"\n", each.name, ".", all));
     auto start = Clock::now();
-    const StepGraph step = make_training_step(build_model(recipe), recipe);
+    const StepGraph step = make_training_step(build_model(recipe), train_options(recipe));
     const double build = since(start);
     if (!layout.empty()) {
       compile_over(each, step, layout, options, build);

@@ -12,7 +12,7 @@
 #include "ramet/base/file.h"
 #include "ramet/model/safetensors.h"
 #include "ramet/train/schedule.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 
 #include "../tests/train/parity_recipe.h"
 
@@ -20,11 +20,11 @@ namespace {
 
 using namespace ramet;
 
-void write_weights(const Trainer& trainer, const std::filesystem::path& path) {
+void write_weights(const Training& trainer, const std::filesystem::path& path) {
   std::vector<SafetensorsSpec> specs;
-  for (const StateTensor& weight : trainer.preparation().model.weights) specs.push_back({weight.name, weight.type});
+  for (const StateTensor& weight : trainer.model().weights) specs.push_back({weight.name, weight.type});
   SafetensorsWriter writer(path, specs);
-  for (const StateTensor& weight : trainer.preparation().model.weights) {
+  for (const StateTensor& weight : trainer.model().weights) {
     std::vector<std::byte> bytes(static_cast<size_t>(weight.type.bytes()));
     trainer.read_state(weight.name, bytes);
     writer.write(bytes.data(), bytes.size());
@@ -37,7 +37,7 @@ void write_batches(const Preparation& preparation, int64_t steps, const std::fil
   std::vector<SafetensorsSpec> specs;
   const int64_t samples = preparation.samples_per_step();
   for (int64_t step = 0; step < steps; ++step) {
-    batches.push_back(preparation.train->make(step * samples, samples));
+    batches.push_back(preparation.workload.train->make(step * samples, samples));
     for (const NamedTensor& tensor : batches.back().tensors)
       specs.push_back({std::to_string(step) + "/" + tensor.name, tensor.type});
   }
@@ -59,7 +59,7 @@ nlohmann::json config_of(const Recipe& recipe, int64_t steps) {
                            {"epsilon", recipe.train.optimizer.epsilon},
                            {"weight_decay", recipe.train.optimizer.weight_decay},
                            {"clip_norm", recipe.train.clip_norm}};
-  for (int64_t step = 0; step < steps; ++step) config["learning_rates"].push_back(learning_rate_at(recipe, step));
+  for (int64_t step = 0; step < steps; ++step) config["learning_rates"].push_back(learning_rate_at(recipe.train, step));
   return config;
 }
 
@@ -84,13 +84,15 @@ int main(int argc, char** argv) {
   }
   try {
     std::filesystem::create_directories(out);
-    TrainerOptions options;
+    Where options;
     options.threads = threads;
-    Trainer trainer(prepare(parse_recipe(parity_recipe(model), "parity", ".")), options);
+    const Recipe recipe = parse_recipe(parity_recipe(model), "parity", ".");
+    const Preparation preparation = prepare(recipe);
+    Training trainer = make_training(prepare(recipe), options);
     trainer.initialize();
     write_weights(trainer, out + "/weights.safetensors");
-    write_batches(trainer.preparation(), steps, out + "/batches.safetensors");
-    nlohmann::json config = config_of(trainer.preparation().recipe, steps);
+    write_batches(preparation, steps, out + "/batches.safetensors");
+    nlohmann::json config = config_of(preparation.recipe, steps);
     for (int64_t step = 0; step < steps; ++step) {
       const double loss = number_of(trainer.step(), "loss");
       config["losses"].push_back(loss);

@@ -15,7 +15,7 @@
 #include "ramet/runtime/process.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/initialize.h"
-#include "ramet/train/prepare.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 
 namespace {
@@ -68,7 +68,7 @@ void set_weights(Engine& engine, const Preparation& ready) {
 /// Best seconds of a step; the first one warms up and is not counted.
 double run_steps(Engine& engine, const Preparation& ready, int64_t steps) {
   const int64_t batch = ready.recipe.train.micro_batch;
-  const Batch data = ready.train->make(0, batch);
+  const Batch data = ready.workload.train->make(0, batch);
   const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
     for (const NamedTensor& tensor : data.tensors) sink.set(tensor.name, tensor.type, tensor.bytes.data());
   };
@@ -97,7 +97,7 @@ int main(int count, char** words) try {
                             : load_recipe(wanted.recipe, wanted.settings);
   const Preparation ready = prepare(recipe);
   auto start = Clock::now();
-  Executable compiled = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), wanted.compile);
+  Executable compiled = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), wanted.compile);
   std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
   start = Clock::now();
   const Machine machine = local_machine(compiled, cpu_backend());
@@ -108,11 +108,11 @@ int main(int count, char** words) try {
   Engine engine(std::move(compiled), cpu_backend());
   set_weights(engine, ready);
   const double seconds = run_steps(engine, ready, wanted.steps);
-  const auto tokens = static_cast<double>(ready.tokens_per_step());
+  const auto tokens = static_cast<double>(ready.units_per_step());
   std::printf("predicted %.3f s a step (%.0f%% of it from measured tasks), measured %.3f s: %+.1f%%\n",
               predicted.seconds, 100 * predicted.measured_share, seconds, 100 * (predicted.seconds / seconds - 1));
   std::printf("%.0f tokens/s, %.1f GF/s in matrix products by the model's count\n", tokens / seconds,
-              ready.model.flops_per_token * tokens / seconds * 1e-9);
+              ready.workload.model.flops_per_token * tokens / seconds * 1e-9);
   std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(),
               format_size(measured_peak_bytes()).c_str());
   std::printf(

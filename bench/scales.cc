@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
       settings.emplace_back(argv[i]);
   }
   try {
-    const auto scales = measure_scales(prepare(parse_recipe("", "scales", ".", settings)));
+    const Preparation ready = prepare(parse_recipe("", "scales", ".", settings));
+    const auto scales = measure_scales(ready.workload, ready.options);
     std::map<TensorScale::Kind, std::vector<double>> of_kind;
     std::map<TensorScale::Kind, int> outside;
     for (const TensorScale& scale : scales) {

@@ -1,6 +1,6 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
-#include "ramet/train/recipe.h"
+#include "ramet/recipe/recipe.h"
 
 using namespace ramet;
 

@@ -29,7 +29,7 @@ struct Subject : SmallTraining {
     for (int64_t i = 0; i < 2 * step.micro_batches(); ++i) {
       const int64_t size = preparation.recipe.train.micro_batch;
       Tensors tensors;
-      for (const NamedTensor& tensor : preparation.train->make(i * size, size).tensors) {
+      for (const NamedTensor& tensor : preparation.workload.train->make(i * size, size).tensors) {
         HostTensor copy(tensor.type);
         copy.data = tensor.bytes;
         tensors.emplace(tensor.name, std::move(copy));

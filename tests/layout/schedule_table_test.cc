@@ -150,7 +150,7 @@ TEST(Schedule, AHeadOnTheFirstStageIsOneMoreHop) {
 
 TEST(Schedule, BertLargeOnFourDevicesWaitsNoLongerWithItsHeadInFront) {
   const LayoutFacts bert_large{
-      .layers = 24, .heads = 16, .hidden = 1024, .intermediate = 4096, .vocabulary = 30522, .head_share = 0.15};
+      .layers = 24, .layer_work = 12.0 * 1024 * 1024, .head_work = 1024 * 30522 * 0.15};
   const auto makespan = [&](const std::string& text) {
     const Layout layout = parse_layout(text);
     const PassTimes times = estimated_times(layout, bert_large, layout.schedule == PipelineSchedule::kZeroBubble);
@@ -232,7 +232,7 @@ TEST(Schedule, ThePictureHasEveryCell) {
 
 TEST(Schedule, EstimatesFollowLayersAndHead) {
   const LayoutFacts bert_large{
-      .layers = 24, .heads = 16, .hidden = 1024, .intermediate = 4096, .vocabulary = 30522, .head_share = 0.15};
+      .layers = 24, .layer_work = 12.0 * 1024 * 1024, .head_work = 1024 * 30522 * 0.15};
   const PassTimes times = estimated_times(parse_layout("p=4 layers=3+7+7+7 head=first"), bert_large, false);
   ASSERT_EQ(times.of_chunk.size(), 5u);
   EXPECT_NEAR(times.of_chunk[1][0] / times.of_chunk[0][0], 7.0 / 3, 1e-12);

@@ -38,12 +38,12 @@ SearchReport report_of(const RecipePlanner& planner, const SearchResult& result)
           .space = &planner.space(),
           .result = &result,
           .samples = planner.preparation().samples_per_step(),
-          .tokens = planner.preparation().tokens_per_step(),
+          .tokens = planner.preparation().units_per_step(),
           .parameters = 1000,
           .device_memory = planner.device_memory(),
           .to_samples = 0,
           .explain = false,
-          .command = result.fitting.empty() ? "" : planner.options_of(result.fitting.front().candidate)};
+          .command = result.fitting.empty() ? "" : planner.command_of(result.fitting.front().candidate)};
 }
 
 /// A planner whose layouts are compiled once each, however often they are asked for.
@@ -51,7 +51,7 @@ struct Bench {
   Bench(const std::string& memory, const std::string& layout) : planner(planner_of(memory, layout)) {
     std::vector<ModelProfile> profiles;
     const Preparation& ready = planner.preparation();
-    profiles.emplace_back(decide_bits(make_training_step(ready.model, ready.recipe)), planner.machine());
+    profiles.emplace_back(decide_bits(make_training_step(ready.workload.model, ready.options)), planner.machine());
     model.emplace(planner.space(), std::move(profiles), planner.machine());
   }
   const Outcome& evaluate(const Candidate& candidate) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ramet/machine/machine_toml.h"
-#include "ramet/train/plan_recipe.h"
+#include "ramet/recipe/plan_recipe.h"
 #include "support/small_machine.h"
 
 namespace ramet::test {

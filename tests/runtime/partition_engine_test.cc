@@ -35,7 +35,7 @@ struct Subject : SmallTraining {
     return [this, number](int64_t lane, int64_t micro, FeedSink& sink) {
       const int64_t size = preparation.recipe.train.micro_batch,
                     index = number * step.micro_batches() + lane * step.micro_batches_per_lane + micro;
-      for (const NamedTensor& tensor : preparation.train->make(index * size, size).tensors)
+      for (const NamedTensor& tensor : preparation.workload.train->make(index * size, size).tensors)
         sink.set(tensor.name, tensor.type, tensor.bytes.data());
     };
   }
@@ -107,13 +107,13 @@ TEST(Cluster, NamesWhoseMessageNeverComes) {
   const Subject subject("gpt2", {"train.precision=f32"});
   const DeviceGraphs graphs = partition(simplify(fuse(hoist(simplify(subject.step)))), parse_layout("p=2 head=first"));
   Cluster cluster(compile_layout(graphs, cpu_backend()), cpu_backend(), {.time_limit = std::chrono::milliseconds(300)});
-  for (const StateTensor& state : subject.preparation.model.weights)
+  for (const StateTensor& state : subject.preparation.workload.model.weights)
     cluster.write_state(state, 0, subject.weights.at(state.name).data);
   cluster.run_derive();
   const ClusterFeed feed = [&](int64_t micro, const Executable& exe, FeedSink& sink) {
     if (exe.stage == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     const int64_t size = subject.preparation.recipe.train.micro_batch;
-    for (const NamedTensor& tensor : subject.preparation.train->make(micro * size, size).tensors)
+    for (const NamedTensor& tensor : subject.preparation.workload.train->make(micro * size, size).tensors)
       if (exe.has_feed(tensor.name)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
   };
   try {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ramet/train/compile_recipe.h"
+#include "ramet/train/compile.h"
 
 namespace ramet {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ramet/train/compile_recipe.h"
+#include "ramet/train/compile.h"
 #include "support/fault.h"
 
 namespace ramet {

@@ -367,7 +367,12 @@ class Builder {
     const Tensor targets = build_.input("targets", DType::kF32, {batch_, length_, kTargets});
     Scope scope(build_, "squares");
     const Tensor rest = subtract(model_.dense(x, "squares.dense", kTargets, kNoAxis, kEmbed), targets);
-    build_.output("loss", reduce_mean(multiply(rest, rest)));
+    const Tensor squares = multiply(rest, rest);
+    build_.output("loss", reduce_mean(squares));
+    // A metric of the model's own: the share of targets that are hit.
+    const Tensor hits = cast(less(squares, full(build_, DType::kF32, {}, 1)), DType::kF32);
+    build_.output("hits", reduce_sum(hits));
+    build_.output("targets_count", full(build_, DType::kF32, {}, static_cast<double>(batch_ * length_ * kTargets)));
   }
 
   const DrawnModel& drawn_;
@@ -480,6 +485,21 @@ void draw_axes(uint64_t seed, std::vector<StateTensor>& weights) {
   }
 }
 
+std::vector<Metric> metrics_of(const std::string& head) {
+  if (head == "squares")
+    return {{.name = "loss", .numerator = "loss", .how = Metric::How::kMean},
+            share_metric("hit_share", "hits", "targets_count")};
+  if (head == "pair")
+    return {{.name = "loss", .numerator = "loss", .how = Metric::How::kMean, .parts = {"words_loss", "pair_loss"}},
+            mean_metric("words_loss", "words_count"),
+            mean_metric("pair_loss", "pair_count"),
+            share_metric("words_accuracy", "words_correct", "words_count"),
+            share_metric("pair_accuracy", "pair_correct", "pair_count")};
+  return {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count"),
+          {.name = "surprise", .numerator = "loss", .how = Metric::How::kExp},
+          {.name = "words", .numerator = "count", .how = Metric::How::kSum}};
+}
+
 }  // namespace
 
 const std::map<std::string, std::string>& model_defaults() {
@@ -537,6 +557,10 @@ Model build(const DrawnModel& drawn) {
   Builder(drawn, model.forward, &model.weights, true).run();
   Builder(drawn, model.evaluate, nullptr, false).run();
   if (const int64_t axes = drawn.number("axes"); axes > 0) draw_axes(static_cast<uint64_t>(axes), model.weights);
+  declare_inputs(model, drawn.number("sequence"));
+  limit_input(model, "input_ids", 0, static_cast<double>(drawn.number("vocabulary") - 1));
+  model.metrics = metrics_of(drawn.word("head"));
+  model.guards = {"loss"};
   model.flops_per_token = 1;
   model.tokens_per_micro_batch = drawn.number("batch") * drawn.number("sequence");
   return model;

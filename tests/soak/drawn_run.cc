@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 
 #include "ramet/base/error.h"
-#include "ramet/train/trainer.h"
+#include "ramet/recipe/recipe.h"
+#include "ramet/train/training.h"
 #include "soak/drawn_case.h"
 #include "support/temporary.h"
 
@@ -17,35 +19,28 @@ constexpr int kSteps = 2;
 constexpr std::chrono::milliseconds kDeviceLimit{30'000};  // longest wait of a device for another
 constexpr int kCaseSeconds = 120;                          // longest time for a case of some milliseconds
 
-Preparation prepare_case(const DrawnCase& given, const std::string& layout, const std::string& folder) {
-  std::vector<std::string> settings = {
-      "train.steps=10",
-      "train.schedule.learning_rate=0.01",
-      "train.schedule.kind=constant",
-      "train.precision=f32",
-      "train.clip_norm=0",
-      "train.seed=5",
-      "train.optimizer.kind=sgd",
-      "train.evaluation.batches=3",
-      "data.sequence_length=" + std::to_string(std::max<int64_t>(8, given.model.number("sequence"))),
-      "train.micro_batch=" + given.model.word("batch")};
+/// The options of a case, in a recipe's words.
+TrainOptions options_of(const DrawnCase& given) {
+  std::vector<std::string> settings = {"train.steps=10",
+                                       "train.schedule.learning_rate=0.01",
+                                       "train.schedule.kind=constant",
+                                       "train.precision=f32",
+                                       "train.clip_norm=0",
+                                       "train.seed=5",
+                                       "train.optimizer.kind=sgd",
+                                       "train.evaluation.batches=3",
+                                       "train.micro_batch=" + given.model.word("batch")};
   for (const auto& [key, value] : given.recipe) settings.push_back(key + "=" + value);
-  Preparation made;
-  made.recipe = complete_recipe(parse_recipe("", "drawn.toml", ".", settings));
-  made.model = build(given.model);
-  const auto& train = made.recipe.train;
-  std::string text = layout;
-  if (const size_t at = text.find("FILES"); at != std::string::npos) text.replace(at, 5, folder);
-  made.layout = parse_layout(text);
-  made.remarks = validate(made.layout, {.lanes = train.lanes,
-                                        .chunks = train.chunks,
-                                        .micro_batches = train.accumulation,
-                                        .tokens = given.model.number("sequence"),
-                                        .layers = static_cast<int64_t>(given.model.layers.size())});
-  settle_head(made.layout, made.model.forward);
-  made.train = make_batches(given.model, 1);
-  made.held_out = make_batches(given.model, 2);
-  return made;
+  return parse_recipe("", "drawn.toml", ".", settings).train;
+}
+
+Workload workload_of(const DrawnCase& given) {
+  Workload workload;
+  workload.model = build(given.model);
+  workload.train = make_batches(given.model, 1);
+  workload.held_out = make_batches(given.model, 2);
+  workload.units = {.name = "tokens", .per_sample = given.model.number("sequence")};
+  return workload;
 }
 
 /// What was measured of time is not of the model.
@@ -71,14 +66,14 @@ std::string first_difference(const Numbers& with_times, const Numbers& expected_
   return "";
 }
 
-std::vector<std::byte> state_of(const Trainer& trainer, const StateTensor& state) {
+std::vector<std::byte> state_of(const Training& trainer, const StateTensor& state) {
   std::vector<std::byte> bytes(static_cast<size_t>(state.type.bytes()));
   trainer.read_state(state.name, bytes);
   return bytes;
 }
 
 /// The first weight or moment that differs, and how many more.
-std::string first_difference(const Trainer& found, const Trainer& expected) {
+std::string first_difference(const Training& found, const Training& expected) {
   std::string first;
   int more = -1;
   for (const StateTensor& state : expected.compiled().states) {
@@ -96,7 +91,7 @@ std::string first_difference(const Trainer& found, const Trainer& expected) {
   return first.empty() || more == 0 ? first : first + ", and " + std::to_string(more) + " more tensors";
 }
 
-std::string check_arenas(const Trainer& trainer) {
+std::string check_arenas(const Training& trainer) {
   const Cluster& cluster = trainer.cluster();
   for (size_t device = 0; device < cluster.arena_bytes().size(); ++device) {
     const int64_t planned =
@@ -111,7 +106,7 @@ std::string check_arenas(const Trainer& trainer) {
 Verdict wrong(const std::string& text) { return {Verdict::Kind::kWrong, text}; }
 
 /// One step of both; empty when all is equal.
-Verdict compare_step(Trainer& one, Trainer& many) {
+Verdict compare_step(Training& one, Training& many) {
   Numbers expected;
   try {
     expected = one.step();
@@ -127,7 +122,7 @@ Verdict compare_step(Trainer& one, Trainer& many) {
   return {};
 }
 
-Verdict compare(Trainer& one, Trainer& many, int steps) {
+Verdict compare(Training& one, Training& many, int steps) {
   if (const std::string text = check_arenas(many); !text.empty()) return wrong(text);
   for (int step = 0; step < steps; ++step)
     if (Verdict verdict = compare_step(one, many); verdict.kind != Verdict::Kind::kSame) return verdict;
@@ -136,14 +131,16 @@ Verdict compare(Trainer& one, Trainer& many, int steps) {
   return {};
 }
 
-/// The case's trainer on a layout, or the verdict of why there is none.
-std::unique_ptr<Trainer> make_trainer(const DrawnCase& given, const std::map<std::string, std::string>& layout,
-                                      const std::string& folder, Verdict& refusal) {
+/// The case's training on a layout, or the verdict of why there is none.
+std::unique_ptr<Training> make_training(const DrawnCase& given, const std::map<std::string, std::string>& layout,
+                                        const std::string& folder, Verdict& refusal) {
   std::string text;
   for (const auto& [key, value] : layout) text += key + "=" + value + " ";
   if (!layout.count("threads")) text += "threads=1";
+  if (const size_t at = text.find("FILES"); at != std::string::npos) text.replace(at, 5, folder);
   try {
-    return std::make_unique<Trainer>(prepare_case(given, text, folder), TrainerOptions{.time_limit = kDeviceLimit});
+    return std::make_unique<Training>(workload_of(given), options_of(given), parse_layout(text),
+                                      Where{.time_limit = kDeviceLimit, .layout_source = "--layout"});
   } catch (const Error& error) {
     const ErrorParts& parts = error.parts();
     const bool helps =
@@ -157,24 +154,26 @@ std::unique_ptr<Trainer> make_trainer(const DrawnCase& given, const std::map<std
 
 Verdict run(const DrawnCase& given) {
   const TemporaryFolder folder;
-  Preparation reference;
+  std::optional<Workload> reference;
+  TrainOptions options;
   try {
-    reference = prepare_case(given, "", "");
+    options = options_of(given);
+    reference = workload_of(given);
   } catch (const Error& error) {
     return {Verdict::Kind::kVoid, error.what()};
   }
   try {
-    Trainer one(std::move(reference), TrainerOptions{.threads = 1});
+    Training one(std::move(*reference), options, Layout{}, {.threads = 1});
     one.initialize();
     Verdict verdict;
-    auto many = make_trainer(given, given.layout, folder.path().string(), verdict);
+    auto many = make_training(given, given.layout, folder.path().string(), verdict);
     if (!many) return verdict;
     many->initialize();
     verdict = compare(one, *many, kSteps);
     if (verdict.kind != Verdict::Kind::kSame || given.second.empty()) return verdict;
     const auto saved = many->save(folder / "checkpoints");
     many.reset();
-    many = make_trainer(given, given.second, folder.path().string(), verdict);
+    many = make_training(given, given.second, folder.path().string(), verdict);
     if (!many) return verdict;
     if (const std::string warnings = many->restore(Checkpoint(saved)); !warnings.empty()) return wrong(warnings);
     verdict = compare(one, *many, 1);

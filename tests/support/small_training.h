@@ -8,7 +8,7 @@
 
 #include "ramet/base/host_tensor.h"
 #include "ramet/train/initialize.h"
-#include "ramet/train/prepare.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 
 namespace ramet {
@@ -32,7 +32,7 @@ struct SmallTraining {
     if (kind == "bert") settings.push_back("model.intermediate=96");
     settings.insert(settings.end(), more.begin(), more.end());
     preparation = prepare(parse_recipe("", "small.toml", ".", settings));
-    step = make_training_step(preparation.model, preparation.recipe);
+    step = make_training_step(preparation.workload.model, preparation.options);
     ThreadTeam team(1);
     for (const StateTensor& state : step.states) {
       if (state.kind != StateKind::kWeight) continue;

@@ -10,7 +10,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/model/safetensors.h"
 #include "ramet/train/checkpoint.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -48,7 +48,7 @@ struct Trained {
 };
 
 /// The weights in f32 as an exported file has them.
-std::map<std::string, std::vector<float>> exported(const Trainer& trainer, const std::filesystem::path& file) {
+std::map<std::string, std::vector<float>> exported(const Training& trainer, const std::filesystem::path& file) {
   trainer.export_weights(file);
   std::map<std::string, std::vector<float>> result;
   const SafetensorsReader reader(file);
@@ -63,7 +63,7 @@ std::map<std::string, std::vector<float>> exported(const Trainer& trainer, const
 
 Trained train(const Settings& more, int steps, const std::string& kind = "bert") {
   const TemporaryFolder folder;
-  Trainer trainer(small(more, kind), {});
+  Training trainer = make_training(small(more, kind), {});
   trainer.initialize();
   Trained trained;
   for (int i = 0; i < steps; ++i) {
@@ -111,7 +111,7 @@ TEST(HeldWeights, In16BitsHaveNoF32Copy) {
       {"split", {"train.precision=bf16", "train.weights=split", "train.accumulators=bf16", "train.optimizer.state=bf16"}}};
   for (const auto& [name, more] : recipes) {
     for (const char* kind : {"bert", "gpt2"}) {
-      Trainer trainer(small(more, kind), {});
+      Training trainer = make_training(small(more, kind), {});
       int64_t weights = 0, held = 0;
       for (const Executable& exe : trainer.cluster().stages())
         for (const StatePlace& state : exe.states) {
@@ -150,26 +150,26 @@ TEST(HeldWeights, GoThroughCheckpoints) {
         Settings{"train.precision=bf16", "train.weights=split", "train.optimizer.state=bf16"}}) {
     Settings lanes = more;
     lanes.push_back("train.lanes=2");
-    Trainer whole(small(lanes), {});
+    Training whole = make_training(small(lanes), {});
     whole.initialize();
     whole.step();
     const auto path = whole.save(folder / more[1]);
     whole.step();
     Preparation other = small(lanes);
     set_layout(other.recipe, "r=2 rts=weights,optimizer");
-    other = prepare(other.recipe);
-    Trainer resumed(std::move(other), {});
+    other = prepare(Recipe(other.recipe));
+    Training resumed = make_training(std::move(other), {});
     EXPECT_EQ(resumed.restore(Checkpoint(path)), "");
     resumed.step();
     EXPECT_EQ(resumed.weights_hash(), whole.weights_hash()) << more[1];
 
     // From its weights: in f32 they are what they were, in f16 their rounding.
-    Trainer from_split(small({"train.precision=f32", "model.init_from=" + path.string()}), {});
+    Training from_split = make_training(small({"train.precision=f32", "model.init_from=" + path.string()}), {});
     from_split.initialize();
-    Trainer again(small(lanes), {});
+    Training again = make_training(small(lanes), {});
     EXPECT_EQ(again.restore(Checkpoint(path)), "");
     EXPECT_EQ(exported(from_split, folder / "a.safetensors"), exported(again, folder / "b.safetensors"));
-    Trainer narrow(small({"train.precision=f16", "train.weights=f16", "model.init_from=" + path.string()}), {});
+    Training narrow = make_training(small({"train.precision=f16", "train.weights=f16", "model.init_from=" + path.string()}), {});
     narrow.initialize();
     for (const auto& [name, values] : exported(narrow, folder / "c.safetensors"))
       for (const float value : values) ASSERT_EQ(value, f16_to_f32(f32_to_f16(value))) << name;
@@ -200,7 +200,7 @@ TEST(Accumulators, OfF16LoseNoSmallGradients) {
   const auto norms = [](const Settings& more) {
     Settings settings = {"train.micro_batch=1", "train.accumulation=256", "train.precision=f32", "train.clip_norm=0"};
     settings.insert(settings.end(), more.begin(), more.end());
-    Trainer trainer(small(settings), {});
+    Training trainer = make_training(small(settings), {});
     trainer.initialize();
     return trainer.step();
   };

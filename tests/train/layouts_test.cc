@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "ramet/base/error.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
 
 // Every layout gives the bits of one device: losses, weights, checkpoints, messages. scripts/layouts.py has the whole
@@ -49,7 +49,7 @@ struct Trained {
   std::string hash;
 };
 
-Trained train_steps(Trainer& trainer, int steps) {
+Trained train_steps(Training& trainer, int steps) {
   Trained trained;
   for (int i = 0; i < steps; ++i) {
     const Numbers numbers = trainer.step();
@@ -63,7 +63,7 @@ Trained train_steps(Trainer& trainer, int steps) {
 
 Trained train_layout(const std::string& layout, int steps, const Settings& more = {},
                      const std::string& kind = "bert") {
-  Trainer trainer(prepare(recipe(layout, more, kind)), {});
+  Training trainer = make_training(prepare(recipe(layout, more, kind)), {});
   trainer.initialize();
   return train_steps(trainer, steps);
 }
@@ -215,13 +215,13 @@ TEST(Layouts, CheckpointsOfAnyGoOnOnAnyOther) {
                                  "phases=2 offload=weights,optimizer"};
   for (const char* first : layouts) {
     const TemporaryFolder folder;
-    Trainer trainer(prepare(recipe(first)), {});
+    Training trainer = make_training(prepare(recipe(first)), {});
     trainer.initialize();
     train_steps(trainer, 2);
     const auto saved = trainer.save(folder.path());
     for (const char* second : layouts) {
       SCOPED_TRACE(std::string(first) + " -> " + second);
-      Trainer other(prepare(recipe(second)), {});
+      Training other = make_training(prepare(recipe(second)), {});
       EXPECT_EQ(other.restore(Checkpoint(saved)), "");
       EXPECT_EQ(other.steps_done(), 2);
       EXPECT_EQ(train_steps(other, 1).hash, straight.hash);
@@ -232,7 +232,7 @@ TEST(Layouts, CheckpointsOfAnyGoOnOnAnyOther) {
 TEST(Layouts, CheckpointsAreTheSameFiles) {
   const auto hashes_of = [](const std::string& layout) {
     const TemporaryFolder folder;
-    Trainer trainer(prepare(recipe(layout)), {});
+    Training trainer = make_training(prepare(recipe(layout)), {});
     trainer.initialize();
     train_steps(trainer, 1);
     std::vector<std::string> hashes;
@@ -245,7 +245,7 @@ TEST(Layouts, CheckpointsAreTheSameFiles) {
 }
 
 TEST(Layouts, ArenasAreAsPlanned) {
-  Trainer trainer(prepare(recipe("p=2 r=2 head=first")), {});
+  Training trainer = make_training(prepare(recipe("p=2 r=2 head=first")), {});
   ASSERT_EQ(trainer.cluster().arena_bytes().size(), 4u);
   for (int device = 0; device < 4; ++device)
     EXPECT_EQ(trainer.cluster().arena_bytes()[static_cast<size_t>(device)],
@@ -260,7 +260,7 @@ TEST(Layouts, WhatGoesFromPhaseToPhaseStreams) {
   for (const char* layout : {"phases=4 offload=activations", "p=2 phases=2 head=first offload=activations",
                              "p=2 phases=2 head=first offload=weights,activations"}) {
     SCOPED_TRACE(layout);
-    Trainer trainer(prepare(recipe(layout, more)), {});
+    Training trainer = make_training(prepare(recipe(layout, more)), {});
     trainer.initialize();
     expect_same(train_steps(trainer, 2), expected);
     for (const Executable& exe : trainer.cluster().stages())
@@ -287,7 +287,7 @@ TEST(Layouts, FitStreamsAndRecomputesByLayer) {
     const int64_t limit = (kept + least) / 2;
     const std::string layout = base + " recompute=fit:" + std::to_string(limit);
     SCOPED_TRACE(layout);
-    Trainer trainer(prepare(recipe(layout, more)), {});
+    Training trainer = make_training(prepare(recipe(layout, more)), {});
     trainer.initialize();
     expect_same(train_steps(trainer, 2), expected);
     const Cluster& cluster = trainer.cluster();
@@ -336,7 +336,7 @@ TEST(Layouts, TellWhereNumbersWentWrongAndChangeNothing) {
   for (const char* layout : {"", "p=2 head=first", "r=2", "t=2 r=2"}) {
     SCOPED_TRACE(layout);
     const TemporaryFolder folder;
-    Trainer trainer(prepare(recipe(layout, {"train.schedule.learning_rate=1e6", "train.schedule.warmup_steps=0",
+    Training trainer = make_training(prepare(recipe(layout, {"train.schedule.learning_rate=1e6", "train.schedule.warmup_steps=0",
                                             "train.clip_norm=0"})),
                     {});
     trainer.initialize();
@@ -362,7 +362,7 @@ TEST(Layouts, TellWhereNumbersWentWrongAndChangeNothing) {
 
 TEST(Layouts, FoldersThatAreNotThereAreRefusedBeforeTheRun) {
   try {
-    Trainer trainer(prepare(recipe("p=2 head=first offload=optimizer streaming=/no/such/folder")), {});
+    Training trainer = make_training(prepare(recipe("p=2 head=first offload=optimizer streaming=/no/such/folder")), {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("/no/such/folder: cannot make a file of streaming memory"));

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -40,10 +40,10 @@ TEST(LossScale, HalvesAndDoubles) {
 }
 
 TEST(LossScale, BelongsToNarrowTypes) {
-  EXPECT_EQ(first_loss_scale(small()).scale, 65536);
-  EXPECT_EQ(first_loss_scale(small({"train.precision=bf16"})).scale, 1);
-  EXPECT_FALSE(loss_scale_range(small({"train.precision=f32"})).has_value());
-  EXPECT_EQ(loss_scale_range(small())->near(), 13);
+  EXPECT_EQ(first_loss_scale(small().train).scale, 65536);
+  EXPECT_EQ(first_loss_scale(small({"train.precision=bf16"}).train).scale, 1);
+  EXPECT_FALSE(loss_scale_range(small({"train.precision=f32"}).train).has_value());
+  EXPECT_EQ(loss_scale_range(small().train)->near(), 13);
 }
 
 struct Steps {
@@ -52,7 +52,7 @@ struct Steps {
   friend bool operator==(const Steps&, const Steps&) = default;
 };
 
-void run(Trainer& trainer, int steps, Steps& into) {
+void run(Training& trainer, int steps, Steps& into) {
   for (int i = 0; i < steps; ++i) {
     const Numbers numbers = trainer.step();
     into.losses.push_back(number_of(numbers, "loss"));
@@ -65,7 +65,7 @@ void run(Trainer& trainer, int steps, Steps& into) {
 }
 
 Steps trained(const Recipe& recipe, int steps) {
-  Trainer trainer(prepare(recipe), {.threads = 1});
+  Training trainer = make_training(prepare(recipe), {.threads = 1});
   trainer.initialize();
   Steps result;
   run(trainer, steps, result);
@@ -88,7 +88,7 @@ const std::vector<std::string> kTooLarge = {"train.loss_scale_start=4294967296",
 
 /// A scale that is far too large comes down by steps that change nothing, and the run goes on.
 TEST(LossScale, OverflowsAreSkippedAndCounted) {
-  Trainer trainer(prepare(small(kTooLarge)), {.threads = 1});
+  Training trainer = make_training(prepare(small(kTooLarge)), {.threads = 1});
   trainer.initialize();
   Steps steps;
   do {
@@ -113,12 +113,12 @@ TEST(LossScale, GoesOnFromACheckpoint) {
     const TemporaryFolder folder;
     Steps found;
     {
-      Trainer trainer(prepare(small(kTooLarge)), {.threads = 1});
+      Training trainer = make_training(prepare(small(kTooLarge)), {.threads = 1});
       trainer.initialize();
       run(trainer, done, found);
       trainer.save(folder.path());
     }
-    Trainer trainer(prepare(small(kTooLarge, "r=2")), {.threads = 1});
+    Training trainer = make_training(prepare(small(kTooLarge, "r=2")), {.threads = 1});
     const auto all = list_checkpoints(folder.path());
     EXPECT_EQ(trainer.restore(Checkpoint(all.back())), "");
     run(trainer, 24 - done, found);

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ramet/report/numerics.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 
 namespace ramet {
 namespace {
@@ -29,7 +29,7 @@ Recipe small(const std::string& precision, const std::string& layout = "", std::
 }
 
 NumericsReport checked(const Recipe& recipe, int steps = 1) {
-  Trainer trainer(prepare(recipe), {.threads = 1});
+  Training trainer = make_training(prepare(recipe), {.threads = 1});
   trainer.initialize();
   for (int i = 0; i < steps; ++i) trainer.step();
   return trainer.check_numerics();
@@ -58,7 +58,7 @@ NumericsFinding judged(Kind kind, DType dtype, std::vector<std::pair<int, int64_
   NumericsRecord record;
   record.row.kind = kind, record.row.type.dtype = dtype;
   for (const auto& [bin, count] : counts) record.bins[static_cast<size_t>(bin)] = count;
-  return judge_numerics({record}, small(precision), 1).findings.at(0);
+  return judge_numerics({record}, small(precision).train, 1).findings.at(0);
 }
 
 TEST(Numerics, JudgesByTheRangeThatATensorMeets) {
@@ -87,7 +87,7 @@ TEST(Numerics, JudgesByTheRangeThatATensorMeets) {
 
 TEST(Numerics, SeesWeightsStatesGradientsAndActivations) {
   const Recipe recipe = small("f16");
-  Trainer trainer(prepare(recipe), {.threads = 1});
+  Training trainer = make_training(prepare(recipe), {.threads = 1});
   trainer.initialize();
   trainer.step();
   const std::string before = trainer.weights_hash();
@@ -95,7 +95,7 @@ TEST(Numerics, SeesWeightsStatesGradientsAndActivations) {
   EXPECT_EQ(report.step, 2);
   EXPECT_EQ(trainer.weights_hash(), before);
   const auto weights = by_name(report, Kind::kWeight), gradients = by_name(report, Kind::kGradient);
-  for (const StateTensor& weight : trainer.preparation().model.weights) {
+  for (const StateTensor& weight : trainer.model().weights) {
     ASSERT_TRUE(weights.count(weight.name)) << weight.name;
     ASSERT_TRUE(gradients.count(weight.name)) << weight.name;
     EXPECT_EQ(weights.at(weight.name).elements, weight.type.elements());
@@ -118,7 +118,7 @@ TEST(Numerics, SeesWeightsStatesGradientsAndActivations) {
   EXPECT_GT(low, 20);
   // A step that was looked at is the step that would have been made.
   const double loss = number_of(trainer.step(), "loss");
-  Trainer plain(prepare(recipe), {.threads = 1});
+  Training plain = make_training(prepare(recipe), {.threads = 1});
   plain.initialize();
   plain.step();
   EXPECT_EQ(number_of(plain.step(), "loss"), loss);
@@ -157,7 +157,7 @@ TEST(Numerics, LayoutsCountAlike) {
 
 /// Weights that f16 cannot hold, and gradients that it loses: the first one in the order of the program is named.
 TEST(Numerics, NamesTheFirstTensorOutOfRange) {
-  Trainer trainer(prepare(small("f16", "", {"train.loss_scale=1099511627776"})), {.threads = 1});
+  Training trainer = make_training(prepare(small("f16", "", {"train.loss_scale=1099511627776"})), {.threads = 1});
   trainer.initialize();
   const NumericsReport report = trainer.check_numerics();
   const NumericsFinding* first = report.first_out_of_range();

@@ -11,7 +11,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -153,7 +153,7 @@ struct Outcome {
 };
 
 Outcome train(Preparation preparation) {
-  Trainer trainer(std::move(preparation), {.threads = 2});
+  Training trainer = make_training(std::move(preparation), {.threads = 2});
   trainer.initialize();
   Outcome outcome;
   for (int64_t i = 0; i < kSteps; ++i) outcome.steps.push_back(trainer.step());
@@ -182,8 +182,8 @@ TEST_F(PackedTask, TrainsWithTheBitsOfTextsOneARow) {
     const Preparation packed = prepare(packed_recipe(kind, file));
     Preparation single =
         prepare(recipe(kind, file, {"train.sums=in-order", "train.micro_batch=" + std::to_string(kRows * kDepth)}));
-    const auto source = std::make_shared<Unpacked>(packed.train, single.train);
-    single.train = source;
+    const auto source = std::make_shared<Unpacked>(packed.workload.train, single.workload.train);
+    single.workload.train = source;
     expect_equal(train(packed), train(std::move(single)));
     EXPECT_GT(source->sequences, kSteps * 2 * kRows * 5 / 4) << "it is packing that is compared";
   }
@@ -197,8 +197,8 @@ TEST_F(PackedTask, RowsOfOneTextHaveTheSameBits) {
     SCOPED_TRACE(kind);
     const Preparation packed = prepare(packed_recipe(kind, file));
     Preparation single = prepare(packed_recipe(kind, file, 1, kRows * kDepth));
-    single.train = std::make_shared<Unpacked>(packed.train, single.train);
-    const Outcome many = train(packed), one = train(std::move(single));
+    single.workload.train = std::make_shared<Unpacked>(packed.workload.train, single.workload.train);
+    const Outcome many = train(prepare(packed.recipe)), one = train(std::move(single));
     expect_equal(many, one);
     EXPECT_GT(number_of(many.steps[0], "loss"), 0.1);
     EXPECT_LT(number_of(many.steps[0], "loss"), 20) << "no label stands where no text is";
@@ -208,12 +208,12 @@ TEST_F(PackedTask, RowsOfOneTextHaveTheSameBits) {
 TEST_F(PackedTask, AnEpochIsItsRows) {
   const Preparation packed = prepare(recipe("classification", "classification.tsv",
                                             {"data.packing=lpfhp", "data.packing_depth=4", "train.micro_batch=1"}));
-  const int64_t rows = packed.train->epoch_samples(0);
+  const int64_t rows = packed.workload.train->epoch_samples(0);
   EXPECT_GT(rows, 60 / 4 - 1);
   EXPECT_LT(rows, 45);
   int64_t texts = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    const Batch batch = packed.train->make(row, 1);
+    const Batch batch = packed.workload.train->make(row, 1);
     const auto* labels = reinterpret_cast<const int32_t*>(batch.at("labels").bytes.data());
     texts += std::count_if(labels, labels + 4, [](int32_t label) { return label >= 0; });
   }

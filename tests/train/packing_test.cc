@@ -9,7 +9,7 @@
 #include <map>
 
 #include "ramet/base/error.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -100,7 +100,7 @@ class OneARow final : public BatchSource {
   std::map<std::vector<int32_t>, int64_t> known_;
 };
 
-std::vector<float> state(const Trainer& trainer, const StateTensor& of) {
+std::vector<float> state(const Training& trainer, const StateTensor& of) {
   std::vector<float> values(static_cast<size_t>(of.type.elements()));
   trainer.read_state(of.name, std::as_writable_bytes(std::span(values)));
   return values;
@@ -112,7 +112,7 @@ struct Outcome {
 };
 
 Outcome train(Preparation preparation, int64_t steps, int threads) {
-  Trainer trainer(std::move(preparation), {.threads = threads});
+  Training trainer = make_training(std::move(preparation), {.threads = threads});
   trainer.initialize();
   Outcome outcome;
   for (int64_t i = 0; i < steps; ++i) outcome.steps.push_back(trainer.step());
@@ -135,7 +135,7 @@ Preparation unpacked(const Preparation& packed, const std::vector<std::string>& 
                            .max_predictions = static_cast<int32_t>(*packed.recipe.data.max_predictions),
                            .seed = static_cast<uint64_t>(packed.recipe.train.seed),
                            .vary_lengths = true};
-  result.train = std::make_shared<OneARow>(packed.train, rows, make_synthetic_bert_batches(97, options));
+  result.workload.train = std::make_shared<OneARow>(packed.workload.train, rows, make_synthetic_bert_batches(97, options));
   return result;
 }
 
@@ -159,9 +159,9 @@ TEST_P(Packed, TrainsWithTheBitsOfUnpackedRows) {
                                                 "data.packing_depth=" + std::to_string(depth),
                                                 "train.micro_batch=" + std::to_string(rows)}));
   const std::vector<std::string> plain = {"train.sums=in-order", "data.next_sentence=" + next};
-  const Preparation single = unpacked(packed, plain, rows);
-  const auto source = std::static_pointer_cast<const OneARow>(single.train);
-  const Outcome many = train(packed, kSteps, threads), one = train(single, kSteps, 1);
+  Preparation single = unpacked(packed, plain, rows);
+  const auto source = std::static_pointer_cast<const OneARow>(single.workload.train);
+  const Outcome many = train(prepare(packed.recipe), kSteps, threads), one = train(std::move(single), kSteps, 1);
   // It is packing that is compared: more sequences than rows.
   EXPECT_GT(source->sequences, kSteps * 4 * rows * 5 / 4);
   for (size_t i = 0; i < kSteps; ++i)
@@ -218,7 +218,7 @@ TEST(PackedRecipe, TellsWhatDoesNotGoTogether) {
 }
 
 TEST(PackedRecipe, EvaluatesWithPerplexityAndAccuracies) {
-  Trainer trainer(prepare(recipe_of({"data.packing=lpfhp", "train.micro_batch=4", "train.evaluation.batches=2"})), {});
+  Training trainer = make_training(prepare(recipe_of({"data.packing=lpfhp", "train.micro_batch=4", "train.evaluation.batches=2"})), {});
   trainer.initialize();
   const Numbers numbers = trainer.evaluate();
   EXPECT_NEAR(number_of(numbers, "perplexity"), std::exp(number_of(numbers, "mlm_loss")), 1e-9);
@@ -235,13 +235,13 @@ TEST(PackedRecipe, LongerRowsBeginWithTheWeightsOfShorterOnes) {
   std::filesystem::path saved;
   std::map<std::string, std::vector<float>> weights;
   {
-    Trainer first(prepare(recipe_of(with(packing, {"data.sequence_length=32"}))), {});
+    Training first = make_training(prepare(recipe_of(with(packing, {"data.sequence_length=32"}))), {});
     first.initialize();
     first.step();
     saved = first.save(folder / "checkpoints");
-    for (const StateTensor& each : first.preparation().model.weights) weights[each.name] = state(first, each);
+    for (const StateTensor& each : first.model().weights) weights[each.name] = state(first, each);
   }
-  Trainer second(prepare(recipe_of(with(packing, {"data.sequence_length=64", "model.init_from=" + saved.string()}))), {});
+  Training second = make_training(prepare(recipe_of(with(packing, {"data.sequence_length=64", "model.init_from=" + saved.string()}))), {});
   second.initialize();
   EXPECT_EQ(second.steps_done(), 0);
   for (const StateTensor& each : second.compiled().states) {

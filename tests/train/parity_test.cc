@@ -7,7 +7,7 @@
 
 #include "parity_recipe.h"
 #include "ramet/base/file.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 
 namespace ramet {
 namespace {
@@ -16,9 +16,9 @@ void follow(const std::string& model) {
   const auto recorded = nlohmann::json::parse(read_file(RAMET_SOURCE_DIR "/tests/samples/parity_" + model + ".json"));
   const std::vector<double> losses = recorded.at("losses");
   ASSERT_EQ(losses.size(), 100u);
-  TrainerOptions options;
+  Where options;
   options.threads = 2;
-  Trainer trainer(prepare(parse_recipe(parity_recipe(model), "parity", ".")), options);
+  Training trainer = make_training(prepare(parse_recipe(parity_recipe(model), "parity", ".")), options);
   trainer.initialize();
   double worst = 0;
   for (size_t step = 0; step < losses.size(); ++step) {

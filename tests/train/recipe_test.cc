@@ -1,4 +1,4 @@
-#include "ramet/train/recipe.h"
+#include "ramet/recipe/recipe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/train/scales.h"
 #include "ramet/train/step.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 
 namespace ramet {
 namespace {
@@ -32,7 +32,7 @@ TEST(UnitScales, AreWithinHalfAndTwoForBertAndGpt2) {
     for (const char* precision : {"f32", "f16", "f8"}) {
       SCOPED_TRACE(std::string(kind) + " " + precision);
       const auto scales =
-          measure_scales(prepare(recipe_of(kind, {"train.scaling=unit", "train.precision=" + std::string(precision)})));
+          measured(recipe_of(kind, {"train.scaling=unit", "train.precision=" + std::string(precision)}));
       std::map<TensorScale::Kind, int> seen;
       for (const TensorScale& scale : scales) {
         ++seen[scale.kind];
@@ -49,7 +49,7 @@ TEST(UnitScales, AreWithinHalfAndTwoForBertAndGpt2) {
 /// Without it most gradients are orders of magnitude away, or the test above would show nothing.
 TEST(UnitScales, AreNotWithinHalfAndTwoWithoutScaling) {
   int outside = 0, gradients = 0;
-  for (const TensorScale& scale : measure_scales(prepare(recipe_of("bert", {"train.precision=f32"})))) {
+  for (const TensorScale& scale : measured(recipe_of("bert", {"train.precision=f32"}))) {
     if (scale.kind != TensorScale::Kind::kGradient) continue;
     ++gradients;
     outside += scale.deviation < 0.01;
@@ -61,7 +61,7 @@ std::vector<double> losses_of(const Settings& more, int steps) {
   Settings settings = {"train.micro_batch=4", "train.schedule.warmup_steps=2", "train.schedule.learning_rate=1e-3",
                        "model.dropout=0",     "model.attention_dropout=0",     "train.seed=1"};
   settings.insert(settings.end(), more.begin(), more.end());
-  Trainer trainer(prepare(recipe_of("gpt2", settings)), {});
+  Training trainer = make_training(prepare(recipe_of("gpt2", settings)), {});
   trainer.initialize();
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) losses.push_back(number_of(trainer.step(), "loss"));
@@ -92,7 +92,7 @@ TEST(UnitScaledRecipe, KeepsTheMeaningOfLearningRateAndDecay) {
     const Recipe recipe = complete_recipe(recipe_of("gpt2", settings));
     const Model model = build_model(recipe);
     for (const StateTensor& state : model.weights)
-      if (state.name == weight) return weight_scale(recipe, model, state, scaled);
+      if (state.name == weight) return weight_scale(recipe.train, model, state, scaled);
     throw std::runtime_error("no weight " + weight);
   };
   const std::string matrix = "transformer.h.0.mlp.c_fc.weight", bias = "transformer.h.0.mlp.c_fc.bias";
@@ -119,9 +119,9 @@ TEST(UnitScaledRecipe, KeepsTheMeaningOfLearningRateAndDecay) {
 }
 
 TEST(UnitScaledRecipe, RefusesWeightsOfUnscaledModelsAndDoesNotExport) {
-  const auto says = [](const std::function<void(Trainer&)>& act, const Settings& settings) -> std::string {
+  const auto says = [](const std::function<void(Training&)>& act, const Settings& settings) -> std::string {
     try {
-      Trainer trainer(prepare(recipe_of("gpt2", settings)), {});
+      Training trainer = make_training(prepare(recipe_of("gpt2", settings)), {});
       act(trainer);
     } catch (const Error& error) {
       return error.what();
@@ -129,10 +129,10 @@ TEST(UnitScaledRecipe, RefusesWeightsOfUnscaledModelsAndDoesNotExport) {
     return "no error";
   };
   const std::string imported =
-      says([](Trainer& trainer) { trainer.initialize(); }, {"train.scaling=unit", "model.init_from=model.safetensors"});
+      says([](Training& trainer) { trainer.initialize(); }, {"train.scaling=unit", "model.init_from=model.safetensors"});
   EXPECT_THAT(imported, HasSubstr("weights of a model without scaling cannot be the first ones of a scaled model"));
   const std::string exported = says(
-      [](Trainer& trainer) {
+      [](Training& trainer) {
         trainer.initialize();
         trainer.export_weights("exported.safetensors");
       },

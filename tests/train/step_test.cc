@@ -11,7 +11,7 @@
 #include "ramet/ir/text.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 #include "ramet/transform/differentiate.h"
 #include "support/temporary.h"
 
@@ -32,7 +32,7 @@ Recipe tiny(std::vector<std::string> more = {}) {
 
 StepGraph step_of(const Recipe& recipe) {
   const Preparation preparation = prepare(recipe);
-  return make_training_step(preparation.model, preparation.recipe);
+  return make_training_step(preparation.workload.model, preparation.options);
 }
 
 int count(const Graph& graph, const std::string& op) {
@@ -106,7 +106,7 @@ TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
                                                         {"gpt2", "transformer.wte.weight@head"}};
   for (const auto& [kind, tied] : models) {
     const Preparation preparation = prepare(tiny({"model.kind=" + kind, "model.preset=mini", "train.accumulation=2"}));
-    const StepGraph step = make_training_step(preparation.model, preparation.recipe);
+    const StepGraph step = make_training_step(preparation.workload.model, preparation.options);
     verify(step, "the test");
     std::vector<std::string> others;
     for (const auto& state : step.states)
@@ -121,7 +121,7 @@ TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
     const std::string weight = tied.substr(0, tied.find('@'));
     const auto feeds = feeds_of(step.micro);
     const auto sums = results_of(step.micro, feeds);
-    const auto gradients = results_of(differentiate(preparation.model.forward, "loss", {weight}), feeds);
+    const auto gradients = results_of(differentiate(preparation.workload.model.forward, "loss", {weight}), feeds);
     const HostTensor &first = sums.at("accumulator." + weight), &second = sums.at(others[0]);
     double most_first = 0, most_second = 0;
     for (int64_t i = 0; i < first.elements(); ++i) {
@@ -220,7 +220,7 @@ TEST(TrainingStep, BiasesAndNormsDoNotDecay) {
 
 /// Some steps of a recipe; the losses.
 std::vector<double> losses(const Recipe& recipe, int steps) {
-  Trainer trainer(prepare(recipe), {.threads = 1});
+  Training trainer = make_training(prepare(recipe), {.threads = 1});
   trainer.initialize();
   std::vector<double> result;
   for (int i = 0; i < steps; ++i) result.push_back(number_of(trainer.step(), "loss"));
@@ -233,12 +233,12 @@ TEST(Trainer, TheLossScaleTakesNoPart) {
 }
 
 TEST(Trainer, ClippingActsOnTheNorm) {
-  Trainer trainer(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd", "train.optimizer.momentum=0",
+  Training trainer = make_training(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd", "train.optimizer.momentum=0",
                                 "train.optimizer.weight_decay=0", "train.schedule.kind=constant",
                                 "train.schedule.learning_rate=1"})),
                   {.threads = 1});
   trainer.initialize();
-  const auto& weights = trainer.preparation().model.weights;
+  const auto& weights = trainer.model().weights;
   std::vector<std::vector<float>> before;
   for (const auto& weight : weights) {
     before.emplace_back(static_cast<size_t>(weight.type.elements()));
@@ -258,7 +258,7 @@ TEST(Trainer, ClippingActsOnTheNorm) {
 
 /// Weights after some steps under a memory limit, and what the arena took.
 std::pair<std::string, int64_t> trained(const Recipe& recipe, int steps, int64_t device_memory = 0) {
-  Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = device_memory});
+  Training trainer = make_training(prepare(recipe), {.threads = 1, .device_memory = device_memory});
   trainer.initialize();
   for (int i = 0; i < steps; ++i) trainer.step();
   return {trainer.weights_hash(), trainer.planned_bytes()};
@@ -276,7 +276,7 @@ TEST(Trainer, UpdatesInTheBackwardPassChangeNoBitAndKeepFewGradients) {
     const auto [early_hash, early_bytes] = trained(tiny(early), 3);
     EXPECT_EQ(early_hash, hash) << optimizer;
     int64_t gradients = 0;
-    for (const auto& weight : prepare(tiny(settings)).model.weights) gradients += weight.type.bytes();
+    for (const auto& weight : prepare(tiny(settings)).workload.model.weights) gradients += weight.type.bytes();
     // Adafactor's states are small, and its update makes more of a weight's size than others do.
     EXPECT_LT(early_bytes, bytes - gradients / (optimizer == std::string("adafactor") ? 4 : 2)) << optimizer;
   }
@@ -292,7 +292,7 @@ TEST(Trainer, MemoryLimitsTakeWhatIsDerivedAndChangeNoBit) {
   const auto [also, least] = trained(recipe, 3, less - 1);
   EXPECT_EQ(also, hash);
   EXPECT_LT(least, less);
-  Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = less - 1});
+  Training trainer = make_training(prepare(recipe), {.threads = 1, .device_memory = less - 1});
   for (const auto& state : trainer.cluster().stages()[0].states)
     EXPECT_NE(state.tensor.kind, StateKind::kDerived) << state.tensor.name;
 }
@@ -304,7 +304,7 @@ TEST(Trainer, AGradientThatIsNotFiniteLeavesItsOwnWeight) {
   auto early = settings;
   early.push_back("train.optimizer.in_backward=true");
   for (const bool in_backward : {false, true}) {
-    Trainer trainer(prepare(tiny(in_backward ? early : settings)), {.threads = 1});
+    Training trainer = make_training(prepare(tiny(in_backward ? early : settings)), {.threads = 1});
     trainer.initialize();
     const std::string before = trainer.weights_hash();
     try {
@@ -317,7 +317,7 @@ TEST(Trainer, AGradientThatIsNotFiniteLeavesItsOwnWeight) {
     if (!in_backward) {
       EXPECT_EQ(trainer.weights_hash(), before);
     }
-    for (const auto& weight : trainer.preparation().model.weights) {
+    for (const auto& weight : trainer.model().weights) {
       std::vector<float> values(static_cast<size_t>(weight.type.elements()));
       trainer.read_state(weight.name, std::as_writable_bytes(std::span(values)));
       for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << weight.name;
@@ -337,7 +337,7 @@ TEST(Trainer, AccumulationIsTheMeanOverMicroBatches) {
 }
 
 TEST(Trainer, EvaluationTouchesNothing) {
-  Trainer trainer(prepare(tiny()), {.threads = 1});
+  Training trainer = make_training(prepare(tiny()), {.threads = 1});
   trainer.initialize();
   trainer.step();
   const std::string hash = trainer.weights_hash();
@@ -349,7 +349,7 @@ TEST(Trainer, EvaluationTouchesNothing) {
 }
 
 TEST(Trainer, InitialWeightsFollowSeedAndNameAlone) {
-  Trainer a(prepare(tiny()), {.threads = 1}),
+  Training a = make_training(prepare(tiny()), {.threads = 1}),
       b(prepare(tiny({"train.optimizer.kind=sgd", "train.precision=bf16"})), {.threads = 2}),
       c(prepare(tiny({"train.seed=1"})), {.threads = 1});
   a.initialize(), b.initialize(), c.initialize();
@@ -369,9 +369,9 @@ TEST(Trainer, PaddingOfTheVocabularyIsNoClass) {
     std::vector<std::string> settings = {std::string("model.kind=") + kind, "model.vocabulary_size=61",
                                          "model.layers=1"};
     if (std::string(kind) == "gpt2") settings.push_back("model.preset=mini");
-    Trainer plain(prepare(tiny(settings)), {.threads = 1});
+    Training plain = make_training(prepare(tiny(settings)), {.threads = 1});
     settings.push_back("model.pad_vocabulary=32");
-    Trainer padded(prepare(tiny(settings)), {.threads = 1});
+    Training padded = make_training(prepare(tiny(settings)), {.threads = 1});
     plain.initialize(), padded.initialize();
     plain.export_weights(file("plain")), padded.export_weights(file("padded"));
     EXPECT_EQ(bytes_of(file("plain")), bytes_of(file("padded"))) << "files know no padding";
@@ -384,7 +384,7 @@ TEST(Trainer, PaddingOfTheVocabularyIsNoClass) {
       EXPECT_NEAR(number_of(a, "grad_norm"), number_of(b, "grad_norm"), 1e-4);
     }
     int found = 0;
-    for (const StateTensor& weight : padded.preparation().model.weights) {
+    for (const StateTensor& weight : padded.model().weights) {
       if (weight.unpadded() == weight.type) continue;
       ++found;
       std::vector<std::byte> bytes(static_cast<size_t>(weight.type.bytes()));
@@ -402,7 +402,7 @@ TEST(Trainer, PaddingOfTheVocabularyIsNoClass) {
     // Into a file and back.
     padded.export_weights(file("trained"));
     settings.push_back("model.init_from=" + file("trained").string());
-    Trainer again(prepare(tiny(settings)), {.threads = 1});
+    Training again = make_training(prepare(tiny(settings)), {.threads = 1});
     again.initialize();
     EXPECT_EQ(again.weights_hash(), padded.weights_hash());
   }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/checkpoint.h"
-#include "ramet/train/trainer.h"
 
 namespace CLI {
 class App;
@@ -57,7 +57,7 @@ struct ModelOptions {
   std::string device_memory, layout;
   std::string runs = "runs";
 
-  TrainerOptions trainer(MpiSession* mpi = nullptr) const;
+  Where where(MpiSession* mpi = nullptr) const;
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
 /// --layout, for the commands that run or plan a whole recipe.

@@ -154,7 +154,9 @@ std::string numbers_text(const Numbers& numbers, bool shares) {
     char share[32];
     std::snprintf(share, sizeof share, "%.1f%%", 100 * value);
     text += (text.empty() ? "" : "  ") + label + " " +
-            (shares && name.ends_with("accuracy") ? std::string(share) : number_text(value));
+            (std::isnan(value)                            ? "not defined"
+             : shares && name.ends_with("accuracy") ? std::string(share)
+                                                     : number_text(value));
   }
   return text;
 }

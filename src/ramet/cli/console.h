@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
-#include "ramet/train/trainer.h"
+#include "ramet/train/training.h"
 
 namespace ramet::cli {
 

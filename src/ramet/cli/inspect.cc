@@ -27,11 +27,11 @@ int inspect_graph(const InspectArguments& arguments) {
   }
   const Preparation preparation = prepare(open_recipe(arguments.subject, arguments));
   if (arguments.part == "forward") {
-    std::fputs((arguments.dot ? print_dot(preparation.model.forward) : print(preparation.model.forward)).c_str(),
+    std::fputs((arguments.dot ? print_dot(preparation.workload.model.forward) : print(preparation.workload.model.forward)).c_str(),
                stdout);
     return 0;
   }
-  step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
+  step = make_training_step(preparation.workload.model, with_order_of_sums(preparation.options, preparation.layout));
   if (arguments.part == "all" && !arguments.dot) {
     std::fputs(print(step).c_str(), stdout);
     return 0;
@@ -76,7 +76,7 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
                    .found = "'" + preparation.recipe.layout + "'",
                    .expected = "p, t, r and phases of 1, and no offload",
                    .remedy = "`ramet plan --layout` shows what each device does"});
-    exe = std::move(compile_recipe(preparation, arguments.trainer()).stages[0]);
+    exe = std::move(compile_recipe(preparation, arguments.where()).stages[0]);
   } else {
     exe = load_executable(arguments.subject);
   }

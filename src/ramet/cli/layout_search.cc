@@ -9,7 +9,7 @@
 #include "ramet/cli/console.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/report/search.h"
-#include "ramet/train/plan_recipe.h"
+#include "ramet/recipe/plan_recipe.h"
 
 namespace ramet::cli {
 namespace {
@@ -75,10 +75,10 @@ SearchReport report_of(const RecipePlanner& planner, const SearchResult& result)
   report.space = &planner.space();
   report.result = &result;
   report.samples = preparation.samples_per_step();
-  report.tokens = preparation.tokens_per_step();
-  report.parameters = preparation.model.parameters();
+  report.tokens = preparation.units_per_step();
+  report.parameters = preparation.workload.model.parameters();
   report.device_memory = planner.device_memory();
-  if (!result.fitting.empty()) report.command = planner.options_of(result.fitting.front().candidate);
+  if (!result.fitting.empty()) report.command = planner.command_of(result.fitting.front().candidate);
   return report;
 }
 
@@ -115,7 +115,7 @@ void add_search_options(CLI::App& command, SearchArguments& arguments) {
 int plan_search(const std::string& path, const ModelOptions& options, const SearchArguments& arguments, bool json) {
   std::optional<Machine> machine;
   if (!arguments.machine.empty()) machine = load_machine(arguments.machine);
-  RecipePlanner planner(open_plain(path, options), std::move(machine), options.layout, options.trainer());
+  RecipePlanner planner(open_plain(path, options), std::move(machine), options.layout, options.where());
   const SearchResult result =
       run_search(planner, {.evaluations = arguments.candidates, .explain = arguments.explain}, json);
   SearchReport report = report_of(planner, result);
@@ -130,18 +130,18 @@ int plan_search(const std::string& path, const ModelOptions& options, const Sear
 }
 
 Recipe with_best_layout(const Recipe& recipe, const ModelOptions& options, bool json) {
-  RecipePlanner planner(recipe, std::nullopt, options.layout, options.trainer(), false);
+  RecipePlanner planner(recipe, std::nullopt, options.layout, options.where(), false);
   const SearchResult result = run_search(planner, {.evaluations = 12}, json);
   if (result.fitting.empty()) refuse_machine(report_of(planner, result));
   if (result.stopped)
     throw Error({.what = "stopped while a layout was searched",
                  .where = recipe.name,
-                 .remedy = "The best so far: " + planner.options_of(result.fitting.front().candidate)},
+                 .remedy = "The best so far: " + planner.command_of(result.fitting.front().candidate)},
                 ErrorKind::kFailure);
   const Evaluated& best = result.fitting.front();
   if (!json)
     std::fprintf(stderr, "layout %s: about %.3g s a step, the fastest of %zu simulated\n",
-                 planner.options_of(best.candidate).c_str(), best.outcome.seconds,
+                 planner.command_of(best.candidate).c_str(), best.outcome.seconds,
                  result.fitting.size() + result.refused.size());
   return planner.recipe_of(best.candidate);
 }

@@ -23,8 +23,8 @@ MpiSession* join_job(Session& session) {
   return session.mpi.get();
 }
 
-TrainerOptions ModelOptions::trainer(MpiSession* mpi) const {
-  TrainerOptions options;
+Where ModelOptions::where(MpiSession* mpi) const {
+  Where options;
   options.threads = threads;
   options.mpi = mpi;
   options.time_limit = std::chrono::milliseconds(static_cast<int64_t>(time_limit * 1000));

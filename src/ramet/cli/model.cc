@@ -7,8 +7,8 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
 #include "ramet/model/hugging_face.h"
-#include "ramet/train/prepare_task.h"
-#include "ramet/train/publish.h"
+#include "ramet/recipe/task.h"
+#include "ramet/recipe/publish.h"
 #include "ramet/train/scaling.h"
 
 namespace ramet::cli {
@@ -26,10 +26,10 @@ int eval(const SubjectArguments& arguments, const Session& session) {
     throw Error({.what = "--split, --file and --with are for runs of tasks", .where = arguments.subject});
   Preparation preparation = prepare(subject.recipe);
   if (session.leads())
-    for (const auto& remark : preparation.remarks) warn(remark);
+    for (const auto& remark : preparation.workload.remarks) warn(remark);
   if (preparation.task && !task_split(*preparation.task, "dev")->labelled())
     throw Error({.what = "the file has no answers to measure against", .where = subject.recipe.where("task.dev")});
-  if (!preparation.held_out && !preparation.task)
+  if (!preparation.workload.held_out && !preparation.task)
     throw Error({.what = "the corpus holds nothing out for evaluation",
                  .where = subject.recipe.where("data.corpus"),
                  .remedy = "Build it with `ramet corpus --heldout 0.02`"});
@@ -38,7 +38,7 @@ int eval(const SubjectArguments& arguments, const Session& session) {
                  .where = subject.recipe.where("train.evaluation.batches"),
                  .found = "0",
                  .expected = "1 or more"});
-  Trainer trainer(std::move(preparation), arguments.trainer(session.mpi.get()));
+  Training trainer = make_training(std::move(preparation), arguments.where(session.mpi.get()));
   if (subject.checkpoint) {
     if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint));
         !warnings.empty() && session.leads())
@@ -69,7 +69,7 @@ int export_model(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
   const Recipe recipe = complete_recipe(subject.recipe);
-  check_exportable(recipe, arguments.subject);
+  check_exportable(recipe.train, arguments.subject);
   const Model model = build_model(recipe);
   const Checkpoint checkpoint(*subject.checkpoint);
   const auto read = [&](const std::string& name, std::span<std::byte> to) {

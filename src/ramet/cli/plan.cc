@@ -6,13 +6,14 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
 #include "ramet/machine/machine_toml.h"
+#include "ramet/train/facts.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/runtime/process.h"
 #include "ramet/sim/shared_processors.h"
-#include "ramet/train/plan_recipe.h"
+#include "ramet/recipe/plan_recipe.h"
 
 namespace ramet::cli {
 namespace {
@@ -26,7 +27,7 @@ struct PlanArguments : ModelOptions {
 
 /// Time of a step of all devices on the machine; absent, on this one, whose processors they share, but none for layouts
 /// that nobody would run here.
-std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout,
+std::optional<Simulation> time_of(const CompiledWorkload& compiled, const Layout& layout,
                                   const std::optional<Machine>& machine, bool as_ranks, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
@@ -49,9 +50,9 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     machine = load_machine(arguments.search.machine);
     check_devices(*machine, preparation.layout.mesh());
   }
-  const CompiledRecipe compiled = machine ? compile_recipe(preparation, *machine, arguments.trainer())
-                                          : compile_recipe(preparation, arguments.trainer());
-  const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe), compiled.stages);
+  const CompiledWorkload compiled = machine ? compile_recipe(preparation, *machine, arguments.where())
+                                          : compile_recipe(preparation, arguments.where());
+  const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options), compiled.stages);
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
   if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, machine, arguments.as_ranks, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
@@ -63,16 +64,16 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     JsonLine line;
     if (devices.time)
       line.set("step_seconds", devices.time->seconds)
-          .set("tokens_per_second", static_cast<double>(preparation.tokens_per_step()) / devices.time->seconds);
+          .set("tokens_per_second", static_cast<double>(preparation.units_per_step()) / devices.time->seconds);
     if (!devices.activations.empty()) line.set("activations", devices.activations);
     line.set("event", "end")
         .set("name", preparation.recipe.name)
-        .set("parameters", preparation.model.parameters())
+        .set("parameters", preparation.workload.model.parameters())
         .set("planned_bytes", most)
         .set("compile_seconds", compiled.seconds)
         .set("threads", static_cast<int64_t>(compiled.stages[0].threads))
         .set("kernel_class", compiled.stages[0].kernel_class)
-        .set("tokens_per_step", preparation.tokens_per_step())
+        .set("tokens_per_step", preparation.units_per_step())
         .set("bubble", devices.bubble_of_step())
         .set_json("layout", json_of(schedule))
         .set_json("devices", json_of(devices))
@@ -80,26 +81,26 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     return 0;
   }
   std::printf("%s: %s parameters, %s tokens a step; compiled in %s for %d threads a device\n",
-              preparation.recipe.name.c_str(), number_text(static_cast<double>(preparation.model.parameters())).c_str(),
-              number_text(static_cast<double>(preparation.tokens_per_step())).c_str(),
+              preparation.recipe.name.c_str(), number_text(static_cast<double>(preparation.workload.model.parameters())).c_str(),
+              number_text(static_cast<double>(preparation.units_per_step())).c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
   std::printf("%s\n%s", text_of(devices).c_str(), text_of(schedule).c_str());
   return 0;
 }
 
 int plan(const PlanArguments& arguments, bool json) {
-  if (RecipePlanner::is_automatic(arguments.layout))
+  if (is_automatic_layout(arguments.layout))
     return plan_search(arguments.recipe, arguments, arguments.search, json);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
-  for (const auto& remark : preparation.remarks) warn(remark);
+  for (const auto& remark : preparation.workload.remarks) warn(remark);
   if (!preparation.layout.is_single() || !arguments.search.machine.empty())
     return plan_layout(arguments, preparation, json);
   if (!arguments.schedule_svg.empty()) {
-    const LayoutReport report = layout_report(preparation.layout, layout_facts(recipe));
+    const LayoutReport report = layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options));
     write_file_atomic(arguments.schedule_svg, svg_of(report.table, report.times));
   }
-  const CompiledRecipe compiled = compile_recipe(preparation, arguments.trainer());
+  const CompiledWorkload compiled = compile_recipe(preparation, arguments.where());
   const Executable& exe = compiled.stages[0];
   const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
@@ -109,8 +110,8 @@ int plan(const PlanArguments& arguments, bool json) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend()));
   }
-  const double tokens = static_cast<double>(preparation.tokens_per_step());
-  const int64_t parameters = preparation.model.parameters();
+  const double tokens = static_cast<double>(preparation.units_per_step());
+  const int64_t parameters = preparation.workload.model.parameters();
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(exe));
   if (!arguments.save.empty()) save_executable(exe, arguments.save);
 
@@ -128,7 +129,7 @@ int plan(const PlanArguments& arguments, bool json) {
         .set("compile_seconds", compile_seconds)
         .set("threads", static_cast<int64_t>(exe.threads))
         .set("kernel_class", exe.kernel_class)
-        .set("tokens_per_step", preparation.tokens_per_step());
+        .set("tokens_per_step", preparation.units_per_step());
     if (!arguments.no_time)
       line.set("step_seconds", step_seconds)
           .set("tokens_per_second", tokens / step_seconds)

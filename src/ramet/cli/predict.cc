@@ -5,7 +5,8 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
 #include "ramet/data/corpus.h"
-#include "ramet/train/predictor.h"
+#include "ramet/recipe/kinds.h"
+#include "ramet/recipe/predictor.h"
 
 namespace ramet::cli {
 namespace {
@@ -86,7 +87,7 @@ int predict(const PredictArguments& arguments, const Session& session) {
                  .where = arguments.subject,
                  .remedy = "Name a run with a checkpoint, or give a file with --weights"});
   for (const auto& text : arguments.texts) {
-    if (recipe.model.kind != "gpt2") {
+    if (!kind_of(recipe).continues_texts()) {
       tell_masks(text, predictor.fill_masks(text), json);
       continue;
     }

@@ -40,7 +40,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
   check_target("--trace", arguments.trace);
   check_target("--svg", arguments.svg);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
-  for (const auto& remark : preparation.remarks) warn(remark);
+  for (const auto& remark : preparation.workload.remarks) warn(remark);
   const bool local = arguments.machine == "local";
   Machine machine;
   if (!local) {
@@ -48,8 +48,8 @@ int simulate(const SimulateArguments& arguments, bool json) {
     check_devices(machine, preparation.layout.mesh());
   }
   if (!json) std::fputs("compiling ...\n", stderr);
-  const CompiledRecipe compiled = local ? compile_recipe(preparation, arguments.trainer())
-                                        : compile_recipe(preparation, machine, arguments.trainer());
+  const CompiledWorkload compiled = local ? compile_recipe(preparation, arguments.where())
+                                        : compile_recipe(preparation, machine, arguments.where());
   if (local) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     machine = local_machine(compiled.stages, preparation.layout);
@@ -64,7 +64,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
                     title = preparation.recipe.name + " on " + machine.name + ", layout " + layout;
   if (!arguments.trace.empty()) write_file_atomic(arguments.trace, perfetto_trace(simulation));
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, timeline_svg(simulation, title));
-  const auto tokens = static_cast<double>(preparation.tokens_per_step()),
+  const auto tokens = static_cast<double>(preparation.units_per_step()),
              samples = static_cast<double>(preparation.samples_per_step());
   if (json) {
     JsonLine()

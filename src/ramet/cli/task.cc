@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "ramet/cli/console.h"
-#include "ramet/train/prepare_task.h"
-#include "ramet/train/task_predictor.h"
+#include "ramet/recipe/task.h"
+#include "ramet/recipe/task_predictor.h"
 
 namespace ramet::cli {
 namespace {

@@ -1,35 +1,33 @@
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <optional>
 
 #include "ramet/base/file.h"
-#include "ramet/base/version.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
 #include "ramet/cli/task.h"
+#include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
 #include "ramet/runtime/process.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
-#include "ramet/track/run_log.h"
-#include "ramet/train/plan_recipe.h"
+#include "ramet/train/run_recorder.h"
 
 namespace ramet::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::atomic<bool> stop_asked{false};
+StopRequest stop_request;
 
 /// The first Ctrl-C asks the loop to end well; the second ends the program.
 void catch_stop_signals() {
   struct sigaction action{};
-  action.sa_handler = [](int) { stop_asked.store(true); };
+  action.sa_handler = [](int) { stop_request.ask(); };
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
@@ -69,88 +67,33 @@ Numbers results_of(const Numbers& metrics) {
   return results;
 }
 
-/// What is told on the console and written into the run's log.
-class Reporter : public TrainingObserver {
+/// What a person sees of a run on the console.
+class ConsoleObserver final : public TrainingObserver {
  public:
-  Reporter(const Recipe& recipe, int64_t begin, int64_t end, RunLogWriter& log, fs::path numerics, bool json)
-      : progress_(json ? nullptr : std::make_unique<Progress>(recipe.name, begin, end)),
-        log_(log),
+  ConsoleObserver(const Recipe& recipe, int64_t begin, int64_t end, fs::path numerics)
+      : progress_(std::make_unique<Progress>(recipe.name, begin, end)),
         numerics_(std::move(numerics)),
         shares_(!recipe.is_task()) {}
 
-  void on_step(int64_t done, const Numbers& metrics) override {
-    log_.metrics(done, metrics);
-    if (progress_)
-      progress_->step(done, metrics);
-    else
-      JsonLine().set("event", "step").set("step", done).set(metrics).print();
-  }
+  void on_step(int64_t done, const Numbers& metrics) override { progress_->step(done, metrics); }
   void on_evaluation(int64_t done, const Numbers& metrics) override {
-    Numbers held_out;
-    for (const auto& [name, value] : metrics) held_out.emplace_back("held_out_" + name, value);
-    log_.metrics(done, held_out);
-    if (progress_)
-      progress_->line("  held out, after " + std::to_string(done) + " steps: " + numbers_text(metrics, shares_));
-    else
-      JsonLine().set("event", "evaluation").set("step", done).set(held_out).print();
-  }
-  void on_checkpoint(int64_t done, const fs::path& path) override {
-    log_.event(JsonLine().set("event", "checkpoint").set("step", done).set("path", path.string()).text());
-    if (!progress_) JsonLine().set("event", "checkpoint").set("step", done).set("path", path.string()).print();
+    progress_->line("  held out, after " + std::to_string(done) + " steps: " + numbers_text(metrics, shares_));
   }
   void on_numerics(const NumericsReport& report) override {
-    char name[40];
-    std::snprintf(name, sizeof name, "step-%08lld.json", static_cast<long long>(report.step));
-    fs::create_directories(numerics_);
-    write_file_atomic(numerics_ / name, json_of(report) + "\n");
-    const NumericsFinding* first = report.first_out_of_range();
-    JsonLine event;
-    event.set("event", "numerics")
-        .set("step", report.step)
-        .set("tensors", static_cast<int64_t>(report.findings.size()))
-        .set("path", (numerics_ / name).string());
-    if (first)
-      event.set("first_out_of_range", std::string(name_of(first->record.row.kind)) + " " + first->record.row.name)
-          .set("overflow", first->overflow)
-          .set("underflow", first->underflow);
-    log_.event(event.text());
-    if (progress_)
-      progress_->line(text_of(report) + "  all of them: " + (numerics_ / name).string());
-    else
-      event.print();
+    progress_->line(text_of(report) + "  all of them: " + numerics_.string());
   }
-  void finish() { progress_.reset(); }
+  void on_end(const Training&, const TrainingResult&) override { progress_.reset(); }
+  void on_failure(const Training&, const std::string&) override { progress_.reset(); }
 
  private:
   std::unique_ptr<Progress> progress_;
-  RunLogWriter& log_;
   fs::path numerics_;
   const bool shares_;
 };
 
-/// A rank that does not lead trains and says nothing.
-class Silence : public TrainingObserver {
- public:
-  void on_step(int64_t, const Numbers&) override {}
-  void on_evaluation(int64_t, const Numbers&) override {}
-  void on_checkpoint(int64_t, const fs::path&) override {}
-};
-
-/// What was planned for every device, and the arena that it has.
-std::string devices_json(const Cluster& cluster) {
-  std::string text;
-  const std::vector<int64_t>& arenas = cluster.arena_bytes();
-  for (size_t device = 0; device < arenas.size(); ++device) {
-    const Executable& exe =
-        cluster.stages()[static_cast<size_t>(cluster.mesh().position(static_cast<int>(device)).stage)];
-    text += std::string(text.empty() ? "[" : ",") + JsonLine()
-                                                        .set("device", static_cast<int64_t>(device))
-                                                        .set("planned_bytes", exe.planned_bytes())
-                                                        .set("streaming_bytes", exe.streaming_bytes)
-                                                        .set("arena_bytes", arenas[device])
-                                                        .text();
-  }
-  return text + "]";
+void print_line(const std::string& text) {
+  std::fputs((text + "\n").c_str(), stdout);
+  std::fflush(stdout);
 }
 
 /// One `ramet train`, from its arguments to its last line. Under MPI all ranks train, and the leading one keeps the
@@ -172,7 +115,7 @@ class TrainCommand {
   int run_seeds(const Recipe& recipe, int64_t seeds) {
     std::vector<SeedResult> results;
     const std::string exactly = arguments_.exactly;
-    for (int64_t i = 0; i < seeds && !stop_asked.load(); ++i) {
+    for (int64_t i = 0; i < seeds && !stop_request.asked(); ++i) {
       Recipe its = recipe;
       its.train.seeds = 1;
       its.train.seed = recipe.train.seed + i;
@@ -190,17 +133,22 @@ class TrainCommand {
     if (!arguments_.resume.empty()) find_resumed();
     if (!arguments_.resume.empty() && session_.leads()) directory.emplace(RunDirectory::reopen(resumed_));
     const Recipe recipe = given ? *given : opened_recipe();
-    TrainerOptions options = arguments_.trainer(session_.mpi.get());
-    options.profile = arguments_.profile;
+    Where where = arguments_.where(session_.mpi.get());
+    where.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
-    for (const auto& remark : preparation.remarks) tell(remark);
+    for (const auto& remark : preparation.workload.remarks) tell(remark);
+    if (!preparation.workload.train)
+      throw Error({.what = "the task has no file to train on",
+                   .where = recipe.where("task.kind"),
+                   .remedy = "Set task.train, or name a folder that has it in task.data"});
+    const Recipe complete = preparation.recipe;
+    const std::shared_ptr<const Tokenizer> tokenizer = preparation.tokenizer;
     std::optional<StartProgress> start(std::in_place);
     if (session_.leads() && !session_.json)
-      options.progress = [&start](std::string_view what, int64_t done, int64_t total) {
+      where.progress = [&start](std::string_view what, int64_t done, int64_t total) {
         if (start) (*start)(what, done, total);
       };
-    Trainer trainer(std::move(preparation), options);
-    const Recipe& complete = trainer.preparation().recipe;
+    Training trainer = make_training(std::move(preparation), where);
     if (checkpoint_) {
       const std::string warnings = trainer.restore(Checkpoint(*checkpoint_));
       for (size_t at = 0; at < warnings.size();) {
@@ -219,9 +167,9 @@ class TrainCommand {
                            trainer.threads()};
       directory.emplace(arguments_.exactly.empty() ? RunDirectory::create(arguments_.runs, facts)
                                                    : RunDirectory::create_at(arguments_.exactly, facts));
-      if (trainer.preparation().tokenizer) trainer.preparation().tokenizer->save(directory->tokenizer());
+      if (tokenizer) tokenizer->save(directory->tokenizer());
     }
-    return train_in(*directory, trainer);
+    return train_in(*directory, complete, trainer);
   }
 
   void find_resumed() {
@@ -237,7 +185,7 @@ class TrainCommand {
   }
 
   Recipe opened_recipe() const {
-    const bool search = RecipePlanner::is_automatic(arguments_.layout);
+    const bool search = is_automatic_layout(arguments_.layout);
     if (search && session_.mpi)
       throw Error({.what = "every rank would search for a layout of its own",
                    .where = "--layout",
@@ -258,65 +206,39 @@ class TrainCommand {
   }
 
   /// What a rank that does not lead does beside the leading one: the same calls.
-  int follow(Trainer& trainer) {
+  int follow(Training& trainer) {
     catch_stop_signals();
-    Silence silence;
     train(trainer,
-          {.stop_at = arguments_.steps,
-           .checkpoints = {},
-           .best = {},
-           .stop = &stop_asked,
-           .check_every = arguments_.check_numerics},
-          silence);
+          {.stop_at = arguments_.steps, .stop = &stop_request, .check_every = arguments_.check_numerics},
+          std::span<TrainingObserver* const>());
     trainer.weights_hash();
     return 0;
   }
 
-  int train_in(const RunDirectory& directory, Trainer& trainer) {
-    RunLogWriter log(directory.log());
-    const Recipe& recipe = trainer.preparation().recipe;
+  int train_in(const RunDirectory& directory, const Recipe& recipe, Training& trainer) {
     const int64_t begin = trainer.steps_done(), end = arguments_.steps > 0 ? arguments_.steps : recipe.train.steps;
-    JsonLine start;
-    start.set("event", "start")
-        .set("from_step", begin)
-        .set("to_step", end)
-        .set("planned_bytes", trainer.planned_bytes())
-        .set("compile_seconds", trainer.compiled().seconds)
-        .set("kernel_class", trainer.kernel_class())
-        .set("threads", static_cast<int64_t>(trainer.threads()))
-        .set("layout", recipe.layout)
-        .set("devices", static_cast<int64_t>(trainer.cluster().mesh().devices()))
-        .set("ranks", static_cast<int64_t>(trainer.cluster().ranks()))
-        .set("version", version())
-        .set("run_directory", directory.path().string());
-    log.event(start.text());
-    if (session_.json)
-      start.print();
-    else
+    RunRecorder recorder(directory, session_.json ? print_line : std::function<void(const std::string&)>());
+    std::vector<TrainingObserver*> observers = {&recorder};
+    std::optional<ConsoleObserver> console;
+    if (!session_.json) {
       std::fprintf(stderr, "%s: %s planned, compiled in %s, %d threads; run %s\n", recipe.name.c_str(),
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
+      observers.push_back(&console.emplace(recipe, begin, end, directory.numerics()));
+    }
     catch_stop_signals();
-    Reporter reporter(recipe, begin, end, log, directory.numerics(), session_.json);
     try {
-      const TrainingResult result =
-          train(trainer,
-                {.stop_at = arguments_.steps,
-                 .checkpoints = directory.checkpoints(),
-                 .best = directory.best(),
-                 .stop = &stop_asked,
-                 .check_every = arguments_.check_numerics},
-                reporter);
-      reporter.finish();
-      finish(result, directory, trainer, log);
+      const TrainingResult result = train(trainer,
+                                          {.stop_at = arguments_.steps,
+                                           .checkpoints = directory.checkpoints(),
+                                           .best = directory.best(),
+                                           .stop = &stop_request,
+                                           .check_every = arguments_.check_numerics,
+                                           .on_observer_error = [](const std::string& error) { warn(error); }},
+                                          observers);
+      finish(result, directory, recipe, trainer, recorder);
       return 0;
     } catch (const Error& error) {
-      log.event(JsonLine()
-                    .set("event", "end")
-                    .set("status", "failed")
-                    .set("steps", trainer.steps_done())
-                    .set("error", error.what())
-                    .text());
       if (!trainer.cluster().stopped()) throw;
       ErrorParts parts = error.parts();
       parts.remedy +=
@@ -328,41 +250,16 @@ class TrainCommand {
     }
   }
 
-  void finish(const TrainingResult& result, const RunDirectory& directory, Trainer& trainer, RunLogWriter& log) {
-    samples_per_step_ = static_cast<double>(trainer.preparation().samples_per_step());
-    const Recipe& recipe = trainer.preparation().recipe;
+  void finish(const TrainingResult& result, const RunDirectory& directory, const Recipe& recipe, Training& trainer,
+              RunRecorder& recorder) {
+    samples_per_step_ = static_cast<double>(trainer.samples_per_step());
     const std::string weights_hash = trainer.weights_hash();
-    JsonLine end;
-    end.set("event", "end")
-        .set("status", result.interrupted ? "interrupted" : "done")
-        .set("steps", result.steps)
-        .set("loss", number_of(result.last_step, "loss"))
-        .set("weights_hash", weights_hash)
-        .set("tokens_per_second", result.tokens_per_second)
-        .set("step_seconds", result.step_seconds)
-        .set("samples_per_second", result.step_seconds > 0 ? samples_per_step_ / result.step_seconds : 0)
-        .set("planned_bytes", trainer.planned_bytes())
-        .set("measured_peak_bytes", measured_peak_bytes())
-        .set("compile_seconds", trainer.compiled().seconds)
-        .set_json("devices", devices_json(trainer.cluster()))
-        .set("run_directory", directory.path().string())
-        .set("checkpoint", result.checkpoint.string());
-    const bool scales = recipe.train.loss_scale.automatic;
-    if (scales)
-      end.set("loss_scale", trainer.loss_scale().scale).set("skipped_steps", trainer.loss_scale().skipped);
-    for (const auto& [name, value] : result.last_evaluation) end.set("held_out_" + name, value);
-    for (const auto& [name, value] : result.best_evaluation) end.set("best_" + name, value);
-    if (!result.best_evaluation.empty()) end.set("best_steps", result.best_steps);
     keep_results(result, directory);
-    log.event(end.text());
-    const bool written = log.flush();
-    if (log.dropped() > 0) warn(std::to_string(log.dropped()) + " metrics were not logged: the disk was too slow");
-    if (!written) warn("the end of the run's log could not be written (" + log.problem() + ")");
     if (arguments_.profile) tell_profile(trainer, result.steps);
-    if (session_.json) {
-      end.print();
-      return;
-    }
+    const std::string warnings = recorder.finish(trainer, result, weights_hash);
+    if (!warnings.empty()) warn(warnings.substr(0, warnings.size() - 1));
+    if (session_.json) return;
+    const bool scales = recipe.train.loss_scale.automatic;
     std::printf("%s after %lld steps: %s\n", result.interrupted ? "stopped" : "done",
                 static_cast<long long>(result.steps), numbers_text(results_of(result.last_step)).c_str());
     if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation, !recipe.is_task()).c_str());
@@ -388,7 +285,7 @@ class TrainCommand {
     results_.emplace_back("samples_per_second", result.step_seconds > 0 ? samples_per_step_ / result.step_seconds : 0);
   }
 
-  void tell_profile(const Trainer& trainer, int64_t steps) const {
+  void tell_profile(const Training& trainer, int64_t steps) const {
     for (const int device : trainer.cluster().local_devices()) {
       if (trainer.cluster().mesh().devices() > 1) std::fprintf(stderr, "device %d:\n", device);
       std::fputs(profile_text(trainer.cluster().profile_by_kernel(device), steps).c_str(), stderr);

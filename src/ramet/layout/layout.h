@@ -101,7 +101,8 @@ struct LayoutFacts {
   int64_t micro_batches = 0;      ///< of a step, over all replicas
   int64_t tokens = 0;             ///< of a sample: the sequence's length
   int64_t layers = 0, heads = 0, hidden = 0, intermediate = 0, vocabulary = 0;
-  double head_share = 1;               ///< share of tokens that reach the loss head (BERT: the masked ones)
+  /// Work of the forward pass of a layer, on average, and of the loss head, in one unit; 0: not known, all parts alike.
+  double layer_work = 0, head_work = 0;
   int64_t processors = 0, memory = 0;  ///< of one process: threads, bytes
 };
 

@@ -6,40 +6,38 @@
 namespace ramet {
 namespace {
 
-/// Operations of a token's forward pass, in any unit: of a layer's products, and of the loss head's.
-struct TokenCost {
+/// Work of the forward pass, in any unit: of a layer, and of the loss head.
+struct ForwardCost {
   double layer = 1, head = 1;
 };
 
-TokenCost cost_of(const LayoutFacts& facts) {
-  if (facts.hidden == 0) return {};
-  const auto h = static_cast<double>(facts.hidden);
-  const double f = facts.intermediate > 0 ? static_cast<double>(facts.intermediate) : 4 * h;
-  return {.layer = h * (4 * h + 2 * f), .head = h * static_cast<double>(facts.vocabulary) * facts.head_share};
+ForwardCost cost_of(const LayoutFacts& facts) {
+  if (facts.layer_work == 0) return {};
+  return {.layer = facts.layer_work, .head = facts.head_work};
 }
 
 /// Forward cost of every chunk of the model.
 std::vector<double> chunk_costs(const Layout& layout, const LayoutFacts& facts) {
-  const TokenCost token = cost_of(facts);
+  const ForwardCost cost = cost_of(facts);
   const int parts = layout.layer_chunks(), each = layout.chunks_per_stage();
   const bool own_head = layout.model_chunks() > parts;
   std::vector<double> costs;
   if (!layout.layers.empty()) {
-    for (const int64_t layers : layout.layers) costs.push_back(static_cast<double>(layers) * token.layer);
+    for (const int64_t layers : layout.layers) costs.push_back(static_cast<double>(layers) * cost.layer);
     if (own_head)
-      costs.push_back(token.head);
+      costs.push_back(cost.head);
     else
-      costs.back() += token.head;
+      costs.back() += cost.head;
     return costs;
   }
   // Cut by cost: every stage has an equal share, of which the head may be a part.
   const double layers = facts.layers > 0 ? static_cast<double>(facts.layers) : parts;
-  const double share = (layers * token.layer + token.head) / layout.p;
+  const double share = (layers * cost.layer + cost.head) / layout.p;
   for (int chunk = 0; chunk < parts; ++chunk) {
-    const double head = own_head && layout.stage_of(chunk) == 0 ? token.head : 0;
+    const double head = own_head && layout.stage_of(chunk) == 0 ? cost.head : 0;
     costs.push_back(std::max(share - head, 0.01 * share) / each);
   }
-  if (own_head) costs.push_back(token.head);
+  if (own_head) costs.push_back(cost.head);
   return costs;
 }
 

@@ -51,7 +51,7 @@ struct PassTimes {
 };
 /// Every chunk alike: forward 1, backward 2; backward 1 and weight gradient 1 when split.
 PassTimes unit_times(int chunks, bool split_backward);
-/// From the operations of layers and head that the facts' sizes mean, where they are known; a whole stage's forward
+/// From the facts' work of layers and head, where it is known; a whole stage's forward
 /// pass takes 1 on average. Recomputation of whole layers lengthens the backward pass by a forward pass.
 PassTimes estimated_times(const Layout& layout, const LayoutFacts& facts, bool split_backward);
 

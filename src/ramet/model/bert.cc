@@ -97,6 +97,21 @@ Model build_bert(const BertConfig& config, const BatchShape& batch) {
   training.add_losses(training.encode());
   Bert evaluating(config, batch, model.evaluate, nullptr, false);
   evaluating.add_losses(evaluating.encode());
+  describe_encoder(model, config, batch);
+  limit_input(model, "masked_positions", 0, static_cast<double>(batch.sequence - 1));
+  limit_input(model, "masked_labels", -1, static_cast<double>(config.vocabulary - 1));
+  model.metrics.push_back({.name = "loss", .numerator = "loss", .how = Metric::How::kMean, .parts = {"mlm_loss"}});
+  model.metrics.push_back(mean_metric("mlm_loss", "mlm_count"));
+  if (batch.next_sentence) {
+    limit_input(model, "next_sentence_label", -1, 1);
+    model.metrics[0].parts.push_back("nsp_loss");
+    model.metrics.push_back(mean_metric("nsp_loss", "nsp_count"));
+  }
+  model.metrics.push_back(share_metric("mlm_accuracy", "mlm_correct", "mlm_count"));
+  if (batch.next_sentence) model.metrics.push_back(share_metric("nsp_accuracy", "nsp_correct", "nsp_count"));
+  model.metrics.push_back(
+      {.name = "perplexity", .numerator = "mlm_loss", .how = Metric::How::kExp, .held_out_only = true});
+  model.guards = {"loss"};
   model.flops_per_token = flops_per_token(config, batch);
   model.tokens_per_micro_batch = batch.micro_batch * batch.sequence;
   return model;

@@ -89,6 +89,19 @@ void check_encoder(const BertConfig& config, const BatchShape& batch) {
   check_sequence("model (BERT)", batch.sequence, config.positions);
 }
 
+void describe_encoder(Model& model, const BertConfig& config, const BatchShape& batch) {
+  declare_inputs(model, batch.sequence);
+  limit_input(model, "input_ids", 0, static_cast<double>(config.vocabulary - 1));
+  if (config.types > 0) limit_input(model, "token_type_ids", 0, static_cast<double>(config.types - 1));
+  if (batch.depth > 0) {
+    limit_input(model, "segment_ids", 0, static_cast<double>(batch.depth));
+    limit_input(model, "position_ids", 0, static_cast<double>(batch.sequence - 1));
+  } else {
+    limit_input(model, "attention_mask", 0, 1);
+  }
+  model.units_of_axes = {{"heads", config.heads}};
+}
+
 double encoder_flops_per_token(const BertConfig& c, const BatchShape& b) {
   const double h = static_cast<double>(c.hidden), per_layer = 4 * h * h + 2 * h * static_cast<double>(c.intermediate);
   return 6 * static_cast<double>(c.layers) * (per_layer + 2 * h * static_cast<double>(b.sequence));

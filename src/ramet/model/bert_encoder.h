@@ -52,6 +52,8 @@ class BertEncoder {
   Tensor input_ids_, token_types_, attention_mask_, position_ids_, words_;
 };
 
+/// Declares the inputs of an encoder with a head, with the limits of those that encoders share, and its heads.
+void describe_encoder(Model& model, const BertConfig& config, const BatchShape& batch);
 /// Throws Error when sizes contradict each other.
 void check_encoder(const BertConfig& config, const BatchShape& batch);
 /// Matrix products of the layers, forward and backward, a token: 6 a weight, and attention.

@@ -176,6 +176,13 @@ Model build_bert_task(const BertConfig& config, const BatchShape& batch, const H
   model.name = "bert task";
   TaskModel(config, batch, head, model.forward, &model.weights, true).add_loss();
   TaskModel(config, batch, head, model.evaluate, nullptr, false).add_loss();
+  describe_encoder(model, config, batch);
+  if (head.kind == TaskHead::kRegression) {
+    model.metrics = {{.name = "loss", .numerator = "loss", .how = Metric::How::kMean}};
+  } else {
+    model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};
+  }
+  model.guards = {"loss"};
   model.flops_per_token = encoder_flops_per_token(config, batch);
   model.tokens_per_micro_batch = rows_of(batch, head) * batch.sequence;
   return model;

@@ -73,6 +73,22 @@ VocabularyRows::VocabularyRows(int64_t vocabulary, int64_t pad)
   axis.padding = rows - classes;
 }
 
+void declare_inputs(Model& model, int64_t sequence) {
+  for (const GraphInput& input : model.forward.inputs()) {
+    if (input.role != InputRole::kData) continue;
+    const Value& value = model.forward.value(input.value);
+    InputSpec spec{.name = value.name, .type = value.type};
+    for (int dim = 0; dim < value.type.shape.rank(); ++dim)
+      spec.axes.push_back(dim == 0 ? "batch" : dim == 1 && value.type.shape[dim] == sequence ? "positions" : "");
+    model.inputs.push_back(std::move(spec));
+  }
+}
+
+void limit_input(Model& model, std::string_view name, double low, double high) {
+  for (InputSpec& input : model.inputs)
+    if (input.name == name) input.low = low, input.high = high;
+}
+
 void check_sizes(const std::string& model, int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary) {
   if (layers < 1 || hidden < 1 || heads < 1 || vocabulary < 1)
     throw Error({.what = "sizes of the model must be positive", .where = model});

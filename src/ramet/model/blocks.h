@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "ramet/model/model.h"
 #include "ramet/ops/build.h"
-#include "ramet/transform/step_graph.h"
 
 namespace ramet {
 
@@ -58,6 +58,12 @@ struct VocabularyRows {
   LogicalAxis axis;
   VocabularyRows(int64_t vocabulary, int64_t pad);
 };
+
+/// Declares the data inputs of the forward graph: samples first, then, where a dimension is as long as the sequence,
+/// positions.
+void declare_inputs(Model& model, int64_t sequence);
+/// Sets the least and the greatest value of a declared input; of one that the model does not read nothing.
+void limit_input(Model& model, std::string_view name, double low, double high);
 
 /// Throws Error unless `hidden` is a multiple of `heads` and all sizes are positive.
 void check_sizes(const std::string& model, int64_t layers, int64_t hidden, int64_t heads, int64_t vocabulary);

@@ -104,6 +104,13 @@ Model build_gpt2(const Gpt2Config& config, const BatchShape& batch) {
   model.name = "gpt2";
   Gpt2(config, batch, model.forward, &model.weights, true).add_loss();
   Gpt2(config, batch, model.evaluate, nullptr, false).add_loss();
+  declare_inputs(model, batch.sequence);
+  limit_input(model, "input_ids", 0, static_cast<double>(config.vocabulary - 1));
+  limit_input(model, "labels", -1, static_cast<double>(config.vocabulary - 1));
+  model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count"),
+                   {.name = "perplexity", .numerator = "loss", .how = Metric::How::kExp, .held_out_only = true}};
+  model.guards = {"loss"};
+  model.units_of_axes = {{"heads", config.heads}};
   model.flops_per_token = flops_per_token(config, batch);
   model.tokens_per_micro_batch = batch.micro_batch * batch.sequence;
   return model;

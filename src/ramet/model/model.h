@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ramet/base/hash.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
@@ -20,18 +21,28 @@ struct InputSpec {
 };
 
 /// A number that a model reports: the sum of the output `numerator` over micro-batches, divided by the sum of the output
-/// `denominator`. Both are scalar outputs of the graph.
+/// `denominator`. Both are scalar outputs of the graph. A metric whose denominator is 0 over all micro-batches is not
+/// defined: its value is NaN, which is told as "not defined" and ends nothing.
 struct Metric {
   enum class How {
     kMean,  ///< mean of the numerator over micro-batches; there is no denominator
     kSum,   ///< sum of the numerator over micro-batches; there is no denominator
-    kRatio  ///< sum of numerators over sum of denominators
+    kRatio,  ///< sum of numerators over sum of denominators
+    kExp     ///< e to the power of the metric named `numerator`, which stands before this one
   };
   std::string name, numerator, denominator{};
   How how = How::kRatio;
   /// Whether the numerator is a mean over `denominator` items of its micro-batch, and so counts `denominator` times.
   bool numerator_is_mean = false;
+  /// Metrics whose sum this one is in each micro-batch. Where means count by their items, it is the sum of these metrics,
+  /// each by its own items.
+  std::vector<std::string> parts{};
+  bool held_out_only = false;  ///< told of evaluations, not of steps
 };
+
+/// The mean `name` of a loss over `count` items, and the share "correct" of "count" as an accuracy.
+Metric mean_metric(std::string name, std::string count);
+Metric share_metric(std::string name, std::string correct, std::string count);
 
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
 /// `forward` has data inputs (the names of data/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
@@ -46,7 +57,11 @@ struct Model {
   std::map<std::string, double> deviations;
   std::vector<InputSpec> inputs;    ///< data inputs, in the order of the graph
   std::vector<Metric> metrics;      ///< in the order in which they are shown; "loss" first
+  std::vector<std::string> passes;  ///< that were applied to it (train/model_passes.h)
   std::vector<std::string> guards;  ///< scalar outputs that end the step when they are not finite
+  /// Number of units of a logical axis that no layout can cut, where it is not the extent of the weights' dimension:
+  /// {"heads", 12}.
+  std::map<std::string, int64_t> units_of_axes;
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;
 
@@ -56,6 +71,14 @@ struct Model {
     for (const StateTensor& weight : weights) sum += weight.unpadded().elements();
     return sum;
   }
+
+  /// Hash of all that decides what the model computes: its graphs without the names of nodes and scopes, its weights,
+  /// inputs and metrics. A checkpoint keeps it, so that no other model goes on from it.
+  Hash identity() const;
 };
+
+/// The inputs of a model: those it declares, and those that its graphs read beside them (without axes and limits).
+/// Throws Error when a declared one is not what the graph reads, or a metric or a guard is no scalar output.
+std::vector<InputSpec> checked_inputs(const Model& model);
 
 }  // namespace ramet

@@ -8,7 +8,7 @@
 
 namespace ramet {
 
-/// What config.json of a published model says of its sizes, in a recipe's words (train/recipe.h, [model]).
+/// What config.json of a published model says of its sizes, in a recipe's words (recipe/recipe.h, [model]).
 struct PublishedConfig {
   std::string kind;  ///< "bert", "roberta", "distilbert", "gpt2"
   int64_t layers = 0, hidden = 0, heads = 0, intermediate = 0;

@@ -16,7 +16,8 @@ struct RunFacts {
 };
 
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
-/// checkpoints/, for text tokenizer/, and of `--check-numerics` numerics/. Whoever writes to a run holds its lock, so that one run is never continued
+/// plan.json, liveness.json, program.json, times.json, checkpoints/, for text tokenizer/, and of `--check-numerics`
+/// numerics/. Whoever writes to a run holds its lock, so that one run is never continued
 /// twice at once, and so that a reader can tell a live run from a killed one.
 class RunDirectory {
  public:
@@ -36,6 +37,11 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path best() const { return path_ / "best"; }  ///< the checkpoint of a task's best evaluation
   std::filesystem::path numerics() const { return path_ / "numerics"; }
+  // What the run's programs are and take (docs/runs.md).
+  std::filesystem::path plan() const { return path_ / "plan.json"; }
+  std::filesystem::path liveness() const { return path_ / "liveness.json"; }
+  std::filesystem::path program() const { return path_ / "program.json"; }
+  std::filesystem::path times() const { return path_ / "times.json"; }
   std::filesystem::path tokenizer() const { return path_ / "tokenizer"; }
 
  private:

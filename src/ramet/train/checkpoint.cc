@@ -108,6 +108,7 @@ class Saver {
                      {"weights_hash", info_.weights_hash},
                      {"files", files_},
                      {"tensors", tensors_}};
+    if (!info_.model_identity.empty()) manifest["model"] = {{"name", info_.model_name}, {"identity", info_.model_identity}};
     if (const auto& scale = info_.loss_scale)
       manifest["loss_scale"] = {{"scale", scale->scale}, {"calm", scale->calm}, {"skipped", scale->skipped}};
     manifest["checksum"] = hash_text(manifest.dump()).hex();
@@ -302,6 +303,8 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
              .loss_scale = {}};
     if (const auto scale = manifest.find("loss_scale"); scale != manifest.end())
       info_.loss_scale = {.scale = scale->at("scale"), .calm = scale->at("calm"), .skipped = scale->at("skipped")};
+    if (const auto model = manifest.find("model"); model != manifest.end())
+      info_.model_name = model->at("name"), info_.model_identity = model->at("identity");
     for (const auto& tensor : manifest.at("tensors"))
       tensors_.push_back({.name = tensor.at("name"),
                           .type = {dtype_from_name(tensor.at("dtype").get<std::string>()),

@@ -21,8 +21,10 @@ namespace ramet {
 struct CheckpointInfo {
   int64_t step = 0;          ///< steps done
   int64_t samples = 0;       ///< samples used: the next one's index
-  std::string recipe_hash;   ///< of train/recipe.h
-  std::string data_hash;     ///< of the corpus; empty for synthetic data
+  std::string recipe_hash;   ///< Workload::recipe_identity; may be empty
+  std::string model_identity{};  ///< Model::identity; empty in old checkpoints
+  std::string model_name{};
+  std::string data_hash;     ///< Workload::data_identity; may be empty
   std::string kernel_class;  ///< within which bits are promised
   std::string version;       ///< of Ramet
   std::string weights_hash;  ///< of `weights_hash` below; filled by save_checkpoint

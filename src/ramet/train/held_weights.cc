@@ -7,9 +7,9 @@
 
 namespace ramet {
 
-HeldForm held_form(const Recipe& recipe) {
-  if (recipe.train.weights == "split") return {DType::kBF16, true};
-  return {dtype_from_name(recipe.train.weights), false};
+HeldForm held_form(const TrainOptions& options) {
+  if (options.weights == "split") return {DType::kBF16, true};
+  return {dtype_from_name(options.weights), false};
 }
 
 std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form) {

@@ -4,14 +4,14 @@
 #include <span>
 #include <vector>
 
-#include "ramet/train/recipe.h"
+#include "ramet/train/train_options.h"
 #include "ramet/transform/precision.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
 
-/// How a recipe holds its model's weights (`train.weights`).
-HeldForm held_form(const Recipe& recipe);
+/// How a model's weights are held (`TrainOptions::weights`).
+HeldForm held_form(const TrainOptions& options);
 
 /// The states that hold f32 weights: each weight in its type, a split one's low half behind it.
 std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form);

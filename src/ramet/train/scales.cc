@@ -92,15 +92,15 @@ std::string_view name_of(TensorScale::Kind kind) {
   internal_error("name_of", "unknown kind of tensor");
 }
 
-std::vector<TensorScale> measure_scales(const Preparation& preparation) {
-  StepGraph step = make_training_step(preparation.model, preparation.recipe);
+std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOptions& options) {
+  StepGraph step = make_training_step(workload.model, options);
   Graph micro = simplify(step.micro);
   const std::vector<ValueId> watched = Watcher(micro).run();
   for (ValueId value : watched) micro.add_output("watched." + std::to_string(value), value);
 
   std::vector<TensorScale> scales;
   std::map<std::string, HostTensor> feeds;
-  const Batch batch = preparation.train->make(0, preparation.recipe.train.micro_batch);
+  const Batch batch = workload.train->make(0, options.micro_batch);
   for (const NamedTensor& tensor : batch.tensors) {
     HostTensor fed(tensor.type);
     fed.data = tensor.bytes;
@@ -109,9 +109,9 @@ std::vector<TensorScale> measure_scales(const Preparation& preparation) {
   for (const GraphInput& input : micro.inputs()) {
     const std::string& name = micro.value(input.value).name;
     if (input.role == InputRole::kScalar) feeds.emplace(name, HostTensor(micro.type(input.value)));
-    if (input.role == InputRole::kState) feeds.emplace(name, initial(step.state(name), preparation.recipe.train.seed));
+    if (input.role == InputRole::kState) feeds.emplace(name, initial(step.state(name), options.seed));
   }
-  for (const StateTensor& weight : preparation.model.weights)
+  for (const StateTensor& weight : workload.model.weights)
     if (weight.init.kind != StateInit::Kind::kZeros && weight.init.kind != StateInit::Kind::kConstant)
       scales.push_back(look_at(feeds.at(weight.name), TensorScale::Kind::kWeight, weight.name));
 

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "ramet/train/prepare.h"
+#include "ramet/train/train_options.h"
+#include "ramet/train/workload.h"
 
 namespace ramet {
 
@@ -18,9 +19,9 @@ struct TensorScale {
 /// "weight", "activation", "gradient", "weight gradient"
 std::string_view name_of(TensorScale::Kind kind);
 
-/// Runs the recipe's first micro-batch once, forward and backward, with its initial weights, and looks at every
+/// Runs the workload's first micro-batch once, forward and backward, with its initial weights, and looks at every
 /// floating tensor of more than one element that one op hands to another. Not counted are what only a factor or a sum
 /// of gradients reads (parts of one scaled op), and statistics of rows. For measuring: it keeps every tensor.
-std::vector<TensorScale> measure_scales(const Preparation& preparation);
+std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOptions& options);
 
 }  // namespace ramet

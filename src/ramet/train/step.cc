@@ -97,17 +97,17 @@ Graph with_scaled_loss(const Graph& forward, std::optional<double> factor) {
 
 /// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
 /// goes, since the sum of thousands of gradients would leave its range when their mean does not.
-double accumulation_factor(const Recipe& recipe) {
-  if (recipe.train.accumulators != "f16") return 1;
-  return 1 / static_cast<double>(std::bit_ceil(static_cast<uint64_t>(recipe.train.accumulation)));
+double accumulation_factor(const TrainOptions& options) {
+  if (options.accumulators != "f16") return 1;
+  return 1 / static_cast<double>(std::bit_ceil(static_cast<uint64_t>(options.accumulation)));
 }
 
 /// Draws for stochastic rounding of what is held for `name`.
-RoundingBy drawn_rounding(GraphBuilder& build, const Recipe& recipe, const std::string& name) {
+RoundingBy drawn_rounding(GraphBuilder& build, const TrainOptions& options, const std::string& name) {
   const ValueId known = build.graph().find_input("counter");
   const Tensor counter =
       known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
-  return {counter, recipe.train.seed, name};
+  return {counter, options.seed, name};
 }
 
 /// The weights with their aliases.
@@ -120,29 +120,29 @@ std::vector<StateTensor> states_of(const std::vector<GradientPart>& parts) {
   return states;
 }
 
-/// The aliased graph under the recipe's scaling, which the parts get to know.
-Graph with_scaling(const Recipe& recipe, const Graph& aliased, std::vector<GradientPart>& parts) {
-  UnitScaled scaled = scaled_graph(recipe, aliased, states_of(parts));
+/// The aliased graph under the options' scaling, which the parts get to know.
+Graph with_scaling(const TrainOptions& options, const Graph& aliased, std::vector<GradientPart>& parts) {
+  UnitScaled scaled = scaled_graph(options, aliased, states_of(parts));
   for (GradientPart& part : parts) part.scaled = scaled.weights[part.input];
   return std::move(scaled.graph);
 }
 
 /// Forward and backward of the aliased graph; each gradient is added to its accumulator.
-Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const Recipe& recipe,
+Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const TrainOptions& options,
                  const Precision& compute) {
-  const bool automatic = recipe.train.loss_scale.automatic;
-  const double loss_scale = recipe.train.loss_scale.number.value_or(1);
+  const bool automatic = options.loss_scale.automatic;
+  const double loss_scale = options.loss_scale.number.value_or(1);
   const bool scaled = automatic || loss_scale != 1;
   const std::vector<StateTensor> states = states_of(parts);
-  Graph forward = set_chunks(with_sums(lower_precision(aliased, compute), recipe), recipe.train.chunks, states);
+  Graph forward = set_chunks(with_sums(lower_precision(aliased, compute), options), options.chunks, states);
   if (scaled) forward = with_scaled_loss(forward, automatic ? std::nullopt : std::optional(loss_scale));
   std::vector<std::string> names;
   for (const GradientPart& part : parts) names.push_back(part.input);
   const Graph differentiated = differentiate(forward, scaled ? "scaled_loss" : "loss", names);
   // Backward has sums of its own, over rows.
-  const HeldForm form = held_form(recipe);
+  const HeldForm form = held_form(options);
   const Graph both =
-      hold_weights(set_chunks(with_sums(differentiated, recipe), recipe.train.chunks, states), names, form);
+      hold_weights(set_chunks(with_sums(differentiated, options), options.chunks, states), names, form);
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
@@ -164,12 +164,12 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
   Scope scope(build, "accumulate");
   for (const GradientPart& part : parts) {
     const Tensor gradient = build.tensor(copier[both.find_output("grad." + part.input)->value]);
-    const DType held = dtype_from_name(recipe.train.accumulators);
+    const DType held = dtype_from_name(options.accumulators);
     const Tensor sum = build.state(part.accumulator(), held, part.weight->type.shape);
     const Tensor next =
         held == DType::kF32
             ? add(sum, gradient)
-            : add_to_sum(sum, gradient, accumulation_factor(recipe), drawn_rounding(build, recipe, part.accumulator()));
+            : add_to_sum(sum, gradient, accumulation_factor(options), drawn_rounding(build, options, part.accumulator()));
     build.output(part.accumulator(), next, OutputRole::kState);
   }
   return micro;
@@ -177,17 +177,17 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
 
 class UpdateBuilder {
  public:
-  UpdateBuilder(const Model& model, const std::vector<GradientPart>& parts, const Recipe& recipe, StepGraph& step)
-      : model_(model), parts_(parts), recipe_(recipe), step_(step), build_(step.update) {}
+  UpdateBuilder(const Model& model, const std::vector<GradientPart>& parts, const TrainOptions& options, StepGraph& step)
+      : model_(model), parts_(parts), options_(options), step_(step), build_(step.update) {}
 
   void run() {
     std::vector<Tensor> gradients;
     for (const auto& weight : model_.weights) {
-      scales_.push_back(weight_scale(recipe_, model_, weight, scaled_of(weight)));
+      scales_.push_back(weight_scale(options_, model_, weight, scaled_of(weight)));
       gradients.push_back(gradient_of(weight));
     }
     const std::vector<Tensor> grad_scales = make_grad_scales(gradients);
-    const std::string& kind = recipe_.train.optimizer.kind;
+    const std::string& kind = options_.optimizer.kind;
     rate_ = scalar("learning_rate");
     scalars_ = {.rate = rate_, .correction1 = {}, .correction2 = {}, .grad_scale = {}};
     if (kind == "adam" || kind == "adamw" || kind == "lamb")
@@ -229,8 +229,8 @@ class UpdateBuilder {
     Tensor sum;
     for (const GradientPart& part : parts_) {
       if (part.weight != &weight) continue;
-      Tensor term = build_.state(part.accumulator(), dtype_from_name(recipe_.train.accumulators), weight.type.shape);
-      if (is_scaled(recipe_) && whole != part.scaled.gradient) term = scale(term, whole / part.scaled.gradient);
+      Tensor term = build_.state(part.accumulator(), dtype_from_name(options_.accumulators), weight.type.shape);
+      if (is_scaled(options_) && whole != part.scaled.gradient) term = scale(term, whole / part.scaled.gradient);
       sum = sum.valid() ? add(sum, term) : term;
     }
     return sum;
@@ -259,23 +259,23 @@ class UpdateBuilder {
       if (own != 1) gradient = scale(gradient.type().dtype == DType::kF32 ? gradient : cast(gradient, DType::kF32), own);
       squares.push_back(sum_squares(gradient));
     }
-    const double mean = 1 / (static_cast<double>(recipe_.train.accumulation) *
-                             recipe_.train.loss_scale.number.value_or(1) * accumulation_factor(recipe_));
+    const double mean = 1 / (static_cast<double>(options_.accumulation) *
+                             options_.loss_scale.number.value_or(1) * accumulation_factor(options_));
     Tensor norm = scale(sqrt(from_exact(exact_sum(squares))), mean), factor = full(build_, DType::kF32, {}, mean);
-    if (recipe_.train.loss_scale.automatic) {
+    if (options_.loss_scale.automatic) {
       const Tensor inverse = scalar("inverse_loss_scale");
       norm = multiply(norm, inverse), factor = multiply(factor, inverse);
       watch_range(gradients);
     }
     build_.output("grad_norm", norm);
-    if (recipe_.train.accumulators != "f32") report_underflow(gradients);
-    if (recipe_.train.clip_norm > 0) {
-      const Tensor limit = full(build_, DType::kF32, {}, recipe_.train.clip_norm),
+    if (options_.accumulators != "f32") report_underflow(gradients);
+    if (options_.clip_norm > 0) {
+      const Tensor limit = full(build_, DType::kF32, {}, options_.clip_norm),
                    one = full(build_, DType::kF32, {}, 1);
       factor = multiply(factor, minimum(one, divide(limit, add_scalar(norm, 1e-6))));  // as PyTorch's clip_grad_norm_
     }
     const auto guarded = [&](Tensor guard) { return add(factor, scale(guard, 0)); };  // 0 x infinity is NaN
-    if (!recipe_.train.optimizer.in_backward) return std::vector<Tensor>(gradients.size(), guarded(norm));
+    if (!options_.optimizer.in_backward) return std::vector<Tensor>(gradients.size(), guarded(norm));
     std::vector<Tensor> result;
     for (const Tensor square : squares) result.push_back(guarded(from_exact(square)));
     return result;
@@ -295,21 +295,21 @@ class UpdateBuilder {
 
   /// What an automatic loss scale goes by (train/loss_scale.h).
   void watch_range(const std::vector<Tensor>& gradients) {
-    const std::optional<LossScaleRange> range = loss_scale_range(recipe_);
+    const std::optional<LossScaleRange> range = loss_scale_range(options_);
     if (!range) return;
     std::vector<Tensor> histograms;
     for (const Tensor gradient : gradients) histograms.push_back(exponent_histogram(gradient));
     const Tensor all = histogram_sum(histograms);
     // Sums of f16 are means already.
-    const bool means = accumulation_factor(recipe_) != 1;
-    const int sums = means ? 0 : std::bit_width(static_cast<uint64_t>(recipe_.train.accumulation)) - 1;
+    const bool means = accumulation_factor(options_) != 1;
+    const int sums = means ? 0 : std::bit_width(static_cast<uint64_t>(options_.accumulation)) - 1;
     build_.output("grad_near_overflow", histogram_share(all, range->near() + sums));
     build_.output("grad_room", histogram_share(all, range->room() + sums));
     build_.output("grad_underflow", histogram_share(all, range->least + sums, true));
   }
 
   Tensor optimizer_state(const std::string& name, const StateTensor& weight) {
-    return optimizer_state(name, weight, dtype_from_name(recipe_.train.optimizer.state));
+    return optimizer_state(name, weight, dtype_from_name(options_.optimizer.state));
   }
   Tensor optimizer_state(const std::string& name, const StateTensor& weight, DType dtype) {
     const TensorType type{dtype, weight.type.shape};
@@ -318,15 +318,15 @@ class UpdateBuilder {
   }
   /// The weight as it is held.
   Tensor held_weight(const StateTensor& weight) {
-    return build_.state(weight.name, held_form(recipe_).dtype, weight.type.shape);
+    return build_.state(weight.name, held_form(options_).dtype, weight.type.shape);
   }
   /// How the weight's update holds it and its moments.
   StateForm state_form(const StateTensor& weight) {
     StateForm form;
-    const HeldForm held = held_form(recipe_);
+    const HeldForm held = held_form(options_);
     if (held.split) form.low = build_.state(low_half_of(weight.name), kU16, weight.type.shape);
-    if ((!held.whole() && !held.split) || recipe_.train.optimizer.state != "f32")
-      form.rounding = drawn_rounding(build_, recipe_, weight.name);
+    if ((!held.whole() && !held.split) || options_.optimizer.state != "f32")
+      form.rounding = drawn_rounding(build_, options_, weight.name);
     return form;
   }
   void output_weight(const StateTensor& weight, Tensor next, Tensor low) {
@@ -346,18 +346,18 @@ class UpdateBuilder {
 
   // LARS, Adafactor and Lion work on f32 copies of what is held in fewer bits, one weight's at a time.
   Tensor whole_weight(const StateTensor& weight) {
-    const HeldForm form = held_form(recipe_);
+    const HeldForm form = held_form(options_);
     const Tensor held = held_weight(weight);
     if (form.split) return join_halves(held, build_.state(low_half_of(weight.name), kU16, weight.type.shape));
     return form.whole() ? held : cast(held, DType::kF32);
   }
   void output_whole_weight(const StateTensor& weight, Tensor next) {
-    const HeldForm form = held_form(recipe_);
+    const HeldForm form = held_form(options_);
     if (form.split) {
       const auto [high, low] = split_halves(next);
       return output_weight(weight, high, low);
     }
-    const RoundingBy drawn = form.whole() ? RoundingBy{} : drawn_rounding(build_, recipe_, weight.name);
+    const RoundingBy drawn = form.whole() ? RoundingBy{} : drawn_rounding(build_, options_, weight.name);
     output_weight(weight, form.whole() ? next : narrow(next, form.dtype, {.saturate = true}, drawn), {});
   }
   /// What f16 holds is kHalfStateScale times the moment (ops/rounding.h).
@@ -369,10 +369,10 @@ class UpdateBuilder {
   }
   void output_moment(const std::string& name, Tensor next) {
     if (!next.valid()) return;
-    const DType held = dtype_from_name(recipe_.train.optimizer.state);
+    const DType held = dtype_from_name(options_.optimizer.state);
     state_output(name, held == DType::kF32 ? next
                                            : narrow(next, held, {.scale = moment_scale(held), .saturate = true},
-                                                    drawn_rounding(build_, recipe_, name)));
+                                                    drawn_rounding(build_, options_, name)));
   }
 
   using Update = void (UpdateBuilder::*)(const StateTensor&, Tensor);
@@ -386,11 +386,11 @@ class UpdateBuilder {
   }
   double decay_of(const StateTensor& weight) const {
     const double factor = scales_[static_cast<size_t>(&weight - model_.weights.data())].decay;
-    return weight.group == "decay" ? recipe_.train.optimizer.weight_decay * factor : 0;
+    return weight.group == "decay" ? options_.optimizer.weight_decay * factor : 0;
   }
 
   void update_sgd(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.train.optimizer;
+    const auto& optimizer = options_.optimizer;
     const std::string name = "optimizer.momentum." + weight.name;
     const Tensor momentum = optimizer.momentum != 0 ? optimizer_state(name, weight) : Tensor{};
     const SgdResult result =
@@ -402,7 +402,7 @@ class UpdateBuilder {
   }
 
   void update_adam(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.train.optimizer;
+    const auto& optimizer = options_.optimizer;
     const Tensor m = optimizer_state("optimizer.m." + weight.name, weight),
                  v = optimizer_state("optimizer.v." + weight.name, weight);
     const AdamOptions options{.beta1 = optimizer.beta1,
@@ -422,7 +422,7 @@ class UpdateBuilder {
   }
 
   void update_lars(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.train.optimizer;
+    const auto& optimizer = options_.optimizer;
     const std::string name = "optimizer.momentum." + weight.name;
     const Tensor momentum = optimizer.momentum != 0 ? whole_moment(name, weight) : Tensor{};
     const SgdResult result = lars(whole_weight(weight), gradient, momentum, scalars_.rate, scalars_.grad_scale,
@@ -435,7 +435,7 @@ class UpdateBuilder {
   }
 
   void update_lion(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.train.optimizer;
+    const auto& optimizer = options_.optimizer;
     const std::string name = "optimizer.m." + weight.name;
     const LionResult result =
         lion(whole_weight(weight), gradient, whole_moment(name, weight), scalars_.rate, scalars_.grad_scale,
@@ -445,7 +445,7 @@ class UpdateBuilder {
   }
 
   void update_adafactor(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = recipe_.train.optimizer;
+    const auto& optimizer = options_.optimizer;
     const auto name = [&](const char* state) { return "optimizer." + std::string(state) + "." + weight.name; };
     AdafactorStates states;
     if (optimizer.factored && weight.type.shape.rank() == 2) {
@@ -474,7 +474,7 @@ class UpdateBuilder {
 
   const Model& model_;
   const std::vector<GradientPart>& parts_;
-  const Recipe& recipe_;
+  const TrainOptions& options_;
   StepGraph& step_;
   GraphBuilder build_;
   AdamScalars scalars_;
@@ -486,45 +486,45 @@ class UpdateBuilder {
 
 }  // namespace
 
-Recipe with_order_of_sums(Recipe recipe, const Layout& layout) {
-  if (recipe.train.bits == "exact") return recipe;
-  recipe.train.lanes = layout.r;
-  recipe.train.chunks = std::lcm(layout.t1, layout.t2);
-  return recipe;
+TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout) {
+  if (options.bits == "exact") return options;
+  options.lanes = layout.r;
+  options.chunks = std::lcm(layout.t1, layout.t2);
+  return options;
 }
 
-Graph with_sums(const Graph& graph, const Recipe& recipe) {
-  const bool wanted = recipe.train.sums == "in-order" || (recipe.train.sums == "auto" && recipe.data.packs());
-  return wanted && recipe.train.precision == "f32" ? set_sums_in_order(graph) : graph;
+Graph with_sums(const Graph& graph, const TrainOptions& options) {
+  const bool wanted = options.sums == "in-order";
+  return wanted && options.precision == "f32" ? set_sums_in_order(graph) : graph;
 }
 
-StepGraph make_training_step(const Model& model, const Recipe& recipe) {
-  const Precision compute = precision_from_name(recipe.train.precision);
+StepGraph make_training_step(const Model& model, const TrainOptions& options) {
+  const Precision compute = precision_from_name(options.precision);
   StepGraph step;
-  step.lanes = recipe.train.lanes;
-  step.micro_batches_per_lane = recipe.train.accumulation / recipe.train.lanes;
-  step.states = held_weights(model.weights, held_form(recipe));
+  step.lanes = options.lanes;
+  step.micro_batches_per_lane = options.accumulation / options.lanes;
+  step.states = held_weights(model.weights, held_form(options));
   auto [aliased, parts] = with_parts(model);
-  aliased = with_scaling(recipe, aliased, parts);
+  aliased = with_scaling(options, aliased, parts);
   for (const GradientPart& part : parts) {
     const StateTensor& weight = *part.weight;
     step.states.push_back(
         {part.accumulator(),
-         {dtype_from_name(recipe.train.accumulators), weight.type.shape},
+         {dtype_from_name(options.accumulators), weight.type.shape},
          StateKind::kAccumulator,
          {},
          weight.group,
          weight.axes});
   }
-  step.micro = make_micro(aliased, parts, recipe, compute);
-  UpdateBuilder(model, parts, recipe, step).run();
-  step.update = set_chunks(step.update, recipe.train.chunks, step.states);
+  step.micro = make_micro(aliased, parts, options, compute);
+  UpdateBuilder(model, parts, options, step).run();
+  step.update = set_chunks(step.update, options.chunks, step.states);
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
-  const Graph evaluate = scaled_graph(recipe, model.evaluate, model.weights).graph;
+  const Graph evaluate = scaled_graph(options, model.evaluate, model.weights).graph;
   step.evaluate = hold_weights(
-      set_chunks(with_sums(lower_precision(evaluate, compute), recipe), recipe.train.chunks, model.weights), names,
-      held_form(recipe));
+      set_chunks(with_sums(lower_precision(evaluate, compute), options), options.chunks, model.weights), names,
+      held_form(options));
   step.evaluate.set_name("evaluate");
   return step;
 }

@@ -2,13 +2,13 @@
 
 #include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
-#include "ramet/train/recipe.h"
+#include "ramet/train/train_options.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
 
-/// The whole training step of a model under a complete recipe, before it knows of devices:
-/// - micro: forward and backward in the recipe's precision with its chunks; adds each gradient to its accumulator;
+/// The whole training step of a model under its options, before it knows of devices:
+/// - micro: forward and backward in the options' precision with its chunks; adds each gradient to its accumulator;
 /// - update: the global norm of the gradients (result "grad_norm"; exact sums of squares, ops/exact_sum.h),
 ///   clipping, and the optimizer on each weight;
 /// - evaluate: the model's own, in the same precision.
@@ -19,13 +19,13 @@ namespace ramet {
 /// "optimizer.momentum.W" or, of rows and columns, "optimizer.row.W" and "optimizer.column.W" of each weight W, with
 /// the weight's logical axes. Adafactor takes the scalar "second_decay". The gradient is the mean over the step's
 /// micro-batches. One that is not finite changes nothing.
-StepGraph make_training_step(const Model& model, const Recipe& recipe);
+StepGraph make_training_step(const Model& model, const TrainOptions& options);
 
 /// The graph with sums over the batch in order (transform/chunk.h), where `train.sums` says so.
-Graph with_sums(const Graph& graph, const Recipe& recipe);
+Graph with_sums(const Graph& graph, const TrainOptions& options);
 
-/// The recipe with the lanes and chunks that a step on this layout is made of: its own, or with `train.bits = "fast"`
+/// The options with the lanes and chunks that a step on this layout is made of: their own, or with `train.bits = "fast"`
 /// the fewest that the layout can split, one lane a replica and one chunk a tensor shard.
-Recipe with_order_of_sums(Recipe recipe, const Layout& layout);
+TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout);
 
 }  // namespace ramet

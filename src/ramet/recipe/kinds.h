@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ramet/data/tokenizer.h"
+#include "ramet/model/model.h"
+#include "ramet/model/published_config.h"
+#include "ramet/recipe/recipe.h"
+
+namespace ramet {
+
+struct Preparation;
+
+/// What a class of transformers needs to open a model that was trained here.
+struct PublishedModel {
+  PublishedConfig config;
+  std::string architecture;     ///< its class: "BertForSequenceClassification"
+  bool regression = false;      ///< the one label is a number
+  std::string tokenizer_class;  ///< where it is not the tokenizer's own; "" otherwise
+};
+
+/// A kind of recipe: its keys, and how it becomes a workload. `recipe_kinds` is the registry.
+class RecipeKind {
+ public:
+  virtual ~RecipeKind() = default;
+  /// Whose keys these are, for the documentation: "bert, roberta, distilbert".
+  virtual std::string title() const = 0;
+  /// Values of model.kind that are of this kind; none where another key tells it.
+  virtual std::vector<std::string> model_kinds() const { return {}; }
+  virtual bool takes(const Recipe& recipe) const = 0;
+  /// Keys of its own (recipe/keys.h).
+  virtual std::vector<RecipeKey> keys() const { return {}; }
+  /// Whether a recipe of another kind may not have these keys; then `title` is what it lacks.
+  virtual bool keeps_its_keys() const { return false; }
+  /// Names of presets of a recipe's model.kind.
+  virtual std::vector<std::string> presets(const Recipe& recipe) const = 0;
+  /// Throws Error where keys do not fit together.
+  virtual void check(const Recipe&) const {}
+  /// Fills in sizes that the recipe leaves out. `corpus_vocabulary`: 0 where there is no corpus.
+  virtual void complete(Recipe& recipe, int64_t corpus_vocabulary) const = 0;
+  /// Takes what config.json beside published weights says of sizes that only this kind has.
+  virtual void take_published(Recipe&, const PublishedConfig&) const {}
+  /// Opens the data, completes the recipe, and makes of it all of the workload but the model.
+  virtual void open(const Recipe& recipe, Preparation& into) const = 0;
+  /// The model of a complete recipe, before any pass.
+  virtual Model build_model(const Recipe& complete) const = 0;
+
+  /// Forward only, giving the k most likely tokens (model/presets.h). Throws Error where the kind has no such program.
+  virtual Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k) const;
+  /// Whether the model continues texts; otherwise it fills masks.
+  virtual bool continues_texts() const { return false; }
+  /// How others open the model of a complete recipe.
+  virtual PublishedModel published(const Recipe& complete, const Tokenizer* tokenizer) const = 0;
+};
+
+/// All kinds, in the order in which they are asked whether a recipe is theirs.
+const std::vector<const RecipeKind*>& recipe_kinds();
+/// The kind of a recipe; there is always one.
+const RecipeKind& kind_of(const Recipe& recipe);
+/// All values of model.kind.
+std::vector<std::string> model_kinds();
+
+// A file each.
+const RecipeKind& bert_kind();
+const RecipeKind& gpt2_kind();
+const RecipeKind& task_kind();
+
+}  // namespace ramet

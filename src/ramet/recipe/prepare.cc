@@ -1,0 +1,92 @@
+#include "ramet/recipe/prepare.h"
+
+#include <algorithm>
+
+#include "ramet/base/error.h"
+#include "ramet/model/hugging_face.h"
+#include "ramet/model/tensor_file.h"
+#include "ramet/recipe/kinds.h"
+#include "ramet/recipe/lengths.h"
+#include "ramet/recipe/text_models.h"
+#include "ramet/train/facts.h"
+#include "ramet/train/model_passes.h"
+#include "ramet/train/scaling.h"
+
+namespace ramet {
+namespace {
+
+/// How the weights to begin from meet the model.
+void match_first_weights(const Recipe& recipe, Workload& workload) {
+  const std::string& file = recipe.model.init_from;
+  std::error_code ignored;
+  workload.init_from = file;
+  if (file.empty() || !std::filesystem::exists(file, ignored)) return;
+  if (std::filesystem::is_directory(file, ignored) && !has_weights(file)) return;  // a checkpoint
+  check_importable(recipe.train, file, recipe.where("model.init_from"));
+  for (auto& remark : match_weights(file, workload.model.weights).remarks(file))
+    workload.remarks.push_back(std::move(remark));
+}
+
+}  // namespace
+
+Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
+  take_published_sizes(recipe);
+  if (recipe.model.preset.empty()) recipe.model.preset = "mini";
+  auto& train = recipe.train;
+  const bool short_range = train.precision == "f16" || train.precision == "f8";
+  if (train.loss_scale.empty()) train.loss_scale.number = short_range && train.scaling == "none" ? 1024.0 : 1.0;
+  kind_of(recipe).complete(recipe, corpus_vocabulary);
+  settle_lengths(recipe);
+  // Never before the end of the warm-up, however few steps a trial takes: the complete recipe must be one that can be
+  // read.
+  if (!train.epochs) fill(train.schedule.steps, std::max(train.steps, train.schedule.warmup_steps));
+  return recipe;
+}
+
+TrainOptions train_options(const Recipe& complete) {
+  TrainOptions options = complete.train;
+  if (options.sums == "auto") options.sums = complete.data.packs() ? "in-order" : "blocks";
+  return options;
+}
+
+Preparation prepare(const Recipe& recipe) {
+  Preparation result;
+  Recipe sized = recipe;
+  take_published_sizes(sized);
+  kind_of(sized).open(sized, result);
+  Workload& workload = result.workload;
+  result.options = train_options(result.recipe);
+  workload.model = build_model(result.recipe);
+  workload.recipe_identity = recipe_hash(result.recipe).hex();
+  workload.prefetch = static_cast<int>(result.recipe.data.prefetch);
+  const std::string source = layout_source(result.recipe);
+  result.layout = fitted_layout(parse_layout(result.recipe.layout, source), workload.model, result.options, source,
+                                workload.remarks);
+  match_first_weights(result.recipe, workload);
+  return result;
+}
+
+Training make_training(Preparation preparation, Where where) {
+  where.layout_source = layout_source(preparation.recipe);
+  return Training(std::move(preparation.workload), std::move(preparation.options), preparation.layout, where);
+}
+
+CompiledWorkload compile_recipe(const Preparation& preparation, Where where) {
+  where.layout_source = layout_source(preparation.recipe);
+  return compile_workload(preparation.workload.model, preparation.options, preparation.layout, where);
+}
+
+CompiledWorkload compile_recipe(const Preparation& preparation, const Machine& machine, Where where) {
+  where.layout_source = layout_source(preparation.recipe);
+  return compile_workload(preparation.workload.model, preparation.options, preparation.layout, machine, where);
+}
+
+Model build_model(const Recipe& recipe) {
+  return apply_model_passes(kind_of(recipe).build_model(recipe), train_options(recipe));
+}
+
+Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {
+  return kind_of(recipe).build_predictor(recipe, samples, predictions, k);
+}
+
+}  // namespace ramet

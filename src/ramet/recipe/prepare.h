@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ramet/data/task.h"
+#include "ramet/data/tokenizer.h"
+#include "ramet/layout/layout.h"
+#include "ramet/recipe/recipe.h"
+#include "ramet/train/training.h"
+
+namespace ramet {
+
+/// A recipe made ready: the workload, options and layout that it means, and what the workload was made of.
+struct Preparation {
+  Recipe recipe;  ///< complete: every field that decides a number is set
+  Workload workload;
+  TrainOptions options;                        ///< recipe.train with every "auto" of bits decided
+  Layout layout;                               ///< fits the model and the options
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< of the corpus or the task; null for synthetic data
+  std::shared_ptr<const TaskSet> task;         ///< of a task recipe
+
+  int64_t samples_per_step() const { return options.micro_batch * options.accumulation; }
+  int64_t units_per_step() const { return samples_per_step() * workload.units.per_sample; }
+};
+
+/// Opens the data, completes the recipe and builds the model. Throws Error naming the recipe's line for sizes that
+/// contradict each other, the data or the weights to begin from, and for layouts that do not fit them.
+Preparation prepare(const Recipe& recipe);
+
+/// The training of what was prepared; `where.layout_source` is the recipe's.
+Training make_training(Preparation preparation, Where where);
+/// Only its programs, for this machine or another (train/compile.h).
+CompiledWorkload compile_recipe(const Preparation& preparation, Where where);
+CompiledWorkload compile_recipe(const Preparation& preparation, const Machine& machine, Where where);
+
+/// The recipe with every unset size filled in, from the preset and, for text, from the vocabulary's size. `prepare`
+/// does it.
+Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
+
+/// The options of a complete recipe's training, with sums "auto" decided.
+TrainOptions train_options(const Recipe& complete);
+
+/// Only the model of a complete recipe, with the passes that it asks for.
+Model build_model(const Recipe& complete);
+/// Forward only, giving the k most likely tokens (see model/presets.h).
+Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k);
+
+}  // namespace ramet

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ramet/base/hash.h"
+#include "ramet/train/train_options.h"
+
+namespace ramet {
+
+/// All that decides the numbers of a training run. Read from TOML; the table `recipe_keys()` documents
+/// every field. A field that is not set takes the value that `complete_recipe` finds for it.
+struct Recipe {
+  std::string name;
+  std::string layout = "p=1";  ///< canonical text (layout/layout.h); decides no bit
+
+  struct Model {
+    std::string kind = "bert", preset;
+    std::optional<int64_t> layers, hidden, heads, intermediate, vocabulary_size, pad_vocabulary, max_positions;
+    std::optional<int64_t> types;
+    std::optional<double> dropout, attention_dropout, epsilon;
+    std::string activation, init_from;
+  } model;
+
+  struct Data {
+    std::string kind = "synthetic", corpus;
+    int64_t sequence_length = 128;
+    double masking_probability = 0.15;
+    bool whole_word = false;
+    std::optional<int64_t> max_predictions;
+    bool next_sentence = true;
+    double short_sequences = 0.1;
+    int64_t variants = 10;
+    bool shuffle = true;
+    int64_t prefetch = 2;
+    std::string packing = "none";
+    int64_t packing_depth = 3;
+    bool packs() const { return packing != "none"; }
+  } data;
+
+  /// Fine-tuning (data/task.h). `head`, `classes` and `choices` are found from the data.
+  struct Task {
+    std::string kind, data, train, dev, test, tokenizer;
+    std::string text, pair, label, id, labels;
+    int64_t stride = 128, max_query = 64, max_answer = 30, n_best = 20, limit_train = 0, limit_dev = 0;
+    double null_threshold = 0, epochs = 3, warmup = 0;
+    std::optional<double> dropout;
+    std::string head;
+    std::optional<int64_t> classes, choices;
+  } task;
+  bool is_task() const { return !task.kind.empty(); }
+
+  TrainOptions train;
+
+  /// Where each key was set, as "bert.toml:12" or "--set"; keys that were not are absent.
+  std::map<std::string, std::string> places;
+
+  /// "bert.toml:12 train.lanes", or "train.lanes" for a default: the `where` of an error.
+  std::string where(const std::string& key) const;
+};
+
+/// Where a key's value lives.
+using RecipeField =
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*>;
+
+class RecipeKind;
+
+/// One key of a recipe: all that parsing, checking, printing and `ramet recipe --help` need to know.
+struct RecipeKey {
+  enum class Kind { kPlain, kPath, kLayout };
+  std::string name;  ///< "train.optimizer.beta1"
+  /// Key behind which this one stands in print and in the recipe's hash; "": behind the one before it in its table.
+  std::string after{};
+  std::string doc;
+  RecipeField (*field)(Recipe&);
+  double low = 0, high = 0;            ///< of numbers, inclusive; none when both are 0
+  std::vector<std::string> choices{};  ///< of texts; empty: any
+  Kind kind = Kind::kPlain;
+  bool decides = true;      ///< whether it decides bits: only others may change on resume
+  std::string otherwise{};  ///< what an unset value means, for the documentation
+  const RecipeKind* owner = nullptr;  ///< set by `recipe_keys`: null for keys that several kinds share
+};
+/// The keys of all tables: those that every recipe has, those that models of text share, and those of each kind
+/// (recipe/kinds.h).
+const std::vector<RecipeKey>& recipe_keys();
+
+/// Parses a recipe and applies `settings` ("a.b=c", in order, after the file), then checks types, ranges and what keys
+/// mean together. Relative paths are taken from `folder` in the text and from the working directory in settings.
+/// Throws Error with FILE:LINE and the key; an unknown key names the nearest known one.
+Recipe parse_recipe(std::string_view text, const std::string& source, const std::filesystem::path& folder,
+                    std::span<const std::string> settings = {});
+Recipe load_recipe(const std::filesystem::path& path, std::span<const std::string> settings = {});
+/// Changes keys of a recipe that is being resumed: Error for those that decide bits.
+void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings);
+
+/// Sets the recipe's layout as `--layout` gives it: a text, or the name of a TOML file (layout/layout.h).
+void set_layout(Recipe& recipe, const std::string& text_or_file);
+/// Where the layout was set, as the `source` of its errors.
+std::string layout_source(const Recipe& recipe);
+
+/// Every set key as TOML, in the order of the table; parses back to an equal recipe.
+std::string print_recipe(const Recipe& recipe);
+/// Over the keys that decide bits. Equal hashes (and an equal corpus) promise equal runs.
+Hash recipe_hash(const Recipe& recipe);
+/// Documentation of every key; `prefix` limits it to a table, as "train.optimizer".
+std::string recipe_help(const std::string& prefix = "");
+
+}  // namespace ramet

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ramet/data/task_batches.h"
+#include "ramet/recipe/prepare.h"
+
+namespace ramet {
+
+/// Forward only of a complete task recipe: "logits" (see model/presets.h).
+Graph build_task_predictor(const Recipe& complete, int64_t samples);
+
+/// How features of a complete task recipe become batches. For training they are shuffled.
+TaskBatchOptions task_batch_options(const Recipe& complete, const Tokenizer& tokenizer, bool training);
+
+/// The split of a task by its name, "train", "dev" or "test". Throws Error where the task has no such file.
+std::shared_ptr<const TaskSplit> task_split(const TaskSet& task, const std::string& name);
+
+}  // namespace ramet

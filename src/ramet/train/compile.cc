@@ -1,0 +1,143 @@
+#include "ramet/train/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "ramet/base/error.h"
+#include "ramet/base/thread_team.h"
+#include "ramet/kernel/kernel.h"
+#include "ramet/runtime/mpi_transport.h"
+#include "ramet/runtime/process.h"
+#include "ramet/sim/machine_kernels.h"
+#include "ramet/train/step.h"
+
+namespace ramet {
+namespace {
+
+constexpr int64_t kLeftToOthers = 8;  // one part in so many of the memory at hand, where a smaller program can spare it
+
+/// Devices that one process runs.
+int devices_of_process(const Layout& layout, const Where& where) {
+  const int devices = layout.devices(), ranks = where.mpi ? where.mpi->ranks() : 1;
+  const bool as_asked = layout.per_process == 0 || !where.mpi || layout.per_process * ranks == devices;
+  if (devices % ranks == 0 && as_asked) return devices / ranks;
+  throw Error(
+      {.what = "the devices of the layout cannot be spread over the ranks",
+       .where = where.layout_source,
+       .found = fmt::format("{} devices on {} ranks", devices, ranks),
+       .expected = as_asked ? "as many devices on each rank"
+                            : fmt::format("{} on each rank, as per_process says", layout.per_process),
+       .remedy = fmt::format("Start {} ranks", as_asked ? devices : devices / std::max(1, layout.per_process))});
+}
+
+/// Processors of this process: an equal share, where several ranks of a host are bound to none of their own.
+int own_processors(const Where& where) {
+  const int processors = available_processors();
+  if (!where.mpi || processors < static_cast<int>(std::thread::hardware_concurrency())) return processors;
+  const char* const local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const int sharing = local ? std::max(1, std::atoi(local)) : where.mpi->ranks();
+  return std::max(1, processors / sharing);
+}
+
+double flops_of(const Executable& exe, const Segment& segment) {
+  double sum = 0;
+  for (const Instruction& instruction : segment.instructions)
+    if (instruction.task >= 0) sum += exe.tasks[static_cast<size_t>(instruction.task)].cost.flops;
+  return sum;
+}
+
+void add_work(const Executable& exe, CompiledWorkload& compiled) {
+  int64_t stream = 0;
+  double flops = 0;
+  std::vector<double> of_segment;
+  for (const Segment& segment : exe.segments) of_segment.push_back(flops_of(exe, segment));
+  for (const ProgramStep& step : exe.train) {
+    if (step.kind == ProgramStep::Kind::kRun) flops += of_segment[static_cast<size_t>(step.subject)];
+    if (step.kind == ProgramStep::Kind::kLoad || step.kind == ProgramStep::Kind::kStore)
+      stream += exe.transfers[static_cast<size_t>(step.subject)].type.bytes();
+  }
+  compiled.step_flops += flops * exe.mesh.devices() / exe.mesh.p;
+  compiled.step_stream = std::max(compiled.step_stream, stream);
+}
+
+/// One device. When no limit is given and the program would take nearly all memory at hand or more, it is compiled once
+/// more for a little less than there is; the first is given where that is not possible.
+Executable compile_single(const StepGraph& step, CompileOptions compiling) {
+  Executable executable = compile(step, cpu_backend(), compiling);
+  const int64_t available = available_memory(), limit = available - available / kLeftToOthers;
+  if (compiling.device_memory > 0 || executable.planned_bytes() <= limit) return executable;
+  compiling.device_memory = limit;
+  try {
+    return compile(step, cpu_backend(), compiling);
+  } catch (const Error&) {
+    return executable;  // for a plan to show what is needed; to run it is refused with both sizes
+  }
+}
+
+/// `here`: for the memory at hand, where nobody gave a limit.
+CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, const TrainOptions& options,
+                              const Layout& layout, const CompileOptions& compiling, bool here) {
+  const auto start = std::chrono::steady_clock::now();
+  StepGraph step = make_training_step(model, with_order_of_sums(options, layout));
+  CompiledWorkload compiled;
+  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
+    for (const StateTensor& state : step.states)
+      if (state.kind == kind) compiled.states.push_back(state);
+  if (!layout.is_single())
+    compiled.stages = compile(std::move(step), layout, kernels, compiling);
+  else
+    compiled.stages.push_back(here ? compile_single(step, compiling) : compile(std::move(step), kernels, compiling));
+  for (const Executable& exe : compiled.stages) add_work(exe, compiled);
+  compiled.micro_batches = options.accumulation / layout.r;
+  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return compiled;
+}
+
+}  // namespace
+
+CompileOptions compile_options(const TrainOptions& options, const Layout& layout, const Where& where, int local) {
+  CompileOptions result;
+  result.threads = where.threads > 0    ? std::max(1, where.threads / local)
+                   : layout.threads > 0 ? layout.threads
+                                        : std::max(1, own_processors(where) / local);
+  result.device_memory = where.device_memory > 0 ? where.device_memory : layout.device_memory;
+  if (layout.recompute) {
+    result.recompute = *layout.recompute;
+  } else if (options.recompute != "auto") {
+    result.recompute = parse_recompute(options.recompute);
+  } else if (result.device_memory > 0) {
+    result.recompute.mode = RecomputeOptions::Mode::kFit;
+    result.recompute.byte_limit = result.device_memory;
+  }
+  return result;
+}
+
+CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
+                                  const Where& where) {
+  return compile_with(cpu_backend(), model, options, layout,
+                      compile_options(options, layout, where, devices_of_process(layout, where)), true);
+}
+
+CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
+                                  const Machine& machine, const Where& where) {
+  const std::shared_ptr<const KernelLibrary> kernels = machine_kernels(machine);
+  Where there = where;
+  if (there.threads == 0) there.threads = 1;
+  if (const MemoryKind* memory = machine.memory(MemoryRole::kDevice)) {
+    const int64_t asked = there.device_memory > 0 ? there.device_memory : layout.device_memory;
+    there.device_memory = asked > 0 ? std::min(asked, memory->bytes) : memory->bytes;
+  }
+  return compile_with(*kernels, model, options, layout, compile_options(options, layout, there), false);
+}
+
+std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled) {
+  constexpr double kFlops = 2e10, kBytes = 1e8;  // of a slow machine, in a second
+  const double micro = compiled.step_flops / static_cast<double>(std::max<int64_t>(1, compiled.micro_batches));
+  const double seconds = 60 + micro / kFlops + static_cast<double>(compiled.step_stream) / kBytes;
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+}  // namespace ramet

@@ -1,0 +1,208 @@
+#include "ramet/train/run_files.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ramet/base/version.h"
+#include "ramet/sim/shared_processors.h"
+
+namespace ramet {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string text_of(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
+
+json header() { return {{"version", kRunFilesVersion}, {"ramet", version()}}; }
+
+/// Devices that run a stage's executable.
+json devices_of(const Cluster& cluster, int stage) {
+  json devices = json::array();
+  for (int device = 0; device < cluster.mesh().devices(); ++device)
+    if (cluster.mesh().position(device).stage == stage) devices.push_back(device);
+  return devices;
+}
+
+/// Most bytes of each class that are live at one time.
+std::array<int64_t, kBufferClassCount> most_live(const Executable& exe) {
+  std::array<std::map<int32_t, int64_t>, kBufferClassCount> change;
+  for (const Buffer& buffer : exe.buffers) {
+    auto& of_class = change[static_cast<size_t>(buffer.kind)];
+    of_class[buffer.first] += buffer.total(), of_class[buffer.last + 1] -= buffer.total();
+  }
+  std::array<int64_t, kBufferClassCount> most{};
+  for (size_t kind = 0; kind < change.size(); ++kind) {
+    int64_t live = 0;
+    for (const auto& [instant, bytes] : change[kind]) most[kind] = std::max(most[kind], live += bytes);
+  }
+  return most;
+}
+
+json classes_of(const Executable& exe) {
+  const auto at_peak = exe.live_at(exe.peak_instant), most = most_live(exe);
+  json classes = json::object();
+  for (int kind = 0; kind < kBufferClassCount; ++kind)
+    classes[std::string(name_of(static_cast<BufferClass>(kind)))] = {{"at_peak", at_peak[static_cast<size_t>(kind)]},
+                                                                     {"most", most[static_cast<size_t>(kind)]}};
+  return classes;
+}
+
+json buffer_json(const Buffer& buffer, int64_t id) {
+  return {{"id", id},
+          {"name", buffer.name},
+          {"class", name_of(buffer.kind)},
+          {"offset", buffer.offset},
+          {"bytes", buffer.bytes},
+          {"slots", buffer.slots},
+          {"stride", buffer.stride()},
+          {"first", buffer.first},
+          {"last", buffer.last}};
+}
+
+json steps_json(const Executable& exe, const std::vector<ProgramStep>& program) {
+  static constexpr const char* kKinds[ProgramStep::kKinds] = {"run",  "zero", "combine", "send",
+                                                              "receive", "load", "store",   "wait"};
+  json steps = json::array();
+  for (const ProgramStep& step : program)
+    steps.push_back({{"kind", kKinds[static_cast<size_t>(step.kind)]},
+                     {"subject", step.subject},
+                     {"micro", step.micro},
+                     {"superstep", step.superstep},
+                     {"text", exe.text_of(step)}});
+  return steps;
+}
+
+/// A row of one kernel in one segment, which the profile and the prediction share.
+using RowName = std::tuple<std::string, std::string, std::string>;
+
+/// Expected seconds of a training step on the machine.
+std::map<RowName, double> predicted_rows(const Executable& exe, const Machine& machine) {
+  std::vector<double> runs(exe.segments.size(), 0);
+  for (const ProgramStep& step : exe.train)
+    if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
+  std::map<RowName, double> rows;
+  for (size_t s = 0; s < exe.segments.size(); ++s)
+    for (const Instruction& instruction : exe.segments[s].instructions) {
+      if (instruction.task < 0) continue;
+      const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
+      rows[{exe.segments[s].name, std::string(task.node.op->name), task.kernel}] +=
+          runs[s] * task_seconds(machine, task.node, task.kernel, task.cost);
+    }
+  return rows;
+}
+
+}  // namespace
+
+std::string plan_json(const Training& training) {
+  const Cluster& cluster = training.cluster();
+  json plan = header();
+  plan["layout"] = print_layout(training.layout());
+  plan["planned_bytes"] = training.planned_bytes();
+  plan["compile_seconds"] = training.compiled().seconds;
+  plan["kernel_class"] = training.kernel_class();
+  plan["stages"] = json::array();
+  for (const Executable& exe : cluster.stages())
+    plan["stages"].push_back({{"stage", exe.stage},
+                              {"devices", devices_of(cluster, exe.stage)},
+                              {"threads", exe.threads},
+                              {"planned_bytes", exe.planned_bytes()},
+                              {"bound_bytes", exe.bound_bytes},
+                              {"streaming_bytes", exe.streaming_bytes},
+                              {"peak", exe.at(exe.peak_instant)},
+                              {"peak_instant", exe.peak_instant},
+                              {"placement", exe.placement},
+                              {"classes", classes_of(exe)}});
+  return text_of(plan);
+}
+
+std::string liveness_json(const Training& training) {
+  json liveness = header();
+  liveness["stages"] = json::array();
+  for (const Executable& exe : training.cluster().stages()) {
+    json buffers = json::array(), streaming = json::array(), segments = json::array();
+    for (size_t id = 0; id < exe.buffers.size(); ++id)
+      buffers.push_back(buffer_json(exe.buffers[id], static_cast<int64_t>(id)));
+    for (size_t id = 0; id < exe.streaming.size(); ++id)
+      streaming.push_back(buffer_json(exe.streaming[id], static_cast<int64_t>(id)));
+    for (const Segment& segment : exe.segments)
+      segments.push_back({{"name", segment.name}, {"first", segment.first}, {"last", segment.last}});
+    liveness["stages"].push_back({{"stage", exe.stage},
+                                  {"instants", exe.instants},
+                                  {"arena_bytes", exe.arena_bytes},
+                                  {"segments", std::move(segments)},
+                                  {"buffers", std::move(buffers)},
+                                  {"streaming", std::move(streaming)}});
+  }
+  return text_of(liveness);
+}
+
+std::string program_json(const Training& training) {
+  json program = header();
+  program["stages"] = json::array();
+  for (const Executable& exe : training.cluster().stages()) {
+    json segments = json::array();
+    for (const Segment& segment : exe.segments) {
+      json instructions = json::array();
+      for (const Instruction& instruction : segment.instructions) {
+        const Task* task = instruction.task < 0 ? nullptr : &exe.tasks[static_cast<size_t>(instruction.task)];
+        instructions.push_back({{"name", instruction.name},
+                                {"op", task ? std::string(task->node.op->name) : "copy"},
+                                {"kernel", task ? task->kernel : ""},
+                                {"inputs", instruction.inputs},
+                                {"outputs", instruction.outputs}});
+      }
+      segments.push_back({{"name", segment.name},
+                          {"kind", name_of(segment.kind)},
+                          {"part", segment.chunk},
+                          {"region", segment.region},
+                          {"first", segment.first},
+                          {"last", segment.last},
+                          {"instructions", std::move(instructions)}});
+    }
+    program["stages"].push_back({{"stage", exe.stage},
+                                 {"lanes", exe.lanes},
+                                 {"micro_batches_per_lane", exe.micro_batches_per_lane},
+                                 {"segments", std::move(segments)},
+                                 {"programs",
+                                  {{"train", steps_json(exe, exe.train)},
+                                   {"prepare", steps_json(exe, exe.prepare)},
+                                   {"evaluate", steps_json(exe, exe.evaluate)}}}});
+  }
+  return text_of(program);
+}
+
+std::string times_json(const Training& training, int64_t steps, double step_seconds,
+                       const std::optional<Machine>& machine) {
+  const Cluster& cluster = training.cluster();
+  json times = header();
+  times["steps"] = steps;
+  times["step_seconds"] = step_seconds;
+  times["predicted_step_seconds"] = nullptr;
+  if (machine)
+    times["predicted_step_seconds"] =
+        simulate_sharing(cluster.stages(), *machine, {.streams_to_files = training.layout().streams_to_files()}).seconds;
+  times["devices"] = json::array();
+  if (!training.profiled()) return text_of(times);
+  for (const int device : cluster.local_devices()) {
+    const Executable& exe = cluster.stages()[static_cast<size_t>(cluster.mesh().position(device).stage)];
+    const auto predicted = machine ? predicted_rows(exe, *machine) : std::map<RowName, double>{};
+    json kernels = json::array();
+    for (const ProfileRow& row : cluster.profile_by_kernel(device)) {
+      const auto expected = predicted.find({row.segment, row.op, row.kernel});
+      kernels.push_back({{"segment", row.segment},
+                         {"op", row.op},
+                         {"kernel", row.kernel},
+                         {"calls", row.calls},
+                         {"seconds", row.seconds},
+                         {"predicted_seconds", expected == predicted.end()
+                                                   ? json(nullptr)
+                                                   : json(expected->second * static_cast<double>(steps))},
+                         {"flops", row.flops},
+                         {"bytes", row.bytes}});
+    }
+    times["devices"].push_back({{"device", device}, {"stage", exe.stage}, {"kernels", std::move(kernels)}});
+  }
+  return text_of(times);
+}
+
+}  // namespace ramet

@@ -1,0 +1,481 @@
+#include "ramet/train/training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
+#include "ramet/base/version.h"
+#include "ramet/data/loader.h"
+#include "ramet/kernel/kernel.h"
+#include "ramet/model/hugging_face.h"
+#include "ramet/model/tensor_file.h"
+#include "ramet/train/facts.h"
+#include "ramet/train/held_weights.h"
+#include "ramet/train/initialize.h"
+#include "ramet/train/inputs.h"
+#include "ramet/train/model_passes.h"
+#include "ramet/train/scaling.h"
+#include "ramet/train/schedule.h"
+
+namespace ramet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A checkpoint's folder: the one named, or the newest of the run that is named.
+std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder / "checkpoints")) return folder;
+  const auto all = list_checkpoints(folder / "checkpoints");
+  if (all.empty())
+    throw Error({.what = "the run has no checkpoint to begin from",
+                 .where = "model.init_from",
+                 .found = folder.string(),
+                 .remedy = "Let it take one step, or name another run or checkpoint"});
+  return all.back();
+}
+
+/// Puts those tensors of a batch that the program reads.
+void put_batch(const Batch& batch, const Executable& exe, bool evaluation, FeedSink& sink) {
+  for (const auto& tensor : batch.tensors)
+    if (exe.has_feed(tensor.name, evaluation)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+}
+
+}  // namespace
+
+/// What the next steps read.
+struct Training::Data {
+  Data(const Training& training, int64_t step, const Cluster& cluster)
+      : loader(training.workload_.train, step * training.samples_per_step(), training.options_.micro_batch,
+               training.workload_.prefetch, -1,
+               [&cluster, count = training.options_.accumulation](int64_t number) {
+                 return cluster.reads_micro_batch(number % count);
+               }) {}
+  Loader loader;
+};
+
+Training::Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where)
+    : workload_(std::move(workload)), options_(std::move(options)), progress_(where.progress), profiled_(where.profile) {
+  check_inputs();
+  workload_.model = apply_model_passes(std::move(workload_.model), options_);
+  layout_ = fitted_layout(layout, workload_.model, options_, where.layout_source, workload_.remarks);
+  identity_ = workload_.model.identity().hex();
+  compiled_ = compile_workload(workload_.model, options_, layout_, where);
+  ClusterOptions cluster;
+  cluster.mpi = where.mpi;
+  cluster.streaming = layout_.streaming;
+  cluster.profile = where.profile;
+  cluster.bits = options_.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
+  cluster.time_limit = where.time_limit.count() > 0 ? where.time_limit : waiting_limit(compiled_);
+  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), cpu_backend(), cluster);
+  compiled_.stages.clear();
+  const Mesh& mesh = cluster_->mesh();
+  for (int device = 0; device < mesh.devices(); ++device) {
+    const Executable& exe = cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)];
+    planned_bytes_ += exe.planned_bytes() + (layout_.streams_to_files() ? 0 : exe.streaming_bytes);
+  }
+  for (const int device : cluster_->local_devices())
+    threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
+  if (workload_.evaluator) workload_.evaluator->open(*this);
+}
+
+Training::~Training() = default;
+
+int64_t Training::planned_bytes() const {
+  return planned_bytes_ + (workload_.evaluator ? workload_.evaluator->planned_bytes() : 0);
+}
+
+/// All that is wrong with the data's tensors, before anything is compiled.
+void Training::check_inputs() {
+  inputs_ = checked_inputs(workload_.model);
+  if (workload_.train)
+    check_signature(inputs_, workload_.train->signature(options_.micro_batch), "the training data");
+  if (workload_.held_out)
+    check_signature(inputs_, workload_.held_out->signature(options_.micro_batch), "the held-out data");
+}
+
+/// Units of these batches that are no padding; nothing when they do not say, or are not all here.
+std::optional<int64_t> Training::real_units(const std::vector<Batch>& batches) const {
+  if (workload_.units.mask.empty()) return std::nullopt;
+  int64_t sum = 0;
+  for (const Batch& batch : batches) {
+    const auto mask = std::find_if(batch.tensors.begin(), batch.tensors.end(),
+                                   [&](const NamedTensor& tensor) { return tensor.name == workload_.units.mask; });
+    if (mask == batch.tensors.end()) return std::nullopt;
+    sum += count_nonzero(*mask);
+  }
+  return sum;
+}
+
+void Training::write_state(const StateTensor& state, std::span<const std::byte> bytes) {
+  cluster_->write_state(state, 0, bytes);
+}
+
+/// Elements [first, first + values) of a weight, as it is held.
+void Training::write_weight(const StateTensor& weight, std::span<const float> values, int64_t first) {
+  const HeldForm form = held_form(options_);
+  const HeldBytes held = hold(values, form);
+  StateTensor state = weight;
+  state.type.dtype = form.dtype;
+  cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(form.dtype), held.weight);
+  if (!form.split) return;
+  state.name = low_half_of(weight.name);
+  state.type.dtype = kU16;
+  cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(kU16), held.low);
+}
+
+/// Piece by piece, so that a weight of any size takes little memory beside its own.
+void Training::write_initial(const StateTensor& state) {
+  constexpr int64_t kPiece = 1 << 20;  // elements
+  const bool weight = state.kind == StateKind::kWeight;
+  if (!weight_of_low_half(state.name, state.type.dtype).empty()) return;  // written with its weight
+  ThreadTeam team(threads_);
+  std::vector<float> values;
+  const int64_t elements = state.type.elements();
+  for (int64_t first = 0; first < elements; first += kPiece) {
+    values.resize(static_cast<size_t>(std::min(kPiece, elements - first)));
+    initialize_state(state, static_cast<uint64_t>(options_.seed),
+                     std::as_writable_bytes(std::span(values)), team, first);
+    if (weight)
+      write_weight(state, values, first);
+    else
+      cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(state.type.dtype),
+                            hold(values, {state.type.dtype, false}).weight);
+    add_progress(static_cast<int64_t>(values.size() * size_of(state.type.dtype)));
+  }
+}
+
+void Training::begin_progress(std::string what, const std::vector<StateTensor>& states) {
+  doing_ = std::move(what);
+  done_bytes_ = all_bytes_ = 0;
+  for (const StateTensor& state : states)
+    if (cluster_->holds(state)) all_bytes_ += state.type.bytes();
+}
+
+void Training::add_progress(int64_t bytes) {
+  done_bytes_ += bytes;
+  if (progress_) progress_(doing_, done_bytes_, all_bytes_);
+}
+
+/// All numbers of an f32 weight.
+void Training::write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes) {
+  write_weight(weight, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)}, 0);
+}
+
+void Training::load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held) {
+  begin_progress("reading the checkpoint", states);
+  try {
+    checkpoint.load(
+        states,
+        [&](const StateTensor& state, std::span<const std::byte> bytes) {
+          if (as_held)
+            write_state(state, bytes);
+          else
+            write_whole_weight(state, bytes);
+          add_progress(state.type.bytes());
+        },
+        [&](const StateTensor& state) { return cluster_->holds(state); });
+  } catch (const Error& error) {
+    // What is damaged may be a tensor that the other ranks do not read.
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
+  }
+}
+
+void Training::initialize() {
+  const std::string& file = workload_.init_from;
+  std::vector<StateTensor> drawn;
+  for (const auto& state : compiled_.states)
+    if ((state.kind != StateKind::kWeight || file.empty()) && cluster_->holds(state)) drawn.push_back(state);
+  begin_progress(file.empty() ? "drawing the first weights" : "setting the optimizer's states", drawn);
+  for (const auto& state : drawn) write_initial(state);
+  std::map<std::string, const StateTensor*> weights;
+  for (const auto& weight : workload_.model.weights) weights[weight.name] = &weight;
+  if (!file.empty() && std::filesystem::is_directory(file) && !has_weights(file)) {
+    const Checkpoint checkpoint(checkpoint_of(file));
+    std::vector<StateTensor> loaded;
+    for (const auto& weight : workload_.model.weights)
+      if (is_task_head(weight.name) && !checkpoint.has(weight.name))
+        write_initial(weight);
+      else
+        loaded.push_back(weight);
+    load(checkpoint, loaded, false);
+  } else if (!file.empty()) {
+    check_importable(options_, file, "init_from");
+    begin_progress("importing the weights", workload_.model.weights);
+    const WeightMatch match = import_weights(
+        file, workload_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
+          if (!cluster_->holds(*weights.at(name))) return;
+          write_whole_weight(*weights.at(name), bytes);
+          add_progress(static_cast<int64_t>(bytes.size()));
+        });
+    for (const std::string& name : match.drawn)
+      if (cluster_->holds(*weights.at(name))) write_initial(*weights.at(name));
+  }
+  cluster_->run_derive();
+  steps_done_ = 0;
+  loss_scale_ = first_loss_scale(options_);
+  data_.reset();
+}
+
+std::string Training::restore(const Checkpoint& checkpoint) {
+  const CheckpointInfo& info = checkpoint.info();
+  const auto refuse = [&](const std::string& what, const std::string& found, const std::string& expected,
+                          const std::string& remedy) {
+    throw Error(
+        {.what = what, .where = checkpoint.path().string(), .found = found, .expected = expected, .remedy = remedy});
+  };
+  const std::string& recipe = workload_.recipe_identity;
+  if (!recipe.empty() && !info.recipe_hash.empty() && info.recipe_hash != recipe)
+    refuse("the checkpoint was made with another recipe", "recipe " + info.recipe_hash, recipe,
+           "To begin a new run from its weights, set model.init_from to it");
+  // Checkpoints of before models had an identity do not say.
+  if (!info.model_identity.empty() && info.model_identity != identity_)
+    refuse("the checkpoint was made of another model", "model '" + info.model_name + "' " + info.model_identity,
+           "model '" + workload_.model.name + "' " + identity_,
+           "Go on with the model that the run began with; to begin a new run from its weights, set model.init_from to it");
+  if (info.data_hash != workload_.data_identity)
+    refuse("the checkpoint was made with other data", "corpus " + info.data_hash, workload_.data_identity,
+           "Point data.corpus to the corpus of that run");
+  if (info.samples != info.step * samples_per_step())
+    refuse("the checkpoint's step and data position contradict each other",
+           std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
+  load(checkpoint, compiled_.states, true);
+  cluster_->run_derive();
+  steps_done_ = info.step;
+  loss_scale_ = info.loss_scale.value_or(first_loss_scale(options_));
+  whole_ = true;
+  data_.reset();
+  std::string warnings;
+  const std::string& kernels = kernel_class();
+  if (info.kernel_class != kernels)
+    warnings += "the checkpoint was made with kernels of class " + info.kernel_class + ", this is " + kernels +
+                ": the run goes on, but its bits are not those of an unbroken run\n";
+  if (info.version != version())
+    warnings += "the checkpoint was made by Ramet " + info.version + ", this is " + version() + "\n";
+  return warnings;
+}
+
+ClusterFeed Training::feed_of(const std::vector<Batch>& batches, bool evaluation) const {
+  return [&batches, evaluation](int64_t micro, const Executable& exe, FeedSink& sink) {
+    put_batch(batches[static_cast<size_t>(micro)], exe, evaluation, sink);
+  };
+}
+
+std::vector<ScalarValue> Training::scalars_of(int64_t step) const {
+  // Moments have seen the updates that were made, schedules the steps.
+  const int64_t updates = step - loss_scale_.skipped;
+  const auto correction = [&](double beta) {
+    return options_.optimizer.bias_correction ? bias_correction(beta, updates) : 1;
+  };
+  const std::vector<ScalarValue> all = {{"learning_rate", learning_rate_at(options_, step)},
+                                        {"correction1", correction(options_.optimizer.beta1)},
+                                        {"correction2", correction(options_.optimizer.beta2)},
+                                        {"second_decay", rising_decay(options_.optimizer.decay_rate, updates)},
+                                        {"loss_scale", loss_scale_.scale},
+                                        {"inverse_loss_scale", 1 / loss_scale_.scale}};
+  std::vector<ScalarValue> wanted;
+  for (const auto& scalar : all)
+    for (const Executable& exe : cluster_->stages())
+      if (exe.has_scalar(scalar.name)) {
+        wanted.push_back(scalar);
+        break;
+      }
+  return wanted;
+}
+
+const std::vector<Batch>& Training::next_batches() {
+  if (data_ && !next_.empty()) return next_;
+  next_.clear();
+  if (!data_) data_ = std::make_unique<Data>(*this, steps_done_, *cluster_);
+  try {
+    for (int64_t i = 0; i < options_.accumulation; ++i) {
+      next_.push_back(data_->loader.next());
+      check_values(inputs_, next_.back(), "the training data");
+    }
+  } catch (const Error& error) {
+    // The other ranks may have had no such trouble, and would wait for this one.
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    next_.clear();
+    throw;
+  }
+  return next_;
+}
+
+Numbers Training::step() {
+  const auto start = Clock::now();
+  const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
+  next_batches();
+  const std::vector<Batch> batches = std::exchange(next_, {});
+  const double waited = data_->loader.waited_seconds() - waited_before;
+  const ClusterResults& results = [&]() -> const ClusterResults& {
+    try {
+      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+    } catch (...) {
+      whole_ = whole_ && !cluster_->stopped();
+      throw;
+    }
+  }();
+  const bool overflows = has_automatic_loss_scale() && results.not_finite == "grad_norm" && !results.states_changed &&
+                         loss_scale_.scale > kLeastLossScale;
+  if (!results.not_finite.empty() && !overflows) {
+    whole_ = whole_ && !results.states_changed;
+    data_.reset();
+    fail_not_finite(results.not_finite, batches);
+  }
+  MetricSums sums(workload_.model.metrics, false, false);
+  for (const NamedNumbers& micro : results.micro) sums.add(micro);
+  Numbers numbers = sums.numbers();
+  if (const double* norm = results.find("grad_norm"); norm && !overflows) numbers.emplace_back("grad_norm", *norm);
+  if (const double* share = results.find("gradient_underflow")) numbers.emplace_back("gradient_underflow", *share);
+  if (has_automatic_loss_scale()) follow_loss_scale(results, overflows, numbers);
+  numbers.emplace_back("learning_rate", learning_rate_at(options_, steps_done_));
+  const double seconds = seconds_since(start);
+  numbers.emplace_back("step_seconds", seconds);
+  const std::string speed = workload_.units.name + "_per_second";
+  numbers.emplace_back(speed, static_cast<double>(units_per_step()) / seconds);
+  if (const auto real = real_units(batches)) numbers.emplace_back("real_" + speed, static_cast<double>(*real) / seconds);
+  numbers.emplace_back("data_seconds", waited);
+  if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
+  ++steps_done_;
+  return numbers;
+}
+
+/// The next step's loss scale, by what this one gave. Numbers: the scale that this step had, and what came of it.
+void Training::follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers) {
+  const auto share = [&](const char* name) {
+    const double* found = results.find(name);
+    return found ? *found : 0;
+  };
+  numbers.emplace_back("loss_scale", loss_scale_.scale);
+  if (overflows)
+    loss_scale_ = after_overflow(loss_scale_);
+  else if (loss_scale_range(options_))
+    loss_scale_ = after_step(loss_scale_, share("grad_near_overflow"), share("grad_room"),
+                             options_.loss_scale_window);
+  if (!overflows) numbers.emplace_back("grad_underflow", share("grad_underflow"));
+  numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
+}
+
+void Training::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
+  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+  std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
+  const std::string& precision = options_.precision;
+  if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";
+  throw Error(
+      {.what = "'" + result + "' is not finite",
+       .where = "step " + std::to_string(steps_done_ + 1),
+       .found =
+           first ? *first : "no node that made a NaN or an infinity from finite numbers when the step was run again",
+       .remedy = remedy},
+      ErrorKind::kFailure);
+}
+
+NumericsReport Training::check_numerics() {
+  const std::vector<Batch>& batches = next_batches();
+  const auto& rts = layout_.rts;
+  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches, false), scalars_of(steps_done_),
+                                                  std::max({rts.grads, rts.optimizer, 1})),
+                        options_, steps_done_ + 1);
+}
+
+Numbers Training::evaluate() {
+  return workload_.evaluator ? workload_.evaluator->evaluate(*this) : evaluate_held_out();
+}
+
+Numbers Training::evaluate_held_out() {
+  int64_t batches = options_.evaluation.batches;
+  const int64_t micro_batch = options_.micro_batch;
+  if (!workload_.held_out || batches == 0) return {};
+  // Every held-out sample at most once, as far as whole batches go.
+  if (const int64_t samples = workload_.held_out->epoch_samples(0); samples > 0)
+    batches = std::min(batches, std::max<int64_t>(1, samples / micro_batch));
+  const int64_t width = cluster_->evaluation_width();
+  Loader loader(workload_.held_out, 0, micro_batch, 2, batches, [&](int64_t number) {
+    return cluster_->evaluates_micro_batch(number % width, std::min(width, batches - number / width * width));
+  });
+  MetricSums sums(workload_.model.metrics, true, true);
+  for (int64_t done = 0; done < batches;) {
+    std::vector<Batch> round;
+    try {
+      for (int64_t i = 0; i < std::min(batches - done, width); ++i) {
+        round.push_back(loader.next());
+        check_values(inputs_, round.back(), "the held-out data");
+      }
+    } catch (const Error& error) {
+      if (cluster_->ranks() > 1) cluster_->stop(error.what());
+      throw;
+    }
+    const auto count = static_cast<int64_t>(round.size());
+    for (const NamedNumbers& results : cluster_->evaluate(count, feed_of(round, true))) sums.add(results);
+    done += count;
+  }
+  return sums.numbers();
+}
+
+ReadState Training::reader() const {
+  return [this](const StateTensor& state, uint64_t offset, std::span<std::byte> to) {
+    cluster_->read_state(state, offset, to);
+  };
+}
+
+void Training::read_state(const std::string& name, std::span<std::byte> to) const {
+  for (const auto& state : compiled_.states)
+    if (state.name == name) return cluster_->read_state(state, 0, to);
+  throw Error({.what = "the model has no state of this name", .found = "'" + name + "'"});
+}
+
+void Training::read_weight(const std::string& name, std::span<std::byte> to) const {
+  const HeldForm form = held_form(options_);
+  const std::span<float> values(reinterpret_cast<float*>(to.data()), to.size() / sizeof(float));
+  HeldBytes held;
+  held.weight.resize(values.size() * size_of(form.dtype));
+  read_state(name, held.weight);
+  if (form.split) held.low.resize(values.size() * size_of(kU16)), read_state(low_half_of(name), held.low);
+  release(held, form, values);
+}
+
+std::filesystem::path Training::save(const std::filesystem::path& folder, int64_t keep) const {
+  CheckpointInfo info{.step = steps_done_,
+                            .samples = steps_done_ * samples_per_step(),
+                            .recipe_hash = workload_.recipe_identity,
+                      .model_identity = identity_,
+                      .model_name = workload_.model.name,
+                            .data_hash = workload_.data_identity,
+                            .kernel_class = kernel_class(),
+                            .version = version(),
+                            .weights_hash = "",
+                            .loss_scale = {}};
+  if (has_automatic_loss_scale()) info.loss_scale = loss_scale_;
+  const SaveOptions options{.keep = static_cast<int>(keep > 0 ? keep : options_.checkpoint.keep)};
+  if (!cluster_->leads()) {
+    read_as_saved(compiled_.states, reader(), options);
+    return {};
+  }
+  try {
+    return save_checkpoint(folder, info, compiled_.states, reader(), options);
+  } catch (const Error& error) {
+    // The other ranks still wait to give what they hold.
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
+  }
+}
+
+void Training::export_weights(const std::filesystem::path& path) const {
+  check_exportable(options_, path.string());
+  ramet::export_weights(path, workload_.model.weights,
+                        [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
+}
+
+std::string Training::weights_hash() const {
+  const std::string hash = ramet::weights_hash(compiled_.states, reader()).hex();
+  return cluster_->leads() ? hash : "";
+}
+
+}  // namespace ramet

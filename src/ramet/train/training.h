@@ -1,0 +1,126 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ramet/runtime/cluster.h"
+#include "ramet/train/checkpoint.h"
+#include "ramet/train/compile.h"
+#include "ramet/train/loss_scale.h"
+#include "ramet/train/numerics.h"
+#include "ramet/train/workload.h"
+
+namespace ramet {
+
+/// A workload compiled for a layout and in memory, ready to train, to evaluate, to save and to go on. Under MPI every
+/// rank has one, and all make the same calls in the same order; what they return is the same on all ranks but for
+/// times.
+class Training {
+ public:
+  /// Checks that the sources give what the model reads, compiles, and takes all memory. Weights are not set yet. Throws
+  /// Error when the layout does not fit, or the inputs are not those of the model.
+  Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where);
+  ~Training();
+
+  /// Random weights (or those of Workload::init_from), optimizer states of zero; step 0.
+  void initialize();
+  /// Goes to where a checkpoint stands. Throws Error when it is of another recipe, another model or other data; returns
+  /// warnings (another kernel class or version), one a line.
+  std::string restore(const Checkpoint& checkpoint);
+  /// One training step on the next samples. Numbers: the model's metrics, grad_norm, learning_rate, step_seconds,
+  /// UNITS_per_second, where inputs tell of padding real_UNITS_per_second, data_seconds (waited for data), and with
+  /// several stages bubble (share of their time in which they waited for each other). When a guarded number is not
+  /// finite, throws Error (kFailure) naming the first node that made one; the weights stay those before the step where
+  /// that is possible (`whole`).
+  /// With an automatic loss scale (train/loss_scale.h) there are loss_scale, skipped_steps and grad_underflow too, and a
+  /// step whose gradients overflow is no error: it changes nothing but the scale, and counts as a step done.
+  Numbers step();
+  /// What the workload's evaluator says, or `evaluate_held_out`.
+  Numbers evaluate();
+  /// The model's metrics over the held-out batches that the options ask for, means by the items they count. Empty when
+  /// nothing is held out.
+  Numbers evaluate_held_out();
+  /// Runs the next step without changing anything, and looks at the exponents of weights, optimizer states, gradients
+  /// and activations. Costs a step and reads every tensor once more.
+  NumericsReport check_numerics();
+  /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in
+  /// pieces. `keep` checkpoints stay in the folder; 0: as many as the options say.
+  std::filesystem::path save(const std::filesystem::path& folder, int64_t keep = 0) const;
+  /// Weights with Hugging Face's names, as one file.
+  void export_weights(const std::filesystem::path& path) const;
+
+  int64_t steps_done() const { return steps_done_; }
+  const LossScale& loss_scale() const { return loss_scale_; }  ///< of the next step, where it is automatic
+  bool whole() const { return whole_; }  ///< false once a step failed after it had begun to change states
+  const Workload& workload() const { return workload_; }
+  const Model& model() const { return workload_.model; }
+  const TrainOptions& options() const { return options_; }
+  const Layout& layout() const { return layout_; }
+  /// What could be better, about the workload and the layout.
+  const std::vector<std::string>& remarks() const { return workload_.remarks; }
+  Cluster& cluster() { return *cluster_; }
+  const Cluster& cluster() const { return *cluster_; }
+  const CompiledWorkload& compiled() const { return compiled_; }
+  const std::string& kernel_class() const { return cluster_->stages()[0].kernel_class; }
+  int threads() const { return threads_; }  ///< of all devices of this process
+  bool profiled() const { return profiled_; }
+  /// Memory that all devices and the evaluator take, with streaming memory in RAM.
+  int64_t planned_bytes() const;
+  int64_t samples_per_step() const { return options_.micro_batch * options_.accumulation; }
+  int64_t units_per_step() const { return samples_per_step() * workload_.units.per_sample; }
+  /// Bytes of a whole weight or optimizer state, by its logical name.
+  void read_state(const std::string& name, std::span<std::byte> to) const;
+  /// The f32 numbers of a weight, however it is held; on ranks that do not lead `to` is left as it is.
+  void read_weight(const std::string& name, std::span<std::byte> to) const;
+  /// On the leading rank; others give an empty text.
+  std::string weights_hash() const;
+  /// Logical OR over all ranks.
+  bool any(bool yes) const { return cluster_->any(yes); }
+
+ private:
+  struct Data;
+  void check_inputs();
+  ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
+  std::vector<ScalarValue> scalars_of(int64_t step) const;
+  bool has_automatic_loss_scale() const { return options_.loss_scale.automatic; }
+  void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
+  std::optional<int64_t> real_units(const std::vector<Batch>& batches) const;
+  const std::vector<Batch>& next_batches();
+  void write_initial(const StateTensor& state);
+  /// Elements from `first` on of an f32 weight, as the options hold it.
+  void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
+  void write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes);
+  /// Brings what this process holds of `states` from a checkpoint: states as they are held, or f32 weights.
+  void load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held);
+  /// For Where::progress: names what begins for the states of this process, and adds bytes that are done.
+  void begin_progress(std::string what, const std::vector<StateTensor>& states);
+  void add_progress(int64_t bytes);
+  void write_state(const StateTensor& state, std::span<const std::byte> bytes);
+  ReadState reader() const;
+  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches);
+
+  Workload workload_;
+  TrainOptions options_;
+  Layout layout_;
+  std::vector<InputSpec> inputs_;  ///< what the graphs read
+  std::string identity_;           ///< of the model
+  std::function<void(std::string_view, int64_t, int64_t)> progress_;
+  std::string doing_;  ///< what `progress_` is told of
+  int64_t done_bytes_ = 0, all_bytes_ = 0;
+  int threads_ = 0;
+  bool profiled_ = false;
+  int64_t planned_bytes_ = 0;
+  CompiledWorkload compiled_;  ///< without its stages, which the cluster has
+  std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<Data> data_;
+  std::vector<Batch> next_;  ///< of the next step, where they have been looked at already
+  int64_t steps_done_ = 0;
+  LossScale loss_scale_;
+  bool whole_ = true;
+};
+
+}  // namespace ramet

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ramet/data/batches.h"
+#include "ramet/model/model.h"
+#include "ramet/train/metrics.h"
+
+namespace ramet {
+
+class Training;
+
+/// What `Training::evaluate` does, where that is not the model's metrics on held-out samples. Under MPI every rank has
+/// one, and all make the same calls in the same order.
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  /// Takes the memory that evaluations need; called once, when the training has its own.
+  virtual void open(Training& training) = 0;
+  /// Bytes that `open` takes.
+  virtual int64_t planned_bytes() const { return 0; }
+  /// Numbers with the weights as they are, the one that decides first; on the leading rank, empty on others. Empty
+  /// when there is nothing to evaluate on.
+  virtual Numbers evaluate(Training& training) = 0;
+  /// Whether a greater first number means better weights, so that those of the best evaluation are worth a checkpoint of
+  /// their own. Such a run is not evaluated before its first step.
+  virtual bool finds_best() const { return false; }
+};
+
+/// What a sample consists of, for speeds.
+struct Units {
+  std::string name = "samples";  ///< "tokens"
+  int64_t per_sample = 1;        ///< with padding
+  std::string mask{};            ///< input that is 0 where there is padding; "": there is none
+};
+
+/// All that a training run needs but its options, its layout and a place: what is trained, and on what.
+struct Workload {
+  Model model;
+  std::shared_ptr<const BatchSource> train;     ///< null: evaluations alone
+  std::shared_ptr<const BatchSource> held_out;  ///< null: nothing is held out
+  std::unique_ptr<Evaluator> evaluator;         ///< null: the model's metrics on held-out samples
+  Units units;
+  std::string data_identity;    ///< hash of the data, which a checkpoint keeps; "": made of the seed alone
+  /// Hash of what decides the numbers of the run and was written by a person (a recipe), which a checkpoint keeps; "":
+  /// not compared.
+  std::string recipe_identity;
+  std::string init_from;        ///< weights to begin from: a file, a published folder or a checkpoint; "": drawn
+  int prefetch = 2;             ///< batches made ahead of their use
+  std::vector<std::string> remarks;  ///< what a person should know before the run
+};
+
+}  // namespace ramet
