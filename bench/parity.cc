@@ -59,7 +59,7 @@ nlohmann::json config_of(const Recipe& recipe, int64_t steps) {
                            {"epsilon", recipe.train.optimizer.epsilon},
                            {"weight_decay", recipe.train.optimizer.weight_decay},
                            {"clip_norm", recipe.train.clip_norm}};
-  for (int64_t step = 0; step < steps; ++step) config["learning_rates"].push_back(learning_rate_at(recipe, step));
+  for (int64_t step = 0; step < steps; ++step) config["learning_rates"].push_back(learning_rate_at(recipe.train, step));
   return config;
 }
 

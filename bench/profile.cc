@@ -97,7 +97,7 @@ int main(int count, char** words) try {
                             : load_recipe(wanted.recipe, wanted.settings);
   const Preparation ready = prepare(recipe);
   auto start = Clock::now();
-  Executable compiled = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), wanted.compile);
+  Executable compiled = compile(make_training_step(ready.model, ready.recipe.train), cpu_backend(), wanted.compile);
   std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
   start = Clock::now();
   const Machine machine = local_machine(compiled, cpu_backend());

@@ -51,7 +51,7 @@ struct Bench {
   Bench(const std::string& memory, const std::string& layout) : planner(planner_of(memory, layout)) {
     std::vector<ModelProfile> profiles;
     const Preparation& ready = planner.preparation();
-    profiles.emplace_back(decide_bits(make_training_step(ready.model, ready.recipe)), planner.machine());
+    profiles.emplace_back(decide_bits(make_training_step(ready.model, ready.recipe.train)), planner.machine());
     model.emplace(planner.space(), std::move(profiles), planner.machine());
   }
   const Outcome& evaluate(const Candidate& candidate) {

@@ -58,7 +58,7 @@ Outcome train(const Preparation& ready, const Backend& backend, int threads, con
   options.threads = threads;
   options.recompute = parse_recompute(recompute);
   options.pack = pack;
-  Engine engine(compile(make_training_step(ready.model, ready.recipe), backend, options), backend);
+  Engine engine(compile(make_training_step(ready.model, ready.recipe.train), backend, options), backend);
   initialize(engine);
   Outcome run;
   run.planned = engine.executable().planned_bytes();
@@ -139,7 +139,7 @@ TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
   const Preparation ready =
       prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".",
                            std::vector<std::string>{"model.kind=bert", "model.preset=mini", "train.micro_batch=32"}));
-  const StepGraph step = make_training_step(ready.model, ready.recipe);
+  const StepGraph step = make_training_step(ready.model, ready.recipe.train);
   int64_t before = INT64_MAX;
   for (const char* recompute : {"none", "cheap", "layer"}) {
     const Executable exe = compile(step, cpu_backend(), {.threads = 2, .recompute = parse_recompute(recompute)});
@@ -151,7 +151,7 @@ TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
 
 TEST(Prediction, RestsOnMeasuredTasks) {
   const Preparation ready = small_model("bert", {});
-  const Executable exe = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), {.threads = 1});
+  const Executable exe = compile(make_training_step(ready.model, ready.recipe.train), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_GT(machine.device.peak(DType::kF32), 1e8);
   EXPECT_GT(machine.bandwidth(), 1e8);
@@ -175,7 +175,7 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
   for (const bool between_processes : {false, true}) {
     for (const char* kind : {"bert", "gpt2"}) {
       const Preparation ready = small_model(kind, {"train.precision=bf16", "train.accumulation=2"});
-      const Executable exe = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), {.threads = 1});
+      const Executable exe = compile(make_training_step(ready.model, ready.recipe.train), cpu_backend(), {.threads = 1});
       Machine machine = probe_machine(cpu_backend(), 1);
       ASSERT_TRUE(rehearse(machine, {&exe, 1}, cpu_backend(), 0.5, 1, between_processes)) << kind;
       EXPECT_GT(machine.device.jitter, 0);
@@ -194,7 +194,7 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
 TEST(Prediction, RehearsesEveryStage) {
   const Preparation ready = small_model("bert", {"model.layers=4", "train.accumulation=8", "train.chunks=2"});
   const auto stages =
-      compile(make_training_step(ready.model, ready.recipe), parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
+      compile(make_training_step(ready.model, ready.recipe.train), parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   ASSERT_TRUE(rehearse(machine, stages, cpu_backend(), 0.5, 1));
   EXPECT_GT(machine.device.jitter, 0);
@@ -215,7 +215,7 @@ TEST(Prediction, RehearsesEveryStage) {
 
 TEST(Prediction, RehearsesNothingThatTakesTooLong) {
   const Preparation ready = small_model("bert", {});
-  const Executable exe = compile(make_training_step(ready.model, ready.recipe), cpu_backend(), {.threads = 1});
+  const Executable exe = compile(make_training_step(ready.model, ready.recipe.train), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_FALSE(rehearse(machine, {&exe, 1}, cpu_backend(), 1e-9, 0));
   EXPECT_TRUE(machine.tasks.empty());

@@ -33,7 +33,7 @@ TEST_P(PublishedRun, IsPredicted) {
   options.recompute = *preparation.layout.recompute;
   options.device_memory =
       preparation.layout.device_memory > 0 ? preparation.layout.device_memory : machine.memory(MemoryRole::kDevice)->bytes;
-  StepGraph step = make_training_step(preparation.model, with_order_of_sums(recipe, preparation.layout));
+  StepGraph step = make_training_step(preparation.model, with_order_of_sums(recipe.train, preparation.layout));
   const auto stages = compile(std::move(step), preparation.layout, TileLibrary(machine.device.tiles), options);
   const double rows = static_cast<double>(recipe.train.micro_batch * recipe.train.accumulation);
   const double predicted = rows / simulate(stages, machine).seconds;

@@ -32,7 +32,7 @@ struct SmallTraining {
     if (kind == "bert") settings.push_back("model.intermediate=96");
     settings.insert(settings.end(), more.begin(), more.end());
     preparation = prepare(parse_recipe("", "small.toml", ".", settings));
-    step = make_training_step(preparation.model, preparation.recipe);
+    step = make_training_step(preparation.model, preparation.recipe.train);
     ThreadTeam team(1);
     for (const StateTensor& state : step.states) {
       if (state.kind != StateKind::kWeight) continue;

@@ -40,10 +40,10 @@ TEST(LossScale, HalvesAndDoubles) {
 }
 
 TEST(LossScale, BelongsToNarrowTypes) {
-  EXPECT_EQ(first_loss_scale(small()).scale, 65536);
-  EXPECT_EQ(first_loss_scale(small({"train.precision=bf16"})).scale, 1);
-  EXPECT_FALSE(loss_scale_range(small({"train.precision=f32"})).has_value());
-  EXPECT_EQ(loss_scale_range(small())->near(), 13);
+  EXPECT_EQ(first_loss_scale(small().train).scale, 65536);
+  EXPECT_EQ(first_loss_scale(small({"train.precision=bf16"}).train).scale, 1);
+  EXPECT_FALSE(loss_scale_range(small({"train.precision=f32"}).train).has_value());
+  EXPECT_EQ(loss_scale_range(small().train)->near(), 13);
 }
 
 struct Steps {

@@ -58,7 +58,7 @@ NumericsFinding judged(Kind kind, DType dtype, std::vector<std::pair<int, int64_
   NumericsRecord record;
   record.row.kind = kind, record.row.type.dtype = dtype;
   for (const auto& [bin, count] : counts) record.bins[static_cast<size_t>(bin)] = count;
-  return judge_numerics({record}, small(precision), 1).findings.at(0);
+  return judge_numerics({record}, small(precision).train, 1).findings.at(0);
 }
 
 TEST(Numerics, JudgesByTheRangeThatATensorMeets) {

@@ -92,7 +92,7 @@ TEST(UnitScaledRecipe, KeepsTheMeaningOfLearningRateAndDecay) {
     const Recipe recipe = complete_recipe(recipe_of("gpt2", settings));
     const Model model = build_model(recipe);
     for (const StateTensor& state : model.weights)
-      if (state.name == weight) return weight_scale(recipe, model, state, scaled);
+      if (state.name == weight) return weight_scale(recipe.train, model, state, scaled);
     throw std::runtime_error("no weight " + weight);
   };
   const std::string matrix = "transformer.h.0.mlp.c_fc.weight", bias = "transformer.h.0.mlp.c_fc.bias";

@@ -25,51 +25,51 @@ Recipe recipe_of(const std::string& kind, int64_t steps, int64_t warmup, double 
 
 TEST(Schedule, WarmsUpInALine) {
   const Recipe recipe = recipe_of("linear", 100, 9, 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 0), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 4), 0.5);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 8), 0.9);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 9), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 4), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 8), 0.9);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 9), 1.0);
 }
 
 TEST(Schedule, Linear) {
   const Recipe recipe = recipe_of("linear", 110, 10, 2.0, 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 10), 2.0);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 35), 1.75);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 109), 1.01);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 110), 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 100000), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 10), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 35), 1.75);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 109), 1.01);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 110), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 100000), 1.0);
 }
 
 TEST(Schedule, Cosine) {
   const Recipe recipe = recipe_of("cosine", 120, 0, 1.0, 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 0), 1.0);
-  EXPECT_NEAR(learning_rate_at(recipe, 40), 0.1 + 0.9 * 0.75, 1e-15);  // cos(pi/3) = 1/2
-  EXPECT_NEAR(learning_rate_at(recipe, 60), 0.55, 1e-15);
-  EXPECT_NEAR(learning_rate_at(recipe, 80), 0.1 + 0.9 * 0.25, 1e-15);
-  EXPECT_NEAR(learning_rate_at(recipe, 120), 0.1, 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 0), 1.0);
+  EXPECT_NEAR(learning_rate_at(recipe.train, 40), 0.1 + 0.9 * 0.75, 1e-15);  // cos(pi/3) = 1/2
+  EXPECT_NEAR(learning_rate_at(recipe.train, 60), 0.55, 1e-15);
+  EXPECT_NEAR(learning_rate_at(recipe.train, 80), 0.1 + 0.9 * 0.25, 1e-15);
+  EXPECT_NEAR(learning_rate_at(recipe.train, 120), 0.1, 1e-15);
   for (int step = 0; step <= 120; ++step)
-    EXPECT_NEAR(learning_rate_at(recipe, step), 0.1 + 0.45 * (1 + std::cos(M_PI * step / 120.0)), 1e-14);
+    EXPECT_NEAR(learning_rate_at(recipe.train, step), 0.1 + 0.45 * (1 + std::cos(M_PI * step / 120.0)), 1e-14);
 }
 
 TEST(Schedule, Polynomial) {
   const Recipe recipe = recipe_of("polynomial", 100, 0, 4.0, 0.0, 0.5);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 0), 4.0);
-  EXPECT_NEAR(learning_rate_at(recipe, 75), 2.0, 1e-14);  // sqrt(1/4) = 1/2
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 100), 0.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 0), 4.0);
+  EXPECT_NEAR(learning_rate_at(recipe.train, 75), 2.0, 1e-14);  // sqrt(1/4) = 1/2
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 100), 0.0);
   for (const double power : {0.1, 0.5, 2.0, 3.5, 20.0})
     for (int step = 0; step < 100; ++step)
-      EXPECT_NEAR(learning_rate_at(recipe_of("polynomial", 100, 0, 4.0, 0.0, power), step),
+      EXPECT_NEAR(learning_rate_at(recipe_of("polynomial", 100, 0, 4.0, 0.0, power).train, step),
                   4 * std::pow(1 - step / 100.0, power), 1e-13)
           << power << " " << step;
 }
 
 TEST(Schedule, ConstantAndItsOwnLength) {
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("constant", 10, 2, 0.5), 7), 0.5);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("constant", 10, 3, 0.5), 0), 0.125);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("constant", 10, 2, 0.5).train, 7), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("constant", 10, 3, 0.5).train, 0), 0.125);
   Recipe recipe = recipe_of("linear", 10, 0, 1.0);
   recipe.train.schedule.steps = 20;
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 10), 0.5);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("linear", 5, 8, 1.0), 8), 0.0);  // all warm-up, then over
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 10), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe_of("linear", 5, 8, 1.0).train, 8), 0.0);  // all warm-up, then over
 }
 
 TEST(Schedule, BiasCorrection) {
@@ -105,8 +105,8 @@ TEST(Schedule, LengthsInSamples) {
   EXPECT_EQ(recipe.train.steps, 32);  // of 32 samples
   EXPECT_EQ(recipe.train.schedule.warmup_steps, 4);
   EXPECT_EQ(recipe.train.schedule.steps, 32);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 4), 1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 18), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 4), 1);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe.train, 18), 0.5);
   EXPECT_EQ(print_recipe(complete_recipe(parse_recipe(print_recipe(recipe), "b.toml", "."))), print_recipe(recipe));
   EXPECT_EQ(with({"train.steps=50", "train.schedule.warmup_share=0.1"}).train.schedule.warmup_steps, 5);
 }
@@ -118,7 +118,7 @@ TEST(Schedule, RatesFollowTheBatch) {
                                          "train.schedule.kind=constant"};
   const auto rate = [](std::vector<std::string> settings, const std::vector<std::string>& more) {
     settings.insert(settings.end(), more.begin(), more.end());
-    return learning_rate_at(with(settings), 0);
+    return learning_rate_at(with(settings).train, 0);
   };
   EXPECT_DOUBLE_EQ(rate(lamb, {"train.accumulation=8"}), 0.000625);
   EXPECT_DOUBLE_EQ(rate(lamb, {"train.accumulation=32"}), 0.00125);
@@ -132,8 +132,8 @@ TEST(Schedule, RatesFollowTheBatch) {
 TEST(Schedule, RelativeStepsOfAdafactor) {
   const std::vector<std::string> settings = {"train.optimizer.kind=adafactor", "train.optimizer.relative_step=true",
                                              "train.schedule.kind=constant", "train.schedule.learning_rate=0.01"};
-  EXPECT_DOUBLE_EQ(learning_rate_at(with(settings), 24), 0.01);
-  EXPECT_DOUBLE_EQ(learning_rate_at(with(settings), 39'999), 0.005);
+  EXPECT_DOUBLE_EQ(learning_rate_at(with(settings).train, 24), 0.01);
+  EXPECT_DOUBLE_EQ(learning_rate_at(with(settings).train, 39'999), 0.005);
 }
 
 TEST(Schedule, LengthsThatContradict) {

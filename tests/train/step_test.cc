@@ -32,7 +32,7 @@ Recipe tiny(std::vector<std::string> more = {}) {
 
 StepGraph step_of(const Recipe& recipe) {
   const Preparation preparation = prepare(recipe);
-  return make_training_step(preparation.model, preparation.recipe);
+  return make_training_step(preparation.model, preparation.recipe.train);
 }
 
 int count(const Graph& graph, const std::string& op) {
@@ -106,7 +106,7 @@ TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
                                                         {"gpt2", "transformer.wte.weight@head"}};
   for (const auto& [kind, tied] : models) {
     const Preparation preparation = prepare(tiny({"model.kind=" + kind, "model.preset=mini", "train.accumulation=2"}));
-    const StepGraph step = make_training_step(preparation.model, preparation.recipe);
+    const StepGraph step = make_training_step(preparation.model, preparation.recipe.train);
     verify(step, "the test");
     std::vector<std::string> others;
     for (const auto& state : step.states)

@@ -31,7 +31,7 @@ int inspect_graph(const InspectArguments& arguments) {
                stdout);
     return 0;
   }
-  step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
+  step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe.train, preparation.layout));
   if (arguments.part == "all" && !arguments.dot) {
     std::fputs(print(step).c_str(), stdout);
     return 0;

@@ -69,7 +69,7 @@ int export_model(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
   const Recipe recipe = complete_recipe(subject.recipe);
-  check_exportable(recipe, arguments.subject);
+  check_exportable(recipe.train, arguments.subject);
   const Model model = build_model(recipe);
   const Checkpoint checkpoint(*subject.checkpoint);
   const auto read = [&](const std::string& name, std::span<std::byte> to) {

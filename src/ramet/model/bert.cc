@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ramet/base/error.h"
 #include "ramet/model/bert_encoder.h"
 
@@ -97,6 +99,15 @@ Model build_bert(const BertConfig& config, const BatchShape& batch) {
   training.add_losses(training.encode());
   Bert evaluating(config, batch, model.evaluate, nullptr, false);
   evaluating.add_losses(evaluating.encode());
+  model.packed_rows = batch.depth > 0;
+  model.metrics.push_back({.name = "loss", .numerator = "loss", .how = Metric::How::kMean, .parts = {"mlm_loss"}});
+  model.metrics.push_back(mean_metric("mlm_loss", "mlm_count"));
+  if (batch.next_sentence) {
+    model.metrics[0].parts.push_back("nsp_loss");
+    model.metrics.push_back(mean_metric("nsp_loss", "nsp_count"));
+  }
+  model.limit_items("mlm_loss", batch.micro_batch * batch.predictions);
+  model.limit_items("nsp_loss", batch.micro_batch * std::max<int64_t>(1, batch.depth));
   model.flops_per_token = flops_per_token(config, batch);
   model.tokens_per_micro_batch = batch.micro_batch * batch.sequence;
   return model;

@@ -104,6 +104,8 @@ Model build_gpt2(const Gpt2Config& config, const BatchShape& batch) {
   model.name = "gpt2";
   Gpt2(config, batch, model.forward, &model.weights, true).add_loss();
   Gpt2(config, batch, model.evaluate, nullptr, false).add_loss();
+  model.metrics = {mean_metric("loss", "count")};
+  model.limit_items("loss", batch.micro_batch * batch.sequence);
   model.flops_per_token = flops_per_token(config, batch);
   model.tokens_per_micro_batch = batch.micro_batch * batch.sequence;
   return model;

@@ -31,7 +31,16 @@ struct Metric {
   How how = How::kRatio;
   /// Whether the numerator is a mean over `denominator` items of its micro-batch, and so counts `denominator` times.
   bool numerator_is_mean = false;
+  /// Metrics whose sum this one is in each micro-batch. Where means count by their items, it is the sum of these metrics,
+  /// each by its own items.
+  std::vector<std::string> parts{};
+  double most_items = 0;  ///< the most that the denominator is in one micro-batch; 0: not known
 };
+
+/// The mean `name` of a loss over `count` items.
+inline Metric mean_metric(std::string name, std::string count) {
+  return {.name = name, .numerator = name, .denominator = std::move(count), .numerator_is_mean = true};
+}
 
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
 /// `forward` has data inputs (the names of data/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
@@ -46,9 +55,16 @@ struct Model {
   std::map<std::string, double> deviations;
   std::vector<InputSpec> inputs;    ///< data inputs, in the order of the graph
   std::vector<Metric> metrics;      ///< in the order in which they are shown; "loss" first
+  bool packed_rows = false;  ///< whether a row of the batch may hold several samples, and padding anywhere
   std::vector<std::string> guards;  ///< scalar outputs that end the step when they are not finite
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;
+
+  /// Says how much the denominator of a metric is at most in one micro-batch.
+  void limit_items(const std::string& metric, int64_t most) {
+    for (Metric& each : metrics)
+      if (each.name == metric) each.most_items = static_cast<double>(most);
+  }
 
   /// Elements of all weights, without padding.
   int64_t parameters() const {

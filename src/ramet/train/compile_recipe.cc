@@ -82,7 +82,8 @@ Executable compile_single(const StepGraph& step, CompileOptions compiling) {
 CompiledRecipe compile_with(const KernelLibrary& kernels, const Preparation& preparation,
                             const CompileOptions& compiling, bool here) {
   const auto start = std::chrono::steady_clock::now();
-  StepGraph step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
+  StepGraph step =
+      make_training_step(preparation.model, with_order_of_sums(preparation.recipe.train, preparation.layout));
   CompiledRecipe compiled;
   for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
     for (const StateTensor& state : step.states)

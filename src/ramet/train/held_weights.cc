@@ -7,9 +7,16 @@
 
 namespace ramet {
 
-HeldForm held_form(const Recipe& recipe) {
-  if (recipe.train.weights == "split") return {DType::kBF16, true};
-  return {dtype_from_name(recipe.train.weights), false};
+HeldForm held_form(const TrainOptions& options) {
+  if (options.weights == "split") return {DType::kBF16, true};
+  return {dtype_from_name(options.weights), false};
+}
+
+RoundingBy drawn_rounding(GraphBuilder& build, const TrainOptions& options, const std::string& name) {
+  const ValueId known = build.graph().find_input("counter");
+  const Tensor counter =
+      known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
+  return {counter, options.seed, name};
 }
 
 std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form) {

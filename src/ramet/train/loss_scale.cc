@@ -5,15 +5,15 @@
 
 namespace ramet {
 
-std::optional<LossScaleRange> loss_scale_range(const Recipe& recipe) {
-  const std::string& precision = recipe.train.precision;
+std::optional<LossScaleRange> loss_scale_range(const TrainOptions& options) {
+  const std::string& precision = options.precision;
   const bool wide = precision == "f32" || precision == "bf16";
-  if (wide && recipe.train.accumulators != "f16") return std::nullopt;
+  if (wide && options.accumulators != "f16") return std::nullopt;
   return LossScaleRange{};  // f16; E5M2, which f8 has in the backward pass beside f16, ends at the same exponent
 }
 
-LossScale first_loss_scale(const Recipe& recipe) {
-  return {.scale = loss_scale_range(recipe) ? std::ldexp(1.0, std::ilogb(recipe.train.loss_scale_start)) : 1.0};
+LossScale first_loss_scale(const TrainOptions& options) {
+  return {.scale = loss_scale_range(options) ? std::ldexp(1.0, std::ilogb(options.loss_scale_start)) : 1.0};
 }
 
 LossScale after_overflow(const LossScale& scale) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ramet/train/recipe.h"
+#include "ramet/train/train_options.h"
 
 namespace ramet {
 
@@ -20,7 +20,7 @@ struct LossScaleRange {
 };
 /// The narrowest of the types that gradients pass through; nothing where all reach as far as f32, so that a loss scale
 /// has nothing to do.
-std::optional<LossScaleRange> loss_scale_range(const Recipe& recipe);
+std::optional<LossScaleRange> loss_scale_range(const TrainOptions& options);
 
 /// Share of gradients that may lie beyond `near` or `room`.
 inline constexpr double kLossScaleShare = 1e-7;
@@ -36,7 +36,7 @@ struct LossScale {
 inline constexpr double kLeastLossScale = 0x1p-20, kMostLossScale = 0x1p32;
 
 /// Where a run begins.
-LossScale first_loss_scale(const Recipe& recipe);
+LossScale first_loss_scale(const TrainOptions& options);
 /// After a step that overflowed: half, and one more that was skipped. At kLeastLossScale it stays there: what overflows
 /// then is no matter of scale.
 LossScale after_overflow(const LossScale& scale);

@@ -49,12 +49,12 @@ const NumericsFinding* NumericsReport::first_out_of_range() const {
   return found == findings.end() ? nullptr : &*found;
 }
 
-NumericsReport judge_numerics(std::vector<NumericsRecord> records, const Recipe& recipe, int64_t step) {
-  NumericsReport report{.step = step, .precision = recipe.train.precision, .findings = {}};
+NumericsReport judge_numerics(std::vector<NumericsRecord> records, const TrainOptions& options, int64_t step) {
+  NumericsReport report{.step = step, .precision = options.precision, .findings = {}};
   for (NumericsRecord& record : records) {
     NumericsFinding finding;
     const Kind kind = record.row.kind;
-    const NumericRange compute = numeric_range(compute_type(kind, recipe.train.precision));
+    const NumericRange compute = numeric_range(compute_type(kind, options.precision));
     const bool computed = kind == Kind::kWeight || kind == Kind::kGradient;
     finding.range = computed ? compute : numeric_range(std::string(name_of(record.row.type.dtype)));
     const int64_t* bins = record.bins.data();

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ramet/runtime/numerics.h"
-#include "ramet/train/recipe.h"
+#include "ramet/train/train_options.h"
 
 namespace ramet {
 
@@ -18,7 +18,7 @@ struct NumericRange {
 /// Of "f32", "bf16", "f16", "f8e4m3" or "f8e5m2".
 NumericRange numeric_range(const std::string& type);
 
-/// A tensor held against the type that it is, or will be, computed in: weights and gradients against the recipe's
+/// A tensor held against the type that it is, or will be, computed in: weights and gradients against the
 /// compute type, what instructions give and optimizer states against their own. Shares are of elements that are not 0.
 struct NumericsFinding {
   NumericsRecord record;
@@ -43,6 +43,6 @@ struct NumericsReport {
   /// The first tensor out of range, or null.
   const NumericsFinding* first_out_of_range() const;
 };
-NumericsReport judge_numerics(std::vector<NumericsRecord> records, const Recipe& recipe, int64_t step);
+NumericsReport judge_numerics(std::vector<NumericsRecord> records, const TrainOptions& options, int64_t step);
 
 }  // namespace ramet

@@ -72,12 +72,12 @@ struct RecipePlanner::Steps {
     return *entry.model;
   }
   StepGraph whole(size_t batch, const Layout& layout) {
-    return make_training_step(model(batch), with_order_of_sums(entries[batch].recipe, layout));
+    return make_training_step(model(batch), with_order_of_sums(entries[batch].recipe.train, layout));
   }
   const StepGraph& decided(size_t batch, const Layout& layout) {
-    const Recipe ordered = with_order_of_sums(entries[batch].recipe, layout);
+    const TrainOptions ordered = with_order_of_sums(entries[batch].recipe.train, layout);
     auto& known = entries[batch].decided;
-    const auto key = std::make_pair(ordered.train.lanes, ordered.train.chunks);
+    const auto key = std::make_pair(ordered.lanes, ordered.chunks);
     const auto found = known.find(key);
     return found != known.end() ? found->second : known.emplace(key, decide_bits(whole(batch, layout))).first->second;
   }

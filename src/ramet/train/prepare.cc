@@ -15,7 +15,7 @@
 #include "ramet/train/packed_rows.h"
 #include "ramet/train/prepare_task.h"
 #include "ramet/train/scaling.h"
-#include "ramet/train/schedule.h"
+#include "ramet/train/lengths.h"
 
 namespace ramet {
 namespace {
@@ -296,7 +296,7 @@ Model build_model(const Recipe& recipe) {
   Model model = recipe.is_task()  ? build_bert_task(bert_config(recipe), shape, head_shape(recipe))
                 : is_bert(recipe) ? build_bert(bert_config(recipe), shape)
                                   : build_gpt2(gpt2_config(recipe), shape);
-  return is_scaled(recipe) ? with_unit_weights(std::move(model)) : model;
+  return is_scaled(recipe.train) ? with_unit_weights(std::move(model)) : model;
 }
 
 Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {

@@ -68,7 +68,8 @@ struct Recipe {
 
 /// Where a key's value lives.
 using RecipeField =
-    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*>;
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*,
+                 std::vector<GroupOptions>*>;
 
 /// One key of a recipe: all that parsing, checking, printing and `ramet recipe --help` need to know.
 struct RecipeKey {
@@ -81,6 +82,7 @@ struct RecipeKey {
   Kind kind = Kind::kPlain;
   bool decides = true;      ///< whether it decides bits: only others may change on resume
   std::string otherwise{};  ///< what an unset value means, for the documentation
+  bool quiet = false;       ///< not hashed at its default, as checkpoints are older than the key
 };
 const std::vector<RecipeKey>& recipe_keys();
 

@@ -93,7 +93,7 @@ std::string_view name_of(TensorScale::Kind kind) {
 }
 
 std::vector<TensorScale> measure_scales(const Preparation& preparation) {
-  StepGraph step = make_training_step(preparation.model, preparation.recipe);
+  StepGraph step = make_training_step(preparation.model, preparation.recipe.train);
   Graph micro = simplify(step.micro);
   const std::vector<ValueId> watched = Watcher(micro).run();
   for (ValueId value : watched) micro.add_output("watched." + std::to_string(value), value);

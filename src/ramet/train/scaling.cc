@@ -4,14 +4,15 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/train/optimizers/optimizer.h"
 
 namespace ramet {
 namespace {
 
-/// Optimizers whose step is in proportion to the weight's norm.
-bool is_proportional(const Recipe& recipe) {
-  const std::string& kind = recipe.train.optimizer.kind;
-  return kind == "lamb" || kind == "lars" || (kind == "adafactor" && recipe.train.optimizer.scale_parameter);
+/// Whether the optimizer's step is in proportion to the weight's norm.
+bool is_proportional(const OptimizerOptions& options) {
+  const OptimizerDef& optimizer = find_optimizer(options.kind);
+  return optimizer.proportional && optimizer.proportional(options);
 }
 
 double u_mup_rate(const ScaledWeight& weight) {
@@ -23,7 +24,7 @@ double u_mup_rate(const ScaledWeight& weight) {
 
 }  // namespace
 
-bool is_scaled(const Recipe& recipe) { return recipe.train.scaling != "none"; }
+bool is_scaled(const TrainOptions& options) { return options.scaling != "none"; }
 
 Model with_unit_weights(Model model) {
   for (const StateTensor& weight : model.weights)
@@ -32,45 +33,44 @@ Model with_unit_weights(Model model) {
   return model;
 }
 
-void check_importable(const Recipe& recipe) {
-  if (!is_scaled(recipe)) return;
+void check_importable(const TrainOptions& options, const std::string& file, const std::string& where) {
+  if (!is_scaled(options)) return;
   throw Error(
       {.what = "weights of a model without scaling cannot be the first ones of a scaled model",
-       .where = recipe.where("model.init_from"),
-       .found = "'" + recipe.model.init_from.substr(0, 200) + "' with train.scaling = \"" + recipe.train.scaling + "\"",
+       .where = where,
+       .found = "'" + file.substr(0, 200) + "' with train.scaling = \"" + options.scaling + "\"",
        .expected = "a checkpoint of a run with the same scaling",
        .remedy = "Set train.scaling = \"none\""});
 }
 
-void check_exportable(const Recipe& recipe, const std::string& where) {
-  if (!is_scaled(recipe)) return;
+void check_exportable(const TrainOptions& options, const std::string& where) {
+  if (!is_scaled(options)) return;
   throw Error({.what = "weights of a scaled model cannot be exported",
                .where = where,
-               .found = "train.scaling = \"" + recipe.train.scaling + "\"",
+               .found = "train.scaling = \"" + options.scaling + "\"",
                .expected = "a run with train.scaling = \"none\"",
                .remedy = "Other programs do not know the factors that stand beside the weights; use `ramet predict` or "
                          "`ramet eval`"});
 }
 
-UnitScaled scaled_graph(const Recipe& recipe, const Graph& graph, std::span<const StateTensor> weights) {
-  if (!is_scaled(recipe)) return {graph, {}};
-  const auto& train = recipe.train;
+UnitScaled scaled_graph(const TrainOptions& options, const Graph& graph, std::span<const StateTensor> weights) {
+  if (!is_scaled(options)) return {graph, {}};
   return unit_scale(graph, weights,
-                    {.u_mup = train.scaling == "u-mup",
-                     .residual_tau = train.residual_tau,
-                     .attention = train.attention_multiplier,
-                     .residual = train.residual_multiplier,
-                     .attention_residual = train.attention_residual_multiplier,
-                     .logits = train.logits_multiplier});
+                    {.u_mup = options.scaling == "u-mup",
+                     .residual_tau = options.residual_tau,
+                     .attention = options.attention_multiplier,
+                     .residual = options.residual_multiplier,
+                     .attention_residual = options.attention_residual_multiplier,
+                     .logits = options.logits_multiplier});
 }
 
-WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTensor& weight,
+WeightScale weight_scale(const TrainOptions& options, const Model& model, const StateTensor& weight,
                          const ScaledWeight& scaled) {
   WeightScale scale;
-  if (!is_scaled(recipe)) return scale;
+  if (!is_scaled(options)) return scale;
   scale.gradient = 1 / (scaled.gradient * scaled.forward);
-  if (is_proportional(recipe)) return scale;
-  if (recipe.train.scaling == "u-mup") {
+  if (is_proportional(options.optimizer)) return scale;
+  if (options.scaling == "u-mup") {
     scale.rate = u_mup_rate(scaled);
   } else if (const auto known = model.deviations.find(weight.name); known != model.deviations.end()) {
     // What a product multiplies by moves as far as without scaling; a table's rows meet a norm, for which proportion

@@ -4,24 +4,24 @@
 #include <string>
 
 #include "ramet/model/model.h"
-#include "ramet/train/recipe.h"
+#include "ramet/train/train_options.h"
 #include "ramet/transform/unit_scale.h"
 
 namespace ramet {
 
-/// Whether the recipe asks for unit scaling or u-muP.
-bool is_scaled(const Recipe& recipe);
+/// Whether unit scaling or u-muP is asked for.
+bool is_scaled(const TrainOptions& options);
 /// The model with matrices that start with unit variance; `deviations` remembers what they were to start with.
 Model with_unit_weights(Model model);
 
-/// Throws Error when the recipe is scaled and is to start from weights of a model that is not.
-void check_importable(const Recipe& recipe);
-/// Throws Error when the recipe is scaled: its weights mean nothing to programs that do not know the factors.
-void check_exportable(const Recipe& recipe, const std::string& where);
+/// Throws Error when the model is scaled and is to start from `file`, weights of a model that is not.
+void check_importable(const TrainOptions& options, const std::string& file, const std::string& where);
+/// Throws Error when the model is scaled: its weights mean nothing to programs that do not know the factors.
+void check_exportable(const TrainOptions& options, const std::string& where);
 
-/// The recipe's unit scaling of a graph of the model, forward and with the factors of its gradients; without scaling
+/// Unit scaling of a graph of the model, forward and with the factors of its gradients; without scaling
 /// the graph as it is.
-UnitScaled scaled_graph(const Recipe& recipe, const Graph& graph, std::span<const StateTensor> weights);
+UnitScaled scaled_graph(const TrainOptions& options, const Graph& graph, std::span<const StateTensor> weights);
 
 /// What an update does otherwise because a weight is scaled.
 struct WeightScale {
@@ -35,7 +35,7 @@ struct WeightScale {
 /// u-muP learning rates are 1 for vectors and last products, 1/sqrt(width) for tables, 1/sqrt(fan-in) for other
 /// products, and in residual branches 1/sqrt(depth) of that; decay does not depend on them. Optimizers whose steps are
 /// in proportion to the weight need no rate of their own.
-WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTensor& weight,
+WeightScale weight_scale(const TrainOptions& options, const Model& model, const StateTensor& weight,
                          const ScaledWeight& scaled);
 
 }  // namespace ramet

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "ramet/base/error.h"
+#include "ramet/train/optimizers/optimizer.h"
 
 namespace ramet {
 namespace {
@@ -47,39 +47,11 @@ double power_of(double base, double exponent) {
   return base <= 0 ? 0 : exponent == 1 ? base : exp_of(exponent * log_of(base));
 }
 
-int64_t global_batch(const Recipe& recipe) { return recipe.train.micro_batch * recipe.train.accumulation; }
-
-/// Global batches that hold so many samples.
-int64_t batches_of(const Recipe& recipe, double samples) {
-  const double batches = std::ceil(samples / static_cast<double>(global_batch(recipe)));
-  return static_cast<int64_t>(std::min(batches, 1e15));
-}
-
-/// Puts what `other` means into `key`, which nobody may have given another value.
-void settle(const Recipe& recipe, const std::string& key, int64_t& field, const std::string& other, int64_t meant) {
-  if (recipe.places.count(key) && field != meant)
-    throw Error({.what = key + " and " + other + " contradict each other",
-                 .where = recipe.where(other),
-                 .found = key + " = " + std::to_string(field),
-                 .expected = std::to_string(meant) + ", as " + other + " means with a global batch of " +
-                             std::to_string(global_batch(recipe)),
-                 .remedy = "Leave one of the two out"});
-  field = meant;
-}
-
-/// Refuses a recipe that has both keys.
-void only_one(const Recipe& recipe, const std::string& one, bool has_one, const std::string& other, bool has_other) {
-  if (has_one && has_other)
-    throw Error({.what = one + " and " + other + " say the same thing in two ways",
-                 .where = recipe.where(other),
-                 .remedy = "Leave one of the two out"});
-}
-
-double scheduled_rate(const Recipe& recipe, int64_t step) {
-  const auto& schedule = recipe.train.schedule;
-  const double scaling = batch_scaling(recipe);
+double scheduled_rate(const TrainOptions& options, int64_t step) {
+  const auto& schedule = options.schedule;
+  const double scaling = batch_scaling(options);
   const double peak = schedule.learning_rate * scaling, end = schedule.end * scaling;
-  const int64_t warmup = schedule.warmup_steps, last = std::max(schedule.steps.value_or(recipe.train.steps), warmup);
+  const int64_t warmup = schedule.warmup_steps, last = std::max(schedule.steps.value_or(options.steps), warmup);
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
   if (schedule.kind == "constant") return peak;
   const double x =
@@ -91,43 +63,20 @@ double scheduled_rate(const Recipe& recipe, int64_t step) {
 
 }  // namespace
 
-void settle_lengths(Recipe& recipe, int64_t epoch_samples) {
-  auto& train = recipe.train;
-  auto& schedule = recipe.train.schedule;
-  only_one(recipe, "train.samples", train.samples.has_value(), "train.epochs", train.epochs.has_value());
-  only_one(recipe, "train.schedule.warmup_samples", schedule.warmup_samples.has_value(), "train.schedule.warmup_share",
-           schedule.warmup_share.has_value());
-  if (train.epochs && recipe.is_task())
-    throw Error({.what = "the length of a task's training is task.epochs",
-                 .where = recipe.where("train.epochs"),
-                 .remedy = "Leave train.epochs out"});
-  if (train.samples)
-    settle(recipe, "train.steps", train.steps, "train.samples",
-           batches_of(recipe, static_cast<double>(*train.samples)));
-  if (train.epochs && epoch_samples > 0)
-    settle(recipe, "train.steps", train.steps, "train.epochs",
-           std::max<int64_t>(1, batches_of(recipe, *train.epochs * static_cast<double>(epoch_samples))));
-  if (schedule.warmup_samples)
-    settle(recipe, "train.schedule.warmup_steps", schedule.warmup_steps, "train.schedule.warmup_samples",
-           batches_of(recipe, static_cast<double>(*schedule.warmup_samples)));
-  if (schedule.warmup_share && (!train.epochs || epoch_samples > 0))
-    settle(recipe, "train.schedule.warmup_steps", schedule.warmup_steps, "train.schedule.warmup_share",
-           static_cast<int64_t>(std::floor(*schedule.warmup_share * static_cast<double>(train.steps) + 0.5)));
-}
+int64_t global_batch(const TrainOptions& options) { return options.micro_batch * options.accumulation; }
 
-double batch_scaling(const Recipe& recipe) {
-  if (!recipe.train.schedule.base_batch) return 1;
-  const double factor =
-      static_cast<double>(global_batch(recipe)) / static_cast<double>(*recipe.train.schedule.base_batch);
-  const std::string& scaling = recipe.train.schedule.scaling;
-  const bool root = scaling == "sqrt" || (scaling == "auto" && recipe.train.optimizer.kind == "lamb");
+double batch_scaling(const TrainOptions& options) {
+  if (!options.schedule.base_batch) return 1;
+  const double factor = static_cast<double>(global_batch(options)) / static_cast<double>(*options.schedule.base_batch);
+  const std::string& scaling = options.schedule.scaling;
+  const bool root = scaling == "sqrt" || (scaling == "auto" && find_optimizer(options.optimizer.kind).root_of_batch);
   return root ? std::sqrt(factor) : factor;
 }
 
-double learning_rate_at(const Recipe& recipe, int64_t step) {
-  const double rate = scheduled_rate(recipe, step);
-  const bool relative = recipe.train.optimizer.kind == "adafactor" && recipe.train.optimizer.relative_step;
-  return relative ? std::min(rate, 1 / std::sqrt(static_cast<double>(step) + 1)) : rate;
+double learning_rate_at(const TrainOptions& options, int64_t step) {
+  const double rate = scheduled_rate(options, step);
+  const OptimizerDef& optimizer = find_optimizer(options.optimizer.kind);
+  return optimizer.most_rate ? std::min(rate, optimizer.most_rate(options.optimizer, step)) : rate;
 }
 
 double rising_decay(double rate, int64_t step) {

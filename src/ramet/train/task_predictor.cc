@@ -58,7 +58,7 @@ StepGraph make_prediction_step(const Recipe& recipe, const std::vector<StateTens
   for (const auto& input : graph.inputs()) read[graph.value(input.value).name] = true;
   for (const auto& weight : weights)
     if (read.count(weight.name)) step.states.push_back(weight);
-  const Graph scaled = scaled_graph(recipe, graph, weights).graph;
+  const Graph scaled = scaled_graph(recipe.train, graph, weights).graph;
   step.evaluate =
       set_chunks(lower_precision(scaled, precision_from_name(recipe.train.precision)), recipe.train.chunks, weights);
   step.evaluate.set_name("evaluate");

@@ -16,9 +16,10 @@
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
 #include "ramet/train/held_weights.h"
+#include "ramet/train/groups.h"
 #include "ramet/train/initialize.h"
+#include "ramet/train/loss_parts.h"
 #include "ramet/train/scaling.h"
-#include "ramet/train/schedule.h"
 #include "ramet/train/task_predictor.h"
 
 namespace ramet {
@@ -162,7 +163,7 @@ void Trainer::write_state(const StateTensor& state, std::span<const std::byte> b
 
 /// Elements [first, first + values) of a weight, as it is held.
 void Trainer::write_weight(const StateTensor& weight, std::span<const float> values, int64_t first) {
-  const HeldForm form = held_form(preparation_.recipe);
+  const HeldForm form = held_form(preparation_.recipe.train);
   const HeldBytes held = hold(values, form);
   StateTensor state = weight;
   state.type.dtype = form.dtype;
@@ -250,7 +251,7 @@ void Trainer::initialize() {
         loaded.push_back(weight);
     load(checkpoint, loaded, false);
   } else if (!file.empty()) {
-    check_importable(preparation_.recipe);
+    check_importable(preparation_.recipe.train, file, preparation_.recipe.where("model.init_from"));
     begin("importing the weights", preparation_.model.weights);
     const WeightMatch match = import_weights(
         file, preparation_.model.weights, [&](const std::string& name, std::span<const std::byte> bytes) {
@@ -263,7 +264,7 @@ void Trainer::initialize() {
   }
   cluster_->run_derive();
   steps_done_ = 0;
-  loss_scale_ = first_loss_scale(preparation_.recipe);
+  loss_scale_ = first_loss_scale(preparation_.recipe.train);
   data_.reset();
 }
 
@@ -287,7 +288,7 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   load(checkpoint, compiled_.states, true);
   cluster_->run_derive();
   steps_done_ = info.step;
-  loss_scale_ = info.loss_scale.value_or(first_loss_scale(preparation_.recipe));
+  loss_scale_ = info.loss_scale.value_or(first_loss_scale(preparation_.recipe.train));
   whole_ = true;
   data_.reset();
   std::string warnings;
@@ -306,19 +307,8 @@ ClusterFeed Trainer::feed_of(const std::vector<Batch>& batches, bool evaluation)
   };
 }
 
-std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
-  const Recipe& recipe = preparation_.recipe;
-  // Moments have seen the updates that were made, schedules the steps.
-  const int64_t updates = step - loss_scale_.skipped;
-  const auto correction = [&](double beta) {
-    return recipe.train.optimizer.bias_correction ? bias_correction(beta, updates) : 1;
-  };
-  const std::vector<ScalarValue> all = {{"learning_rate", learning_rate_at(recipe, step)},
-                                        {"correction1", correction(recipe.train.optimizer.beta1)},
-                                        {"correction2", correction(recipe.train.optimizer.beta2)},
-                                        {"second_decay", rising_decay(recipe.train.optimizer.decay_rate, updates)},
-                                        {"loss_scale", loss_scale_.scale},
-                                        {"inverse_loss_scale", 1 / loss_scale_.scale}};
+std::vector<ScalarValue> Trainer::scalars_of(int64_t step, const StepScalars& given) const {
+  const std::vector<ScalarValue> all = step_scalars(preparation_.recipe.train, step, loss_scale_, given);
   std::vector<ScalarValue> wanted;
   for (const auto& scalar : all)
     for (const Executable& exe : cluster_->stages())
@@ -344,7 +334,7 @@ const std::vector<Batch>& Trainer::next_batches() {
   return next_;
 }
 
-Numbers Trainer::step() {
+Numbers Trainer::step(const StepScalars& given) {
   const auto start = Clock::now();
   const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
   next_batches();
@@ -352,26 +342,31 @@ Numbers Trainer::step() {
   const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
     }
   }();
-  const bool overflows = has_automatic_loss_scale() && results.not_finite == "grad_norm" && !results.states_changed &&
+  const std::string without_items =
+      results.not_finite.empty()
+          ? ""
+          : metric_without_items(loss_parts(preparation_.model, preparation_.recipe.train), results.micro);
+  const bool overflows = without_items.empty() && has_automatic_loss_scale() && results.not_finite == "grad_norm" && !results.states_changed &&
                          loss_scale_.scale > kLeastLossScale;
   if (!results.not_finite.empty() && !overflows) {
     whole_ = whole_ && !results.states_changed;
     data_.reset();
-    fail_not_finite(results.not_finite, batches);
+    if (!without_items.empty()) throw no_items_error(without_items, steps_done_);
+    fail_not_finite(results.not_finite, batches, given);
   }
   ResultSums sums;
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
-  Numbers numbers = sums.numbers(false);
+  Numbers numbers = sums.numbers(preparation_.recipe.train.loss_mean == "step");
   if (const double* norm = results.find("grad_norm"); norm && !overflows) numbers.emplace_back("grad_norm", *norm);
   if (const double* share = results.find("gradient_underflow")) numbers.emplace_back("gradient_underflow", *share);
   if (has_automatic_loss_scale()) follow_loss_scale(results, overflows, numbers);
-  numbers.emplace_back("learning_rate", learning_rate_at(preparation_.recipe, steps_done_));
+  numbers.emplace_back("learning_rate", group_rate_at(preparation_.recipe.train, kNoGroup, steps_done_, given));
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
   numbers.emplace_back("tokens_per_second", static_cast<double>(preparation_.tokens_per_step()) / seconds);
@@ -392,15 +387,17 @@ void Trainer::follow_loss_scale(const ClusterResults& results, bool overflows, N
   numbers.emplace_back("loss_scale", loss_scale_.scale);
   if (overflows)
     loss_scale_ = after_overflow(loss_scale_);
-  else if (loss_scale_range(preparation_.recipe))
+  else if (loss_scale_range(preparation_.recipe.train))
     loss_scale_ = after_step(loss_scale_, share("grad_near_overflow"), share("grad_room"),
                              preparation_.recipe.train.loss_scale_window);
   if (!overflows) numbers.emplace_back("grad_underflow", share("grad_underflow"));
   numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
 }
 
-void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
-  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
+                              const StepScalars& given) {
+  const auto first =
+      cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = preparation_.recipe.train.precision;
   if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";
@@ -438,7 +435,7 @@ NumericsReport Trainer::check_numerics() {
   const auto& rts = preparation_.layout.rts;
   return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches, false), scalars_of(steps_done_),
                                                   std::max({rts.grads, rts.optimizer, 1})),
-                        preparation_.recipe, steps_done_ + 1);
+                        preparation_.recipe.train, steps_done_ + 1);
 }
 
 Numbers Trainer::evaluate() {
@@ -480,7 +477,7 @@ void Trainer::read_state(const std::string& name, std::span<std::byte> to) const
 }
 
 void Trainer::read_weight(const std::string& name, std::span<std::byte> to) const {
-  const HeldForm form = held_form(preparation_.recipe);
+  const HeldForm form = held_form(preparation_.recipe.train);
   const std::span<float> values(reinterpret_cast<float*>(to.data()), to.size() / sizeof(float));
   HeldBytes held;
   held.weight.resize(values.size() * size_of(form.dtype));
@@ -514,7 +511,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t
 }
 
 void Trainer::export_weights(const std::filesystem::path& path) const {
-  check_exportable(preparation_.recipe, path.string());
+  check_exportable(preparation_.recipe.train, path.string());
   ramet::export_weights(path, preparation_.model.weights,
                         [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
 }

@@ -14,6 +14,7 @@
 #include "ramet/train/compile_recipe.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
+#include "ramet/train/step_scalars.h"
 
 namespace ramet {
 
@@ -45,7 +46,8 @@ class Trainer {
   /// (`whole`).
   /// With an automatic loss scale (train/loss_scale.h) there are loss_scale, skipped_steps and grad_underflow too, and a
   /// step whose gradients overflow is no error: it changes nothing but the scale, and counts as a step done.
-  Numbers step();
+  /// `given`: rates of this step instead of the schedule's (train/step_scalars.h).
+  Numbers step(const StepScalars& given = {});
   /// A task: its metrics on the file to evaluate on, the one that decides first, and the loss; on the leading rank,
   /// empty on others. Else: loss, its parts and accuracies over the recipe's held-out batches, each weighted by the words
   /// it counts; "perplexity" (bert: of the masked words). Empty when nothing is held out.
@@ -80,7 +82,7 @@ class Trainer {
   struct Data;
   Numbers evaluate_task();
   ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
-  std::vector<ScalarValue> scalars_of(int64_t step) const;
+  std::vector<ScalarValue> scalars_of(int64_t step, const StepScalars& given = {}) const;
   bool has_automatic_loss_scale() const { return preparation_.recipe.train.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
   const std::vector<Batch>& next_batches();
@@ -97,7 +99,8 @@ class Trainer {
   void told(int64_t bytes);
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
-  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches);
+  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
+                                    const StepScalars& given);
 
   Preparation preparation_;
   std::function<void(std::string_view, int64_t, int64_t)> progress_;

@@ -1,0 +1,64 @@
+#include "ramet/train/lengths.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/train/schedule.h"
+
+namespace ramet {
+namespace {
+
+/// Global batches that hold so many samples.
+int64_t batches_of(const Recipe& recipe, double samples) {
+  const double batches = std::ceil(samples / static_cast<double>(global_batch(recipe.train)));
+  return static_cast<int64_t>(std::min(batches, 1e15));
+}
+
+/// Puts what `other` means into `key`, which nobody may have given another value.
+void settle(const Recipe& recipe, const std::string& key, int64_t& field, const std::string& other, int64_t meant) {
+  if (recipe.places.count(key) && field != meant)
+    throw Error({.what = key + " and " + other + " contradict each other",
+                 .where = recipe.where(other),
+                 .found = key + " = " + std::to_string(field),
+                 .expected = std::to_string(meant) + ", as " + other + " means with a global batch of " +
+                             std::to_string(global_batch(recipe.train)),
+                 .remedy = "Leave one of the two out"});
+  field = meant;
+}
+
+/// Refuses a recipe that has both keys.
+void only_one(const Recipe& recipe, const std::string& one, bool has_one, const std::string& other, bool has_other) {
+  if (has_one && has_other)
+    throw Error({.what = one + " and " + other + " say the same thing in two ways",
+                 .where = recipe.where(other),
+                 .remedy = "Leave one of the two out"});
+}
+
+}  // namespace
+
+void settle_lengths(Recipe& recipe, int64_t epoch_samples) {
+  auto& train = recipe.train;
+  auto& schedule = recipe.train.schedule;
+  only_one(recipe, "train.samples", train.samples.has_value(), "train.epochs", train.epochs.has_value());
+  only_one(recipe, "train.schedule.warmup_samples", schedule.warmup_samples.has_value(), "train.schedule.warmup_share",
+           schedule.warmup_share.has_value());
+  if (train.epochs && recipe.is_task())
+    throw Error({.what = "the length of a task's training is task.epochs",
+                 .where = recipe.where("train.epochs"),
+                 .remedy = "Leave train.epochs out"});
+  if (train.samples)
+    settle(recipe, "train.steps", train.steps, "train.samples",
+           batches_of(recipe, static_cast<double>(*train.samples)));
+  if (train.epochs && epoch_samples > 0)
+    settle(recipe, "train.steps", train.steps, "train.epochs",
+           std::max<int64_t>(1, batches_of(recipe, *train.epochs * static_cast<double>(epoch_samples))));
+  if (schedule.warmup_samples)
+    settle(recipe, "train.schedule.warmup_steps", schedule.warmup_steps, "train.schedule.warmup_samples",
+           batches_of(recipe, static_cast<double>(*schedule.warmup_samples)));
+  if (schedule.warmup_share && (!train.epochs || epoch_samples > 0))
+    settle(recipe, "train.schedule.warmup_steps", schedule.warmup_steps, "train.schedule.warmup_share",
+           static_cast<int64_t>(std::floor(*schedule.warmup_share * static_cast<double>(train.steps) + 0.5)));
+}
+
+}  // namespace ramet

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ramet/train/recipe.h"
+
+namespace ramet {
+
+/// Finds train.steps and train.schedule.warmup_steps where the recipe says samples, epochs or a share instead.
+/// `epoch_samples`: of the corpus; 0 where it is not open, and then epochs are left for later. Throws Error naming keys
+/// that contradict each other.
+void settle_lengths(Recipe& recipe, int64_t epoch_samples = 0);
+
+}  // namespace ramet
