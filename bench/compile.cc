@@ -115,7 +115,7 @@ int main(int count, char** words) try {
     all.insert(all.end(), settings.begin(), settings.end());
     const Recipe recipe = complete_recipe(parse_recipe("data.kind = \"synthetic\"\n", each.name, ".", all));
     auto start = Clock::now();
-    const StepGraph step = make_training_step(build_model(recipe), train_options(recipe));
+    const StepGraph step = make_training_step(build_model(recipe), recipe.train);
     const double build = since(start);
     if (!layout.empty()) {
       compile_over(each, step, layout, options, build);

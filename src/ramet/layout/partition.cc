@@ -276,7 +276,8 @@ class Partitioner {
       map.chunk = update_parts(graph, group, groups);
       for (const Node& node : graph.nodes()) map.anywhere.push_back(node.inputs.empty());
       map.backward.assign(graph.nodes().size(), false);
-      const std::vector<int> stage_of_part(static_cast<size_t>(2 * groups + 1), stage);
+      const int parts = std::max(2 * groups, *std::max_element(map.chunk.begin(), map.chunk.end())) + 1;
+      const std::vector<int> stage_of_part(static_cast<size_t>(parts), stage);
       PieceCutter{.stage_of_chunk = stage_of_part,
                   .stream = layout_.offload.grads,
                   .kind = PieceKind::kUpdate,

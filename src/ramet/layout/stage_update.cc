@@ -30,8 +30,9 @@ std::vector<int> spread_labels(const Graph& graph, const std::map<std::string, i
     bool unknown = false;
     for (ValueId input : node.inputs) {
       const int other = label[static_cast<size_t>(input)];
+      if (node.op->regroups) continue;
       unknown = unknown || other == kUnknown;
-      if (other < 0 || node.op->regroups) continue;
+      if (other < 0) continue;
       mine = mine == kShared || mine == other ? other : conflict(id);
     }
     if (mine == kShared && unknown) mine = kUnknown;
@@ -142,19 +143,23 @@ Graph StageUpdates::of_stage(int stage) const {
 
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups) {
   std::vector<int> label = spread_labels(update, group, [](NodeId) { return kShared; });
-  // What follows from sums over all weights, or leads to them.
-  std::vector<bool> after(update.values().size(), false);
-  std::vector<int> part(update.nodes().size(), groups);
+  // How many sums over all weights a value follows from, one after another.
+  std::vector<int> round(update.values().size(), 0);
+  std::vector<int> part(update.nodes().size(), 0);
   for (size_t n = 0; n < part.size(); ++n) {
     const Node& node = update.node(static_cast<NodeId>(n));
-    bool follows = node.op->regroups;
-    for (ValueId input : node.inputs) follows = follows || after[static_cast<size_t>(input)];
-    for (ValueId output : node.outputs) after[static_cast<size_t>(output)] = follows;
+    int mine = 0;
+    for (ValueId input : node.inputs) {
+      const int known = round[static_cast<size_t>(input)];
+      const bool of_group = known == 0 || label[static_cast<size_t>(input)] >= 0;  // else a sum already
+      mine = std::max(mine, known + (node.op->regroups && of_group ? 1 : 0));
+    }
+    for (ValueId output : node.outputs) round[static_cast<size_t>(output)] = mine;
     const int own = label[static_cast<size_t>(node.outputs[0])];
     if (own >= 0)
-      part[n] = follows ? groups + 1 + own : own;
-    else if (!follows)
-      part[n] = 0;  // of scalars alone
+      part[n] = mine * (groups + 1) + own;
+    else if (mine > 0)
+      part[n] = mine * (groups + 1) - 1;  // of sums and scalars; without sums in the first part
   }
   return part;
 }

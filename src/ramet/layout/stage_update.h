@@ -31,8 +31,8 @@ class StageUpdates {
 };
 
 /// Parts of one stage's update, so that only a part of its states need be in device memory at once: sums over replicas
-/// and norms of each group of weights; what follows from all norms; the optimizers of each group. Nodes of the result
-/// by part. `group` of each state; states that have none go with what they meet.
+/// and norms of each group of weights; what follows from all norms; the optimizers of each group. Where norms follow from
+/// sums over all weights themselves, there are more such rounds. Nodes of the result by part. `group` of each state; states that have none go with what they meet.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 
 }  // namespace ramet

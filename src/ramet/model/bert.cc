@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ramet/base/error.h"
 #include "ramet/model/bert_encoder.h"
 
@@ -112,6 +114,9 @@ Model build_bert(const BertConfig& config, const BatchShape& batch) {
   model.metrics.push_back(
       {.name = "perplexity", .numerator = "mlm_loss", .how = Metric::How::kExp, .held_out_only = true});
   model.guards = {"loss"};
+  model.packed_rows = batch.depth > 0;
+  model.limit_items("mlm_loss", batch.micro_batch * batch.predictions);
+  model.limit_items("nsp_loss", batch.micro_batch * std::max<int64_t>(1, batch.depth));
   model.flops_per_token = flops_per_token(config, batch);
   model.tokens_per_micro_batch = batch.micro_batch * batch.sequence;
   return model;

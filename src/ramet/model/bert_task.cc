@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ramet/base/error.h"
 #include "ramet/model/bert_encoder.h"
 
@@ -148,6 +150,19 @@ class TaskModel {
   const BertNames& names_;
 };
 
+/// The most that the output "count" is; 0 for a head that has none.
+int64_t most_items(const BatchShape& batch, const HeadShape& head) {
+  const int64_t samples = batch.micro_batch * std::max<int64_t>(1, batch.depth);
+  switch (head.kind) {
+    case TaskHead::kTokens: return batch.micro_batch * batch.sequence;
+    case TaskHead::kSpan: return 2 * samples;
+    case TaskHead::kClassification:
+    case TaskHead::kChoice: return samples;
+    case TaskHead::kRegression: return 0;
+  }
+  internal_error("most_items", "unknown head");
+}
+
 void check(const BertConfig& config, const BatchShape& batch, const HeadShape& head) {
   check_encoder(config, batch);
   const bool labelled = head.kind == TaskHead::kClassification || head.kind == TaskHead::kTokens;
@@ -183,6 +198,8 @@ Model build_bert_task(const BertConfig& config, const BatchShape& batch, const H
     model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};
   }
   model.guards = {"loss"};
+  model.packed_rows = batch.depth > 0;
+  model.limit_items("loss", most_items(batch, head));
   model.flops_per_token = encoder_flops_per_token(config, batch);
   model.tokens_per_micro_batch = rows_of(batch, head) * batch.sequence;
   return model;

@@ -109,6 +109,7 @@ Model build_gpt2(const Gpt2Config& config, const BatchShape& batch) {
   limit_input(model, "labels", -1, static_cast<double>(config.vocabulary - 1));
   model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count"),
                    {.name = "perplexity", .numerator = "loss", .how = Metric::How::kExp, .held_out_only = true}};
+  model.limit_items("loss", batch.micro_batch * batch.sequence);
   model.guards = {"loss"};
   model.units_of_axes = {{"heads", config.heads}};
   model.flops_per_token = flops_per_token(config, batch);

@@ -91,10 +91,12 @@ Hash Model::identity() const {
   }
   for (const Metric& metric : metrics) {
     hasher.update("metric " + metric.name + " " + metric.numerator + " " + metric.denominator + " " +
-                  std::to_string(static_cast<int>(metric.how)) + (metric.numerator_is_mean ? " mean" : ""));
+                  std::to_string(static_cast<int>(metric.how)) + (metric.numerator_is_mean ? " mean " : " ") +
+                  std::to_string(metric.most_items));
     for (const std::string& part : metric.parts) hasher.update(" " + part);
     hasher.update("\n");
   }
+  hasher.update(packed_rows ? "packed rows\n" : "");
   for (const std::string& guard : guards) hasher.update("guard " + guard + "\n");
   return hasher.digest();
 }

@@ -37,6 +37,7 @@ struct Metric {
   /// Metrics whose sum this one is in each micro-batch. Where means count by their items, it is the sum of these metrics,
   /// each by its own items.
   std::vector<std::string> parts{};
+  double most_items = 0;       ///< the most that the denominator is in one micro-batch; 0: not known
   bool held_out_only = false;  ///< told of evaluations, not of steps
 };
 
@@ -58,12 +59,19 @@ struct Model {
   std::vector<InputSpec> inputs;    ///< data inputs, in the order of the graph
   std::vector<Metric> metrics;      ///< in the order in which they are shown; "loss" first
   std::vector<std::string> passes;  ///< that were applied to it (train/model_passes.h)
+  bool packed_rows = false;  ///< whether a row of the batch may hold several samples, and padding anywhere
   std::vector<std::string> guards;  ///< scalar outputs that end the step when they are not finite
   /// Number of units of a logical axis that no layout can cut, where it is not the extent of the weights' dimension:
   /// {"heads", 12}.
   std::map<std::string, int64_t> units_of_axes;
   double flops_per_token = 0;        ///< forward and backward, matrix products only
   int64_t tokens_per_micro_batch = 0;
+
+  /// Says how much the denominator of a metric is at most in one micro-batch.
+  void limit_items(const std::string& metric, int64_t most) {
+    for (Metric& each : metrics)
+      if (each.name == metric) each.most_items = static_cast<double>(most);
+  }
 
   /// Elements of all weights, without padding.
   int64_t parameters() const {

@@ -1,7 +1,18 @@
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/kinds.h"
+#include "ramet/recipe/recipe_groups.h"
+#include "ramet/train/optimizers/optimizer.h"
 
 namespace ramet {
+namespace {
+
+std::string optimizers_doc() {
+  std::string doc = "how weights are updated";
+  for (const OptimizerDef& optimizer : optimizers()) doc += "; " + optimizer.name + ": " + optimizer.doc;
+  return doc;
+}
+
+}  // namespace
 
 std::vector<RecipeKey> common_keys() {
   using Kind = RecipeKey::Kind;
@@ -158,6 +169,14 @@ std::vector<RecipeKey> common_keys() {
            "one without it give equal bits, in f32), auto (in-order with data.packing in f32, else blocks)",
        .field = RAMET_FIELD(train.sums),
        .choices = {"auto", "blocks", "in-order"}},
+      {.name = "train.loss_mean",
+       .doc = "what the loss of a step is the mean of: micro, of the means of its micro-batches; step, of all items "
+              "(words, tokens, samples) of the step, each part of the loss by its own count, so that micro-batches "
+              "with few items count little. A loss of several parts then has a backward pass and sums for each",
+       .field = RAMET_FIELD(train.loss_mean),
+       .choices = {"micro", "step"},
+       .quiet = true},
+      {.name = "train.groups", .doc = group_keys_doc(), .field = RAMET_FIELD(train.groups), .otherwise = "none"},
       {.name = "train.clip_norm",
        .doc = "largest global norm of the gradient, beyond which it is scaled down; 0: no limit",
        .field = RAMET_FIELD(train.clip_norm),
@@ -191,9 +210,9 @@ std::vector<RecipeKey> common_keys() {
        .low = 1e-6,
        .high = 1e6},
       {.name = "train.optimizer.kind",
-       .doc = "how weights are updated",
+       .doc = optimizers_doc(),
        .field = RAMET_FIELD(train.optimizer.kind),
-       .choices = {"sgd", "adam", "adamw", "lamb", "lars", "adafactor", "lion"}},
+       .choices = optimizer_names()},
       {.name = "train.optimizer.state",
        .doc = "type of the optimizer's moments; f16 and bf16 are rounded stochastically, and f16 holds 1024 times a "
               "first moment and 1024 times the root of a second one",

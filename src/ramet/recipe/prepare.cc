@@ -43,19 +43,13 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
   return recipe;
 }
 
-TrainOptions train_options(const Recipe& complete) {
-  TrainOptions options = complete.train;
-  if (options.sums == "auto") options.sums = complete.data.packs() ? "in-order" : "blocks";
-  return options;
-}
-
 Preparation prepare(const Recipe& recipe) {
   Preparation result;
   Recipe sized = recipe;
   take_published_sizes(sized);
   kind_of(sized).open(sized, result);
   Workload& workload = result.workload;
-  result.options = train_options(result.recipe);
+  result.options = result.recipe.train;
   workload.model = build_model(result.recipe);
   workload.recipe_identity = recipe_hash(result.recipe).hex();
   workload.prefetch = static_cast<int>(result.recipe.data.prefetch);
@@ -82,7 +76,7 @@ CompiledWorkload compile_recipe(const Preparation& preparation, const Machine& m
 }
 
 Model build_model(const Recipe& recipe) {
-  return apply_model_passes(kind_of(recipe).build_model(recipe), train_options(recipe));
+  return apply_model_passes(kind_of(recipe).build_model(recipe), recipe.train);
 }
 
 Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {

@@ -15,7 +15,7 @@ namespace ramet {
 struct Preparation {
   Recipe recipe;  ///< complete: every field that decides a number is set
   Workload workload;
-  TrainOptions options;                        ///< recipe.train with every "auto" of bits decided
+  TrainOptions options;                        ///< those of the recipe
   Layout layout;                               ///< fits the model and the options
   std::shared_ptr<const Tokenizer> tokenizer;  ///< of the corpus or the task; null for synthetic data
   std::shared_ptr<const TaskSet> task;         ///< of a task recipe
@@ -37,9 +37,6 @@ CompiledWorkload compile_recipe(const Preparation& preparation, const Machine& m
 /// The recipe with every unset size filled in, from the preset and, for text, from the vocabulary's size. `prepare`
 /// does it.
 Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
-
-/// The options of a complete recipe's training, with sums "auto" decided.
-TrainOptions train_options(const Recipe& complete);
 
 /// Only the model of a complete recipe, with the passes that it asks for.
 Model build_model(const Recipe& complete);

@@ -7,9 +7,13 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/toml.h"
+#include "ramet/base/toml_text.h"
 #include "ramet/ir/attribute.h"
 #include "ramet/layout/layout_toml.h"
 #include "ramet/recipe/kinds.h"
+#include "ramet/recipe/recipe_groups.h"
+#include "ramet/train/groups.h"
+#include "ramet/train/optimizers/optimizer.h"
 #include "ramet/transform/recompute.h"
 
 namespace ramet {
@@ -88,6 +92,7 @@ std::string kind_text(const RecipeKey& key) {
     if (key.kind == RecipeKey::Kind::kLayout) return "a text in quotes, or a table";
     return key.kind == RecipeKey::Kind::kPath ? "a path in quotes" : "a text in quotes";
   }
+  if (std::holds_alternative<std::vector<GroupOptions>*>(field)) return "a list of tables";
   if (std::holds_alternative<NumberOrAuto*>(field))
     return "\"auto\", or a number from " + number_text(key.low) + " to " + number_text(key.high);
   const bool whole = std::holds_alternative<int64_t*>(field) || std::holds_alternative<std::optional<int64_t>*>(field);
@@ -184,6 +189,7 @@ class Assignment {
       value = (fs::absolute(source_.folder) / value).lexically_normal().string();
     field = std::move(value);
   }
+  void put(std::vector<GroupOptions>& field) const { field = parse_groups(*node_, source_.place, source_.file); }
   template <typename Number>
   void put(std::optional<Number>& field) const {
     Number value{};
@@ -196,23 +202,6 @@ class Assignment {
   const Source& source_;
   const toml::node* node_ = nullptr;
 };
-
-std::string quoted_text(const std::string& value) {
-  std::string text = "\"";
-  for (const char c : value) {
-    char code[8];
-    if (c == '"' || c == '\\') {
-      text += '\\';
-      text += c;
-    } else if (static_cast<unsigned char>(c) < 32 || c == 127) {
-      std::snprintf(code, sizeof code, "\\u%04X", c);
-      text += code;
-    } else {
-      text += c;
-    }
-  }
-  return text + "\"";
-}
 
 [[noreturn]] void syntax_error(const toml::parse_error& error, const std::string& where) {
   throw Error({.what = "not TOML: " + std::string(error.description()), .where = where});
@@ -280,7 +269,7 @@ void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
   }
   if (plain) {
     try {
-      (void)toml::parse("value = " + quoted_text(text));  // what is printed must be read again
+      (void)toml::parse("value = " + quoted_toml(text));  // what is printed must be read again
     } catch (const toml::parse_error&) {
       throw Error({.what = "not a text of UTF-8", .where = "--set " + name});
     }
@@ -339,11 +328,14 @@ void check_scaling(const Recipe& recipe) {
         std::pair("logits", train.logits_multiplier)})
     if (value != 1 && scaling != "u-mup") needs(std::string("train.multipliers.") + multiplier, "u-mup");
   const std::string& optimizer = recipe.train.optimizer.kind;
-  if (scaling == "u-mup" && optimizer != "adam" && optimizer != "adamw")
+  std::vector<std::string> fitting;
+  for (const OptimizerDef& each : optimizers())
+    if (each.fits_u_mup) fitting.push_back(each.name);
+  if (scaling == "u-mup" && !find_optimizer(optimizer).fits_u_mup)
     throw Error({.what = "u-muP's learning rates are made for Adam",
                  .where = recipe.where("train.optimizer.kind"),
                  .found = "'" + optimizer + "'",
-                 .expected = "adam or adamw",
+                 .expected = joined(fitting),
                  .remedy = "Set train.optimizer.kind, or train.scaling = \"unit\""});
 }
 
@@ -403,6 +395,7 @@ void check_recipe(const Recipe& recipe) {
                  .expected = "1",
                  .remedy = "Set train.accumulation = 1, or leave train.optimizer.in_backward out"});
   check_scaling(recipe);
+  check_groups(train, recipe.where("train.groups"));
   if (recipe.train.sums == "in-order" && recipe.train.precision != "f32")
     throw Error({.what = "sums in order are for f32",
                  .where = recipe.where("train.sums"),
@@ -433,9 +426,11 @@ std::string field_text(const RecipeField& field) {
         if constexpr (std::is_same_v<T, std::optional<int64_t>> || std::is_same_v<T, std::optional<double>>)
           return *value ? text_of(Attribute(**value)) : "";
         else if constexpr (std::is_same_v<T, std::string>)
-          return quoted_text(*value);
+          return quoted_toml(*value);
+        else if constexpr (std::is_same_v<T, std::vector<GroupOptions>>)
+          return text_of(*value);
         else if constexpr (std::is_same_v<T, NumberOrAuto>)
-          return value->automatic ? quoted_text("auto") : value->number ? text_of(Attribute(*value->number)) : "";
+          return value->automatic ? quoted_toml("auto") : value->number ? text_of(Attribute(*value->number)) : "";
         else
           return text_of(Attribute(*value));
       },
@@ -443,12 +438,13 @@ std::string field_text(const RecipeField& field) {
 }
 
 std::string print_keys(const Recipe& recipe, bool deciding_only) {
-  Recipe copy = recipe;
+  Recipe copy = recipe, defaults;
   std::string text, table;
   for (const auto& key : recipe_keys()) {
     const std::string value = field_text(key.field(copy));
     if (value.empty() || (deciding_only && !key.decides)) continue;
     if (deciding_only && value == "\"\"") continue;  // says as much as a key that is not there
+    if (deciding_only && key.quiet && value == field_text(key.field(defaults))) continue;
     if (key.owner && key.owner->keeps_its_keys() && !key.owner->takes(recipe)) continue;
     if (table_of(key.name) != table) {
       table = table_of(key.name);

@@ -68,7 +68,8 @@ struct Recipe {
 
 /// Where a key's value lives.
 using RecipeField =
-    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*>;
+    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*,
+                 std::vector<GroupOptions>*>;
 
 class RecipeKind;
 
@@ -86,6 +87,7 @@ struct RecipeKey {
   bool decides = true;      ///< whether it decides bits: only others may change on resume
   std::string otherwise{};  ///< what an unset value means, for the documentation
   const RecipeKind* owner = nullptr;  ///< set by `recipe_keys`: null for keys that several kinds share
+  bool quiet = false;       ///< not hashed at its default, as checkpoints are older than the key
 };
 /// The keys of all tables: those that every recipe has, those that models of text share, and those of each kind
 /// (recipe/kinds.h).

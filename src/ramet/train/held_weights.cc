@@ -12,6 +12,13 @@ HeldForm held_form(const TrainOptions& options) {
   return {dtype_from_name(options.weights), false};
 }
 
+RoundingBy drawn_rounding(GraphBuilder& build, const TrainOptions& options, const std::string& name) {
+  const ValueId known = build.graph().find_input("counter");
+  const Tensor counter =
+      known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
+  return {counter, options.seed, name};
+}
+
 std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form) {
   std::vector<StateTensor> states;
   for (StateTensor weight : weights) {

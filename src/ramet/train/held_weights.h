@@ -4,14 +4,18 @@
 #include <span>
 #include <vector>
 
+#include "ramet/ops/build.h"
 #include "ramet/train/train_options.h"
 #include "ramet/transform/precision.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet {
 
-/// How a model's weights are held (`TrainOptions::weights`).
+/// How weights are held (`weights`).
 HeldForm held_form(const TrainOptions& options);
+
+/// Draws for stochastic rounding of what is held for `name`.
+RoundingBy drawn_rounding(GraphBuilder& build, const TrainOptions& options, const std::string& name);
 
 /// The states that hold f32 weights: each weight in its type, a split one's low half behind it.
 std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form);

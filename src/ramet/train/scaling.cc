@@ -4,14 +4,15 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/train/optimizers/optimizer.h"
 
 namespace ramet {
 namespace {
 
-/// Optimizers whose step is in proportion to the weight's norm.
-bool is_proportional(const TrainOptions& options) {
-  const std::string& kind = options.optimizer.kind;
-  return kind == "lamb" || kind == "lars" || (kind == "adafactor" && options.optimizer.scale_parameter);
+/// Whether the optimizer's step is in proportion to the weight's norm.
+bool is_proportional(const OptimizerOptions& options) {
+  const OptimizerDef& optimizer = find_optimizer(options.kind);
+  return optimizer.proportional && optimizer.proportional(options);
 }
 
 double u_mup_rate(const ScaledWeight& weight) {
@@ -68,7 +69,7 @@ WeightScale weight_scale(const TrainOptions& options, const Model& model, const 
   WeightScale scale;
   if (!is_scaled(options)) return scale;
   scale.gradient = 1 / (scaled.gradient * scaled.forward);
-  if (is_proportional(options)) return scale;
+  if (is_proportional(options.optimizer)) return scale;
   if (options.scaling == "u-mup") {
     scale.rate = u_mup_rate(scaled);
   } else if (const auto known = model.deviations.find(weight.name); known != model.deviations.end()) {

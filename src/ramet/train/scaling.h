@@ -9,17 +9,17 @@
 
 namespace ramet {
 
-/// Whether the options ask for unit scaling or u-muP.
+/// Whether unit scaling or u-muP is asked for.
 bool is_scaled(const TrainOptions& options);
 /// The model with matrices that start with unit variance; `deviations` remembers what they were to start with.
 Model with_unit_weights(Model model);
 
-/// Throws Error (`where`) when the model is scaled and is to start from the weights of one that is not, in `file`.
+/// Throws Error when the model is scaled and is to start from `file`, weights of a model that is not.
 void check_importable(const TrainOptions& options, const std::string& file, const std::string& where);
 /// Throws Error when the model is scaled: its weights mean nothing to programs that do not know the factors.
 void check_exportable(const TrainOptions& options, const std::string& where);
 
-/// The options' unit scaling of a graph of the model, forward and with the factors of its gradients; without scaling
+/// Unit scaling of a graph of the model, forward and with the factors of its gradients; without scaling
 /// the graph as it is.
 UnitScaled scaled_graph(const TrainOptions& options, const Graph& graph, std::span<const StateTensor> weights);
 

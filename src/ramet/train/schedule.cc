@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "ramet/base/error.h"
+#include "ramet/train/optimizers/optimizer.h"
 
 namespace ramet {
 namespace {
@@ -63,19 +63,20 @@ double scheduled_rate(const TrainOptions& options, int64_t step) {
 
 }  // namespace
 
+int64_t global_batch(const TrainOptions& options) { return options.micro_batch * options.accumulation; }
+
 double batch_scaling(const TrainOptions& options) {
   if (!options.schedule.base_batch) return 1;
-  const double factor =
-      static_cast<double>(options.micro_batch * options.accumulation) / static_cast<double>(*options.schedule.base_batch);
+  const double factor = static_cast<double>(global_batch(options)) / static_cast<double>(*options.schedule.base_batch);
   const std::string& scaling = options.schedule.scaling;
-  const bool root = scaling == "sqrt" || (scaling == "auto" && options.optimizer.kind == "lamb");
+  const bool root = scaling == "sqrt" || (scaling == "auto" && find_optimizer(options.optimizer.kind).root_of_batch);
   return root ? std::sqrt(factor) : factor;
 }
 
 double learning_rate_at(const TrainOptions& options, int64_t step) {
   const double rate = scheduled_rate(options, step);
-  const bool relative = options.optimizer.kind == "adafactor" && options.optimizer.relative_step;
-  return relative ? std::min(rate, 1 / std::sqrt(static_cast<double>(step) + 1)) : rate;
+  const OptimizerDef& optimizer = find_optimizer(options.optimizer.kind);
+  return optimizer.most_rate ? std::min(rate, optimizer.most_rate(options.optimizer, step)) : rate;
 }
 
 double rising_decay(double rate, int64_t step) {

@@ -1,35 +1,23 @@
 #include "ramet/train/step.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <map>
 #include <numeric>
-#include <optional>
+#include <set>
 
-#include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
-#include "ramet/ops/rounding.h"
+#include "ramet/train/groups.h"
 #include "ramet/train/held_weights.h"
-#include "ramet/train/loss_scale.h"
+#include "ramet/train/optimizers/optimizer.h"
 #include "ramet/train/scaling.h"
+#include "ramet/train/update.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/precision.h"
 
 namespace ramet {
 namespace {
-
-/// The readers of a weight that share one accumulator: all of it when a single top-level scope of the forward graph
-/// reads it, else those of one scope. A tied weight is so read in parts of the model that a pipeline may run at
-/// different times and places: with a sum for each, no such order shows.
-struct GradientPart {
-  const StateTensor* weight = nullptr;
-  std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
-  ScaledWeight scaled{};
-  std::string accumulator() const { return "accumulator." + input; }
-};
 
 std::string top_scope(const std::string& path) { return path.substr(0, path.find('/')); }
 
@@ -80,34 +68,95 @@ std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
   return result;
 }
 
-/// The graph with a further output "scaled_loss" = loss x factor, or x the scalar "loss_scale" where there is none.
-Graph with_scaled_loss(const Graph& forward, std::optional<double> factor) {
+/// The output that is differentiated for a part of the loss: the loss itself, or what with_scaled_losses() adds.
+std::string differentiated_output(const LossPart& loss, const TrainOptions& options) {
+  if (!loss.denominator.empty()) return "scaled_loss." + loss.metric;
+  return options.loss_scale.automatic || options.loss_scale.number.value_or(1) != 1 ? "scaled_loss" : loss.loss;
+}
+
+/// The graph with a further output for each part of the loss that is not differentiated as it is: the loss x its
+/// denominator in units x the loss scale, which is the scalar "loss_scale" where it is automatic.
+Graph with_scaled_losses(const Graph& forward, const std::vector<LossPart>& losses, const TrainOptions& options) {
   Graph graph(forward.name());
   GraphCopier copier(forward, graph);
   copier.copy_inputs();
   for (NodeId id = 0; id < static_cast<NodeId>(forward.nodes().size()); ++id) copier.copy_node(id);
   copier.copy_outputs();
   GraphBuilder build(graph);
-  Scope scope(build, "loss_scale");
-  const Tensor loss = build.tensor(graph.find_output("loss")->value);
-  build.output("scaled_loss", factor ? scale(loss, *factor)
-                                     : multiply(loss, build.input("loss_scale", DType::kF32, {}, InputRole::kScalar)));
+  for (const LossPart& part : losses) {
+    const std::string output = differentiated_output(part, options);
+    if (output == part.loss) continue;
+    Scope scope(build, "loss_scale");
+    Tensor loss = build.tensor(graph.find_output(part.loss)->value);
+    if (!part.denominator.empty())
+      loss = multiply(loss, scale(build.tensor(graph.find_output(part.denominator)->value), 1 / part.unit));
+    const double factor = options.loss_scale.number.value_or(1);
+    if (options.loss_scale.automatic)
+      loss = multiply(loss, scalar_input(build, "loss_scale"));
+    else if (factor != 1)
+      loss = scale(loss, factor);
+    build.output(output, loss);
+  }
   return graph;
 }
 
-/// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
-/// goes, since the sum of thousands of gradients would leave its range when their mean does not.
-double accumulation_factor(const TrainOptions& options) {
-  if (options.accumulators != "f16") return 1;
-  return 1 / static_cast<double>(std::bit_ceil(static_cast<uint64_t>(options.accumulation)));
+/// The output of the differentiated graph with the gradient by a part's input.
+std::string gradient_output(size_t loss, const std::string& input) {
+  return (loss == 0 ? "grad." : "grad." + std::to_string(loss) + ".") + input;
 }
 
-/// Draws for stochastic rounding of what is held for `name`.
-RoundingBy drawn_rounding(GraphBuilder& build, const TrainOptions& options, const std::string& name) {
-  const ValueId known = build.graph().find_input("counter");
-  const Tensor counter =
-      known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
-  return {counter, options.seed, name};
+/// Forward and backward of each part of the loss, one after another, with outputs as gradient_output() names them.
+Graph differentiate_losses(const Graph& forward, const std::vector<GradientPart>& parts,
+                           const std::vector<LossPart>& losses, const TrainOptions& options) {
+  Graph result = forward;
+  for (size_t loss = losses.size(); loss-- > 0;) {
+    std::vector<std::string> names;
+    for (const GradientPart& part : parts)
+      for (const GradientSum& sum : part.sums)
+        if (sum.loss == loss) names.push_back(part.input);
+    const Graph both = differentiate(result, differentiated_output(losses[loss], options), names);
+    if (loss == 0) return both;
+    Graph renamed(both.name());
+    GraphCopier copier(both, renamed);
+    copier.copy_inputs();
+    for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
+    for (const GraphOutput& output : both.outputs()) {
+      const bool made = output.name.starts_with("grad.") && !result.find_output(output.name);
+      renamed.add_output(made ? gradient_output(loss, output.name.substr(5)) : output.name, copier[output.value],
+                         output.role);
+    }
+    result = std::move(renamed);
+  }
+  return result;
+}
+
+/// Inputs that the output depends on.
+std::set<std::string> inputs_of(const Graph& graph, const std::string& output) {
+  std::vector<bool> reached(graph.values().size(), false);
+  reached[static_cast<size_t>(graph.find_output(output)->value)] = true;
+  for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    const bool any = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                 [&](ValueId value) { return reached[static_cast<size_t>(value)]; });
+    if (!any) continue;
+    for (ValueId input : node.inputs) reached[static_cast<size_t>(input)] = true;
+  }
+  std::set<std::string> names;
+  for (const GraphInput& input : graph.inputs())
+    if (reached[static_cast<size_t>(input.value)]) names.insert(graph.value(input.value).name);
+  return names;
+}
+
+/// A sum for each part of the loss that depends on a part of a weight, and one for the first part in any case.
+void find_sums(const Graph& aliased, const std::vector<LossPart>& losses, const TrainOptions& options,
+               std::vector<GradientPart>& parts) {
+  for (size_t loss = 0; loss < losses.size(); ++loss) {
+    const std::set<std::string> met = inputs_of(aliased, losses[loss].loss);
+    for (GradientPart& part : parts) {
+      if (is_frozen(options, *part.weight) || (loss > 0 && !met.count(part.input))) continue;
+      part.sums.push_back({loss, "accumulator." + part.input + (loss > 0 ? "@" + losses[loss].metric : "")});
+    }
+  }
 }
 
 /// The weights with their aliases.
@@ -120,29 +169,32 @@ std::vector<StateTensor> states_of(const std::vector<GradientPart>& parts) {
   return states;
 }
 
-/// The aliased graph under the options' scaling, which the parts get to know.
+/// The aliased graph under unit scaling, where it is asked for, which the parts get to know.
 Graph with_scaling(const TrainOptions& options, const Graph& aliased, std::vector<GradientPart>& parts) {
   UnitScaled scaled = scaled_graph(options, aliased, states_of(parts));
   for (GradientPart& part : parts) part.scaled = scaled.weights[part.input];
   return std::move(scaled.graph);
 }
 
+/// The graph with sums over the batch in order (transform/chunk.h), where `sums` says so.
+Graph with_sums(const Graph& graph, const Model& model, const TrainOptions& options) {
+  const bool wanted = options.sums == "in-order" || (options.sums == "auto" && model.packed_rows);
+  return wanted && options.precision == "f32" ? set_sums_in_order(graph) : graph;
+}
+
 /// Forward and backward of the aliased graph; each gradient is added to its accumulator.
-Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, const TrainOptions& options,
-                 const Precision& compute) {
-  const bool automatic = options.loss_scale.automatic;
-  const double loss_scale = options.loss_scale.number.value_or(1);
-  const bool scaled = automatic || loss_scale != 1;
+Graph make_micro(const Model& model, const Graph& aliased, const std::vector<GradientPart>& parts,
+                 const std::vector<LossPart>& losses, const TrainOptions& options, const Precision& compute) {
   const std::vector<StateTensor> states = states_of(parts);
-  Graph forward = set_chunks(with_sums(lower_precision(aliased, compute), options), options.chunks, states);
-  if (scaled) forward = with_scaled_loss(forward, automatic ? std::nullopt : std::optional(loss_scale));
+  const Graph forward =
+      set_chunks(with_sums(lower_precision(aliased, compute), model, options), options.chunks, states);
   std::vector<std::string> names;
   for (const GradientPart& part : parts) names.push_back(part.input);
-  const Graph differentiated = differentiate(forward, scaled ? "scaled_loss" : "loss", names);
+  const Graph differentiated =
+      differentiate_losses(with_scaled_losses(forward, losses, options), parts, losses, options);
   // Backward has sums of its own, over rows.
-  const HeldForm form = held_form(options);
-  const Graph both =
-      hold_weights(set_chunks(with_sums(differentiated, options), options.chunks, states), names, form);
+  const Graph both = hold_weights(set_chunks(with_sums(differentiated, model, options), options.chunks, states), names,
+                                  held_form(options));
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
@@ -159,330 +211,26 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
   for (const auto& output : both.outputs())
-    if (output.name != "scaled_loss" && !output.name.starts_with("grad."))
+    if (!output.name.starts_with("scaled_loss") && !output.name.starts_with("grad."))
       micro.add_output(output.name, copier[output.value], output.role);
   Scope scope(build, "accumulate");
-  for (const GradientPart& part : parts) {
-    const Tensor gradient = build.tensor(copier[both.find_output("grad." + part.input)->value]);
-    const DType held = dtype_from_name(options.accumulators);
-    const Tensor sum = build.state(part.accumulator(), held, part.weight->type.shape);
-    const Tensor next =
-        held == DType::kF32
-            ? add(sum, gradient)
-            : add_to_sum(sum, gradient, accumulation_factor(options), drawn_rounding(build, options, part.accumulator()));
-    build.output(part.accumulator(), next, OutputRole::kState);
+  for (const GradientPart& part : parts)
+    for (const GradientSum& each : part.sums) {
+      const Tensor gradient = build.tensor(copier[both.find_output(gradient_output(each.loss, part.input))->value]);
+      const DType held = dtype_from_name(options.accumulators);
+      const Tensor sum = build.state(each.state, held, part.weight->type.shape);
+      const Tensor next = held == DType::kF32 ? add(sum, gradient)
+                                              : add_to_sum(sum, gradient, accumulation_factor(options),
+                                                           drawn_rounding(build, options, each.state));
+      build.output(each.state, next, OutputRole::kState);
+    }
+  for (const LossPart& loss : losses) {
+    if (loss.denominator.empty()) continue;
+    const Tensor items = build.tensor(copier[both.find_output(loss.denominator)->value]);
+    build.output(loss.items_state(), add(build.state(loss.items_state(), DType::kF32, {}), items), OutputRole::kState);
   }
   return micro;
 }
-
-class UpdateBuilder {
- public:
-  UpdateBuilder(const Model& model, const std::vector<GradientPart>& parts, const TrainOptions& options, StepGraph& step)
-      : model_(model), parts_(parts), options_(options), step_(step), build_(step.update) {}
-
-  void run() {
-    std::vector<Tensor> gradients;
-    for (const auto& weight : model_.weights) {
-      scales_.push_back(weight_scale(options_, model_, weight, scaled_of(weight)));
-      gradients.push_back(gradient_of(weight));
-    }
-    const std::vector<Tensor> grad_scales = make_grad_scales(gradients);
-    const std::string& kind = options_.optimizer.kind;
-    rate_ = scalar("learning_rate");
-    scalars_ = {.rate = rate_, .correction1 = {}, .correction2 = {}, .grad_scale = {}};
-    if (kind == "adam" || kind == "adamw" || kind == "lamb")
-      scalars_.correction1 = scalar("correction1"), scalars_.correction2 = scalar("correction2");
-    if (kind == "adafactor") second_decay_ = scalar("second_decay");
-    // Optimizers that the size of a gradient matters to get that of the unscaled model.
-    const bool sized = kind == "sgd" || kind == "adam" || kind == "lars";
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      Scope scope(build_, "update/" + model_.weights[i].name);
-      scalars_.grad_scale = grad_scales[i];
-      if (sized && scales_[i].gradient != 1) scalars_.grad_scale = scale(grad_scales[i], scales_[i].gradient);
-      scalars_.rate = rate_of(i);
-      (this->*update_of(kind))(model_.weights[i], gradients[i]);
-    }
-  }
-
- private:
-  Tensor scalar(const std::string& name) { return build_.input(name, DType::kF32, {}, InputRole::kScalar); }
-
-  /// How a weight is scaled: of a tied one the first reader that is no last product, for the sum of all gradients.
-  ScaledWeight scaled_of(const StateTensor& weight) const {
-    ScaledWeight scaled;
-    bool any = false;
-    double squares = 0;  // of the true gradients, in proportion
-    for (const GradientPart& part : parts_) {
-      if (part.weight != &weight) continue;
-      if (!any || scaled.kind == ScaledWeight::Kind::kOutput) scaled = part.scaled;
-      any = true;
-      squares += 1 / (part.scaled.gradient * part.scaled.gradient);
-    }
-    scaled.gradient = 1 / std::sqrt(squares);
-    return scaled;
-  }
-
-  /// The sum of the weight's parts, in order of scopes; scaled parts by what each is of the whole.
-  Tensor gradient_of(const StateTensor& weight) {
-    Scope scope(build_, "gradient/" + weight.name);
-    const double whole = scaled_of(weight).gradient;
-    Tensor sum;
-    for (const GradientPart& part : parts_) {
-      if (part.weight != &weight) continue;
-      Tensor term = build_.state(part.accumulator(), dtype_from_name(options_.accumulators), weight.type.shape);
-      if (is_scaled(options_) && whole != part.scaled.gradient) term = scale(term, whole / part.scaled.gradient);
-      sum = sum.valid() ? add(sum, term) : term;
-    }
-    return sum;
-  }
-
-  /// The learning rate of weight `i`.
-  Tensor rate_of(size_t i) {
-    const double factor = scales_[i].rate;
-    if (factor == 1) return rate_;
-    Tensor& rate = rates_[factor];
-    if (!rate.valid()) rate = scale(rate_, factor);
-    return rate;
-  }
-
-  /// What each gradient is multiplied with: the mean over micro-batches, less the loss scale, clipped. Not finite when
-  /// the norm is not, so that the optimizers leave everything as it was: the norm of all gradients, or of that one
-  /// alone where updates do not wait for all.
-  std::vector<Tensor> make_grad_scales(const std::vector<Tensor>& gradients) {
-    Scope scope(build_, "gradient_norm");
-    std::vector<Tensor> squares;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      Scope of_weight(build_, model_.weights[i].name);  // "gradient_norm/W", which checks of numerics look for
-      // Of the model's own, unscaled gradients: what the norm is clipped to keeps its meaning.
-      const double own = scales_[i].gradient;
-      Tensor gradient = gradients[i];
-      if (own != 1) gradient = scale(gradient.type().dtype == DType::kF32 ? gradient : cast(gradient, DType::kF32), own);
-      squares.push_back(sum_squares(gradient));
-    }
-    const double mean = 1 / (static_cast<double>(options_.accumulation) *
-                             options_.loss_scale.number.value_or(1) * accumulation_factor(options_));
-    Tensor norm = scale(sqrt(from_exact(exact_sum(squares))), mean), factor = full(build_, DType::kF32, {}, mean);
-    if (options_.loss_scale.automatic) {
-      const Tensor inverse = scalar("inverse_loss_scale");
-      norm = multiply(norm, inverse), factor = multiply(factor, inverse);
-      watch_range(gradients);
-    }
-    build_.output("grad_norm", norm);
-    if (options_.accumulators != "f32") report_underflow(gradients);
-    if (options_.clip_norm > 0) {
-      const Tensor limit = full(build_, DType::kF32, {}, options_.clip_norm),
-                   one = full(build_, DType::kF32, {}, 1);
-      factor = multiply(factor, minimum(one, divide(limit, add_scalar(norm, 1e-6))));  // as PyTorch's clip_grad_norm_
-    }
-    const auto guarded = [&](Tensor guard) { return add(factor, scale(guard, 0)); };  // 0 x infinity is NaN
-    if (!options_.optimizer.in_backward) return std::vector<Tensor>(gradients.size(), guarded(norm));
-    std::vector<Tensor> result;
-    for (const Tensor square : squares) result.push_back(guarded(from_exact(square)));
-    return result;
-  }
-
-  /// The share of the sums that their type holds with fewer bits.
-  void report_underflow(const std::vector<Tensor>& gradients) {
-    std::vector<Tensor> counts;
-    int64_t elements = 0;
-    for (const Tensor gradient : gradients) {
-      counts.push_back(count_underflow(gradient));
-      elements += gradient.type().elements();
-    }
-    const Tensor count = from_exact(exact_sum(counts));
-    build_.output("gradient_underflow", scale(count, 1 / static_cast<double>(elements)));
-  }
-
-  /// What an automatic loss scale goes by (train/loss_scale.h).
-  void watch_range(const std::vector<Tensor>& gradients) {
-    const std::optional<LossScaleRange> range = loss_scale_range(options_);
-    if (!range) return;
-    std::vector<Tensor> histograms;
-    for (const Tensor gradient : gradients) histograms.push_back(exponent_histogram(gradient));
-    const Tensor all = histogram_sum(histograms);
-    // Sums of f16 are means already.
-    const bool means = accumulation_factor(options_) != 1;
-    const int sums = means ? 0 : std::bit_width(static_cast<uint64_t>(options_.accumulation)) - 1;
-    build_.output("grad_near_overflow", histogram_share(all, range->near() + sums));
-    build_.output("grad_room", histogram_share(all, range->room() + sums));
-    build_.output("grad_underflow", histogram_share(all, range->least + sums, true));
-  }
-
-  Tensor optimizer_state(const std::string& name, const StateTensor& weight) {
-    return optimizer_state(name, weight, dtype_from_name(options_.optimizer.state));
-  }
-  Tensor optimizer_state(const std::string& name, const StateTensor& weight, DType dtype) {
-    const TensorType type{dtype, weight.type.shape};
-    step_.states.push_back({name, type, StateKind::kOptimizer, {}, weight.group, weight.axes});
-    return build_.state(name, type.dtype, type.shape);
-  }
-  /// The weight as it is held.
-  Tensor held_weight(const StateTensor& weight) {
-    return build_.state(weight.name, held_form(options_).dtype, weight.type.shape);
-  }
-  /// How the weight's update holds it and its moments.
-  StateForm state_form(const StateTensor& weight) {
-    StateForm form;
-    const HeldForm held = held_form(options_);
-    if (held.split) form.low = build_.state(low_half_of(weight.name), kU16, weight.type.shape);
-    if ((!held.whole() && !held.split) || options_.optimizer.state != "f32")
-      form.rounding = drawn_rounding(build_, options_, weight.name);
-    return form;
-  }
-  void output_weight(const StateTensor& weight, Tensor next, Tensor low) {
-    build_.output(weight.name, next, OutputRole::kState);
-    if (low.valid()) build_.output(low_half_of(weight.name), low, OutputRole::kState);
-  }
-  /// One number for each place of dimension `dim` of a weight.
-  Tensor optimizer_state_of(const std::string& name, const StateTensor& weight, size_t dim) {
-    StateTensor state{name, {DType::kF32, Shape{weight.type.shape[static_cast<int>(dim)]}}, StateKind::kOptimizer, {}, weight.group};
-    if (!weight.axes.empty()) state.axes = {weight.axes[dim]};
-    step_.states.push_back(state);
-    return build_.state(name, DType::kF32, state.type.shape);
-  }
-  void state_output(const std::string& name, Tensor value) {
-    if (value.valid()) build_.output(name, value, OutputRole::kState);
-  }
-
-  // LARS, Adafactor and Lion work on f32 copies of what is held in fewer bits, one weight's at a time.
-  Tensor whole_weight(const StateTensor& weight) {
-    const HeldForm form = held_form(options_);
-    const Tensor held = held_weight(weight);
-    if (form.split) return join_halves(held, build_.state(low_half_of(weight.name), kU16, weight.type.shape));
-    return form.whole() ? held : cast(held, DType::kF32);
-  }
-  void output_whole_weight(const StateTensor& weight, Tensor next) {
-    const HeldForm form = held_form(options_);
-    if (form.split) {
-      const auto [high, low] = split_halves(next);
-      return output_weight(weight, high, low);
-    }
-    const RoundingBy drawn = form.whole() ? RoundingBy{} : drawn_rounding(build_, options_, weight.name);
-    output_weight(weight, form.whole() ? next : narrow(next, form.dtype, {.saturate = true}, drawn), {});
-  }
-  /// What f16 holds is kHalfStateScale times the moment (ops/rounding.h).
-  static double moment_scale(DType held) { return held == DType::kF16 ? kHalfStateScale : 1; }
-  Tensor whole_moment(const std::string& name, const StateTensor& weight) {
-    const Tensor held = optimizer_state(name, weight);
-    const DType dtype = held.type().dtype;
-    return dtype == DType::kF32 ? held : narrow(held, DType::kF32, {.scale = 1 / moment_scale(dtype)});
-  }
-  void output_moment(const std::string& name, Tensor next) {
-    if (!next.valid()) return;
-    const DType held = dtype_from_name(options_.optimizer.state);
-    state_output(name, held == DType::kF32 ? next
-                                           : narrow(next, held, {.scale = moment_scale(held), .saturate = true},
-                                                    drawn_rounding(build_, options_, name)));
-  }
-
-  using Update = void (UpdateBuilder::*)(const StateTensor&, Tensor);
-  static Update update_of(const std::string& kind) {
-    static const std::map<std::string, Update> updates = {
-        {"sgd", &UpdateBuilder::update_sgd},        {"adam", &UpdateBuilder::update_adam},
-        {"adamw", &UpdateBuilder::update_adam},     {"lamb", &UpdateBuilder::update_adam},
-        {"lars", &UpdateBuilder::update_lars},      {"adafactor", &UpdateBuilder::update_adafactor},
-        {"lion", &UpdateBuilder::update_lion}};
-    return updates.at(kind);
-  }
-  double decay_of(const StateTensor& weight) const {
-    const double factor = scales_[static_cast<size_t>(&weight - model_.weights.data())].decay;
-    return weight.group == "decay" ? options_.optimizer.weight_decay * factor : 0;
-  }
-
-  void update_sgd(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = options_.optimizer;
-    const std::string name = "optimizer.momentum." + weight.name;
-    const Tensor momentum = optimizer.momentum != 0 ? optimizer_state(name, weight) : Tensor{};
-    const SgdResult result =
-        sgd(held_weight(weight), gradient, momentum, scalars_.rate, scalars_.grad_scale,
-            {.momentum = optimizer.momentum, .weight_decay = decay_of(weight), .nesterov = optimizer.nesterov},
-            state_form(weight));
-    output_weight(weight, result.weight, result.low);
-    if (result.momentum.valid()) build_.output(name, result.momentum, OutputRole::kState);
-  }
-
-  void update_adam(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = options_.optimizer;
-    const Tensor m = optimizer_state("optimizer.m." + weight.name, weight),
-                 v = optimizer_state("optimizer.v." + weight.name, weight);
-    const AdamOptions options{.beta1 = optimizer.beta1,
-                              .beta2 = optimizer.beta2,
-                              .epsilon = optimizer.epsilon,
-                              .weight_decay = decay_of(weight),
-                              .decoupled = optimizer.kind != "adam",
-                              .norm_cap = optimizer.weight_norm_cap};
-    const bool adapts = optimizer.kind == "lamb" && (optimizer.trust == "all" || weight.group == "decay");
-    const Tensor w = held_weight(weight);
-    const StateForm form = state_form(weight);
-    const AdamResult result = adapts ? lamb(w, gradient, m, v, scalars_, options, form)
-                                     : adam(w, gradient, m, v, scalars_, options, form);
-    output_weight(weight, result.weight, result.low);
-    build_.output("optimizer.m." + weight.name, result.m, OutputRole::kState);
-    build_.output("optimizer.v." + weight.name, result.v, OutputRole::kState);
-  }
-
-  void update_lars(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = options_.optimizer;
-    const std::string name = "optimizer.momentum." + weight.name;
-    const Tensor momentum = optimizer.momentum != 0 ? whole_moment(name, weight) : Tensor{};
-    const SgdResult result = lars(whole_weight(weight), gradient, momentum, scalars_.rate, scalars_.grad_scale,
-                                  {.momentum = optimizer.momentum,
-                                   .weight_decay = decay_of(weight),
-                                   .trust_coefficient = weight.group == "decay" ? optimizer.trust_coefficient : 0,
-                                   .norm_cap = optimizer.weight_norm_cap});
-    output_whole_weight(weight, result.weight);
-    output_moment(name, result.momentum);
-  }
-
-  void update_lion(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = options_.optimizer;
-    const std::string name = "optimizer.m." + weight.name;
-    const LionResult result =
-        lion(whole_weight(weight), gradient, whole_moment(name, weight), scalars_.rate, scalars_.grad_scale,
-             {.beta1 = optimizer.beta1, .beta2 = optimizer.beta2, .weight_decay = decay_of(weight)});
-    output_whole_weight(weight, result.weight);
-    output_moment(name, result.m);
-  }
-
-  void update_adafactor(const StateTensor& weight, Tensor gradient) {
-    const auto& optimizer = options_.optimizer;
-    const auto name = [&](const char* state) { return "optimizer." + std::string(state) + "." + weight.name; };
-    AdafactorStates states;
-    if (optimizer.factored && weight.type.shape.rank() == 2) {
-      states.row = optimizer_state_of(name("row"), weight, 0);
-      states.column = optimizer_state_of(name("column"), weight, 1);
-    } else {
-      states.square = optimizer_state(name("v"), weight, DType::kF32);
-    }
-    if (optimizer.first_moment) states.m = whole_moment(name("m"), weight);
-    const Shape real = weight.unpadded().shape;
-    const AdafactorResult result =
-        adafactor(whole_weight(weight), gradient, states, scalars_.rate, second_decay_, scalars_.grad_scale,
-                  {.beta1 = optimizer.first_moment ? optimizer.beta1 : 0,
-                   .weight_decay = decay_of(weight),
-                   .clip_threshold = optimizer.clip_threshold,
-                   .square_epsilon = optimizer.square_epsilon,
-                   .scale_epsilon = optimizer.scale_parameter ? optimizer.scale_epsilon : 0,
-                   .rows = real.rank() > 0 ? real[0] : 0,
-                   .elements = real.elements()});
-    output_whole_weight(weight, result.weight);
-    state_output(name("row"), result.row);
-    state_output(name("column"), result.column);
-    state_output(name("v"), result.square);
-    output_moment(name("m"), result.m);
-  }
-
-  const Model& model_;
-  const std::vector<GradientPart>& parts_;
-  const TrainOptions& options_;
-  StepGraph& step_;
-  GraphBuilder build_;
-  AdamScalars scalars_;
-  Tensor second_decay_;  // of Adafactor
-  std::vector<WeightScale> scales_;  ///< one a weight
-  Tensor rate_;
-  std::map<double, Tensor> rates_;
-};
 
 }  // namespace
 
@@ -493,37 +241,37 @@ TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout) {
   return options;
 }
 
-Graph with_sums(const Graph& graph, const TrainOptions& options) {
-  const bool wanted = options.sums == "in-order";
-  return wanted && options.precision == "f32" ? set_sums_in_order(graph) : graph;
-}
-
 StepGraph make_training_step(const Model& model, const TrainOptions& options) {
+  check_groups(options, "train.groups");
+  check_groups_of(options, model.weights);
   const Precision compute = precision_from_name(options.precision);
   StepGraph step;
   step.lanes = options.lanes;
   step.micro_batches_per_lane = options.accumulation / options.lanes;
   step.states = held_weights(model.weights, held_form(options));
+  const std::vector<LossPart> losses = loss_parts(model, options);
   auto [aliased, parts] = with_parts(model);
+  find_sums(aliased, losses, options, parts);
   aliased = with_scaling(options, aliased, parts);
-  for (const GradientPart& part : parts) {
-    const StateTensor& weight = *part.weight;
-    step.states.push_back(
-        {part.accumulator(),
-         {dtype_from_name(options.accumulators), weight.type.shape},
-         StateKind::kAccumulator,
-         {},
-         weight.group,
-         weight.axes});
-  }
-  step.micro = make_micro(aliased, parts, options, compute);
-  UpdateBuilder(model, parts, options, step).run();
+  for (const GradientPart& part : parts)
+    for (const GradientSum& sum : part.sums)
+      step.states.push_back({sum.state,
+                             {dtype_from_name(options.accumulators), part.weight->type.shape},
+                             StateKind::kAccumulator,
+                             {},
+                             part.weight->group,
+                             part.weight->axes});
+  for (const LossPart& loss : losses)
+    if (!loss.denominator.empty())
+      step.states.push_back({loss.items_state(), {DType::kF32, Shape{}}, StateKind::kAccumulator, {}, ""});
+  step.micro = make_micro(model, aliased, parts, losses, options, compute);
+  build_update(model, parts, losses, options, step);
   step.update = set_chunks(step.update, options.chunks, step.states);
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
   const Graph evaluate = scaled_graph(options, model.evaluate, model.weights).graph;
   step.evaluate = hold_weights(
-      set_chunks(with_sums(lower_precision(evaluate, compute), options), options.chunks, model.weights), names,
+      set_chunks(with_sums(lower_precision(evaluate, compute), model, options), options.chunks, model.weights), names,
       held_form(options));
   step.evaluate.set_name("evaluate");
   return step;

@@ -7,25 +7,24 @@
 
 namespace ramet {
 
-/// The whole training step of a model under its options, before it knows of devices:
-/// - micro: forward and backward in the options' precision with its chunks; adds each gradient to its accumulator;
+/// The whole training step of a model, before it knows of devices:
+/// - micro: forward and backward in the precision asked for with its chunks; adds each gradient to its accumulator, and
+///   with `loss_mean` = "step" the items of each part of the loss to theirs;
 /// - update: the global norm of the gradients (result "grad_norm"; exact sums of squares, ops/exact_sum.h),
-///   clipping, and the optimizer on each weight;
+///   clipping, and the optimizer on each weight that is not frozen;
 /// - evaluate: the model's own, in the same precision.
 /// With an automatic loss scale micro takes the scalar "loss_scale", the update "inverse_loss_scale", and gives the
-/// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
-/// beta^t). States beside weights: "accumulator.W", for each further top-level scope that reads a tied W
-/// "accumulator.W@SCOPE" (the update adds them in order of scopes), and "optimizer.m.W", "optimizer.v.W",
-/// "optimizer.momentum.W" or, of rows and columns, "optimizer.row.W" and "optimizer.column.W" of each weight W, with
-/// the weight's logical axes. Adafactor takes the scalar "second_decay". The gradient is the mean over the step's
-/// micro-batches. One that is not finite changes nothing.
+/// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate" and those that the
+/// optimizer's entry names (train/optimizers/optimizer.h), and of each group these with ".GROUP" behind
+/// (train/step_scalars.h gives all). States beside weights: "accumulator.W", for each further top-level scope that
+/// reads a tied W "accumulator.W@SCOPE" (the update adds them in order of scopes), for each further part of the loss
+/// with "@PART" behind, "accumulator.items.PART", and "optimizer.NAME.W" for the states NAME that the optimizer keeps of
+/// W, with the weight's logical axes. The gradient is the mean over the step's micro-batches, or over its items. One
+/// that is not finite changes nothing. Throws Error for groups and for a loss that do not fit the model.
 StepGraph make_training_step(const Model& model, const TrainOptions& options);
 
-/// The graph with sums over the batch in order (transform/chunk.h), where `train.sums` says so.
-Graph with_sums(const Graph& graph, const TrainOptions& options);
-
-/// The options with the lanes and chunks that a step on this layout is made of: their own, or with `train.bits = "fast"`
-/// the fewest that the layout can split, one lane a replica and one chunk a tensor shard.
+/// The options with the lanes and chunks that a step on this layout is made of: their own, or with `bits` = "fast" the
+/// fewest that the layout can split, one lane a replica and one chunk a tensor shard.
 TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout);
 
 }  // namespace ramet

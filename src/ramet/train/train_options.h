@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ramet {
 
@@ -24,6 +25,18 @@ struct OptimizerOptions {
   double weight_norm_cap = 0, trust_coefficient = 1e-3;
   bool factored = true, relative_step = false, scale_parameter = true, first_moment = false;
   double clip_threshold = 1, decay_rate = 0.8, square_epsilon = 1e-30, scale_epsilon = 1e-3;
+};
+
+/// Weights that are trained otherwise than the others (docs/optimizers.md). What is not set is as for all.
+struct GroupOptions {
+  std::string name;                     ///< in errors and of its scalars (train/step_scalars.h); "" takes "groupN"
+  std::vector<std::string> weights;     ///< names of weights, or patterns: * stands for any text, ? for one character
+  bool frozen = false;                  ///< not trained: no gradient, no states, and the bits that it began with
+  std::optional<double> rate;           ///< factor of the learning rate
+  std::optional<double> learning_rate;  ///< the highest, instead of the schedule's, whose end falls in proportion
+  std::optional<double> weight_decay;   ///< of all weights of the group, also of biases and norms
+  std::optional<double> beta1, beta2, epsilon, momentum;
+  friend bool operator==(const GroupOptions&, const GroupOptions&) = default;
 };
 
 /// The learning rate of each step (train/schedule.h).
@@ -63,7 +76,11 @@ struct TrainOptions {
   std::string scaling = "none";
   std::optional<double> residual_tau;
   double attention_multiplier = 1, residual_multiplier = 1, attention_residual_multiplier = 1, logits_multiplier = 1;
+  /// What the loss of a step is the mean of: "micro", of the means of its micro-batches; "step", of all items of the
+  /// step, each part of the loss by its own denominator (Metric::parts).
+  std::string loss_mean = "micro";
   OptimizerOptions optimizer;
+  std::vector<GroupOptions> groups;  ///< a weight belongs to the first that names it
   ScheduleOptions schedule;
   EvaluationOptions evaluation;
   CheckpointOptions checkpoint;

@@ -16,12 +16,13 @@
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
 #include "ramet/train/facts.h"
+#include "ramet/train/groups.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/inputs.h"
+#include "ramet/train/loss_parts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/scaling.h"
-#include "ramet/train/schedule.h"
 
 namespace ramet {
 namespace {
@@ -268,18 +269,8 @@ ClusterFeed Training::feed_of(const std::vector<Batch>& batches, bool evaluation
   };
 }
 
-std::vector<ScalarValue> Training::scalars_of(int64_t step) const {
-  // Moments have seen the updates that were made, schedules the steps.
-  const int64_t updates = step - loss_scale_.skipped;
-  const auto correction = [&](double beta) {
-    return options_.optimizer.bias_correction ? bias_correction(beta, updates) : 1;
-  };
-  const std::vector<ScalarValue> all = {{"learning_rate", learning_rate_at(options_, step)},
-                                        {"correction1", correction(options_.optimizer.beta1)},
-                                        {"correction2", correction(options_.optimizer.beta2)},
-                                        {"second_decay", rising_decay(options_.optimizer.decay_rate, updates)},
-                                        {"loss_scale", loss_scale_.scale},
-                                        {"inverse_loss_scale", 1 / loss_scale_.scale}};
+std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& given) const {
+  const std::vector<ScalarValue> all = step_scalars(options_, step, loss_scale_, given);
   std::vector<ScalarValue> wanted;
   for (const auto& scalar : all)
     for (const Executable& exe : cluster_->stages())
@@ -308,7 +299,7 @@ const std::vector<Batch>& Training::next_batches() {
   return next_;
 }
 
-Numbers Training::step() {
+Numbers Training::step(const StepScalars& given) {
   const auto start = Clock::now();
   const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
   next_batches();
@@ -316,26 +307,29 @@ Numbers Training::step() {
   const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
     }
   }();
-  const bool overflows = has_automatic_loss_scale() && results.not_finite == "grad_norm" && !results.states_changed &&
+  const std::string without_items =
+      results.not_finite.empty() ? "" : metric_without_items(loss_parts(workload_.model, options_), results.micro);
+  const bool overflows = without_items.empty() && has_automatic_loss_scale() && results.not_finite == "grad_norm" && !results.states_changed &&
                          loss_scale_.scale > kLeastLossScale;
   if (!results.not_finite.empty() && !overflows) {
     whole_ = whole_ && !results.states_changed;
     data_.reset();
-    fail_not_finite(results.not_finite, batches);
+    if (!without_items.empty()) throw no_items_error(without_items, steps_done_);
+    fail_not_finite(results.not_finite, batches, given);
   }
-  MetricSums sums(workload_.model.metrics, false, false);
+  MetricSums sums(workload_.model.metrics, false, options_.loss_mean == "step");
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
   Numbers numbers = sums.numbers();
   if (const double* norm = results.find("grad_norm"); norm && !overflows) numbers.emplace_back("grad_norm", *norm);
   if (const double* share = results.find("gradient_underflow")) numbers.emplace_back("gradient_underflow", *share);
   if (has_automatic_loss_scale()) follow_loss_scale(results, overflows, numbers);
-  numbers.emplace_back("learning_rate", learning_rate_at(options_, steps_done_));
+  numbers.emplace_back("learning_rate", group_rate_at(options_, kNoGroup, steps_done_, given));
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
   const std::string speed = workload_.units.name + "_per_second";
@@ -363,8 +357,10 @@ void Training::follow_loss_scale(const ClusterResults& results, bool overflows, 
   numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
 }
 
-void Training::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
-  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+void Training::fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
+                               const StepScalars& given) {
+  const auto first =
+      cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = options_.precision;
   if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";

@@ -12,6 +12,7 @@
 #include "ramet/train/compile.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
+#include "ramet/train/step_scalars.h"
 #include "ramet/train/workload.h"
 
 namespace ramet {
@@ -38,7 +39,8 @@ class Training {
   /// that is possible (`whole`).
   /// With an automatic loss scale (train/loss_scale.h) there are loss_scale, skipped_steps and grad_underflow too, and a
   /// step whose gradients overflow is no error: it changes nothing but the scale, and counts as a step done.
-  Numbers step();
+  /// `given`: rates of this step instead of the schedule's (train/step_scalars.h).
+  Numbers step(const StepScalars& given = {});
   /// What the workload's evaluator says, or `evaluate_held_out`.
   Numbers evaluate();
   /// The model's metrics over the held-out batches that the options ask for, means by the items they count. Empty when
@@ -85,7 +87,7 @@ class Training {
   struct Data;
   void check_inputs();
   ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
-  std::vector<ScalarValue> scalars_of(int64_t step) const;
+  std::vector<ScalarValue> scalars_of(int64_t step, const StepScalars& given = {}) const;
   bool has_automatic_loss_scale() const { return options_.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
   std::optional<int64_t> real_units(const std::vector<Batch>& batches) const;
@@ -101,7 +103,8 @@ class Training {
   void add_progress(int64_t bytes);
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
-  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches);
+  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
+                                    const StepScalars& given);
 
   Workload workload_;
   TrainOptions options_;

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ramet/model/model.h"
+#include "ramet/train/loss_parts.h"
+#include "ramet/train/train_options.h"
+#include "ramet/transform/unit_scale.h"
+
+namespace ramet {
+
+/// A sum over micro-batches: of the gradient of one part of the loss.
+struct GradientSum {
+  size_t loss = 0;  ///< which of the loss parts
+  std::string state;
+};
+
+/// The readers of a weight whose gradients are summed together: all of it when a single top-level scope of the forward
+/// graph reads it, else those of one scope. A tied weight is so read in parts of the model that a pipeline may run at
+/// different times and places: with a sum for each, no such order shows.
+struct GradientPart {
+  const StateTensor* weight = nullptr;
+  std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
+  ScaledWeight scaled{};
+  std::vector<GradientSum> sums{};  ///< one for each part of the loss that it meets; none for a frozen weight
+};
+
+/// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
+/// goes, since the sum of thousands of gradients would leave its range when their mean does not.
+double accumulation_factor(const TrainOptions& options);
+
+/// Builds `step.update` from the sums of gradients and adds the optimizer's states to `step.states`.
+void build_update(const Model& model, const std::vector<GradientPart>& parts, const std::vector<LossPart>& losses,
+                  const TrainOptions& options, StepGraph& step);
+
+}  // namespace ramet
