@@ -58,7 +58,7 @@ Model model_of(const std::string& scope = "layer", int64_t hidden = 16) {
 
 /// Rows drawn from their numbers. `counting`: whether rows count for the metric; `bad`: a sample with a number outside
 /// the limits.
-class Rows : public BatchSource {
+class Rows : public Source {
  public:
   explicit Rows(bool counting = true, int64_t bad = -1) : counting_(counting), bad_(bad) {}
   std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
@@ -87,7 +87,7 @@ class Rows : public BatchSource {
   const int64_t bad_;
 };
 
-Workload workload(Model model = model_of(), std::shared_ptr<const BatchSource> source = std::make_shared<Rows>()) {
+Workload workload(Model model = model_of(), std::shared_ptr<const Source> source = std::make_shared<Rows>()) {
   Workload made;
   made.model = std::move(model);
   made.train = source;

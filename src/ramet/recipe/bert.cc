@@ -40,7 +40,7 @@ BertBatchOptions batch_options(const Recipe& recipe, bool training) {
   return options;
 }
 
-std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
+std::shared_ptr<const Source> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
   const BertBatchOptions options = batch_options(recipe, training);
   return in_packed_rows(

@@ -16,7 +16,7 @@ BatchShape batch_shape(const Recipe& recipe, int64_t samples) {
   return {.micro_batch = samples, .sequence = recipe.data.sequence_length, .seed = recipe.train.seed};
 }
 
-std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
+std::shared_ptr<const Source> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const CausalBatchOptions options{.sequence_length = static_cast<int32_t>(recipe.data.sequence_length),
                                    .shuffle = training && recipe.data.shuffle,
                                    .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};

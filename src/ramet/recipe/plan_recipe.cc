@@ -28,8 +28,8 @@ RecipePlanner::RecipePlanner(const Recipe& recipe, std::optional<Machine> machin
 
 RecipePlanner::RecipePlanner(Preparation preparation, std::optional<Machine> machine, const std::string& layout,
                              const Where& where, bool other_batches)
-    : WorkloadPlanner(models_of(preparation.recipe), preparation.options, std::move(machine), layout, where,
-                      other_batches),
+    : WorkloadPlanner(models_of(preparation.recipe), preparation.workload.train, preparation.options,
+                      std::move(machine), layout, where, other_batches),
       preparation_(std::move(preparation)) {}
 
 Recipe RecipePlanner::recipe_of(const Candidate& candidate) const {

@@ -20,7 +20,7 @@ std::optional<Corpus> open_split(const Recipe& recipe, const std::string& split)
 }
 
 /// The length of a run that is given in epochs, now that the data is there.
-void settle_epochs(Recipe& recipe, const BatchSource& source) {
+void settle_epochs(Recipe& recipe, const Source& source) {
   if (!recipe.train.epochs) return;
   const int64_t samples = source.epoch_samples(0);
   if (samples == 0)

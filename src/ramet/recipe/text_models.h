@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ramet/data/batches.h"
 #include "ramet/data/corpus.h"
 #include "ramet/recipe/prepare.h"
 
@@ -63,7 +64,7 @@ TextSplits open_corpus(const Recipe& recipe, const std::string& tokenizer, Prepa
 
 /// Makes the sources of a split (null: synthetic) for training or not.
 using MakeTextSource =
-    std::function<std::shared_ptr<const BatchSource>(const Recipe& complete, const Corpus* corpus, bool training)>;
+    std::function<std::shared_ptr<const Source>(const Recipe& complete, const Corpus* corpus, bool training)>;
 /// Opens the corpus, completes the recipe, settles its length in epochs, and makes both sources.
 void open_text(const Recipe& recipe, const std::string& tokenizer, const MakeTextSource& make, Preparation& into);
 

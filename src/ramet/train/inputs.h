@@ -1,10 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ramet/data/batches.h"
+#include "ramet/data/source.h"
 #include "ramet/model/model.h"
 
 namespace ramet {
@@ -15,11 +16,11 @@ namespace ramet {
 void check_signature(const std::vector<InputSpec>& inputs,
                      const std::vector<std::pair<std::string, TensorType>>& given, const std::string& source);
 
-/// Throws Error when a tensor of a batch has another type than its input, or an element outside the input's limits:
-/// which input, which sample, which value. A batch without tensors is not here, and is not checked.
-void check_values(const std::vector<InputSpec>& inputs, const Batch& batch, const std::string& source);
+/// The source with the values of its tensors held against the inputs' limits whenever samples are made.
+std::shared_ptr<const Source> with_limits(std::shared_ptr<const Source> source, const std::vector<InputSpec>& inputs,
+                                          int64_t samples);
 
-/// Elements of a tensor that are not 0, whatever its type is.
-int64_t count_nonzero(const NamedTensor& tensor);
+/// Elements that are not 0, whatever their type is.
+int64_t count_nonzero(const TensorType& type, const std::byte* data);
 
 }  // namespace ramet

@@ -94,9 +94,14 @@ bool is_automatic_layout(const std::string& layout) {
          layout.find(" auto ") != layout.npos;
 }
 
-WorkloadPlanner::WorkloadPlanner(BuildModel build, TrainOptions options, std::optional<Machine> machine,
-                                 const std::string& layout, const Where& where, bool other_batches)
-    : options_(std::move(options)), where_(where), local_(!machine), steps_(std::make_unique<Steps>()) {
+WorkloadPlanner::WorkloadPlanner(BuildModel build, std::shared_ptr<const Source> source, TrainOptions options,
+                                 std::optional<Machine> machine, const std::string& layout, const Where& where,
+                                 bool other_batches)
+    : source_(std::move(source)),
+      options_(std::move(options)),
+      where_(where),
+      local_(!machine),
+      steps_(std::make_unique<Steps>()) {
   steps_->build = std::move(build);
   std::tie(space_.base, space_.fixed) = fixed_keys(layout);
   const int processors = where.threads > 0 ? where.threads : available_processors();
@@ -192,12 +197,20 @@ Outcome WorkloadPlanner::outcome_of(const Candidate& candidate, const std::vecto
   const Layout& layout = candidate.layout;
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
   const Simulation simulation =
-      local_ ? simulate_sharing(stages, local_machine(stages, layout), how) : simulate(stages, machine_, how);
+      local_ ? simulate_sharing(stages, local_machine(stages, layout, false, real_batch_of(candidate)), how)
+             : simulate(stages, machine_, how);
   outcome.fits = true;
   outcome.seconds = simulation.seconds;
   outcome.bubble = simulation.bubble;
   outcome.limit = limit_of(simulation);
   return outcome;
+}
+
+std::span<const TensorView> WorkloadPlanner::real_batch_of(const Candidate& candidate) {
+  const int64_t samples = space_.batch_of(candidate).micro_batch;
+  const auto [place, is_new] = real_batches_.try_emplace(samples);
+  if (is_new) place->second = real_batch(source_.get(), samples);
+  return place->second.views;
 }
 
 /// What devices share and would need more of than there is.

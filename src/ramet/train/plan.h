@@ -4,11 +4,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ramet/machine/machine.h"
 #include "ramet/plan/search.h"
 #include "ramet/train/compile.h"
+#include "ramet/train/feeds.h"
 
 namespace ramet {
 
@@ -22,10 +24,11 @@ bool is_automatic_layout(const std::string& layout);
 class WorkloadPlanner {
  public:
   /// `machine`: absent, the one at hand. `layout`: "auto", and keys that shall stay as they are, "auto p=4 t=1".
+  /// `source`: gives the samples that candidates are rehearsed on, on this machine; may be null.
   /// `other_batches`: whether micro-batches other than that of the options are tried, too (which decides bits; the
   /// samples of a step stay what they are). Throws Error when the text is no layout.
-  WorkloadPlanner(BuildModel build, TrainOptions options, std::optional<Machine> machine, const std::string& layout,
-                  const Where& where, bool other_batches);
+  WorkloadPlanner(BuildModel build, std::shared_ptr<const Source> source, TrainOptions options,
+                  std::optional<Machine> machine, const std::string& layout, const Where& where, bool other_batches);
   ~WorkloadPlanner();
   WorkloadPlanner(WorkloadPlanner&&) noexcept;
 
@@ -44,11 +47,15 @@ class WorkloadPlanner {
 
  private:
   struct Steps;
+  /// Samples to rehearse a candidate with.
+  std::span<const TensorView> real_batch_of(const Candidate& candidate);
   void find_batches(bool others);
   CompileOptions compiling(const Layout& layout) const;
   Outcome outcome_of(const Candidate& candidate, const std::vector<Executable>& stages);
   std::string too_much(const Candidate& candidate, const Outcome& outcome, std::span<const Executable> stages) const;
 
+  std::shared_ptr<const Source> source_;
+  std::map<int64_t, RealBatch> real_batches_;  ///< by samples of a micro-batch
   TrainOptions options_;
   Where where_;
   Machine machine_;

@@ -11,7 +11,6 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
-#include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
@@ -42,24 +41,7 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
   return all.back();
 }
 
-/// Puts those tensors of a batch that the program reads.
-void put_batch(const Batch& batch, const Executable& exe, bool evaluation, FeedSink& sink) {
-  for (const auto& tensor : batch.tensors)
-    if (exe.has_feed(tensor.name, evaluation)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
-}
-
 }  // namespace
-
-/// What the next steps read.
-struct Training::Data {
-  Data(const Training& training, int64_t step, const Cluster& cluster)
-      : loader(training.workload_.train, step * training.samples_per_step(), training.options_.micro_batch,
-               training.workload_.prefetch, -1,
-               [&cluster, count = training.options_.accumulation](int64_t number) {
-                 return cluster.reads_micro_batch(number % count);
-               }) {}
-  Loader loader;
-};
 
 Training::Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where)
     : workload_(std::move(workload)), options_(std::move(options)), progress_(where.progress), profiled_(where.profile) {
@@ -83,6 +65,7 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   }
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
+  host_ = ramet::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
   if (workload_.evaluator) workload_.evaluator->open(*this);
 }
 
@@ -99,19 +82,8 @@ void Training::check_inputs() {
     check_signature(inputs_, workload_.train->signature(options_.micro_batch), "the training data");
   if (workload_.held_out)
     check_signature(inputs_, workload_.held_out->signature(options_.micro_batch), "the held-out data");
-}
-
-/// Units of these batches that are no padding; nothing when they do not say, or are not all here.
-std::optional<int64_t> Training::real_units(const std::vector<Batch>& batches) const {
-  if (workload_.units.mask.empty()) return std::nullopt;
-  int64_t sum = 0;
-  for (const Batch& batch : batches) {
-    const auto mask = std::find_if(batch.tensors.begin(), batch.tensors.end(),
-                                   [&](const NamedTensor& tensor) { return tensor.name == workload_.units.mask; });
-    if (mask == batch.tensors.end()) return std::nullopt;
-    sum += count_nonzero(*mask);
-  }
-  return sum;
+  if (workload_.train) workload_.train = with_limits(workload_.train, inputs_, options_.micro_batch);
+  if (workload_.held_out) workload_.held_out = with_limits(workload_.held_out, inputs_, options_.micro_batch);
 }
 
 void Training::write_state(const StateTensor& state, std::span<const std::byte> bytes) {
@@ -222,7 +194,6 @@ void Training::initialize() {
   cluster_->run_derive();
   steps_done_ = 0;
   loss_scale_ = first_loss_scale(options_);
-  data_.reset();
 }
 
 std::string Training::restore(const Checkpoint& checkpoint) {
@@ -247,13 +218,21 @@ std::string Training::restore(const Checkpoint& checkpoint) {
   if (info.samples != info.step * samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
+  const Source* const data = workload_.train.get();
+  const bool stream = data && !data->repeatable();
+  if (stream && data->first_sample() != info.samples)
+    refuse("the stream of data does not begin where the checkpoint stands",
+           "sample " + std::to_string(data->first_sample()), "sample " + std::to_string(info.samples),
+           "Begin the stream at that sample, and say so when it is made");
   load(checkpoint, compiled_.states, true);
   cluster_->run_derive();
   steps_done_ = info.step;
   loss_scale_ = info.loss_scale.value_or(first_loss_scale(options_));
   whole_ = true;
-  data_.reset();
   std::string warnings;
+  if (stream)
+    warnings += "the data is a stream, which was said to begin at sample " + std::to_string(info.samples) +
+                ": whether these are the samples of an unbroken run nobody has checked\n";
   const std::string& kernels = kernel_class();
   if (info.kernel_class != kernels)
     warnings += "the checkpoint was made with kernels of class " + info.kernel_class + ", this is " + kernels +
@@ -263,10 +242,11 @@ std::string Training::restore(const Checkpoint& checkpoint) {
   return warnings;
 }
 
-ClusterFeed Training::feed_of(const std::vector<Batch>& batches, bool evaluation) const {
-  return [&batches, evaluation](int64_t micro, const Executable& exe, FeedSink& sink) {
-    put_batch(batches[static_cast<size_t>(micro)], exe, evaluation, sink);
-  };
+const ClusterFeed& Training::feed_of_step() {
+  if (!feeder_)
+    feeder_ = std::make_unique<Feeder>(workload_.train, *cluster_, training_feed(workload_, options_));
+  feeder_->begin(steps_done_);
+  return feeder_->feed();
 }
 
 std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& given) const {
@@ -281,33 +261,11 @@ std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& g
   return wanted;
 }
 
-const std::vector<Batch>& Training::next_batches() {
-  if (data_ && !next_.empty()) return next_;
-  next_.clear();
-  if (!data_) data_ = std::make_unique<Data>(*this, steps_done_, *cluster_);
-  try {
-    for (int64_t i = 0; i < options_.accumulation; ++i) {
-      next_.push_back(data_->loader.next());
-      check_values(inputs_, next_.back(), "the training data");
-    }
-  } catch (const Error& error) {
-    // The other ranks may have had no such trouble, and would wait for this one.
-    if (cluster_->ranks() > 1) cluster_->stop(error.what());
-    next_.clear();
-    throw;
-  }
-  return next_;
-}
-
 Numbers Training::step(const StepScalars& given) {
   const auto start = Clock::now();
-  const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
-  next_batches();
-  const std::vector<Batch> batches = std::exchange(next_, {});
-  const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
+      return cluster_->run_step(steps_done_, feed_of_step(), scalars_of(steps_done_, given));
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
@@ -319,9 +277,8 @@ Numbers Training::step(const StepScalars& given) {
                          loss_scale_.scale > kLeastLossScale;
   if (!results.not_finite.empty() && !overflows) {
     whole_ = whole_ && !results.states_changed;
-    data_.reset();
     if (!without_items.empty()) throw no_items_error(without_items, steps_done_);
-    fail_not_finite(results.not_finite, batches, given);
+    fail_not_finite(results.not_finite, given);
   }
   MetricSums sums(workload_.model.metrics, false, options_.loss_mean == "step");
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
@@ -334,8 +291,8 @@ Numbers Training::step(const StepScalars& given) {
   numbers.emplace_back("step_seconds", seconds);
   const std::string speed = workload_.units.name + "_per_second";
   numbers.emplace_back(speed, static_cast<double>(units_per_step()) / seconds);
-  if (const auto real = real_units(batches)) numbers.emplace_back("real_" + speed, static_cast<double>(*real) / seconds);
-  numbers.emplace_back("data_seconds", waited);
+  if (const auto real = feeder_->counted()) numbers.emplace_back("real_" + speed, static_cast<double>(*real) / seconds);
+  numbers.emplace_back("data_seconds", feeder_->waited_seconds());
   if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
   ++steps_done_;
   return numbers;
@@ -357,10 +314,11 @@ void Training::follow_loss_scale(const ClusterResults& results, bool overflows, 
   numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
 }
 
-void Training::fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
-                               const StepScalars& given) {
+void Training::fail_not_finite(const std::string& result, const StepScalars& given) {
   const auto first =
-      cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
+      workload_.train->repeatable()
+          ? cluster_->find_first_nonfinite(steps_done_, feed_of_step(), scalars_of(steps_done_, given))
+          : std::optional<std::string>("an unknown node: the samples of a stream cannot be read again");
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = options_.precision;
   if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";
@@ -374,9 +332,8 @@ void Training::fail_not_finite(const std::string& result, const std::vector<Batc
 }
 
 NumericsReport Training::check_numerics() {
-  const std::vector<Batch>& batches = next_batches();
   const auto& rts = layout_.rts;
-  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches, false), scalars_of(steps_done_),
+  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of_step(), scalars_of(steps_done_),
                                                   std::max({rts.grads, rts.optimizer, 1})),
                         options_, steps_done_ + 1);
 }
@@ -386,31 +343,14 @@ Numbers Training::evaluate() {
 }
 
 Numbers Training::evaluate_held_out() {
-  int64_t batches = options_.evaluation.batches;
-  const int64_t micro_batch = options_.micro_batch;
-  if (!workload_.held_out || batches == 0) return {};
-  // Every held-out sample at most once, as far as whole batches go.
-  if (const int64_t samples = workload_.held_out->epoch_samples(0); samples > 0)
-    batches = std::min(batches, std::max<int64_t>(1, samples / micro_batch));
-  const int64_t width = cluster_->evaluation_width();
-  Loader loader(workload_.held_out, 0, micro_batch, 2, batches, [&](int64_t number) {
-    return cluster_->evaluates_micro_batch(number % width, std::min(width, batches - number / width * width));
-  });
+  const int64_t batches = evaluation_batches(workload_, options_), width = cluster_->evaluation_width();
+  if (batches == 0) return {};
+  Feeder feeder(workload_.held_out, *cluster_, evaluation_feed(workload_, options_));
   MetricSums sums(workload_.model.metrics, true, true);
-  for (int64_t done = 0; done < batches;) {
-    std::vector<Batch> round;
-    try {
-      for (int64_t i = 0; i < std::min(batches - done, width); ++i) {
-        round.push_back(loader.next());
-        check_values(inputs_, round.back(), "the held-out data");
-      }
-    } catch (const Error& error) {
-      if (cluster_->ranks() > 1) cluster_->stop(error.what());
-      throw;
-    }
-    const auto count = static_cast<int64_t>(round.size());
-    for (const NamedNumbers& results : cluster_->evaluate(count, feed_of(round, true))) sums.add(results);
-    done += count;
+  for (int64_t round = 0; round * width < batches; ++round) {
+    feeder.begin(round);
+    const int64_t count = std::min(batches - round * width, width);
+    for (const NamedNumbers& results : cluster_->evaluate(count, feeder.feed())) sums.add(results);
   }
   return sums.numbers();
 }

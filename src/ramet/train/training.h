@@ -10,6 +10,7 @@
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/compile.h"
+#include "ramet/train/feeds.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
 #include "ramet/train/step_scalars.h"
@@ -72,6 +73,8 @@ class Training {
   bool profiled() const { return profiled_; }
   /// Memory that all devices and the evaluator take, with streaming memory in RAM.
   int64_t planned_bytes() const;
+  /// Memory that this process takes beside it, for data and results.
+  const HostMemory& host_memory() const { return host_; }
   int64_t samples_per_step() const { return options_.micro_batch * options_.accumulation; }
   int64_t units_per_step() const { return samples_per_step() * workload_.units.per_sample; }
   /// Bytes of a whole weight or optimizer state, by its logical name.
@@ -84,14 +87,12 @@ class Training {
   bool any(bool yes) const { return cluster_->any(yes); }
 
  private:
-  struct Data;
   void check_inputs();
-  ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
+  /// The samples of the next step, from its first micro-batch on.
+  const ClusterFeed& feed_of_step();
   std::vector<ScalarValue> scalars_of(int64_t step, const StepScalars& given = {}) const;
   bool has_automatic_loss_scale() const { return options_.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
-  std::optional<int64_t> real_units(const std::vector<Batch>& batches) const;
-  const std::vector<Batch>& next_batches();
   void write_initial(const StateTensor& state);
   /// Elements from `first` on of an f32 weight, as the options hold it.
   void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
@@ -103,8 +104,7 @@ class Training {
   void add_progress(int64_t bytes);
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
-  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
-                                    const StepScalars& given);
+  [[noreturn]] void fail_not_finite(const std::string& result, const StepScalars& given);
 
   Workload workload_;
   TrainOptions options_;
@@ -119,8 +119,8 @@ class Training {
   int64_t planned_bytes_ = 0;
   CompiledWorkload compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
-  std::unique_ptr<Data> data_;
-  std::vector<Batch> next_;  ///< of the next step, where they have been looked at already
+  HostMemory host_;
+  std::unique_ptr<Feeder> feeder_;  ///< of training; from the first step on
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
   bool whole_ = true;

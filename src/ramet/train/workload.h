@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ramet/data/batches.h"
+#include "ramet/data/source.h"
 #include "ramet/model/model.h"
 #include "ramet/train/metrics.h"
 
@@ -40,8 +40,8 @@ struct Units {
 /// All that a training run needs but its options, its layout and a place: what is trained, and on what.
 struct Workload {
   Model model;
-  std::shared_ptr<const BatchSource> train;     ///< null: evaluations alone
-  std::shared_ptr<const BatchSource> held_out;  ///< null: nothing is held out
+  std::shared_ptr<const Source> train;     ///< null: evaluations alone
+  std::shared_ptr<const Source> held_out;  ///< null: nothing is held out
   std::unique_ptr<Evaluator> evaluator;         ///< null: the model's metrics on held-out samples
   Units units;
   std::string data_identity;    ///< hash of the data, which a checkpoint keeps; "": made of the seed alone
