@@ -100,7 +100,7 @@ class Trainer {
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
   [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
-                                    const StepScalars& given);
+                                    const std::vector<ScalarValue>& scalars);
 
   Preparation preparation_;
   std::function<void(std::string_view, int64_t, int64_t)> progress_;
