@@ -4,6 +4,8 @@
 #include <queue>
 #include <unordered_map>
 
+#include "ramet/layout/mesh.h"
+
 namespace ramet {
 namespace {
 
@@ -64,6 +66,7 @@ class Analysis {
     successors.resize(nodes);
     predecessors.assign(nodes, 0);
     readers.resize(graph.values().size());
+    NodeId meeting = kNoNode;  // the last collective between stages
     for (size_t id = 0; id < nodes; ++id) {
       const Node& node = graph.node(static_cast<NodeId>(id));
       for (ValueId input : node.inputs) {
@@ -72,6 +75,12 @@ class Analysis {
         if (std::find(roots.begin(), roots.end(), root(input)) == roots.end()) roots.push_back(root(input));
       }
       for (ValueId read : reads[id]) readers[static_cast<size_t>(read)].push_back(static_cast<NodeId>(id));
+      // Stages meet in collectives in one order, that of their graphs.
+      if (node.op->exchange == Exchange::kNone ||
+          node.attributes.get_int_or("axis", -1) != static_cast<int64_t>(MeshAxis::kStage))
+        continue;
+      add_edge(meeting, static_cast<NodeId>(id));
+      meeting = static_cast<NodeId>(id);
     }
     // Readers of a state before whoever writes it, where the graph's own order has them so.
     std::unordered_map<std::string, ValueId> old;

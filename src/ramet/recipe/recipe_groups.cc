@@ -59,8 +59,8 @@ class GroupReader {
     GroupOptions result;
     for (const auto& [key, value] : table) {
       const std::string name(key.str()), full = "train.groups." + name;
-      const auto number =
-          std::find_if(std::begin(kNumbers), std::end(kNumbers), [&](const NumberKey& each) { return name == each.name; });
+      const auto number = std::find_if(std::begin(kNumbers), std::end(kNumbers),
+                                       [&](const NumberKey& each) { return name == each.name; });
       if (number != std::end(kNumbers))
         result.*number->field = number_of(value, full, *number);
       else if (name == "name")
@@ -136,7 +136,8 @@ std::string text_of(const std::vector<GroupOptions>& groups) {
     text += "]";
     if (group.frozen) text += ", frozen = true";
     for (const NumberKey& key : kNumbers)
-      if (const auto& value = group.*key.field) text += std::string(", ") + key.name + " = " + text_of(Attribute(*value));
+      if (const auto& value = group.*key.field)
+        text += std::string(", ") + key.name + " = " + text_of(Attribute(*value));
     text += "}";
   }
   return text + "]";

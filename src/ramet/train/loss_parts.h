@@ -19,7 +19,7 @@ struct LossPart {
   /// that types of few bits hold them as they hold those of a mean.
   double unit = 1;
 
-  /// The state that counts the items of a step.
+  /// The state f32[1] that counts the items of a step.
   std::string items_state() const { return "accumulator.items." + metric; }
 };
 

@@ -226,8 +226,8 @@ Graph make_micro(const Model& model, const Graph& aliased, const std::vector<Gra
     }
   for (const LossPart& loss : losses) {
     if (loss.denominator.empty()) continue;
-    const Tensor items = build.tensor(copier[both.find_output(loss.denominator)->value]);
-    build.output(loss.items_state(), add(build.state(loss.items_state(), DType::kF32, {}), items), OutputRole::kState);
+    const Tensor items = reshape(build.tensor(copier[both.find_output(loss.denominator)->value]), {1});
+    build.output(loss.items_state(), add(build.state(loss.items_state(), DType::kF32, {1}), items), OutputRole::kState);
   }
   return micro;
 }
@@ -263,7 +263,7 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
                              part.weight->axes});
   for (const LossPart& loss : losses)
     if (!loss.denominator.empty())
-      step.states.push_back({loss.items_state(), {DType::kF32, Shape{}}, StateKind::kAccumulator, {}, ""});
+      step.states.push_back({loss.items_state(), {DType::kF32, Shape{1}}, StateKind::kAccumulator, {}, ""});
   step.micro = make_micro(model, aliased, parts, losses, options, compute);
   build_update(model, parts, losses, options, step);
   step.update = set_chunks(step.update, options.chunks, step.states);

@@ -302,12 +302,13 @@ const std::vector<Batch>& Training::next_batches() {
 Numbers Training::step(const StepScalars& given) {
   const auto start = Clock::now();
   const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
+  const std::vector<ScalarValue> scalars = scalars_of(steps_done_, given);  // before a batch is taken: it may throw
   next_batches();
   const std::vector<Batch> batches = std::exchange(next_, {});
   const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
+      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars);
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
@@ -321,7 +322,7 @@ Numbers Training::step(const StepScalars& given) {
     whole_ = whole_ && !results.states_changed;
     data_.reset();
     if (!without_items.empty()) throw no_items_error(without_items, steps_done_);
-    fail_not_finite(results.not_finite, batches, given);
+    fail_not_finite(results.not_finite, batches, scalars);
   }
   MetricSums sums(workload_.model.metrics, false, options_.loss_mean == "step");
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
@@ -358,9 +359,8 @@ void Training::follow_loss_scale(const ClusterResults& results, bool overflows, 
 }
 
 void Training::fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
-                               const StepScalars& given) {
-  const auto first =
-      cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_, given));
+                               const std::vector<ScalarValue>& scalars) {
+  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars);
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = options_.precision;
   if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";

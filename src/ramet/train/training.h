@@ -104,7 +104,7 @@ class Training {
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
   [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches,
-                                    const StepScalars& given);
+                                    const std::vector<ScalarValue>& scalars);
 
   Workload workload_;
   TrainOptions options_;

@@ -56,7 +56,7 @@ class UpdateBuilder {
                        .grad_scale = grad_scale,
                        .weight_decay = weight_decay_of(options_, trained.group, weight) * trained.scale.decay,
                        .suffix = scalar_suffix(options_, trained.group)},
-                      step_);
+                      build_, step_.states);
     optimizer.build(made);
   }
 
@@ -80,7 +80,7 @@ class UpdateBuilder {
     for (const LossPart& loss : losses_) {
       if (loss.denominator.empty()) continue;
       Scope scope(build_, "items/" + loss.metric);
-      const Tensor items = build_.state(loss.items_state(), DType::kF32, {});
+      const Tensor items = build_.state(loss.items_state(), DType::kF32, {1});
       // The root of an exact square, which stages may share: the number itself.
       const Tensor all = sqrt(from_exact(exact_sum({sum_squares(items)})));
       shares_.push_back(divide(full(build_, DType::kF32, {}, loss.unit), all));

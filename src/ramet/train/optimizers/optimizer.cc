@@ -46,14 +46,14 @@ Tensor scalar_input(GraphBuilder& build, const std::string& name) {
 }
 
 WeightUpdate::WeightUpdate(const OptimizerDef& optimizer, const TrainOptions& train, const OptimizerOptions& options,
-                           Inputs inputs, StepGraph& step)
-    : optimizer_(optimizer), train_(train), options_(options), inputs_(std::move(inputs)), build_(step.update) {
+                           Inputs inputs, GraphBuilder& build, std::vector<StateTensor>& states)
+    : optimizer_(optimizer), train_(train), options_(options), inputs_(std::move(inputs)), build_(build) {
   for (const OptimizerState& state : optimizer_.states) {
     if (state.kept && !state.kept(options_, weight())) continue;
     std::vector<LogicalAxis> axes = weight().axes;
     if (state.form != OptimizerState::Form::kWhole && !axes.empty())
       axes = {axes[state.form == OptimizerState::Form::kRows ? 0 : 1]};
-    step.states.push_back({name_of(state), type_of(state), StateKind::kOptimizer, {}, weight().group, axes});
+    states.push_back({name_of(state), type_of(state), StateKind::kOptimizer, {}, weight().group, axes});
   }
 }
 

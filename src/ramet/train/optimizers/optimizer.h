@@ -80,9 +80,9 @@ class WeightUpdate {
     std::string suffix{};  ///< of the names of the group's scalars
   };
   /// `train` says how weights and states are held; `options` are those of the weight's group. The states that the
-  /// optimizer keeps of the weight are added to `step.states`.
+  /// optimizer keeps of the weight are added to `states`; nodes to the update that `build` makes.
   WeightUpdate(const OptimizerDef& optimizer, const TrainOptions& train, const OptimizerOptions& options, Inputs inputs,
-               StepGraph& step);
+               GraphBuilder& build, std::vector<StateTensor>& states);
 
   const OptimizerOptions& options() const { return options_; }
   const StateTensor& weight() const { return inputs_.weight; }
@@ -117,7 +117,7 @@ class WeightUpdate {
   const TrainOptions& train_;
   const OptimizerOptions& options_;
   const Inputs inputs_;
-  GraphBuilder build_;
+  GraphBuilder& build_;
 };
 
 }  // namespace ramet
