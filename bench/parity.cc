@@ -13,6 +13,7 @@
 #include "ramet/model/safetensors.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 
 #include "../tests/train/parity_recipe.h"
 

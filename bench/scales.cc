@@ -9,6 +9,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/train/scales.h"
+#include "ramet/recipe/prepare.h"
 
 int main(int argc, char** argv) {
   using namespace ramet;

@@ -11,6 +11,7 @@
 #include "ramet/base/error.h"
 #include "ramet/report/search.h"
 #include "ramet/train/step.h"
+#include "ramet/recipe/prepare.h"
 
 namespace ramet {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/train/compile.h"
+#include "ramet/recipe/prepare.h"
 
 namespace ramet {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ramet/train/compile.h"
+#include "ramet/recipe/prepare.h"
 #include "support/fault.h"
 
 namespace ramet {

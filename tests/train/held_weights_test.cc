@@ -11,6 +11,7 @@
 #include "ramet/model/safetensors.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet {

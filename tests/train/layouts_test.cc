@@ -8,6 +8,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 // Every layout gives the bits of one device: losses, weights, checkpoints, messages. scripts/layouts.py has the whole

@@ -12,6 +12,7 @@
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/recipe/prepare.h"
 
 // A loss that is the mean over all items of a step.
 
@@ -89,7 +90,7 @@ std::map<std::string, HostTensor> reference(const Descent& start, const Settings
     std::memcpy(tensor.data.data(), start.before.at(weight.name).data(), tensor.data.size());
     feeds.emplace(weight.name, std::move(tensor));
   }
-  for (const NamedTensor& tensor : ready.train->make(0, 8).tensors) {
+  for (const NamedTensor& tensor : ready.workload.train->make(0, 8).tensors) {
     HostTensor fed(tensor.type);
     fed.data = tensor.bytes;
     feeds.emplace(tensor.name, std::move(fed));

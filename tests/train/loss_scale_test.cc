@@ -7,6 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet {

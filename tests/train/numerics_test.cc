@@ -9,6 +9,7 @@
 
 #include "ramet/report/numerics.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 
 namespace ramet {
 namespace {

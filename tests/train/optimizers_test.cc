@@ -11,6 +11,7 @@
 #include "ramet/train/groups.h"
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 
 // Optimizers as a table, groups of weights, and rates that a caller gives.
 

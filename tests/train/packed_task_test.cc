@@ -11,6 +11,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/training.h"
 #include "support/made_source.h"
 #include "support/temporary.h"

@@ -8,6 +8,7 @@
 #include "parity_recipe.h"
 #include "ramet/base/file.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 
 namespace ramet {
 namespace {

@@ -7,11 +7,14 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/recipe/kinds.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -233,6 +236,46 @@ TEST(Recipe, EveryKeyIsDocumentedAndSound) {
   EXPECT_THAT(recipe_help("train.schedule"), StartsWith("[train.schedule]\n"));
   EXPECT_EQ(recipe_help("train.schedule").find("[train]"), std::string::npos);
   EXPECT_THROW(recipe_help("trian"), Error);
+}
+
+/// A recipe's hash is taken over its keys as they are printed: where a key stands in the tables must not show.
+TEST(Recipe, KeysStandWhereTheyAlwaysStood) {
+  std::vector<std::string> names;
+  for (const auto& key : recipe_keys())
+    if (key.name.starts_with("model.") || key.name.starts_with("data.")) names.push_back(key.name);
+  EXPECT_THAT(names,
+              ElementsAre("model.kind", "model.preset", "model.layers", "model.hidden", "model.heads",
+                          "model.intermediate", "model.vocabulary_size", "model.pad_vocabulary", "model.max_positions",
+                          "model.dropout", "model.attention_dropout", "model.epsilon", "model.types",
+                          "model.activation", "model.init_from", "data.kind", "data.corpus", "data.sequence_length",
+                          "data.next_sentence", "data.short_sequences", "data.variants", "data.shuffle",
+                          "data.prefetch", "data.packing", "data.packing_depth", "data.masking.probability",
+                          "data.masking.whole_word", "data.masking.max_predictions"));
+  const auto hash_of = [](const std::string& kind) {
+    return recipe_hash(complete_recipe(
+                           parse_recipe("", "a.toml", ".", std::vector<std::string>{"model.kind=" + kind})))
+        .hex();
+  };
+  // As they were when every key stood in one table.
+  EXPECT_EQ(hash_of("bert"), "085c667ded755ba06057d8bb56a6f8a1");
+  EXPECT_EQ(hash_of("gpt2"), "dc8e5c33fa29baa0f78552364c269030");
+}
+
+TEST(Recipe, EachKindOwnsItsKeys) {
+  const std::string help = recipe_help();
+  const size_t bert = help.find("Of bert, roberta, distilbert alone:"), task = help.find("Of task alone:");
+  ASSERT_NE(bert, help.npos);
+  ASSERT_NE(task, help.npos);
+  EXPECT_LT(help.find("[train.optimizer]"), bert);
+  EXPECT_GT(help.find("next_sentence ="), bert);
+  EXPECT_LT(help.find("next_sentence ="), task);
+  EXPECT_GT(help.find("n_best ="), task);
+  for (const RecipeKind* kind : recipe_kinds())
+    for (const std::string& name : kind->model_kinds()) {
+      Recipe recipe;
+      recipe.model.kind = name;
+      EXPECT_EQ(&kind_of(recipe), kind) << name;
+    }
 }
 
 TEST(Recipe, LoadsAFileAndNamesItInErrors) {

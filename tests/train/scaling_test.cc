@@ -10,6 +10,7 @@
 #include "ramet/train/scales.h"
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
+#include "ramet/recipe/prepare.h"
 
 namespace ramet {
 namespace {
@@ -24,6 +25,11 @@ Recipe recipe_of(const std::string& kind, const Settings& more) {
                        "train.evaluation.batches=2"};
   settings.insert(settings.end(), more.begin(), more.end());
   return parse_recipe("", "scaled.toml", ".", settings);
+}
+
+std::vector<TensorScale> measured(const Recipe& recipe) {
+  const Preparation ready = prepare(recipe);
+  return measure_scales(ready.workload, ready.options);
 }
 
 /// What unit scaling promises: every tensor near 1 before the first step, forward and backward.

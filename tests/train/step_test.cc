@@ -13,6 +13,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/train/training.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet {

@@ -472,6 +472,27 @@ std::string wrapped(const std::string& text, const std::string& indent, size_t w
   return line.empty() ? result : result + indent + line + "\n";
 }
 
+/// Documentation of the keys that one kind owns; null: that several share.
+std::string help_of(const RecipeKind* owner, const std::string& prefix) {
+  Recipe defaults;
+  std::string text, table = "?";
+  for (const auto& key : recipe_keys()) {
+    if (key.owner != owner) continue;
+    if (!prefix.empty() && key.name != prefix && !key.name.starts_with(prefix + ".")) continue;
+    if (table_of(key.name) != table) {
+      table = table_of(key.name);
+      if (!text.empty()) text += "\n";
+      if (!table.empty()) text += "[" + table + "]\n";
+    }
+    std::string value = field_text(key.field(defaults));
+    if ((value.empty() || value == "\"\"") && !key.otherwise.empty()) value = key.otherwise;
+    text += "  " + leaf_of(key.name) + " = " + kind_text(key) + "; default " + value +
+            (key.decides ? "" : "; may change on resume") + "\n";
+    text += wrapped(key.doc, "      ", 100);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string Recipe::where(const std::string& key) const {
@@ -529,21 +550,10 @@ Hash recipe_hash(const Recipe& recipe) { return hash_text(print_keys(recipe, tru
 
 std::string recipe_help(const std::string& prefix) {
   if (!prefix.empty() && !find_key(prefix) && !is_table(prefix)) unknown_key(prefix, "ramet recipe");
-  Recipe defaults;
-  std::string text, table = "?";
-  for (const auto& key : recipe_keys()) {
-    if (!prefix.empty() && key.name != prefix && !key.name.starts_with(prefix + ".")) continue;
-    if (table_of(key.name) != table) {
-      table = table_of(key.name);
-      if (!text.empty()) text += "\n";
-      if (!table.empty()) text += "[" + table + "]\n";
-    }
-    std::string value = field_text(key.field(defaults));
-    if ((value.empty() || value == "\"\"") && !key.otherwise.empty()) value = key.otherwise;
-    text += "  " + leaf_of(key.name) + " = " + kind_text(key) + "; default " + value +
-            (key.decides ? "" : "; may change on resume") + "\n";
-    text += wrapped(key.doc, "      ", 100);
-  }
+  std::string text = help_of(nullptr, prefix);
+  for (const RecipeKind* kind : recipe_kinds())
+    if (const std::string own = help_of(kind, prefix); !own.empty())
+      text += std::string(text.empty() ? "" : "\n") + "Of " + kind->title() + " alone:\n\n" + own;
   return text;
 }
 

@@ -80,7 +80,8 @@ void settle_head(Layout& layout, const Graph& forward) {
 
 Layout fitted_layout(Layout layout, const Model& model, const TrainOptions& options, const std::string& source,
                      std::vector<std::string>& remarks) {
-  for (std::string& remark : validate(layout, layout_facts(model, options), source)) remarks.push_back(std::move(remark));
+  for (std::string& remark : validate(layout, layout_facts(model, options), source))
+    if (std::find(remarks.begin(), remarks.end(), remark) == remarks.end()) remarks.push_back(std::move(remark));
   settle_head(layout, model.forward);
   return layout;
 }

@@ -263,9 +263,10 @@ std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& g
 
 Numbers Training::step(const StepScalars& given) {
   const auto start = Clock::now();
+  const std::vector<ScalarValue> scalars = scalars_of(steps_done_, given);  // before a batch is taken: it may throw
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of_step(), scalars_of(steps_done_, given));
+      return cluster_->run_step(steps_done_, feed_of_step(), scalars);
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
@@ -278,7 +279,7 @@ Numbers Training::step(const StepScalars& given) {
   if (!results.not_finite.empty() && !overflows) {
     whole_ = whole_ && !results.states_changed;
     if (!without_items.empty()) throw no_items_error(without_items, steps_done_);
-    fail_not_finite(results.not_finite, given);
+    fail_not_finite(results.not_finite, scalars);
   }
   MetricSums sums(workload_.model.metrics, false, options_.loss_mean == "step");
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
@@ -314,10 +315,10 @@ void Training::follow_loss_scale(const ClusterResults& results, bool overflows, 
   numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
 }
 
-void Training::fail_not_finite(const std::string& result, const StepScalars& given) {
+void Training::fail_not_finite(const std::string& result, const std::vector<ScalarValue>& scalars) {
   const auto first =
       workload_.train->repeatable()
-          ? cluster_->find_first_nonfinite(steps_done_, feed_of_step(), scalars_of(steps_done_, given))
+          ? cluster_->find_first_nonfinite(steps_done_, feed_of_step(), scalars)
           : std::optional<std::string>("an unknown node: the samples of a stream cannot be read again");
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = options_.precision;

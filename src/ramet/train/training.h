@@ -104,7 +104,7 @@ class Training {
   void add_progress(int64_t bytes);
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
-  [[noreturn]] void fail_not_finite(const std::string& result, const StepScalars& given);
+  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<ScalarValue>& scalars);
 
   Workload workload_;
   TrainOptions options_;
