@@ -72,6 +72,8 @@ class Trainer {
   int64_t planned_bytes() const { return planned_bytes_; }
   /// Memory that this process takes beside it, for data and results.
   const HostMemory& host_memory() const { return host_; }
+  /// What feeds training; null before the first step.
+  const Feeder* feeder() const { return feeder_.get(); }
   /// Bytes of a whole weight or optimizer state, by its logical name.
   void read_state(const std::string& name, std::span<std::byte> to) const;
   /// On the leading rank; others give an empty text.
