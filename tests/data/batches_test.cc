@@ -48,13 +48,14 @@ Batch rows(const Batch& batch, int64_t begin, int64_t end) {
   return part;
 }
 
-/// Any batch is the rows of any other, whoever asks and in whatever order.
+/// Tokens of a sample, as its mask has them.
 int32_t length_by_mask(const Source& source, int64_t index) {
   const Batch batch = source.make(index, 1);
   const auto mask = ints(batch, "attention_mask");
   return static_cast<int32_t>(std::count(mask.begin(), mask.end(), 1));
 }
 
+/// Any batch is the rows of any other, whoever asks and in whatever order.
 void expect_pure(const Source& source, const Source& again, int64_t count) {
   const Batch whole = source.make(0, count);
   EXPECT_TRUE(same(source.make(0, count), whole));

@@ -269,7 +269,8 @@ class TrainCommand {
     if (scales)
       std::printf("loss scale: %s, %s steps skipped\n", number_text(trainer.loss_scale().scale).c_str(),
                   number_text(static_cast<double>(trainer.loss_scale().skipped)).c_str());
-    std::printf("memory: %s planned, %s at the peak of the process\n", format_size(trainer.planned_bytes()).c_str(),
+    std::printf("memory: %s planned and %s on the host, %s at the peak of the process\n",
+                format_size(trainer.planned_bytes()).c_str(), format_size(trainer.host_memory().total()).c_str(),
                 format_size(measured_peak_bytes()).c_str());
     std::printf("weights %s\nrun %s\n", weights_hash.c_str(), directory.path().c_str());
     if (result.interrupted) std::printf("continue with: ramet train --resume %s\n", directory.path().c_str());

@@ -24,11 +24,7 @@ struct Position {
   size_t index = 0;
 };
 
-/// Number of different micro-batches of a round that a reader reads.
-int64_t different(const RingReads& reads) {
-  return static_cast<int64_t>(std::set<int32_t>(reads.begin(), reads.end()).size());
-}
-
+/// Number of different micro-batches of a round that the readers read.
 int64_t different(std::span<const RingReads> reads) {
   std::set<int32_t> all;
   for (const RingReads& each : reads) all.insert(each.begin(), each.end());

@@ -51,7 +51,7 @@ std::vector<RecipeKey> common_keys() {
        .field = RAMET_FIELD(data.kind),
        .choices = {"synthetic", "text"}},
       {.name = "data.prefetch",
-       .doc = "batches made ahead of their use",
+       .doc = "micro-batches made ahead of their use for each device (more than 3 are 3)",
        .field = RAMET_FIELD(data.prefetch),
        .low = 1,
        .high = 1024,

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/data/checked.h"
 
 namespace ramet {
 
@@ -39,13 +38,6 @@ void check_signature(const std::vector<InputSpec>& inputs,
                .found = found,
                .expected = expected,
                .remedy = "Give these tensors for a micro-batch, or declare the model's inputs as the data has them"});
-}
-
-std::shared_ptr<const Source> with_limits(std::shared_ptr<const Source> source, const std::vector<InputSpec>& inputs,
-                                          int64_t samples) {
-  std::vector<ExpectedTensor> expected;
-  for (const InputSpec& input : inputs) expected.push_back({input.name, input.type, input.low, input.high});
-  return make_checked(std::move(source), std::move(expected), samples);
 }
 
 int64_t count_nonzero(const TensorType& type, const std::byte* data) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,10 +14,6 @@ namespace ramet {
 /// data" or the like.
 void check_signature(const std::vector<InputSpec>& inputs,
                      const std::vector<std::pair<std::string, TensorType>>& given, const std::string& source);
-
-/// The source with the values of its tensors held against the inputs' limits whenever samples are made.
-std::shared_ptr<const Source> with_limits(std::shared_ptr<const Source> source, const std::vector<InputSpec>& inputs,
-                                          int64_t samples);
 
 /// Elements that are not 0, whatever their type is.
 int64_t count_nonzero(const TensorType& type, const std::byte* data);

@@ -12,6 +12,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
 #include "ramet/kernel/kernel.h"
+#include "ramet/model/array_file.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
 #include "ramet/train/facts.h"
@@ -82,8 +83,8 @@ void Training::check_inputs() {
     check_signature(inputs_, workload_.train->signature(options_.micro_batch), "the training data");
   if (workload_.held_out)
     check_signature(inputs_, workload_.held_out->signature(options_.micro_batch), "the held-out data");
-  if (workload_.train) workload_.train = with_limits(workload_.train, inputs_, options_.micro_batch);
-  if (workload_.held_out) workload_.held_out = with_limits(workload_.held_out, inputs_, options_.micro_batch);
+  if (workload_.train) workload_.train = ramet::check_inputs(workload_.train, inputs_, options_.micro_batch);
+  if (workload_.held_out) workload_.held_out = ramet::check_inputs(workload_.held_out, inputs_, options_.micro_batch);
 }
 
 void Training::write_state(const StateTensor& state, std::span<const std::byte> bytes) {

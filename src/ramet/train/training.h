@@ -75,6 +75,8 @@ class Training {
   int64_t planned_bytes() const;
   /// Memory that this process takes beside it, for data and results.
   const HostMemory& host_memory() const { return host_; }
+  /// What feeds training; null before the first step.
+  const Feeder* feeder() const { return feeder_.get(); }
   int64_t samples_per_step() const { return options_.micro_batch * options_.accumulation; }
   int64_t units_per_step() const { return samples_per_step() * workload_.units.per_sample; }
   /// Bytes of a whole weight or optimizer state, by its logical name.
