@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("base ir ops transform machine layout program kernel runtime sim plan data model front train track report "
+LAYERS = ("base ir ops transform machine layout program device kernel runtime sim plan data model front train track report "
           "cli").split()
 MOST_LINES = 900
 MANY_LINES = 700
