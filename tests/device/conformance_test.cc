@@ -211,6 +211,18 @@ TEST_P(DeviceTest, Fills) {
   EXPECT_EQ(all, std::vector<uint8_t>(1 << 20, 7));
 }
 
+TEST_P(DeviceTest, TransposesRuns) {
+  const DeviceMemory a = device_floats(numbers(0)), b = take(kBytes);
+  queue_->transpose(b.data(), a.data(), 5, 10, 20 * 4);
+  std::vector<float> expected;
+  for (int column = 0; column < 10; ++column)
+    for (int row = 0; row < 5; ++row)
+      for (int i = 0; i < 20; ++i) expected.push_back(static_cast<float>((row * 10 + column) * 20 + i));
+  EXPECT_EQ(floats_at(b.data()), expected);
+  queue_->transpose(a.data(), b.data(), 10, 5, 20 * 4);
+  EXPECT_EQ(floats_at(a.data()), numbers(0));
+}
+
 /// Lanes are summed by devices and replicas by collectives, and both must give the same bits.
 TEST_P(DeviceTest, SumsAreThoseOfCollectives) {
   const RandomStream random(1, RandomPurpose::kTest, 0, 1);
@@ -381,6 +393,7 @@ TEST_P(DeviceTest, BadRangesAreNamed) {
        Calls{[&] { queue_->copy_out(host.data(), a.data() - 1, 8); }, [&] { queue_->copy(a.data(), host.data(), 8); },
              [&] { queue_->copy(host.data(), a.data(), 8); }, [&] { queue_->fill(a.data(), 0, 65); },
              [&] { queue_->fill(a.data(), 0, -1); }, [&] { queue_->fill(nullptr, 0, 1); },
+             [&] { queue_->transpose(a.data(), next.data(), 3, 3, 8); },
              [&] { queue_->add(a.data(), next.data(), DType::kF32, 17); }})
     EXPECT_THAT(text_of(call), HasSubstr("not within one block of the device's memory"));
   if (!device_->addressable()) {

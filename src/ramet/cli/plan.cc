@@ -5,6 +5,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
@@ -107,7 +108,7 @@ int plan(const PlanArguments& arguments, bool json) {
   double step_seconds = 0;
   if (!arguments.no_time) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
-    step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend()));
+    step_seconds = predict_step_seconds(exe, local_machine(exe, find_device().backend()));
   }
   const double tokens = static_cast<double>(preparation.tokens_per_step());
   const int64_t parameters = preparation.model.parameters();

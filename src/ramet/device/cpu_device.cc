@@ -73,6 +73,11 @@ class CpuQueue final : public Queue {
     device_.check_range(to, bytes, "fill");
     work([this, to, value, bytes] { fill_bytes(team_, to, value, bytes); });
   }
+  void transpose(std::byte* to, const std::byte* from, int64_t rows, int64_t columns, int64_t bytes) override {
+    device_.check_range(to, rows * columns * bytes, "transpose");
+    device_.check_range(from, rows * columns * bytes, "transpose");
+    work([this, to, from, rows, columns, bytes] { transpose_runs(team_, to, from, rows, columns, bytes); });
+  }
   void add(std::byte* to, const std::byte* from, DType dtype, int64_t count) override {
     check_sum_type(dtype);
     device_.check_range(to, count * static_cast<int64_t>(size_of(dtype)), "add");

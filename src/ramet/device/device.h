@@ -99,6 +99,9 @@ class Queue {
   /// From another device's memory to this one's. The caller sees to it by events that `from` is ready and stays.
   virtual void copy_from(std::byte* to, Device& other, const std::byte* from, int64_t bytes) = 0;
   virtual void fill(std::byte* to, uint8_t value, int64_t bytes) = 0;
+  /// From [rows][columns] to [columns][rows] of runs of `bytes` each: how a tensor that is cut along an inner dimension
+  /// is laid out to travel. The ranges do not overlap.
+  virtual void transpose(std::byte* to, const std::byte* from, int64_t rows, int64_t columns, int64_t bytes) = 0;
   /// to[i] = to[i] + from[i], rounded to the type; f32, bf16, f16, i32 and i64 (integers wrap). The order of the
   /// operands is that of the text, which NaN can show.
   virtual void add(std::byte* to, const std::byte* from, DType dtype, int64_t count) = 0;
@@ -122,8 +125,8 @@ class Queue {
   /// A few bytes for the host, without stopping the queue: they are at `to`, which is pinned, when the event has come.
   Event read(void* to, const std::byte* from, int64_t bytes);
 
-  /// From now on work is recorded and not done: copies within the device, to and from pinned memory, fills, sums and
-  /// launches, with the addresses that they have now; all else throws Error. One recording at a time.
+  /// From now on work is recorded and not done: copies within the device, to and from pinned memory, fills,
+  /// transpositions, sums and launches, with the addresses that they have now; all else throws Error. One recording at a time.
   virtual void begin_capture() = 0;
   virtual std::unique_ptr<CapturedProgram> end_capture() = 0;
   /// Does what was recorded, as if it were given to this queue now. The program must live until it is done.

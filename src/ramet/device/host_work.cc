@@ -54,13 +54,22 @@ void add_range(void* into, const void* from, int64_t begin, int64_t end) {
   for (; i < end; ++i) to[i] = narrowed(widened(to[i]) + widened(add[i]), T{});
 }
 
+void add_f16_range(void* into, const void* from, int64_t begin, int64_t end) {
+#if defined(__x86_64__)
+  static const bool fast = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  if (fast)
+    return add_f16_avx2(static_cast<uint16_t*>(into) + begin, static_cast<const uint16_t*>(from) + begin, end - begin);
+#endif
+  add_range<F16>(into, from, begin, end);
+}
+
 using AddRange = void (*)(void*, const void*, int64_t, int64_t);
 
 AddRange adder_of(DType dtype) {
   switch (dtype) {
     case DType::kF32: return &add_range<float>;
     case DType::kBF16: return &add_range<Bf16>;
-    case DType::kF16: return &add_range<F16>;
+    case DType::kF16: return &add_f16_range;
     case DType::kI32: return &add_range<uint32_t>;
     case DType::kI64: return &add_range<uint64_t>;
     default:
@@ -89,6 +98,15 @@ void copy_bytes(ThreadTeam& team, void* to, const void* from, int64_t bytes) {
 void fill_bytes(ThreadTeam& team, void* to, uint8_t value, int64_t bytes) {
   team.split(bytes, kCopyGrain, [&](int64_t begin, int64_t end, int) {
     std::memset(static_cast<char*>(to) + begin, value, static_cast<size_t>(end - begin));
+  });
+}
+
+void transpose_runs(ThreadTeam& team, void* to, const void* from, int64_t rows, int64_t columns, int64_t bytes) {
+  team.split(rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t column = 0; column < columns; ++column)
+        std::memcpy(static_cast<char*>(to) + (column * rows + row) * bytes,
+                    static_cast<const char*>(from) + (row * columns + column) * bytes, static_cast<size_t>(bytes));
   });
 }
 

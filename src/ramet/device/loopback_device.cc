@@ -252,6 +252,13 @@ class LoopbackQueue final : public Queue {
       fill_bytes(team, to, value, bytes);
     });
   }
+  // An accelerator: cuMemcpy3DAsync, or a kernel of its own where runs are short.
+  void transpose(std::byte* to, const std::byte* from, int64_t rows, int64_t columns, int64_t bytes) override {
+    device_.check_range(to, rows * columns * bytes, "transpose");
+    device_.check_range(from, rows * columns * bytes, "transpose");
+    give([to = device_.true_address(to, "transpose"), from = device_.true_address(from, "transpose"), rows, columns,
+          bytes](ThreadTeam& team) { transpose_runs(team, to, from, rows, columns, bytes); });
+  }
   // An accelerator: a kernel of its own, with IEEE additions and no contraction.
   void add(std::byte* to, const std::byte* from, DType dtype, int64_t count) override {
     check_sum_type(dtype);

@@ -6,9 +6,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/runtime/cluster_state.h"
 #include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/process.h"
 #include "ramet/runtime/thread_transport.h"
 
 namespace ramet {
@@ -130,7 +130,7 @@ void ClusterState::check_memory() const {
   int64_t wanted = 0;
   for (int device = rank * per_rank; device < (rank + 1) * per_rank; ++device)
     wanted += stage_of(device).arena_bytes + (options.streaming == "ram" ? stage_of(device).streaming_bytes : 0);
-  const int64_t available = available_memory();
+  const int64_t available = find_device(options.device).available();
   if (wanted <= available) return;
   throw Error(
       {.what = fmt::format("not enough memory for {} devices", per_rank),
@@ -154,11 +154,12 @@ void ClusterState::make_devices(const Backend& backend) {
   on_devices([&](ClusterDevice& device) {
     DeviceOptions how;
     how.device = device.number;
+    how.kind = options.device;
     how.transport = device.transport;
     how.collectives.bits = options.bits;
     how.shared_arena = ranks > 1;
     if (options.streaming != "ram")
-      how.streaming = [&](int64_t bytes, ThreadTeam&) {
+      how.streaming = [&](int64_t bytes) {
         return make_file_store(bytes,
                                {.folder = options.streaming, .name = "ramet-device-" + std::to_string(device.number)});
       };

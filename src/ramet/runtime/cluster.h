@@ -26,6 +26,8 @@ struct ClusterOptions {
   std::chrono::milliseconds time_limit{60'000};
   /// Where streaming memory is: "ram", or a folder for files.
   std::string streaming = "ram";
+  /// Kind of the devices (kernel/devices.h), which the backend is for; "": the default.
+  std::string device;
   bool profile = false;
   /// Whether sums between devices keep the recipe's order (DESIGN, exact bits).
   ExactBits bits = ExactBits::kExact;

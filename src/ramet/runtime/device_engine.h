@@ -20,12 +20,14 @@ struct NumericsPlan;
 struct DeviceOptions {
   int device = 0;   ///< its number in the executable's mesh
   int threads = 0;  ///< must be what the executable was compiled for; 0 takes that
+  std::string_view kind{};  ///< of device (kernel/devices.h), which the backend is for; "": the default
   Transport* transport =
       nullptr;  ///< its endpoint, which must outlive the engine; may be null where there is one device
   CollectiveOptions collectives{};
-  bool shared_arena = false;  ///< the arena comes from `transport`, so that peers in other processes reach it
+  /// The arena comes from `transport`, so that peers in other processes reach it; where the host can use its addresses.
+  bool shared_arena = false;
   /// Makes its streaming memory of so many bytes; empty: host memory. Not called for a program that streams nothing.
-  std::function<std::unique_ptr<StreamingStore>(int64_t bytes, ThreadTeam& team)> streaming{};
+  std::function<std::unique_ptr<StreamingStore>(int64_t bytes)> streaming{};
 };
 
 /// Runs one device's program. All memory is taken when it is made: arena, streaming memory, kernels, addresses,
@@ -45,7 +47,6 @@ class DeviceEngine {
   int device() const;
   const Mesh::Position& position() const;
   int threads() const;
-  ThreadTeam& team();
   /// Device memory that it has taken.
   int64_t arena_bytes() const;
 

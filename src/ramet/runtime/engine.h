@@ -109,7 +109,8 @@ class Engine {
   void write_state(std::string_view name, const TensorType& type, const void* data);
   /// The same, with the value made in place: no copy of it is ever alive. Throws Error likewise.
   void fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill);
-  /// A state as it is now, in place.
+  /// A state as it is now, in place; on a device whose memory the host cannot read a copy, which holds until the next
+  /// call.
   TensorView state(std::string_view name) const;
   void read_state(std::string_view name, std::span<std::byte> into) const;
   void run_derive();

@@ -12,6 +12,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/process.h"
 #include "ramet/runtime/rehearsal.h"
@@ -268,7 +269,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
 
 Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes) {
   constexpr double kBudgetSeconds = 2;
-  return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
+  return local_machine(stages, find_device().backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
                        between_processes);
 }
 

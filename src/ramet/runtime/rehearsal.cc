@@ -14,7 +14,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/collective.h"
-#include "ramet/runtime/arena.h"
+#include "ramet/device/host_memory.h"
 #include "ramet/runtime/localize.h"
 #include "ramet/runtime/process.h"
 #include "ramet/runtime/task_clock.h"
@@ -229,7 +229,7 @@ class RehearsedDevice {
   const Executable& exe_;
   ThreadTeam& team_;
   size_t number_;
-  std::optional<Arena> arena_;
+  std::optional<HostMemory> arena_;
   SharedMemory shared_{true};
   std::byte* memory_ = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // by task; none of exchanges

@@ -8,6 +8,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/runtime/mpi_transport.h"
 #include "ramet/runtime/process.h"
@@ -66,13 +67,13 @@ void add_work(const Executable& exe, CompiledRecipe& compiled) {
 
 /// One device. When no limit is given and the program would take nearly all memory at hand or more, it is compiled once
 /// more for a little less than there is; the first is given where that is not possible.
-Executable compile_single(const StepGraph& step, CompileOptions compiling) {
-  Executable executable = compile(step, cpu_backend(), compiling);
+Executable compile_single(const StepGraph& step, const KernelLibrary& kernels, CompileOptions compiling) {
+  Executable executable = compile(step, kernels, compiling);
   const int64_t available = available_memory(), limit = available - available / kLeftToOthers;
   if (compiling.device_memory > 0 || executable.planned_bytes() <= limit) return executable;
   compiling.device_memory = limit;
   try {
-    return compile(step, cpu_backend(), compiling);
+    return compile(step, kernels, compiling);
   } catch (const Error&) {
     return executable;  // for a plan to show what is needed; to run it is refused with both sizes
   }
@@ -90,7 +91,7 @@ CompiledRecipe compile_with(const KernelLibrary& kernels, const Preparation& pre
   if (!preparation.layout.is_single())
     compiled.stages = compile(std::move(step), preparation.layout, kernels, compiling);
   else
-    compiled.stages.push_back(here ? compile_single(step, compiling) : compile(std::move(step), kernels, compiling));
+    compiled.stages.push_back(here ? compile_single(step, kernels, compiling) : compile(std::move(step), kernels, compiling));
   for (const Executable& exe : compiled.stages) add_work(exe, compiled);
   compiled.micro_batches = preparation.recipe.train.accumulation / preparation.layout.r;
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -119,7 +120,7 @@ CompileOptions compile_options(const Preparation& preparation, const TrainerOpti
 }
 
 CompiledRecipe compile_recipe(const Preparation& preparation, const TrainerOptions& options) {
-  return compile_with(cpu_backend(), preparation,
+  return compile_with(find_device(options.device).backend(), preparation,
                       compile_options(preparation, options, devices_of_process(preparation, options)), true);
 }
 

@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/program/compile.h"
 #include "ramet/train/prepare.h"
@@ -42,8 +43,8 @@ Predictor::Predictor(const Recipe& complete, std::shared_ptr<const Tokenizer> to
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
   engine_ = std::make_unique<Engine>(
-      compile(make_prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), cpu_backend(), options),
-      cpu_backend());
+      compile(make_prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), find_device().backend(), options),
+      find_device().backend());
   std::erase_if(weights_, [&](const StateTensor& weight) { return engine_->executable().find_state(weight.name) < 0; });
 }
 

@@ -8,6 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/data/loader.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
@@ -73,8 +74,8 @@ TaskPredictor::TaskPredictor(const Recipe& complete, std::shared_ptr<const Token
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
   engine_ = std::make_unique<Engine>(
-      compile(make_prediction_step(recipe_, weights_, build_task_predictor(recipe_, samples_)), cpu_backend(), options),
-      cpu_backend());
+      compile(make_prediction_step(recipe_, weights_, build_task_predictor(recipe_, samples_)), find_device().backend(), options),
+      find_device().backend());
 }
 
 TaskPredictor::~TaskPredictor() = default;

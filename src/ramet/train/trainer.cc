@@ -12,6 +12,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
 #include "ramet/data/loader.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
@@ -135,10 +136,11 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
   ClusterOptions how;
   how.mpi = options.mpi;
   how.streaming = preparation_.layout.streaming;
+  how.device = options.device;
   how.profile = options.profile;
   how.bits = preparation_.recipe.train.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
   how.time_limit = options.time_limit.count() > 0 ? options.time_limit : waiting_limit(compiled_);
-  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), cpu_backend(), how);
+  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), find_device(options.device).backend(), how);
   compiled_.stages.clear();
   const Mesh& mesh = cluster_->mesh();
   for (int device = 0; device < mesh.devices(); ++device) {
