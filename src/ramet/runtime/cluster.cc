@@ -24,6 +24,19 @@ const double* find_number(const NamedNumbers& numbers, std::string_view name) {
 
 }  // namespace
 
+NamedNumbers numbers_of(const ResultTensors& tensors) {
+  NamedNumbers numbers;
+  for (const ResultTensor& tensor : tensors)
+    if (tensor.type.elements() == 1) numbers.emplace_back(tensor.name, tensor.get());
+  return numbers;
+}
+
+const ResultTensors* ClusterResults::program(std::string_view name) const {
+  for (const auto& [known, tensors] : programs)
+    if (known == name) return &tensors;
+  return nullptr;
+}
+
 const double* ClusterResults::find(std::string_view name) const {
   if (const double* value = find_number(update, name)) return value;
   return micro.empty() ? nullptr : find_number(micro.back(), name);
@@ -97,10 +110,7 @@ ClusterState::ClusterState(std::vector<Executable> executables, const Backend& b
                  .expected = "as many devices on each rank",
                  .remedy = fmt::format("Start a number of ranks that divides {}", mesh.devices())});
   per_rank = mesh.devices() / ranks;
-  for (const Executable& exe : stages) {
-    train_slots.push_back(result_slots(exe, exe.train));
-    evaluation_slots.push_back(result_slots(exe, exe.evaluate));
-  }
+  for (const Executable& exe : stages) train_slots.push_back(result_slots(exe));
   make_transports();
   try {
     check_memory();
@@ -197,22 +207,13 @@ Feed ClusterState::feed_of(const ClusterDevice& device, const ClusterFeed& feed)
 
 namespace {
 
-/// Replicas without a micro-batch of their own do the last one again.
-int64_t evaluated_by(int replica, int64_t count) { return std::min<int64_t>(replica, count - 1); }
-
-bool reads_data(const Executable& exe, bool evaluation) {
-  return std::any_of(exe.segments.begin(), exe.segments.end(), [&](const Segment& segment) {
-    return (segment.kind == PieceKind::kEvaluate) == evaluation && !segment.feeds.empty();
+int64_t segments_that_read(const Executable& exe, int32_t program) {
+  return std::count_if(exe.segments.begin(), exe.segments.end(), [&](const Segment& segment) {
+    return segment.program == program && !segment.feeds.empty();
   });
 }
 
 }  // namespace
-
-Feed ClusterState::evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const {
-  const Executable& exe = stage_of(device.number);
-  const int64_t micro = evaluated_by(device.position.replica, count);
-  return [&exe, &feed, micro](int64_t, int64_t, FeedSink& sink) { feed(micro, exe, sink); };
-}
 
 Cluster::Cluster(std::vector<Executable> stages, const Backend& backend, const ClusterOptions& options)
     : state_(std::make_unique<ClusterState>(std::move(stages), backend, options)) {}
@@ -262,14 +263,33 @@ void Cluster::run_derive() {
 bool Cluster::reads_micro_batch(int64_t micro) const {
   return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
     const Executable& exe = state_->stage_of(device.number);
-    return micro / exe.micro_batches() == device.position.replica && reads_data(exe, false);
+    if (micro / exe.micro_batches() == device.position.replica && segments_that_read(exe, kTrain) > 0) return true;
+    // All replicas read the micro-batch of a program that runs in steps.
+    for (int32_t program = kFirstProgram; program < static_cast<int32_t>(exe.programs.size()); ++program)
+      if (exe.runs_in_step(program) && exe.programs[static_cast<size_t>(program)].when.micro == micro &&
+          segments_that_read(exe, program) > 0)
+        return true;
+    return false;
   });
 }
 
-bool Cluster::evaluates_micro_batch(int64_t micro, int64_t count) const {
-  return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
-    return micro == evaluated_by(device.position.replica, count) && reads_data(state_->stage_of(device.number), true);
-  });
+int64_t Cluster::reads_of_request(std::string_view program, int64_t micro, int64_t count) const {
+  int64_t reads = 0;
+  for (const ClusterDevice& device : state_->devices) {
+    const Executable& exe = state_->stage_of(device.number);
+    const int32_t number = exe.find_program(program);
+    if (number < kFirstProgram) continue;
+    const int64_t runs = exe.programs[static_cast<size_t>(number)].runs_of(micro, count, device.position.replica,
+                                                                           state_->mesh.r);
+    reads += runs * segments_that_read(exe, number);
+  }
+  return reads;
+}
+
+bool Cluster::has_program(std::string_view name) const {
+  const Executable& exe = state_->stages[0];
+  const int32_t program = exe.find_program(name);
+  return program >= kFirstProgram && !exe.runs_in_step(program);
 }
 
 bool Cluster::holds(const StateTensor& state) const {
@@ -278,23 +298,20 @@ bool Cluster::holds(const StateTensor& state) const {
   });
 }
 
-const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars) {
+const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars,
+                                        const Wanted& wanted) {
+  state_->check_wanted(wanted);
   state_->on_devices([&](ClusterDevice& device) {
     device.results = &device.engine->run_step(step, state_->feed_of(device, feed), scalars);
   });
   state_->gather_step();
+  state_->gather_tensors(step, wanted);
   return state_->results;
 }
 
-const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterFeed& feed,
-                                                   std::span<const ScalarValue> scalars) {
-  if (count < 1 || count > evaluation_width())
-    internal_error("Cluster::evaluate", std::to_string(count) + " micro-batches");
-  state_->on_devices([&](ClusterDevice& device) {
-    device.evaluated = device.engine->evaluate(state_->evaluation_feed_of(device, feed, count), scalars);
-  });
-  state_->gather_evaluation(count);
-  return state_->evaluated;
+std::vector<ResultTensors> Cluster::run(std::string_view program, int64_t count, const ClusterFeed& feed,
+                                        std::span<const ScalarValue> scalars, const Wanted& wanted) {
+  return state_->run(program, count, feed, scalars, wanted);
 }
 
 std::optional<std::string> Cluster::find_first_nonfinite(int64_t step, const ClusterFeed& feed,

@@ -36,16 +36,43 @@ struct ClusterOptions {
 /// Scalar results by name, as doubles.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
+/// A result as one logical tensor, whichever devices held parts of it.
+struct ResultTensor {
+  std::string name;
+  TensorType type;
+  std::vector<std::byte> bytes;
+
+  /// Element `index` as double.
+  double get(int64_t index = 0) const { return load_element(bytes.data(), type.dtype, index); }
+};
+using ResultTensors = std::vector<ResultTensor>;
+/// Those of one element, as numbers.
+NamedNumbers numbers_of(const ResultTensors& tensors);
+
+/// Which results are wanted, and where. The host's memory for them is what they take: `bytes` of each, on the leading
+/// rank or on all.
+struct Wanted {
+  std::vector<std::string> names{};  ///< empty: all of a program on request; of a step, all scalars
+  bool everywhere = false;           ///< on all ranks; else others than the leading one get empty lists
+};
+
 /// What a step gave, over all devices. Equal on all ranks, and for all layouts.
 struct ClusterResults {
-  std::vector<NamedNumbers> micro;  ///< of every micro-batch of the global batch, in order
+  std::vector<NamedNumbers> micro;  ///< scalars of every micro-batch of the global batch, in order
   NamedNumbers update;
+  /// Tensors that were asked for by name, of micro-batches and of the update.
+  std::vector<ResultTensors> micro_tensors;
+  ResultTensors update_tensors;
+  /// Of the programs that ran after this step: scalars, and tensors that were asked for.
+  std::vector<std::pair<std::string, ResultTensors>> programs;
   std::string not_finite;       ///< as in StepResults
   bool states_changed = false;  ///< on any device
   double waiting = 0;           ///< share of all devices' time in which they waited for other stages
 
   /// First result of this name: of the update, or else of the last micro-batch; null when there is none.
   const double* find(std::string_view name) const;
+  /// Results of a program that runs in steps; null where it did not run in this one.
+  const ResultTensors* program(std::string_view name) const;
 };
 
 /// Called for each micro-batch of the global batch that a device reads, in any order and from several threads at once:
@@ -86,20 +113,25 @@ class Cluster {
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
   void run_derive();
 
-  /// Whether a device of this process reads data of micro-batch `micro` of the global batch.
+  /// Whether a device of this process reads data of micro-batch `micro` of the global batch, in a step or in a program
+  /// that runs in steps.
   bool reads_micro_batch(int64_t micro) const;
-  /// Whether one does in an evaluation of `count` micro-batches.
-  bool evaluates_micro_batch(int64_t micro, int64_t count) const;
+  /// How often devices of this process ask for the data of micro-batch `micro` in a request of `count` of a program.
+  int64_t reads_of_request(std::string_view program, int64_t micro, int64_t count) const;
   /// Whether one holds a part of a logical state: others need not be brought to `write_state`.
   bool holds(const StateTensor& state) const;
 
-  /// One training step on the global batch. `scalars` may hold more than a stage takes.
-  const ClusterResults& run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
-  /// Micro-batches that `evaluate` takes at once: the replicas.
-  int64_t evaluation_width() const { return mesh().r; }
-  /// Forward only, on micro-batches 0 to count - 1 <= evaluation_width() of `feed`.
-  const std::vector<NamedNumbers>& evaluate(int64_t count, const ClusterFeed& feed,
-                                            std::span<const ScalarValue> scalars = {});
+  /// One training step on the global batch, and the programs that run after it. `scalars` may hold more than a stage
+  /// takes. Tensors come only where `wanted` names them.
+  const ClusterResults& run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {},
+                                 const Wanted& wanted = {});
+  /// Whether the step has a program of this name on request.
+  bool has_program(std::string_view name) const;
+  /// A program on request, on micro-batches 0 to count - 1 of `feed`: the results of each, as logical tensors. They go
+  /// through the stages one behind another, some at a time (Program::width, in planned memory), and replicas share them.
+  /// `feed` is asked for a micro-batch when a device begins with it. Throws Error on an unknown program or result.
+  std::vector<ResultTensors> run(std::string_view program, int64_t count, const ClusterFeed& feed,
+                                 std::span<const ScalarValue> scalars = {}, const Wanted& wanted = {});
   /// As Engine::find_first_nonfinite: what the device says that met it first in the order of the step, and which one it
   /// is.
   std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed,

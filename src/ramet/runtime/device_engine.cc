@@ -131,8 +131,13 @@ void DeviceEngine::prepare() { state_->prepare(); }
 const StepResults& DeviceEngine::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
   return state_->run_step(step, feed, scalars);
 }
-std::span<const TensorView> DeviceEngine::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  return state_->evaluate(feed, scalars);
+void DeviceEngine::run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+                       const ResultSink& sink) {
+  state_->run(program, count, feed, scalars, sink);
+}
+std::span<const TensorView> DeviceEngine::run(std::string_view program, const Feed& feed,
+                                              std::span<const ScalarValue> scalars) {
+  return state_->run(program, feed, scalars);
 }
 std::vector<int64_t> DeviceEngine::count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
                                                    std::span<const ScalarValue> scalars) {

@@ -62,11 +62,17 @@ class DeviceEngine {
   void prepare();
   /// One training step. Feeds are asked for by lanes of the whole step, of which this replica takes its own; the
   /// counter counts them so too. Scalars and feeds that this stage does not take are passed over where there are many
-  /// devices. A loss or a norm that is not finite ends the step on all devices before weights change; `not_finite` is
+  /// devices. A guard that is not finite ends the step on all devices before weights change; `not_finite` is
   /// told where it was seen.
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
-  /// Forward only; the results of this device's stage.
-  std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
+  /// A program on request, on `count` micro-batches of all replicas together: one that changes no state does
+  /// micro-batch i on replica i mod r, one that does does each on every replica. No device waits for the others between
+  /// micro-batches but for what they send it. `sink` hears the results of this device's stage, and where a replica lacks a
+  /// micro-batch of its own nothing.
+  void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+           const ResultSink& sink);
+  /// The same on one micro-batch; the views hold until the next call.
+  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars = {});
   /// As Engine::find_first_nonfinite, of this device; with many devices the step runs to its end.
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
                                                 std::span<const ScalarValue> scalars = {});

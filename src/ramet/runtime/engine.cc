@@ -30,6 +30,12 @@ const TensorView* StepResults::find(std::string_view name) const {
   return nullptr;
 }
 
+std::span<const TensorView> StepResults::program(std::string_view name) const {
+  for (const OfProgram& each : programs_)
+    if (each.name == name && each.ran) return each.views;
+  return {};
+}
+
 double StepResults::sum(std::string_view name) const {
   double total = 0;
   for (const auto& views : micro_) {
@@ -60,7 +66,7 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
   goes_on_ = !alone() || !exe_.transfers.empty();
   make_results();
   find_guards();
-  tickets_.resize(std::max({exe_.train.size(), exe_.prepare.size(), exe_.evaluate.size()}));
+  for (const Program& program : exe_.programs) tickets_.resize(std::max(tickets_.size(), program.steps.size()));
   staged_.resize(tickets_.size());
   under_way_.reserve(exe_.transfers.size() + 1);
 }
@@ -161,36 +167,32 @@ CallTable EngineState::make_table(const Segment& segment) const {
   return table;
 }
 
-/// Places for all results of a step, so that they outlive the buffers that they come from. What derives states has
-/// none.
+/// Places for all results of a step, so that they outlive the buffers that they come from.
 void EngineState::make_results() {
-  const auto padded = [](const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; };
-  int64_t bytes = 0;
-  const auto count = [&](const std::vector<ProgramStep>& program) {
-    for (const ProgramStep& step : program)
-      if (has_results(step))
-        for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) bytes += padded(result);
-  };
-  count(exe_.train);
-  count(exe_.evaluate);
-  result_memory_ = device_->take(bytes, Memory::kPinned, "results");
+  result_memory_ = device_->take(exe_.result_bytes(), Memory::kPinned, "results");
   std::byte* next = result_memory_.data();
   results_.micro_.resize(static_cast<size_t>(exe_.micro_batches()));
   first_result_.assign(exe_.segments.size(), 0);
-  const auto place = [&](const std::vector<ProgramStep>& program, std::vector<TensorView>& once) {
-    for (const ProgramStep& step : program) {
-      if (!has_results(step)) continue;
-      std::vector<TensorView>& views = step.micro < 0 ? once : results_.micro_[static_cast<size_t>(step.micro)];
+  const auto place = [&](const Program& program, bool train, std::vector<TensorView>& once) {
+    for (const ProgramStep& step : program.steps) {
+      if (!exe_.gives_results(step)) continue;
+      std::vector<TensorView>& views =
+          step.micro < 0 || !train ? once : results_.micro_[static_cast<size_t>(step.micro)];
       first_result_[static_cast<size_t>(step.subject)] = views.size();
       for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) {
         views.push_back({result.name, &result.type, next});
-        next += padded(result);
+        next += Executable::padded_bytes(result);
       }
     }
   };
-  place(exe_.train, results_.update_);
+  place(exe_.train(), true, results_.update_);
   if (exe_.joined) results_.update_ = results_.micro_[0];
-  place(exe_.evaluate, evaluated_);
+  for (int32_t program = kFirstProgram; program < static_cast<int32_t>(exe_.programs.size()); ++program) {
+    if (!exe_.runs_in_step(program)) continue;
+    const Program& known = exe_.programs[static_cast<size_t>(program)];
+    results_.programs_.push_back({program, known.name, false, {}});
+    place(known, false, results_.programs_.back().views);
+  }
   size_t feeds = 0;
   int64_t scalar_bytes = 0;
   for (const Segment& segment : exe_.segments) {
@@ -199,11 +201,6 @@ void EngineState::make_results() {
   }
   fed_.reserve(feeds);
   scalar_room_.resize(static_cast<size_t>(scalar_bytes));
-}
-
-bool EngineState::has_results(const ProgramStep& step) const {
-  return step.kind == ProgramStep::Kind::kRun &&
-         exe_.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
 }
 
 std::vector<bool> EngineState::trained_buffers() const {
@@ -247,21 +244,21 @@ void EngineState::watch_step(int64_t step, const Feed& feed, std::span<const Sca
   step_ = step;
   feed_ = &feed;
   scalars_ = scalars;
-  begin_program(exe_.train);
+  begin_program(kTrain);
   agreed_ = true;
-  for (size_t index = 0; index < exe_.train.size(); ++index) {
-    const ProgramStep& each = exe_.train[index];
+  for (size_t index = 0; index < exe_.train().steps.size(); ++index) {
+    const ProgramStep& each = exe_.train().steps[index];
     if (each.kind != ProgramStep::Kind::kRun) {
-      run_program_step(exe_.train, index);
+      run_program_step(index);
       continue;
     }
     feed_segment(each);
     set_operands(tables_[static_cast<size_t>(each.subject)], each);
     const bool goes_on = run_segment(each);
-    finish_superstep(exe_.train, index);
+    finish_superstep(index);
     if (!goes_on) return;
   }
-  end_program(exe_.train);
+  end_program();
 }
 
 void EngineState::find_guards() {
@@ -269,7 +266,9 @@ void EngineState::find_guards() {
   for (const Segment& segment : exe_.segments) {
     auto& guards = guards_.emplace_back();
     for (size_t i = 0; i < segment.results.size(); ++i)
-      if (segment.results[i].guard) guards.push_back({segment.results[i].ready, i});
+      if (const Binding& result = segment.results[i];
+          result.guard && result.ready >= 0 && (alone() || segment.kind == PieceKind::kUpdate))
+        guards.push_back({result.ready, i});
     std::sort(guards.begin(), guards.end(), [](const Guard& a, const Guard& b) { return a.after < b.after; });
     int32_t& first = first_state_write_.emplace_back(INT32_MAX);
     for (size_t i = segment.instructions.size(); i-- > 0;)
@@ -401,10 +400,11 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
 /// Gives a segment what it takes from the host.
 void EngineState::feed_segment(const ProgramStep& step) {
   const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
-  // Of the whole step: replicas have lanes in order.
-  const int64_t micro = step.micro < 0 ? 0 : position_.replica * exe_.micro_batches() + step.micro;
+  const int64_t micro = micro_batch_of(step);
+  const bool by_lanes = exe_.runs_in_step(program_);
   if (!segment.feeds.empty())
-    take_feeds(segment, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane);
+    take_feeds(segment, by_lanes ? micro / exe_.micro_batches_per_lane : 0,
+               by_lanes ? micro % exe_.micro_batches_per_lane : micro);
   if (!segment.scalars.empty()) set_scalars(segment, step_, micro);
 }
 
@@ -440,18 +440,25 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
     fed_[i] = true;
     return;
   }
-  // What another segment takes is fed to that one.
-  const bool evaluation = feeding_->kind == PieceKind::kEvaluate;
-  if (!alone() || exe_.has_feed(name, evaluation)) return;
+  // What another segment takes is fed to that one, and what another program of the step takes to that.
+  const auto may_take = [&](const Segment& segment) {
+    return segment.program == program_ || (exe_.runs_in_step(program_) && exe_.runs_in_step(segment.program));
+  };
   std::vector<std::string> names;
   for (const Segment& segment : exe_.segments)
-    if ((segment.kind == PieceKind::kEvaluate) == evaluation)
+    if (may_take(segment))
       for (const Binding& feed : segment.feeds) names.push_back(feed.name);
+  if (!alone() || std::find(names.begin(), names.end(), name) != names.end()) return;
   const std::string near = nearest_name(std::string(name), names);
   throw Error({.what = "there is no data input of this name",
                .where = "segment '" + feeding_->name + "'",
                .found = "'" + std::string(name) + "'",
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
+}
+
+bool EngineState::takes(std::string_view name) const {
+  return std::any_of(feeding_->feeds.begin(), feeding_->feeds.end(),
+                     [&](const Binding& feed) { return feed.name == name; });
 }
 
 void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro) {
@@ -468,9 +475,11 @@ void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro
 /// Places of a segment's results, in their order.
 std::span<const TensorView> EngineState::views_of(const ProgramStep& step) const {
   const auto id = static_cast<size_t>(step.subject);
-  const auto& views = exe_.segments[id].kind == PieceKind::kEvaluate ? evaluated_
-                      : step.micro < 0                               ? results_.update_
-                                                                     : results_.micro_[static_cast<size_t>(step.micro)];
+  const auto& views = program_ != kTrain ? std::find_if(results_.programs_.begin(), results_.programs_.end(),
+                                                        [&](const auto& each) { return each.program == program_; })
+                                               ->views
+                      : step.micro < 0 ? results_.update_
+                                       : results_.micro_[static_cast<size_t>(step.micro)];
   return std::span(views).subspan(first_result_[id], exe_.segments[id].results.size());
 }
 
@@ -480,10 +489,18 @@ void EngineState::copy_result(const ProgramStep& step, size_t result) {
                    binding.type.bytes());
 }
 
-/// They are there when the queue has been waited for.
+/// Results of a training step are there when the queue has been waited for; those of a request are told here.
 void EngineState::copy_results(const ProgramStep& step) {
-  if (!has_results(step)) return;
-  for (size_t i = 0; i < exe_.segments[static_cast<size_t>(step.subject)].results.size(); ++i) copy_result(step, i);
+  if (!exe_.gives_results(step)) return;
+  const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
+  if (exe_.runs_in_step(program_)) {
+    for (size_t i = 0; i < segment.results.size(); ++i) copy_result(step, i);
+    return;
+  }
+  const int64_t micro = request_.of(std::max(step.micro, 0), position_.replica);
+  if (micro >= request_.count) return;
+  for (const Binding& result : segment.results)
+    (*request_.sink)(micro, result, host_bytes(at(result.buffer, step.micro), result.type.bytes(), result_room_));
 }
 
 const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
@@ -496,20 +513,43 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
   changed_ = false;
   if (stale_) prepare();
   results_.seconds = results_.waiting_seconds = 0;
+  for (StepResults::OfProgram& program : results_.programs_) program.ran = false;
   const WaitClock clock(&results_.seconds);
-  run_program(exe_.train);
+  run_program(kTrain);
+  // A step that a guard has ended has ended on all devices.
+  if (!ended_) run_due_programs(step);
   return results_;
+}
+
+/// The programs that follow a training step, each with the states as those before have left them.
+void EngineState::run_due_programs(int64_t step) {
+  for (StepResults::OfProgram& due : results_.programs_) {
+    const Program& program = exe_.programs[static_cast<size_t>(due.program)];
+    if ((step + 1) % program.when.every != 0) continue;
+    run_program(due.program);
+    due.ran = true;
+    if (program.writes_states) prepare();
+  }
+}
+
+int64_t EngineState::micro_batch_of(const ProgramStep& step) const {
+  // Of the whole step: replicas have lanes in order.
+  if (program_ == kTrain) return step.micro < 0 ? 0 : position_.replica * exe_.micro_batches() + step.micro;
+  if (exe_.runs_in_step(program_)) return std::max<int64_t>(at_hand().when.micro, 0);
+  // A replica without a micro-batch of its own does the last one again.
+  return std::min(request_.of(std::max(step.micro, 0), position_.replica), request_.count - 1);
 }
 
 /// With many devices a loss that is not finite is noted where it is seen.
 void EngineState::note_results(const ProgramStep& step) {
-  if (alone() || step.micro < 0 || ended_ || !results_.not_finite.empty()) return;
-  const auto views = views_of(step);
-  const auto is_number = [](const TensorView& view) { return view.type->elements() == 1; };
-  if (std::none_of(views.begin(), views.end(), is_number)) return;
+  if (alone() || program_ != kTrain || step.micro < 0 || ended_ || !results_.not_finite.empty()) return;
+  const auto& results = exe_.segments[static_cast<size_t>(step.subject)].results;
+  if (std::none_of(results.begin(), results.end(), [](const Binding& result) { return result.guard; })) return;
   queue_->wait();
-  for (const TensorView& view : views)
-    if (results_.not_finite.empty() && is_number(view) && !is_finite_scalar(view)) results_.not_finite = view.name;
+  const auto views = views_of(step);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results_.not_finite.empty() && results[i].guard && !is_finite_scalar(views[i]))
+      results_.not_finite = results[i].name;
 }
 
 /// Before weights change, all devices hear whether one has noted something: then the step ends for all.
@@ -523,19 +563,57 @@ void EngineState::agree() {
 }
 
 void EngineState::prepare() {
-  run_program(exe_.prepare);
+  run_program(kPrepare);
   stale_ = false;
 }
 
-std::span<const TensorView> EngineState::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  // A stage may have no part in it, as one that only holds the loss head's neighbours.
-  if (exe_.evaluate.empty() && alone())
-    throw Error({.what = "the step was compiled without an evaluation", .where = "engine"});
+int32_t EngineState::program_on_request(std::string_view name) const {
+  const int32_t found = exe_.find_program(name);
+  if (found >= kFirstProgram && !exe_.runs_in_step(found)) return found;
+  std::vector<std::string> names;
+  for (const Program& program : exe_.programs)
+    if (&program >= &exe_.programs[kFirstProgram] && program.when.kind == When::Kind::kRequest)
+      names.push_back(program.name);
+  const std::string near = nearest_name(std::string(name), names);
+  throw Error({.what = found < 0 ? "the step has no program of this name" : "a program does not run on request",
+               .where = "engine",
+               .found = "'" + std::string(name) + "'" +
+                        (found < 0 ? "" : ", " + text_of(exe_.programs[static_cast<size_t>(found)].when)),
+               .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
+}
+
+void EngineState::run(std::string_view name, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+                      const ResultSink& sink) {
+  const int32_t number = program_on_request(name);
+  const Program& program = exe_.programs[static_cast<size_t>(number)];
+  if (count < 1)
+    throw Error({.what = "a program is asked for no micro-batch",
+                 .where = "program '" + program.name + "'",
+                 .found = std::to_string(count)});
+  check_scalars(scalars);
   step_ = 0;
   feed_ = &feed;
   scalars_ = scalars;
-  run_program(exe_.evaluate);
-  return evaluated_;
+  if (stale_) prepare();
+  request_ = {.count = count, .replicas = program.writes_states ? 1 : exe_.mesh.r, .sink = &sink};
+  const int64_t round = program.width * request_.replicas;
+  for (; request_.first < count; request_.first += round) {
+    // As many on every replica, for collectives among them.
+    request_.most = (std::min(round, count - request_.first) + request_.replicas - 1) / request_.replicas;
+    run_program(number);
+    if (program.writes_states) prepare();
+  }
+}
+
+std::span<const TensorView> EngineState::run(std::string_view name, const Feed& feed,
+                                             std::span<const ScalarValue> scalars) {
+  once_bytes_.clear();
+  once_.clear();
+  run(name, 1, feed, scalars, [&](int64_t, const Binding& result, const std::byte* data) {
+    once_bytes_.emplace_back(data, data + result.type.bytes());
+    once_.push_back({result.name, &result.type, once_bytes_.back().data()});
+  });
+  return once_;
 }
 
 const StatePlace& EngineState::find_state(std::string_view name) const {
@@ -600,8 +678,14 @@ const StepResults& Engine::run_step(int64_t step, const Feed& feed, std::span<co
   return state_->run_step(step, feed, scalars);
 }
 
-std::span<const TensorView> Engine::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  return state_->evaluate(feed, scalars);
+void Engine::run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+                 const ResultSink& sink) {
+  state_->run(program, count, feed, scalars, sink);
+}
+
+std::span<const TensorView> Engine::run(std::string_view program, const Feed& feed,
+                                        std::span<const ScalarValue> scalars) {
+  return state_->run(program, feed, scalars);
 }
 
 std::optional<NonFinite> Engine::find_first_nonfinite(int64_t step, const Feed& feed,

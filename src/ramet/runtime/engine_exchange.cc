@@ -14,8 +14,6 @@ Reduction reduction_of(const std::string& kind) {
   return kind == "max" ? Reduction::kMax : kind == "min" ? Reduction::kMin : Reduction::kSum;
 }
 
-constexpr int kLabelBits = 28;  // of a step's index in a label; the program above them
-
 }  // namespace
 
 CollectiveCall EngineState::make_collective(const NodeSignature& node) {
@@ -115,15 +113,18 @@ void EngineState::all_to_all(const CollectiveCall& collective, const Call& call)
   queue_->transpose(static_cast<std::byte*>(call.outputs[0]), comes, form.parts, outer, run);
 }
 
-void EngineState::begin_program(const Program& program) {
-  if (tickets_.size() < program.size()) tickets_.resize(program.size()), staged_.resize(program.size());
+void EngineState::begin_program(int32_t program) {
+  program_ = program;
+  first_label_ = 0;
+  for (int32_t before = 0; before < program; ++before)
+    first_label_ += static_cast<int32_t>(exe_.programs[static_cast<size_t>(before)].steps.size());
   under_way_.clear();
   ended_ = false;
-  agreed_ = &program != &exe_.train || alone();
+  agreed_ = program != kTrain || alone();
 }
 
-void EngineState::start(const Program& program, size_t index) {
-  const ProgramStep& step = program[index];
+void EngineState::start(size_t index) {
+  const ProgramStep& step = at_hand().steps[index];
   const Transfer& transfer = exe_.transfers[static_cast<size_t>(step.subject)];
   std::byte* data = at(transfer.buffer, step.micro);
   const int64_t bytes = transfer.type.bytes();
@@ -146,12 +147,12 @@ void EngineState::start(const Program& program, size_t index) {
   under_way_.push_back(static_cast<int32_t>(index));
 }
 
-void EngineState::wait(const Program& program, size_t index) {
+void EngineState::wait(size_t index) {
   const auto started = std::find(under_way_.begin(), under_way_.end(), static_cast<int32_t>(index));
   if (started == under_way_.end()) return;
   *started = under_way_.back();
   under_way_.pop_back();
-  const ProgramStep& step = program[index];
+  const ProgramStep& step = at_hand().steps[index];
   const Transfer& transfer = exe_.transfers[static_cast<size_t>(step.subject)];
   if (transfer.peer < 0) return store_->wait(tickets_[index]);
   const WaitClock clock(&results_.waiting_seconds);
@@ -162,9 +163,11 @@ void EngineState::wait(const Program& program, size_t index) {
     staging_->deliver(at(transfer.buffer, step.micro), staged_[index], transfer.type.bytes());
 }
 
-/// A step that a guard has ended does nothing more, but for what others wait for.
-bool EngineState::run_program_step(const Program& program, size_t index) {
-  const ProgramStep& step = program[index];
+/// A step that a guard has ended does nothing more, but for what others wait for. The last round of a request may have
+/// fewer micro-batches than the program has room for: the steps of the others are left out on all devices.
+bool EngineState::run_program_step(size_t index) {
+  const ProgramStep& step = at_hand().steps[index];
+  if (step.micro >= 0 && !exe_.runs_in_step(program_) && step.micro >= request_.most) return true;
   switch (step.kind) {
     case Kind::kZero:
       if (!ended_) zero_accumulators(step);
@@ -172,9 +175,9 @@ bool EngineState::run_program_step(const Program& program, size_t index) {
     case Kind::kCombine:
       if (!ended_) combine_slots(step);
       return true;
-    case Kind::kWait: wait(program, static_cast<size_t>(step.subject)); return true;
+    case Kind::kWait: wait(static_cast<size_t>(step.subject)); return true;
     case Kind::kRun: break;
-    default: start(program, index); return true;
+    default: start(index); return true;
   }
   if (!agreed_ && exe_.segments[static_cast<size_t>(step.subject)].kind == PieceKind::kUpdate) agree();
   if (!ended_) feed_segment(step);
@@ -182,16 +185,16 @@ bool EngineState::run_program_step(const Program& program, size_t index) {
   if (!run_guarded(step)) ended_ = true;
   copy_results(step);
   note_results(step);
-  finish_superstep(program, index);
+  finish_superstep(index);
   return !ended_ || goes_on_;
 }
 
-void EngineState::run_program(const Program& program) {
+void EngineState::run_program(int32_t program) {
   begin_program(program);
   try {
-    for (size_t index = 0; index < program.size(); ++index)
-      if (!run_program_step(program, index)) break;
-    end_program(program);
+    for (size_t index = 0; index < at_hand().steps.size(); ++index)
+      if (!run_program_step(index)) break;
+    end_program();
   } catch (...) {
     abandon();
     throw;
@@ -207,32 +210,29 @@ void EngineState::abandon() {
   }
 }
 
-void EngineState::end_program(const Program& program) {
+void EngineState::end_program() {
   if (!agreed_) agree();
   std::vector<int32_t> rest = under_way_;
   std::sort(rest.begin(), rest.end());
-  for (int32_t step : rest) wait(program, static_cast<size_t>(step));
+  for (int32_t step : rest) wait(static_cast<size_t>(step));
   queue_->wait();
-  superstep_ += static_cast<uint64_t>(exe_.supersteps[static_cast<size_t>(number_of(program))]);
+  superstep_ += static_cast<uint64_t>(at_hand().supersteps);
 }
 
-int EngineState::number_of(const Program& program) const {
-  return &program == &exe_.train ? 0 : &program == &exe_.prepare ? 1 : 2;
-}
-
-void EngineState::finish_superstep(const Program& program, size_t index) {
+void EngineState::finish_superstep(size_t index) {
   if (!options_.transport) return;
-  options_.transport->finish_superstep(superstep_ + static_cast<uint64_t>(program[index].superstep),
-                                       number_of(program) << kLabelBits | static_cast<int>(index));
+  options_.transport->finish_superstep(superstep_ + static_cast<uint64_t>(at_hand().steps[index].superstep),
+                                       first_label_ + static_cast<int>(index));
 }
 
 std::string DeviceEngine::label_text(const Executable& executable, int label) {
-  const Executable& exe = executable;
-  const std::vector<ProgramStep>* programs[] = {&exe.train, &exe.prepare, &exe.evaluate};
-  constexpr const char* names[] = {"train", "prepare", "evaluate"};
-  const int which = label >> kLabelBits, index = label & ((1 << kLabelBits) - 1);
-  if (label < 0 || which > 2 || static_cast<size_t>(index) >= programs[which]->size()) return "";
-  return std::string(names[which]) + ": " + exe.text_of((*programs[which])[static_cast<size_t>(index)]);
+  auto index = static_cast<size_t>(std::max(label, 0));
+  for (const Program& program : executable.programs) {
+    if (label >= 0 && index < program.steps.size())
+      return program.name + ": " + executable.text_of(program.steps[index]);
+    index -= std::min(index, program.steps.size());
+  }
+  return "";
 }
 
 }  // namespace ramet

@@ -77,7 +77,9 @@ class EngineState final : private FeedSink {
   EngineState(Executable executable, const Backend& backend, const DeviceOptions& options);
 
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
-  std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars);
+  void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+           const ResultSink& sink);
+  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars);
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
   std::vector<int64_t> count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
                                        std::span<const ScalarValue> scalars);
@@ -109,7 +111,6 @@ class EngineState final : private FeedSink {
  private:
   friend class NonFiniteSearch;
   friend class NumericsSurvey;
-  using Program = std::vector<ProgramStep>;
 
   // Preparation.
   void check_backend(const Backend& backend, int threads) const;
@@ -118,7 +119,6 @@ class EngineState final : private FeedSink {
   CollectiveCall make_collective(const NodeSignature& node);
   CallTable make_table(const Segment& segment) const;
   void make_results();
-  bool has_results(const ProgramStep& step) const;
   void find_guards();
   /// Buffers where weights and optimizer states lie, at any time.
   std::vector<bool> trained_buffers() const;
@@ -126,20 +126,24 @@ class EngineState final : private FeedSink {
   static bool changes_any(const Instruction& instruction, const std::vector<bool>& buffers);
 
   // Running.
-  void run_program(const Program& program);
+  void run_program(int32_t program);
+  int32_t program_on_request(std::string_view name) const;
+  void run_due_programs(int64_t step);
+  const Program& at_hand() const { return exe_.programs[static_cast<size_t>(program_)]; }
+  /// Micro-batch, of the whole step or request, that a step of the program at hand is of; 0 where it is of none.
+  int64_t micro_batch_of(const ProgramStep& step) const;
   /// Runs a step whose segments the caller runs, instruction by instruction; ends early where `run_segment` says false.
   void watch_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars,
                   const std::function<bool(const ProgramStep&)>& run_segment);
-  /// One step of a program; false when that was the last.
-  bool run_program_step(const Program& program, size_t index);
-  void start(const Program& program, size_t index);
-  void wait(const Program& program, size_t index);
-  void begin_program(const Program& program);
+  /// One step of the program at hand; false when that was the last.
+  bool run_program_step(size_t index);
+  void start(size_t index);
+  void wait(size_t index);
+  void begin_program(int32_t program);
   /// Waits for all that was started, and counts supersteps on to the program's end.
-  void end_program(const Program& program);
+  void end_program();
   void abandon();
-  int number_of(const Program& program) const;
-  void finish_superstep(const Program& program, size_t index);
+  void finish_superstep(size_t index);
   void set_operands(CallTable& table, const ProgramStep& step) const;
   void run_calls(int32_t segment, size_t begin, size_t end);
   void run_timed(int32_t segment, size_t begin, size_t end);
@@ -157,6 +161,7 @@ class EngineState final : private FeedSink {
   void check_scalars(std::span<const ScalarValue> scalars) const;
   void take_feeds(const Segment& segment, int64_t lane, int64_t micro);
   void set(std::string_view name, const TensorType& type, const void* data) override;
+  bool takes(std::string_view name) const override;
   std::span<const TensorView> views_of(const ProgramStep& step) const;
   void copy_result(const ProgramStep& step, size_t result);
   void copy_results(const ProgramStep& step);
@@ -180,10 +185,14 @@ class EngineState final : private FeedSink {
   std::vector<std::vector<Guard>> guards_;
   std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none
   StepResults results_;
-  std::vector<TensorView> evaluated_;
-  std::vector<size_t> first_result_;  // of each segment, in the micro-batch's, the update's or the evaluation's
-  std::vector<double> stamps_;        // while profiling
+  std::vector<size_t> first_result_;   // of each segment, in the micro-batch's, the update's or the program's
+  std::vector<std::byte> result_room_; // of a result on request, where the host cannot read it in place
+  std::vector<double> stamps_;         // while profiling
+  std::vector<std::vector<std::byte>> once_bytes_;  // results of the last request of one micro-batch
+  std::vector<TensorView> once_;
   // Of the program at hand.
+  int32_t program_ = kTrain;
+  int32_t first_label_ = 0;         // of its steps
   std::vector<Ticket> tickets_;     // by step
   std::vector<std::byte*> staged_;  // by step: host memory of a message
   std::vector<int32_t> under_way_;  // steps that were started and not waited for
@@ -198,6 +207,13 @@ class EngineState final : private FeedSink {
   const Feed* feed_ = nullptr;
   std::span<const ScalarValue> scalars_;
   const Segment* feeding_ = nullptr;
+  /// Of the request at hand: its micro-batches, the first of the round, how many replicas share a round, how many each
+  /// of them has in it at most, and who hears the results.
+  struct Request {
+    int64_t count = 0, first = 0, replicas = 1, most = 0;
+    const ResultSink* sink = nullptr;
+    int64_t of(int64_t micro, int replica) const { return first + micro * replicas + replica % replicas; }
+  } request_;
   std::vector<bool> fed_;
 };
 

@@ -53,7 +53,7 @@ class Planner {
           {.state = static_cast<int32_t>(i)});
     }
     std::set<int32_t> known;
-    for (const ProgramStep& step : exe_.train)
+    for (const ProgramStep& step : exe_.train().steps)
       if (step.kind == ProgramStep::Kind::kRun && known.insert(step.subject).second) add_segment(step);
     return std::move(plan_);
   }

@@ -56,8 +56,8 @@ class RehearsedDevice {
       : exe_(exe),
         team_(team),
         number_(static_cast<size_t>(number)),
-        round_(distinct_runs(exe.train)),
-        waiting_(segments_that_wait(exe.train)) {
+        round_(distinct_runs(exe.train().steps)),
+        waiting_(segments_that_wait(exe.train().steps)) {
     if (between_processes) {
       memory_ = shared_.allocate(static_cast<size_t>(std::max<int64_t>(exe.arena_bytes, 1)));
     } else {
@@ -106,7 +106,7 @@ class RehearsedDevice {
   template <typename Visit>
   void each_time(const Visit& visit) const {
     std::vector<double> runs(exe_.segments.size(), 0);
-    for (const ProgramStep& step : exe_.train)
+    for (const ProgramStep& step : exe_.train().steps)
       if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
     const std::vector<size_t> rounds = ordinary_rounds();
     for (size_t id = 0; id < times_.size(); ++id)
@@ -250,7 +250,7 @@ class RehearsedDevice {
 
 double seconds_of_round(const Machine& machine, const Executable& exe) {
   double seconds = 0;
-  for (const ProgramStep& step : distinct_runs(exe.train))
+  for (const ProgramStep& step : distinct_runs(exe.train().steps))
     for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
       if (instruction.task >= 0) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];

@@ -56,7 +56,7 @@ void add_work(const Executable& exe, CompiledRecipe& compiled) {
   double flops = 0;
   std::vector<double> of_segment;
   for (const Segment& segment : exe.segments) of_segment.push_back(flops_of(exe, segment));
-  for (const ProgramStep& step : exe.train) {
+  for (const ProgramStep& step : exe.train().steps) {
     if (step.kind == ProgramStep::Kind::kRun) flops += of_segment[static_cast<size_t>(step.subject)];
     if (step.kind == ProgramStep::Kind::kLoad || step.kind == ProgramStep::Kind::kStore)
       stream += exe.transfers[static_cast<size_t>(step.subject)].type.bytes();

@@ -97,7 +97,7 @@ std::vector<std::vector<Predictor::Candidate>> Predictor::fill_masks(const std::
 
   const TensorType row{DType::kI32, {1, recipe_.data.sequence_length}},
       places{DType::kI32, {1, static_cast<int64_t>(predictions)}};
-  const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
+  const auto results = engine_->run("predict", [&](int64_t, int64_t, FeedSink& sink) {
     sink.set("input_ids", row, ids.data());
     sink.set("token_type_ids", row, types.data());
     sink.set("attention_mask", row, attention.data());
@@ -128,7 +128,7 @@ std::string Predictor::continue_text(const std::string& text, int64_t tokens, do
     std::vector<int32_t> window(ids.end() - static_cast<int64_t>(used), ids.end());
     window.resize(length, end);  // what stands behind the last token is not seen: attention is causal
     const auto last = static_cast<int32_t>(used - 1);
-    const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
+    const auto results = engine_->run("predict", [&](int64_t, int64_t, FeedSink& sink) {
       sink.set("input_ids", row, window.data());
       sink.set("last_position", one, &last);
     });

@@ -296,6 +296,9 @@ Model build_model(const Recipe& recipe) {
   Model model = recipe.is_task()  ? build_bert_task(bert_config(recipe), shape, head_shape(recipe))
                 : is_bert(recipe) ? build_bert(bert_config(recipe), shape)
                                   : build_gpt2(gpt2_config(recipe), shape);
+  // Answers take no more samples at a time than training, so that they fit wherever the model trains.
+  if (recipe.is_task())
+    model.programs.push_back({"predict", build_task_predictor(recipe, prediction_samples(recipe, recipe.train.micro_batch))});
   return is_scaled(recipe) ? with_unit_weights(std::move(model)) : model;
 }
 
@@ -305,6 +308,12 @@ Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions
   shape.depth = 0;  // one text
   return is_bert(recipe) ? build_bert_predict(bert_config(recipe), shape, k)
                          : build_gpt2_predict(gpt2_config(recipe), shape, k);
+}
+
+int64_t prediction_samples(const Recipe& recipe, int64_t most) {
+  constexpr int64_t kTokens = 4096;  // enough for matrix products to be at their best
+  const int64_t tokens = recipe.data.sequence_length * recipe.task.choices.value_or(1);
+  return std::clamp<int64_t>(kTokens / tokens, 1, std::clamp<int64_t>(most, 1, 64));
 }
 
 Graph build_task_predictor(const Recipe& recipe, int64_t samples) {

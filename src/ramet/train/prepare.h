@@ -53,5 +53,7 @@ Model build_model(const Recipe& complete);
 Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k);
 /// Forward only of a task recipe: "logits" (see model/presets.h).
 Graph build_task_predictor(const Recipe& complete, int64_t samples);
+/// Samples of a batch of predictions: as many as make matrix products fast, at most `most`.
+int64_t prediction_samples(const Recipe& complete, int64_t most = 64);
 
 }  // namespace ramet

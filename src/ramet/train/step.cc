@@ -522,10 +522,17 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
   const Graph evaluate = scaled_graph(recipe, model.evaluate, model.weights).graph;
-  step.evaluate = hold_weights(
-      set_chunks(with_sums(lower_precision(evaluate, compute), recipe), recipe.train.chunks, model.weights), names,
-      held_form(recipe));
-  step.evaluate.set_name("evaluate");
+  const auto add_program = [&](const std::string& name, const Graph& graph) {
+    Graph held = hold_weights(set_chunks(graph, recipe.train.chunks, model.weights), names, held_form(recipe));
+    held.set_name(name);
+    step.programs.push_back({name, std::move(held), When::on_request()});
+  };
+  if (!evaluate.nodes().empty()) add_program("evaluate", with_sums(lower_precision(evaluate, compute), recipe));
+  for (const NamedGraph& program : model.programs)
+    add_program(program.name, lower_precision(scaled_graph(recipe, program.graph, model.weights).graph, compute));
+  step.guards = model.guards;
+  if (step.guards.empty()) step.guards.push_back("loss");
+  step.guards.push_back("grad_norm");
   return step;
 }
 

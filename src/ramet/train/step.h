@@ -11,7 +11,8 @@ namespace ramet {
 /// - micro: forward and backward in the recipe's precision with its chunks; adds each gradient to its accumulator;
 /// - update: the global norm of the gradients (result "grad_norm"; exact sums of squares, ops/exact_sum.h),
 ///   clipping, and the optimizer on each weight;
-/// - evaluate: the model's own, in the same precision.
+/// - the programs "evaluate", the model's own, and those of Model::programs, in the same precision, on request.
+/// Guards are the model's, or its loss, and "grad_norm".
 /// With an automatic loss scale micro takes the scalar "loss_scale", the update "inverse_loss_scale", and gives the
 /// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
 /// beta^t). States beside weights: "accumulator.W", for each further top-level scope that reads a tied W

@@ -20,14 +20,6 @@
 namespace ramet {
 namespace {
 
-constexpr int64_t kBatchTokens = 4096;  // enough for matrix products to be at their best, and little memory
-
-int64_t samples_of_batch(const Recipe& recipe) {
-  const int64_t tokens = recipe.data.sequence_length * recipe.task.choices.value_or(1);
-  return std::clamp<int64_t>(kBatchTokens / tokens, 1, 64);
-}
-
-/// Batches of a split's features in order, as a source for a loader, which makes them beside the computation.
 class PredictionBatches final : public BatchSource {
  public:
   PredictionBatches(const TaskSplit& split, const TaskBatchOptions& options) : split_(split), options_(options) {}
@@ -60,16 +52,25 @@ StepGraph make_prediction_step(const Recipe& recipe, const std::vector<StateTens
   for (const auto& weight : weights)
     if (read.count(weight.name)) step.states.push_back(weight);
   const Graph scaled = scaled_graph(recipe, graph, weights).graph;
-  step.evaluate =
+  Graph lowered =
       set_chunks(lower_precision(scaled, precision_from_name(recipe.train.precision)), recipe.train.chunks, weights);
-  step.evaluate.set_name("evaluate");
+  lowered.set_name("predict");
+  step.programs.push_back({"predict", std::move(lowered), When::on_request()});
   return step;
+}
+
+std::shared_ptr<const BatchSource> make_prediction_batches(const TaskSplit& split, const TaskBatchOptions& options) {
+  return std::make_shared<PredictionBatches>(split, options);
+}
+
+int64_t answer_width_of(const Recipe& complete, const TaskBatchOptions& options) {
+  return answer_width(options.head, complete.task.classes.value_or(1), complete.data.sequence_length, options.choices);
 }
 
 TaskPredictor::TaskPredictor(const Recipe& complete, std::shared_ptr<const Tokenizer> tokenizer, int threads)
     : recipe_(complete),
       batches_(task_batch_options(complete, *tokenizer, false)),
-      samples_(samples_of_batch(complete)),
+      samples_(prediction_samples(complete)),
       weights_(build_model(complete).weights) {
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
@@ -97,16 +98,15 @@ TaskOutputs TaskPredictor::predict(const TaskSplit& split,
                                    const std::function<void(int64_t done, int64_t total)>& progress) {
   const int64_t features = split.features(), batches = (features + samples_ - 1) / samples_;
   TaskOutputs outputs;
-  outputs.width = answer_width(batches_.head, recipe_.task.classes.value_or(1), recipe_.data.sequence_length,
-                               batches_.choices);
+  outputs.width = answer_width_of(recipe_, batches_);
   outputs.values.resize(static_cast<size_t>(features * outputs.width));
   if (features == 0) return outputs;
-  Loader loader(std::make_shared<PredictionBatches>(split, batches_), 0, samples_, 2, batches);
+  Loader loader(make_prediction_batches(split, batches_), 0, samples_, 2, batches);
   for (int64_t done = 0; done < features; done += samples_) {
     const Batch batch = loader.next();
-    const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
+    const auto results = engine_->run("predict", [&](int64_t, int64_t, FeedSink& sink) {
       for (const auto& tensor : batch.tensors)
-        if (engine_->executable().has_feed(tensor.name, true)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+        if (sink.takes(tensor.name)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
     });
     const TensorView& logits = results.front();
     const int64_t first = done * outputs.width;

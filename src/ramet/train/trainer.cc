@@ -16,8 +16,10 @@
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
+#include "ramet/train/fed_batches.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
+#include "ramet/train/prepare_task.h"
 #include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/task_predictor.h"
@@ -105,12 +107,6 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
   return all.back();
 }
 
-/// Puts those tensors of a batch that the program reads.
-void put_batch(const Batch& batch, const Executable& exe, bool evaluation, FeedSink& sink) {
-  for (const auto& tensor : batch.tensors)
-    if (exe.has_feed(tensor.name, evaluation)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
-}
-
 }  // namespace
 
 double number_of(const Numbers& numbers, const std::string& name) {
@@ -149,11 +145,6 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
   }
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
-  const TaskSet* task = preparation_.task.get();
-  if (task && task->dev() && task->dev()->labelled() && cluster_->leads()) {
-    task_ = std::make_unique<TaskPredictor>(preparation_.recipe, preparation_.tokenizer, threads_);
-    planned_bytes_ += task_->planned_bytes();
-  }
 }
 
 Trainer::~Trainer() = default;
@@ -302,9 +293,9 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   return warnings;
 }
 
-ClusterFeed Trainer::feed_of(const std::vector<Batch>& batches, bool evaluation) const {
-  return [&batches, evaluation](int64_t micro, const Executable& exe, FeedSink& sink) {
-    put_batch(batches[static_cast<size_t>(micro)], exe, evaluation, sink);
+ClusterFeed Trainer::feed_of(const std::vector<Batch>& batches) const {
+  return [&batches](int64_t micro, const Executable&, FeedSink& sink) {
+    put_batch(batches[static_cast<size_t>(micro)], sink);
   };
 }
 
@@ -322,12 +313,15 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
                                         {"loss_scale", loss_scale_.scale},
                                         {"inverse_loss_scale", 1 / loss_scale_.scale}};
   std::vector<ScalarValue> wanted;
+  const auto is_read = [](const Executable& exe, const std::string& name) {
+    for (int32_t program = 0; program < static_cast<int32_t>(exe.programs.size()); ++program)
+      if (exe.runs_in_step(program) && exe.has_scalar(name, program)) return true;
+    return false;
+  };
   for (const auto& scalar : all)
-    for (const Executable& exe : cluster_->stages())
-      if (exe.has_scalar(scalar.name)) {
-        wanted.push_back(scalar);
-        break;
-      }
+    if (std::any_of(cluster_->stages().begin(), cluster_->stages().end(),
+                    [&](const Executable& exe) { return is_read(exe, scalar.name); }))
+      wanted.push_back(scalar);
   return wanted;
 }
 
@@ -354,7 +348,7 @@ Numbers Trainer::step() {
   const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+      return cluster_->run_step(steps_done_, feed_of(batches), scalars_of(steps_done_));
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
@@ -402,7 +396,7 @@ void Trainer::follow_loss_scale(const ClusterResults& results, bool overflows, N
 }
 
 void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
-  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches), scalars_of(steps_done_));
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = preparation_.recipe.train.precision;
   if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";
@@ -415,20 +409,31 @@ void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch
       ErrorKind::kFailure);
 }
 
+/// The program "predict" answers for all features where the model trains; the leading rank gets the answers.
 Numbers Trainer::evaluate_task() {
   const TaskSplit* const split = preparation_.task->dev().get();
   if (!split || !split->labelled()) return {};
-  std::vector<std::byte> bytes;
-  for (const StateTensor& weight : preparation_.model.weights) {
-    bytes.resize(static_cast<size_t>(weight.type.bytes()));
-    read_weight(weight.name, bytes);
-    if (task_) task_->write(weight, bytes);
+  const Recipe& recipe = preparation_.recipe;
+  const TaskBatchOptions options = task_batch_options(recipe, *preparation_.tokenizer, false);
+  const int64_t features = split->features(), samples = prediction_samples(recipe, recipe.train.micro_batch);
+  const int64_t batches = (features + samples - 1) / samples;
+  TaskOutputs outputs;
+  outputs.width = answer_width_of(recipe, options);
+  if (batches > 0) {
+    Loader loader(make_prediction_batches(*split, options), 0, samples, 2, batches, [&](int64_t number) {
+      return cluster_->reads_of_request("predict", number, batches) > 0;
+    });
+    FedBatches fed(loader, *cluster_, "predict", batches);
+    const auto answers = cluster_->run("predict", batches, fed.feed());
+    if (!cluster_->leads()) return {};
+    for (const ResultTensors& answer : answers)
+      for (int64_t i = 0; i < samples * outputs.width; ++i)
+        if (std::ssize(outputs.values) < features * outputs.width)
+          outputs.values.push_back(static_cast<float>(answer.front().get(i)));
   }
-  if (!task_) return {};
+  if (!cluster_->leads()) return {};
   try {
-    task_->ready();
-    const std::vector<TaskOutputs> outputs = {task_->predict(*split)};
-    return task_numbers(preparation_.recipe, *split, outputs);
+    return task_numbers(recipe, *split, std::vector<TaskOutputs>{std::move(outputs)});
   } catch (const Error& error) {
     if (cluster_->ranks() > 1) cluster_->stop(error.what());
     throw;
@@ -438,7 +443,7 @@ Numbers Trainer::evaluate_task() {
 NumericsReport Trainer::check_numerics() {
   const std::vector<Batch>& batches = next_batches();
   const auto& rts = preparation_.layout.rts;
-  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches, false), scalars_of(steps_done_),
+  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches), scalars_of(steps_done_),
                                                   std::max({rts.grads, rts.optimizer, 1})),
                         preparation_.recipe, steps_done_ + 1);
 }
@@ -451,18 +456,13 @@ Numbers Trainer::evaluate() {
   // Every held-out sample at most once, as far as whole batches go.
   if (preparation_.held_out_samples > 0)
     batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
-  const int64_t width = cluster_->evaluation_width();
   Loader loader(preparation_.held_out, 0, micro_batch, 2, batches, [&](int64_t number) {
-    return cluster_->evaluates_micro_batch(number % width, std::min(width, batches - number / width * width));
+    return cluster_->reads_of_request("evaluate", number, batches) > 0;
   });
+  FedBatches fed(loader, *cluster_, "evaluate", batches);
   ResultSums sums;
-  for (int64_t done = 0; done < batches;) {
-    std::vector<Batch> round;
-    for (int64_t i = 0; i < std::min(batches - done, width); ++i) round.push_back(loader.next());
-    const auto count = static_cast<int64_t>(round.size());
-    for (const NamedNumbers& results : cluster_->evaluate(count, feed_of(round, true))) sums.add(results);
-    done += count;
-  }
+  for (const ResultTensors& results : cluster_->run("evaluate", batches, fed.feed(), {}, {.everywhere = true}))
+    sums.add(numbers_of(results));
   Numbers numbers = sums.numbers(true);
   const bool masked = preparation_.recipe.model.kind != "gpt2";
   numbers.emplace_back("perplexity", std::exp(number_of(numbers, masked ? "mlm_loss" : "loss")));

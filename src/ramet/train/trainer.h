@@ -17,8 +17,6 @@
 
 namespace ramet {
 
-class TaskPredictor;
-
 /// Named numbers, in the order in which they are shown.
 using Numbers = NamedNumbers;
 /// The number of that name, or NaN.
@@ -79,7 +77,7 @@ class Trainer {
  private:
   struct Data;
   Numbers evaluate_task();
-  ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
+  ClusterFeed feed_of(const std::vector<Batch>& batches) const;
   std::vector<ScalarValue> scalars_of(int64_t step) const;
   bool has_automatic_loss_scale() const { return preparation_.recipe.train.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
@@ -108,7 +106,6 @@ class Trainer {
   CompiledRecipe compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Data> data_;
-  std::unique_ptr<TaskPredictor> task_;  ///< answers for the evaluation of a task; on the leading rank
   std::vector<Batch> next_;  ///< of the next step, where they have been looked at already
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
