@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("base ir ops transform machine layout program kernel runtime sim plan data model front track train recipe report "
+LAYERS = ("base ir ops transform machine layout program device kernel runtime sim plan data model front track train recipe report "
           "cli").split()
 MOST_LINES = 900
 MANY_LINES = 700

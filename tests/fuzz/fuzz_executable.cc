@@ -29,7 +29,7 @@ RAMET_FUZZ_SEEDS(executable) {
   exe.states.push_back({{"w", vector, StateKind::kWeight, {}, ""}, {0}, {vector, {}, 1, 1}, kNoBuffer});
   exe.segments.push_back(
       {"step", PieceKind::kForward, 0, 0, {{0, "sum", {0, 1}, {0}, 2}}, {{"x", vector, 1}}, {}, {}, {}, 0, 2});
-  exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
+  exe.train().steps = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 192;
   // One of two stages, with everything that a program can have.
   Executable stage = exe;
@@ -41,7 +41,7 @@ RAMET_FUZZ_SEEDS(executable) {
   stage.transfers = {{"ring", vector, 3, 1, 5, kNoBuffer, -1}, {"w", vector, 0, -1, 0, 0, 0}};
   stage.micro_batches_per_lane = 2;
   using Kind = ProgramStep::Kind;
-  stage.train = {{Kind::kLoad, 1, -1, 0, 0, 0},    {Kind::kReceive, 0, 1, 0, 0, 0}, {Kind::kWait, 0, -1, 0, 0, 0},
+  stage.train().steps = {{Kind::kLoad, 1, -1, 0, 0, 0},    {Kind::kReceive, 0, 1, 0, 0, 0}, {Kind::kWait, 0, -1, 0, 0, 0},
                  {Kind::kWait, 1, -1, 0, 0, 0},    {Kind::kZero, 0, -1, 0, 0, 0},   {Kind::kRun, 0, 1, 0, 0, 0},
                  {Kind::kCombine, 0, -1, 0, 0, 0}, {Kind::kSend, 0, 0, 0, 0, 1},    {Kind::kStore, 1, -1, 0, 0, 1}};
   stage.arena_bytes = 320;

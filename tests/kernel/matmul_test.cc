@@ -2,22 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include "kernel/kernel_tools.h"
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/cpu_features.h"
-#include "ramet/kernel/cpu/guard.h"
 #include "ramet/kernel/cpu/matmul.h"
 #include "ramet/kernel/cpu/matmul_plan.h"
 #include "ramet/kernel/cpu/onednn.h"
 #include "ramet/kernel/cpu/pack.h"
 #include "ramet/kernel/interpret.h"
-#include "support/temporary.h"
-
-extern "C" int omp_get_max_threads(void);
-extern "C" void omp_set_num_threads(int);
 
 namespace ramet {
 namespace {
@@ -26,7 +19,7 @@ using test::compare;
 using test::node_of;
 using test::random_tensor;
 
-bool has_onednn() { return cpu_level() >= CpuLevel::kAvx512; }
+bool has_onednn() { return onednn::built() && cpu_level() >= CpuLevel::kAvx512; }
 
 HostTensor run(const std::string& op, const std::vector<HostTensor>& inputs, const Attributes& attributes, int threads,
                const std::string& kernel) {
@@ -229,52 +222,6 @@ TEST(Matmul, NothingToSumIsZero) {
   const std::vector<HostTensor> inputs{HostTensor(TensorType{DType::kF32, {3, 0}}),
                                        HostTensor(TensorType{DType::kF32, {0, 4}})};
   EXPECT_EQ(run("matmul", inputs, {}, 2, ""), HostTensor(TensorType{DType::kF32, {3, 4}}));
-}
-
-TEST(Matmul, LeavesOpenMpAsItFoundIt) {
-  omp_set_num_threads(3);
-  const Product product{64, 64, 64, DType::kF32, DType::kF32, false, false, 1, false};
-  run("matmul", product.inputs(), product.attributes(), 2, "");
-  EXPECT_EQ(omp_get_max_threads(), 3);
-  {
-    const onednn::OneThread one_thread;
-    EXPECT_EQ(omp_get_max_threads(), 1);
-  }
-  EXPECT_EQ(omp_get_max_threads(), 3);
-}
-
-/// oneDNN starts no thread of its own, however OpenMP is set: the process has as many after as before.
-TEST(Matmul, OnednnStartsNoThreads) {
-  if (!has_onednn()) GTEST_SKIP() << "no oneDNN kernels on this processor";
-  omp_set_num_threads(4);
-  const auto tasks = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
-  };
-  const auto before = tasks();
-  const Product product{512, 512, 3072, DType::kF32, DType::kF32, true, false, 1, false};
-  MatmulForm form;
-  form.m = 512, form.n = 512, form.k = 3072;
-  form.a_index = form.b_index = {0};
-  form.a = form.b = {DType::kF32, {512, 512}};
-  form.output = {DType::kF32, {512, 512}};
-  std::string why;
-  const auto plan = MatmulPlan::make(BlockProduct::kOnednn, form, DType::kF32, std::nullopt, 1, &why);
-  ASSERT_NE(plan, nullptr) << why;
-  const auto inputs = product.inputs();
-  HostTensor out(form.output);
-  std::vector<char> scratch(static_cast<size_t>(plan->scratch_bytes()) + 64);
-  ThreadTeam team(1);
-  plan->run(inputs[0].data.data(), inputs[1].data.data(), nullptr, out.data.data(),
-            scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64), team);
-  EXPECT_EQ(tasks(), before);
-}
-
-TEST(Guard, ProvesWhatIsInUse) {
-  if (!has_onednn()) GTEST_SKIP() << "no oneDNN kernels on this processor";
-  const std::string verdicts = guard_prove();
-  EXPECT_THAT(verdicts, testing::HasSubstr("f32 brg:avx512_core equal\n"));
-  EXPECT_THAT(verdicts, testing::Not(testing::HasSubstr("differs")));
-  EXPECT_EQ(guard_refuses(DType::kF32, "gemm:jit"), "oneDNN's gemm:jit is not proven to give equal bits");
 }
 
 TEST(Pack, FormatsReadBack) {

@@ -81,7 +81,7 @@ Executable sample() {
                           {},
                           0,
                           3});
-  exe.train = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
+  exe.train().steps = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 320;
   exe.bound_bytes = 320;
   exe.peak_instant = 1;
@@ -176,11 +176,11 @@ TEST(Executable, VerifierFindsWhatIsUnsound) {
                "lacks its scratch");
   expect_error(broken([](Executable& exe) { exe.segments[0].instructions[1].task = 2; }), "a task that does not exist");
   expect_error(broken([](Executable& exe) { exe.segments[0].results[0].buffer = 17; }), "a buffer that does not exist");
-  expect_error(broken([](Executable& exe) { exe.train[0].subject = 1; }),
+  expect_error(broken([](Executable& exe) { exe.train().steps[0].subject = 1; }),
                "a program names a segment that does not exist");
-  expect_error(broken([](Executable& exe) { exe.train[0].micro = 1; }),
+  expect_error(broken([](Executable& exe) { exe.train().steps[0].micro = 1; }),
                "a program names a micro-batch that does not exist");
-  expect_error(broken([](Executable& exe) { exe.train[0].slot = 1; }), "a program names a slot that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train().steps[0].slot = 1; }), "a program names a slot that does not exist");
   expect_error(broken([](Executable& exe) { exe.segments[0].accumulators = {0}; }),
                "segment 'step' sums into what is no accumulator");
   expect_error(broken([](Executable& exe) { exe.buffers[2].slots = 2; }),

@@ -47,18 +47,18 @@ TEST(Match, EveryScheduleFitsAndNumbersItsSupersteps) {
     // What a run reads was made in an earlier superstep, wherever.
     std::map<std::pair<int32_t, int32_t>, int32_t> sent;  // by tag and micro-batch
     for (const Executable& exe : executables)
-      for (const ProgramStep& step : exe.train)
+      for (const ProgramStep& step : exe.train().steps)
         if (step.kind == Kind::kSend)
           sent[{exe.transfers[static_cast<size_t>(step.subject)].tag, step.micro}] = step.superstep;
     for (const Executable& exe : executables) {
-      EXPECT_EQ(exe.supersteps[0], executables[0].supersteps[0]);
+      EXPECT_EQ(exe.train().supersteps, executables[0].train().supersteps);
       int32_t before = -1;
       std::vector<int32_t> came;
-      for (size_t i = 0; i < exe.train.size(); ++i) {
-        const ProgramStep& step = exe.train[i];
-        EXPECT_LT(step.superstep, exe.supersteps[0]);
-        if (step.kind == Kind::kWait && exe.train[static_cast<size_t>(step.subject)].kind == Kind::kReceive) {
-          const ProgramStep& receive = exe.train[static_cast<size_t>(step.subject)];
+      for (size_t i = 0; i < exe.train().steps.size(); ++i) {
+        const ProgramStep& step = exe.train().steps[i];
+        EXPECT_LT(step.superstep, exe.train().supersteps);
+        if (step.kind == Kind::kWait && exe.train().steps[static_cast<size_t>(step.subject)].kind == Kind::kReceive) {
+          const ProgramStep& receive = exe.train().steps[static_cast<size_t>(step.subject)];
           came.push_back(sent.at({exe.transfers[static_cast<size_t>(receive.subject)].tag, receive.micro}));
         }
         if (step.kind != Kind::kRun) continue;
@@ -75,7 +75,7 @@ TEST(Match, FindsWhatIsSentAndNotReceived) {
   for (const Kind kind : {Kind::kSend, Kind::kReceive}) {
     std::vector<Executable> executables = compiled("p=3");
     // The second such step of stage 1 becomes harmless; those who wait for it wait for another.
-    auto& train = executables[1].train;
+    auto& train = executables[1].train().steps;
     int seen = 0;
     for (size_t i = 0; i < train.size(); ++i)
       if (train[i].kind == kind && ++seen == 2) {
@@ -98,9 +98,9 @@ TEST(Match, FindsOtherTypesAndOtherOrders) {
               "sends 'act0' i32[96] of micro-batch 0; expected stage 1 receives 'act0' f32[96] of micro-batch 0");
   std::vector<Executable> order = compiled("p=2");
   std::vector<size_t> sends;
-  for (size_t i = 0; i < order[0].train.size(); ++i)
-    if (order[0].train[i].kind == Kind::kSend && order[0].train[i].micro >= 0) sends.push_back(i);
-  std::swap(order[0].train[sends[1]].micro, order[0].train[sends[2]].micro);
+  for (size_t i = 0; i < order[0].train().steps.size(); ++i)
+    if (order[0].train().steps[i].kind == Kind::kSend && order[0].train().steps[i].micro >= 0) sends.push_back(i);
+  std::swap(order[0].train().steps[sends[1]].micro, order[0].train().steps[sends[2]].micro);
   expect_part(
       fault_of([&] { verify_match(order); }),
       "stage 0 sends 'act0' f32[96] of micro-batch 2; expected stage 1 receives 'act0' f32[96] of micro-batch 1");
@@ -109,7 +109,7 @@ TEST(Match, FindsOtherTypesAndOtherOrders) {
 TEST(Match, FindsStagesThatWaitForEachOther) {
   std::vector<Executable> executables = compiled("p=2 schedule=gpipe");
   // Stage 0 asks for the first gradient before it has sent anything.
-  auto& train = executables[0].train;
+  auto& train = executables[0].train().steps;
   const auto receive =
       std::find_if(train.begin(), train.end(), [](const ProgramStep& step) { return step.kind == Kind::kReceive; });
   const auto at = static_cast<int32_t>(receive - train.begin());
@@ -132,10 +132,10 @@ TEST(Match, FindsStagesInDifferentCollectives) {
       task.node.attributes.set("kind", std::string("max"));
   expect_part(fault_of([&] { verify_match(executables); }), "stages meet in different collectives");
   std::vector<Executable> missing = compiled("p=2");
-  std::erase_if(missing[1].train, [&](const ProgramStep& step) {
+  std::erase_if(missing[1].train().steps, [&](const ProgramStep& step) {
     return step.kind == Kind::kRun && missing[1].segments[static_cast<size_t>(step.subject)].name == "update 0";
   });
-  for (ProgramStep& step : missing[1].train)
+  for (ProgramStep& step : missing[1].train().steps)
     if (step.kind == Kind::kWait) step = {Kind::kZero, 0, -1, 0, 0, 0};
   expect_part(fault_of([&] { verify_match(missing); }), "waits in all_reduce 'meet'");
 }
@@ -190,7 +190,7 @@ TEST(Match, RandomDamageIsFound) {
   int found = 0;
   for (int i = 0; i < 300; ++i) {
     std::vector<Executable> damaged = whole;
-    auto& train = damaged[random() % 3].train;
+    auto& train = damaged[random() % 3].train().steps;
     std::vector<size_t> messages;
     for (size_t k = 0; k < train.size(); ++k)
       if (train[k].kind == Kind::kSend || train[k].kind == Kind::kReceive) messages.push_back(k);

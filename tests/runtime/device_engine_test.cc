@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -67,7 +68,7 @@ Outcome run_whole(const toy::Chain& chain, int64_t steps) {
     for (int64_t i = 0; i < results.micro_batches(); ++i) outcome.losses.push_back(results.micro(i)[0].get());
     outcome.norms.push_back(results.find("norm")->get());
     outcome.norms.push_back(results.find("after")->get());
-    outcome.evaluations.push_back(engine.evaluate(feed_of(step + 50))[0].get());
+    outcome.evaluations.push_back(engine.run("evaluate", feed_of(step + 50))[0].get());
   }
   for (const StatePlace& state : engine.executable().states)
     if (is_kept(state.tensor)) {
@@ -106,7 +107,7 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
       }
       mine.norms.push_back(results.find("norm")->get());
       mine.norms.push_back(results.find("after")->get());
-      const auto evaluated = engine.evaluate(feed_of(step + 50));
+      const auto evaluated = engine.run("evaluate", feed_of(step + 50));
       if (!evaluated.empty()) mine.evaluations.push_back(evaluated[0].get());
     }
     std::lock_guard lock(mutex);
@@ -149,6 +150,85 @@ toy::Chain chain_of(const std::string& layout, int64_t lanes = 1, int64_t micro_
   chain.lanes = lanes;
   chain.micro_batches_per_lane = micro_batches;
   return chain;
+}
+
+/// Losses of micro-batches 0 to count - 1 of the program "evaluate", each device on a thread of its own.
+std::map<int64_t, double> losses_of_request(const toy::Chain& chain, int64_t count, const std::function<Feed(int)>& feed) {
+  const DeviceGraphs graphs = chain.cut();
+  const std::vector<Executable> executables = compile_layout(graphs, backend());
+  Transports transports =
+      make_thread_transports(graphs.mesh.devices(), {.time_limit = std::chrono::milliseconds(20'000)});
+  std::mutex mutex;
+  std::map<int64_t, double> losses;
+  test::expect_none(test::on_devices(transports, [&](size_t device) {
+    const int stage = graphs.mesh.position(static_cast<int>(device)).stage;
+    DeviceEngine engine(executables[static_cast<size_t>(stage)], backend(),
+                        {.device = static_cast<int>(device), .transport = transports[device].get()});
+    for (const StatePlace& state : engine.executable().states)
+      if (is_kept(state.tensor)) engine.write_state(state.tensor.name, 0, start_of(state.tensor.name).data);
+    engine.prepare();
+    engine.run("evaluate", count, feed(stage), {}, [&](int64_t micro, const Binding& result, const std::byte* data) {
+      const std::lock_guard lock(mutex);
+      EXPECT_TRUE(losses.emplace(micro, load_element(data, result.type.dtype, 0)).second) << micro;
+    });
+  }));
+  return losses;
+}
+
+void requested(int64_t micro, FeedSink& sink) {
+  for (const char* name : {"x", "target"}) {
+    const HostTensor tensor = data_of(name, 9, 0, micro);
+    if (sink.takes(name)) sink.set(name, tensor.type, tensor.data.data());
+  }
+}
+
+TEST(DeviceEngine, ManyMicroBatchesGoThroughAProgram) {
+  const auto plain = [](int) -> Feed {
+    return [](int64_t, int64_t micro, FeedSink& sink) { requested(micro, sink); };
+  };
+  for (const char* text : {"p=1", "p=2", "p=3", "r=2", "p=2 r=2", "p=2 schedule=interleaved:2", "p=2 phases=2", "phases=3",
+                           "p=3 phases=2 r=2", "p=4 schedule=interleaved:3"})
+    for (int64_t width : {1, 2, 4})
+      for (int64_t count : {1, 7}) {
+        SCOPED_TRACE(std::string(text) + " width " + std::to_string(width) + " count " + std::to_string(count));
+        toy::Chain chain{.layout = parse_layout(text)};
+        chain.lanes = chain.layout.r;
+        chain.width = width;
+        Engine engine(compile(chain.whole(), backend()), backend());
+        for (const StatePlace& state : engine.executable().states)
+          if (is_kept(state.tensor))
+            engine.write_state(state.tensor.name, state.tensor.type, start_of(state.tensor.name).data.data());
+        engine.run_derive();
+        std::map<int64_t, double> expected;
+        engine.run("evaluate", count, plain(0), {}, [&](int64_t micro, const Binding&, const std::byte* data) {
+          expected[micro] = load_element(data, DType::kF32, 0);
+        });
+        ASSERT_EQ(std::ssize(expected), count);
+        EXPECT_EQ(losses_of_request(chain, count, plain), expected);
+      }
+}
+
+// The last stage is never done with a micro-batch before the first has begun with the next.
+TEST(DeviceEngine, AProgramKeepsAllStagesBusy) {
+  toy::Chain chain{.layout = parse_layout("p=3")};
+  chain.width = 2;
+  constexpr int64_t kCount = 8;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t begun = -1, overtaken = 0;
+  const auto losses = losses_of_request(chain, kCount, [&](int stage) -> Feed {
+    return [&, stage](int64_t, int64_t micro, FeedSink& sink) {
+      {
+        std::unique_lock lock(mutex);
+        if (stage == 0) begun = micro, changed.notify_all();
+        if (stage == 2 && micro + 1 < kCount)
+          overtaken += changed.wait_for(lock, std::chrono::seconds(15), [&] { return begun > micro; });
+      }
+      requested(micro, sink);
+    };
+  });
+  EXPECT_EQ(std::ssize(losses), kCount);
+  EXPECT_EQ(overtaken, kCount - 1);
 }
 
 TEST(DeviceEngine, StagesGiveTheBitsOfOneDevice) {
@@ -293,7 +373,8 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
       graph.add_output("dealt",
                        collective("all_to_all", b, {{"split", int64_t{dim}}, {"concat", int64_t{(dim + 1) % 3}}}));
       if (whole.shape[dim] % kParts != 0) continue;
-      graphs.stages[0].pieces = {{graph, PieceKind::kEvaluate, 0}};
+      graphs.programs = {{.name = "evaluate", .when = When::on_request(), .reads_data = true}};
+      graphs.stages[0].pieces = {{.graph = graph, .kind = PieceKind::kProgram, .program = 0}};
       const std::vector<Executable> executables = compile_layout(graphs, backend());
       Transports transports = make_thread_transports(kParts);
       const auto numbers = [&](const char* name, int device) {
@@ -310,7 +391,7 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
             sink.set(name, tensor.type, tensor.data.data());
           }
         };
-        for (const TensorView& view : engine.evaluate(feed)) {
+        for (const TensorView& view : engine.run("evaluate", feed)) {
           HostTensor copy(*view.type);
           std::memcpy(copy.data.data(), view.data, copy.data.size());
           results[static_cast<size_t>(device)].emplace(std::string(view.name), std::move(copy));

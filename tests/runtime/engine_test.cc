@@ -43,11 +43,13 @@ StepGraph small_step(int64_t lanes, int64_t micro_batches) {
                 g = update.add_input("grad.w", kVector, InputRole::kState);
   const NodeId next = update.add_node(toy::blend(), {old, g}, {}, "update");
   update.add_output("w", update.node(next).outputs[0], OutputRole::kState);
-  Graph& evaluate = step.evaluate;
+  Graph evaluate("evaluate");
   const ValueId ex = evaluate.add_input("x", kVector, InputRole::kData),
                 ew = evaluate.add_input("w", kVector, InputRole::kState);
   const NodeId ey = evaluate.add_node(toy::blend(), {ex, ew}, {}, "body/blend");
   evaluate.add_output("y", evaluate.node(ey).outputs[0]);
+  step.programs.push_back({"evaluate", std::move(evaluate), When::on_request()});
+  step.guards = {"loss"};
   return step;
 }
 
@@ -147,11 +149,49 @@ TEST(Engine, EvaluatesWithoutChangingTheWeights) {
   Engine engine = make_engine(1, 2, 1);
   set_weight(engine);
   const Hash before = engine.weights_hash();
-  const auto results = engine.evaluate(feed_of());
+  const auto results = engine.run("evaluate", feed_of());
   ASSERT_EQ(results.size(), 1u);
   const HostTensor x = toy::numbers(kVector, 0), w = toy::numbers(kVector, 5);
   for (int64_t i = 0; i < 1000; ++i) EXPECT_NEAR(results[0].get(i), x.get(i) / 2 + w.get(i) / 3, 1e-6);
   EXPECT_EQ(engine.weights_hash(), before);
+}
+
+// A step that a guard ends has no after: the programs that would follow it do not run, nor later in its place.
+TEST(Engine, ProgramsDoNotFollowAStepThatAGuardEnds) {
+  for (int64_t micro_batches : {1, 3}) {
+    static const Backend backend = toy::make_backend();
+    StepGraph step = small_step(1, micro_batches);
+    Graph halve("halve");
+    const ValueId w = halve.add_input("w", kVector, InputRole::kState);
+    const NodeId half = halve.add_node(toy::halve_and_sum(), {w}, {}, "halve");
+    halve.add_output("w", halve.node(half).outputs[0], OutputRole::kState);
+    halve.add_output("sum", halve.node(half).outputs[1]);
+    step.programs.push_back({"halve", std::move(halve), When::each_step(2)});
+    Engine engine(compile(step, backend, {.threads = 2}), backend);
+    set_weight(engine);
+    EXPECT_EQ(engine.run_step(0, feed_of()).not_finite, "");
+    EXPECT_TRUE(engine.run_step(0, feed_of()).program("halve").empty());
+    const Hash before = engine.weights_hash();
+    EXPECT_EQ(engine.run_step(1, feed_of(std::numeric_limits<float>::infinity())).not_finite, "loss");
+    EXPECT_TRUE(engine.run_step(2, feed_of()).program("halve").empty());
+    EXPECT_NE(engine.weights_hash(), before);
+    EXPECT_EQ(engine.run_step(3, feed_of()).program("halve").size(), 1u);
+    expect_error([&] { (void)engine.run("halve", feed_of()); },
+                 "a program does not run on request; found 'halve', every 2 steps");
+    expect_error([&] { (void)engine.run("evalute", feed_of()); }, "Did you mean 'evaluate'?");
+  }
+}
+
+// What is no guard may be anything: a ratio of 0 to 0, for one.
+TEST(Engine, OnlyGuardsEndAStep) {
+  static const Backend backend = toy::make_backend();
+  StepGraph step = small_step(1, 3);
+  step.guards.clear();
+  Engine engine(compile(step, backend), backend);
+  set_weight(engine);
+  const StepResults& results = engine.run_step(0, feed_of(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(results.not_finite, "");
+  EXPECT_TRUE(std::isnan(results.find("loss")->get()));
 }
 
 TEST(Engine, StopsAtALossThatIsNotFiniteAndNamesItsOrigin) {

@@ -162,7 +162,7 @@ TEST(Prediction, RestsOnMeasuredTasks) {
   EXPECT_GT(time.measured_share, 0);
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions)
-      if (instruction.task >= 0 && segment.kind != PieceKind::kEvaluate) {
+      if (instruction.task >= 0 && segment.kind != PieceKind::kProgram) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
         EXPECT_TRUE(machine.tasks.count(task_key(task.node, task.kernel))) << task.node.text();
       }
@@ -180,7 +180,7 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
       ASSERT_TRUE(rehearse(machine, {&exe, 1}, cpu_backend(), 0.5, 1, between_processes)) << kind;
       EXPECT_GT(machine.device.jitter, 0);
       EXPECT_NEAR(predict_step(exe, machine).measured_share, 1, 0.1) << "all but copies and lanes";
-      for (const ProgramStep& run : distinct_runs(exe.train))
+      for (const ProgramStep& run : distinct_runs(exe.train().steps))
         for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions)
           if (instruction.task >= 0) {
             const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
@@ -200,7 +200,7 @@ TEST(Prediction, RehearsesEveryStage) {
   EXPECT_GT(machine.device.jitter, 0);
   size_t timed = 0;
   for (const Executable& exe : stages)
-    for (const ProgramStep& run : distinct_runs(exe.train))
+    for (const ProgramStep& run : distinct_runs(exe.train().steps))
       for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions) {
         if (instruction.task < 0) continue;
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];

@@ -27,7 +27,12 @@ class RandomStep {
     for (const char* name : {"g0", "g1"}) accumulate(name);
     fill(step_.update, {"w0", "w1", "w2", "m0", "m1", "g0", "g1"}, {"w0", "w1", "w2", "m0", "m1"}, 25);
     fill(step_.derive, {"w0", "w1"}, {"d0"}, 4);
-    fill(step_.evaluate, {"w0", "d0"}, {}, 6);
+    step_.programs.push_back({"evaluate", Graph("evaluate"), When::on_request()});
+    fill(step_.programs[0].graph, {"w0", "d0"}, {}, 6);
+    step_.programs.push_back({"evolve", Graph("evolve"), When::each_step(2)});
+    fill(step_.programs[1].graph, {"w0", "w1", "w2", "m0", "m1", "d0"}, {"w0", "w2", "m1"}, 12);
+    step_.programs.push_back({"look", Graph("look"), When::each_step()});
+    fill(step_.programs[2].graph, {"w0", "d0", "m1"}, {}, 4);
   }
 
   StepGraph take() { return std::move(step_); }
@@ -59,7 +64,7 @@ class RandomStep {
   }
 
   void fill(Graph& graph, const std::vector<std::string>& reads, const std::vector<std::string>& updates, int nodes) {
-    if (&graph == &step_.micro || &graph == &step_.evaluate)
+    if (&graph == &step_.micro || graph.name() == "evaluate")
       for (size_t i = 0; i < 3; ++i)
         graph.add_input("x" + std::to_string(i), {DType::kF32, kShapes[i * 2]}, InputRole::kData);
     if (&graph == &step_.update) graph.add_input("rate", {DType::kF32, {}}, InputRole::kScalar);
@@ -212,6 +217,16 @@ void compare(uint32_t seed, int64_t lanes, int64_t micro_batches, bool in_place)
       expect_equal(*view, tensor, "result " + name);
     }
     interpret_graph(step.derive, plain, states, {});
+    for (const StepProgram& program : step.programs) {
+      if (program.when.kind != When::Kind::kSteps) continue;
+      const auto views = results.program(program.name);
+      ASSERT_EQ(views.size(), (s + 1) % program.when.every == 0 ? 3u : 0u) << program.name;
+      if (views.empty()) continue;
+      const auto expected = interpret_graph(program.graph, plain, states, {});
+      for (const TensorView& view : views)
+        expect_equal(view, expected.at(std::string(view.name)), "program result " + std::string(view.name));
+      interpret_graph(step.derive, plain, states, {});
+    }
     for (const StatePlace& place : engine.executable().states)
       if (place.tensor.kind != StateKind::kAccumulator &&
           states.count(place.tensor.name))  // others are the compiler's own
@@ -220,8 +235,8 @@ void compare(uint32_t seed, int64_t lanes, int64_t micro_batches, bool in_place)
       for (const auto& [name, tensor] : data_for(s, 7, 7)) sink.set(name, tensor.type, tensor.data.data());
     };
     States untouched = states;
-    const auto predicted = interpret_graph(step.evaluate, plain, untouched, data_for(s, 7, 7));
-    for (const TensorView& view : engine.evaluate(evaluation))
+    const auto predicted = interpret_graph(step.find_program("evaluate")->graph, plain, untouched, data_for(s, 7, 7));
+    for (const TensorView& view : engine.run("evaluate", evaluation))
       expect_equal(view, predicted.at(std::string(view.name)), "evaluation");
   }
 }

@@ -74,8 +74,8 @@ class Program {
     step.kind = kind;
     step.subject = subject;
     step.micro = micro;
-    exe.train.push_back(step);
-    return static_cast<int32_t>(exe.train.size()) - 1;
+    exe.train().steps.push_back(step);
+    return static_cast<int32_t>(exe.train().steps.size()) - 1;
   }
   Program& add(Task task, const std::string& name) {
     Instruction instruction;

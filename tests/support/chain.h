@@ -19,6 +19,7 @@ struct Chain {
   int64_t lanes = 1, micro_batches_per_lane = 2;  ///< of the whole step
   Memory optimizer = Memory::kDevice, weights = Memory::kDevice, gradients = Memory::kDevice, stash = Memory::kDevice;
   TensorType vector{DType::kF32, {96}};
+  int64_t width = 1;  ///< of the program "evaluate"
 
   int chunks() const { return layout.layer_chunks(); }
   int layers() const { return chunks() * layers_per_chunk; }
@@ -116,6 +117,8 @@ class Cutter {
     graphs_.micro_batches_per_lane = chain_.micro_batches_per_lane;
     graphs_.chunks = chain_.chunks();
     graphs_.stages.resize(static_cast<size_t>(layout.p));
+    graphs_.guards = {"loss", "norm"};
+    graphs_.programs = {{.name = "evaluate", .when = When::on_request(), .width = chain_.width, .reads_data = true}};
     graphs_.table = make_schedule(layout, graphs_.lanes * graphs_.micro_batches_per_lane);
     for (int chunk = 0; chunk < chain_.chunks(); ++chunk) {
       graphs_.stage_of_chunk.push_back(layout.stage_of(chunk));
@@ -124,7 +127,7 @@ class Cutter {
       forward(chunk, PieceKind::kForward);
       backward(chunk);
       prepare(chunk);
-      forward(chunk, PieceKind::kEvaluate);
+      forward(chunk, PieceKind::kProgram);
     }
     for (stage_ = 0; stage_ < layout.p; ++stage_) norm();
     for (int chunk = 0; chunk < chain_.chunks(); ++chunk) {
@@ -152,7 +155,12 @@ class Cutter {
 
   Graph& piece(PieceKind kind, int chunk) {
     auto& pieces = graphs_.stages[static_cast<size_t>(stage_)].pieces;
-    pieces.push_back({Graph(std::string(ramet::name_of(kind)) + " " + std::to_string(chunk)), kind, chunk});
+    const bool evaluates = kind == PieceKind::kProgram;
+    pieces.push_back({.graph = Graph((evaluates ? "evaluate" : std::string(ramet::name_of(kind))) + " " + std::to_string(chunk)),
+                      .kind = kind,
+                      .chunk = chunk,
+                      .program = evaluates ? 0 : -1,
+                      .place = evaluates ? chunk : 0});
     return pieces.back().graph;
   }
 
@@ -283,18 +291,21 @@ inline StepGraph Chain::whole() const {
   step.lanes = lanes;
   step.micro_batches_per_lane = micro_batches_per_lane;
   std::vector<ValueId> inputs;
+  Graph evaluate("evaluate");
   ValueId x = step.micro.add_input("x", vector, InputRole::kData),
-          e = step.evaluate.add_input("x", vector, InputRole::kData);
+          e = evaluate.add_input("x", vector, InputRole::kData);
   for (int layer = 0; layer < layers(); ++layer) {
     for (StateTensor& tensor : states_of_layer(layer, vector)) step.states.push_back(std::move(tensor));
     inputs.push_back(x);
     x = forward_layer(step.micro, x, layer, vector);
-    e = forward_layer(step.evaluate, e, layer, vector);
+    e = forward_layer(evaluate, e, layer, vector);
     const ValueId w = state(step.derive, name_of("w", layer), vector);
     step.derive.add_output(name_of("d", layer), add_op(step.derive, blend(), {w, w}, name_of("derive", layer), 5),
                            OutputRole::kState);
   }
-  loss(step.evaluate, e, vector, "loss");
+  loss(evaluate, e, vector, "loss");
+  step.programs.push_back({"evaluate", std::move(evaluate), When::on_request()});
+  step.guards = {"loss", "norm"};
   ValueId gradient = loss(step.micro, x, vector, "loss");
   for (int layer = layers() - 1; layer >= 0; --layer) {
     accumulate(step.micro, gradient, inputs[static_cast<size_t>(layer)], layer, vector);

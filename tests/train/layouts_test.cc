@@ -62,9 +62,9 @@ Trained train_steps(Training& trainer, int steps) {
   return trained;
 }
 
-Trained train_layout(const std::string& layout, int steps, const Settings& more = {},
-                     const std::string& kind = "bert") {
-  Training trainer = make_training(prepare(recipe(layout, more, kind)), {});
+Trained train_layout(const std::string& layout, int steps, const Settings& more = {}, const std::string& kind = "bert",
+                     const std::string& device = "") {
+  Training trainer = make_training(prepare(recipe(layout, more, kind)), {.device = device});
   trainer.initialize();
   return train_steps(trainer, steps);
 }
@@ -74,6 +74,32 @@ void expect_same(const Trained& found, const Trained& expected) {
   EXPECT_EQ(found.norms, expected.norms);
   EXPECT_EQ(found.evaluation, expected.evaluation);
   EXPECT_EQ(found.hash, expected.hash);
+}
+
+/// Devices whose memory the host cannot address, with queues that run beside it: every way of bytes to and from them.
+TEST(Layouts, OnLoopbackDevicesHaveTheBitsOfTheCpu) {
+  const TemporaryFolder folder;
+  const Settings more = {"train.precision=bf16", "train.optimizer.kind=lamb"};
+  const Trained expected = train_layout("", 2, more, "bert", "cpu");
+  for (const std::string layout :
+       {std::string(), std::string("p=2 head=first"), std::string("t=2"), std::string("t=2x2"),
+        std::string("r=2 rts=optimizer"), std::string("r=4 rts=weights:2,grads,optimizer"),
+        std::string("p=2 phases=2 offload=optimizer"), std::string("phases=2 offload=weights,grads,optimizer,activations"),
+        "phases=2 offload=weights,optimizer streaming=" + folder.path().string(),
+        std::string("p=2 t=2 r=2 rts=optimizer recompute=layer"), std::string("recompute=all")}) {
+    SCOPED_TRACE("'" + layout + "'");
+    expect_same(train_layout(layout, 2, more, "bert", "loopback"), expected);
+  }
+}
+
+TEST(Layouts, AnUnknownKindOfDeviceIsNamed) {
+  try {
+    train_layout("", 1, {}, "bert", "abacus");
+    FAIL() << "a device that there is not";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "device: there is no kind of device of this name; found 'abacus'; expected one of cpu, loopback");
+  }
 }
 
 TEST(Layouts, OfBertHaveTheBitsOfOneDevice) {

@@ -256,7 +256,8 @@ TEST(Precision, ComputesProductsInTheLowTypeAndKeepsGradientsOfWeightsFull) {
 TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
   const Model model = tiny_bert();
   StepGraph step = step_of(simplify(training_graph(model, DType::kBF16)), model);
-  step.evaluate = simplify(lower_precision(model.evaluate, DType::kBF16));
+  step.programs.push_back(
+      {"evaluate", simplify(lower_precision(model.evaluate, DType::kBF16)), When::on_request()});
   const StepGraph hoisted = hoist(step);
   verify(hoisted, "hoist");
   EXPECT_GT(hoisted.derive.nodes().size(), 10u);
@@ -282,13 +283,14 @@ TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
 TEST(Unhoist, MakesWhatWasDerivedWhereItIsRead) {
   const Model model = tiny_bert();
   StepGraph step = step_of(simplify(training_graph(model, DType::kBF16)), model);
-  step.evaluate = simplify(lower_precision(model.evaluate, DType::kBF16));
+  step.programs.push_back(
+      {"evaluate", simplify(lower_precision(model.evaluate, DType::kBF16)), When::on_request()});
   const StepGraph again = unhoist(hoist(step));
   verify(again, "unhoist");
   EXPECT_TRUE(again.derive.nodes().empty());
   for (const auto& state : again.states) EXPECT_NE(state.kind, StateKind::kDerived) << state.name;
   EXPECT_EQ(run(again.micro), run(step.micro));
-  EXPECT_EQ(run(again.evaluate), run(step.evaluate));
+  EXPECT_EQ(run(again.programs[0].graph), run(step.programs[0].graph));
   // What is made is read once, by the node that follows, and belongs to its layer.
   const auto uses = again.micro.uses();
   int made = 0;

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -36,9 +38,16 @@ int inspect_graph(const InspectArguments& arguments) {
     std::fputs(print(step).c_str(), stdout);
     return 0;
   }
-  const Graph& graph = arguments.part == "update"     ? step.update
-                       : arguments.part == "evaluate" ? step.evaluate
-                                                      : step.micro;
+  const StepProgram* program = step.find_program(arguments.part);
+  if (!program && arguments.part != "micro" && arguments.part != "update" && arguments.part != "all") {
+    std::vector<std::string> known = {"all", "forward", "micro", "update"};
+    for (const StepProgram& each : step.programs) known.push_back(each.name);
+    throw Error({.what = "the step has no such graph",
+                 .where = "--part",
+                 .found = "'" + arguments.part + "'",
+                 .expected = fmt::format("{}", fmt::join(known, ", "))});
+  }
+  const Graph& graph = program ? program->graph : arguments.part == "update" ? step.update : step.micro;
   std::fputs((arguments.dot ? print_dot(graph) : print(graph)).c_str(), stdout);
   return 0;
 }
@@ -60,9 +69,9 @@ void print_instructions(const Executable& exe, const Segment& segment) {
 
 void print_program(const Executable& exe) {
   std::vector<std::vector<std::string>> rows = {{"superstep", "program", "what"}};
-  for (const auto& [program, name] :
-       {std::pair{&exe.prepare, "prepare"}, std::pair{&exe.train, "train"}, std::pair{&exe.evaluate, "evaluate"}})
-    for (const ProgramStep& step : *program) rows.push_back({std::to_string(step.superstep), name, exe.text_of(step)});
+  for (const Program& program : exe.programs)
+    for (const ProgramStep& step : program.steps)
+      rows.push_back({std::to_string(step.superstep), program.name, exe.text_of(step)});
   std::fputs(("\n" + table_text(rows)).c_str(), stdout);
 }
 
@@ -164,8 +173,7 @@ void add_inspect(CLI::App& app, Session& session) {
   graph->add_option("subject", arguments->subject, "a recipe (*.toml) or a file with a graph's text")
       ->type_name("RECIPE|FILE")
       ->required();
-  graph->add_option("--part", arguments->part, "which graph; forward is the model as it was built")
-      ->check(CLI::IsMember({"all", "forward", "micro", "update", "evaluate"}))
+  graph->add_option("--part", arguments->part, "which graph: all, forward (the model as it was built), micro, update, or a program's name")
       ->capture_default_str();
   graph->add_flag("--dot", arguments->dot, "as Graphviz (all: micro alone)");
   add_model_options(*graph, *arguments);

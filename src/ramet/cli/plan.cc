@@ -6,6 +6,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/train/facts.h"
 #include "ramet/report/devices.h"
@@ -41,7 +42,7 @@ std::optional<Simulation> time_of(const CompiledWorkload& compiled, const Prepar
 }
 
 /// Host memory of a process of the layout's, which has all its devices where nothing else is said.
-std::pair<HostMemory, int> host_of(const Preparation& preparation, const CompiledWorkload& compiled, bool as_ranks) {
+std::pair<HostPlan, int> host_of(const Preparation& preparation, const CompiledWorkload& compiled, bool as_ranks) {
   const Layout& layout = preparation.layout;
   std::vector<int> devices(static_cast<size_t>(layout.per_process > 0 ? layout.per_process
                                                : as_ranks             ? 1
@@ -120,13 +121,13 @@ int plan(const PlanArguments& arguments, bool json) {
   const Executable& exe = compiled.stages[0];
   const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
-  const HostMemory host = host_of(preparation, compiled, false).first;
+  const HostPlan host = host_of(preparation, compiled, false).first;
   const int64_t process_bytes = exe.planned_bytes() + host.total() + resident_bytes();
   double step_seconds = 0;
   if (!arguments.no_time) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
-    step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend(), 1.5, {}, real.views));
+    step_seconds = predict_step_seconds(exe, local_machine(exe, find_device().backend(), 1.5, {}, real.views));
   }
   const double tokens = static_cast<double>(preparation.units_per_step());
   const int64_t parameters = preparation.workload.model.parameters();

@@ -6,6 +6,7 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/mpi_transport.h"
 #include "ramet/runtime/survey.h"
@@ -76,7 +77,7 @@ int probe(const ProbeArguments& arguments, Session& session) {
       line.show(percent + what);
     };
   const auto start = std::chrono::steady_clock::now();
-  const Machine machine = survey_machine(cpu_backend(), options, job ? endpoints[0].get() : nullptr);
+  const Machine machine = survey_machine(find_device().backend(), options, job ? endpoints[0].get() : nullptr);
   line.clear();
   if (!session.leads()) return 0;
   write_file_atomic(arguments.out, print_machine(machine));

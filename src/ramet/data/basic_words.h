@@ -3,9 +3,6 @@
 // BERT's basic tokenizer as one scan over the text that hands each word to a sink. Inside data/ only: the tokenizer and
 // the vocabulary trainer share it.
 
-#include <unicode/normalizer2.h>
-#include <unicode/uchar.h>
-
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -22,7 +19,6 @@ struct AsciiRules {
   std::array<Kind, 256> kind;
   std::array<char, 256> letter;
   bool lower, strip, clean, cjk;
-  const icu::Normalizer2* nfd = nullptr;
 
   explicit AsciiRules(const WordPieceOptions& options);
 };
@@ -106,12 +102,12 @@ class BasicWords {
     const size_t length = encode(c, bytes);
     size_t at = size_;
     // Canonical order: a mark goes before those of a higher class (only marks other than Mn are left here).
-    if (const int rank = c < 0x300 || !rules_.strip ? 0 : u_getCombiningClass(static_cast<UChar32>(c)); rank != 0)
+    if (const int rank = c < 0x300 || !rules_.strip ? 0 : combining_class(c); rank != 0)
       while (at > 0) {
         size_t previous = at - 1;
         while (previous > 0 && (static_cast<uint8_t>(word_[previous]) & 0xC0) == 0x80) --previous;
         size_t cursor = previous;
-        if (u_getCombiningClass(static_cast<UChar32>(next_code_point({word_.data(), size_}, cursor))) <= rank) break;
+        if (combining_class(next_code_point({word_.data(), size_}, cursor)) <= rank) break;
         at = previous;
       }
     std::copy_backward(word_.begin() + static_cast<std::ptrdiff_t>(at),
@@ -150,15 +146,11 @@ class BasicWords {
   template <typename Sink>
   void decomposed(uint32_t c, TokenSpan source, Sink&& sink) {
     if (!rules_.strip) return folded(c, source, sink);
-    icu::UnicodeString parts;
-    if (c < 0xC0 || !rules_.nfd->getDecomposition(static_cast<UChar32>(c), parts)) {
-      if (!is_nonspacing_mark(c)) folded(c, source, sink);
-      return;
-    }
-    for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1)) {
-      const auto part = static_cast<uint32_t>(parts.char32At(i));
-      if (!is_nonspacing_mark(part)) folded(part, source, sink);
-    }
+    Decomposition parts;
+    const int count = c < 0xC0 ? 0 : decompose(c, parts);
+    if (count == 0 && !is_nonspacing_mark(c)) folded(c, source, sink);
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+      if (!is_nonspacing_mark(parts[i])) folded(parts[i], source, sink);
   }
 
   template <typename Sink>
@@ -168,7 +160,7 @@ class BasicWords {
         append('i', source);
         return append(0x307, source);
       }
-      c = static_cast<uint32_t>(u_tolower(static_cast<UChar32>(c)));
+      c = lower_case(c);
     }
     if (!is_unicode_punctuation(c)) return append(c, source);
     flush(sink);

@@ -1,10 +1,6 @@
 #include "ramet/data/sentences.h"
 
-#include <unicode/brkiter.h>
-#include <unicode/locid.h>
-#include <unicode/utext.h>
-
-#include "ramet/base/error.h"
+#include "ramet/data/unicode.h"
 
 namespace ramet {
 namespace {
@@ -30,32 +26,17 @@ void for_each_line(std::string_view text, TextRange range, Line&& line) {
 }  // namespace
 
 struct SentenceSplitter::State {
-  std::unique_ptr<icu::BreakIterator> iterator;
-  UText text = UTEXT_INITIALIZER;
+  SentenceBreaks breaks;
 };
 
-SentenceSplitter::SentenceSplitter() : state_(std::make_unique<State>()) {
-  UErrorCode status = U_ZERO_ERROR;
-  state_->iterator.reset(icu::BreakIterator::createSentenceInstance(icu::Locale("en@ss=standard"), status));
-  if (U_FAILURE(status))
-    throw Error({.what = std::string("ICU gives no sentence rules: ") + u_errorName(status),
-                 .remedy = "Install ICU's data (Debian: libicu72)"},
-                ErrorKind::kFailure);
-}
-
-SentenceSplitter::~SentenceSplitter() { utext_close(&state_->text); }
+SentenceSplitter::SentenceSplitter() : state_(std::make_unique<State>()) {}
+SentenceSplitter::~SentenceSplitter() = default;
 
 void SentenceSplitter::split(std::string_view text, const std::function<void(size_t, size_t)>& sentence) {
-  UErrorCode status = U_ZERO_ERROR;
-  utext_openUTF8(&state_->text, text.data(), static_cast<int64_t>(text.size()), &status);
-  state_->iterator->setText(&state_->text, status);
-  if (U_FAILURE(status)) internal_error("SentenceSplitter::split", u_errorName(status));
-  auto begin = static_cast<size_t>(state_->iterator->first());
-  for (int32_t next = state_->iterator->next(); next != icu::BreakIterator::DONE; next = state_->iterator->next()) {
-    const TextRange range = trim(text, {begin, static_cast<size_t>(next)});
+  state_->breaks.each(text, [&](size_t begin, size_t end) {
+    const TextRange range = trim(text, {begin, end});
     if (range.begin < range.end) sentence(range.begin, range.end);
-    begin = static_cast<size_t>(next);
-  }
+  });
 }
 
 std::vector<TextRange> find_documents(std::string_view text, int blank_lines) {

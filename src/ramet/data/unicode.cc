@@ -1,7 +1,5 @@
 #include "ramet/data/unicode.h"
 
-#include <unicode/uchar.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -82,18 +80,6 @@ void require_utf8(std::string_view text, const std::string& where) {
                .expected = "UTF-8 text",
                .remedy = "Convert the file, for example with iconv -f latin1 -t utf-8, or remove the bytes"});
 }
-
-bool is_unicode_letter(uint32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_L_MASK) != 0; }
-bool is_unicode_number(uint32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_N_MASK) != 0; }
-bool is_unicode_space(uint32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
-bool is_unicode_control(uint32_t c) {
-  return (U_MASK(u_charType(static_cast<UChar32>(c))) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0;
-}
-bool is_unicode_punctuation(uint32_t c) {
-  if (c < 0x80) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
-  return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
-}
-bool is_nonspacing_mark(uint32_t c) { return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK; }
 
 bool is_cjk_ideograph(uint32_t c) {
   if (c < 0x3400) return false;

@@ -15,9 +15,6 @@ AsciiRules::AsciiRules(const WordPieceOptions& options)
       strip(options.strip_accents.value_or(options.lower_case)),
       clean(options.clean_text),
       cjk(options.split_cjk) {
-  UErrorCode status = U_ZERO_ERROR;
-  nfd = icu::Normalizer2::getNFDInstance(status);
-  if (U_FAILURE(status)) internal_error("AsciiRules", std::string("ICU gives no NFD: ") + u_errorName(status));
   for (int c = 0; c < 256; ++c) {
     const bool blank = clean ? c == ' ' || c == '\t' || c == '\n' || c == '\r' : c == ' ' || (c >= 9 && c <= 13);
     kind[static_cast<size_t>(c)] = c >= 0x80                                          ? kHigh

@@ -7,27 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "ramet/base/thread_team.h"
+#include "ramet/device/kernel_call.h"
 #include "ramet/program/kernel_library.h"
 
 namespace ramet {
-
-/// The bytes that a kernel works on, in the order of its node's inputs and outputs. Dense, row-major, aligned to
-/// 64 bytes. An output may be the same address as an input only where the entry's `may_alias` said so.
-struct KernelContext {
-  std::span<const void* const> inputs;
-  std::span<void* const> outputs;
-  void* scratch = nullptr;
-  ThreadTeam& team;
-};
-
-/// A kernel made for one node: shapes, types and attributes are known, all preparation is done. `run` allocates
-/// nothing and is called from the team's owner thread.
-class Kernel {
- public:
-  virtual ~Kernel() = default;
-  virtual void run(const KernelContext& context) const = 0;
-};
 
 /// One implementation of one op.
 struct KernelEntry {

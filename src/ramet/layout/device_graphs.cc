@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
@@ -20,7 +21,9 @@ namespace {
 }
 
 std::string name_of(const Piece& piece, size_t stage) {
-  return "stage " + std::to_string(stage) + ", " + std::string(name_of(piece.kind)) + " " + std::to_string(piece.chunk);
+  return "stage " + std::to_string(stage) + ", " +
+         (piece.kind == PieceKind::kProgram ? "'" + piece.graph.name() + "'"
+                                            : std::string(name_of(piece.kind)) + " " + std::to_string(piece.chunk));
 }
 
 class DeviceVerifier {
@@ -41,10 +44,13 @@ class DeviceVerifier {
           fail(after_, state.tensor.name, "a state's type is not that of its sharding", state.tensor.type.text(),
                state.sharding.text());
       }
-      std::set<std::pair<PieceKind, int>> keys;
+      std::set<std::tuple<PieceKind, int, int, int>> keys;
       for (const Piece& piece : on.pieces) {
-        if (!keys.emplace(piece.kind, piece.chunk).second)
+        if (!keys.emplace(piece.kind, piece.chunk, piece.program, piece.place).second)
           fail(after_, name_of(piece, stage), "a second piece of that kind and chunk");
+        if ((piece.kind == PieceKind::kProgram) !=
+            (piece.program >= 0 && static_cast<size_t>(piece.program) < graphs_.programs.size()))
+          fail(after_, name_of(piece, stage), "a piece of a program that does not exist");
         verify(piece.graph, after_);
         check(piece, stage, states);
       }
@@ -53,6 +59,14 @@ class DeviceVerifier {
     for (const auto& [state, writer] : micro_writers_)
       for (const std::string& reader : micro_readers_[state])
         if (reader != writer) fail(after_, reader, "reads state '" + state + "' that another piece changes", writer);
+    // A graph reads what a state was before the graph changed it.
+    for (const auto& [key, writer] : program_writers_)
+      for (const auto& [place, reader] : program_readers_[key])
+        if (place > writer.first)
+          throw Error({.what = "a program reads a state in one part of the model and writes it in another",
+                       .where = "program '" + graphs_.programs[static_cast<size_t>(key.first)].name + "'",
+                       .found = "'" + key.second + "', read in " + reader + " after it is written in " + writer.second,
+                       .remedy = "Keep what reads and writes a state in one part of the model, or use p=1 and phases=1"});
     for (const Boundary& boundary : graphs_.boundaries)
       if (!written_.count(boundary.name)) fail(after_, boundary.name, "a boundary that no piece writes");
   }
@@ -83,13 +97,18 @@ class DeviceVerifier {
         fail(after_, where, "reads boundary '" + value.name + "' of which it is no reader");
     }
     const bool of_micro_batch =
-        piece.kind != PieceKind::kPrepare && piece.kind != PieceKind::kUpdate && piece.kind != PieceKind::kEvaluate;
+        piece.kind != PieceKind::kPrepare && piece.kind != PieceKind::kUpdate && piece.kind != PieceKind::kProgram;
     for (const GraphInput& input : piece.graph.inputs())
-      if (of_micro_batch && input.role == InputRole::kState)
-        micro_readers_[piece.graph.value(input.value).name].push_back(where);
+      if (input.role == InputRole::kState) {
+        const std::string& name = piece.graph.value(input.value).name;
+        if (of_micro_batch) micro_readers_[name].push_back(where);
+        if (piece.program >= 0) program_readers_[{piece.program, name}].emplace_back(piece.place, where);
+      }
     for (const GraphOutput& output : piece.graph.outputs()) {
       if (output.role == OutputRole::kState) check_state(output.name, piece.graph.type(output.value));
       if (of_micro_batch && output.role == OutputRole::kState) micro_writers_[output.name] = where;
+      if (piece.program >= 0 && output.role == OutputRole::kState)
+        program_writers_[{piece.program, output.name}] = {piece.place, where};
       if (output.role != OutputRole::kBoundary) continue;
       if (boundary_of(output.name, piece.graph.type(output.value)).stage != static_cast<int>(stage))
         fail(after_, where, "writes boundary '" + output.name + "' of another stage");
@@ -103,6 +122,9 @@ class DeviceVerifier {
   std::set<std::string> written_;
   std::map<std::string, std::vector<std::string>> micro_readers_;  // pieces of training that read a state
   std::map<std::string, std::string> micro_writers_;               // the one that changes it
+  // The same of programs, with the pieces' places.
+  std::map<std::pair<int, std::string>, std::vector<std::pair<int, std::string>>> program_readers_;
+  std::map<std::pair<int, std::string>, std::pair<int, std::string>> program_writers_;
 };
 
 }  // namespace
@@ -129,6 +151,9 @@ std::string print(const DeviceGraphs& graphs) {
     for (int reader : boundary.readers) text += " " + std::to_string(reader);
     text += boundary.home == Memory::kStreaming ? " streaming\n" : "\n";
   }
+  for (const DeviceProgram& program : graphs.programs)
+    text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + " width " +
+            std::to_string(program.width) + "\n";
   for (size_t stage = 0; stage < graphs.stages.size(); ++stage) {
     text += "stage " + std::to_string(stage) + "\n";
     for (const LocalState& state : graphs.stages[stage].states)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,12 +32,26 @@ std::optional<Pass> pass_of(PieceKind kind);
 struct Piece {
   Graph graph;
   PieceKind kind = PieceKind::kForward;
-  int chunk = 0;  ///< of the model; kUpdate: its place in the order of updates
+  int chunk = 0;     ///< of the model; kUpdate: its place in the order of updates
+  int program = -1;  ///< kProgram: index in DeviceGraphs::programs
+  int place = 0;     ///< kProgram: in the order in which a micro-batch meets the pieces of the program
+  std::map<std::string, Sharding> results{};  ///< how results lie that a device holds a part of only
+};
+
+/// A named program beside training, cut over the devices.
+struct DeviceProgram {
+  std::string name;
+  When when;
+  /// Micro-batches of a replica that are in one run of the program's list of steps; runs follow one another without a
+  /// pause. What changes states does one at a time.
+  int64_t width = 1;
+  bool writes_states = false;  ///< then all replicas do every micro-batch, each by itself
+  bool reads_data = false;
 };
 
 /// A value that goes from one piece to others, by its name: an output of role kBoundary in one graph, inputs of role
 /// kBoundary in others, with one type. Each micro-batch has its own, except those that update pieces make, which exist
-/// once a step, and those of evaluation. A reader on another stage gets it from the writer's device with the same
+/// once a step. A reader on another stage gets it from the writer's device with the same
 /// coordinates in r, t1 and t2.
 struct Boundary {
   std::string name;
@@ -49,7 +64,8 @@ struct Boundary {
 /// What all devices of one stage run (SPMD over r, t1 and t2).
 struct StageGraphs {
   std::vector<LocalState> states;
-  std::vector<Piece> pieces;  ///< each (kind, chunk) at most once; without nodes where there is nothing to do
+  std::vector<Piece> pieces;  ///< each (kind, chunk, program, place) at most once; without nodes where there is nothing
+                              ///< to do
 };
 
 /// A step partitioned over a mesh: collectives and transfers are explicit, no shape depends on anything but the layout.
@@ -60,6 +76,7 @@ struct StageGraphs {
 ///     lanes; in each chunk's backward (or weight-gradient) pass, micro-batches come in order, so that each chunk keeps
 ///     its own count of lanes
 ///   - combine lanes, then the update pieces in order
+/// A program of `programs` runs its pieces in order of their places, each for all micro-batches at hand.
 /// With phases (layout.phases > 1) the table is phase by phase: each run of entries of one pass and chunk is a region;
 /// derived states and accumulators of a chunk live in its regions only, prepared and zeroed at their start.
 struct DeviceGraphs {
@@ -69,6 +86,8 @@ struct DeviceGraphs {
   int chunks = 1;                                 ///< of the model, over all stages
   std::vector<int> stage_of_chunk;
   std::vector<int> chunk_of_layer;  ///< of the model; empty where there is one chunk
+  std::vector<DeviceProgram> programs;
+  std::vector<std::string> guards;  ///< StepGraph::guards
   std::vector<StageGraphs> stages;
   std::vector<Boundary> boundaries;
   ScheduleTable table;  ///< training, one row a stage

@@ -58,6 +58,7 @@ class Partitioner {
     into_.mesh = mesh_;
     into_.lanes = step.lanes / layout.r;
     into_.micro_batches_per_lane = step.micro_batches_per_lane;
+    into_.guards = step.guards;
     into_.stages.resize(static_cast<size_t>(layout.p));
   }
 
@@ -65,13 +66,22 @@ class Partitioner {
     const LayerCosts costs = layer_costs(step_.micro);
     gather_sharded_weights();
     spread_states();
-    const Graph derive = spread(step_.derive, spreads_);
-    Graph micro = spread_micro(step_.micro), evaluate = spread_micro(step_.evaluate);
-    const Graph update = spread_update();
+    const Graph derive = spread(step_.derive, spreads_).graph;
+    const SpreadResult micro = spread_micro(step_.micro);
+    std::vector<SpreadResult> programs;
+    for (const StepProgram& program : step_.programs)
+      programs.push_back(program.reads_data() ? spread_micro(program.graph) : spread_update(program.graph));
+    const SpreadResult update = spread_update(step_.update);
     find_stages();
-    cut_model(costs, micro, evaluate);
+    cut_model(costs, micro);
+    for (size_t i = 0; i < programs.size(); ++i) {
+      add_program(step_.programs[i]);
+      if (step_.programs[i].reads_data()) cut_program(programs[i], static_cast<int>(i));
+    }
     cut_derive(derive);
-    cut_update(update);
+    owner_ = cut_update(update, -1);
+    for (size_t i = 0; i < programs.size(); ++i)
+      if (!step_.programs[i].reads_data()) owner_ = cut_update(programs[i], static_cast<int>(i));
     place_states();
     return std::move(into_);
   }
@@ -107,7 +117,8 @@ class Partitioner {
       return result;
     };
     step_.micro = rewrite(step_.micro);
-    step_.evaluate = rewrite(step_.evaluate);
+    for (StepProgram& program : step_.programs)
+      if (program.reads_data()) program.graph = rewrite(program.graph);
     for (const std::string& name : gathered) {
       const StateTensor weight = step_.state(name);
       ValueId input = step_.derive.find_input(name);
@@ -129,31 +140,31 @@ class Partitioner {
     }
   }
 
-  Graph spread(Graph graph, StateSpreads& spreads, bool sequence = false) const {
+  SpreadResult spread(Graph graph, StateSpreads& spreads, bool sequence = false) const {
     for (int round = 0; round < 4; ++round) {
       StateSpreads trial = spreads;
       SpreadResult result = SpreadGraph(graph, mesh_, trial, sequence).run();
       if (result.to_take_apart.empty()) {
         spreads = std::move(trial);
-        return std::move(result.graph);
+        return result;
       }
       graph = take_apart(graph, result.to_take_apart);
     }
     // What could not be cut even so stays gathered.
-    return SpreadGraph(graph, mesh_, spreads, sequence).run().graph;
+    return SpreadGraph(graph, mesh_, spreads, sequence).run();
   }
 
   /// In a micro-batch an accumulator is the replica's own.
-  Graph spread_micro(const Graph& graph) const {
+  SpreadResult spread_micro(const Graph& graph) const {
     StateSpreads spreads = spreads_;
     for (const StateTensor& state : step_.states)
       if (state.kind == StateKind::kAccumulator) spreads[state.name].flat_parts = 1, spreads[state.name].partial = 0;
     return spread(graph, spreads, layout_.sequence);
   }
 
-  Graph spread_update() const {
+  SpreadResult spread_update(const Graph& graph) const {
     StateSpreads spreads = spreads_;
-    return spread(step_.update, spreads);
+    return spread(graph, spreads);
   }
 
   void find_stages() {
@@ -162,7 +173,7 @@ class Partitioner {
     into_.chunks = layout_.model_chunks();
   }
 
-  void cut_model(const LayerCosts& costs, const Graph& micro, const Graph& evaluate) {
+  void cut_model(const LayerCosts& costs, const SpreadResult& micro) {
     std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
@@ -172,13 +183,48 @@ class Partitioner {
                 .split_backward = split,
                 .stream = layout_.offload.activations,
                 .stays = std::move(stays),
-                .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0}
-        .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
-    if (!evaluate.nodes().empty())
-      PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
-          evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks), into_);
+                .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0,
+                .results = micro.results}
+        .cut(micro.graph, map_chunks(micro.graph, chunk_of_layer, into_.chunks), into_);
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
+  }
+
+  void add_program(const StepProgram& program) {
+    DeviceProgram made{.name = program.name, .when = program.when};
+    made.writes_states = program.writes_states();
+    made.reads_data = program.reads_data();
+    // Where a stage has several parts of the model, others have work for it only once as many micro-batches as there
+    // are stages are under way; else a second one travels while the first is worked on.
+    if (program.when.kind == When::Kind::kRequest && made.reads_data && !made.writes_states && layout_.p > 1)
+      made.width = into_.chunks > layout_.p ? layout_.p : 2;
+    into_.programs.push_back(std::move(made));
+  }
+
+  std::string prefix_of(int program) const {
+    return "program/" + into_.programs[static_cast<size_t>(program)].name + "/";
+  }
+
+  /// A program that reads data is cut as the model is: its parts in the order of the forward pass, then, where it has a
+  /// backward pass, in reverse.
+  void cut_program(const SpreadResult& program, int index) {
+    ChunkMap map = map_chunks(program.graph, into_.chunk_of_layer, into_.chunks);
+    const int last = 2 * into_.chunks - 1;
+    std::vector<int> stage_of_place = into_.stage_of_chunk;
+    if (std::find(map.backward.begin(), map.backward.end(), true) != map.backward.end())
+      stage_of_place.insert(stage_of_place.end(), into_.stage_of_chunk.rbegin(), into_.stage_of_chunk.rend());
+    for (size_t n = 0; n < map.chunk.size(); ++n)
+      if (map.backward[n] && !map.anywhere[n]) map.chunk[n] = last - map.chunk[n];
+    map.backward.assign(map.chunk.size(), false);
+    PieceCutter{.stage_of_chunk = stage_of_place,
+                .kind = PieceKind::kProgram,
+                .prefix = prefix_of(index),
+                .program = index,
+                .results = program.results}
+        .cut(program.graph, map, into_);
+    for (StageGraphs& stage : into_.stages)
+      for (Piece& piece : stage.pieces)
+        if (piece.program == index && piece.chunk >= into_.chunks) piece.chunk = last - piece.chunk;
   }
 
   /// In forward passes of an average stage.
@@ -262,14 +308,21 @@ class Partitioner {
     if (!first) group->second = std::min(group->second, chunk);
   }
 
-  void cut_update(const Graph& update) {
-    const StageUpdates updates(update, mesh_, owner_);
+  /// The update (`program` -1), or a program that reads no data; the stage of every state.
+  std::map<std::string, int> cut_update(const SpreadResult& update, int program) {
+    const StageUpdates updates(update.graph, mesh_, owner_);
+    const PieceKind kind = program < 0 ? PieceKind::kUpdate : PieceKind::kProgram;
     for (int stage = 0; stage < layout_.p; ++stage) {
       const Graph graph = updates.of_stage(stage);
       int groups = 1;
       const std::map<std::string, int> group = group_states(graph, stage, groups);
       if (groups == 1) {
-        into_.stages[static_cast<size_t>(stage)].pieces.push_back({graph, PieceKind::kUpdate, 0});
+        Piece piece{.graph = graph, .kind = kind, .program = program};
+        for (const GraphOutput& output : graph.outputs())
+          if (const auto part = update.results.find(output.name);
+              part != update.results.end() && output.role == OutputRole::kResult)
+            piece.results.insert(*part);
+        into_.stages[static_cast<size_t>(stage)].pieces.push_back(std::move(piece));
         continue;
       }
       ChunkMap map;
@@ -279,12 +332,14 @@ class Partitioner {
       const int parts = std::max(2 * groups, *std::max_element(map.chunk.begin(), map.chunk.end())) + 1;
       const std::vector<int> stage_of_part(static_cast<size_t>(parts), stage);
       PieceCutter{.stage_of_chunk = stage_of_part,
-                  .stream = layout_.offload.grads,
-                  .kind = PieceKind::kUpdate,
-                  .prefix = "update" + std::to_string(stage) + "."}
+                  .stream = program < 0 && layout_.offload.grads,
+                  .kind = kind,
+                  .prefix = (program < 0 ? "update" : prefix_of(program)) + std::to_string(stage) + ".",
+                  .program = program,
+                  .results = update.results}
           .cut(graph, map, into_);
     }
-    owner_ = updates.owners();
+    return updates.owners();
   }
 
   /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a chunk's

@@ -6,7 +6,7 @@ namespace ramet {
 
 std::string_view name_of(PieceKind kind) {
   static constexpr std::string_view names[] = {"forward", "backward", "weight_gradient",
-                                               "prepare", "update",   "evaluate"};
+                                               "prepare", "update",   "program"};
   return names[static_cast<size_t>(kind)];
 }
 

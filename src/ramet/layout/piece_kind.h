@@ -12,10 +12,10 @@ enum class PieceKind : uint8_t {
   kWeightGradient,  ///< what of the backward pass no other piece waits for (zero-bubble schedules)
   kPrepare,         ///< derived states of one chunk, from its weights
   kUpdate,          ///< a part of the update, once a step
-  kEvaluate         ///< forward without dropout, of one chunk
+  kProgram          ///< of a named program, of one chunk
 };
 inline constexpr int kPieceKindCount = 6;
-/// "forward", "backward", "weight_gradient", "prepare", "update", "evaluate"
+/// "forward", "backward", "weight_gradient", "prepare", "update", "program"
 std::string_view name_of(PieceKind kind);
 
 }  // namespace ramet

@@ -122,7 +122,12 @@ class Cutting {
   }
 
   void build(const PieceKey& key) {
-    Piece piece{Graph(std::string(name_of(key.kind)) + std::to_string(key.chunk)), key.kind, key.chunk};
+    const std::string name = key.kind == PieceKind::kProgram ? graph_.name() + " " : std::string(name_of(key.kind));
+    Piece piece{.graph = Graph(name + std::to_string(key.chunk)),
+                .kind = key.kind,
+                .chunk = key.chunk,
+                .program = options_.program,
+                .place = options_.program < 0 ? 0 : key.chunk};
     std::map<ValueId, ValueId> known;
     for (size_t n = 0; n < graph_.nodes().size(); ++n) {
       if (anywhere(n) || !(key_[n] == key)) continue;
@@ -132,8 +137,12 @@ class Cutting {
           piece.graph.add_output(name, known.at(output), OutputRole::kBoundary);
     }
     for (const GraphOutput& output : graph_.outputs())
-      if (giver(output.value) == key)
+      if (giver(output.value) == key) {
         piece.graph.add_output(output.name, bring(output.value, piece.graph, known), output.role);
+        if (const auto part = options_.results.find(output.name);
+            part != options_.results.end() && output.role == OutputRole::kResult)
+          piece.results.insert(*part);
+      }
     into_.stages[static_cast<size_t>(stage_of(key))].pieces.push_back(std::move(piece));
   }
 

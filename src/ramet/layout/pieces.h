@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,6 +21,8 @@ struct PieceCutter {
   int chunks_per_phase = 0;         ///< 0: no phases
   std::optional<PieceKind> kind{};  ///< of all pieces; absent: forward and backward, as the map says
   std::string prefix{};             ///< of the boundaries' names
+  int program = -1;                 ///< kProgram: of all pieces, whose chunks are then places in its order
+  std::map<std::string, Sharding> results{};  ///< of results that a device holds a part of
 
   void cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const;
 };

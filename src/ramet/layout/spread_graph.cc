@@ -24,7 +24,7 @@ SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& sta
       mesh_(mesh),
       states_(states),
       sequence_(sequence && mesh.t1 > 1),
-      result_{Graph(graph.name()), {}},
+      result_{Graph(graph.name()), {}, {}},
       resharder_(mesh, result_.graph),
       places_(graph.values().size()),
       wishes_(graph.values().size()) {}
@@ -106,6 +106,12 @@ void SpreadGraph::add_outputs() {
       to = known->second;
       // An accumulator holds this replica's own sum by definition.
       if (place(output.value).spread.partial == 0) to.partial = 0;
+    } else if (source_.type(output.value).shape.rank() > 0) {
+      // A result stays as it lies: the host puts the parts together.
+      settle(output.value);
+      if (place(output.value).spread.flat()) leave_flat(output.value);
+      to = place(output.value).spread;
+      if (!to.cuts.empty()) result_.results[output.name] = sharding_of(source_.type(output.value), to);
     }
     result_.graph.add_output(output.name, fetch(output.value, to), output.role);
   }

@@ -19,6 +19,8 @@ struct SpreadResult {
   /// Nodes of the graph given whose contraction is to be cut while more than a bare sum hangs on it: they must be taken
   /// apart (OpDef::apart), and the graph be spread again.
   std::set<NodeId> to_take_apart;
+  /// How tensors lie that are results and cut over tensor shards; other results are whole on every device.
+  std::map<std::string, Sharding> results;
 };
 
 /// Rewrites a graph for one device of the mesh (SPMD): every value is cut as the states that it meets ask for, by the

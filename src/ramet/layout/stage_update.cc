@@ -131,6 +131,9 @@ Graph StageUpdates::of_stage(int stage) const {
   }
   for (const GraphOutput& output : update_.outputs()) {
     if (output.role == OutputRole::kState && owner_.at(output.name) != stage) continue;
+    // A result of one stage's states is that stage's.
+    const int label = label_[static_cast<size_t>(output.value)];
+    if (output.role == OutputRole::kResult && label >= 0 && label != stage) continue;
     const ValueId value = read(output.value, output.name);
     if (value == kNoValue)
       internal_error("StageUpdates", "output '" + output.name + "' is not made on stage " + std::to_string(stage));

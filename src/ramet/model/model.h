@@ -45,6 +45,12 @@ struct Metric {
 Metric mean_metric(std::string name, std::string count);
 Metric share_metric(std::string name, std::string correct, std::string count);
 
+/// A graph of a model beside its loss: its predictions, or any other use of the weights.
+struct NamedGraph {
+  std::string name;
+  Graph graph;
+};
+
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
 /// `forward` has data inputs (the names of data/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
 /// index} when it draws random numbers, one f32 state input a weight, and the outputs "loss" (f32[]) and any metrics
@@ -53,6 +59,7 @@ struct Model {
   std::string name;
   Graph forward{"forward"};          ///< with dropout
   Graph evaluate{"evaluate"};        ///< the same without dropout; outputs may hold more (predictions)
+  std::vector<NamedGraph> programs{};  ///< further graphs on the same weights, which run on request
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
   /// Of weights that start with unit variance: the deviation that the model would give them.
   std::map<std::string, double> deviations;

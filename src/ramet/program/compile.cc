@@ -18,6 +18,7 @@
 #include "ramet/program/schedule.h"
 #include "ramet/program/stage.h"
 #include "ramet/program/steps.h"
+#include "ramet/transform/attach_programs.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/layers.h"
@@ -172,7 +173,8 @@ StepGraph decide_bits(StepGraph step, PassLog& log) {
   step = log.step("hoist", [&] { return hoist(std::move(step)); });
   // Before recompute: what a map rounds and what it keeps in f32 is the recipe's, not the layout's.
   step = log.step("fuse", [&] { return fuse(std::move(step)); });
-  return log.step("simplify", [&] { return simplify(std::move(step)); });
+  step = log.step("simplify", [&] { return simplify(std::move(step)); });
+  return log.step("attach programs", [&] { return attach_programs(std::move(step)); });
 }
 
 }  // namespace
@@ -370,7 +372,7 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
     exe.pass_seconds = log.take_seconds();
     executables.push_back(std::move(exe));
   }
-  agree_on_guards(executables);
+  verify_guards(executables);
   number_supersteps(executables);
   verify_match(executables);
 #ifdef RAMET_VERIFY

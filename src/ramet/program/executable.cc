@@ -4,6 +4,7 @@
 #include <bit>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "ramet/base/error.h"
 
@@ -33,10 +34,10 @@ const Segment* Executable::find_segment(PieceKind kind) const {
 
 namespace {
 
-bool has_binding(const Executable& exe, std::string_view name, bool evaluation,
+bool has_binding(const Executable& exe, std::string_view name, int32_t program,
                  std::vector<Binding> Segment::* bindings) {
   for (const Segment& segment : exe.segments)
-    if ((segment.kind == PieceKind::kEvaluate) == evaluation)
+    if (segment.program == program)
       for (const Binding& binding : segment.*bindings)
         if (binding.name == name) return true;
   return false;
@@ -44,11 +45,49 @@ bool has_binding(const Executable& exe, std::string_view name, bool evaluation,
 
 }  // namespace
 
-bool Executable::has_feed(std::string_view name, bool evaluation) const {
-  return has_binding(*this, name, evaluation, &Segment::feeds);
+void Program::each_round(int64_t count, int replicas, const std::function<void(const RequestRound&)>& visit) const {
+  RequestRound round{.count = count, .replicas = writes_states ? 1 : replicas};
+  const int64_t all = width * round.replicas;
+  for (; round.first < count; round.first += all) {
+    // As many on every replica, for collectives among them.
+    round.most = (std::min(all, count - round.first) + round.replicas - 1) / round.replicas;
+    visit(round);
+  }
 }
-bool Executable::has_scalar(std::string_view name, bool evaluation) const {
-  return has_binding(*this, name, evaluation, &Segment::scalars);
+
+int32_t Executable::find_program(std::string_view name) const {
+  for (size_t i = 0; i < programs.size(); ++i)
+    if (programs[i].name == name) return static_cast<int32_t>(i);
+  return -1;
+}
+
+bool Executable::runs_in_step(int32_t program) const {
+  return program == kTrain ||
+         (program >= kFirstProgram && programs[static_cast<size_t>(program)].when.kind == When::Kind::kSteps);
+}
+
+bool Executable::has_feed(std::string_view name, int32_t program) const {
+  return has_binding(*this, name, program, &Segment::feeds);
+}
+bool Executable::has_scalar(std::string_view name, int32_t program) const {
+  return has_binding(*this, name, program, &Segment::scalars);
+}
+
+bool Executable::gives_results(const ProgramStep& step) const {
+  return step.kind == ProgramStep::Kind::kRun &&
+         segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
+}
+
+int64_t Executable::result_bytes() const {
+  int64_t bytes = 0;
+  for (size_t program = 0; program < programs.size(); ++program) {
+    if (!runs_in_step(static_cast<int32_t>(program))) continue;
+    for (const ProgramStep& step : programs[program].steps)
+      if (gives_results(step))
+        for (const Binding& result : segments[static_cast<size_t>(step.subject)].results)
+          bytes += padded_bytes(result);
+  }
+  return bytes;
 }
 
 std::string Executable::text_of(const ProgramStep& step) const {
@@ -141,14 +180,27 @@ class ExecutableVerifier {
     for (const StatePlace& state : exe_.states) check_state(state);
     for (const Segment& segment : exe_.segments) check_segment(segment);
     for (const Transfer& transfer : exe_.transfers) check_transfer(transfer);
-    for (const auto* program : {&exe_.train, &exe_.prepare, &exe_.evaluate})
-      for (size_t i = 0; i < program->size(); ++i) check_step(*program, i);
+    check_programs();
   }
 
  private:
   void check(bool holds, const std::string& what) const {
     if (!holds)
       throw Error({.what = "executable is not sound: " + what, .where = source_, .remedy = "Compile it again"});
+  }
+
+  void check_programs() const {
+    check(exe_.programs.size() >= kFirstProgram && exe_.train().name == "train" && exe_.prepare().name == "prepare",
+          "it has no programs 'train' and 'prepare'");
+    std::set<std::string> names;
+    for (const Program& program : exe_.programs) {
+      check(names.insert(program.name).second, "two programs have one name");
+      check(program.width >= 1 && program.width <= 1 << 20 && program.when.every >= 1 && program.when.micro >= -1 &&
+                program.supersteps >= 0,
+            "program '" + program.name + "' runs at an impossible time");
+      const int64_t micro_batches = &program == &exe_.train() ? exe_.micro_batches() : program.width;
+      for (size_t i = 0; i < program.steps.size(); ++i) check_step(program.steps, i, micro_batches);
+    }
   }
 
   void check_memory(const std::vector<Buffer>& buffers, int64_t height, const std::string& memory) const {
@@ -207,13 +259,16 @@ class ExecutableVerifier {
     for (BufferId slot : state.slots) check_operand(slot, state.tensor.type, what);
     check(state.home == kNoBuffer || holds(exe_.streaming, state.home, state.tensor.type),
           what + " does not fit into streaming memory");
-    const Sharding& sharding = state.sharding;
+    check_sharding(state.sharding, state.tensor.type, what);
+  }
+
+  void check_sharding(const Sharding& sharding, const TensorType& local, const std::string& what) const {
     bool sound = sharding.flat_parts >= 1 && sharding.flat_parts <= 1 << 20 && sharding.flat_stride >= 1;
     for (const Cut& cut : sharding.cuts)
       sound = sound && cut.dim >= 0 && cut.dim < sharding.logical.shape.rank() && cut.parts >= 1 && cut.blocks >= 1 &&
               cut.stride >= 1 && cut.parts <= 1 << 20 && cut.blocks <= 1 << 20 &&
               sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0;
-    check(sound && sharding.local() == state.tensor.type, what + " is no piece of its logical tensor");
+    check(sound && sharding.local() == local, what + " is no piece of its logical tensor");
   }
 
   void check_transfer(const Transfer& transfer) const {
@@ -245,6 +300,10 @@ class ExecutableVerifier {
         check(binding.ready >= -1 && binding.ready < static_cast<int32_t>(segment.instructions.size()),
               "'" + binding.name + "' is written by an instruction that does not exist");
       }
+    for (const Binding& result : segment.results)
+      check_sharding(result.sharding, result.type, "'" + result.name + "'");
+    check(segment.program >= 0 && static_cast<size_t>(segment.program) < exe_.programs.size(),
+          "segment '" + segment.name + "' is of a program that does not exist");
     for (const Instruction& instruction : segment.instructions) check_instruction(instruction);
     for (int32_t state : segment.accumulators)
       check(state >= 0 && static_cast<size_t>(state) < exe_.states.size() &&
@@ -252,10 +311,10 @@ class ExecutableVerifier {
             "segment '" + segment.name + "' sums into what is no accumulator");
   }
 
-  void check_step(const std::vector<ProgramStep>& program, size_t index) const {
+  void check_step(const std::vector<ProgramStep>& program, size_t index, int64_t micro_batches) const {
     using Kind = ProgramStep::Kind;
     const ProgramStep& step = program[index];
-    check(step.micro >= -1 && step.micro < exe_.micro_batches(), "a program names a micro-batch that does not exist");
+    check(step.micro >= -1 && step.micro < micro_batches, "a program names a micro-batch that does not exist");
     check(0 <= step.slot && step.slot < slots_ && 0 <= step.from && step.from < slots_,
           "a program names a slot that does not exist");
     const auto below = [&](size_t count) { return step.subject >= 0 && static_cast<size_t>(step.subject) < count; };
@@ -334,7 +393,9 @@ std::string print(const Executable& executable) {
                                          std::pair{&segment.results, "result"}})
       for (const Binding& binding : *bindings)
         text += std::string("  ") + what + " '" + binding.name + "' : " + binding.type.text() + " " +
-                place(binding.buffer) + "\n";
+                place(binding.buffer) +
+                (binding.sharding.cuts.empty() ? "" : " of " + binding.sharding.text()) +
+                (binding.guard ? " guard" : "") + "\n";
     for (const Instruction& instruction : segment.instructions) {
       const Task* task = instruction.task < 0 ? nullptr : &executable.tasks[static_cast<size_t>(instruction.task)];
       text += "  ";
@@ -345,12 +406,12 @@ std::string print(const Executable& executable) {
       text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") + std::string("\n");
     }
   }
-  for (const auto& [program, name] : {std::pair{&executable.train, "train"}, std::pair{&executable.prepare, "prepare"},
-                                      std::pair{&executable.evaluate, "evaluate"}}) {
-    text += std::string("program ") + name + "\n";
-    for (size_t i = 0; i < program->size(); ++i)
-      text += "  " + std::to_string(i) + " [" + std::to_string((*program)[i].superstep) + "] " +
-              executable.text_of((*program)[i]) + "\n";
+  for (const Program& program : executable.programs) {
+    text += "program " + program.name + ", " + text_of(program.when) +
+            (program.width > 1 ? ", " + std::to_string(program.width) + " micro-batches at a time" : "") + "\n";
+    for (size_t i = 0; i < program.steps.size(); ++i)
+      text += "  " + std::to_string(i) + " [" + std::to_string(program.steps[i].superstep) + "] " +
+              executable.text_of(program.steps[i]) + "\n";
   }
   return text;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -77,6 +79,8 @@ struct Binding {
   BufferId buffer = kNoBuffer;
   int32_t ready = -1;  ///< results: index of the instruction that wrote it; -1 when none did
   bool guard = false;  ///< results: the step ends when it is not finite
+  /// Results: how the part that this device holds lies in the logical tensor; `type` is the part's.
+  Sharding sharding{};
 };
 
 /// A straight run of instructions: a piece of the step. Instruction i works at instant `first + 1 + i`; feeds are
@@ -90,6 +94,7 @@ struct Segment {
   std::vector<Binding> feeds, scalars, results;
   std::vector<int32_t> accumulators;  ///< states that it sums into, in the slot of the lane at hand
   int32_t first = 0, last = 0;
+  int32_t program = 0;  ///< in Executable::programs; what derives states counts to the program whose region it is in
 };
 
 /// Where a state lives. `tensor` has the logical name and the type of the piece that this device holds.
@@ -128,18 +133,53 @@ struct ProgramStep {
   static constexpr int kKinds = 8;
   Kind kind = Kind::kRun;
   int32_t subject = -1;
-  int32_t micro = -1;  ///< index of the micro-batch on this device, in order of lanes; -1: none
+  /// Index of the micro-batch: in `train` on this device, in order of lanes; in another program in this run of its
+  /// list, below Program::width. -1: none.
+  int32_t micro = -1;
   int32_t slot = 0, from = 0;
   int32_t superstep = 0;
 };
 
+/// One run of a program on request: some micro-batches of the request, and which replica does which.
+struct RequestRound {
+  int64_t count = 0;     ///< micro-batches of the whole request
+  int64_t first = 0;     ///< of this run, on replica 0
+  int64_t replicas = 1;  ///< that share micro-batches; 1: each replica does all
+  int64_t most = 0;      ///< micro-batches of a replica in this run, the same on all
+
+  bool runs(const ProgramStep& step) const { return step.micro < most; }
+  /// Micro-batch `micro` of a replica as a number of the request; it may be beyond the last.
+  int64_t of(int64_t micro, int replica) const { return first + micro * replicas + replica % replicas; }
+  /// The micro-batch that a step does. A replica without one of its own does the last one of the request again.
+  int64_t micro_batch_of(const ProgramStep& step, int replica) const {
+    return std::min(of(std::max(step.micro, 0), replica), count - 1);
+  }
+};
+
+/// A list of steps that a device runs as a whole, by name. All stages have the same programs, in the same order.
+struct Program {
+  std::string name;
+  When when;
+  int32_t width = 1;           ///< micro-batches of one replica in one run of the list; `train`: not used
+  bool writes_states = false;  ///< weights or optimizer states; then all replicas do every micro-batch
+  bool reads_data = false;     ///< on some stage
+  std::vector<ProgramStep> steps{};
+  int32_t supersteps = 0;  ///< over all stages
+
+  /// The runs of the list that do a request of `count` micro-batches, in order, on a mesh of `replicas` replicas.
+  void each_round(int64_t count, int replicas, const std::function<void(const RequestRound&)>& visit) const;
+};
+
+/// Indices in Executable::programs of the two programs that every executable has.
+inline constexpr int32_t kTrain = 0, kPrepare = 1, kFirstProgram = 2;
+
 /// A compiled training step of one device: everything that happens, in order, and where every byte is. It is plain
-/// data; the runtime runs it and the simulator times it. There are three programs: `train` is one step, `prepare` makes
-/// derived states after weights were loaded, `evaluate` is forward only. The gradient of a step is the sum over lanes
+/// data; the runtime runs it and the simulator times it. The program `train` is one step, `prepare` makes derived states
+/// after weights were changed otherwise, the others are those of StepGraph::programs. The gradient of a step is the sum over lanes
 /// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
 /// lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 2;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 3;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;
@@ -153,11 +193,11 @@ struct Executable {
   std::vector<StatePlace> states;
   std::vector<Segment> segments;
   std::vector<Transfer> transfers;
-  std::vector<ProgramStep> train, prepare, evaluate;
-  std::array<int32_t, 3> supersteps{};  ///< of train, prepare and evaluate, over all stages
+  std::vector<Program> programs = {{.name = "train", .when = When::each_step(), .writes_states = true},
+                                   {.name = "prepare", .when = When::on_request(), .writes_states = true}};
   std::vector<Buffer> streaming;        ///< ranges of this device's streaming memory, as `buffers` are of the arena
   int64_t streaming_bytes = 0;
-  int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of `evaluate`
+  int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of each program
   int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
   int64_t bound_bytes = 0;   ///< no placement of this schedule can be smaller
   int32_t peak_instant = 0;  ///< where `bound_bytes` are alive
@@ -166,19 +206,33 @@ struct Executable {
   std::vector<std::pair<std::string, double>> pass_seconds;  ///< of the compilation; not saved
 
   int64_t planned_bytes() const { return arena_bytes; }
+  /// Host memory for the results of a training step and of the programs that run in it.
+  int64_t result_bytes() const;
+  Program& train() { return programs[kTrain]; }
+  const Program& train() const { return programs[kTrain]; }
+  Program& prepare() { return programs[kPrepare]; }
+  const Program& prepare() const { return programs[kPrepare]; }
+  /// Index of a program by its name, or -1.
+  int32_t find_program(std::string_view name) const;
+  /// Whether a program runs in a training step: `train` itself, and those of kind When::kSteps.
+  bool runs_in_step(int32_t program) const;
   int64_t micro_batches() const { return lanes * micro_batches_per_lane; }
   double gap() const;
   /// Index of a state by its logical name, or -1.
   int find_state(std::string_view name) const;
   /// First segment of a kind, or null.
   const Segment* find_segment(PieceKind kind) const;
-  /// Whether some segment of training (or of evaluation) has a data input, or a scalar input, of this name.
-  bool has_feed(std::string_view name, bool evaluation = false) const;
-  bool has_scalar(std::string_view name, bool evaluation = false) const;
+  /// Whether some segment of a program has a data input, or a scalar input, of this name.
+  bool has_feed(std::string_view name, int32_t program = kTrain) const;
+  bool has_scalar(std::string_view name, int32_t program = kTrain) const;
   /// Name of what happens at an instant: "micro: layer3/attention/backward", "combine".
   std::string at(int32_t instant) const;
   /// What a step of a program does, in words: "run 'backward 3', micro-batch 2".
   std::string text_of(const ProgramStep& step) const;
+  /// Place of a result in the host's memory: its bytes, rounded up to a multiple of 64.
+  static int64_t padded_bytes(const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; }
+  /// Whether a step gives results: a run of a segment of a program that is not `prepare`.
+  bool gives_results(const ProgramStep& step) const;
   /// Bytes alive at an instant, for each class.
   std::array<int64_t, kBufferClassCount> live_at(int32_t instant) const;
 };

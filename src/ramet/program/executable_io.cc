@@ -200,6 +200,18 @@ void transfer(Stream& s, Buffer& buffer) {
 }
 
 template <typename Stream>
+void transfer(Stream& s, Sharding& sharding) {
+  transfer(s, sharding.logical);
+  transfer_list(s, sharding.cuts, [](Stream& stream, Cut& cut) {
+    stream.number(cut.dim);
+    transfer_enum(stream, cut.axis, static_cast<int>(kMeshAxes.size()));
+    for (int64_t* number : {&cut.parts, &cut.blocks, &cut.stride}) stream.number(*number);
+  });
+  s.number(sharding.flat_parts);
+  s.number(sharding.flat_stride);
+}
+
+template <typename Stream>
 void transfer(Stream& s, Instruction& instruction) {
   s.number(instruction.task);
   transfer(s, instruction.name);
@@ -215,6 +227,7 @@ void transfer(Stream& s, Binding& binding) {
   s.number(binding.buffer);
   s.number(binding.ready);
   transfer_bool(s, binding.guard);
+  transfer(s, binding.sharding);
 }
 
 template <typename Stream>
@@ -223,6 +236,7 @@ void transfer(Stream& s, Segment& segment) {
   transfer_enum(s, segment.kind, kPieceKindCount);
   s.number(segment.chunk);
   s.number(segment.region);
+  s.number(segment.program);
   transfer_list(s, segment.instructions, [](Stream& stream, Instruction& each) { transfer(stream, each); });
   for (auto* bindings : {&segment.feeds, &segment.scalars, &segment.results})
     transfer_list(s, *bindings, [](Stream& stream, Binding& each) { transfer(stream, each); });
@@ -241,14 +255,7 @@ void transfer(Stream& s, StatePlace& state) {
   s.number(state.tensor.init.b);
   transfer(s, state.tensor.group);
   transfer_numbers(s, state.slots);
-  transfer(s, state.sharding.logical);
-  transfer_list(s, state.sharding.cuts, [](Stream& stream, Cut& cut) {
-    stream.number(cut.dim);
-    transfer_enum(stream, cut.axis, static_cast<int>(kMeshAxes.size()));
-    for (int64_t* number : {&cut.parts, &cut.blocks, &cut.stride}) stream.number(*number);
-  });
-  s.number(state.sharding.flat_parts);
-  s.number(state.sharding.flat_stride);
+  transfer(s, state.sharding);
   s.number(state.home);
 }
 
@@ -263,6 +270,19 @@ template <typename Stream>
 void transfer(Stream& s, ProgramStep& step) {
   transfer_enum(s, step.kind, ProgramStep::kKinds);
   for (int32_t* number : {&step.subject, &step.micro, &step.slot, &step.from, &step.superstep}) s.number(*number);
+}
+
+template <typename Stream>
+void transfer(Stream& s, Program& program) {
+  transfer(s, program.name);
+  transfer_enum(s, program.when.kind, 3);
+  s.number(program.when.every);
+  s.number(program.when.micro);
+  s.number(program.width);
+  transfer_bool(s, program.writes_states);
+  transfer_bool(s, program.reads_data);
+  transfer_list(s, program.steps, [](Stream& stream, ProgramStep& each) { transfer(stream, each); });
+  s.number(program.supersteps);
 }
 
 template <typename Stream>
@@ -282,9 +302,7 @@ void transfer(Stream& s, Executable& exe) {
   transfer_list(s, exe.transfers, [](Stream& stream, Transfer& each) { transfer(stream, each); });
   transfer_list(s, exe.streaming, [](Stream& stream, Buffer& each) { transfer(stream, each); });
   s.number(exe.streaming_bytes);
-  for (int32_t& count : exe.supersteps) s.number(count);
-  for (auto* program : {&exe.train, &exe.prepare, &exe.evaluate})
-    transfer_list(s, *program, [](Stream& stream, ProgramStep& each) { transfer(stream, each); });
+  transfer_list(s, exe.programs, [](Stream& stream, Program& each) { transfer(stream, each); });
   s.number(exe.instants);
   s.number(exe.arena_bytes);
   s.number(exe.bound_bytes);

@@ -22,12 +22,14 @@ BufferClass class_of(StateKind kind) {
 /// Buffers of one segment. A *root* is a value that is no view; roots get buffers, views have their root's.
 class SegmentBuilder {
  public:
-  SegmentBuilder(Executable& exe, const StayPlan& stays, size_t persistent, const Graph& graph,
+  SegmentBuilder(Executable& exe, const Stage& stage, const StayPlan& stays, size_t persistent, const Piece& piece,
                  const Schedule& schedule, const std::vector<int32_t>& task_of_node, const KernelChoices& kernels,
                  int32_t id)
       : exe_(exe),
+        stage_(stage),
         stays_(stays),
-        graph_(graph),
+        piece_(piece),
+        graph_(piece.graph),
         schedule_(schedule),
         task_of_node_(task_of_node),
         kernels_(kernels),
@@ -144,7 +146,7 @@ class SegmentBuilder {
       buffer(input.value) = add_buffer(value.name, BufferClass::kHost, value.type.bytes(), segment_.first,
                                        std::max(segment_.first, last_read(input.value)));
       auto& bindings = input.role == InputRole::kData ? segment_.feeds : segment_.scalars;
-      bindings.push_back({value.name, value.type, buffer(input.value), -1});
+      bindings.push_back({.name = value.name, .type = value.type, .buffer = buffer(input.value)});
     }
   }
 
@@ -269,11 +271,16 @@ class SegmentBuilder {
       const TensorType& type = graph_.type(output.value);
       const NodeId producer = graph_.value(root(output.value)).producer;
       const int32_t ready = producer == kNoNode ? -1 : instant_[static_cast<size_t>(producer)] - segment_.first - 1;
-      // Many devices must end together: each knows what an update finds, but only one knows the loss.
-      const bool guard = segment_.kind != PieceKind::kEvaluate &&
-                         (exe_.mesh.devices() == 1 || segment_.kind == PieceKind::kUpdate) && ready >= 0 &&
-                         type.elements() == 1 && is_floating(type.dtype);
-      segment_.results.push_back({output.name, type, buffer(root(output.value)), ready, guard});
+      const bool guard = segment_.kind != PieceKind::kProgram && segment_.kind != PieceKind::kPrepare &&
+                         std::find(stage_.guards.begin(), stage_.guards.end(), output.name) != stage_.guards.end();
+      const auto part = piece_.results.find(output.name);
+      segment_.results.push_back({.name = output.name,
+                                  .type = type,
+                                  .buffer = buffer(root(output.value)),
+                                  .ready = ready,
+                                  .guard = guard,
+                                  .sharding = part == piece_.results.end() ? Sharding{.logical = type, .cuts = {}}
+                                                                           : part->second});
     }
   }
 
@@ -282,7 +289,9 @@ class SegmentBuilder {
   }
 
   Executable& exe_;
+  const Stage& stage_;
   const StayPlan& stays_;
+  const Piece& piece_;
   const Graph& graph_;
   const Schedule& schedule_;
   const std::vector<int32_t>& task_of_node_;
@@ -344,7 +353,7 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
       accumulators[exe.states[i].tensor.name] = static_cast<int32_t>(i);
   for (size_t i = 0; i < exe.segments.size(); ++i) {
     Segment& segment = exe.segments[i];
-    if (segment.kind == PieceKind::kUpdate || segment.kind == PieceKind::kEvaluate) continue;
+    if (segment.kind == PieceKind::kUpdate || segment.kind == PieceKind::kProgram) continue;
     for (const GraphOutput& output : stage.pieces[static_cast<size_t>(plan.segments[i].piece)].graph.outputs()) {
       const auto state = accumulators.find(output.name);
       if (output.role != OutputRole::kState || state == accumulators.end()) continue;
@@ -425,8 +434,9 @@ Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays,
       segment.kind = stage.pieces[piece].kind;
       segment.chunk = stage.pieces[piece].chunk;
       segment.region = static_cast<int32_t>(r);
+      segment.program = region.program;
       segment.first = next;
-      SegmentBuilder(exe, stays, persistent, stage.pieces[piece].graph, schedules[piece], kernels.task_of_node[piece],
+      SegmentBuilder(exe, stage, stays, persistent, stage.pieces[piece], schedules[piece], kernels.task_of_node[piece],
                      kernels, id)
           .run();
       next = segment.last + 1;

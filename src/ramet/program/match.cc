@@ -13,7 +13,6 @@ namespace ramet {
 namespace {
 
 using Kind = ProgramStep::Kind;
-using Program = std::vector<ProgramStep> Executable::*;
 
 [[noreturn]] void mismatch(const std::string& what, const std::string& where, const std::string& found,
                            const std::string& expected) {
@@ -43,8 +42,11 @@ struct StageCollective {
 /// Runs one program of all stages together, step by step.
 class Simulation {
  public:
-  Simulation(std::span<const Executable> executables, Program program, std::string name)
-      : executables_(executables), program_(program), name_(std::move(name)), stages_(executables.size()) {
+  Simulation(std::span<const Executable> executables, size_t program)
+      : executables_(executables),
+        program_(program),
+        name_(executables[0].programs[program].name),
+        stages_(executables.size()) {
     for (size_t s = 0; s < stages_.size(); ++s)
       for (const Segment& segment : executables[s].segments)
         stages_[s].collectives.push_back(collectives_of(executables[s], segment));
@@ -106,7 +108,7 @@ class Simulation {
     return found;
   }
 
-  const std::vector<ProgramStep>& steps_of(size_t stage) const { return executables_[stage].*program_; }
+  const std::vector<ProgramStep>& steps_of(size_t stage) const { return executables_[stage].programs[program_].steps; }
   bool ended(size_t stage) const { return stages_[stage].next == steps_of(stage).size(); }
   std::string label(size_t stage) const { return "stage " + std::to_string(stage); }
   const Transfer& transfer_of(size_t stage, const ProgramStep& step) const {
@@ -251,19 +253,12 @@ class Simulation {
   }
 
   std::span<const Executable> executables_;
-  Program program_;
-  std::string name_;
+  const size_t program_;
+  const std::string name_;
   std::vector<StageState> stages_;
   std::map<Way, Messages> messages_;
   std::map<std::pair<size_t, size_t>, int64_t> number_of_;  // of the message that a step started
 };
-
-/// In the order of Executable::supersteps.
-void each_program(const std::function<void(Program, const char*, size_t)>& body) {
-  body(&Executable::train, "train", 0);
-  body(&Executable::prepare, "prepare", 1);
-  body(&Executable::evaluate, "evaluate", 2);
-}
 
 }  // namespace
 
@@ -278,42 +273,62 @@ std::vector<const Instruction*> stage_collectives(const Executable& exe, const S
   return found;
 }
 
+namespace {
+
+std::string programs_of(const Executable& exe) {
+  std::string text;
+  for (const Program& program : exe.programs)
+    text += (text.empty() ? "" : "; ") + program.name + ", " + text_of(program.when) + ", " +
+            std::to_string(program.width) + " at a time";
+  return text;
+}
+
+}  // namespace
+
 void verify_match(std::span<const Executable> executables) {
   for (size_t s = 0; s < executables.size(); ++s)
     if (executables[s].stage != static_cast<int32_t>(s) || !(executables[s].mesh == executables[0].mesh) ||
         executables[s].mesh.p != static_cast<int>(executables.size()))
       mismatch("these are not the stages of one layout", "stage " + std::to_string(s),
                std::to_string(executables.size()) + " executables", std::to_string(executables[s].mesh.p));
-  each_program([&](Program program, const char* name, size_t) { Simulation(executables, program, name).run(); });
+  for (const Executable& exe : executables)
+    if (!std::equal(exe.programs.begin(), exe.programs.end(), executables[0].programs.begin(),
+                    executables[0].programs.end(), [](const Program& a, const Program& b) {
+                      return a.name == b.name && a.when == b.when && a.width == b.width &&
+                             a.writes_states == b.writes_states && a.reads_data == b.reads_data;
+                    }))
+      mismatch("stages do not have the same programs", "stage " + std::to_string(exe.stage), programs_of(exe),
+               programs_of(executables[0]));
+  for (size_t program = 0; program < executables[0].programs.size(); ++program) Simulation(executables, program).run();
 }
 
 void number_supersteps(std::span<Executable> executables) {
-  each_program([&](Program program, const char* name, size_t which) {
-    Simulation simulation(executables, program, name);
+  for (size_t program = 0; program < executables[0].programs.size(); ++program) {
+    Simulation simulation(executables, program);
     simulation.run();
-    for (Executable& exe : executables) exe.supersteps[which] = simulation.length();
     for (size_t s = 0; s < executables.size(); ++s) {
+      Program& own = executables[s].programs[program];
+      own.supersteps = simulation.length();
       const std::vector<int32_t> numbers = simulation.supersteps(s);
-      for (size_t i = 0; i < numbers.size(); ++i) (executables[s].*program)[i].superstep = numbers[i];
+      for (size_t i = 0; i < numbers.size(); ++i) own.steps[i].superstep = numbers[i];
     }
-  });
+  }
 }
 
-void agree_on_guards(std::span<Executable> executables) {
-  if (executables.empty() || executables[0].mesh.devices() == 1) return;
-  std::map<std::string, int> guards;
-  const auto each = [](auto& exe, const auto& body) {
-    for (auto& segment : exe.segments)
-      for (auto& result : segment.results)
-        if (result.guard) body(result);
-  };
-  for (Executable& exe : executables) {
-    std::set<std::string> here;
-    each(exe, [&](Binding& result) { here.insert(result.name); });
-    for (const std::string& name : here) ++guards[name];
-  }
-  for (Executable& exe : executables)
-    each(exe, [&](Binding& result) { result.guard = guards[result.name] == static_cast<int>(executables.size()); });
+void verify_guards(std::span<const Executable> executables) {
+  std::map<std::string, std::set<int32_t>> stages;
+  for (const Executable& exe : executables)
+    for (const Segment& segment : exe.segments)
+      for (const Binding& result : segment.results)
+        if (result.guard && segment.kind == PieceKind::kUpdate) stages[result.name].insert(exe.stage);
+  for (const auto& [name, found] : stages)
+    if (found.size() != executables.size())
+      throw Error({.what = "a guard of the update is not known to every pipeline stage, so that they cannot end a step "
+                           "together",
+                   .where = "'" + name + "'",
+                   .found = "on " + std::to_string(found.size()) + " of " + std::to_string(executables.size()) + " stages",
+                   .remedy = "Guard a sum over all weights, as the norm of the gradients, or let the micro graph give "
+                             "it"});
 }
 
 }  // namespace ramet

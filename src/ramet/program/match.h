@@ -25,8 +25,8 @@ void verify_match(std::span<const Executable> executables);
 /// collective between stages falls into one superstep of all its members.
 void number_supersteps(std::span<Executable> executables);
 
-/// Keeps only those guards (Binding::guard) that every stage's update has, so that all devices end a step together or
-/// none.
-void agree_on_guards(std::span<Executable> executables);
+/// Every stage's update must have all of its guards (Binding::guard), so that all devices end a step together or none.
+/// Throws Error that names the one that some lack.
+void verify_guards(std::span<const Executable> executables);
 
 }  // namespace ramet

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/layout/pieces.h"
+#include "ramet/program/executable.h"
 
 namespace ramet {
 namespace {
@@ -25,9 +26,19 @@ Stage single_stage(StepGraph step) {
     stage.states.push_back({std::move(state), std::move(whole), Memory::kDevice});
   }
   stage.pieces.push_back({std::move(step.micro), PieceKind::kForward, 0});
-  for (auto& [graph, kind] : {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare},
-                              std::pair{&step.evaluate, PieceKind::kEvaluate}})
+  stage.guards = std::move(step.guards);
+  for (auto& [graph, kind] : {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare}})
     if (!is_empty(*graph)) stage.pieces.push_back({std::move(*graph), kind, 0});
+  for (StepProgram& program : step.programs) {
+    stage.programs.push_back({.name = program.name,
+                              .when = program.when,
+                              .writes_states = program.writes_states(),
+                              .reads_data = program.reads_data()});
+    if (!is_empty(program.graph))
+      stage.pieces.push_back({.graph = std::move(program.graph),
+                              .kind = PieceKind::kProgram,
+                              .program = static_cast<int>(stage.programs.size()) - 1});
+  }
   return stage;
 }
 
@@ -43,6 +54,8 @@ Stage stage_of(const DeviceGraphs& graphs, int index, std::vector<double>& start
   stage.lanes = graphs.lanes;
   stage.micro_batches_per_lane = graphs.micro_batches_per_lane;
   stage.states = from.states;
+  stage.programs = graphs.programs;
+  stage.guards = graphs.guards;
   for (const Piece& piece : from.pieces)
     if (!is_empty(piece.graph)) stage.pieces.push_back(piece);
   for (size_t i = 0; i < graphs.boundaries.size(); ++i) {
@@ -196,7 +209,8 @@ class PrepareSplitter {
         Graph part = part_of(stage_.pieces[maker].graph, states);
         part.set_name(part.name() + " for " + pieces[reader].graph.name());
         stage_.prepared_by[reader].push_back(static_cast<int32_t>(pieces.size()));
-        pieces.push_back({std::move(part), PieceKind::kPrepare, stage_.pieces[maker].chunk});
+        pieces.push_back(
+            {.graph = std::move(part), .kind = PieceKind::kPrepare, .chunk = stage_.pieces[maker].chunk});
       }
     }
     stage_.pieces = std::move(pieces);
@@ -222,36 +236,33 @@ class RegionPlanner {
  public:
   explicit RegionPlanner(const Stage& stage) : stage_(stage) {
     for (size_t i = 0; i < stage.pieces.size(); ++i)
-      if (stage.pieces[i].kind != PieceKind::kPrepare)
+      if (stage.pieces[i].kind != PieceKind::kPrepare && stage.pieces[i].kind != PieceKind::kProgram)
         pieces_[{stage.pieces[i].kind, stage.pieces[i].chunk}] = static_cast<int32_t>(i);
   }
 
   RegionPlan run() {
     train();
     for (int32_t piece : pieces_of(PieceKind::kUpdate)) {
-      add_region(false, {piece});
+      add_region({piece});
       add_run(piece, -1);
     }
-    if (!stage_.phased) add_all(PieceKind::kPrepare);
+    if (!stage_.phased) add_prepare();
     plan_.train_runs = static_cast<int32_t>(plan_.runs.size());
-    if (!stage_.phased)
-      add_all(PieceKind::kEvaluate);
-    else
-      for (int32_t piece : pieces_of(PieceKind::kEvaluate)) {
-        add_region(true, {piece});
-        add_run(piece, -1);
-      }
+    for (size_t program = 0; program < stage_.programs.size(); ++program) add_program(static_cast<int>(program));
     return std::move(plan_);
   }
 
  private:
-  std::vector<int32_t> pieces_of(PieceKind kind) const {
+  std::vector<int32_t> pieces_of(PieceKind kind, int program = -1) const {
     std::vector<int32_t> found;
     for (size_t i = 0; i < stage_.pieces.size(); ++i)
-      if (stage_.pieces[i].kind == kind) found.push_back(static_cast<int32_t>(i));
-    std::stable_sort(found.begin(), found.end(), [&](int32_t a, int32_t b) {
-      return stage_.pieces[static_cast<size_t>(a)].chunk < stage_.pieces[static_cast<size_t>(b)].chunk;
-    });
+      if (stage_.pieces[i].kind == kind && stage_.pieces[i].program == program)
+        found.push_back(static_cast<int32_t>(i));
+    const auto order = [&](int32_t id) {
+      const Piece& piece = stage_.pieces[static_cast<size_t>(id)];
+      return piece.kind == PieceKind::kProgram ? piece.place : piece.chunk;
+    };
+    std::stable_sort(found.begin(), found.end(), [&](int32_t a, int32_t b) { return order(a) < order(b); });
     return found;
   }
 
@@ -277,21 +288,33 @@ class RegionPlanner {
             std::find(readers.begin(), readers.end(), piece) == readers.end())
           readers.push_back(piece);
       }
-      add_region(false, readers);
+      add_region(readers);
       for (size_t i = begin; i < end; ++i) add_run(piece_of_run(row[i]), static_cast<int32_t>(row[i].micro));
     }
   }
 
-  void add_all(PieceKind kind) {
-    const auto pieces = pieces_of(kind);
+  void add_prepare() {
+    const auto pieces = pieces_of(PieceKind::kPrepare);
     if (pieces.empty()) return;
-    add_region(kind == PieceKind::kEvaluate, {});
+    add_region({});
     for (int32_t piece : pieces) add_run(piece, -1);
   }
 
+  /// Each piece for all micro-batches at hand, one piece after another.
+  void add_program(int index) {
+    const DeviceProgram& program = stage_.programs[static_cast<size_t>(index)];
+    const bool together = !stage_.phased && program.reads_data;
+    bool open = false;
+    for (int32_t piece : pieces_of(PieceKind::kProgram, index)) {
+      if (!open || !together) add_region({piece}, kFirstProgram + index);
+      open = true;
+      for (int32_t micro = 0; micro < program.width; ++micro) add_run(piece, program.reads_data ? micro : -1);
+    }
+  }
+
   /// Opens a region; with phases, what derives the states of its pieces runs at its start.
-  void add_region(bool evaluation, const std::vector<int32_t>& readers) {
-    plan_.regions.emplace_back().evaluation = evaluation;
+  void add_region(const std::vector<int32_t>& readers, int32_t program = 0) {
+    plan_.regions.emplace_back().program = program;
     plan_.regions.back().first_run = static_cast<int32_t>(plan_.runs.size());
     here_.clear();
     if (!stage_.phased) return;
@@ -325,6 +348,24 @@ class RegionPlanner {
 };
 
 }  // namespace
+
+std::pair<int32_t, int32_t> RegionPlan::regions_of(int32_t program) const {
+  std::pair<int32_t, int32_t> range(0, 0);
+  for (size_t i = 0; i < regions.size(); ++i) {
+    if (regions[i].program != program) continue;
+    const auto region = static_cast<int32_t>(i);
+    if (range.second == 0) range.first = region;
+    range.second = region + 1;
+  }
+  return range;
+}
+
+std::pair<int32_t, int32_t> RegionPlan::runs_of(int32_t program) const {
+  const auto [first, last] = regions_of(program);
+  if (first == last) return {0, 0};
+  const Region &begin = regions[static_cast<size_t>(first)], &end = regions[static_cast<size_t>(last) - 1];
+  return {begin.first_run, end.first_run + end.runs};
+}
 
 void split_prepare(Stage& stage) { PrepareSplitter(stage).run(); }
 

@@ -39,6 +39,8 @@ struct Stage {
   std::vector<Piece> pieces;
   std::vector<StageBoundary> boundaries;  ///< those that it writes or reads
   std::vector<StageRun> row;              ///< of training: which piece runs for which micro-batch, in order
+  std::vector<DeviceProgram> programs;    ///< beside training
+  std::vector<std::string> guards;        ///< StepGraph::guards
   /// With phases: for each piece, the pieces of kind kPrepare that derive what it reads (split_prepare).
   std::vector<std::vector<int32_t>> prepared_by;
 };
@@ -55,7 +57,7 @@ void split_prepare(Stage& stage);
 /// memory with what lives inside another, and what goes from one to another lives for the whole region.
 struct Region {
   std::vector<int32_t> segments;    ///< once each, in the order in which they stand on the timeline
-  bool evaluation = false;          ///< of the program `evaluate`
+  int32_t program = 0;              ///< index in Executable::programs
   int32_t first_run = 0, runs = 0;  ///< in RegionPlan::runs
   int32_t first = 0, last = 0;      ///< instants; at `last` all segments have ended and lanes are combined
 };
@@ -69,14 +71,20 @@ struct RegionPlan {
     int32_t segment = 0, micro = -1, region = 0;
   };
   std::vector<Source> segments;
-  std::vector<Region> regions;  ///< those of training in order, then those of evaluation
+  std::vector<Region> regions;  ///< those of training in order, then program by program those of the others
   std::vector<Run> runs;        ///< region by region, in order of time
   int32_t train_runs = 0;       ///< how many of them are training
+
+  /// Regions [first, second) of a program.
+  std::pair<int32_t, int32_t> regions_of(int32_t program) const;
+  /// Runs [first, second) of a program.
+  std::pair<int32_t, int32_t> runs_of(int32_t program) const;
 };
 
-/// Without phases, training is one region, then each update piece is one, then comes what derives states; then
-/// evaluation is one. With phases, each run of equal pieces in the row is one (or of pieces that take turns, as those
-/// of the last phase may), with what derives their states before them, and so is each piece of evaluation.
+/// Without phases, training is one region, then each update piece is one, then comes what derives states; then each
+/// program that reads data is one, and each piece of one that reads none. With phases, each run of equal pieces in the
+/// row is one (or of pieces that take turns, as those of the last phase may), with what derives their states before
+/// them, and so is each piece of a program.
 RegionPlan plan_regions(const Stage& stage);
 
 }  // namespace ramet

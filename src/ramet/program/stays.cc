@@ -28,11 +28,7 @@ namespace {
 
 class StayPlanner {
  public:
-  StayPlanner(const Stage& stage, const RegionPlan& plan) : stage_(stage), plan_(plan) {
-    int32_t train = 0;
-    for (const Region& region : plan.regions) train += region.evaluation ? 0 : 1;
-    train_regions_ = train;
-  }
+  StayPlanner(const Stage& stage, const RegionPlan& plan) : stage_(stage), plan_(plan) {}
 
   StayPlan run() {
     find_uses();
@@ -55,7 +51,7 @@ class StayPlanner {
     return stage_.pieces[static_cast<size_t>(plan_.segments[static_cast<size_t>(segment)].piece)].kind;
   }
   int32_t region_of(int32_t run) const { return plan_.runs[static_cast<size_t>(run)].region; }
-  bool evaluates(int32_t region) const { return plan_.regions[static_cast<size_t>(region)].evaluation; }
+  int32_t program_of(int32_t region) const { return plan_.regions[static_cast<size_t>(region)].program; }
 
   void find_uses() {
     std::map<std::string, int32_t> states, boundaries;
@@ -135,7 +131,7 @@ class StayPlanner {
     for (const auto& [region, use] : uses) {
       // What would leave during the region in which it would come back stays.
       StateStay* before = fresh ? nullptr : &result_.states.back();
-      if (before && region - before->last_use <= 2 && evaluates(region) == evaluates(before->last_use))
+      if (before && region - before->last_use <= 2 && program_of(region) == program_of(before->last_use))
         before->last_use = region;
       else
         add({.state = state, .first_use = region, .last_use = region, .loaded = true, .buffers = {}});
@@ -172,9 +168,7 @@ class StayPlanner {
     stay.first = stay.first_use;
     stay.last = stay.last_use;
     if (!stage_.ahead) return;
-    const bool evaluation = evaluates(stay.first_use);
-    const int32_t begin = evaluation ? train_regions_ : 0,
-                  end = evaluation ? static_cast<int32_t>(plan_.regions.size()) : train_regions_;
+    const auto [begin, end] = plan_.regions_of(program_of(stay.first_use));
     if (stay.loaded) stay.first = std::max(begin, stay.first_use - 1);
     if (stay.stored) stay.last = std::min(end - 1, stay.last_use + 1);
   }
@@ -267,10 +261,8 @@ class StayPlanner {
     }
   }
 
-  int32_t program_begin(int32_t run) const { return run < plan_.train_runs ? 0 : plan_.train_runs; }
-  int32_t program_last(int32_t run) const {
-    return (run < plan_.train_runs ? plan_.train_runs : static_cast<int32_t>(plan_.runs.size())) - 1;
-  }
+  int32_t program_begin(int32_t run) const { return plan_.runs_of(program_of(region_of(run))).first; }
+  int32_t program_last(int32_t run) const { return plan_.runs_of(program_of(region_of(run))).second - 1; }
 
   std::map<int32_t, Reads> reads_of(const std::vector<int32_t>& readers) const {
     std::map<int32_t, Reads> reads;
@@ -349,7 +341,6 @@ class StayPlanner {
   const Stage& stage_;
   const RegionPlan& plan_;
   StayPlan result_;
-  int32_t train_regions_ = 0;
   std::vector<Uses> uses_;                     // by state
   std::vector<int32_t> writers_;               // by boundary: a segment, or -1
   std::vector<std::vector<int32_t>> readers_;  // by boundary: segments

@@ -41,10 +41,14 @@ class ProgramMaker {
           at(instance.begin).come.push_back(event);
         if (instance.first_read >= 0) at(instance.first_read).read.push_back(event);
       }
-    make(exe_.train, false);
-    exe_.supersteps[0] = superstep_;
-    make(exe_.evaluate, true);
-    exe_.supersteps[2] = superstep_;
+    for (const DeviceProgram& program : stage_.programs)
+      exe_.programs.push_back({.name = program.name,
+                               .when = program.when,
+                               .width = static_cast<int32_t>(program.width),
+                               .writes_states = program.writes_states,
+                               .reads_data = program.reads_data});
+    for (size_t program = 0; program < exe_.programs.size(); ++program)
+      if (program != kPrepare) make(static_cast<int32_t>(program));
     make_prepare();
   }
 
@@ -114,20 +118,21 @@ class ProgramMaker {
 
   // Programs.
 
-  void make(std::vector<ProgramStep>& program, bool evaluation) {
-    program_ = &program;
+  void make(int32_t program) {
+    program_ = &exe_.programs[static_cast<size_t>(program)].steps;
     superstep_ = 0;
     pending_.clear();
     stored_.clear();
     const auto regions = static_cast<int32_t>(plan_.regions.size());
     for (int32_t region = 0; region < regions; ++region) {
-      if (plan_.regions[static_cast<size_t>(region)].evaluation != evaluation) continue;
+      if (plan_.regions[static_cast<size_t>(region)].program != program) continue;
       begin_region(region);
       const Region& here = plan_.regions[static_cast<size_t>(region)];
       for (int32_t run = here.first_run; run < here.first_run + here.runs; ++run) add_run(run);
       end_region(region);
     }
     for (auto& [key, steps] : pending_) wait_for(steps);
+    exe_.programs[static_cast<size_t>(program)].supersteps = superstep_;
   }
 
   void begin_region(int32_t region) {
@@ -237,7 +242,7 @@ class ProgramMaker {
   /// to do.
   void make_prepare() {
     if (stage_.phased) return;
-    program_ = &exe_.prepare;
+    program_ = &exe_.prepare().steps;
     superstep_ = 0;
     pending_.clear();
     for (size_t r = 0; r < plan_.regions.size(); ++r) {
@@ -256,7 +261,7 @@ class ProgramMaker {
         ++superstep_;
       }
     }
-    exe_.supersteps[1] = superstep_;
+    exe_.prepare().supersteps = superstep_;
   }
 
   Executable& exe_;

@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/program/compile.h"
 #include "ramet/recipe/prepare.h"
@@ -42,8 +43,8 @@ Predictor::Predictor(const Recipe& complete, std::shared_ptr<const Tokenizer> to
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
   engine_ = std::make_unique<Engine>(
-      compile(make_prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), cpu_backend(), options),
-      cpu_backend());
+      compile(make_prediction_step(recipe_, weights_, build_predictor(recipe_, 1, predictions, k_)), find_device().backend(), options),
+      find_device().backend());
   std::erase_if(weights_, [&](const StateTensor& weight) { return engine_->executable().find_state(weight.name) < 0; });
 }
 
@@ -96,7 +97,7 @@ std::vector<std::vector<Predictor::Candidate>> Predictor::fill_masks(const std::
 
   const TensorType row{DType::kI32, {1, recipe_.data.sequence_length}},
       places{DType::kI32, {1, static_cast<int64_t>(predictions)}};
-  const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
+  const auto results = engine_->run("predict", [&](int64_t, int64_t, FeedSink& sink) {
     sink.set("input_ids", row, ids.data());
     sink.set("token_type_ids", row, types.data());
     sink.set("attention_mask", row, attention.data());
@@ -127,7 +128,7 @@ std::string Predictor::continue_text(const std::string& text, int64_t tokens, do
     std::vector<int32_t> window(ids.end() - static_cast<int64_t>(used), ids.end());
     window.resize(length, end);  // what stands behind the last token is not seen: attention is causal
     const auto last = static_cast<int32_t>(used - 1);
-    const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
+    const auto results = engine_->run("predict", [&](int64_t, int64_t, FeedSink& sink) {
       sink.set("input_ids", row, window.data());
       sink.set("last_position", one, &last);
     });

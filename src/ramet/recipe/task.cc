@@ -165,7 +165,12 @@ class TaskKind final : public RecipeKind {
   }
   void open(const Recipe& recipe, Preparation& into) const override;
   Model build_model(const Recipe& recipe) const override {
-    return build_bert_task(bert_config(recipe), encoder_batch(recipe, recipe.train.micro_batch), head_shape(recipe));
+    Model model =
+        build_bert_task(bert_config(recipe), encoder_batch(recipe, recipe.train.micro_batch), head_shape(recipe));
+    // Answers take no more samples at a time than training, so that they fit wherever the model trains.
+    const int64_t samples = prediction_samples(recipe, recipe.train.micro_batch);
+    model.programs.push_back({"predict", build_task_predictor(recipe, samples)});
+    return model;
   }
   PublishedModel published(const Recipe& recipe, const Tokenizer* tokenizer) const override {
     PublishedModel model = published_encoder(recipe, tokenizer);
@@ -229,6 +234,12 @@ Graph build_task_predictor(const Recipe& recipe, int64_t samples) {
   BatchShape shape = encoder_batch(recipe, samples);
   shape.depth = 0;  // answers are asked for one by one
   return build_bert_task_predict(bert_config(recipe), shape, head_shape(recipe));
+}
+
+int64_t prediction_samples(const Recipe& recipe, int64_t most) {
+  constexpr int64_t kTokens = 4096;  // enough for matrix products to be at their best
+  const int64_t tokens = recipe.data.sequence_length * recipe.task.choices.value_or(1);
+  return std::clamp<int64_t>(kTokens / tokens, 1, std::clamp<int64_t>(most, 1, 64));
 }
 
 TaskBatchOptions task_batch_options(const Recipe& complete, const Tokenizer& tokenizer, bool training) {

@@ -9,6 +9,8 @@ namespace ramet {
 
 /// Forward only of a complete task recipe: "logits" (see model/presets.h).
 Graph build_task_predictor(const Recipe& complete, int64_t samples);
+/// Samples of a batch of predictions: as many as make matrix products fast, at most `most`.
+int64_t prediction_samples(const Recipe& complete, int64_t most = 64);
 
 /// How features of a complete task recipe become batches. For training they are shuffled.
 TaskBatchOptions task_batch_options(const Recipe& complete, const Tokenizer& tokenizer, bool training);

@@ -1,6 +1,8 @@
 #include "ramet/recipe/task_evaluator.h"
 
 #include "ramet/base/error.h"
+#include "ramet/data/task_batches.h"
+#include "ramet/recipe/task.h"
 #include "ramet/recipe/task_predictor.h"
 #include "ramet/train/training.h"
 
@@ -12,26 +14,15 @@ class TaskEvaluator final : public Evaluator {
   TaskEvaluator(const Recipe& complete, std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const TaskSet> task)
       : recipe_(complete), tokenizer_(std::move(tokenizer)), task_(std::move(task)) {}
 
-  void open(Training& training) override {
-    if (!labelled() || !training.cluster().leads()) return;
-    predictor_ = std::make_unique<TaskPredictor>(recipe_, tokenizer_, training.threads());
-  }
-  int64_t planned_bytes() const override { return predictor_ ? predictor_->planned_bytes() : 0; }
   bool finds_best() const override { return true; }
 
+  /// The program "predict" answers for all features where the model trains; the leading rank gets the answers.
   Numbers evaluate(Training& training) override {
-    if (!labelled()) return {};
+    if (!task_->dev() || !task_->dev()->labelled()) return {};
     const TaskSplit& split = *task_->dev();
-    std::vector<std::byte> bytes;
-    for (const StateTensor& weight : training.model().weights) {
-      bytes.resize(static_cast<size_t>(weight.type.bytes()));
-      training.read_weight(weight.name, bytes);
-      if (predictor_) predictor_->write(weight, bytes);
-    }
-    if (!predictor_) return {};
+    const std::vector<TaskOutputs> outputs = {answers(training, split)};
+    if (!training.cluster().leads()) return {};
     try {
-      predictor_->ready();
-      const std::vector<TaskOutputs> outputs = {predictor_->predict(split)};
       return task_numbers(recipe_, split, outputs);
     } catch (const Error& error) {
       if (training.cluster().ranks() > 1) training.cluster().stop(error.what());
@@ -40,12 +31,26 @@ class TaskEvaluator final : public Evaluator {
   }
 
  private:
-  bool labelled() const { return task_->dev() && task_->dev()->labelled(); }
+  TaskOutputs answers(Training& training, const TaskSplit& split) const {
+    const TaskBatchOptions options = task_batch_options(recipe_, *tokenizer_, false);
+    const int64_t features = split.features(), samples = prediction_samples(recipe_, recipe_.train.micro_batch);
+    const int64_t batches = (features + samples - 1) / samples;
+    TaskOutputs outputs;
+    outputs.width = answer_width_of(recipe_, options);
+    if (batches == 0) return outputs;
+    Feeder feeder(make_prediction_rows(task_->dev(), options), training.cluster(),
+                  {.micro_batch = samples, .program = "predict", .count = batches});
+    feeder.begin(0);
+    for (const ResultTensors& answer : training.cluster().run("predict", batches, feeder.feed()))
+      for (int64_t i = 0; i < samples * outputs.width && !answer.empty(); ++i)
+        if (std::ssize(outputs.values) < features * outputs.width)
+          outputs.values.push_back(static_cast<float>(answer.front().get(i)));
+    return outputs;
+  }
 
   const Recipe recipe_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const TaskSet> task_;
-  std::unique_ptr<TaskPredictor> predictor_;  ///< on the leading rank
 };
 
 }  // namespace

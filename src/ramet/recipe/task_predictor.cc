@@ -8,6 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/data/ring.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
@@ -19,12 +20,6 @@
 namespace ramet {
 namespace {
 
-constexpr int64_t kBatchTokens = 4096;  // enough for matrix products to be at their best, and little memory
-
-int64_t samples_of_batch(const Recipe& recipe) {
-  const int64_t tokens = recipe.data.sequence_length * recipe.task.choices.value_or(1);
-  return std::clamp<int64_t>(kBatchTokens / tokens, 1, 64);
-}
 
 /// -log softmax(logits)[label]
 double cross_entropy_of(std::span<const float> logits, int32_t label) {
@@ -43,22 +38,27 @@ StepGraph make_prediction_step(const Recipe& recipe, const std::vector<StateTens
   for (const auto& weight : weights)
     if (read.count(weight.name)) step.states.push_back(weight);
   const Graph scaled = scaled_graph(recipe.train, graph, weights).graph;
-  step.evaluate =
+  Graph lowered =
       set_chunks(lower_precision(scaled, precision_from_name(recipe.train.precision)), recipe.train.chunks, weights);
-  step.evaluate.set_name("evaluate");
+  lowered.set_name("predict");
+  step.programs.push_back({"predict", std::move(lowered), When::on_request()});
   return step;
+}
+
+int64_t answer_width_of(const Recipe& complete, const TaskBatchOptions& options) {
+  return answer_width(options.head, complete.task.classes.value_or(1), complete.data.sequence_length, options.choices);
 }
 
 TaskPredictor::TaskPredictor(const Recipe& complete, std::shared_ptr<const Tokenizer> tokenizer, int threads)
     : recipe_(complete),
       batches_(task_batch_options(complete, *tokenizer, false)),
-      samples_(samples_of_batch(complete)),
+      samples_(prediction_samples(complete)),
       weights_(build_model(complete).weights) {
   CompileOptions options;
   options.threads = threads > 0 ? threads : available_processors();
   engine_ = std::make_unique<Engine>(
-      compile(make_prediction_step(recipe_, weights_, build_task_predictor(recipe_, samples_)), cpu_backend(), options),
-      cpu_backend());
+      compile(make_prediction_step(recipe_, weights_, build_task_predictor(recipe_, samples_)), find_device().backend(), options),
+      find_device().backend());
 }
 
 TaskPredictor::~TaskPredictor() = default;
@@ -80,8 +80,7 @@ TaskOutputs TaskPredictor::predict(const TaskSplit& split,
                                    const std::function<void(int64_t done, int64_t total)>& progress) {
   const int64_t features = split.features(), batches = (features + samples_ - 1) / samples_;
   TaskOutputs outputs;
-  outputs.width = answer_width(batches_.head, recipe_.task.classes.value_or(1), recipe_.data.sequence_length,
-                               batches_.choices);
+  outputs.width = answer_width_of(recipe_, batches_);
   outputs.values.resize(static_cast<size_t>(features * outputs.width));
   if (features == 0) return outputs;
   const std::shared_ptr<const Source> rows =
@@ -90,10 +89,10 @@ TaskOutputs TaskPredictor::predict(const TaskSplit& split,
   BatchRing ring(rows, {{0}}, {.batch = samples_, .batches = batches});
   for (int64_t done = 0; done < features; done += samples_) {
     ring.begin(done / samples_);
-    const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
+    const auto results = engine_->run("predict", [&](int64_t, int64_t, FeedSink& sink) {
       ring.read(0, 0, [&](std::span<std::byte* const> tensors) {
         for (size_t i = 0; i < signature.size(); ++i)
-          if (const auto& [name, type] = signature[i]; engine_->executable().has_feed(name, true))
+          if (const auto& [name, type] = signature[i]; sink.takes(name))
             sink.set(name, type, tensors[i]);
       });
     });

@@ -14,9 +14,12 @@ namespace ramet {
 
 class Engine;
 
-/// A step that only evaluates `graph`, in the recipe's precision and with its chunks, on those of `weights` that the
-/// graph reads.
+/// A step whose only program is "predict", on request: `graph` in the recipe's precision and with its chunks, on those of
+/// `weights` that the graph reads.
 StepGraph make_prediction_step(const Recipe& complete, const std::vector<StateTensor>& weights, const Graph& graph);
+
+/// Values of one feature's answer.
+int64_t answer_width_of(const Recipe& complete, const TaskBatchOptions& options);
 
 /// The model of a task recipe, forward only, on one device of this process: what it answers has the same bits whatever
 /// layout trained it.

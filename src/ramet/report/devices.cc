@@ -36,7 +36,7 @@ class TrafficCounter {
   }
 
   std::map<std::string, DeviceReport::Traffic> run() {
-    for (const ProgramStep& step : exe_.train) {
+    for (const ProgramStep& step : exe_.train().steps) {
       switch (step.kind) {
         case Kind::kRun: count_segment(exe_.segments[static_cast<size_t>(step.subject)]); break;
         case Kind::kSend: count_transfer("send", step); break;
@@ -80,7 +80,7 @@ DeviceReport report_of(const Executable& exe) {
   for (const Buffer& buffer : exe.streaming)
     report.streaming[static_cast<size_t>(buffer.kind)] += buffer.stride() * buffer.slots;
   std::set<int32_t> supersteps;
-  for (const ProgramStep& step : exe.train) supersteps.insert(step.superstep);
+  for (const ProgramStep& step : exe.train().steps) supersteps.insert(step.superstep);
   report.supersteps = static_cast<int64_t>(supersteps.size());
   report.traffic = TrafficCounter(exe).run();
   return report;

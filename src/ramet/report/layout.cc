@@ -54,7 +54,7 @@ ScheduleTable table_of(std::span<const Executable> stages, const Layout& layout)
   for (int chunk = 0; chunk < layout.model_chunks(); ++chunk) table.stage_of.push_back(layout.stage_of(chunk));
   for (const Executable& exe : stages) {
     auto& entries = table.entries.emplace_back();
-    for (const ProgramStep& step : exe.train) {
+    for (const ProgramStep& step : exe.train().steps) {
       if (step.kind != ProgramStep::Kind::kRun) continue;
       const Segment& segment = exe.segments[static_cast<size_t>(step.subject)];
       const std::optional<Pass> pass = pass_of(segment.kind);

@@ -96,7 +96,7 @@ std::string text_of(const MemoryReport& report) {
   return text;
 }
 
-std::string text_of(const HostMemory& host, int devices) {
+std::string text_of(const HostPlan& host, int devices) {
   char line[256];
   std::snprintf(line, sizeof line, "host  %s (%lld bytes) a process of %d device%s: batches %s, tables %s, results %s\n",
                 format_size(host.total()).c_str(), static_cast<long long>(host.total()), devices,
@@ -105,7 +105,7 @@ std::string text_of(const HostMemory& host, int devices) {
   return line;
 }
 
-std::string json_of(const HostMemory& host, int devices) {
+std::string json_of(const HostPlan& host, int devices) {
   return nlohmann::ordered_json{{"bytes", host.total()},
                                 {"batches", host.batches},
                                 {"tables", host.tables},

@@ -39,8 +39,8 @@ std::string json_of(const MemoryReport& report);
 
 /// Host memory of a process with so many devices, as a row "host": text and one JSON object (bytes, batches, tables,
 /// results, devices).
-std::string text_of(const HostMemory& host, int devices);
-std::string json_of(const HostMemory& host, int devices);
+std::string text_of(const HostPlan& host, int devices);
+std::string json_of(const HostPlan& host, int devices);
 
 /// A picture of the arena: time from left to right, addresses upwards, a rectangle a buffer, coloured by class;
 /// hovering tells its name, size and life. Buffers too small to be seen are left out.

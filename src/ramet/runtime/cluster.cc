@@ -6,9 +6,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/runtime/cluster_state.h"
 #include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/process.h"
 #include "ramet/runtime/thread_transport.h"
 
 namespace ramet {
@@ -23,6 +23,19 @@ const double* find_number(const NamedNumbers& numbers, std::string_view name) {
 }
 
 }  // namespace
+
+NamedNumbers numbers_of(const ResultTensors& tensors) {
+  NamedNumbers numbers;
+  for (const ResultTensor& tensor : tensors)
+    if (tensor.type.elements() == 1) numbers.emplace_back(tensor.name, tensor.get());
+  return numbers;
+}
+
+const ResultTensors* ClusterResults::program(std::string_view name) const {
+  for (const auto& [known, tensors] : programs)
+    if (known == name) return &tensors;
+  return nullptr;
+}
 
 const double* ClusterResults::find(std::string_view name) const {
   if (const double* value = find_number(update, name)) return value;
@@ -97,10 +110,7 @@ ClusterState::ClusterState(std::vector<Executable> executables, const Backend& b
                  .expected = "as many devices on each rank",
                  .remedy = fmt::format("Start a number of ranks that divides {}", mesh.devices())});
   per_rank = mesh.devices() / ranks;
-  for (const Executable& exe : stages) {
-    train_slots.push_back(result_slots(exe, exe.train));
-    evaluation_slots.push_back(result_slots(exe, exe.evaluate));
-  }
+  for (const Executable& exe : stages) train_slots.push_back(result_slots(exe));
   make_transports();
   try {
     check_memory();
@@ -130,7 +140,7 @@ void ClusterState::check_memory() const {
   int64_t wanted = 0;
   for (int device = rank * per_rank; device < (rank + 1) * per_rank; ++device)
     wanted += stage_of(device).arena_bytes + (options.streaming == "ram" ? stage_of(device).streaming_bytes : 0);
-  const int64_t available = available_memory();
+  const int64_t available = find_device(options.device).available();
   if (wanted <= available) return;
   throw Error(
       {.what = fmt::format("not enough memory for {} devices", per_rank),
@@ -154,11 +164,12 @@ void ClusterState::make_devices(const Backend& backend) {
   on_devices([&](ClusterDevice& device) {
     DeviceOptions how;
     how.device = device.number;
+    how.kind = options.device;
     how.transport = device.transport;
     how.collectives.bits = options.bits;
     how.shared_arena = ranks > 1;
     if (options.streaming != "ram")
-      how.streaming = [&](int64_t bytes, ThreadTeam&) {
+      how.streaming = [&](int64_t bytes) {
         return make_file_store(bytes,
                                {.folder = options.streaming, .name = "ramet-device-" + std::to_string(device.number)});
       };
@@ -207,26 +218,33 @@ Feed ClusterState::feed_of(const ClusterDevice& device, const ClusterFeed& feed)
 
 namespace {
 
-/// Replicas without a micro-batch of their own do the last one again.
-int64_t evaluated_by(int replica, int64_t count) { return std::min<int64_t>(replica, count - 1); }
+/// Whether the device of the program takes data when it runs the step.
+bool takes_data(const Executable& exe, const ProgramStep& step) {
+  return step.kind == ProgramStep::Kind::kRun && !exe.segments[static_cast<size_t>(step.subject)].feeds.empty();
+}
 
 }  // namespace
 
-DeviceReads reads_of(const Executable& exe, int device, bool evaluation) {
+DeviceReads reads_of_step(const Executable& exe, int device) {
   DeviceReads reads{device, {}};
-  const int64_t replica = exe.mesh.position(device).replica;
-  for (const ProgramStep& step : evaluation ? exe.evaluate : exe.train) {
-    if (step.kind != ProgramStep::Kind::kRun || exe.segments[static_cast<size_t>(step.subject)].feeds.empty()) continue;
-    const int64_t micro = evaluation ? replica : replica * exe.micro_batches() + std::max<int64_t>(0, step.micro);
-    reads.micro.push_back(static_cast<int32_t>(micro));
-  }
+  const int64_t first = exe.mesh.position(device).replica * exe.micro_batches();
+  for (const ProgramStep& step : exe.train().steps)
+    if (takes_data(exe, step)) reads.micro.push_back(static_cast<int32_t>(first + std::max(0, step.micro)));
   return reads;
 }
 
-Feed ClusterState::evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const {
-  const Executable& exe = stage_of(device.number);
-  const int64_t micro = evaluated_by(device.position.replica, count);
-  return [&exe, &feed, micro](int64_t, int64_t, FeedSink& sink) { feed(micro, exe, sink); };
+DeviceReads reads_of_request(const Executable& exe, int device, std::string_view name, int64_t count) {
+  DeviceReads reads{device, {}};
+  const int32_t number = exe.find_program(name);
+  if (number < kFirstProgram) return reads;
+  const Program& program = exe.programs[static_cast<size_t>(number)];
+  const int replica = exe.mesh.position(device).replica;
+  program.each_round(count, exe.mesh.r, [&](const RequestRound& round) {
+    for (const ProgramStep& step : program.steps)
+      if (takes_data(exe, step) && round.runs(step))
+        reads.micro.push_back(static_cast<int32_t>(round.micro_batch_of(step, replica)));
+  });
+  return reads;
 }
 
 Cluster::Cluster(std::vector<Executable> stages, const Backend& backend, const ClusterOptions& options)
@@ -274,11 +292,24 @@ void Cluster::run_derive() {
   state_->on_devices([](ClusterDevice& device) { device.engine->prepare(); });
 }
 
-std::vector<DeviceReads> Cluster::reads(bool evaluation) const {
+std::vector<DeviceReads> Cluster::reads_of_step() const {
   std::vector<DeviceReads> all;
   for (const ClusterDevice& device : state_->devices)
-    all.push_back(reads_of(state_->stage_of(device.number), device.number, evaluation));
+    all.push_back(ramet::reads_of_step(state_->stage_of(device.number), device.number));
   return all;
+}
+
+std::vector<DeviceReads> Cluster::reads_of_request(std::string_view program, int64_t count) const {
+  std::vector<DeviceReads> all;
+  for (const ClusterDevice& device : state_->devices)
+    all.push_back(ramet::reads_of_request(state_->stage_of(device.number), device.number, program, count));
+  return all;
+}
+
+bool Cluster::has_program(std::string_view name) const {
+  const Executable& exe = state_->stages[0];
+  const int32_t program = exe.find_program(name);
+  return program >= kFirstProgram && !exe.runs_in_step(program);
 }
 
 bool Cluster::holds(const StateTensor& state) const {
@@ -287,23 +318,20 @@ bool Cluster::holds(const StateTensor& state) const {
   });
 }
 
-const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars) {
+const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars,
+                                        const Wanted& wanted) {
+  state_->check_wanted(wanted);
   state_->on_fed_devices([&](ClusterDevice& device) {
     device.results = &device.engine->run_step(step, state_->feed_of(device, feed), scalars);
   });
   state_->gather_step();
+  state_->gather_tensors(step, wanted);
   return state_->results;
 }
 
-const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterFeed& feed,
-                                                   std::span<const ScalarValue> scalars) {
-  if (count < 1 || count > evaluation_width())
-    internal_error("Cluster::evaluate", std::to_string(count) + " micro-batches");
-  state_->on_fed_devices([&](ClusterDevice& device) {
-    device.evaluated = device.engine->evaluate(state_->evaluation_feed_of(device, feed, count), scalars);
-  });
-  state_->gather_evaluation(count);
-  return state_->evaluated;
+std::vector<ResultTensors> Cluster::run(std::string_view program, int64_t count, const ClusterFeed& feed,
+                                        std::span<const ScalarValue> scalars, const Wanted& wanted) {
+  return state_->run(program, count, feed, scalars, wanted);
 }
 
 std::optional<std::string> Cluster::find_first_nonfinite(int64_t step, const ClusterFeed& feed,

@@ -26,6 +26,8 @@ struct ClusterOptions {
   std::chrono::milliseconds time_limit{60'000};
   /// Where streaming memory is: "ram", or a folder for files.
   std::string streaming = "ram";
+  /// Kind of the devices (kernel/devices.h), which the backend is for; "": the default.
+  std::string device;
   bool profile = false;
   /// Whether sums between devices keep the recipe's order (DESIGN, exact bits).
   ExactBits bits = ExactBits::kExact;
@@ -34,16 +36,43 @@ struct ClusterOptions {
 /// Scalar results by name, as doubles.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
+/// A result as one logical tensor, whichever devices held parts of it.
+struct ResultTensor {
+  std::string name;
+  TensorType type;
+  std::vector<std::byte> bytes;
+
+  /// Element `index` as double.
+  double get(int64_t index = 0) const { return load_element(bytes.data(), type.dtype, index); }
+};
+using ResultTensors = std::vector<ResultTensor>;
+/// Those of one element, as numbers.
+NamedNumbers numbers_of(const ResultTensors& tensors);
+
+/// Which results are wanted, and where. The host's memory for them is what they take: `bytes` of each, on the leading
+/// rank or on all.
+struct Wanted {
+  std::vector<std::string> names{};  ///< empty: all of a program on request; of a step, all scalars
+  bool everywhere = false;           ///< on all ranks; else others than the leading one get empty lists
+};
+
 /// What a step gave, over all devices. Equal on all ranks, and for all layouts.
 struct ClusterResults {
-  std::vector<NamedNumbers> micro;  ///< of every micro-batch of the global batch, in order
+  std::vector<NamedNumbers> micro;  ///< scalars of every micro-batch of the global batch, in order
   NamedNumbers update;
+  /// Tensors that were asked for by name, of micro-batches and of the update.
+  std::vector<ResultTensors> micro_tensors;
+  ResultTensors update_tensors;
+  /// Of the programs that ran after this step: scalars, and tensors that were asked for.
+  std::vector<std::pair<std::string, ResultTensors>> programs;
   std::string not_finite;       ///< as in StepResults
   bool states_changed = false;  ///< on any device
   double waiting = 0;           ///< share of all devices' time in which they waited for other stages
 
   /// First result of this name: of the update, or else of the last micro-batch; null when there is none.
   const double* find(std::string_view name) const;
+  /// Results of a program that runs in steps; null where it did not run in this one.
+  const ResultTensors* program(std::string_view name) const;
 };
 
 /// The micro-batches of the global batch whose data a device takes, in the order in which its program takes them: one
@@ -52,7 +81,8 @@ struct DeviceReads {
   int device = 0;
   std::vector<int32_t> micro;
 };
-DeviceReads reads_of(const Executable& executable, int device, bool evaluation);
+DeviceReads reads_of_step(const Executable& executable, int device);
+DeviceReads reads_of_request(const Executable& executable, int device, std::string_view program, int64_t count);
 
 /// Called for each segment with data inputs that a device is about to run, by each device in the order of its reads and
 /// by several devices at once: gives what `executable` takes of micro-batch `micro` to `sink`. What it throws is thrown
@@ -93,19 +123,24 @@ class Cluster {
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
   void run_derive();
 
-  /// What each device of this process reads in a training step, or in an evaluation of evaluation_width()
-  /// micro-batches: of fewer, a replica without one of its own reads the last.
-  std::vector<DeviceReads> reads(bool evaluation) const;
+  /// What each device of this process reads in a training step, by its training program, and in a request of `count`
+  /// micro-batches of a program.
+  std::vector<DeviceReads> reads_of_step() const;
+  std::vector<DeviceReads> reads_of_request(std::string_view program, int64_t count) const;
   /// Whether one holds a part of a logical state: others need not be brought to `write_state`.
   bool holds(const StateTensor& state) const;
 
-  /// One training step on the global batch. `scalars` may hold more than a stage takes.
-  const ClusterResults& run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {});
-  /// Micro-batches that `evaluate` takes at once: the replicas.
-  int64_t evaluation_width() const { return mesh().r; }
-  /// Forward only, on micro-batches 0 to count - 1 <= evaluation_width() of `feed`.
-  const std::vector<NamedNumbers>& evaluate(int64_t count, const ClusterFeed& feed,
-                                            std::span<const ScalarValue> scalars = {});
+  /// One training step on the global batch, and the programs that run after it. `scalars` may hold more than a stage
+  /// takes. Tensors come only where `wanted` names them.
+  const ClusterResults& run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars = {},
+                                 const Wanted& wanted = {});
+  /// Whether the step has a program of this name on request.
+  bool has_program(std::string_view name) const;
+  /// A program on request, on micro-batches 0 to count - 1 of `feed`: the results of each, as logical tensors. They go
+  /// through the stages one behind another, some at a time (Program::width, in planned memory), and replicas share them.
+  /// `feed` is asked for a micro-batch when a device begins with it. Throws Error on an unknown program or result.
+  std::vector<ResultTensors> run(std::string_view program, int64_t count, const ClusterFeed& feed,
+                                 std::span<const ScalarValue> scalars = {}, const Wanted& wanted = {});
   /// As Engine::find_first_nonfinite: what the device says that met it first in the order of the step, and which one it
   /// is.
   std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed,

@@ -37,15 +37,12 @@ void put(NamedNumbers& numbers, const std::string& name, double value) {
 
 }  // namespace
 
-std::vector<ResultSlot> result_slots(const Executable& exe, const std::vector<ProgramStep>& program) {
+std::vector<ResultSlot> result_slots(const Executable& exe) {
   std::vector<ResultSlot> slots;
-  for (const ProgramStep& step : program) {
-    if (step.kind != ProgramStep::Kind::kRun) continue;
-    const Segment& segment = exe.segments[static_cast<size_t>(step.subject)];
-    if (segment.kind == PieceKind::kPrepare) continue;
-    for (const Binding& result : segment.results)
-      if (result.type.shape.rank() == 0)
-        slots.push_back({result.name, segment.kind == PieceKind::kEvaluate ? -1 : step.micro});
+  for (const ProgramStep& step : exe.train().steps) {
+    if (!exe.gives_results(step)) continue;
+    for (const Binding& result : exe.segments[static_cast<size_t>(step.subject)].results)
+      if (result.type.shape.rank() == 0) slots.push_back({result.name, step.micro});
   }
   std::vector<ResultSlot> once;
   for (ResultSlot& slot : slots)
@@ -58,7 +55,7 @@ void ClusterState::exchange(std::vector<std::vector<double>>& numbers) {
   size_t most = 0;
   for (int device = 0; device < mesh.devices(); ++device) {
     const size_t stage = static_cast<size_t>(mesh.position(device).stage);
-    most = std::max({most, kHeader + train_slots[stage].size(), kHeader + evaluation_slots[stage].size()});
+    most = std::max(most, kHeader + train_slots[stage].size());
   }
   const size_t count = static_cast<size_t>(mesh.devices());
   std::vector<std::vector<int64_t>> all(devices.size());
@@ -111,26 +108,6 @@ void ClusterState::gather_step() {
       else
         put(results.micro[static_cast<size_t>(position.replica * per_replica + slots[i].micro)], slots[i].name, value);
     }
-  }
-}
-
-void ClusterState::gather_evaluation(int64_t count) {
-  std::vector<std::vector<double>> numbers(static_cast<size_t>(mesh.devices()));
-  for (const ClusterDevice& device : devices) {
-    auto& mine = numbers[static_cast<size_t>(device.number)];
-    mine.assign(kHeader, kNothing);
-    for (const ResultSlot& slot : evaluation_slots[static_cast<size_t>(device.position.stage)])
-      mine.push_back(number_in(device.evaluated, slot.name));
-  }
-  exchange(numbers);
-  evaluated.assign(static_cast<size_t>(count), {});
-  for (int number = 0; number < mesh.devices(); ++number) {
-    const Mesh::Position position = mesh.position(number);
-    if (position.tensor1 > 0 || position.tensor2 > 0 || position.replica >= count) continue;
-    const auto& slots = evaluation_slots[static_cast<size_t>(position.stage)];
-    for (size_t i = 0; i < slots.size(); ++i)
-      put(evaluated[static_cast<size_t>(position.replica)], slots[i].name,
-          numbers[static_cast<size_t>(number)][kHeader + i]);
   }
 }
 

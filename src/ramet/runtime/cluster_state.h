@@ -19,7 +19,6 @@ struct ClusterDevice {
   std::unique_ptr<DeviceEngine> engine;
   std::unique_ptr<Collectives> all;  ///< with all devices of the job, where it is more than this process
   const StepResults* results = nullptr;
-  std::span<const TensorView> evaluated;
   std::optional<NonFinite> nonfinite;
   std::vector<std::byte> window,
       packed;  ///< a part of a state on its way to another rank, as it is there and as it is here
@@ -55,8 +54,11 @@ struct ResultSlot {
   int64_t micro = -1;  ///< of the device; -1: of the update
   friend auto operator<=>(const ResultSlot&, const ResultSlot&) = default;
 };
-/// What all devices of a stage give in one program, in the order in which they give it.
-std::vector<ResultSlot> result_slots(const Executable& executable, const std::vector<ProgramStep>& program);
+/// What all devices of a stage give in a training step, in the order in which they give it.
+std::vector<ResultSlot> result_slots(const Executable& executable);
+
+/// Tag of what ranks tell each other outside of programs, which count their boundaries from 0.
+inline constexpr int kHostTag = Transport::kUserTags - 1;
 
 /// A logical state on the devices that hold it.
 struct StateMap {
@@ -84,11 +86,14 @@ struct ClusterState {
   /// so that no device waits for another and the cluster goes on working; with other ranks it ends them, as any error.
   void on_fed_devices(const std::function<void(ClusterDevice&)>& body);
   Feed feed_of(const ClusterDevice& device, const ClusterFeed& feed) const;
-  Feed evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const;
 
   // cluster_results.cc
   void gather_step();
-  void gather_evaluation(int64_t count);
+  void check_wanted(const Wanted& wanted) const;
+  /// The tensors of a step that are wanted, and the results of the programs that ran after it.
+  void gather_tensors(int64_t step, const Wanted& wanted);
+  std::vector<ResultTensors> run(std::string_view program, int64_t count, const ClusterFeed& feed,
+                                 std::span<const ScalarValue> scalars, const Wanted& wanted);
   /// Gives every rank every device's numbers: `numbers[d]` of each local device in, of all devices out.
   void exchange(std::vector<std::vector<double>>& numbers);
   std::optional<std::string> first_nonfinite();
@@ -111,9 +116,8 @@ struct ClusterState {
   std::vector<ClusterDevice> devices;
   std::vector<int64_t> arena_bytes;  // of all devices
   std::unique_ptr<DeviceThreads> threads;
-  std::vector<std::vector<ResultSlot>> train_slots, evaluation_slots;  // by stage
+  std::vector<std::vector<ResultSlot>> train_slots;  // by stage
   ClusterResults results;
-  std::vector<NamedNumbers> evaluated;
   StateMap map;  // of the state last asked for
 
  private:

@@ -8,8 +8,6 @@
 namespace ramet {
 namespace {
 
-constexpr int kTag = Transport::kUserTags - 1;  // of states on their way; programs count their boundaries from 0
-
 /// Runs of [begin, end) of the logical tensor: first and behind the last.
 struct RunRange {
   const ShardRun* first = nullptr;
@@ -108,10 +106,10 @@ void ClusterState::read_window(const StateMap& where, int64_t offset, std::span<
           std::memcpy(at(device.packed, mine - range.local_begin), at(device.window, logical - begin),
                       static_cast<size_t>(count * size));
         });
-        device.transport->send(0, kTag, device.packed.data(), device.packed.size());
+        device.transport->send(0, kHostTag, device.packed.data(), device.packed.size());
         continue;
       }
-      device.transport->receive(holder.device, kTag, device.packed.data(), device.packed.size());
+      device.transport->receive(holder.device, kHostTag, device.packed.data(), device.packed.size());
       each_run(range, begin, end, [&](int64_t logical, int64_t theirs, int64_t count) {
         std::memcpy(at(to, logical - begin), at(device.packed, theirs - range.local_begin),
                     static_cast<size_t>(count * size));

@@ -10,7 +10,8 @@ namespace ramet {
 namespace {
 
 /// What a device holds of a range of a logical tensor: runs, most of which follow one another on the device though not
-/// in the tensor (columns of a matrix). Streaming memory is asked for whole stretches of them.
+/// in the tensor (columns of a matrix). Streaming memory, and memory that the host cannot address, is asked for whole
+/// stretches of them.
 struct Stretch {
   struct Run {
     int64_t place = 0, bytes = 0;  ///< in the range
@@ -49,16 +50,17 @@ void EngineState::each_run(const StatePlace& state, int64_t offset, int64_t size
 void EngineState::write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes) {
   const StatePlace& state = find_state(name);
   if (state.home == kNoBuffer && state.slots.empty()) return;  // derived where it is read
+  const bool in_place = state.home == kNoBuffer && device_->addressable();
+  queue_->wait();
   std::vector<Stretch> stretches;
   each_run(state, offset, static_cast<int64_t>(bytes.size()), [&](int64_t local, int64_t from, int64_t count) {
-    if (state.home == kNoBuffer)
+    if (in_place)
       std::memcpy(at(state.slots[0]) + local, bytes.data() + from, static_cast<size_t>(count));
     else
       add_run(stretches, local, from, count);
   });
   std::vector<std::byte> packed;
   for (const Stretch& stretch : stretches) {
-    const int64_t to = exe_.streaming[static_cast<size_t>(state.home)].offset + stretch.local;
     const std::byte* from = bytes.data() + stretch.runs[0].place;
     if (stretch.runs.size() > 1) {
       packed.clear();
@@ -66,7 +68,10 @@ void EngineState::write_state(std::string_view name, int64_t offset, std::span<c
         packed.insert(packed.end(), bytes.data() + run.place, bytes.data() + run.place + run.bytes);
       from = packed.data();
     }
-    store_->wait(store_->start_store(to, from, stretch.bytes));
+    if (state.home == kNoBuffer)
+      queue_->copy_in(at(state.slots[0]) + stretch.local, from, stretch.bytes);
+    else
+      store_->store(exe_.streaming[static_cast<size_t>(state.home)].offset + stretch.local, from, stretch.bytes);
   }
 }
 
@@ -75,10 +80,12 @@ int64_t EngineState::read_state(std::string_view name, int64_t offset, std::span
   if (state.home == kNoBuffer && state.slots.empty())
     throw Error({.what = "a derived state of a program with phases lives where it is read only",
                  .where = "'" + state.tensor.name + "'"});
+  const bool in_place = state.home == kNoBuffer && device_->addressable();
+  queue_->wait();
   std::vector<Stretch> stretches;
   int64_t given = 0;
   each_run(state, offset, static_cast<int64_t>(bytes.size()), [&](int64_t local, int64_t to, int64_t count) {
-    if (state.home == kNoBuffer)
+    if (in_place)
       std::memcpy(bytes.data() + to, at(state.slots[0]) + local, static_cast<size_t>(count));
     else
       add_run(stretches, local, to, count);
@@ -89,8 +96,10 @@ int64_t EngineState::read_state(std::string_view name, int64_t offset, std::span
     const bool apart = stretch.runs.size() > 1;
     if (apart) packed.resize(static_cast<size_t>(stretch.bytes));
     std::byte* to = apart ? packed.data() : bytes.data() + stretch.runs[0].place;
-    store_->wait(
-        store_->start_load(exe_.streaming[static_cast<size_t>(state.home)].offset + stretch.local, to, stretch.bytes));
+    if (state.home == kNoBuffer)
+      queue_->copy_out(to, at(state.slots[0]) + stretch.local, stretch.bytes);
+    else
+      store_->load(exe_.streaming[static_cast<size_t>(state.home)].offset + stretch.local, to, stretch.bytes);
     for (const Stretch::Run& run : stretch.runs) {
       if (!apart) break;
       std::memcpy(bytes.data() + run.place, to, static_cast<size_t>(run.bytes));
@@ -107,9 +116,8 @@ DeviceEngine::~DeviceEngine() = default;
 const Executable& DeviceEngine::executable() const { return state_->exe_; }
 int DeviceEngine::device() const { return state_->options_.device; }
 const Mesh::Position& DeviceEngine::position() const { return state_->position_; }
-int DeviceEngine::threads() const { return state_->team_.size(); }
-ThreadTeam& DeviceEngine::team() { return state_->team_; }
-int64_t DeviceEngine::arena_bytes() const { return state_->memory_bytes_; }
+int DeviceEngine::threads() const { return state_->device_->threads(); }
+int64_t DeviceEngine::arena_bytes() const { return state_->memory_.bytes(); }
 
 bool DeviceEngine::has_state(std::string_view name) const { return state_->exe_.find_state(name) >= 0; }
 void DeviceEngine::write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes) {
@@ -125,8 +133,13 @@ void DeviceEngine::prepare() { state_->prepare(); }
 const StepResults& DeviceEngine::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
   return state_->run_step(step, feed, scalars);
 }
-std::span<const TensorView> DeviceEngine::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  return state_->evaluate(feed, scalars);
+void DeviceEngine::run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+                       const ResultSink& sink) {
+  state_->run(program, count, feed, scalars, sink);
+}
+std::span<const TensorView> DeviceEngine::run(std::string_view program, const Feed& feed,
+                                              std::span<const ScalarValue> scalars) {
+  return state_->run(program, feed, scalars);
 }
 std::vector<int64_t> DeviceEngine::count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
                                                    std::span<const ScalarValue> scalars) {

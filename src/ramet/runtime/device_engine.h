@@ -21,12 +21,14 @@ struct NumericsPlan;
 struct DeviceOptions {
   int device = 0;   ///< its number in the executable's mesh
   int threads = 0;  ///< must be what the executable was compiled for; 0 takes that
+  std::string_view kind{};  ///< of device (kernel/devices.h), which the backend is for; "": the default
   Transport* transport =
       nullptr;  ///< its endpoint, which must outlive the engine; may be null where there is one device
   CollectiveOptions collectives{};
-  bool shared_arena = false;  ///< the arena comes from `transport`, so that peers in other processes reach it
+  /// The arena comes from `transport`, so that peers in other processes reach it; where the host can use its addresses.
+  bool shared_arena = false;
   /// Makes its streaming memory of so many bytes; empty: host memory. Not called for a program that streams nothing.
-  std::function<std::unique_ptr<StreamingStore>(int64_t bytes, ThreadTeam& team)> streaming{};
+  std::function<std::unique_ptr<StreamingStore>(int64_t bytes)> streaming{};
 };
 
 /// Runs one device's program. All memory is taken when it is made: arena, streaming memory, kernels, addresses,
@@ -46,7 +48,6 @@ class DeviceEngine {
   int device() const;
   const Mesh::Position& position() const;
   int threads() const;
-  ThreadTeam& team();
   /// Device memory that it has taken.
   int64_t arena_bytes() const;
 
@@ -62,11 +63,17 @@ class DeviceEngine {
   void prepare();
   /// One training step. Feeds are asked for by lanes of the whole step, of which this replica takes its own; the
   /// counter counts them so too. Scalars and feeds that this stage does not take are passed over where there are many
-  /// devices. A loss or a norm that is not finite ends the step on all devices before weights change; `not_finite` is
+  /// devices. A guard that is not finite ends the step on all devices before weights change; `not_finite` is
   /// told where it was seen.
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
-  /// Forward only; the results of this device's stage.
-  std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
+  /// A program on request, on `count` micro-batches of all replicas together: one that changes no state does
+  /// micro-batch i on replica i mod r, one that does does each on every replica. No device waits for the others between
+  /// micro-batches but for what they send it. `sink` hears the results of this device's stage, and where a replica lacks a
+  /// micro-batch of its own nothing.
+  void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+           const ResultSink& sink);
+  /// The same on one micro-batch; the views hold until the next call.
+  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars = {});
   /// What the feed threw in the last call, where this device went on with zeros so that others did not wait for it; the
   /// call changed no weight then. With one device alone the calls themselves throw it.
   std::exception_ptr take_feed_error();

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ramet/base/error.h"
-#include "ramet/runtime/collectives_kernels.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/runtime/engine_state.h"
 #include "ramet/runtime/localize.h"
 
@@ -15,40 +15,11 @@ namespace {
 
 constexpr std::string_view kCounter = "counter";
 
-/// Adds blocks of a fixed length, which the compiler turns into vectors; f32 sums do not depend on how.
-void add_floats(float* into, const float* from, int64_t count) {
-  constexpr int64_t kBlock = 64;
-  int64_t i = 0;
-  for (; i + kBlock <= count; i += kBlock) {
-    float sum[kBlock];
-    for (int64_t j = 0; j < kBlock; ++j) sum[j] = into[i + j] + from[i + j];
-    std::memcpy(into + i, sum, sizeof sum);
-  }
-  for (; i < count; ++i) into[i] += from[i];
-}
-
-int64_t padded_bytes(const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; }
-
-bool gives_results(const Executable& exe, const ProgramStep& step) {
-  return step.kind == ProgramStep::Kind::kRun &&
-         exe.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
-}
-
-bool is_finite_scalar(const TensorType& type, const std::byte* data) {
-  return !is_floating(type.dtype) || std::isfinite(load_element(data, type.dtype, 0));
+bool is_finite_scalar(const TensorView& view) {
+  return !is_floating(view.type->dtype) || std::isfinite(view.get());
 }
 
 }  // namespace
-
-int64_t result_bytes(const Executable& exe) {
-  int64_t bytes = 0;
-  for (const auto* program : {&exe.train, &exe.evaluate})
-    for (const ProgramStep& step : *program)
-      if (gives_results(exe, step))
-        for (const Binding& result : exe.segments[static_cast<size_t>(step.subject)].results)
-          bytes += padded_bytes(result);
-  return bytes;
-}
 
 const TensorView* StepResults::find(std::string_view name) const {
   for (const TensorView& view : update_)
@@ -57,6 +28,12 @@ const TensorView* StepResults::find(std::string_view name) const {
     for (const TensorView& view : micro_.back())
       if (view.name == name) return &view;
   return nullptr;
+}
+
+std::span<const TensorView> StepResults::program(std::string_view name) const {
+  for (const OfProgram& each : programs_)
+    if (each.name == name && each.ran) return each.views;
+  return {};
 }
 
 double StepResults::sum(std::string_view name) const {
@@ -75,8 +52,10 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
     : exe_(std::move(executable)),
       options_(options),
       position_(exe_.mesh.position(options.device)),
-      team_(options.threads > 0 ? options.threads : exe_.threads) {
-  check_backend(backend, team_.size());
+      device_(find_device(options.kind).make(options.threads > 0 ? options.threads : exe_.threads)),
+      queue_(device_->make_queue()),
+      staging_(std::make_unique<Staging>(*device_, *queue_)) {
+  check_backend(backend, device_->threads());
   make_memory();
   make_kernels(backend);
   for (const Segment& segment : exe_.segments) {
@@ -87,7 +66,8 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
   goes_on_ = !alone() || !exe_.transfers.empty();
   make_results();
   find_guards();
-  tickets_.resize(std::max({exe_.train.size(), exe_.prepare.size(), exe_.evaluate.size()}));
+  for (const Program& program : exe_.programs) tickets_.resize(std::max(tickets_.size(), program.steps.size()));
+  staged_.resize(tickets_.size());
   under_way_.reserve(exe_.transfers.size() + 1);
 }
 
@@ -120,17 +100,16 @@ void EngineState::check_backend(const Backend& backend, int threads) const {
 }
 
 void EngineState::make_memory() {
-  if (options_.shared_arena && options_.transport) {
-    memory_ = options_.transport->allocate(static_cast<size_t>(std::max<int64_t>(exe_.arena_bytes, 1)));
-    memory_bytes_ = exe_.arena_bytes;
+  if (options_.shared_arena && options_.transport && device_->addressable()) {
+    const auto bytes = static_cast<size_t>(std::max<int64_t>(exe_.arena_bytes, 1));
+    memory_ = device_->adopt(options_.transport->allocate(bytes), exe_.arena_bytes);
   } else {
-    arena_ = std::make_unique<Arena>(exe_.arena_bytes, team_);
-    memory_ = arena_->data();
-    memory_bytes_ = arena_->bytes();
+    memory_ = device_->take(exe_.arena_bytes, Memory::kDevice, "device memory");
   }
   if (exe_.streaming_bytes == 0) return;
-  store_ = options_.streaming ? options_.streaming(exe_.streaming_bytes, team_)
-                              : make_ram_store(exe_.streaming_bytes, &team_);
+  store_ = std::make_unique<DeviceStore>(options_.streaming ? options_.streaming(exe_.streaming_bytes)
+                                                            : make_ram_store(exe_.streaming_bytes, device_.get()),
+                                         *device_, *queue_, *staging_);
 }
 
 void EngineState::make_kernels(const Backend& backend) {
@@ -142,7 +121,7 @@ void EngineState::make_kernels(const Backend& backend) {
     if (task.node.op->exchange != Exchange::kNone)
       collectives_[i] = make_collective(task.node);
     else
-      kernels_[i] = backend.make(localize(task.node, position_), team_.size(), task.kernel);
+      kernels_[i] = backend.make(localize(task.node, position_), device_->threads(), task.kernel);
   }
   if (!alone() && options_.transport)
     everyone_ =
@@ -188,34 +167,41 @@ CallTable EngineState::make_table(const Segment& segment) const {
   return table;
 }
 
-/// Places for all results of a step, so that they outlive the buffers that they come from. What derives states has
-/// none.
+/// Places for all results of a step, so that they outlive the buffers that they come from.
 void EngineState::make_results() {
-  const auto padded = [](const Binding& result) { return padded_bytes(result); };
-  result_bytes_.resize(static_cast<size_t>(result_bytes(exe_)));
-  std::byte* next = result_bytes_.data();
+  result_memory_ = device_->take(exe_.result_bytes(), Memory::kPinned, "results");
+  std::byte* next = result_memory_.data();
   results_.micro_.resize(static_cast<size_t>(exe_.micro_batches()));
   first_result_.assign(exe_.segments.size(), 0);
-  const auto place = [&](const std::vector<ProgramStep>& program, std::vector<TensorView>& once) {
-    for (const ProgramStep& step : program) {
-      if (!has_results(step)) continue;
-      std::vector<TensorView>& views = step.micro < 0 ? once : results_.micro_[static_cast<size_t>(step.micro)];
+  const auto place = [&](const Program& program, bool train, std::vector<TensorView>& once) {
+    for (const ProgramStep& step : program.steps) {
+      if (!exe_.gives_results(step)) continue;
+      std::vector<TensorView>& views =
+          step.micro < 0 || !train ? once : results_.micro_[static_cast<size_t>(step.micro)];
       first_result_[static_cast<size_t>(step.subject)] = views.size();
       for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) {
         views.push_back({result.name, &result.type, next});
-        next += padded(result);
+        next += Executable::padded_bytes(result);
       }
     }
   };
-  place(exe_.train, results_.update_);
+  place(exe_.train(), true, results_.update_);
   if (exe_.joined) results_.update_ = results_.micro_[0];
-  place(exe_.evaluate, evaluated_);
+  for (int32_t program = kFirstProgram; program < static_cast<int32_t>(exe_.programs.size()); ++program) {
+    if (!exe_.runs_in_step(program)) continue;
+    const Program& known = exe_.programs[static_cast<size_t>(program)];
+    results_.programs_.push_back({program, known.name, false, {}});
+    place(known, false, results_.programs_.back().views);
+  }
   size_t feeds = 0;
-  for (const Segment& segment : exe_.segments) feeds = std::max(feeds, segment.feeds.size());
+  int64_t scalar_bytes = 0;
+  for (const Segment& segment : exe_.segments) {
+    feeds = std::max(feeds, segment.feeds.size());
+    for (const Binding& scalar : segment.scalars) scalar_bytes = std::max(scalar_bytes, scalar.type.bytes());
+  }
   fed_.reserve(feeds);
+  scalar_room_.resize(static_cast<size_t>(scalar_bytes));
 }
-
-bool EngineState::has_results(const ProgramStep& step) const { return gives_results(exe_, step); }
 
 std::vector<bool> EngineState::trained_buffers() const {
   std::vector<bool> trained(exe_.buffers.size(), false);
@@ -234,9 +220,21 @@ bool EngineState::changes_any(const Instruction& instruction, const std::vector<
 }
 
 const std::byte* EngineState::state_data(const StatePlace& state, std::vector<std::byte>& room) const {
-  if (!state.slots.empty()) return at(state.slots[0]);
-  room.resize(static_cast<size_t>(state.tensor.type.bytes()));
-  store_->load(exe_.streaming[static_cast<size_t>(state.home)].offset, room.data(), state.tensor.type.bytes());
+  const int64_t bytes = state.tensor.type.bytes();
+  if (!state.slots.empty()) return host_bytes(at(state.slots[0]), bytes, room);
+  room.resize(static_cast<size_t>(bytes));
+  store_->load(exe_.streaming[static_cast<size_t>(state.home)].offset, room.data(), bytes);
+  return room.data();
+}
+
+const std::byte* EngineState::host_bytes(const void* data, int64_t bytes, std::vector<std::byte>& room) const {
+  const auto* from = static_cast<const std::byte*>(data);
+  if (device_->addressable()) {
+    queue_->wait();
+    return from;
+  }
+  room.resize(static_cast<size_t>(bytes));
+  queue_->copy_out(room.data(), from, bytes);
   return room.data();
 }
 
@@ -248,21 +246,21 @@ void EngineState::watch_step(int64_t step, const Feed& feed, std::span<const Sca
   scalars_ = scalars;
   feed_error_ = nullptr;
   may_change_ = false;
-  begin_program(exe_.train);
+  begin_program(kTrain);
   agreed_ = true;
-  for (size_t index = 0; index < exe_.train.size(); ++index) {
-    const ProgramStep& each = exe_.train[index];
+  for (size_t index = 0; index < exe_.train().steps.size(); ++index) {
+    const ProgramStep& each = exe_.train().steps[index];
     if (each.kind != ProgramStep::Kind::kRun) {
-      run_program_step(exe_.train, index);
+      run_program_step(index);
       continue;
     }
     feed_segment(each);
     set_operands(tables_[static_cast<size_t>(each.subject)], each);
     const bool goes_on = run_segment(each);
-    finish_superstep(exe_.train, index);
+    finish_superstep(index);
     if (!goes_on) return;
   }
-  end_program(exe_.train);
+  end_program();
   if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
 }
 
@@ -270,8 +268,10 @@ void EngineState::find_guards() {
   const std::vector<bool> trained = trained_buffers();
   for (const Segment& segment : exe_.segments) {
     auto& guards = guards_.emplace_back();
-    for (const Binding& result : segment.results)
-      if (result.guard) guards.push_back({result.ready, &result});
+    for (size_t i = 0; i < segment.results.size(); ++i)
+      if (const Binding& result = segment.results[i];
+          result.guard && result.ready >= 0 && (alone() || segment.kind == PieceKind::kUpdate))
+        guards.push_back({result.ready, i});
     std::sort(guards.begin(), guards.end(), [](const Guard& a, const Guard& b) { return a.after < b.after; });
     int32_t& first = first_state_write_.emplace_back(INT32_MAX);
     for (size_t i = segment.instructions.size(); i-- > 0;)
@@ -280,18 +280,13 @@ void EngineState::find_guards() {
   }
 }
 
-void EngineState::copy(const void* from, void* to, int64_t bytes) {
-  if (from == to) return;
-  team_.split(bytes, 1 << 16, [&](int64_t begin, int64_t end, int) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
-                static_cast<size_t>(end - begin));
-  });
-}
-
 void EngineState::run_call(const Call& call) {
   if (call.collective >= 0) return run_collective(call);
-  if (!call.kernel) return copy(call.inputs[0], call.outputs[0], call.bytes);
-  call.kernel->run({{call.inputs, call.input_count}, {call.outputs, call.output_count}, call.scratch, team_});
+  if (!call.kernel)
+    return queue_->copy(static_cast<std::byte*>(call.outputs[0]), static_cast<const std::byte*>(call.inputs[0]),
+                        call.bytes);
+  queue_->launch(*call.kernel,
+                 {{call.inputs, call.input_count}, {call.outputs, call.output_count}, call.scratch});
 }
 
 void EngineState::set_operands(CallTable& table, const ProgramStep& step) const {
@@ -316,69 +311,74 @@ void EngineState::run_timed(int32_t segment, size_t begin, size_t end) {
   const CallTable& table = tables_[static_cast<size_t>(segment)];
   auto& seconds = seconds_[static_cast<size_t>(segment)];
   if (begin == 0) ++runs_[static_cast<size_t>(segment)];
-  auto before = std::chrono::steady_clock::now();
+  stamps_.resize(std::max(stamps_.size(), end - begin + 1));
+  queue_->stamp(&stamps_[0]);
   for (size_t i = begin; i < end; ++i) {
     run_call(table.calls[i]);
-    const auto after = std::chrono::steady_clock::now();
-    seconds[i] += std::chrono::duration<double>(after - before).count();
-    before = after;
+    queue_->stamp(&stamps_[i - begin + 1]);
   }
+  queue_->wait();
+  for (size_t i = begin; i < end; ++i) seconds[i] += stamps_[i - begin + 1] - stamps_[i - begin];
 }
 
-/// Runs a segment up to the first guard that is not finite; false where there is one. After that, and after an earlier
-/// guard, only its collectives between stages: all other devices that it would meet run the same segment and have ended
-/// at the same place.
+/// The first guard that is not finite, of those from `looked_at` on that instructions below `before` make. Their numbers
+/// come to the host here, all at once.
+const Guard* EngineState::find_failed_guard(const ProgramStep& step, size_t& looked_at, int32_t before) {
+  const auto& guards = guards_[static_cast<size_t>(step.subject)];
+  const size_t first = looked_at;
+  while (looked_at < guards.size() && guards[looked_at].after < before) copy_result(step, guards[looked_at++].result);
+  if (looked_at == first) return nullptr;
+  queue_->wait();
+  const auto views = views_of(step);
+  for (size_t i = first; i < looked_at; ++i)
+    if (!is_finite_scalar(views[guards[i].result])) return &guards[i];
+  return nullptr;
+}
+
+/// Runs a segment, and looks at its guards before it changes a weight or an optimizer state and again at its end; false
+/// where one is not finite. After that, and after an earlier guard, only its collectives between stages: all other
+/// devices that it would meet run the same segment and have ended at the same place.
 bool EngineState::run_guarded(const ProgramStep& step) {
-  size_t next = 0;
   const auto id = static_cast<size_t>(step.subject);
-  const size_t count = exe_.segments[id].instructions.size();
+  const auto count = static_cast<int32_t>(exe_.segments[id].instructions.size());
+  const int32_t first_write = std::min(first_state_write_[id], count);
+  int32_t next = 0;
+  size_t looked_at = 0;
   const auto exchange_rest = [&] {
     for (int32_t call : tables_[id].between_stages)
-      if (static_cast<size_t>(call) >= next) run_call(tables_[id].calls[static_cast<size_t>(call)]);
+      if (call >= next) run_call(tables_[id].calls[static_cast<size_t>(call)]);
   };
   if (ended_) {
     exchange_rest();
     return true;
   }
-  for (const Guard& guard : guards_[id]) {
-    const auto stop = static_cast<size_t>(guard.after) + 1;
-    if (stop > next) run_calls(step.subject, next, stop);
-    next = std::max(next, stop);
-    if (is_finite_scalar(guard.result->type, at(guard.result->buffer, step.micro))) continue;
-    results_.not_finite = guard.result->name;
-    results_.states_changed = changed_ || first_state_write_[id] <= guard.after;
+  for (const int32_t stop : {first_write, count}) {
+    if (stop > next) run_calls(step.subject, static_cast<size_t>(next), static_cast<size_t>(stop));
+    next = stop;
+    const Guard* failed = find_failed_guard(step, looked_at, stop);
+    if (!failed) continue;
+    results_.not_finite = exe_.segments[id].results[failed->result].name;
+    results_.states_changed = changed_ || stop > first_write;
     stale_ = goes_on_;
     exchange_rest();
     return false;
   }
-  run_calls(step.subject, next, count);
-  changed_ = changed_ || first_state_write_[id] != INT32_MAX;
+  changed_ = changed_ || first_write < count;
   return true;
 }
 
 void EngineState::zero_accumulators(const ProgramStep& step) {
   for (int32_t id : exe_.segments[static_cast<size_t>(step.subject)].accumulators) {
     const StatePlace& state = exe_.states[static_cast<size_t>(id)];
-    std::byte* data = at(state.slots[static_cast<size_t>(step.slot)]);
-    team_.split(state.tensor.type.bytes(), 1 << 16, [&](int64_t begin, int64_t end, int) {
-      std::memset(data + begin, 0, static_cast<size_t>(end - begin));
-    });
+    queue_->fill(at(state.slots[static_cast<size_t>(step.slot)]), 0, state.tensor.type.bytes());
   }
 }
 
 void EngineState::combine_slots(const ProgramStep& step) {
   for (int32_t id : exe_.segments[static_cast<size_t>(step.subject)].accumulators) {
     const StatePlace& state = exe_.states[static_cast<size_t>(id)];
-    std::byte *a = at(state.slots[static_cast<size_t>(step.slot)]),
-              *b = at(state.slots[static_cast<size_t>(step.from)]);
-    const DType dtype = state.tensor.type.dtype;
-    team_.split(state.tensor.type.elements(), 1 << 14, [&](int64_t begin, int64_t end, int) {
-      if (dtype == DType::kF32)
-        return add_floats(reinterpret_cast<float*>(a) + begin, reinterpret_cast<const float*>(b) + begin, end - begin);
-      const std::byte* operands[2] = {a, b};
-      reduce_elements({.in = operands, .inputs = 2, .out = &a, .outputs = 1, .in_type = dtype, .out_type = dtype}, begin,
-                      begin, end - begin);
-    });
+    queue_->add(at(state.slots[static_cast<size_t>(step.slot)]), at(state.slots[static_cast<size_t>(step.from)]),
+                state.tensor.type.dtype, state.tensor.type.elements());
   }
 }
 
@@ -403,19 +403,19 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
 /// Gives a segment what it takes from the host.
 void EngineState::feed_segment(const ProgramStep& step) {
   const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
-  // Of the whole step: replicas have lanes in order.
-  const int64_t micro = step.micro < 0 ? 0 : position_.replica * exe_.micro_batches() + step.micro;
+  const int64_t micro = micro_batch_of(step);
+  const bool by_lanes = exe_.runs_in_step(program_);
   if (!segment.feeds.empty())
-    take_feeds(segment, micro / exe_.micro_batches_per_lane, micro % exe_.micro_batches_per_lane);
+    take_feeds(segment, by_lanes ? micro / exe_.micro_batches_per_lane : 0,
+               by_lanes ? micro % exe_.micro_batches_per_lane : micro);
   if (!segment.scalars.empty()) set_scalars(segment, step_, micro);
 }
 
 void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micro) {
   for (const Binding& binding : segment.scalars) {
-    std::byte* data = at(binding.buffer);
     if (binding.name == kCounter) {
       const int64_t counter[2] = {step, micro};
-      std::memcpy(data, counter, static_cast<size_t>(std::min<int64_t>(binding.type.bytes(), sizeof counter)));
+      queue_->copy_in(at(binding.buffer), counter, std::min<int64_t>(binding.type.bytes(), sizeof counter));
       continue;
     }
     const auto scalar = std::find_if(scalars_.begin(), scalars_.end(),
@@ -424,7 +424,9 @@ void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micr
       throw Error({.what = "a scalar input is missing",
                    .where = "segment '" + segment.name + "'",
                    .expected = "'" + binding.name + "'"});
-    for (int64_t i = 0; i < binding.type.elements(); ++i) store_element(data, binding.type.dtype, i, scalar->value);
+    for (int64_t i = 0; i < binding.type.elements(); ++i)
+      store_element(scalar_room_.data(), binding.type.dtype, i, scalar->value);
+    queue_->copy_in(at(binding.buffer), scalar_room_.data(), binding.type.bytes());
   }
 }
 
@@ -439,13 +441,15 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
                    .expected = feeds[i].type.text()});
     return put(i, data);
   }
-  // What another segment takes is fed to that one.
-  const bool evaluation = feeding_->kind == PieceKind::kEvaluate;
-  if (!alone() || exe_.has_feed(name, evaluation)) return;
+  // What another segment takes is fed to that one, and what another program of the step takes to that.
+  const auto may_take = [&](const Segment& segment) {
+    return segment.program == program_ || (exe_.runs_in_step(program_) && exe_.runs_in_step(segment.program));
+  };
   std::vector<std::string> names;
   for (const Segment& segment : exe_.segments)
-    if ((segment.kind == PieceKind::kEvaluate) == evaluation)
+    if (may_take(segment))
       for (const Binding& feed : segment.feeds) names.push_back(feed.name);
+  if (!alone() || std::find(names.begin(), names.end(), name) != names.end()) return;
   const std::string near = nearest_name(std::string(name), names);
   throw Error({.what = "there is no data input of this name",
                .where = "segment '" + feeding_->name + "'",
@@ -453,14 +457,19 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
 }
 
+bool EngineState::takes(std::string_view name) const {
+  return std::any_of(feeding_->feeds.begin(), feeding_->feeds.end(),
+                     [&](const Binding& feed) { return feed.name == name; });
+}
+
 void EngineState::put(size_t input, const void* data) {
   const Binding& feed = feeding_->feeds.at(input);
-  if (feed.type.bytes() > 0) std::memcpy(at(feed.buffer), data, static_cast<size_t>(feed.type.bytes()));
+  queue_->copy_in(at(feed.buffer), data, feed.type.bytes());
   fed_[input] = true;
 }
 
 void EngineState::give_zeros(const Segment& segment) {
-  for (const Binding& feed : segment.feeds) std::memset(at(feed.buffer), 0, static_cast<size_t>(feed.type.bytes()));
+  for (const Binding& feed : segment.feeds) queue_->fill(at(feed.buffer), 0, feed.type.bytes());
 }
 
 /// What the feed throws ends the step at once only where nobody waits for this device and no transfer is under way, or
@@ -486,18 +495,35 @@ void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro
                    .expected = "'" + segment.feeds[i].name + "' " + segment.feeds[i].type.text()});
 }
 
-void EngineState::copy_results(const ProgramStep& step) {
+/// Places of a segment's results, in their order.
+std::span<const TensorView> EngineState::views_of(const ProgramStep& step) const {
   const auto id = static_cast<size_t>(step.subject);
-  const Segment& segment = exe_.segments[id];
-  if (!has_results(step)) return;
-  const auto& views = segment.kind == PieceKind::kEvaluate ? evaluated_
-                      : step.micro < 0                     ? results_.update_
-                                                           : results_.micro_[static_cast<size_t>(step.micro)];
-  for (size_t i = 0; i < segment.results.size(); ++i) {
-    const Binding& result = segment.results[i];
-    std::memcpy(const_cast<std::byte*>(views[first_result_[id] + i].data), at(result.buffer, step.micro),
-                static_cast<size_t>(result.type.bytes()));
+  const auto& views = program_ != kTrain ? std::find_if(results_.programs_.begin(), results_.programs_.end(),
+                                                        [&](const auto& each) { return each.program == program_; })
+                                               ->views
+                      : step.micro < 0 ? results_.update_
+                                       : results_.micro_[static_cast<size_t>(step.micro)];
+  return std::span(views).subspan(first_result_[id], exe_.segments[id].results.size());
+}
+
+void EngineState::copy_result(const ProgramStep& step, size_t result) {
+  const Binding& binding = exe_.segments[static_cast<size_t>(step.subject)].results[result];
+  queue_->copy_out(const_cast<std::byte*>(views_of(step)[result].data), at(binding.buffer, step.micro),
+                   binding.type.bytes());
+}
+
+/// Results of a training step are there when the queue has been waited for; those of a request are told here.
+void EngineState::copy_results(const ProgramStep& step) {
+  if (!exe_.gives_results(step)) return;
+  const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
+  if (exe_.runs_in_step(program_)) {
+    for (size_t i = 0; i < segment.results.size(); ++i) copy_result(step, i);
+    return;
   }
+  const int64_t micro = request_.of(std::max(step.micro, 0), position_.replica);
+  if (micro >= request_.count) return;
+  for (const Binding& result : segment.results)
+    (*sink_)(micro, result, host_bytes(at(result.buffer, step.micro), result.type.bytes(), result_room_));
 }
 
 const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
@@ -510,21 +536,45 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
   changed_ = false;
   if (stale_) prepare();
   results_.seconds = results_.waiting_seconds = 0;
+  for (StepResults::OfProgram& program : results_.programs_) program.ran = false;
   const WaitClock clock(&results_.seconds);
   feed_error_ = nullptr;
   may_change_ = true;
-  run_program(exe_.train);
+  run_program(kTrain);
+  // A step that a guard has ended has ended on all devices.
+  if (!ended_) run_due_programs(step);
   if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
   return results_;
 }
 
+/// The programs that follow a training step, each with the states as those before have left them.
+void EngineState::run_due_programs(int64_t step) {
+  for (StepResults::OfProgram& due : results_.programs_) {
+    const Program& program = exe_.programs[static_cast<size_t>(due.program)];
+    if ((step + 1) % program.when.every != 0) continue;
+    run_program(due.program);
+    due.ran = true;
+    if (program.writes_states) prepare();
+  }
+}
+
+int64_t EngineState::micro_batch_of(const ProgramStep& step) const {
+  // Of the whole step: replicas have lanes in order.
+  if (program_ == kTrain) return step.micro < 0 ? 0 : position_.replica * exe_.micro_batches() + step.micro;
+  if (exe_.runs_in_step(program_)) return std::max<int64_t>(at_hand().when.micro, 0);
+  return request_.micro_batch_of(step, position_.replica);
+}
+
 /// With many devices a loss that is not finite is noted where it is seen.
 void EngineState::note_results(const ProgramStep& step) {
-  if (alone() || step.micro < 0 || ended_) return;
-  for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results)
-    if (results_.not_finite.empty() && result.type.elements() == 1 &&
-        !is_finite_scalar(result.type, at(result.buffer, step.micro)))
-      results_.not_finite = result.name;
+  if (alone() || program_ != kTrain || step.micro < 0 || ended_ || !results_.not_finite.empty()) return;
+  const auto& results = exe_.segments[static_cast<size_t>(step.subject)].results;
+  if (std::none_of(results.begin(), results.end(), [](const Binding& result) { return result.guard; })) return;
+  queue_->wait();
+  const auto views = views_of(step);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results_.not_finite.empty() && results[i].guard && !is_finite_scalar(views[i]))
+      results_.not_finite = results[i].name;
 }
 
 /// Before weights change, all devices hear whether one has noted something: then the step ends for all.
@@ -538,22 +588,58 @@ void EngineState::agree() {
 }
 
 void EngineState::prepare() {
-  run_program(exe_.prepare);
+  run_program(kPrepare);
   stale_ = false;
 }
 
-std::span<const TensorView> EngineState::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  // A stage may have no part in it, as one that only holds the loss head's neighbours.
-  if (exe_.evaluate.empty() && alone())
-    throw Error({.what = "the step was compiled without an evaluation", .where = "engine"});
+int32_t EngineState::program_on_request(std::string_view name) const {
+  const int32_t found = exe_.find_program(name);
+  if (found >= kFirstProgram && !exe_.runs_in_step(found)) return found;
+  std::vector<std::string> names;
+  for (const Program& program : exe_.programs)
+    if (&program >= &exe_.programs[kFirstProgram] && program.when.kind == When::Kind::kRequest)
+      names.push_back(program.name);
+  const std::string near = nearest_name(std::string(name), names);
+  throw Error({.what = found < 0 ? "the step has no program of this name" : "a program does not run on request",
+               .where = "engine",
+               .found = "'" + std::string(name) + "'" +
+                        (found < 0 ? "" : ", " + text_of(exe_.programs[static_cast<size_t>(found)].when)),
+               .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
+}
+
+void EngineState::run(std::string_view name, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+                      const ResultSink& sink) {
+  const int32_t number = program_on_request(name);
+  const Program& program = exe_.programs[static_cast<size_t>(number)];
+  if (count < 1)
+    throw Error({.what = "a program is asked for no micro-batch",
+                 .where = "program '" + program.name + "'",
+                 .found = std::to_string(count)});
+  check_scalars(scalars);
   step_ = 0;
   feed_ = &feed;
   scalars_ = scalars;
   feed_error_ = nullptr;
-  may_change_ = false;
-  run_program(exe_.evaluate);
-  if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
-  return evaluated_;
+  may_change_ = program.writes_states;
+  if (stale_) prepare();
+  sink_ = &sink;
+  program.each_round(count, exe_.mesh.r, [&](const RequestRound& round) {
+    request_ = round;
+    run_program(number);
+    if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
+    if (program.writes_states) prepare();
+  });
+}
+
+std::span<const TensorView> EngineState::run(std::string_view name, const Feed& feed,
+                                             std::span<const ScalarValue> scalars) {
+  once_bytes_.clear();
+  once_.clear();
+  run(name, 1, feed, scalars, [&](int64_t, const Binding& result, const std::byte* data) {
+    once_bytes_.emplace_back(data, data + result.type.bytes());
+    once_.push_back({result.name, &result.type, once_bytes_.back().data()});
+  });
+  return once_;
 }
 
 const StatePlace& EngineState::find_state(std::string_view name) const {
@@ -572,7 +658,7 @@ Engine::Engine(Executable executable, const Backend& backend, int threads)
 Engine::~Engine() = default;
 
 const Executable& Engine::executable() const { return state_->exe_; }
-int Engine::threads() const { return state_->team_.size(); }
+int Engine::threads() const { return state_->device_->threads(); }
 
 void Engine::write_state(std::string_view name, const TensorType& type, const void* data) {
   fill_state(name, type, [&](std::span<std::byte> bytes) { std::memcpy(bytes.data(), data, bytes.size()); });
@@ -586,7 +672,7 @@ void Engine::fill_state(std::string_view name, const TensorType& type,
                  .where = "'" + state.tensor.name + "'",
                  .found = type.text(),
                  .expected = state.tensor.type.text()});
-  if (!state.slots.empty() && state.home == kNoBuffer)
+  if (!state.slots.empty() && state.home == kNoBuffer && state_->device_->addressable())
     return fill({state_->at(state.slots[0]), static_cast<size_t>(type.bytes())});
   std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
   fill(bytes);
@@ -599,7 +685,7 @@ TensorView Engine::state(std::string_view name) const {
     throw Error({.what = "a state is in device memory at times only and cannot be looked at in place",
                  .where = "'" + state.tensor.name + "'",
                  .remedy = "Read it"});
-  return {state.tensor.name, &state.tensor.type, state_->at(state.slots[0])};
+  return {state.tensor.name, &state.tensor.type, state_->state_data(state, state_->looked_at_)};
 }
 
 void Engine::read_state(std::string_view name, std::span<std::byte> into) const {
@@ -618,8 +704,14 @@ const StepResults& Engine::run_step(int64_t step, const Feed& feed, std::span<co
   return state_->run_step(step, feed, scalars);
 }
 
-std::span<const TensorView> Engine::evaluate(const Feed& feed, std::span<const ScalarValue> scalars) {
-  return state_->evaluate(feed, scalars);
+void Engine::run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+                 const ResultSink& sink) {
+  state_->run(program, count, feed, scalars, sink);
+}
+
+std::span<const TensorView> Engine::run(std::string_view program, const Feed& feed,
+                                        std::span<const ScalarValue> scalars) {
+  return state_->run(program, feed, scalars);
 }
 
 std::optional<NonFinite> Engine::find_first_nonfinite(int64_t step, const Feed& feed,
@@ -633,12 +725,7 @@ Hash Engine::weights_hash() const {
   for (const StatePlace& state : state_->exe_.states) {
     if (state.tensor.kind != StateKind::kWeight) continue;
     hasher.update(state.tensor.name + " " + state.tensor.type.text() + "\n");
-    const std::byte* data = state.slots.empty() ? nullptr : state_->at(state.slots[0]);
-    if (!data) {
-      bytes.resize(static_cast<size_t>(state.tensor.type.bytes()));
-      state_->read_state(state.tensor.name, 0, bytes);
-      data = bytes.data();
-    }
+    const std::byte* data = state_->state_data(state, bytes);
     hasher.update(data, static_cast<size_t>(state.tensor.type.bytes()));
   }
   return hasher.digest();

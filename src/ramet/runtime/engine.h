@@ -31,6 +31,8 @@ class FeedSink {
   virtual ~FeedSink() = default;
   /// Throws Error when there is no such input, or its type differs.
   virtual void set(std::string_view name, const TensorType& type, const void* data) = 0;
+  /// Whether what is fed now takes a data input of this name.
+  virtual bool takes(std::string_view name) const = 0;
 
   /// For callers that know the program: who asks, and how to give data inputs by number, without their names.
   virtual int device() const = 0;       ///< that asks, by its number in the mesh
@@ -39,8 +41,13 @@ class FeedSink {
   virtual void put(size_t input, const void* data) = 0;
 };
 
-/// Called for each micro-batch, in order: (lane, micro-batch within the lane, where to put it).
+/// Called for each micro-batch, in order: (lane, micro-batch within the lane, where to put it). For a program on request
+/// all micro-batches are of lane 0.
 using Feed = std::function<void(int64_t lane, int64_t micro, FeedSink& sink)>;
+
+/// Hears the results of a program on request as soon as they are there: of micro-batch `micro`, as the device holds them.
+/// `data` holds until the call returns.
+using ResultSink = std::function<void(int64_t micro, const Binding& result, const std::byte* data)>;
 
 /// A scalar input of the step, as the learning rate. "counter" is the engine's own.
 struct ScalarValue {
@@ -64,8 +71,10 @@ class StepResults {
   /// Sum of a scalar result over the micro-batches, in order, in double; throws Error on an unknown name.
   double sum(std::string_view name) const;
   int64_t micro_batches() const { return static_cast<int64_t>(micro_.size()); }
+  /// Results of a program that runs in steps; none where it did not run in this one.
+  std::span<const TensorView> program(std::string_view name) const;
 
-  /// Name of the first scalar result that was not finite: the step ended there. Empty when all went well.
+  /// Name of the first guard that was not finite: the step ended there. Empty when all went well.
   std::string not_finite;
   /// Whether weights or optimizer states had been changed when the step ended early.
   bool states_changed = false;
@@ -76,10 +85,14 @@ class StepResults {
   friend class EngineState;
   std::vector<std::vector<TensorView>> micro_;
   std::vector<TensorView> update_;
+  struct OfProgram {
+    int32_t program = 0;
+    std::string_view name;
+    bool ran = false;
+    std::vector<TensorView> views;
+  };
+  std::vector<OfProgram> programs_;
 };
-
-/// Host bytes that the engine of a program keeps for the results of all its micro-batches.
-int64_t result_bytes(const Executable& executable);
 
 /// Where numbers went wrong first.
 struct NonFinite {
@@ -118,17 +131,22 @@ class Engine {
   void write_state(std::string_view name, const TensorType& type, const void* data);
   /// The same, with the value made in place: no copy of it is ever alive. Throws Error likewise.
   void fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill);
-  /// A state as it is now, in place.
+  /// A state as it is now, in place; on a device whose memory the host cannot read a copy, which holds until the next
+  /// call.
   TensorView state(std::string_view name) const;
   void read_state(std::string_view name, std::span<std::byte> into) const;
   void run_derive();
 
   /// One training step. `step` is the counter's first number; random draws depend on it. `scalars` holds each scalar
-  /// input of the step but "counter". A scalar f32 result that is not finite (the loss, the norm of the gradients) ends
-  /// the step there, before an update where it comes before one.
+  /// input of the step but "counter". A guard (StepGraph::guards) that is not finite ends the step there, before an
+  /// update where it comes before one. Else the programs follow that run after this step, each with the states as they
+  /// are then.
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
-  /// Forward only, on one batch.
-  std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
+  /// A program on request, on `count` micro-batches. Throws Error when there is none of this name.
+  void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+           const ResultSink& sink);
+  /// The same on one; the views hold until the next call.
+  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars = {});
 
   /// Runs the step again, changing no weight, and checks every output of every instruction; tells the first that is not
   /// finite, or nothing. States that are not finite already are told too. For use after a step that ended early.

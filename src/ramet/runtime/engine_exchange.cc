@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "ramet/base/error.h"
 #include "ramet/runtime/engine_state.h"
@@ -14,8 +13,6 @@ using Kind = ProgramStep::Kind;
 Reduction reduction_of(const std::string& kind) {
   return kind == "max" ? Reduction::kMax : kind == "min" ? Reduction::kMin : Reduction::kSum;
 }
-
-constexpr int kLabelBits = 28;  // of a step's index in a label; the program above them
 
 }  // namespace
 
@@ -51,43 +48,47 @@ CollectiveCall EngineState::make_collective(const NodeSignature& node) {
   return call;
 }
 
-/// Between [parts][outer][run], as tensors travel, and [outer][parts][run], as they lie; the same permutation both ways
-/// but for its numbers.
-static void permute(ThreadTeam& team, const std::byte* from, std::byte* to, int64_t rows, int64_t columns,
-                    int64_t bytes) {
-  team.split(rows, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row)
-      for (int64_t column = 0; column < columns; ++column)
-        std::memcpy(to + (column * rows + row) * bytes, from + (row * columns + column) * bytes,
-                    static_cast<size_t>(bytes));
-  });
-}
-
 void EngineState::run_collective(const Call& call) {
   const CollectiveCall& collective = collectives_[static_cast<size_t>(call.collective)];
   const CollectiveForm& form = collective.form;
-  const void* in = call.inputs[0];
-  void* out = call.outputs[0];
+  const auto* in = static_cast<const std::byte*>(call.inputs[0]);
+  auto *out = static_cast<std::byte*>(call.outputs[0]), *scratch = static_cast<std::byte*>(call.scratch);
   const DType dtype = form.input.dtype;
-  if (!collective.group) return copy(in, out, form.output.bytes());
+  if (!collective.group) return queue_->copy(out, in, form.output.bytes());
   const WaitClock clock(form.axis == static_cast<int64_t>(MeshAxis::kStage) ? &results_.waiting_seconds : nullptr);
-  const auto* from = static_cast<const std::byte*>(in);
-  auto *to = static_cast<std::byte*>(out), *scratch = static_cast<std::byte*>(call.scratch);
+  Collectives& group = *collective.group;
   const int64_t run_bytes = form.run * static_cast<int64_t>(size_of(dtype));
+  // Tensors travel as [parts][outer][run] and lie as [outer][parts][run]: scratch is where they are as they travel.
   switch (form.exchange) {
     case Exchange::kAllReduce:
-      return collective.group->all_reduce(in, out, form.input.elements(), dtype, collective.reduction);
+      return exchange(in, form.input.bytes(), out, form.input.bytes(), [&](const void* from, void* to) {
+        group.all_reduce(from, to, form.input.elements(), dtype, collective.reduction);
+      });
     case Exchange::kAllGather:
-      collective.group->all_gather(in, scratch ? scratch : out, form.output.elements(), dtype);
-      if (scratch) permute(team_, scratch, to, form.parts, form.outer, run_bytes);
+      exchange(in, form.input.bytes(), scratch ? scratch : out, form.output.bytes(), [&](const void* from, void* to) {
+        group.all_gather(from, to, form.output.elements(), dtype);
+      });
+      if (scratch) queue_->transpose(out, scratch, form.parts, form.outer, run_bytes);
       return;
     case Exchange::kReduceScatter:
-      if (scratch) permute(team_, from, scratch, form.outer, form.parts, run_bytes);
-      return collective.group->reduce_scatter(scratch ? scratch : in, out, form.input.elements(), dtype,
-                                              collective.reduction);
+      if (scratch) queue_->transpose(scratch, in, form.outer, form.parts, run_bytes);
+      return exchange(scratch ? scratch : in, form.input.bytes(), out, form.output.bytes(),
+                      [&](const void* from, void* to) {
+                        group.reduce_scatter(from, to, form.input.elements(), dtype, collective.reduction);
+                      });
     case Exchange::kAllToAll: return all_to_all(collective, call);
     case Exchange::kNone: return;
   }
+}
+
+/// Calls meet(from, to) with host memory for what is in device memory.
+template <typename Meet>
+void EngineState::exchange(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes, const Meet& meet) {
+  std::byte* const from = staging_->outgoing(in, in_bytes);
+  std::byte* const to = staging_->incoming(out, out_bytes);
+  meet(from, to);
+  staging_->release(from);
+  staging_->deliver(out, to, out_bytes);
 }
 
 /// Part k of `split` goes to member k as a tensor of its own; what comes is joined along `concat`.
@@ -104,21 +105,26 @@ void EngineState::all_to_all(const CollectiveCall& collective, const Call& call)
   std::byte* comes = goes + form.input.bytes();
   int64_t outer = 1, run = 0;
   cut(form.input.shape, collective.split, outer, run);
-  permute(team_, static_cast<const std::byte*>(call.inputs[0]), goes, outer, form.parts, run);
-  collective.group->all_to_all(goes, comes, form.input.elements(), form.input.dtype);
+  queue_->transpose(goes, static_cast<const std::byte*>(call.inputs[0]), outer, form.parts, run);
+  exchange(goes, form.input.bytes(), comes, form.input.bytes(), [&](const void* from, void* to) {
+    collective.group->all_to_all(from, to, form.input.elements(), form.input.dtype);
+  });
   cut(form.output.shape, collective.concat, outer, run);
-  permute(team_, comes, static_cast<std::byte*>(call.outputs[0]), form.parts, outer, run);
+  queue_->transpose(static_cast<std::byte*>(call.outputs[0]), comes, form.parts, outer, run);
 }
 
-void EngineState::begin_program(const Program& program) {
-  if (tickets_.size() < program.size()) tickets_.resize(program.size());
+void EngineState::begin_program(int32_t program) {
+  program_ = program;
+  first_label_ = 0;
+  for (int32_t before = 0; before < program; ++before)
+    first_label_ += static_cast<int32_t>(exe_.programs[static_cast<size_t>(before)].steps.size());
   under_way_.clear();
   ended_ = false;
-  agreed_ = &program != &exe_.train || alone();
+  agreed_ = program != kTrain || alone();
 }
 
-void EngineState::start(const Program& program, size_t index) {
-  const ProgramStep& step = program[index];
+void EngineState::start(size_t index) {
+  const ProgramStep& step = at_hand().steps[index];
   const Transfer& transfer = exe_.transfers[static_cast<size_t>(step.subject)];
   std::byte* data = at(transfer.buffer, step.micro);
   const int64_t bytes = transfer.type.bytes();
@@ -127,9 +133,11 @@ void EngineState::start(const Program& program, size_t index) {
     Mesh::Position other = position_;
     other.stage = transfer.peer;
     const int device = exe_.mesh.device(other);
-    ticket = step.kind == Kind::kSend
-                 ? options_.transport->start_send(device, transfer.tag, data, static_cast<size_t>(bytes))
-                 : options_.transport->start_receive(device, transfer.tag, data, static_cast<size_t>(bytes));
+    const bool sends = step.kind == Kind::kSend;
+    std::byte* const host = sends ? staging_->outgoing(data, bytes) : staging_->incoming(data, bytes);
+    ticket = sends ? options_.transport->start_send(device, transfer.tag, host, static_cast<size_t>(bytes))
+                   : options_.transport->start_receive(device, transfer.tag, host, static_cast<size_t>(bytes));
+    staged_[index] = host;
   } else {
     const int64_t offset = exe_.streaming[static_cast<size_t>(transfer.streaming)].at(step.micro);
     ticket =
@@ -139,20 +147,27 @@ void EngineState::start(const Program& program, size_t index) {
   under_way_.push_back(static_cast<int32_t>(index));
 }
 
-void EngineState::wait(const Program& program, size_t index) {
+void EngineState::wait(size_t index) {
   const auto started = std::find(under_way_.begin(), under_way_.end(), static_cast<int32_t>(index));
   if (started == under_way_.end()) return;
   *started = under_way_.back();
   under_way_.pop_back();
-  const bool exchanges = exe_.transfers[static_cast<size_t>(program[index].subject)].peer >= 0;
-  if (!exchanges) return store_->wait(tickets_[index]);
+  const ProgramStep& step = at_hand().steps[index];
+  const Transfer& transfer = exe_.transfers[static_cast<size_t>(step.subject)];
+  if (transfer.peer < 0) return store_->wait(tickets_[index]);
   const WaitClock clock(&results_.waiting_seconds);
   options_.transport->wait(tickets_[index]);
+  if (step.kind == Kind::kSend)
+    staging_->release(staged_[index]);
+  else
+    staging_->deliver(at(transfer.buffer, step.micro), staged_[index], transfer.type.bytes());
 }
 
-/// A step that a guard has ended does nothing more, but for what others wait for.
-bool EngineState::run_program_step(const Program& program, size_t index) {
-  const ProgramStep& step = program[index];
+/// A step that a guard has ended does nothing more, but for what others wait for. The last round of a request may have
+/// fewer micro-batches than the program has room for: the steps of the others are left out on all devices.
+bool EngineState::run_program_step(size_t index) {
+  const ProgramStep& step = at_hand().steps[index];
+  if (step.micro >= 0 && !exe_.runs_in_step(program_) && !request_.runs(step)) return true;
   switch (step.kind) {
     case Kind::kZero:
       if (!ended_) zero_accumulators(step);
@@ -160,9 +175,9 @@ bool EngineState::run_program_step(const Program& program, size_t index) {
     case Kind::kCombine:
       if (!ended_) combine_slots(step);
       return true;
-    case Kind::kWait: wait(program, static_cast<size_t>(step.subject)); return true;
+    case Kind::kWait: wait(static_cast<size_t>(step.subject)); return true;
     case Kind::kRun: break;
-    default: start(program, index); return true;
+    default: start(index); return true;
   }
   if (!agreed_ && exe_.segments[static_cast<size_t>(step.subject)].kind == PieceKind::kUpdate) agree();
   if (!ended_) feed_segment(step);
@@ -170,42 +185,54 @@ bool EngineState::run_program_step(const Program& program, size_t index) {
   if (!run_guarded(step)) ended_ = true;
   copy_results(step);
   note_results(step);
-  finish_superstep(program, index);
+  finish_superstep(index);
   return !ended_ || goes_on_;
 }
 
-void EngineState::run_program(const Program& program) {
+void EngineState::run_program(int32_t program) {
   begin_program(program);
-  for (size_t index = 0; index < program.size(); ++index)
-    if (!run_program_step(program, index)) break;
-  end_program(program);
+  try {
+    for (size_t index = 0; index < at_hand().steps.size(); ++index)
+      if (!run_program_step(index)) break;
+    end_program();
+  } catch (...) {
+    abandon();
+    throw;
+  }
 }
 
-void EngineState::end_program(const Program& program) {
+/// After an error: nothing that the queue was given may still be at work when the caller hears of it. What the queue
+/// itself throws is either that error or follows from it.
+void EngineState::abandon() {
+  try {
+    queue_->wait();
+  } catch (...) {
+  }
+}
+
+void EngineState::end_program() {
   if (!agreed_) agree();
   std::vector<int32_t> rest = under_way_;
   std::sort(rest.begin(), rest.end());
-  for (int32_t step : rest) wait(program, static_cast<size_t>(step));
-  superstep_ += static_cast<uint64_t>(exe_.supersteps[static_cast<size_t>(number_of(program))]);
+  for (int32_t step : rest) wait(static_cast<size_t>(step));
+  queue_->wait();
+  superstep_ += static_cast<uint64_t>(at_hand().supersteps);
 }
 
-int EngineState::number_of(const Program& program) const {
-  return &program == &exe_.train ? 0 : &program == &exe_.prepare ? 1 : 2;
-}
-
-void EngineState::finish_superstep(const Program& program, size_t index) {
+void EngineState::finish_superstep(size_t index) {
   if (!options_.transport) return;
-  options_.transport->finish_superstep(superstep_ + static_cast<uint64_t>(program[index].superstep),
-                                       number_of(program) << kLabelBits | static_cast<int>(index));
+  options_.transport->finish_superstep(superstep_ + static_cast<uint64_t>(at_hand().steps[index].superstep),
+                                       first_label_ + static_cast<int>(index));
 }
 
 std::string DeviceEngine::label_text(const Executable& executable, int label) {
-  const Executable& exe = executable;
-  const std::vector<ProgramStep>* programs[] = {&exe.train, &exe.prepare, &exe.evaluate};
-  constexpr const char* names[] = {"train", "prepare", "evaluate"};
-  const int which = label >> kLabelBits, index = label & ((1 << kLabelBits) - 1);
-  if (label < 0 || which > 2 || static_cast<size_t>(index) >= programs[which]->size()) return "";
-  return std::string(names[which]) + ": " + exe.text_of((*programs[which])[static_cast<size_t>(index)]);
+  auto index = static_cast<size_t>(std::max(label, 0));
+  for (const Program& program : executable.programs) {
+    if (label >= 0 && index < program.steps.size())
+      return program.name + ": " + executable.text_of(program.steps[index]);
+    index -= std::min(index, program.steps.size());
+  }
+  return "";
 }
 
 }  // namespace ramet

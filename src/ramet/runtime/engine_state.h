@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "ramet/ops/collective.h"
-#include "ramet/runtime/arena.h"
 #include "ramet/runtime/device_engine.h"
+#include "ramet/runtime/device_store.h"
+#include "ramet/runtime/staging.h"
 
 namespace ramet {
 
@@ -40,10 +41,10 @@ struct CallTable {
   int32_t slot = 0, micro = 0;          ///< for which `operands` are set
 };
 
-/// A scalar result that is looked at as soon as instruction `after` has run.
+/// A scalar result that ends the step when it is not finite.
 struct Guard {
-  int32_t after = 0;
-  const Binding* result = nullptr;
+  int32_t after = 0;  ///< instruction that makes it
+  size_t result = 0;  ///< of the segment's
 };
 
 /// Who takes part in a collective, and how its operands lie.
@@ -78,35 +79,42 @@ class EngineState final : private FeedSink {
   EngineState(Executable executable, const Backend& backend, const DeviceOptions& options);
 
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
-  std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars);
+  void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
+           const ResultSink& sink);
+  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars);
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
   std::vector<int64_t> count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
                                        std::span<const ScalarValue> scalars);
   void prepare();
 
   const StatePlace& find_state(std::string_view name) const;
+  /// Where a buffer is in device memory.
   std::byte* at(BufferId id, int64_t micro = -1) const {
-    return memory_ + exe_.buffers[static_cast<size_t>(id)].at(micro);
+    return memory_.data() + exe_.buffers[static_cast<size_t>(id)].at(micro);
   }
   void write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes);
   int64_t read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const;
   /// What the feed threw in the last step, where the step had to go on for others.
   std::exception_ptr take_feed_error() { return std::exchange(feed_error_, nullptr); }
+  /// What this device holds of a state, for the host; read into `room` where the host cannot read it in place.
+  const std::byte* state_data(const StatePlace& state, std::vector<std::byte>& room) const;
+  /// The same of any range of device memory, after all that the queue was given.
+  const std::byte* host_bytes(const void* data, int64_t bytes, std::vector<std::byte>& room) const;
   bool alone() const { return exe_.mesh.devices() == 1; }
 
   Executable exe_;
   DeviceOptions options_;
   Mesh::Position position_;
-  ThreadTeam team_;
-  int64_t memory_bytes_ = 0;  // of device memory, taken
+  std::unique_ptr<Device> device_;
+  DeviceMemory memory_;  // the arena
   bool profiling_ = false;
+  std::vector<std::byte> looked_at_;  // the state that a caller looked at last, where the host cannot read it in place
   std::vector<std::vector<double>> seconds_;  // by segment and instruction
   std::vector<int64_t> runs_;                 // timed runs of each segment
 
  private:
   friend class NonFiniteSearch;
   friend class NumericsSurvey;
-  using Program = std::vector<ProgramStep>;
 
   // Preparation.
   void check_backend(const Backend& backend, int threads) const;
@@ -115,37 +123,41 @@ class EngineState final : private FeedSink {
   CollectiveCall make_collective(const NodeSignature& node);
   CallTable make_table(const Segment& segment) const;
   void make_results();
-  bool has_results(const ProgramStep& step) const;
   void find_guards();
   /// Buffers where weights and optimizer states lie, at any time.
   std::vector<bool> trained_buffers() const;
   /// Whether an instruction writes to one of `buffers`.
   static bool changes_any(const Instruction& instruction, const std::vector<bool>& buffers);
-  /// What this device holds of a state; read into `room` where that is in streaming memory.
-  const std::byte* state_data(const StatePlace& state, std::vector<std::byte>& room) const;
 
   // Running.
-  void run_program(const Program& program);
+  void run_program(int32_t program);
+  int32_t program_on_request(std::string_view name) const;
+  void run_due_programs(int64_t step);
+  const Program& at_hand() const { return exe_.programs[static_cast<size_t>(program_)]; }
+  /// Micro-batch, of the whole step or request, that a step of the program at hand is of; 0 where it is of none.
+  int64_t micro_batch_of(const ProgramStep& step) const;
   /// Runs a step whose segments the caller runs, instruction by instruction; ends early where `run_segment` says false.
   void watch_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars,
                   const std::function<bool(const ProgramStep&)>& run_segment);
-  /// One step of a program; false when that was the last.
-  bool run_program_step(const Program& program, size_t index);
-  void start(const Program& program, size_t index);
-  void wait(const Program& program, size_t index);
-  void begin_program(const Program& program);
+  /// One step of the program at hand; false when that was the last.
+  bool run_program_step(size_t index);
+  void start(size_t index);
+  void wait(size_t index);
+  void begin_program(int32_t program);
   /// Waits for all that was started, and counts supersteps on to the program's end.
-  void end_program(const Program& program);
-  int number_of(const Program& program) const;
-  void finish_superstep(const Program& program, size_t index);
+  void end_program();
+  void abandon();
+  void finish_superstep(size_t index);
   void set_operands(CallTable& table, const ProgramStep& step) const;
   void run_calls(int32_t segment, size_t begin, size_t end);
   void run_timed(int32_t segment, size_t begin, size_t end);
   void run_call(const Call& call);
   void run_collective(const Call& call);
+  template <typename Meet>
+  void exchange(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes, const Meet& meet);
   void all_to_all(const CollectiveCall& collective, const Call& call);
-  void copy(const void* from, void* to, int64_t bytes);
   bool run_guarded(const ProgramStep& step);
+  const Guard* find_failed_guard(const ProgramStep& step, size_t& looked_at, int32_t before);
   void zero_accumulators(const ProgramStep& step);
   void combine_slots(const ProgramStep& step);
   void feed_segment(const ProgramStep& step);
@@ -157,6 +169,9 @@ class EngineState final : private FeedSink {
   int32_t segment() const override { return static_cast<int32_t>(feeding_ - exe_.segments.data()); }
   void put(size_t input, const void* data) override;
   void give_zeros(const Segment& segment);
+  bool takes(std::string_view name) const override;
+  std::span<const TensorView> views_of(const ProgramStep& step) const;
+  void copy_result(const ProgramStep& step, size_t result);
   void copy_results(const ProgramStep& step);
   void note_results(const ProgramStep& step);
   void agree();
@@ -164,10 +179,13 @@ class EngineState final : private FeedSink {
   void each_run(const StatePlace& state, int64_t offset, int64_t size, const Visit& visit) const;
 
   const Backend* backend_ = nullptr;
-  std::unique_ptr<Arena> arena_;
-  std::byte* memory_ = nullptr;
-  std::unique_ptr<StreamingStore> store_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;                           // by task
+  DeviceMemory result_memory_;                    // pinned: results of a step, where their views look
+  std::vector<std::byte> scalar_room_;            // of the largest scalar input
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by task
+  // All work of the programs. Goes before what it works on.
+  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<DeviceStore> store_;
   std::map<std::array<int64_t, 3>, std::unique_ptr<Collectives>> groups_;  // by axis, parts, stride
   std::unique_ptr<Collectives> everyone_;                                  // all devices; null: there is one
   std::vector<CollectiveCall> collectives_;                                // by task
@@ -175,11 +193,16 @@ class EngineState final : private FeedSink {
   std::vector<std::vector<Guard>> guards_;
   std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none
   StepResults results_;
-  std::vector<TensorView> evaluated_;
-  std::vector<size_t> first_result_;  // of each segment, in the micro-batch's, the update's or the evaluation's
-  std::vector<std::byte> result_bytes_;
+  std::vector<size_t> first_result_;   // of each segment, in the micro-batch's, the update's or the program's
+  std::vector<std::byte> result_room_; // of a result on request, where the host cannot read it in place
+  std::vector<double> stamps_;         // while profiling
+  std::vector<std::vector<std::byte>> once_bytes_;  // results of the last request of one micro-batch
+  std::vector<TensorView> once_;
   // Of the program at hand.
+  int32_t program_ = kTrain;
+  int32_t first_label_ = 0;         // of its steps
   std::vector<Ticket> tickets_;     // by step
+  std::vector<std::byte*> staged_;  // by step: host memory of a message
   std::vector<int32_t> under_way_;  // steps that were started and not waited for
   uint64_t superstep_ = 0;          // number of the program's first
   bool ended_ = false;              // by a guard, or because another device's step has ended
@@ -192,6 +215,8 @@ class EngineState final : private FeedSink {
   const Feed* feed_ = nullptr;
   std::span<const ScalarValue> scalars_;
   const Segment* feeding_ = nullptr;
+  RequestRound request_;               ///< of the request at hand
+  const ResultSink* sink_ = nullptr;   ///< that hears its results
   std::vector<bool> fed_;
   bool may_change_ = false;  ///< the program at hand changes weights
   std::exception_ptr feed_error_;

@@ -107,13 +107,12 @@ class NonFiniteSearch {
       std::vector<std::string> inputs;
       for (size_t k = 0; k < node.inputs.size(); ++k)
         inputs.push_back(
-            is_floating(node.inputs[k].dtype)
-                ? text_of(range_of(static_cast<const std::byte*>(call.inputs[k]), node.inputs[k]), node.inputs[k])
-                : node.inputs[k].text());
+            is_floating(node.inputs[k].dtype) ? text_of(look_at(call.inputs[k], node.inputs[k]), node.inputs[k])
+                                              : node.inputs[k].text());
       engine_.run_call(call);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         if (!is_floating(node.outputs[k].dtype)) continue;
-        const Range range = range_of(static_cast<const std::byte*>(call.outputs[k]), node.outputs[k]);
+        const Range range = look_at(call.outputs[k], node.outputs[k]);
         if (range.bad == 0) continue;
         found = NonFinite{segment.name,
                           instruction.name,
@@ -132,9 +131,14 @@ class NonFiniteSearch {
     return found;
   }
 
+  Range look_at(const void* data, const TensorType& type) {
+    return range_of(engine_.host_bytes(data, type.bytes(), room_), type);
+  }
+
   EngineState& engine_;
   const Executable& exe_;
   std::vector<bool> trained_;
+  std::vector<std::byte> room_;
 };
 
 std::optional<NonFinite> EngineState::find_first_nonfinite(int64_t step, const Feed& feed,

@@ -53,7 +53,7 @@ class Planner {
           {.state = static_cast<int32_t>(i)});
     }
     std::set<int32_t> known;
-    for (const ProgramStep& step : exe_.train)
+    for (const ProgramStep& step : exe_.train().steps)
       if (step.kind == ProgramStep::Kind::kRun && known.insert(step.subject).second) add_segment(step);
     return std::move(plan_);
   }
@@ -159,7 +159,14 @@ class NumericsSurvey {
     for (size_t row = 0; row < plan_.rows.size(); ++row) {
       if (plan_.places[row].state < 0) continue;
       const StatePlace& state = exe_.states[static_cast<size_t>(plan_.places[row].state)];
-      count(row, engine_.state_data(state, bytes));
+      if (!state.slots.empty()) {
+        count(row, engine_.at(state.slots[0]));
+        continue;
+      }
+      const std::byte* data = engine_.state_data(state, bytes);
+      const DeviceMemory room = take(state.tensor.type.bytes());
+      engine_.queue_->copy_in(room.data(), data, room.bytes());
+      count(row, room.data());
     }
   }
 
@@ -169,24 +176,26 @@ class NumericsSurvey {
     Counter& counter = counters_[type.text()];
     if (!counter.kernel) {
       NodeSignature node{&OpRegistry::instance().get("exponent_histogram"), {type}, {histogram_type()}, {}, "numerics"};
-      const KernelChoice choice = engine_.backend_->choose(node, engine_.team_.size());
-      counter.kernel = engine_.backend_->make(node, engine_.team_.size(), choice.name);
-      counter.scratch.resize(static_cast<size_t>(choice.scratch_bytes) + kAlignment);
+      const int threads = engine_.device_->threads();
+      const KernelChoice choice = engine_.backend_->choose(node, threads);
+      counter.kernel = engine_.backend_->make(node, threads, choice.name);
+      counter.bins = take(sizeof(int64_t) * kExponentBins);
+      counter.scratch = take(choice.scratch_bytes);
     }
-    alignas(kAlignment) int64_t bins[kExponentBins];
     const void* in[] = {data};
-    void* out[] = {bins};
-    void* scratch = counter.scratch.data();
-    size_t room = counter.scratch.size();
-    counter.kernel->run({in, out, std::align(kAlignment, 1, scratch, room), engine_.team_});
+    void* out[] = {counter.bins.data()};
+    engine_.queue_->launch(*counter.kernel, {in, out, counter.scratch.data()});
+    int64_t bins[kExponentBins];
+    engine_.queue_->copy_out(bins, counter.bins.data(), counter.bins.bytes());
     for (int bin = 0; bin < kExponentBins; ++bin)
       counts_[row * kExponentBins + static_cast<size_t>(bin)] += bins[bin];
   }
 
-  static constexpr size_t kAlignment = 64;  // as of all operands
+  DeviceMemory take(int64_t bytes) { return engine_.device_->take(bytes, Memory::kDevice, "a check of numerics"); }
+
   struct Counter {
     std::unique_ptr<Kernel> kernel;
-    std::vector<std::byte> scratch;
+    DeviceMemory bins, scratch;
   };
 
   EngineState& engine_;

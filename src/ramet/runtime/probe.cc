@@ -12,6 +12,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/process.h"
 #include "ramet/runtime/rehearsal.h"
@@ -113,7 +114,7 @@ void measure_meetings(Machine& machine, int devices) {
 bool lacks_tasks(const Machine& machine, std::span<const Executable> stages) {
   for (const Executable& exe : stages) {
     std::set<int32_t> tasks;
-    for (const ProgramStep& step : distinct_runs(exe.train))
+    for (const ProgramStep& step : distinct_runs(exe.train().steps))
       for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
         if (instruction.task >= 0) tasks.insert(instruction.task);
     for (const int32_t id : tasks) {
@@ -205,7 +206,7 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
   // What matters most first: how often a task runs times what the rates say it takes.
   std::vector<double> weight(exe.tasks.size(), 0);
   std::vector<double> runs(exe.segments.size(), 0);
-  for (const ProgramStep& step : exe.train)
+  for (const ProgramStep& step : exe.train().steps)
     if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
   for (size_t id = 0; id < exe.segments.size(); ++id) {
     if (runs[id] == 0) continue;
@@ -270,7 +271,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
 Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes,
                       std::span<const TensorView> batch) {
   constexpr double kBudgetSeconds = 2;
-  return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
+  return local_machine(stages, find_device().backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
                        between_processes, batch);
 }
 

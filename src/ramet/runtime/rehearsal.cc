@@ -4,17 +4,15 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <thread>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/ops/collective.h"
-#include "ramet/runtime/arena.h"
 #include "ramet/runtime/localize.h"
 #include "ramet/runtime/process.h"
 #include "ramet/runtime/task_clock.h"
@@ -51,20 +49,19 @@ std::set<int32_t> segments_that_wait(const std::vector<ProgramStep>& program) {
 class RehearsedDevice {
  public:
   /// `number`: of the device in its mesh.
-  RehearsedDevice(const Executable& exe, const Backend& backend, ThreadTeam& team, int32_t number,
+  RehearsedDevice(const Executable& exe, const Backend& backend, Device& device, Queue& queue, int32_t number,
                   bool between_processes, std::span<const TensorView> batch)
       : exe_(exe),
         batch_(batch),
-        team_(team),
+        device_(device),
+        queue_(queue),
         number_(static_cast<size_t>(number)),
-        round_(distinct_runs(exe.train)),
-        waiting_(segments_that_wait(exe.train)) {
-    if (between_processes) {
-      memory_ = shared_.allocate(static_cast<size_t>(std::max<int64_t>(exe.arena_bytes, 1)));
-    } else {
-      arena_.emplace(exe.arena_bytes, team_);
-      memory_ = arena_->data();
-    }
+        round_(distinct_runs(exe.train().steps)),
+        waiting_(segments_that_wait(exe.train().steps)) {
+    memory_ = between_processes && device.addressable()
+                  ? device.adopt(shared_.allocate(static_cast<size_t>(std::max<int64_t>(exe.arena_bytes, 1))),
+                                 exe.arena_bytes)
+                  : device.take(exe.arena_bytes, Memory::kDevice, "device memory");
     for (const Task& task : exe.tasks) {
       const bool exchanges = task.node.op->exchange != Exchange::kNone;
       members_.push_back(exchanges ? static_cast<size_t>(collective_form(task.node).parts) : 1);
@@ -73,7 +70,7 @@ class RehearsedDevice {
     }
     for (const StatePlace& state : exe.states) {
       if (state.tensor.kind != StateKind::kWeight && state.tensor.kind != StateKind::kDerived) continue;
-      for (const BufferId slot : state.slots) fill_for_measurement(at(slot), state.tensor.type);
+      for (const BufferId slot : state.slots) fill(at(slot), state.tensor.type, fill_for_measurement);
     }
     times_.resize(exe.segments.size());
     stretches_.resize(exe.segments.size());
@@ -107,7 +104,7 @@ class RehearsedDevice {
   template <typename Visit>
   void each_time(const Visit& visit) const {
     std::vector<double> runs(exe_.segments.size(), 0);
-    for (const ProgramStep& step : exe_.train)
+    for (const ProgramStep& step : exe_.train().steps)
       if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
     const std::vector<size_t> rounds = ordinary_rounds();
     for (size_t id = 0; id < times_.size(); ++id)
@@ -143,11 +140,11 @@ class RehearsedDevice {
     for (const Binding& feed : segment.feeds) {
       const TensorView* const real = real_data(feed);
       if (real)
-        std::memcpy(at(feed.buffer, step.micro), real->data, static_cast<size_t>(feed.type.bytes()));
+        queue_.copy_in(at(feed.buffer, step.micro), real->data, feed.type.bytes());
       else
-        fill_feed(at(feed.buffer, step.micro), feed.type);
+        fill(at(feed.buffer, step.micro), feed.type, fill_feed);
     }
-    for (const Binding& scalar : segment.scalars) fill_feed(at(scalar.buffer, step.micro), scalar.type);
+    for (const Binding& scalar : segment.scalars) fill(at(scalar.buffer, step.micro), scalar.type, fill_feed);
     stretch_.clear();
   }
 
@@ -207,7 +204,7 @@ class RehearsedDevice {
   }
 
   std::byte* at(BufferId id, int64_t micro = -1) const {
-    return memory_ + exe_.buffers[static_cast<size_t>(id)].at(micro);
+    return memory_.data() + exe_.buffers[static_cast<size_t>(id)].at(micro);
   }
 
   bool exchanges(const Instruction& instruction) const {
@@ -222,32 +219,46 @@ class RehearsedDevice {
     for (const BufferId id : instruction.inputs) inputs_.push_back(at(id, step.micro));
     for (const BufferId id : instruction.outputs) outputs_.push_back(at(id, step.micro));
     if (instruction.task < 0) {
-      std::memcpy(outputs_[0], inputs_[0],
-                  static_cast<size_t>(exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes));
+      queue_.copy(static_cast<std::byte*>(outputs_[0]), static_cast<const std::byte*>(inputs_[0]),
+                  exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes);
       return 0;
     }
     void* const scratch = instruction.scratch == kNoBuffer ? nullptr : at(instruction.scratch);
     make_finite(exe_.tasks[static_cast<size_t>(instruction.task)]);
+    queue_.wait();
     const auto start = Clock::now();
-    kernels_[static_cast<size_t>(instruction.task)]->run({inputs_, outputs_, scratch, team_});
+    queue_.launch(*kernels_[static_cast<size_t>(instruction.task)], {inputs_, outputs_, scratch});
+    queue_.wait();
     return seconds_since(start);
   }
 
   /// Updates are passed over where a norm is not finite, which these numbers may lead to.
   void make_finite(const Task& task) {
-    for (size_t i = 0; i < task.node.inputs.size(); ++i)
-      if (const TensorType& type = task.node.inputs[i]; type.dtype == DType::kF32 && type.shape.rank() == 0 &&
-                                                        !std::isfinite(load_element(inputs_[i], type.dtype, 0)))
-        fill_feed(static_cast<std::byte*>(const_cast<void*>(inputs_[i])), type);
+    for (size_t i = 0; i < task.node.inputs.size(); ++i) {
+      const TensorType& type = task.node.inputs[i];
+      if (type.dtype != DType::kF32 || type.shape.rank() != 0) continue;
+      auto* data = static_cast<std::byte*>(const_cast<void*>(inputs_[i]));
+      float value = 0;
+      queue_.copy_out(&value, data, sizeof value);
+      if (!std::isfinite(value)) fill(data, type, fill_feed);
+    }
+  }
+
+  /// Has `filler` write a tensor to device memory, in place where the host can.
+  void fill(std::byte* data, const TensorType& type, void (*filler)(std::byte*, const TensorType&)) {
+    if (device_.addressable()) return filler(data, type);
+    std::vector<std::byte> room(static_cast<size_t>(type.bytes()));
+    filler(room.data(), type);
+    queue_.copy_in(data, room.data(), type.bytes());
   }
 
   const Executable& exe_;
   std::span<const TensorView> batch_;
-  ThreadTeam& team_;
+  Device& device_;
+  Queue& queue_;
   size_t number_;
-  std::optional<Arena> arena_;
   SharedMemory shared_{true};
-  std::byte* memory_ = nullptr;
+  DeviceMemory memory_;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // by task; none of exchanges
   std::vector<size_t> members_;                   // by task: devices that meet there
   std::vector<ProgramStep> round_;
@@ -266,7 +277,7 @@ class RehearsedDevice {
 
 double seconds_of_round(const Machine& machine, const Executable& exe) {
   double seconds = 0;
-  for (const ProgramStep& step : distinct_runs(exe.train))
+  for (const ProgramStep& step : distinct_runs(exe.train().steps))
     for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
       if (instruction.task >= 0) {
         const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
@@ -279,8 +290,9 @@ double seconds_of_round(const Machine& machine, const Executable& exe) {
 /// A processor (or several, of devices with threads) and the devices that take turns on it.
 struct Lane {
   std::vector<int32_t> numbers;  ///< in the mesh
-  std::unique_ptr<ThreadTeam> team;
+  std::unique_ptr<Device> device;
   std::vector<std::unique_ptr<RehearsedDevice>> devices;
+  std::unique_ptr<Queue> queue;  ///< goes before what it works on
 };
 
 const Executable& program_of(std::span<const Executable> stages, int32_t device) {
@@ -333,10 +345,11 @@ bool rehearse(Machine& machine, std::span<const Executable> stages, const Backen
   std::atomic<bool> stop{false}, failed{false};
   const auto rehearse_lane = [&](Lane& lane) {
     try {
-      lane.team = std::make_unique<ThreadTeam>(stages[0].threads);
+      lane.device = find_device().make(stages[0].threads);
+      lane.queue = lane.device->make_queue();
       for (const int32_t number : lane.numbers)
-        lane.devices.push_back(std::make_unique<RehearsedDevice>(program_of(stages, number), backend, *lane.team,
-                                                                 number, between_processes, batch));
+        lane.devices.push_back(std::make_unique<RehearsedDevice>(program_of(stages, number), backend, *lane.device,
+                                                                 *lane.queue, number, between_processes, batch));
       const auto start = Clock::now();
       bool enough = false;
       while (!stop.load(std::memory_order_relaxed)) {

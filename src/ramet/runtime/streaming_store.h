@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ramet/base/thread_team.h"
+#include "ramet/device/device.h"
 #include "ramet/runtime/transport.h"
 
 namespace ramet {
@@ -14,8 +14,9 @@ namespace ramet {
 /// The streaming memory of one device (DESIGN, words): bytes [0, bytes()), zero at first. One thread drives it.
 ///
 /// Transfers whose ranges of the store overlap happen in the order in which they were started, others in any. Memory
-/// given to `start_load` and `start_store` belongs to the store until its ticket has been waited for. Throws Error
-/// (kFailure) from `wait` when the medium fails; ranges outside the store are internal errors.
+/// given to `start_load` and `start_store` is the host's and belongs to the store until its ticket has been waited for
+/// (device memory takes the way through runtime/device_store.h). Throws Error (kFailure) from `wait` when the medium
+/// fails; ranges outside the store are internal errors.
 class StreamingStore {
  public:
   virtual ~StreamingStore() = default;
@@ -26,6 +27,9 @@ class StreamingStore {
   virtual int64_t bytes() const = 0;
   /// Host memory held beside the store itself, for transfers under way.
   virtual int64_t scratch_bytes() const = 0;
+
+  /// The store's bytes, where they are pinned memory that a device copies from and to by itself; else null.
+  virtual std::byte* pinned() { return nullptr; }
 
   /// Starts to copy [offset, offset + bytes) of the store to `to`, or of `from` into the store.
   virtual Ticket start_load(int64_t offset, void* to, int64_t bytes) = 0;
@@ -39,9 +43,10 @@ class StreamingStore {
   StreamingStore() = default;
 };
 
-/// Host memory. Copies at once, on `team` (the device's own threads, which would else wait) or, where null, on the
-/// caller's thread. Throws Error (kFailure) when the machine has not so much memory left.
-std::unique_ptr<StreamingStore> make_ram_store(int64_t bytes, ThreadTeam* team = nullptr);
+/// Host memory. Copies at once, with the threads of `device` where that works in the host's memory (they would else
+/// wait), or on the caller's thread; null: a device of its own. `device` must outlive it. Throws Error (kFailure) when the
+/// machine has not so much memory left.
+std::unique_ptr<StreamingStore> make_ram_store(int64_t bytes, Device* device = nullptr);
 
 struct FileStoreOptions {
   std::filesystem::path folder;    ///< must exist

@@ -8,6 +8,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/machine/efficiency.h"
 #include "ramet/machine/machine_toml.h"
 #include "ramet/runtime/probe.h"
@@ -242,7 +243,8 @@ class Survey {
 
   void measure_streaming() {
     const int64_t bytes = large();
-    measure_store(*make_ram_store(bytes, &team_), MemoryRole::kStreaming, bytes, "a store in memory");
+    const auto device = find_device().make(team_.size());
+    measure_store(*make_ram_store(bytes, device.get()), MemoryRole::kStreaming, bytes, "a store in memory");
     machine_.memories.back().bytes = machine_.memory(MemoryRole::kDevice)->bytes;
     note("memory.streaming.bytes", 0, "what the system could give");
     const std::filesystem::space_info room = std::filesystem::space(options_.folder);

@@ -40,7 +40,7 @@ std::vector<std::vector<int>> groups_of(const Mesh& mesh, size_t stage, const Co
 
 /// The first thing that a stage's program streams.
 const Transfer* streamed(const Executable& exe) {
-  for (const ProgramStep& step : exe.train)
+  for (const ProgramStep& step : exe.train().steps)
     if (step.kind == ProgramStep::Kind::kLoad || step.kind == ProgramStep::Kind::kStore)
       return &exe.transfers[static_cast<size_t>(step.subject)];
   return nullptr;
@@ -171,7 +171,7 @@ void Moves::add_collective(const Network& network, int what, size_t stage, const
 void Moves::add_messages(const Network& network, size_t stage, const Executable& exe) {
   constexpr double kBytes = 1e9;
   const int of_stage = devices_ / stages_, here = static_cast<int>(stage);
-  for (const ProgramStep& step : exe.train) {
+  for (const ProgramStep& step : exe.train().steps) {
     const bool sends = step.kind == ProgramStep::Kind::kSend;
     if (!sends && step.kind != ProgramStep::Kind::kReceive) continue;
     const int peer = exe.transfers[static_cast<size_t>(step.subject)].peer;

@@ -67,7 +67,7 @@ class Run {
       State state;
       state.exe = &stages[static_cast<size_t>(its.stage)];
       state.code = &codes_[static_cast<size_t>(its.stage)];
-      state.ended.assign(state.exe->train.size(), 0);
+      state.ended.assign(state.exe->train().steps.size(), 0);
       state.sent.assign(state.exe->transfers.size(), 0);
       states_.push_back(std::move(state));
       timelines_.push_back({.stage = its.stage, .devices = {}, .work = {}, .runs = {}, .messages = {}, .streams = {}});
@@ -177,7 +177,7 @@ class Run {
 
   void go_on(size_t c) {
     State& state = states_[c];
-    const auto& program = state.exe->train;
+    const auto& program = state.exe->train().steps;
     while (state.next < program.size())
       if (!do_step(c, program[state.next])) return;
     // What is still under way belongs to the step.
@@ -357,11 +357,11 @@ class Run {
 
   const Transfer& transfer_of(size_t c, int32_t step) const {
     const Executable& exe = *states_[c].exe;
-    return exe.transfers[static_cast<size_t>(exe.train[static_cast<size_t>(step)].subject)];
+    return exe.transfers[static_cast<size_t>(exe.train().steps[static_cast<size_t>(step)].subject)];
   }
   int32_t label_of(size_t c, int32_t step) const {
     const State& state = states_[c];
-    return state.code->transfer_labels[static_cast<size_t>(state.exe->train[static_cast<size_t>(step)].subject)];
+    return state.code->transfer_labels[static_cast<size_t>(state.exe->train().steps[static_cast<size_t>(step)].subject)];
   }
   int32_t kind_of(int what, size_t c) const {
     const int move = moves_.move_of(what, fold_.classes[c].device);
@@ -514,7 +514,7 @@ class Run {
   }
   void note_beside(size_t c, Activity activity, double begin, double end, int32_t step) {
     if (!options_.timelines) return;
-    const Kind kind = states_[c].exe->train[static_cast<size_t>(step)].kind;
+    const Kind kind = states_[c].exe->train().steps[static_cast<size_t>(step)].kind;
     const char* verb = kind == Kind::kSend      ? "send "
                        : kind == Kind::kReceive ? "receive "
                        : kind == Kind::kLoad    ? "load "
@@ -545,7 +545,7 @@ class Run {
     const State& state = states_[c];
     throw Error({.what = "devices wait for each other for ever",
                  .where = "stage " + std::to_string(fold_.classes[c].stage),
-                 .found = state.next < state.exe->train.size() ? state.exe->text_of(state.exe->train[state.next])
+                 .found = state.next < state.exe->train().steps.size() ? state.exe->text_of(state.exe->train().steps[state.next])
                                                                : "a transfer that does not end",
                  .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"},
                 ErrorKind::kFailure);

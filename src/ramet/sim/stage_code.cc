@@ -47,7 +47,7 @@ StageCode::StageCode(const Executable& exe, const Machine& machine, const Moves&
     }
     segments.push_back(std::move(segment));
   }
-  for (const ProgramStep& step : exe.train) lanes.push_back(work.seconds_of_lanes(step));
+  for (const ProgramStep& step : exe.train().steps) lanes.push_back(work.seconds_of_lanes(step));
   for (const Transfer& transfer : exe.transfers) transfer_labels.push_back(labels.number(transfer.name));
 }
 

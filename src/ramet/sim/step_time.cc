@@ -63,7 +63,7 @@ StepTime predict_step(const Executable& exe, const Machine& machine) {
     }
   StepTime time;
   double known = 0;
-  for (const ProgramStep& step : exe.train) {
+  for (const ProgramStep& step : exe.train().steps) {
     time.lanes += work.seconds_of_lanes(step);
     if (step.kind != ProgramStep::Kind::kRun) continue;
     const auto id = static_cast<size_t>(step.subject);

@@ -8,6 +8,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/runtime/mpi_transport.h"
 #include "ramet/runtime/process.h"
@@ -54,7 +55,7 @@ void add_work(const Executable& exe, CompiledWorkload& compiled) {
   double flops = 0;
   std::vector<double> of_segment;
   for (const Segment& segment : exe.segments) of_segment.push_back(flops_of(exe, segment));
-  for (const ProgramStep& step : exe.train) {
+  for (const ProgramStep& step : exe.train().steps) {
     if (step.kind == ProgramStep::Kind::kRun) flops += of_segment[static_cast<size_t>(step.subject)];
     if (step.kind == ProgramStep::Kind::kLoad || step.kind == ProgramStep::Kind::kStore)
       stream += exe.transfers[static_cast<size_t>(step.subject)].type.bytes();
@@ -65,13 +66,13 @@ void add_work(const Executable& exe, CompiledWorkload& compiled) {
 
 /// One device. When no limit is given and the program would take nearly all memory at hand or more, it is compiled once
 /// more for a little less than there is; the first is given where that is not possible.
-Executable compile_single(const StepGraph& step, CompileOptions compiling) {
-  Executable executable = compile(step, cpu_backend(), compiling);
+Executable compile_single(const StepGraph& step, const KernelLibrary& kernels, CompileOptions compiling) {
+  Executable executable = compile(step, kernels, compiling);
   const int64_t available = available_memory(), limit = available - available / kLeftToOthers;
   if (compiling.device_memory > 0 || executable.planned_bytes() <= limit) return executable;
   compiling.device_memory = limit;
   try {
-    return compile(step, cpu_backend(), compiling);
+    return compile(step, kernels, compiling);
   } catch (const Error&) {
     return executable;  // for a plan to show what is needed; to run it is refused with both sizes
   }
@@ -89,7 +90,7 @@ CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, 
   if (!layout.is_single())
     compiled.stages = compile(std::move(step), layout, kernels, compiling);
   else
-    compiled.stages.push_back(here ? compile_single(step, compiling) : compile(std::move(step), kernels, compiling));
+    compiled.stages.push_back(here ? compile_single(step, kernels, compiling) : compile(std::move(step), kernels, compiling));
   for (const Executable& exe : compiled.stages) add_work(exe, compiled);
   compiled.micro_batches = options.accumulation / layout.r;
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -117,7 +118,7 @@ CompileOptions compile_options(const TrainOptions& options, const Layout& layout
 
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
                                   const Where& where) {
-  return compile_with(cpu_backend(), model, options, layout,
+  return compile_with(find_device(where.device).backend(), model, options, layout,
                       compile_options(options, layout, where, devices_of_process(layout, where)), true);
 }
 

@@ -20,6 +20,8 @@ struct Machine;
 struct Where {
   int threads = 0;  ///< of this process, shared evenly by its devices; 0: the layout's, or all available processors
   int64_t device_memory = 0;  ///< bytes that a device's program may take; 0: the layout's
+  /// Kind of the devices (kernel/devices.h): "cpu", "loopback"; "": the default.
+  std::string device{};
   bool profile = false;
   MpiSession* mpi = nullptr;                ///< the job that this process is a rank of
   std::chrono::milliseconds time_limit{0};  ///< longest wait of a device for another; 0: `waiting_limit`

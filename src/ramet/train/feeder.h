@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ramet/data/ring.h"
@@ -15,15 +16,15 @@ namespace ramet {
 struct FeederOptions {
   int64_t micro_batch = 1;   ///< samples
   int64_t prefetch = 2;      ///< micro-batches made ahead of the one that a device reads; above 3 is 3
-  bool evaluation = false;   ///< feeds the program that evaluates
-  int64_t batches = -1;      ///< of an evaluation: micro-batches in all; -1: without end
+  std::string program{};     ///< on request, that is fed; "": training steps
+  int64_t count = 0;         ///< micro-batches of a request
   int threads = 0;           ///< that make batches; 0: by the processors
-  std::function<int64_t(std::span<std::byte* const> tensors)> count{};  ///< as RingOptions::count
+  std::function<int64_t(std::span<std::byte* const> tensors)> count_units{};  ///< as RingOptions::count
 };
 
 /// Feeds the devices of a cluster's process from a source: each micro-batch is made ahead of its use, by several
 /// threads, in a ring that holds at most four micro-batches a device. A device's program says in which order it reads;
-/// its data inputs are bound to the source's tensors once.
+/// its data inputs are bound to the source's tensors once. What programs of every n-th step read is made when they ask.
 class Feeder {
  public:
   /// Throws Error naming a data input that the source does not give, or gives in another type.
@@ -31,9 +32,9 @@ class Feeder {
   Feeder(const Feeder&) = delete;
   Feeder& operator=(const Feeder&) = delete;
 
-  /// Before a call of the cluster that feeds: the samples of step `round`, or of the round of an evaluation. The same
-  /// round may be fed again.
-  void begin(int64_t round) { ring_.begin(round); }
+  /// Before a call of the cluster that feeds: the samples of step `round`; of a request, 0. The same round may be fed
+  /// again.
+  void begin(int64_t round);
   /// For the cluster; holds as long as the feeder.
   const ClusterFeed& feed() const { return feed_; }
 
@@ -50,9 +51,13 @@ class Feeder {
   struct Bound {
     size_t reader = 0;
     std::vector<std::vector<size_t>> tensors;  ///< by segment and data input: which tensor of the source
+    std::vector<bool> apart;                   ///< by segment: of a program that runs in some steps only
   };
   void give(int64_t micro, FeedSink& sink);
+  void give_apart(int64_t micro, const std::vector<size_t>& tensors, FeedSink& sink);
 
+  std::shared_ptr<const Source> source_;
+  int64_t micro_batch_ = 1, micro_batches_ = 1, round_ = 0;
   std::vector<Bound> devices_;  ///< by number in the mesh
   BatchRing ring_;
   ClusterFeed feed_;

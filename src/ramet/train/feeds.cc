@@ -23,7 +23,7 @@ std::function<int64_t(std::span<std::byte* const>)> unit_counter(const Units& un
 FeederOptions training_feed(const Workload& workload, const TrainOptions& options) {
   return {.micro_batch = options.micro_batch,
           .prefetch = workload.prefetch,
-          .count = unit_counter(workload.units, workload.train->signature(options.micro_batch))};
+          .count_units = unit_counter(workload.units, workload.train->signature(options.micro_batch))};
 }
 
 int64_t evaluation_batches(const Workload& workload, const TrainOptions& options) {
@@ -35,8 +35,8 @@ int64_t evaluation_batches(const Workload& workload, const TrainOptions& options
 FeederOptions evaluation_feed(const Workload& workload, const TrainOptions& options) {
   return {.micro_batch = options.micro_batch,
           .prefetch = workload.prefetch,
-          .evaluation = true,
-          .batches = evaluation_batches(workload, options)};
+          .program = "evaluate",
+          .count = evaluation_batches(workload, options)};
 }
 
 RealBatch real_batch(const Source* source, int64_t samples) {
@@ -48,11 +48,11 @@ RealBatch real_batch(const Source* source, int64_t samples) {
   return real;
 }
 
-HostMemory host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
+HostPlan host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
                        std::span<const int> devices) {
-  HostMemory memory;
+  HostPlan memory;
   for (const int device : devices)
-    memory.results += result_bytes(stages[static_cast<size_t>(stages[0].mesh.position(device).stage)]);
+    memory.results += stages[static_cast<size_t>(stages[0].mesh.position(device).stage)].result_bytes();
   if (workload.train) {
     memory.batches += Feeder::planned_bytes(*workload.train, stages, devices, training_feed(workload, options));
     memory.tables += workload.train->host_bytes();

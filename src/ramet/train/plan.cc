@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/program/refuse.h"
 #include "ramet/runtime/probe.h"
@@ -112,7 +113,7 @@ WorkloadPlanner::WorkloadPlanner(BuildModel build, std::shared_ptr<const Source>
     space_.devices = machine_.devices;
     space_.streaming = machine_.memory(MemoryRole::kStreaming) != nullptr;
   } else {
-    machine_ = probe_machine(cpu_backend(), 1);
+    machine_ = probe_machine(find_device(where_.device).backend(), 1);
     machine_.processors = machine_.devices = space_.devices = processors;
     for (LinkLevel& level : machine_.links) level.group = processors;  // there is one: the memory
     if (processors == 1) machine_.links.clear();
@@ -162,7 +163,7 @@ Outcome WorkloadPlanner::evaluate(const Candidate& candidate) {
   const auto batch = static_cast<size_t>(candidate.batch);
   const Layout layout = settled(space_, candidate);
   const CompileOptions how = compiling(layout);
-  const KernelLibrary& library = library_ ? *library_ : cpu_backend();
+  const KernelLibrary& library = library_ ? *library_ : find_device(where_.device).backend();
   Outcome outcome;
   try {
     std::vector<Executable> stages;

@@ -78,7 +78,7 @@ using RowName = std::tuple<std::string, std::string, std::string>;
 /// Expected seconds of a training step on the machine.
 std::map<RowName, double> predicted_rows(const Executable& exe, const Machine& machine) {
   std::vector<double> runs(exe.segments.size(), 0);
-  for (const ProgramStep& step : exe.train)
+  for (const ProgramStep& step : exe.train().steps)
     if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
   std::map<RowName, double> rows;
   for (size_t s = 0; s < exe.segments.size(); ++s)
@@ -159,14 +159,13 @@ std::string program_json(const Training& training) {
                           {"last", segment.last},
                           {"instructions", std::move(instructions)}});
     }
+    json programs = json::object();
+    for (const Program& each : exe.programs) programs[each.name] = steps_json(exe, each.steps);
     program["stages"].push_back({{"stage", exe.stage},
                                  {"lanes", exe.lanes},
                                  {"micro_batches_per_lane", exe.micro_batches_per_lane},
                                  {"segments", std::move(segments)},
-                                 {"programs",
-                                  {{"train", steps_json(exe, exe.train)},
-                                   {"prepare", steps_json(exe, exe.prepare)},
-                                   {"evaluate", steps_json(exe, exe.evaluate)}}}});
+                                 {"programs", std::move(programs)}});
   }
   return text_of(program);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/step.h"
@@ -115,7 +116,7 @@ std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOpt
     if (weight.init.kind != StateInit::Kind::kZeros && weight.init.kind != StateInit::Kind::kConstant)
       scales.push_back(look_at(feeds.at(weight.name), TensorScale::Kind::kWeight, weight.name));
 
-  const std::vector<HostTensor> results = interpret(micro, cpu_backend(), feeds);
+  const std::vector<HostTensor> results = interpret(micro, find_device().backend(), feeds);
   for (size_t i = 0; i < results.size(); ++i) {
     const GraphOutput& output = micro.outputs()[i];
     if (output.role == OutputRole::kState) {

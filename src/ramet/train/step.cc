@@ -270,10 +270,17 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
   const Graph evaluate = scaled_graph(options, model.evaluate, model.weights).graph;
-  step.evaluate = hold_weights(
-      set_chunks(with_sums(lower_precision(evaluate, compute), model, options), options.chunks, model.weights), names,
-      held_form(options));
-  step.evaluate.set_name("evaluate");
+  const auto add_program = [&](const std::string& name, const Graph& graph) {
+    Graph held = hold_weights(set_chunks(graph, options.chunks, model.weights), names, held_form(options));
+    held.set_name(name);
+    step.programs.push_back({name, std::move(held), When::on_request()});
+  };
+  if (!evaluate.nodes().empty()) add_program("evaluate", with_sums(lower_precision(evaluate, compute), model, options));
+  for (const NamedGraph& program : model.programs)
+    add_program(program.name, lower_precision(scaled_graph(options, program.graph, model.weights).graph, compute));
+  step.guards = model.guards;
+  if (step.guards.empty()) step.guards.push_back("loss");
+  step.guards.push_back("grad_norm");
   return step;
 }
 

@@ -12,7 +12,8 @@ namespace ramet {
 ///   with `loss_mean` = "step" the items of each part of the loss to theirs;
 /// - update: the global norm of the gradients (result "grad_norm"; exact sums of squares, ops/exact_sum.h),
 ///   clipping, and the optimizer on each weight that is not frozen;
-/// - evaluate: the model's own, in the same precision.
+/// - the programs "evaluate", the model's own, and those of Model::programs, in the same precision, on request.
+/// Guards are the model's, or its loss, and "grad_norm".
 /// With an automatic loss scale micro takes the scalar "loss_scale", the update "inverse_loss_scale", and gives the
 /// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate" and those that the
 /// optimizer's entry names (train/optimizers/optimizer.h), and of each group these with ".GROUP" behind

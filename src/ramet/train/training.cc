@@ -11,7 +11,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
-#include "ramet/kernel/kernel.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/model/array_file.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
@@ -54,10 +54,11 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   ClusterOptions cluster;
   cluster.mpi = where.mpi;
   cluster.streaming = layout_.streaming;
+  cluster.device = where.device;
   cluster.profile = where.profile;
   cluster.bits = options_.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
   cluster.time_limit = where.time_limit.count() > 0 ? where.time_limit : waiting_limit(compiled_);
-  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), cpu_backend(), cluster);
+  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), find_device(where.device).backend(), cluster);
   compiled_.stages.clear();
   const Mesh& mesh = cluster_->mesh();
   for (int device = 0; device < mesh.devices(); ++device) {
@@ -67,14 +68,9 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
   host_ = ramet::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
-  if (workload_.evaluator) workload_.evaluator->open(*this);
 }
 
 Training::~Training() = default;
-
-int64_t Training::planned_bytes() const {
-  return planned_bytes_ + (workload_.evaluator ? workload_.evaluator->planned_bytes() : 0);
-}
 
 /// All that is wrong with the data's tensors, before anything is compiled.
 void Training::check_inputs() {
@@ -253,12 +249,15 @@ const ClusterFeed& Training::feed_of_step() {
 std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& given) const {
   const std::vector<ScalarValue> all = step_scalars(options_, step, loss_scale_, given);
   std::vector<ScalarValue> wanted;
+  const auto is_read = [](const Executable& exe, const std::string& name) {
+    for (int32_t program = 0; program < static_cast<int32_t>(exe.programs.size()); ++program)
+      if (exe.runs_in_step(program) && exe.has_scalar(name, program)) return true;
+    return false;
+  };
   for (const auto& scalar : all)
-    for (const Executable& exe : cluster_->stages())
-      if (exe.has_scalar(scalar.name)) {
-        wanted.push_back(scalar);
-        break;
-      }
+    if (std::any_of(cluster_->stages().begin(), cluster_->stages().end(),
+                    [&](const Executable& exe) { return is_read(exe, scalar.name); }))
+      wanted.push_back(scalar);
   return wanted;
 }
 
@@ -345,15 +344,13 @@ Numbers Training::evaluate() {
 }
 
 Numbers Training::evaluate_held_out() {
-  const int64_t batches = evaluation_batches(workload_, options_), width = cluster_->evaluation_width();
+  const int64_t batches = evaluation_batches(workload_, options_);
   if (batches == 0) return {};
   Feeder feeder(workload_.held_out, *cluster_, evaluation_feed(workload_, options_));
+  feeder.begin(0);
   MetricSums sums(workload_.model.metrics, true, true);
-  for (int64_t round = 0; round * width < batches; ++round) {
-    feeder.begin(round);
-    const int64_t count = std::min(batches - round * width, width);
-    for (const NamedNumbers& results : cluster_->evaluate(count, feeder.feed())) sums.add(results);
-  }
+  for (const ResultTensors& results : cluster_->run("evaluate", batches, feeder.feed(), {}, {.everywhere = true}))
+    sums.add(numbers_of(results));
   return sums.numbers();
 }
 

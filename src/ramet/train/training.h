@@ -71,10 +71,10 @@ class Training {
   const std::string& kernel_class() const { return cluster_->stages()[0].kernel_class; }
   int threads() const { return threads_; }  ///< of all devices of this process
   bool profiled() const { return profiled_; }
-  /// Memory that all devices and the evaluator take, with streaming memory in RAM.
-  int64_t planned_bytes() const;
+  /// Memory that all devices take, with streaming memory in RAM.
+  int64_t planned_bytes() const { return planned_bytes_; }
   /// Memory that this process takes beside it, for data and results.
-  const HostMemory& host_memory() const { return host_; }
+  const HostPlan& host_memory() const { return host_; }
   /// What feeds training; null before the first step.
   const Feeder* feeder() const { return feeder_.get(); }
   int64_t samples_per_step() const { return options_.micro_batch * options_.accumulation; }
@@ -121,7 +121,7 @@ class Training {
   int64_t planned_bytes_ = 0;
   CompiledWorkload compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
-  HostMemory host_;
+  HostPlan host_;
   std::unique_ptr<Feeder> feeder_;  ///< of training; from the first step on
   int64_t steps_done_ = 0;
   LossScale loss_scale_;

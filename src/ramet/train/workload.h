@@ -18,10 +18,6 @@ class Training;
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  /// Takes the memory that evaluations need; called once, when the training has its own.
-  virtual void open(Training& training) = 0;
-  /// Bytes that `open` takes.
-  virtual int64_t planned_bytes() const { return 0; }
   /// Numbers with the weights as they are, the one that decides first; on the leading rank, empty on others. Empty
   /// when there is nothing to evaluate on.
   virtual Numbers evaluate(Training& training) = 0;

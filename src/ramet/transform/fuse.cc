@@ -161,7 +161,7 @@ class Fuser {
 Graph fuse(const Graph& graph, const FuseLimits& limits) { return Fuser(graph, limits).run(); }
 
 StepGraph fuse(StepGraph step) {
-  for (Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) *graph = fuse(*graph);
+  for (Graph* graph : step.graphs()) *graph = fuse(*graph);
   return step;
 }
 

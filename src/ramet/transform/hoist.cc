@@ -216,15 +216,20 @@ bool is_from_weights(const StepGraph& step) {
 StepGraph hoist(StepGraph step) {
   Hoister hoister(step);
   Graph micro = hoister.run(step.micro);
-  Graph evaluate = hoister.run(step.evaluate);
   step.micro = std::move(micro);
-  step.evaluate = std::move(evaluate);
+  // A program that changes weights runs seldom: what it alone makes of weights is not kept between its runs.
+  for (StepProgram& program : step.programs)
+    if (!program.writes_states() && program.when.kind != When::Kind::kSteps) {
+      Graph hoisted = hoister.run(program.graph);
+      program.graph = std::move(hoisted);
+    }
   return step;
 }
 
 StepGraph unhoist(StepGraph step) {
   if (!is_from_weights(step)) return step;
-  for (Graph* graph : {&step.micro, &step.update, &step.evaluate}) *graph = Unhoister(*graph, step.derive).run();
+  for (Graph* graph : step.graphs())
+    if (graph != &step.derive) *graph = Unhoister(*graph, step.derive).run();
   std::erase_if(step.states, [](const StateTensor& state) { return state.kind == StateKind::kDerived; });
   step.derive = Graph("derive");
   return step;

@@ -4,7 +4,7 @@
 
 namespace ramet {
 
-/// Moves what is computed from weights alone (casts to the compute type, scalings) out of `micro` and `evaluate` into
+/// Moves what is computed from weights alone (casts to the compute type, scalings) out of `micro`, and out of programs that change no state, into
 /// `derive`, where it is done once an update instead of once a micro-batch; its results become states of kind kDerived
 /// named "derived.N.WEIGHT". Views and cheap nodes without weights stay. Equal computations in both graphs share one
 /// state.

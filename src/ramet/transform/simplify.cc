@@ -115,7 +115,7 @@ Graph simplify(const Graph& graph) {
 }
 
 StepGraph simplify(StepGraph step) {
-  for (Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) *graph = simplify(*graph);
+  for (Graph* graph : step.graphs()) *graph = simplify(*graph);
   return step;
 }
 

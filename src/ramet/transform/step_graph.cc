@@ -1,6 +1,8 @@
 #include "ramet/transform/step_graph.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
@@ -44,7 +46,93 @@ void verify_axes(const StateTensor& state, const std::string& after, const std::
   }
 }
 
+/// A micro-batch program runs between other micro-batches, on many devices at once: it writes nothing. What the
+/// training program or the compiler makes anew in each step is not for others to write.
+bool may_write(const StepProgram& program, StateKind kind) {
+  if (program.when.kind == When::Kind::kMicroBatch) return false;
+  return kind == StateKind::kWeight || kind == StateKind::kOptimizer;
+}
+
+void verify_program_states(const StepProgram& program, const std::map<std::string, const StateTensor*>& states,
+                           const std::string& after) {
+  const std::string where = "program '" + program.name + "'";
+  const auto kind_of = [&](const std::string& name) { return states.at(name)->kind; };
+  for (const GraphInput& input : program.graph.inputs()) {
+    if (input.role != InputRole::kState) continue;
+    const std::string& name = program.graph.value(input.value).name;
+    if (kind_of(name) == StateKind::kAccumulator)
+      fail(after, where, "reads accumulator '" + name + "', which only the training program has",
+           "", "weights, optimizer states and derived states");
+  }
+  for (const GraphOutput& output : program.graph.outputs())
+    if (output.role == OutputRole::kState && !may_write(program, kind_of(output.name)))
+      fail(after, where,
+           "writes " + std::string(name_of(kind_of(output.name))) + " '" + output.name + "'", text_of(program.when),
+           program.when.kind == When::Kind::kMicroBatch ? "a program of every micro-batch writes no state"
+                                                        : "weights and optimizer states");
+}
+
+void verify_programs(const StepGraph& step, const std::map<std::string, const StateTensor*>& states,
+                     const std::string& after) {
+  std::set<std::string> names = {"train", "prepare", "micro", "update", "derive"};
+  std::set<std::string> micro_results;
+  for (const GraphOutput& output : step.micro.outputs())
+    if (output.role == OutputRole::kResult) micro_results.insert(output.name);
+  for (const StepProgram& program : step.programs) {
+    const std::string where = "program '" + program.name + "'";
+    const When& when = program.when;
+    if (program.name.empty() || !names.insert(program.name).second)
+      fail(after, where, "a program needs a name of its own");
+    if (when.every < 1 || when.micro < -1 || when.micro >= step.micro_batches() ||
+        (when.kind != When::Kind::kSteps && when != When{when.kind}))
+      fail(after, where, "runs at an impossible time", text_of(when));
+    if (when.kind == When::Kind::kSteps && program.reads_data() != (when.micro >= 0))
+      fail(after, where, when.micro < 0 ? "reads data, but of no micro-batch" : "reads no data of its micro-batch",
+           text_of(when));
+    verify_program_states(program, states, after);
+    if (when.kind != When::Kind::kMicroBatch) continue;
+    for (const GraphOutput& output : program.graph.outputs())
+      if (!micro_results.insert(output.name).second)
+        fail(after, where, "gives a result that another graph of the micro-batch gives", "'" + output.name + "'");
+  }
+}
+
+void verify_guards(const StepGraph& step, const std::string& after) {
+  for (const std::string& guard : step.guards) {
+    bool found = false;
+    for (const Graph* graph : {&step.micro, &step.update}) {
+      const GraphOutput* output = graph->find_output(guard);
+      if (!output || output->role != OutputRole::kResult) continue;
+      const TensorType& type = graph->type(output->value);
+      if (type.elements() != 1 || !is_floating(type.dtype))
+        fail(after, "guard '" + guard + "'", "not one floating-point number", type.text());
+      found = true;
+    }
+    if (!found) fail(after, "guard '" + guard + "'", "neither micro nor update gives a result of this name");
+  }
+}
+
 }  // namespace
+
+std::string text_of(const When& when) {
+  const std::string every = when.every == 1 ? "every step" : "every " + std::to_string(when.every) + " steps";
+  switch (when.kind) {
+    case When::Kind::kMicroBatch: return "every micro-batch";
+    case When::Kind::kSteps: return when.micro < 0 ? every : "micro-batch " + std::to_string(when.micro) + " of " + every;
+    case When::Kind::kRequest: return "on request";
+  }
+  internal_error("text_of", "unknown time of a program");
+}
+
+bool StepProgram::writes_states() const {
+  return std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                     [](const GraphOutput& output) { return output.role == OutputRole::kState; });
+}
+
+bool StepProgram::reads_data() const {
+  return std::any_of(graph.inputs().begin(), graph.inputs().end(),
+                     [](const GraphInput& input) { return input.role == InputRole::kData; });
+}
 
 std::string_view name_of(StateKind kind) {
   switch (kind) {
@@ -75,6 +163,24 @@ const StateTensor& StepGraph::state(const std::string& name) const {
   throw Error({.what = "no such state", .where = "step", .found = "'" + name + "'"});
 }
 
+const StepProgram* StepGraph::find_program(std::string_view name) const {
+  for (const StepProgram& program : programs)
+    if (program.name == name) return &program;
+  return nullptr;
+}
+
+std::vector<Graph*> StepGraph::graphs() {
+  std::vector<Graph*> all = {&derive, &micro, &update};
+  for (StepProgram& program : programs) all.push_back(&program.graph);
+  return all;
+}
+
+std::vector<const Graph*> StepGraph::graphs() const {
+  std::vector<const Graph*> all = {&derive, &micro, &update};
+  for (const StepProgram& program : programs) all.push_back(&program.graph);
+  return all;
+}
+
 void verify(const StepGraph& step, const std::string& after) {
   std::map<std::string, const StateTensor*> states;
   for (const auto& state : step.states) {
@@ -84,10 +190,12 @@ void verify(const StepGraph& step, const std::string& after) {
   }
   if (step.lanes < 1 || step.micro_batches_per_lane < 1)
     fail(after, "lanes", "lanes and micro-batches must be 1 or more");
-  for (const Graph* graph : {&step.micro, &step.update, &step.derive, &step.evaluate}) {
+  for (const Graph* graph : step.graphs()) {
     verify(*graph, after);
     verify_states(*graph, states, after);
   }
+  verify_programs(step, states, after);
+  verify_guards(step, after);
 }
 
 std::string print(const StepGraph& step) {
@@ -104,7 +212,10 @@ std::string print(const StepGraph& step) {
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     text += "\n";
   }
-  for (const Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) text += print(*graph);
+  for (const std::string& guard : step.guards) text += "guard " + text_of(Attribute(guard)) + "\n";
+  for (const Graph* graph : {&step.derive, &step.micro, &step.update}) text += print(*graph);
+  for (const StepProgram& program : step.programs)
+    text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + "\n" + print(program.graph);
   return text;
 }
 

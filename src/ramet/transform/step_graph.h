@@ -48,24 +48,65 @@ struct StateTensor {
   TensorType unpadded() const;
 };
 
-/// A whole training step before it knows of devices (DESIGN, the way a model takes). The step is:
-/// for each lane, zero the accumulators, run `micro` for each of its micro-batches in order; combine the lanes'
-/// accumulators by a balanced binary tree; run `update`, then `derive`. With lanes = micro_batches_per_lane = 1 the
-/// compiler joins micro and update into one program. `derive` also runs once after weights are loaded.
+/// When a program of a step runs, beside the training program.
+struct When {
+  enum class Kind : uint8_t {
+    kMicroBatch,  ///< for every micro-batch, beside the micro graph, on the same data
+    kSteps,       ///< after every `every`-th training step
+    kRequest      ///< when the caller asks, on micro-batches that the caller feeds
+  };
+  Kind kind = Kind::kRequest;
+  int64_t every = 1;   ///< kSteps: after steps every, 2 * every, ..., counted from 1
+  int64_t micro = -1;  ///< kSteps: the micro-batch of the step whose data the program reads; -1: it reads no data
+  friend bool operator==(const When&, const When&) = default;
+
+  static When each_micro_batch() { return {Kind::kMicroBatch}; }
+  static When each_step(int64_t every = 1, int64_t micro = -1) { return {Kind::kSteps, every, micro}; }
+  static When on_request() { return {}; }
+};
+/// "every micro-batch", "every step", "every 2 steps", "micro-batch 3 of every 100 steps", "on request"
+std::string text_of(const When& when);
+
+/// A graph of the step that has a name, beside those of the training program. Reads states, scalar inputs and, but for a
+/// program of kind kSteps without a micro-batch, the data of one micro-batch. Gives results of any shape. A program of
+/// kind kSteps or kRequest may write weights and optimizer states.
+struct StepProgram {
+  std::string name;
+  Graph graph;
+  When when;
+
+  bool writes_states() const;
+  /// Whether its graph is that of one micro-batch: it has data inputs.
+  bool reads_data() const;
+};
+
+/// A whole training step before it knows of devices. The training program is: for each lane, zero the accumulators, run
+/// `micro` for each of its micro-batches in order; combine the lanes' accumulators by a balanced binary tree; run
+/// `update`, then `derive`. With lanes = micro_batches_per_lane = 1 the compiler joins micro and update into one graph.
+/// `derive` also runs after weights are loaded, and before the next use of any state once a program of `programs` has
+/// written one. The order within a step, and what a step that a guard ends does to `programs`: docs/architecture.md.
 struct StepGraph {
   std::vector<StateTensor> states;
   Graph micro{"micro"};
   Graph update{"update"};
   Graph derive{"derive"};
-  Graph evaluate{"evaluate"};  ///< forward only, without dropout, on the same states; no nodes when not wanted
+  std::vector<StepProgram> programs;  ///< in the order in which they run after a step
+  /// Scalar results of `micro` and `update` that end the step when they are not finite. Others may be anything.
+  std::vector<std::string> guards;
   int64_t lanes = 1;
   int64_t micro_batches_per_lane = 1;
 
   const StateTensor& state(const std::string& name) const;  ///< throws Error on an unknown name
+  /// The program of that name, or null.
+  const StepProgram* find_program(std::string_view name) const;
   int64_t micro_batches() const { return lanes * micro_batches_per_lane; }
+  /// All graphs: derive, micro, update, then those of `programs`.
+  std::vector<Graph*> graphs();
+  std::vector<const Graph*> graphs() const;
 };
 
-/// Verifies the four graphs and that their state inputs and outputs agree with `states`.
+/// Verifies all graphs, that their state inputs and outputs agree with `states`, that programs write what they may, and
+/// that guards are scalar results of the training program.
 void verify(const StepGraph& step, const std::string& after);
 
 /// Text of all: states, then the graphs.

@@ -1,8 +1,5 @@
 #include "ramet/data/tasks/answer_metrics.h"
 
-#include <unicode/locid.h>
-#include <unicode/unistr.h>
-
 #include <algorithm>
 #include <map>
 
@@ -11,15 +8,6 @@
 
 namespace ramet {
 namespace {
-
-std::u32string lower_characters(std::string_view text) {
-  icu::UnicodeString unicode = icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())});
-  unicode.toLower(icu::Locale::getRoot());
-  std::u32string characters;
-  for (int32_t i = 0; i < unicode.length(); i = unicode.moveIndex32(i, 1))
-    characters += static_cast<char32_t>(unicode.char32At(i));
-  return characters;
-}
 
 std::string as_utf8(std::u32string_view characters) {
   std::string text;
@@ -36,7 +24,7 @@ bool is_ascii_punctuation(char32_t c) {
 
 std::vector<std::string> normalized_words(std::string_view text) {
   std::u32string kept;
-  for (const char32_t c : lower_characters(text))
+  for (const char32_t c : lower_case(text))
     if (!is_ascii_punctuation(c)) kept += c;
   // An article is one where no letter or digit touches it.
   std::u32string without;
@@ -89,7 +77,7 @@ std::u32string trimmed(std::u32string text) {
 
 std::u32string without_punctuation(std::string_view text) {
   std::u32string kept;
-  for (const char32_t c : trimmed(lower_characters(text)))
+  for (const char32_t c : trimmed(lower_case(text)))
     if (kIgnored.find(c) == std::u32string_view::npos) kept += c;
   return kept;
 }

@@ -73,7 +73,10 @@ CpuLevel cpu_level() {
 
 std::string name_of(CpuLevel level) { return level_names()[static_cast<size_t>(level)]; }
 
-std::string cpu_kernel_class() { return "cpu-" + name_of(cpu_level()); }
+std::string cpu_kernel_class() {
+  const bool plain = cpu_level() >= CpuLevel::kAvx512 && !onednn::built();
+  return "cpu-" + name_of(cpu_level()) + (plain ? "-plain" : "");
+}
 
 std::string cpu_model() {
 #if defined(__x86_64__)

@@ -281,6 +281,7 @@ std::unique_ptr<MatmulPlan> MatmulPlan::make(BlockProduct kind, const MatmulForm
     return nullptr;
   };
   if (size_of(form.output.dtype) < 2) return refuse("results in 8-bit floats are not for this kernel");
+  if (kind == BlockProduct::kOnednn && !onednn::built()) return refuse("this build of Ramet has no oneDNN");
   // oneDNN cuts a long k where it likes.
   if (form.in_order && kind == BlockProduct::kOnednn) return refuse("sums in order are the plain kernel's");
   const auto preferred = preferred_packing(kind, form);

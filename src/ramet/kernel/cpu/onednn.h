@@ -9,8 +9,13 @@
 #include "ramet/kernel/cpu/cpu_features.h"
 
 // The one door to oneDNN. Ramet uses it for single-threaded products of dense blocks; splitting work among threads,
-// packing and everything that could decide a bit is ours (DESIGN, exact bits rule 1).
+// packing and everything that could decide a bit is ours (DESIGN, exact bits rule 1). Builds without oneDNN link
+// no_onednn.cc in the place of onednn.cc: then nothing here makes a product, and our own loops (matmul_plain.h) compute
+// all of them.
 namespace ramet::onednn {
+
+/// Whether this build has oneDNN.
+bool built();
 
 /// C [m,n] = A [m,k] x B [k,n] (+ bias [n]) (+ C), A and C dense and row-major, B packed: columns in blocks of
 /// `n_block`, in each block rows of k in groups of 16 (f32) or 32 (bf16: 16 pairs of neighbours), zero-padded.
@@ -59,7 +64,7 @@ class OneThread {
   int before_;
 };
 
-/// "2.6.3 (commit)".
+/// "2.6.3 (commit)"; "none" in builds without oneDNN.
 std::string version();
 /// Holds oneDNN to instruction sets of the level; before its first use.
 void limit_isa(CpuLevel level);

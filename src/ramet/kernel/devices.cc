@@ -1,0 +1,45 @@
+#include "ramet/kernel/devices.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "ramet/base/error.h"
+#include "ramet/device/cpu_device.h"
+#include "ramet/device/host_memory.h"
+#include "ramet/device/loopback_device.h"
+
+namespace ramet {
+namespace {
+
+constexpr std::string_view kDefault = "cpu";
+
+constexpr DeviceEntry kDevices[] = {
+    {"cpu", "the processors of this machine", &cpu_backend, &make_cpu_device, &available_memory},
+    {"loopback", "the same processors behind the manners of an accelerator, for tests", &cpu_backend,
+     &make_loopback_device, &available_memory},
+};
+
+const DeviceEntry& find(std::string_view name, const char* where) {
+  const auto found = std::find_if(std::begin(kDevices), std::end(kDevices), [&](const DeviceEntry& each) {
+    return each.name == name;
+  });
+  if (found != std::end(kDevices)) return *found;
+  std::string names;
+  for (const DeviceEntry& each : kDevices) names += (names.empty() ? "" : ", ") + std::string(each.name);
+  throw Error({.what = "there is no kind of device of this name",
+               .where = where,
+               .found = "'" + std::string(name) + "'",
+               .expected = "one of " + names});
+}
+
+}  // namespace
+
+std::span<const DeviceEntry> devices() { return kDevices; }
+
+const DeviceEntry& find_device(std::string_view name) {
+  if (!name.empty()) return find(name, "device");
+  const char* chosen = std::getenv("RAMET_DEVICE");
+  return find(chosen && *chosen ? chosen : kDefault, "environment variable RAMET_DEVICE");
+}
+
+}  // namespace ramet

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ramet/device/device.h"
+#include "ramet/kernel/kernel.h"
+
+namespace ramet {
+
+/// A kind of device by name, with the kernels that run on it. All that is above this folder finds devices and backends
+/// here, and none by the name of a function.
+struct DeviceEntry {
+  std::string_view name;
+  std::string_view about;  ///< for people
+  const Backend& (*backend)();
+  /// A device with `threads` threads, or what its backend takes that number for.
+  std::unique_ptr<Device> (*make)(int threads);
+  /// Bytes of device memory that this process could still take for all its devices of this kind.
+  int64_t (*available)();
+};
+
+std::span<const DeviceEntry> devices();
+/// The kind of that name; "": the one that the environment variable RAMET_DEVICE names, or else "cpu". Throws Error on
+/// another name.
+const DeviceEntry& find_device(std::string_view name = "");
+
+}  // namespace ramet
