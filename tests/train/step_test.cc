@@ -350,9 +350,9 @@ TEST(Trainer, EvaluationTouchesNothing) {
 }
 
 TEST(Trainer, InitialWeightsFollowSeedAndNameAlone) {
-  Training a = make_training(prepare(tiny()), {.threads = 1}),
-      b(prepare(tiny({"train.optimizer.kind=sgd", "train.precision=bf16"})), {.threads = 2}),
-      c(prepare(tiny({"train.seed=1"})), {.threads = 1});
+  Training a = make_training(prepare(tiny()), {.threads = 1});
+  Training b = make_training(prepare(tiny({"train.optimizer.kind=sgd", "train.precision=bf16"})), {.threads = 2});
+  Training c = make_training(prepare(tiny({"train.seed=1"})), {.threads = 1});
   a.initialize(), b.initialize(), c.initialize();
   EXPECT_EQ(a.weights_hash(), b.weights_hash());
   EXPECT_NE(a.weights_hash(), c.weights_hash());
