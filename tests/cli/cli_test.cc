@@ -374,6 +374,9 @@ TEST_F(Cli, PlanSaysWhatTheRunTakes) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json plan = last(outcome), end = train();
   EXPECT_EQ(plan["planned_bytes"], end["planned_bytes"]);
+  EXPECT_EQ(plan["planned_host_bytes"], end["planned_host_bytes"]);
+  EXPECT_GT(plan["host"]["batches"], 0);
+  EXPECT_GT(plan["host"]["results"], 0);
   EXPECT_THAT(read_file(folder_ / "memory.svg"), HasSubstr("<svg"));
   EXPECT_THAT(ramet({"inspect", "executable", "tiny.program"}).out, HasSubstr("2 lanes of 2 micro-batches"));
   EXPECT_THAT(ramet({"inspect", "executable", "tiny.toml", "--instructions"}).out, HasSubstr("matmul"));

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "data/corpus_samples.h"
-#include "ramet/data/loader.h"
 #include "ramet/data/permutation.h"
 
 namespace ramet {
@@ -49,8 +48,15 @@ Batch rows(const Batch& batch, int64_t begin, int64_t end) {
   return part;
 }
 
+/// Tokens of a sample, as its mask has them.
+int32_t length_by_mask(const Source& source, int64_t index) {
+  const Batch batch = source.make(index, 1);
+  const auto mask = ints(batch, "attention_mask");
+  return static_cast<int32_t>(std::count(mask.begin(), mask.end(), 1));
+}
+
 /// Any batch is the rows of any other, whoever asks and in whatever order.
-void expect_pure(const BatchSource& source, const BatchSource& again, int64_t count) {
+void expect_pure(const Source& source, const Source& again, int64_t count) {
   const Batch whole = source.make(0, count);
   EXPECT_TRUE(same(source.make(0, count), whole));
   for (const auto& [first, size] : {std::pair<int64_t, int64_t>{count - 7, 7}, {5, 1}, {0, 3}, {count / 2, count / 4}})
@@ -406,58 +412,6 @@ TEST(Batches, BadOptionsAndCorporaAreNamed) {
               HasSubstr("a batch has no tensor 'input_idz'; expected one of input_ids, labels"));
 }
 
-TEST(Loader, GivesTheSamplesInOrderAndResumes) {
-  std::shared_ptr<const BatchSource> source = make_synthetic_causal_batches(50, {.sequence_length = 8});
-  Loader loader(source, 0, 4, 3);
-  for (int64_t i = 0; i < 20; ++i) EXPECT_TRUE(same(loader.next(), source->make(4 * i, 4)));
-  Loader resumed(source, 40, 4, 1, 2);
-  EXPECT_TRUE(same(resumed.next(), source->make(40, 4)));
-  EXPECT_TRUE(same(resumed.next(), source->make(44, 4)));
-  EXPECT_THAT(error_text([&] { resumed.next(); }), HasSubstr("there is no batch after the last one"));
-  EXPECT_GE(resumed.waited_seconds(), 0);
-}
-
-TEST(Loader, LeavesOutWhatNobodyWants) {
-  std::shared_ptr<const BatchSource> source = make_synthetic_causal_batches(50, {.sequence_length = 8});
-  Loader loader(source, 8, 4, 3, 6, [](int64_t number) { return number % 3 == 1; });
-  for (int64_t i = 0; i < 6; ++i) {
-    const Batch batch = loader.next();
-    EXPECT_EQ(batch.first_sample, 8 + 4 * i);
-    if (i % 3 == 1)
-      EXPECT_TRUE(same(batch, source->make(8 + 4 * i, 4)));
-    else
-      EXPECT_TRUE(batch.tensors.empty());
-  }
-}
-
-/// Fails at sample 8.
-class FailingSource final : public BatchSource {
- public:
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t) const override { return {}; }
-  Batch make(int64_t first, int64_t count) const override {
-    if (first >= 8) throw Error({.what = "the disk went away"});
-    return {first, count, {}};
-  }
-  int64_t epoch_of(int64_t) const override { return 0; }
-  int64_t epoch_samples(int64_t) const override { return 0; }
-};
-
-TEST(Loader, AnErrorComesInItsPlaceAndStays) {
-  Loader loader(std::make_shared<FailingSource>(), 0, 4, 8);
-  EXPECT_EQ(loader.next().first_sample, 0);
-  EXPECT_EQ(loader.next().first_sample, 4);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(error_text([&] { loader.next(); }), "the disk went away");
-}
-
-TEST(Loader, StopsAtAnyMoment) {
-  std::shared_ptr<const BatchSource> source =
-      make_synthetic_bert_batches(50, {.sequence_length = 16, .max_predictions = 3});
-  for (int i = 0; i < 200; ++i) {
-    Loader loader(source, i, 2, 1 + i % 3);
-    for (int k = 0; k < i % 4; ++k) loader.next();
-  }
-}
-
 /// What packed rows hold: for each sequence its tensors as an unpacked row has them.
 struct Sequence {
   std::vector<int32_t> ids, types, places, labels;
@@ -524,7 +478,7 @@ TEST(PackedBatches, AnEpochHoldsItsSamplesOnceEach) {
   for (const BertObjective objective : {BertObjective::kMlmNsp, BertObjective::kMlmDocuments}) {
     const BertBatchOptions options{
         .objective = objective, .sequence_length = 64, .max_predictions = 10, .variants = 2, .seed = 9};
-    const std::shared_ptr<const BatchSource> samples = make_bert_batches(sample.open(), options);
+    const std::shared_ptr<const SequenceSource> samples = make_bert_batches(sample.open(), options);
     for (const auto& [algorithm, depth] : {std::pair{PackingAlgorithm::kLpfhp, int64_t{3}},
                                            {PackingAlgorithm::kNnlshp, int64_t{2}},
                                            {PackingAlgorithm::kSpfhp, int64_t{8}}}) {
@@ -558,13 +512,13 @@ TEST(PackedBatches, KnowsLengthsWithoutMakingSamples) {
     const auto source = make_bert_batches(
         sample.open(), {.objective = objective, .sequence_length = 48, .max_predictions = 10, .variants = 2});
     for (int64_t i = 0; i < 300; ++i)
-      ASSERT_EQ(source->sample_length(i), source->BatchSource::sample_length(i)) << static_cast<int>(objective) << i;
+      ASSERT_EQ(source->sample_length(i), length_by_mask(*source, i)) << static_cast<int>(objective) << i;
   }
   const auto varied = make_synthetic_bert_batches(100, {.sequence_length = 64, .vary_lengths = true});
   std::set<int32_t> lengths;
   for (int64_t i = 0; i < 1000; ++i) {
     const int32_t length = varied->sample_length(i);
-    ASSERT_EQ(length, varied->BatchSource::sample_length(i));
+    ASSERT_EQ(length, length_by_mask(*varied, i));
     ASSERT_TRUE(length >= 8 && length <= 64);
     lengths.insert(length);
   }
@@ -573,7 +527,7 @@ TEST(PackedBatches, KnowsLengthsWithoutMakingSamples) {
 }
 
 TEST(PackedBatches, PacksWithoutEpochsToo) {
-  const std::shared_ptr<const BatchSource> samples =
+  const std::shared_ptr<const SequenceSource> samples =
       make_synthetic_bert_batches(100, {.sequence_length = 32, .max_predictions = 5, .vary_lengths = true});
   const PackedBatchOptions options{.sequence_length = 32, .max_predictions = 8};
   const auto packed = make_packed_batches(samples, options), again = make_packed_batches(samples, options);
@@ -583,7 +537,7 @@ TEST(PackedBatches, PacksWithoutEpochsToo) {
 }
 
 TEST(PackedBatches, RefusesADepthThatCannotBe) {
-  const std::shared_ptr<const BatchSource> samples =
+  const std::shared_ptr<const SequenceSource> samples =
       make_synthetic_bert_batches(100, {.sequence_length = 32, .max_predictions = 5});
   for (const int64_t depth : {0, -1, 33})
     EXPECT_THAT(error_text([&] { make_packed_batches(samples, {.depth = depth, .sequence_length = 32}); }),

@@ -89,7 +89,7 @@ TEST(TaskBatches, EveryEpochHasAllSamplesInAnOrderOfItsOwn) {
 }
 
 TEST(TaskBatches, PredictionRepeatsTheLastFeature) {
-  const Batch batch = make_prediction_batch(Numbered(3), {.max_length = 3}, 2, 2);
+  const Batch batch = make_prediction_rows(std::make_shared<Numbered>(3), {.max_length = 3})->make(2, 2);
   EXPECT_THAT(values<int32_t>(batch, "input_ids"), ElementsAre(2, 2, 2, 2, 2, 2));
   EXPECT_EQ(batch.tensors.size(), 3u);  // no labels
 }

@@ -8,6 +8,7 @@
 #include "ramet/base/host_tensor.h"
 #include "ramet/base/rng.h"
 #include "ramet/model/blocks.h"
+#include "support/made_source.h"
 
 namespace ramet::soak {
 namespace {
@@ -412,7 +413,7 @@ const std::map<std::string, Builder::Block>& Builder::blocks() {
 }
 
 /// Tensors of any of the models; each program takes what it knows.
-class DrawnBatches : public BatchSource {
+class DrawnBatches : public test::MadeSource {
  public:
   DrawnBatches(const DrawnModel& drawn, uint64_t seed)
       : seed_(seed),
@@ -420,32 +421,24 @@ class DrawnBatches : public BatchSource {
         inner_(drawn.number("inner")),
         vocabulary_(drawn.number("vocabulary")) {}
 
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
-    std::vector<std::pair<std::string, TensorType>> result;
-    for (const NamedTensor& tensor : make(0, count).tensors) result.emplace_back(tensor.name, tensor.type);
-    return result;
-  }
-
-  Batch make(int64_t first, int64_t count) const override {
-    Batch batch{first, count, {}};
-    integers(batch, "input_ids", {count, length_}, [&](uint32_t bits) { return bits % vocabulary_; });
-    integers(batch, "labels", {count, length_},
+  Batch batch(int64_t first, int64_t count) const override {
+    Batch made{first, count, {}};
+    integers(made, "input_ids", {count, length_}, [&](uint32_t bits) { return bits % vocabulary_; });
+    integers(made, "labels", {count, length_},
              [&](uint32_t bits) { return bits % 5 == 0 ? -1 : (bits >> 3) % vocabulary_; });
-    integers(batch, "attention_mask", {count, length_}, [&](uint32_t bits) { return bits % 4 != 0; });
-    integers(batch, "places", {count, kPredictions}, [&](uint32_t bits) { return bits % length_; });
-    integers(batch, "place_labels", {count, kPredictions},
+    integers(made, "attention_mask", {count, length_}, [&](uint32_t bits) { return bits % 4 != 0; });
+    integers(made, "places", {count, kPredictions}, [&](uint32_t bits) { return bits % length_; });
+    integers(made, "place_labels", {count, kPredictions},
              [&](uint32_t bits) { return bits % 4 == 0 ? -1 : (bits >> 3) % vocabulary_; });
-    integers(batch, "pair_labels", {count}, [&](uint32_t bits) { return bits % 2; });
-    numbers(batch, "numbers", {count, length_, inner_});
-    numbers(batch, "targets", {count, length_, kTargets});
-    return batch;
+    integers(made, "pair_labels", {count}, [&](uint32_t bits) { return bits % 2; });
+    numbers(made, "numbers", {count, length_, inner_});
+    numbers(made, "targets", {count, length_, kTargets});
+    return made;
   }
-  int64_t epoch_of(int64_t) const override { return 0; }
-  int64_t epoch_samples(int64_t) const override { return 0; }
 
  private:
   template <typename Set>
-  void fill(Batch& batch, const std::string& name, const TensorType& type, const Set& set) const {
+  void set_all(Batch& batch, const std::string& name, const TensorType& type, const Set& set) const {
     HostTensor tensor(type);
     const RandomStream stream(seed_, RandomPurpose::kTest, 0, hash64(name));
     const int64_t each = type.elements() / batch.count;
@@ -455,13 +448,13 @@ class DrawnBatches : public BatchSource {
   }
   template <typename Make>
   void integers(Batch& batch, const std::string& name, Shape shape, const Make& make) const {
-    fill(batch, name, {DType::kI32, std::move(shape)}, [&](const RandomStream& stream, uint64_t element) {
+    set_all(batch, name, {DType::kI32, std::move(shape)}, [&](const RandomStream& stream, uint64_t element) {
       return static_cast<double>(static_cast<int64_t>(make(stream.bits(element))));
     });
   }
   void numbers(Batch& batch, const std::string& name, Shape shape) const {
-    fill(batch, name, {DType::kF32, std::move(shape)},
-         [](const RandomStream& stream, uint64_t element) { return stream.normal(element); });
+    set_all(batch, name, {DType::kF32, std::move(shape)},
+            [](const RandomStream& stream, uint64_t element) { return stream.normal(element); });
   }
 
   uint64_t seed_;
@@ -542,7 +535,7 @@ Model build(const DrawnModel& drawn) {
   return model;
 }
 
-std::shared_ptr<const BatchSource> make_batches(const DrawnModel& drawn, uint64_t seed) {
+std::shared_ptr<const Source> make_batches(const DrawnModel& drawn, uint64_t seed) {
   return std::make_shared<DrawnBatches>(drawn, seed);
 }
 

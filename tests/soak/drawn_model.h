@@ -33,6 +33,6 @@ std::vector<std::string> head_names();
 /// not. Throws Error when a size does not fit.
 Model build(const DrawnModel& drawn);
 /// Samples for it, each a function of its number.
-std::shared_ptr<const BatchSource> make_batches(const DrawnModel& drawn, uint64_t seed);
+std::shared_ptr<const Source> make_batches(const DrawnModel& drawn, uint64_t seed);
 
 }  // namespace ramet::soak

@@ -12,6 +12,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/train/trainer.h"
+#include "support/made_source.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -92,17 +93,15 @@ class PackedTask : public ::testing::Test {
 
 /// The sequences of packed rows one a row, packed at depth 1 or plain: micro-batch i has those of packed micro-batch i,
 /// and behind them rows of nothing.
-class Unpacked final : public BatchSource {
+class Unpacked final : public test::MadeSource {
  public:
-  Unpacked(std::shared_ptr<const BatchSource> packed, std::shared_ptr<const BatchSource> like)
+  Unpacked(std::shared_ptr<const Source> packed, std::shared_ptr<const Source> like)
       : packed_(std::move(packed)), like_(std::move(like)) {}
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
+  Signature signature(int64_t count) const override {
     return like_->signature(count);
   }
-  int64_t epoch_of(int64_t) const override { return 0; }
-  int64_t epoch_samples(int64_t) const override { return 0; }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
+  Batch batch(int64_t first_sample, int64_t count) const override {
     const Batch from = packed_->make(first_sample / count * kRows, kRows);
     Batch to = like_->make(0, count);
     for (NamedTensor& tensor : to.tensors) {
@@ -144,7 +143,7 @@ class Unpacked final : public BatchSource {
     }
   }
 
-  std::shared_ptr<const BatchSource> packed_, like_;
+  std::shared_ptr<const Source> packed_, like_;
 };
 
 struct Outcome {

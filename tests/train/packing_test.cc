@@ -10,6 +10,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/train/trainer.h"
+#include "support/made_source.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -50,9 +51,9 @@ std::span<const int32_t> row_of(const Batch& batch, std::string_view name, int64
 
 /// The samples of packed rows, one a row: micro-batch i has those of packed micro-batch i, in order, and behind them
 /// rows of nothing. They come from the source of whole samples, found by their tokens.
-class OneARow final : public BatchSource {
+class OneARow final : public test::MadeSource {
  public:
-  OneARow(std::shared_ptr<const BatchSource> packed, int64_t packed_rows, std::shared_ptr<const BatchSource> samples)
+  OneARow(std::shared_ptr<const Source> packed, int64_t packed_rows, std::shared_ptr<const Source> samples)
       : packed_(std::move(packed)), packed_rows_(packed_rows), samples_(std::move(samples)) {
     const Batch all = samples_->make(0, 4096);
     for (int64_t i = 0; i < all.count; ++i) {
@@ -60,13 +61,11 @@ class OneARow final : public BatchSource {
       known_[std::vector<int32_t>(ids.begin(), ids.begin() + std::count(mask.begin(), mask.end(), 1))] = i;
     }
   }
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
+  Signature signature(int64_t count) const override {
     return samples_->signature(count);
   }
-  int64_t epoch_of(int64_t) const override { return 0; }
-  int64_t epoch_samples(int64_t) const override { return 0; }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
+  Batch batch(int64_t first_sample, int64_t count) const override {
     const Batch packed = packed_->make(first_sample / count * packed_rows_, packed_rows_);
     Batch result = samples_->make(0, count);
     for (NamedTensor& tensor : result.tensors)
@@ -94,9 +93,9 @@ class OneARow final : public BatchSource {
   mutable std::atomic<int64_t> sequences = 0;
 
  private:
-  std::shared_ptr<const BatchSource> packed_;
+  std::shared_ptr<const Source> packed_;
   int64_t packed_rows_;
-  std::shared_ptr<const BatchSource> samples_;
+  std::shared_ptr<const Source> samples_;
   std::map<std::vector<int32_t>, int64_t> known_;
 };
 

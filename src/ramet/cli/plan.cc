@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <numeric>
 
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
@@ -26,14 +27,26 @@ struct PlanArguments : ModelOptions {
 
 /// Time of a step of all devices on the machine; absent, on this one, whose processors they share, but none for layouts
 /// that nobody would run here.
-std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Layout& layout,
+std::optional<Simulation> time_of(const CompiledRecipe& compiled, const Preparation& preparation,
                                   const std::optional<Machine>& machine, bool as_ranks, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
+  const Layout& layout = preparation.layout;
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
   if (machine) return simulate(compiled.stages, *machine, how);
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
-  return simulate_sharing(compiled.stages, local_machine(compiled.stages, layout, as_ranks), how);
+  const RealBatch real = real_batch(preparation.train.get(), preparation.recipe.train.micro_batch);
+  return simulate_sharing(compiled.stages, local_machine(compiled.stages, layout, as_ranks, real.views), how);
+}
+
+/// Host memory of a process of the layout's, which has all its devices where nothing else is said.
+std::pair<HostMemory, int> host_of(const Preparation& preparation, const CompiledRecipe& compiled, bool as_ranks) {
+  const Layout& layout = preparation.layout;
+  std::vector<int> devices(static_cast<size_t>(layout.per_process > 0 ? layout.per_process
+                                               : as_ranks             ? 1
+                                                                      : layout.devices()));
+  std::iota(devices.begin(), devices.end(), 0);
+  return {host_memory(preparation, compiled.stages, devices), static_cast<int>(devices.size())};
 }
 
 /// Many devices, one that streams, or another machine's: what each holds and moves, and the schedule.
@@ -53,12 +66,13 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
                                           : compile_recipe(preparation, arguments.trainer());
   const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.recipe), compiled.stages);
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
-  if (!arguments.no_time) devices.time = time_of(compiled, preparation.layout, machine, arguments.as_ranks, json);
+  if (!arguments.no_time) devices.time = time_of(compiled, preparation, machine, arguments.as_ranks, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
   if (!arguments.schedule_svg.empty())
     write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
   int64_t most = 0;
   for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
+  const auto [host, host_devices] = host_of(preparation, compiled, arguments.as_ranks);
   if (json) {
     JsonLine line;
     if (devices.time)
@@ -69,6 +83,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .set("name", preparation.recipe.name)
         .set("parameters", preparation.model.parameters())
         .set("planned_bytes", most)
+        .set("planned_host_bytes", host.total())
         .set("compile_seconds", compiled.seconds)
         .set("threads", static_cast<int64_t>(compiled.stages[0].threads))
         .set("kernel_class", compiled.stages[0].kernel_class)
@@ -76,6 +91,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .set("bubble", devices.bubble_of_step())
         .set_json("layout", json_of(schedule))
         .set_json("devices", json_of(devices))
+        .set_json("host", json_of(host, host_devices))
         .print();
     return 0;
   }
@@ -83,7 +99,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
               preparation.recipe.name.c_str(), number_text(static_cast<double>(preparation.model.parameters())).c_str(),
               number_text(static_cast<double>(preparation.tokens_per_step())).c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
-  std::printf("%s\n%s", text_of(devices).c_str(), text_of(schedule).c_str());
+  std::printf("%s%s\n%s", text_of(devices).c_str(), text_of(host, host_devices).c_str(), text_of(schedule).c_str());
   return 0;
 }
 
@@ -103,11 +119,13 @@ int plan(const PlanArguments& arguments, bool json) {
   const Executable& exe = compiled.stages[0];
   const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
-  const int64_t process_bytes = exe.planned_bytes() + resident_bytes();
+  const HostMemory host = host_of(preparation, compiled, false).first;
+  const int64_t process_bytes = exe.planned_bytes() + host.total() + resident_bytes();
   double step_seconds = 0;
   if (!arguments.no_time) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
-    step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend()));
+    const RealBatch real = real_batch(preparation.train.get(), recipe.train.micro_batch);
+    step_seconds = predict_step_seconds(exe, local_machine(exe, cpu_backend(), 1.5, {}, real.views));
   }
   const double tokens = static_cast<double>(preparation.tokens_per_step());
   const int64_t parameters = preparation.model.parameters();
@@ -122,6 +140,7 @@ int plan(const PlanArguments& arguments, bool json) {
         .set("name", recipe.name)
         .set("parameters", parameters)
         .set("planned_bytes", exe.planned_bytes())
+        .set("planned_host_bytes", host.total())
         .set("process_bytes", process_bytes)
         .set("bound_bytes", exe.bound_bytes)
         .set("gap", exe.gap())
@@ -133,7 +152,7 @@ int plan(const PlanArguments& arguments, bool json) {
       line.set("step_seconds", step_seconds)
           .set("tokens_per_second", tokens / step_seconds)
           .set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
-    line.set_json("memory", json_of(memory)).print();
+    line.set_json("memory", json_of(memory)).set_json("host", json_of(host, 1)).print();
     return 0;
   }
   std::printf("%s: %s parameters, %s tokens a step, %lld steps\n", recipe.name.c_str(),
@@ -141,7 +160,7 @@ int plan(const PlanArguments& arguments, bool json) {
               static_cast<long long>(recipe.train.steps));
   std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), exe.threads,
               exe.kernel_class.c_str());
-  std::fputs(text_of(memory).c_str(), stdout);
+  std::fputs((text_of(memory) + "\n" + text_of(host, 1)).c_str(), stdout);
   if (!exe.activations.empty()) std::printf("\nactivations, chosen to fit: %s\n", exe.activations.c_str());
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());
   if (!arguments.no_time)

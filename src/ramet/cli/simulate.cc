@@ -12,6 +12,7 @@
 #include "ramet/report/simulation.h"
 #include "ramet/runtime/probe.h"
 #include "ramet/sim/shared_processors.h"
+#include "ramet/train/feeds.h"
 
 namespace ramet::cli {
 namespace {
@@ -52,7 +53,8 @@ int simulate(const SimulateArguments& arguments, bool json) {
                                         : compile_recipe(preparation, machine, arguments.trainer());
   if (local) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
-    machine = local_machine(compiled.stages, preparation.layout);
+    const RealBatch real = real_batch(preparation.train.get(), preparation.recipe.train.micro_batch);
+    machine = local_machine(compiled.stages, preparation.layout, false, real.views);
   }
   const auto start = std::chrono::steady_clock::now();
   const SimulationOptions options{.streams_to_files = preparation.layout.streams_to_files(),

@@ -281,6 +281,7 @@ class TrainCommand {
         .set("from_step", begin)
         .set("to_step", end)
         .set("planned_bytes", trainer.planned_bytes())
+        .set("planned_host_bytes", trainer.host_memory().total())
         .set("compile_seconds", trainer.compiled().seconds)
         .set("kernel_class", trainer.kernel_class())
         .set("threads", static_cast<int64_t>(trainer.threads()))
@@ -342,6 +343,7 @@ class TrainCommand {
         .set("step_seconds", result.step_seconds)
         .set("samples_per_second", result.step_seconds > 0 ? samples_per_step_ / result.step_seconds : 0)
         .set("planned_bytes", trainer.planned_bytes())
+        .set("planned_host_bytes", trainer.host_memory().total())
         .set("measured_peak_bytes", measured_peak_bytes())
         .set("compile_seconds", trainer.compiled().seconds)
         .set_json("devices", devices_json(trainer.cluster()))
@@ -372,7 +374,8 @@ class TrainCommand {
     if (scales)
       std::printf("loss scale: %s, %s steps skipped\n", number_text(trainer.loss_scale().scale).c_str(),
                   number_text(static_cast<double>(trainer.loss_scale().skipped)).c_str());
-    std::printf("memory: %s planned, %s at the peak of the process\n", format_size(trainer.planned_bytes()).c_str(),
+    std::printf("memory: %s planned and %s on the host, %s at the peak of the process\n",
+                format_size(trainer.planned_bytes()).c_str(), format_size(trainer.host_memory().total()).c_str(),
                 format_size(measured_peak_bytes()).c_str());
     std::printf("weights %s\nrun %s\n", weights_hash.c_str(), directory.path().c_str());
     if (result.interrupted) std::printf("continue with: ramet train --resume %s\n", directory.path().c_str());

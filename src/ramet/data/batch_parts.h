@@ -3,10 +3,12 @@
 // What the sources of batches share. Inside data/ only.
 
 #include <cstdint>
-#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,14 +16,28 @@
 
 namespace ramet {
 
-using Signature = std::vector<std::pair<std::string, TensorType>>;
-
 Signature bert_signature(const BertBatchOptions& options, int64_t count);
 Signature causal_signature(const CausalBatchOptions& options, int64_t count);
-/// A batch of zeros; Error when the range of samples cannot be.
-Batch empty_batch(const Signature& signature, int64_t first_sample, int64_t count);
-/// Row `row` of an i32 tensor of a batch.
-int32_t* row_of(Batch& batch, size_t tensor, int64_t row);
+/// The places of a batch, all zeros, by rows.
+class Rows {
+ public:
+  /// Zeros the places. Error when the range of samples cannot be.
+  Rows(Signature signature, int64_t first_sample, int64_t count, const Places& places);
+  const Signature& signature() const { return signature_; }
+  int64_t count() const { return count_; }
+  /// Row `row` of an i32 tensor.
+  int32_t* of(size_t tensor, int64_t row) const;
+
+ private:
+  Signature signature_;
+  int64_t count_;
+  std::span<std::byte* const> places_;
+};
+
+/// Hash of a kind of source, what it reads and its options, each as a number.
+Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options);
+Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options);
+Hash identity_of(std::string_view kind, std::string_view contents, const CausalBatchOptions& options);
 
 void check_options(const BertBatchOptions& options);
 void check_options(const CausalBatchOptions& options);
@@ -40,7 +56,7 @@ struct BertSample {
 };
 
 /// Writes row `row` of a BERT batch: [CLS] a [SEP] (b [SEP]), padded, and masked by sample `index`.
-void write_bert_row(Batch& batch, int64_t row, const BertSample& sample, const BertBatchOptions& options,
+void write_bert_row(const Rows& batch, int64_t row, const BertSample& sample, const BertBatchOptions& options,
                     const MaskingVocabulary& vocabulary, int64_t index);
 
 /// Documents in a new order each epoch, each followed by `separator`, as one stream of tokens. Its length is the same
@@ -49,6 +65,8 @@ class DocumentStream {
  public:
   DocumentStream(Corpus corpus, int32_t separator, uint64_t seed, bool shuffle);
   int64_t length() const { return length_; }
+  /// Bytes of the order of an epoch.
+  int64_t table_bytes() const { return 8 * corpus_.counts().documents; }
   /// Appends tokens [begin, min(end, length)) of epoch `epoch`. Safe from many threads.
   void append(int64_t epoch, int64_t begin, int64_t end, std::vector<int32_t>& tokens) const;
 
@@ -65,10 +83,10 @@ class DocumentStream {
 };
 
 /// BertObjective::kMlmNsp over a corpus.
-std::unique_ptr<BatchSource> make_nsp_batches(Corpus corpus, MaskingVocabulary vocabulary,
-                                              const BertBatchOptions& options);
+std::unique_ptr<SequenceSource> make_nsp_batches(Corpus corpus, MaskingVocabulary vocabulary,
+                                                 const BertBatchOptions& options);
 
 /// Tags that keep the uses of RandomPurpose::kShuffle apart.
-enum ShuffleTag : uint64_t { kShuffleDocuments = 1, kShuffleSamples = 2, kShuffleRows = 3 };
+enum ShuffleTag : uint64_t { kShuffleDocuments = 1, kShuffleSamples = 2, kShuffleRows = 3, kHoldOut = 4 };
 
 }  // namespace ramet

@@ -11,22 +11,6 @@
 
 namespace ramet {
 
-const NamedTensor& Batch::at(std::string_view name) const {
-  std::string there;
-  for (const NamedTensor& tensor : tensors) {
-    if (tensor.name == name) return tensor;
-    there += (there.empty() ? "" : ", ") + tensor.name;
-  }
-  throw Error({.what = "a batch has no tensor '" + std::string(name) + "'", .expected = "one of " + there});
-}
-
-int32_t BatchSource::sample_length(int64_t index) const {
-  Batch batch = make(index, 1);
-  const NamedTensor& mask = batch.at("attention_mask");
-  const auto* seen = reinterpret_cast<const int32_t*>(mask.bytes.data());
-  return static_cast<int32_t>(std::count(seen, seen + mask.type.elements(), 1));
-}
-
 Signature bert_signature(const BertBatchOptions& options, int64_t count) {
   const TensorType sequence{DType::kI32, {count, options.sequence_length}};
   const TensorType predictions{DType::kI32, {count, options.max_predictions}};
@@ -40,21 +24,42 @@ Signature causal_signature(const CausalBatchOptions& options, int64_t count) {
   return {{"input_ids", sequence}, {"labels", sequence}};
 }
 
-Batch empty_batch(const Signature& signature, int64_t first_sample, int64_t count) {
-  if (first_sample < 0 || count < 1 || first_sample > INT64_MAX - count)
-    throw Error({.what = "a batch of samples that cannot be",
-                 .found = std::to_string(count) + " samples from " + std::to_string(first_sample),
-                 .expected = "one or more, from 0 or more"});
-  Batch batch{first_sample, count, {}};
-  for (const auto& [name, type] : signature)
-    batch.tensors.push_back({name, type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))});
-  return batch;
+Rows::Rows(Signature signature, int64_t first_sample, int64_t count, const Places& places)
+    : signature_(std::move(signature)), count_(count), places_(places.tensors) {
+  check_samples(first_sample, count);
+  if (places_.size() != signature_.size())
+    internal_error("Rows", std::to_string(places_.size()) + " places for " + std::to_string(signature_.size()));
+  for (size_t i = 0; i < places_.size(); ++i)
+    std::memset(places_[i], 0, static_cast<size_t>(signature_[i].second.bytes()));
 }
 
-int32_t* row_of(Batch& batch, size_t tensor, int64_t row) {
-  NamedTensor& named = batch.tensors[tensor];
-  const int64_t width = named.type.shape.rank() > 1 ? named.type.shape[1] : 1;
-  return reinterpret_cast<int32_t*>(named.bytes.data()) + row * width;
+int32_t* Rows::of(size_t tensor, int64_t row) const {
+  const Shape& shape = signature_[tensor].second.shape;
+  return reinterpret_cast<int32_t*>(places_[tensor]) + row * (shape.rank() > 1 ? shape[1] : 1);
+}
+
+Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options) {
+  Hasher hasher;
+  hasher.update(kind).update("\n").update(contents).update("\n");
+  for (const double option : options) hasher.update(&option, sizeof option);
+  return hasher.digest();
+}
+
+Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options) {
+  return identity_of(
+      kind, contents,
+      {static_cast<double>(options.objective), static_cast<double>(options.sequence_length),
+       static_cast<double>(options.max_predictions), options.masked_share, options.mask_token_share,
+       options.random_token_share, options.whole_word ? 1.0 : 0.0, options.short_sequence_share,
+       options.random_next_share, static_cast<double>(options.variants), options.shuffle ? 1.0 : 0.0,
+       static_cast<double>(options.seed >> 32), static_cast<double>(options.seed & 0xFFFFFFFFu),
+       options.vary_lengths ? 1.0 : 0.0});
+}
+
+Hash identity_of(std::string_view kind, std::string_view contents, const CausalBatchOptions& options) {
+  return identity_of(kind, contents,
+                     {static_cast<double>(options.sequence_length), options.shuffle ? 1.0 : 0.0,
+                      static_cast<double>(options.seed >> 32), static_cast<double>(options.seed & 0xFFFFFFFFu)});
 }
 
 namespace {
@@ -131,9 +136,9 @@ std::vector<int32_t> choose_positions(std::vector<std::pair<int32_t, int32_t>> u
 
 }  // namespace
 
-void write_bert_row(Batch& batch, int64_t row, const BertSample& sample, const BertBatchOptions& options,
+void write_bert_row(const Rows& batch, int64_t row, const BertSample& sample, const BertBatchOptions& options,
                     const MaskingVocabulary& vocabulary, int64_t index) {
-  int32_t *ids = row_of(batch, 0, row), *types = row_of(batch, 1, row), *attention = row_of(batch, 2, row);
+  int32_t *ids = batch.of(0, row), *types = batch.of(1, row), *attention = batch.of(2, row);
   int32_t length = 0;
   const auto put = [&](int32_t id, int32_t type) {
     ids[length] = id;
@@ -154,7 +159,7 @@ void write_bert_row(Batch& batch, int64_t row, const BertSample& sample, const B
   const auto wanted = static_cast<size_t>(std::max(1.0, std::nearbyint(length * options.masked_share)));
   const auto positions = choose_positions(maskable_units(ids, length, options.whole_word, vocabulary),
                                           std::min(wanted, static_cast<size_t>(options.max_predictions)), stream);
-  int32_t *places = row_of(batch, 3, row), *labels = row_of(batch, 4, row);
+  int32_t *places = batch.of(3, row), *labels = batch.of(4, row);
   std::fill(labels, labels + options.max_predictions, -1);
   for (size_t k = 0; k < positions.size(); ++k) {
     const int32_t p = positions[k];
@@ -167,7 +172,7 @@ void write_bert_row(Batch& batch, int64_t row, const BertSample& sample, const B
     else if (coin < options.mask_token_share + options.random_token_share)
       ids[p] = static_cast<int32_t>(stream.below(draw + 1, static_cast<uint32_t>(vocabulary.size)));
   }
-  *row_of(batch, 5, row) = sample.next_sentence_label;
+  *batch.of(5, row) = sample.next_sentence_label;
 }
 
 struct DocumentStream::Order {
@@ -215,7 +220,8 @@ void DocumentStream::append(int64_t epoch, int64_t begin, int64_t end, std::vect
 namespace {
 
 /// Shared by the sources whose epochs have one length: sample i is element i % size of epoch i / size, shuffled.
-class EvenSource : public BatchSource {
+template <typename Base>
+class EvenSource : public Base {
  public:
   EvenSource(int64_t size, uint64_t seed, bool shuffle) : size_(size), seed_(seed), shuffle_(shuffle) {}
   int64_t epoch_of(int64_t index) const override { return index / size_; }
@@ -234,18 +240,21 @@ class EvenSource : public BatchSource {
   bool shuffle_;
 };
 
-class CausalSource final : public EvenSource {
+class CausalSource final : public EvenSource<Source> {
  public:
   CausalSource(const Corpus& corpus, int32_t separator, const CausalBatchOptions& options)
       : EvenSource(blocks(corpus, options.sequence_length), options.seed, options.shuffle),
         stream_(corpus, separator, options.seed, options.shuffle),
         options_(options),
-        separator_(separator) {}
+        separator_(separator),
+        identity_(identity_of("causal", corpus.hash().hex(), options)) {}
+  Hash identity() const override { return identity_; }
+  int64_t host_bytes() const override { return stream_.table_bytes(); }
 
   Signature signature(int64_t count) const override { return causal_signature(options_, count); }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     const int64_t length = options_.sequence_length;
     std::vector<int32_t> tokens;
     for (int64_t row = 0; row < count; ++row) {
@@ -254,11 +263,10 @@ class CausalSource final : public EvenSource {
       stream_.append(epoch_of(index), begin, begin + length + 1, tokens);
       // Only a corpus shorter than one block leaves room at the end.
       const auto pairs = std::min<int64_t>(length, static_cast<int64_t>(tokens.size()) - 1);
-      int32_t *ids = row_of(batch, 0, row), *labels = row_of(batch, 1, row);
+      int32_t *ids = batch.of(0, row), *labels = batch.of(1, row);
       std::fill(std::copy_n(tokens.begin(), pairs, ids), ids + length, separator_);
       std::fill(std::copy_n(tokens.begin() + 1, pairs, labels), labels + length, -1);
     }
-    return batch;
   }
 
  private:
@@ -268,22 +276,25 @@ class CausalSource final : public EvenSource {
   DocumentStream stream_;
   CausalBatchOptions options_;
   int32_t separator_;
+  Hash identity_;
 };
 
 /// Pieces of documents, each document from its beginning.
-class DocumentMlmSource final : public EvenSource {
+class DocumentMlmSource final : public EvenSource<SequenceSource> {
  public:
   DocumentMlmSource(Corpus corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
       : DocumentMlmSource(pieces(corpus, options.sequence_length - 2), corpus, std::move(vocabulary), options) {}
 
   Signature signature(int64_t count) const override { return bert_signature(options_, count); }
+  Hash identity() const override { return identity_of("pieces", corpus_.hash().hex(), options_); }
+  int64_t host_bytes() const override { return 8 * std::ssize(ends_); }
   int32_t sample_length(int64_t index) const override {
     const Piece piece = piece_of(element(index));
     return static_cast<int32_t>(piece.end - piece.begin) + 2;
   }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     BertSample sample;
     sample.pair = false;
     for (int64_t row = 0; row < count; ++row) {
@@ -293,7 +304,6 @@ class DocumentMlmSource final : public EvenSource {
       corpus_.append_document_part(piece.document, piece.begin, piece.end, sample.a);
       write_bert_row(batch, row, sample, options_, vocabulary_, index);
     }
-    return batch;
   }
 
  private:
@@ -330,18 +340,25 @@ class DocumentMlmSource final : public EvenSource {
   MaskingVocabulary vocabulary_;
 };
 
-class PackedMlmSource final : public EvenSource {
+class PackedMlmSource final : public EvenSource<SequenceSource> {
  public:
   PackedMlmSource(const Corpus& corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
       : EvenSource(blocks(corpus, options.sequence_length - 2), options.seed, options.shuffle),
         stream_(corpus, vocabulary.separator, options.seed, options.shuffle),
         options_(options),
-        vocabulary_(std::move(vocabulary)) {}
+        vocabulary_(std::move(vocabulary)),
+        identity_(identity_of("masked", corpus.hash().hex(), options)) {}
 
   Signature signature(int64_t count) const override { return bert_signature(options_, count); }
+  Hash identity() const override { return identity_; }
+  int64_t host_bytes() const override { return stream_.table_bytes(); }
+  int32_t sample_length(int64_t index) const override {
+    const int64_t length = options_.sequence_length - 2, begin = element(index) * length;
+    return static_cast<int32_t>(std::clamp<int64_t>(stream_.length() - begin, 0, length)) + 2;
+  }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     const int64_t length = options_.sequence_length - 2;
     BertSample sample;
     sample.pair = false;
@@ -351,7 +368,6 @@ class PackedMlmSource final : public EvenSource {
       stream_.append(epoch_of(index), begin, begin + length, sample.a);
       write_bert_row(batch, row, sample, options_, vocabulary_, index);
     }
-    return batch;
   }
 
  private:
@@ -361,11 +377,12 @@ class PackedMlmSource final : public EvenSource {
   DocumentStream stream_;
   BertBatchOptions options_;
   MaskingVocabulary vocabulary_;
+  Hash identity_;
 };
 
 }  // namespace
 
-std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOptions& options) {
+std::unique_ptr<SequenceSource> make_bert_batches(Corpus corpus, const BertBatchOptions& options) {
   check_options(options);
   const Tokenizer& tokenizer = corpus.tokenizer();
   MaskingVocabulary vocabulary;
@@ -384,7 +401,7 @@ std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOpt
   return make_nsp_batches(std::move(corpus), std::move(vocabulary), options);
 }
 
-std::unique_ptr<BatchSource> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options) {
+std::unique_ptr<Source> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options) {
   check_options(options);
   const int32_t separator = corpus.tokenizer().require_special("<|endoftext|>", "causal language modelling");
   return std::make_unique<CausalSource>(corpus, separator, options);

@@ -1,49 +1,19 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "ramet/base/shape.h"
 #include "ramet/data/corpus.h"
 #include "ramet/data/packing.h"
+#include "ramet/data/source.h"
 
 namespace ramet {
 
-/// A dense row-major tensor by name.
-struct NamedTensor {
-  std::string name;
-  TensorType type;
-  std::vector<std::byte> bytes;
-};
-
-/// Samples [first_sample, first_sample + count) of a run, as the model's inputs.
-struct Batch {
-  int64_t first_sample = 0, count = 0;
-  std::vector<NamedTensor> tensors;
-  /// The tensor of that name; Error naming those there are.
-  const NamedTensor& at(std::string_view name) const;
-};
-
-/// An endless sequence of training samples. Sample i is a pure function of the corpus, the options (with their seed)
-/// and i: it does not depend on which batch, process, replica or machine asks for it, nor on what was asked before.
-/// `make` may be called from many threads.
-class BatchSource {
+/// Samples that are sequences of tokens, each with a length that the source knows without making the sample.
+class SequenceSource : public Source {
  public:
-  virtual ~BatchSource() = default;
-  /// Names and types of the tensors of a batch of `count` samples.
-  virtual std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const = 0;
-  virtual Batch make(int64_t first_sample, int64_t count) const = 0;
-  /// The epoch that sample `index` belongs to (0 for synthetic data).
-  virtual int64_t epoch_of(int64_t index) const = 0;
-  /// Samples in epoch `epoch`; 0 for synthetic data, which has no epochs.
-  virtual int64_t epoch_samples(int64_t epoch) const = 0;
-  /// Tokens of sample `index` without padding, as its attention_mask has them; found by making the sample unless a
-  /// source knows better.
-  virtual int32_t sample_length(int64_t index) const;
+  /// Tokens of sample `index` without padding.
+  virtual int32_t sample_length(int64_t index) const = 0;
 };
 
 /// BERT's training objectives.
@@ -75,7 +45,7 @@ struct BertBatchOptions {
 };
 
 /// Error when the corpus lacks [CLS], [SEP], [MASK] or [PAD], or is too small for the objective.
-std::unique_ptr<BatchSource> make_bert_batches(Corpus corpus, const BertBatchOptions& options);
+std::unique_ptr<SequenceSource> make_bert_batches(Corpus corpus, const BertBatchOptions& options);
 
 /// Options of packed batches.
 struct PackedBatchOptions {
@@ -96,8 +66,8 @@ struct PackedBatchOptions {
 /// with label_weights (1, or 0 = ignore), or i32[B,S] where tokens have labels; start_positions and end_positions
 /// i32[B,depth], counted from the row's begin. Which samples share a row needs 8 bytes a sample of memory. Error for a
 /// depth that cannot be, and as pack_histogram.
-std::unique_ptr<BatchSource> make_packed_batches(std::shared_ptr<const BatchSource> samples,
-                                                 const PackedBatchOptions& options);
+std::unique_ptr<Source> make_packed_batches(std::shared_ptr<const SequenceSource> samples,
+                                            const PackedBatchOptions& options);
 
 /// Options of GPT-2's batches: input_ids, labels, both i32[B,S]; labels[t] is the token after input_ids[t], -1 =
 /// ignore.
@@ -108,11 +78,11 @@ struct CausalBatchOptions {
 };
 
 /// Shuffled documents joined with <|endoftext|>, cut into blocks of S + 1 tokens that share one with the next.
-std::unique_ptr<BatchSource> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options);
+std::unique_ptr<Source> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options);
 
-/// Same tensors with tokens drawn uniformly from the counter-based generator; every sequence is full.
+/// Same tensors with tokens drawn from the counter-based generator by Zipf's law; every sequence is full.
 /// [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4 (BERT), or absent (GPT-2).
-std::unique_ptr<BatchSource> make_synthetic_bert_batches(int32_t vocabulary_size, const BertBatchOptions& options);
-std::unique_ptr<BatchSource> make_synthetic_causal_batches(int32_t vocabulary_size, const CausalBatchOptions& options);
+std::unique_ptr<SequenceSource> make_synthetic_bert_batches(int32_t vocabulary_size, const BertBatchOptions& options);
+std::unique_ptr<Source> make_synthetic_causal_batches(int32_t vocabulary_size, const CausalBatchOptions& options);
 
 }  // namespace ramet

@@ -23,7 +23,7 @@ constexpr uint64_t kDrawSplit = 0, kDrawCoin = 1, kDrawDocument = 2, kDocumentTr
 
 /// BERT's sentence pairs. Documents are cut into pairs in `variants` ways (one way an epoch, in turn), each the outcome
 /// of BERT's own procedure; a way is kept as the first sentence of each of its instances.
-class NspSource final : public BatchSource {
+class NspSource final : public SequenceSource {
  public:
   NspSource(Corpus corpus, MaskingVocabulary vocabulary, const BertBatchOptions& options)
       : corpus_(std::move(corpus)), vocabulary_(std::move(vocabulary)), options_(options) {
@@ -43,6 +43,9 @@ class NspSource final : public BatchSource {
   }
 
   Signature signature(int64_t count) const override { return bert_signature(options_, count); }
+  Hash identity() const override { return identity_of("sentence pairs", corpus_.hash().hex(), options_); }
+  /// Of the two ways that are kept, each with at most one instance a sentence.
+  int64_t host_bytes() const override { return 2 * 4 * corpus_.counts().sentences; }
   int64_t epoch_of(int64_t index) const override { return locate(index).epoch; }
   int64_t epoch_samples(int64_t epoch) const override { return size_of_variant(epoch % options_.variants); }
 
@@ -55,11 +58,10 @@ class NspSource final : public BatchSource {
     return static_cast<int32_t>(std::min<int64_t>(tokens, room())) + 3;
   }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     for (int64_t row = 0; row < count; ++row)
       write_bert_row(batch, row, sample(instance_of(first_sample + row)), options_, vocabulary_, first_sample + row);
-    return batch;
   }
 
  private:
@@ -239,8 +241,8 @@ class NspSource final : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> make_nsp_batches(Corpus corpus, MaskingVocabulary vocabulary,
-                                              const BertBatchOptions& options) {
+std::unique_ptr<SequenceSource> make_nsp_batches(Corpus corpus, MaskingVocabulary vocabulary,
+                                                 const BertBatchOptions& options) {
   return std::make_unique<NspSource>(std::move(corpus), std::move(vocabulary), options);
 }
 

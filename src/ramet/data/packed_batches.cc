@@ -43,9 +43,9 @@ struct EpochPlan {
   int64_t rows() const { return static_cast<int64_t>(ends.size()); }
 };
 
-class PackedSource final : public BatchSource {
+class PackedSource final : public Source {
  public:
-  PackedSource(std::shared_ptr<const BatchSource> samples, const PackedBatchOptions& options)
+  PackedSource(std::shared_ptr<const SequenceSource> samples, const PackedBatchOptions& options)
       : samples_(std::move(samples)), options_(options) {
     if (options.depth < 1 || options.depth > options.sequence_length)
       throw Error({.what = "the depth of packing is out of range",
@@ -81,14 +81,23 @@ class PackedSource final : public BatchSource {
     return signature;
   }
 
+  Hash identity() const override {
+    return identity_of("packed", samples_->identity().hex(),
+                       {static_cast<double>(options_.algorithm), static_cast<double>(options_.depth),
+                        static_cast<double>(options_.sequence_length), static_cast<double>(options_.max_predictions),
+                        options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
+                        static_cast<double>(options_.seed & 0xFFFFFFFFu)});
+  }
+  /// Two plans are kept, each with two numbers of 4 bytes a sample at most.
+  int64_t host_bytes() const override { return samples_->host_bytes() + 2 * 8 * samples_of(0); }
   int64_t epoch_of(int64_t index) const override { return endless() ? 0 : locate(index).first; }
   int64_t epoch_samples(int64_t epoch) const override {
     const std::lock_guard lock(mutex_);
     return endless() ? 0 : rows_locked(epoch);
   }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     for (int64_t row = 0; row < count; ++row) {
       const auto [epoch, in_epoch] = locate(first_sample + row);
       const auto plan = plan_of(epoch);
@@ -97,55 +106,53 @@ class PackedSource final : public BatchSource {
                                               : in_epoch;
       write_row(batch, row, *plan, static_cast<size_t>(number));
     }
-    return batch;
   }
 
  private:
   bool endless() const { return samples_->epoch_samples(0) == 0; }
   int64_t samples_of(int64_t epoch) const { return endless() ? kWindow : samples_->epoch_samples(epoch); }
 
-  void write_row(Batch& batch, int64_t row, const EpochPlan& plan, size_t number) const {
+  void write_row(const Rows& batch, int64_t row, const EpochPlan& plan, size_t number) const {
     int32_t begin = 0, word = 0, sequence = 0;
     for (size_t i = number == 0 ? 0 : plan.ends[number - 1]; i < plan.ends[number]; ++i, ++sequence) {
       const Batch sample = samples_->make(plan.first_sample + plan.members[i], 1);
       if (sequence == 0) clear_row(batch, row, sample);
-      const int32_t* seen = numbers_of(sample.at("attention_mask"));
-      const auto length = static_cast<int32_t>(std::count(seen, seen + options_.sequence_length, 1));
+      const int32_t length = samples_->sample_length(plan.first_sample + plan.members[i]);
       size_t at = 0;  // tensors come in the samples' order, some of them as two
       for (const NamedTensor& tensor : sample.tensors) {
-        int32_t* const to = row_of(batch, at++, row);
+        int32_t* const to = batch.of(at++, row);
         const int32_t* const from = numbers_of(tensor);
         switch (fate_of(tensor.name, tensor.type)) {
           case Fate::kTokens: std::copy_n(from, length, to + begin); break;
           case Fate::kSegments:
             std::fill_n(to + begin, length, sequence + 1);
-            std::iota(row_of(batch, at, row) + begin, row_of(batch, at, row) + begin + length, 0);
+            std::iota(batch.of(at, row) + begin, batch.of(at, row) + begin + length, 0);
             ++at;
             break;
           case Fate::kPlaces: break;  // with their labels
           case Fate::kWords:
             word += add_words({numbers_of(sample.at("masked_positions")), from, tensor.type.elements()}, begin, word,
-                              row_of(batch, at - 2, row), to);
+                              batch.of(at - 2, row), to);
             break;
           case Fate::kNumber: to[sequence] = *from; break;
           case Fate::kPlace: to[sequence] = *from < 0 ? *from : begin + *from; break;
           case Fate::kWeighed:
             to[sequence] = *from;  // the bits of a float
-            reinterpret_cast<float*>(row_of(batch, at++, row))[sequence] = 1;
+            reinterpret_cast<float*>(batch.of(at++, row))[sequence] = 1;
             break;
         }
       }
-      row_of(batch, at, row)[sequence] = begin;
+      batch.of(at, row)[sequence] = begin;
       begin += length;
     }
   }
 
   /// Nothing where no sequence will be.
-  static void clear_row(Batch& batch, int64_t row, const Batch& sample) {
+  static void clear_row(const Rows& batch, int64_t row, const Batch& sample) {
     for (const NamedTensor& tensor : sample.tensors)
-      for (size_t i = 0; i < batch.tensors.size(); ++i)
-        if (batch.tensors[i].name == tensor.name)
-          std::fill_n(row_of(batch, i, row), batch.tensors[i].type.elements() / batch.count,
+      for (size_t i = 0; i < batch.signature().size(); ++i)
+        if (const auto& [name, type] = batch.signature()[i]; name == tensor.name)
+          std::fill_n(batch.of(i, row), type.elements() / batch.count(),
                       nothing(tensor.name, fate_of(tensor.name, tensor.type)));
   }
 
@@ -217,7 +224,7 @@ class PackedSource final : public BatchSource {
     return plan;
   }
 
-  std::shared_ptr<const BatchSource> samples_;
+  std::shared_ptr<const SequenceSource> samples_;
   PackedBatchOptions options_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const EpochPlan> plans_[2];
@@ -227,8 +234,8 @@ class PackedSource final : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> make_packed_batches(std::shared_ptr<const BatchSource> samples,
-                                                 const PackedBatchOptions& options) {
+std::unique_ptr<Source> make_packed_batches(std::shared_ptr<const SequenceSource> samples,
+                                            const PackedBatchOptions& options) {
   return std::make_unique<PackedSource>(std::move(samples), options);
 }
 

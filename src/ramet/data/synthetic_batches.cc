@@ -30,13 +30,14 @@ void require_vocabulary(int32_t size, int32_t least) {
                  .expected = std::to_string(least) + " or more"});
 }
 
-class SyntheticSource : public BatchSource {
+template <typename Base>
+class SyntheticSource : public Base {
  public:
   int64_t epoch_of(int64_t) const override { return 0; }
   int64_t epoch_samples(int64_t) const override { return 0; }
 };
 
-class SyntheticBert final : public SyntheticSource {
+class SyntheticBert final : public SyntheticSource<SequenceSource> {
  public:
   SyntheticBert(int32_t vocabulary_size, const BertBatchOptions& options) : options_(options) {
     check_options(options);
@@ -44,6 +45,9 @@ class SyntheticBert final : public SyntheticSource {
     vocabulary_ = {.size = vocabulary_size, .padding = 0, .classify = 2, .separator = 3, .mask = 4, .starts_word = {}};
   }
   Signature signature(int64_t count) const override { return bert_signature(options_, count); }
+  Hash identity() const override {
+    return identity_of("synthetic", std::to_string(vocabulary_.size), options_);
+  }
   int32_t sample_length(int64_t index) const override {
     if (!options_.vary_lengths) return options_.sequence_length;
     const auto least = std::max<uint32_t>(5, static_cast<uint32_t>(options_.sequence_length) / 8);
@@ -51,8 +55,8 @@ class SyntheticBert final : public SyntheticSource {
     return static_cast<int32_t>(least + sample_draws(options_.seed, index).below(2, lengths));
   }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     const bool pair = options_.objective == BertObjective::kMlmNsp;
     const auto ordinary = static_cast<uint32_t>(vocabulary_.size - kSpecialTokens);
     for (int64_t row = 0; row < count; ++row) {
@@ -68,7 +72,6 @@ class SyntheticBert final : public SyntheticSource {
       sample.next_sentence_label = pair ? static_cast<int32_t>(draws.below(0, 2)) : -1;
       write_bert_row(batch, row, sample, options_, vocabulary_, first_sample + row);
     }
-    return batch;
   }
 
  private:
@@ -76,7 +79,7 @@ class SyntheticBert final : public SyntheticSource {
   MaskingVocabulary vocabulary_;
 };
 
-class SyntheticCausal final : public SyntheticSource {
+class SyntheticCausal final : public SyntheticSource<Source> {
  public:
   SyntheticCausal(int32_t vocabulary_size, const CausalBatchOptions& options)
       : options_(options), vocabulary_size_(vocabulary_size) {
@@ -84,12 +87,15 @@ class SyntheticCausal final : public SyntheticSource {
     require_vocabulary(vocabulary_size, 2);
   }
   Signature signature(int64_t count) const override { return causal_signature(options_, count); }
+  Hash identity() const override {
+    return identity_of("synthetic causal", std::to_string(vocabulary_size_), options_);
+  }
 
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(signature(count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     for (int64_t row = 0; row < count; ++row) {
       const RandomStream draws = sample_draws(options_.seed, first_sample + row);
-      int32_t *ids = row_of(batch, 0, row), *labels = row_of(batch, 1, row);
+      int32_t *ids = batch.of(0, row), *labels = batch.of(1, row);
       const auto token = [&](int32_t t) {
         return static_cast<int32_t>(
             draw_token(draws, 2 * static_cast<uint64_t>(t), static_cast<uint32_t>(vocabulary_size_)));
@@ -98,7 +104,6 @@ class SyntheticCausal final : public SyntheticSource {
       std::copy(ids + 1, ids + options_.sequence_length, labels);
       labels[options_.sequence_length - 1] = token(options_.sequence_length);
     }
-    return batch;
   }
 
  private:
@@ -108,11 +113,11 @@ class SyntheticCausal final : public SyntheticSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> make_synthetic_bert_batches(int32_t vocabulary_size, const BertBatchOptions& options) {
+std::unique_ptr<SequenceSource> make_synthetic_bert_batches(int32_t vocabulary_size, const BertBatchOptions& options) {
   return std::make_unique<SyntheticBert>(vocabulary_size, options);
 }
 
-std::unique_ptr<BatchSource> make_synthetic_causal_batches(int32_t vocabulary_size, const CausalBatchOptions& options) {
+std::unique_ptr<Source> make_synthetic_causal_batches(int32_t vocabulary_size, const CausalBatchOptions& options) {
   return std::make_unique<SyntheticCausal>(vocabulary_size, options);
 }
 

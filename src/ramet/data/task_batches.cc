@@ -33,7 +33,7 @@ Signature task_signature(const TaskBatchOptions& options, int64_t count) {
 }
 
 /// Writes the rows of sample `sample`, padded.
-void write_rows(Batch& batch, int64_t sample, const TaskFeature& feature, const TaskBatchOptions& options) {
+void write_rows(const Rows& batch, int64_t sample, const TaskFeature& feature, const TaskBatchOptions& options) {
   const auto length = static_cast<size_t>(options.max_length);
   if (std::ssize(feature.rows) != options.choices)
     internal_error("task batches", "a feature of " + std::to_string(feature.rows.size()) + " rows");
@@ -42,21 +42,21 @@ void write_rows(Batch& batch, int64_t sample, const TaskFeature& feature, const 
     if (row.input_ids.size() > length || row.token_type_ids.size() != row.input_ids.size())
       internal_error("task batches", "a row of " + std::to_string(row.input_ids.size()) + " tokens");
     const int64_t at = sample * options.choices + choice;
-    int32_t* const ids = row_of(batch, 0, at);
+    int32_t* const ids = batch.of(0, at);
     std::copy(row.input_ids.begin(), row.input_ids.end(), ids);
     std::fill(ids + row.input_ids.size(), ids + length, options.padding);
-    std::copy(row.token_type_ids.begin(), row.token_type_ids.end(), row_of(batch, 1, at));
-    std::fill_n(row_of(batch, 2, at), row.input_ids.size(), 1);
+    std::copy(row.token_type_ids.begin(), row.token_type_ids.end(), batch.of(1, at));
+    std::fill_n(batch.of(2, at), row.input_ids.size(), 1);
   }
 }
 
-void write_labels(Batch& batch, int64_t sample, const TaskFeature& feature, const TaskBatchOptions& options) {
-  int32_t* const labels = row_of(batch, 3, sample);
+void write_labels(const Rows& batch, int64_t sample, const TaskFeature& feature, const TaskBatchOptions& options) {
+  int32_t* const labels = batch.of(3, sample);
   switch (options.head) {
     case TaskHead::kRegression: *reinterpret_cast<float*>(labels) = feature.value; return;
     case TaskHead::kSpan:
       *labels = feature.start;
-      *row_of(batch, 4, sample) = feature.end;
+      *batch.of(4, sample) = feature.end;
       return;
     case TaskHead::kTokens:
       std::fill(labels, labels + options.max_length, -1);
@@ -68,24 +68,33 @@ void write_labels(Batch& batch, int64_t sample, const TaskFeature& feature, cons
   }
 }
 
-class TaskBatches final : public BatchSource {
+class TaskBatches final : public SequenceSource {
  public:
   TaskBatches(std::shared_ptr<const TaskSplit> split, const TaskBatchOptions& options)
       : split_(std::move(split)), options_(options) {
     if (split_->features() == 0) throw Error({.what = "the task's file holds no example"});
   }
 
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
+  Signature signature(int64_t count) const override {
     return task_signature(options_, count);
   }
-  Batch make(int64_t first_sample, int64_t count) const override {
-    Batch batch = empty_batch(task_signature(options_, count), first_sample, count);
+  void fill(int64_t first_sample, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first_sample, count, places);
     for (int64_t i = 0; i < count; ++i) {
       const TaskFeature feature = split_->feature(feature_of(first_sample + i));
       write_rows(batch, i, feature, options_);
       write_labels(batch, i, feature, options_);
     }
-    return batch;
+  }
+  int32_t sample_length(int64_t index) const override {
+    return static_cast<int32_t>(split_->feature(feature_of(index)).rows.front().input_ids.size());
+  }
+  Hash identity() const override {
+    return identity_of("task", options_.contents,
+                       {static_cast<double>(options_.head), static_cast<double>(options_.choices),
+                        static_cast<double>(options_.max_length), static_cast<double>(options_.padding),
+                        options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
+                        static_cast<double>(options_.seed & 0xFFFFFFFFu)});
   }
   int64_t epoch_of(int64_t index) const override { return index / split_->features(); }
   int64_t epoch_samples(int64_t) const override { return split_->features(); }
@@ -127,16 +136,36 @@ int64_t answer_width(TaskHead head, int64_t labels, int64_t length, int64_t choi
   return 0;
 }
 
-std::unique_ptr<BatchSource> make_task_batches(std::shared_ptr<const TaskSplit> split,
-                                               const TaskBatchOptions& options) {
+std::unique_ptr<SequenceSource> make_task_batches(std::shared_ptr<const TaskSplit> split,
+                                                  const TaskBatchOptions& options) {
   return std::make_unique<TaskBatches>(std::move(split), options);
 }
 
-Batch make_prediction_batch(const TaskSplit& split, const TaskBatchOptions& options, int64_t first, int64_t count) {
-  Batch batch = empty_batch(rows_signature(options, count), first, count);
-  for (int64_t i = 0; i < count; ++i)
-    write_rows(batch, i, split.feature(std::min(first + i, split.features() - 1)), options);
-  return batch;
+namespace {
+
+class PredictionRows final : public Source {
+ public:
+  PredictionRows(std::shared_ptr<const TaskSplit> split, const TaskBatchOptions& options)
+      : split_(std::move(split)), options_(options) {}
+  Signature signature(int64_t count) const override { return rows_signature(options_, count); }
+  void fill(int64_t first, int64_t count, const Places& places) const override {
+    const Rows batch(signature(count), first, count, places);
+    for (int64_t i = 0; i < count; ++i)
+      write_rows(batch, i, split_->feature(std::min(first + i, split_->features() - 1)), options_);
+  }
+  Hash identity() const override { return identity_of("prediction", options_.contents, {}); }
+  int64_t epoch_of(int64_t) const override { return 0; }
+  int64_t epoch_samples(int64_t) const override { return split_->features(); }
+
+ private:
+  std::shared_ptr<const TaskSplit> split_;
+  const TaskBatchOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> make_prediction_rows(std::shared_ptr<const TaskSplit> split, const TaskBatchOptions& options) {
+  return std::make_unique<PredictionRows>(std::move(split), options);
 }
 
 }  // namespace ramet

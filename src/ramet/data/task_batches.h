@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ramet/data/batches.h"
 #include "ramet/data/task.h"
@@ -15,16 +16,17 @@ struct TaskBatchOptions {
   int32_t padding = 0;      ///< id of the padding token
   bool shuffle = true;      ///< the order of each epoch is drawn from the seed
   uint64_t seed = 0;
+  std::string contents{};   ///< hash of what the split was read from, for the source's identity
 };
 
 /// Features of a split as an endless sequence of samples: epoch after epoch, each in an order of its own; a batch may
 /// hold the end of one and the beginning of the next. Tensors: input_ids, token_type_ids, attention_mask (1: token)
 /// i32[B*choices,S]; labels i32[B] (kClassification, kChoice), f32[B] (kRegression), i32[B,S] (kTokens);
 /// start_positions, end_positions i32[B] (kSpan). Throws Error for an empty split.
-std::unique_ptr<BatchSource> make_task_batches(std::shared_ptr<const TaskSplit> split, const TaskBatchOptions& options);
+std::unique_ptr<SequenceSource> make_task_batches(std::shared_ptr<const TaskSplit> split,
+                                                  const TaskBatchOptions& options);
 
-/// Features [first, first + count) as one batch in their order, for prediction: without labels. Rows behind the last
-/// feature repeat it.
-Batch make_prediction_batch(const TaskSplit& split, const TaskBatchOptions& options, int64_t first, int64_t count);
+/// Features of a split in their order, for prediction: without labels. Samples behind the last feature repeat it.
+std::unique_ptr<Source> make_prediction_rows(std::shared_ptr<const TaskSplit> split, const TaskBatchOptions& options);
 
 }  // namespace ramet

@@ -96,6 +96,24 @@ std::string text_of(const MemoryReport& report) {
   return text;
 }
 
+std::string text_of(const HostMemory& host, int devices) {
+  char line[256];
+  std::snprintf(line, sizeof line, "host  %s (%lld bytes) a process of %d device%s: batches %s, tables %s, results %s\n",
+                format_size(host.total()).c_str(), static_cast<long long>(host.total()), devices,
+                devices == 1 ? "" : "s", format_size(host.batches).c_str(), format_size(host.tables).c_str(),
+                format_size(host.results).c_str());
+  return line;
+}
+
+std::string json_of(const HostMemory& host, int devices) {
+  return nlohmann::ordered_json{{"bytes", host.total()},
+                                {"batches", host.batches},
+                                {"tables", host.tables},
+                                {"results", host.results},
+                                {"devices", devices}}
+      .dump();
+}
+
 std::string json_of(const MemoryReport& report) {
   nlohmann::ordered_json json;
   json["planned_bytes"] = report.planned_bytes;

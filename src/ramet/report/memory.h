@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/program/executable.h"
+#include "ramet/train/feeds.h"
 
 namespace ramet {
 
@@ -35,6 +36,11 @@ std::string text_of(const MemoryReport& report);
 /// As one JSON object: planned_bytes, bound_bytes, gap, placement, peak, streaming_bytes, classes {NAME: {at_peak,
 /// most, streaming}}, largest [...].
 std::string json_of(const MemoryReport& report);
+
+/// Host memory of a process with so many devices, as a row "host": text and one JSON object (bytes, batches, tables,
+/// results, devices).
+std::string text_of(const HostMemory& host, int devices);
+std::string json_of(const HostMemory& host, int devices);
 
 /// A picture of the arena: time from left to right, addresses upwards, a rectangle a buffer, coloured by class;
 /// hovering tells its name, size and life. Buffers too small to be seen are left out.

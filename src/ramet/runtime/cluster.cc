@@ -187,6 +187,17 @@ void ClusterState::on_devices(const std::function<void(ClusterDevice&)>& body) {
                });
 }
 
+void ClusterState::on_fed_devices(const std::function<void(ClusterDevice&)>& body) {
+  const auto pass_on = [](ClusterDevice& device) {
+    if (const std::exception_ptr error = device.engine->take_feed_error()) std::rethrow_exception(error);
+  };
+  on_devices([&](ClusterDevice& device) {
+    body(device);
+    if (ranks > 1) pass_on(device);
+  });
+  for (ClusterDevice& device : devices) pass_on(device);
+}
+
 Feed ClusterState::feed_of(const ClusterDevice& device, const ClusterFeed& feed) const {
   const Executable& exe = stage_of(device.number);
   return [&exe, &feed](int64_t lane, int64_t micro, FeedSink& sink) {
@@ -199,13 +210,18 @@ namespace {
 /// Replicas without a micro-batch of their own do the last one again.
 int64_t evaluated_by(int replica, int64_t count) { return std::min<int64_t>(replica, count - 1); }
 
-bool reads_data(const Executable& exe, bool evaluation) {
-  return std::any_of(exe.segments.begin(), exe.segments.end(), [&](const Segment& segment) {
-    return (segment.kind == PieceKind::kEvaluate) == evaluation && !segment.feeds.empty();
-  });
-}
-
 }  // namespace
+
+DeviceReads reads_of(const Executable& exe, int device, bool evaluation) {
+  DeviceReads reads{device, {}};
+  const int64_t replica = exe.mesh.position(device).replica;
+  for (const ProgramStep& step : evaluation ? exe.evaluate : exe.train) {
+    if (step.kind != ProgramStep::Kind::kRun || exe.segments[static_cast<size_t>(step.subject)].feeds.empty()) continue;
+    const int64_t micro = evaluation ? replica : replica * exe.micro_batches() + std::max<int64_t>(0, step.micro);
+    reads.micro.push_back(static_cast<int32_t>(micro));
+  }
+  return reads;
+}
 
 Feed ClusterState::evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const {
   const Executable& exe = stage_of(device.number);
@@ -258,17 +274,11 @@ void Cluster::run_derive() {
   state_->on_devices([](ClusterDevice& device) { device.engine->prepare(); });
 }
 
-bool Cluster::reads_micro_batch(int64_t micro) const {
-  return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
-    const Executable& exe = state_->stage_of(device.number);
-    return micro / exe.micro_batches() == device.position.replica && reads_data(exe, false);
-  });
-}
-
-bool Cluster::evaluates_micro_batch(int64_t micro, int64_t count) const {
-  return std::any_of(state_->devices.begin(), state_->devices.end(), [&](const ClusterDevice& device) {
-    return micro == evaluated_by(device.position.replica, count) && reads_data(state_->stage_of(device.number), true);
-  });
+std::vector<DeviceReads> Cluster::reads(bool evaluation) const {
+  std::vector<DeviceReads> all;
+  for (const ClusterDevice& device : state_->devices)
+    all.push_back(reads_of(state_->stage_of(device.number), device.number, evaluation));
+  return all;
 }
 
 bool Cluster::holds(const StateTensor& state) const {
@@ -278,7 +288,7 @@ bool Cluster::holds(const StateTensor& state) const {
 }
 
 const ClusterResults& Cluster::run_step(int64_t step, const ClusterFeed& feed, std::span<const ScalarValue> scalars) {
-  state_->on_devices([&](ClusterDevice& device) {
+  state_->on_fed_devices([&](ClusterDevice& device) {
     device.results = &device.engine->run_step(step, state_->feed_of(device, feed), scalars);
   });
   state_->gather_step();
@@ -289,7 +299,7 @@ const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterF
                                                    std::span<const ScalarValue> scalars) {
   if (count < 1 || count > evaluation_width())
     internal_error("Cluster::evaluate", std::to_string(count) + " micro-batches");
-  state_->on_devices([&](ClusterDevice& device) {
+  state_->on_fed_devices([&](ClusterDevice& device) {
     device.evaluated = device.engine->evaluate(state_->evaluation_feed_of(device, feed, count), scalars);
   });
   state_->gather_evaluation(count);
@@ -298,7 +308,7 @@ const std::vector<NamedNumbers>& Cluster::evaluate(int64_t count, const ClusterF
 
 std::optional<std::string> Cluster::find_first_nonfinite(int64_t step, const ClusterFeed& feed,
                                                          std::span<const ScalarValue> scalars) {
-  state_->on_devices([&](ClusterDevice& device) {
+  state_->on_fed_devices([&](ClusterDevice& device) {
     device.nonfinite = device.engine->find_first_nonfinite(step, state_->feed_of(device, feed), scalars);
   });
   return state_->first_nonfinite();

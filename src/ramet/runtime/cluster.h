@@ -46,8 +46,17 @@ struct ClusterResults {
   const double* find(std::string_view name) const;
 };
 
-/// Called for each micro-batch of the global batch that a device reads, in any order and from several threads at once:
-/// gives what `executable` takes of micro-batch `micro` to `sink`.
+/// The micro-batches of the global batch whose data a device takes, in the order in which its program takes them: one
+/// for each call of its feed.
+struct DeviceReads {
+  int device = 0;
+  std::vector<int32_t> micro;
+};
+DeviceReads reads_of(const Executable& executable, int device, bool evaluation);
+
+/// Called for each segment with data inputs that a device is about to run, by each device in the order of its reads and
+/// by several devices at once: gives what `executable` takes of micro-batch `micro` to `sink`. What it throws is thrown
+/// by the call that runs the program, which then changes no weight.
 using ClusterFeed = std::function<void(int64_t micro, const Executable& executable, FeedSink& sink)>;
 
 /// The devices of a mesh that this process runs, each an Engine with its streaming memory and its endpoint, driven by a
@@ -84,10 +93,9 @@ class Cluster {
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
   void run_derive();
 
-  /// Whether a device of this process reads data of micro-batch `micro` of the global batch.
-  bool reads_micro_batch(int64_t micro) const;
-  /// Whether one does in an evaluation of `count` micro-batches.
-  bool evaluates_micro_batch(int64_t micro, int64_t count) const;
+  /// What each device of this process reads in a training step, or in an evaluation of evaluation_width()
+  /// micro-batches: of fewer, a replica without one of its own reads the last.
+  std::vector<DeviceReads> reads(bool evaluation) const;
   /// Whether one holds a part of a logical state: others need not be brought to `write_state`.
   bool holds(const StateTensor& state) const;
 

@@ -80,6 +80,9 @@ struct ClusterState {
   ClusterDevice* local(int device);
   /// Runs a body on the threads of all devices of this process.
   void on_devices(const std::function<void(ClusterDevice&)>& body);
+  /// The same for a body that feeds. What a feed threw on one device is thrown when all devices have ended their work,
+  /// so that no device waits for another and the cluster goes on working; with other ranks it ends them, as any error.
+  void on_fed_devices(const std::function<void(ClusterDevice&)>& body);
   Feed feed_of(const ClusterDevice& device, const ClusterFeed& feed) const;
   Feed evaluation_feed_of(const ClusterDevice& device, const ClusterFeed& feed, int64_t count) const;
 

@@ -119,6 +119,8 @@ int64_t DeviceEngine::read_state(std::string_view name, int64_t offset, std::spa
   return state_->read_state(name, offset, bytes);
 }
 
+std::exception_ptr DeviceEngine::take_feed_error() { return state_->take_feed_error(); }
+
 void DeviceEngine::prepare() { state_->prepare(); }
 const StepResults& DeviceEngine::run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
   return state_->run_step(step, feed, scalars);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,6 +67,9 @@ class DeviceEngine {
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
   /// Forward only; the results of this device's stage.
   std::span<const TensorView> evaluate(const Feed& feed, std::span<const ScalarValue> scalars = {});
+  /// What the feed threw in the last call, where this device went on with zeros so that others did not wait for it; the
+  /// call changed no weight then. With one device alone the calls themselves throw it.
+  std::exception_ptr take_feed_error();
   /// As Engine::find_first_nonfinite, of this device; with many devices the step runs to its end.
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
                                                 std::span<const ScalarValue> scalars = {});

@@ -27,11 +27,28 @@ void add_floats(float* into, const float* from, int64_t count) {
   for (; i < count; ++i) into[i] += from[i];
 }
 
+int64_t padded_bytes(const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; }
+
+bool gives_results(const Executable& exe, const ProgramStep& step) {
+  return step.kind == ProgramStep::Kind::kRun &&
+         exe.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
+}
+
 bool is_finite_scalar(const TensorType& type, const std::byte* data) {
   return !is_floating(type.dtype) || std::isfinite(load_element(data, type.dtype, 0));
 }
 
 }  // namespace
+
+int64_t result_bytes(const Executable& exe) {
+  int64_t bytes = 0;
+  for (const auto* program : {&exe.train, &exe.evaluate})
+    for (const ProgramStep& step : *program)
+      if (gives_results(exe, step))
+        for (const Binding& result : exe.segments[static_cast<size_t>(step.subject)].results)
+          bytes += padded_bytes(result);
+  return bytes;
+}
 
 const TensorView* StepResults::find(std::string_view name) const {
   for (const TensorView& view : update_)
@@ -174,16 +191,8 @@ CallTable EngineState::make_table(const Segment& segment) const {
 /// Places for all results of a step, so that they outlive the buffers that they come from. What derives states has
 /// none.
 void EngineState::make_results() {
-  const auto padded = [](const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; };
-  int64_t bytes = 0;
-  const auto count = [&](const std::vector<ProgramStep>& program) {
-    for (const ProgramStep& step : program)
-      if (has_results(step))
-        for (const Binding& result : exe_.segments[static_cast<size_t>(step.subject)].results) bytes += padded(result);
-  };
-  count(exe_.train);
-  count(exe_.evaluate);
-  result_bytes_.resize(static_cast<size_t>(bytes));
+  const auto padded = [](const Binding& result) { return padded_bytes(result); };
+  result_bytes_.resize(static_cast<size_t>(result_bytes(exe_)));
   std::byte* next = result_bytes_.data();
   results_.micro_.resize(static_cast<size_t>(exe_.micro_batches()));
   first_result_.assign(exe_.segments.size(), 0);
@@ -206,10 +215,7 @@ void EngineState::make_results() {
   fed_.reserve(feeds);
 }
 
-bool EngineState::has_results(const ProgramStep& step) const {
-  return step.kind == ProgramStep::Kind::kRun &&
-         exe_.segments[static_cast<size_t>(step.subject)].kind != PieceKind::kPrepare;
-}
+bool EngineState::has_results(const ProgramStep& step) const { return gives_results(exe_, step); }
 
 std::vector<bool> EngineState::trained_buffers() const {
   std::vector<bool> trained(exe_.buffers.size(), false);
@@ -240,6 +246,8 @@ void EngineState::watch_step(int64_t step, const Feed& feed, std::span<const Sca
   step_ = step;
   feed_ = &feed;
   scalars_ = scalars;
+  feed_error_ = nullptr;
+  may_change_ = false;
   begin_program(exe_.train);
   agreed_ = true;
   for (size_t index = 0; index < exe_.train.size(); ++index) {
@@ -255,6 +263,7 @@ void EngineState::watch_step(int64_t step, const Feed& feed, std::span<const Sca
     if (!goes_on) return;
   }
   end_program(exe_.train);
+  if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
 }
 
 void EngineState::find_guards() {
@@ -428,9 +437,7 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
                    .where = "'" + feeds[i].name + "'",
                    .found = type.text(),
                    .expected = feeds[i].type.text()});
-    if (type.bytes() > 0) std::memcpy(at(feeds[i].buffer), data, static_cast<size_t>(type.bytes()));
-    fed_[i] = true;
-    return;
+    return put(i, data);
   }
   // What another segment takes is fed to that one.
   const bool evaluation = feeding_->kind == PieceKind::kEvaluate;
@@ -446,10 +453,32 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
 }
 
+void EngineState::put(size_t input, const void* data) {
+  const Binding& feed = feeding_->feeds.at(input);
+  if (feed.type.bytes() > 0) std::memcpy(at(feed.buffer), data, static_cast<size_t>(feed.type.bytes()));
+  fed_[input] = true;
+}
+
+void EngineState::give_zeros(const Segment& segment) {
+  for (const Binding& feed : segment.feeds) std::memset(at(feed.buffer), 0, static_cast<size_t>(feed.type.bytes()));
+}
+
+/// What the feed throws ends the step at once only where nobody waits for this device and no transfer is under way, or
+/// where weights may have changed already. Else the step goes on with zeros until all devices agree to end it, before
+/// weights change; the caller takes the error then.
 void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro) {
   feeding_ = &segment;
   fed_.assign(segment.feeds.size(), false);
-  (*feed_)(lane, micro, *this);
+  if (feed_error_) return give_zeros(segment);
+  try {
+    (*feed_)(lane, micro, *this);
+  } catch (...) {
+    if (!goes_on_ || (may_change_ && agreed_ && !alone())) throw;
+    feed_error_ = std::current_exception();
+    if (may_change_) results_.not_finite = segment.feeds[0].name;
+    if (may_change_ && alone()) ended_ = stale_ = true;
+    return give_zeros(segment);
+  }
   for (size_t i = 0; i < segment.feeds.size(); ++i)
     if (!fed_[i])
       throw Error({.what = "a data input was not fed",
@@ -482,7 +511,10 @@ const StepResults& EngineState::run_step(int64_t step, const Feed& feed, std::sp
   if (stale_) prepare();
   results_.seconds = results_.waiting_seconds = 0;
   const WaitClock clock(&results_.seconds);
+  feed_error_ = nullptr;
+  may_change_ = true;
   run_program(exe_.train);
+  if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
   return results_;
 }
 
@@ -517,7 +549,10 @@ std::span<const TensorView> EngineState::evaluate(const Feed& feed, std::span<co
   step_ = 0;
   feed_ = &feed;
   scalars_ = scalars;
+  feed_error_ = nullptr;
+  may_change_ = false;
   run_program(exe_.evaluate);
+  if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
   return evaluated_;
 }
 

@@ -31,6 +31,12 @@ class FeedSink {
   virtual ~FeedSink() = default;
   /// Throws Error when there is no such input, or its type differs.
   virtual void set(std::string_view name, const TensorType& type, const void* data) = 0;
+
+  /// For callers that know the program: who asks, and how to give data inputs by number, without their names.
+  virtual int device() const = 0;       ///< that asks, by its number in the mesh
+  virtual int32_t segment() const = 0;  ///< of its program, that is about to run
+  /// Copies data input `input` of that segment's `feeds`, of its type.
+  virtual void put(size_t input, const void* data) = 0;
 };
 
 /// Called for each micro-batch, in order: (lane, micro-batch within the lane, where to put it).
@@ -71,6 +77,9 @@ class StepResults {
   std::vector<std::vector<TensorView>> micro_;
   std::vector<TensorView> update_;
 };
+
+/// Host bytes that the engine of a program keeps for the results of all its micro-batches.
+int64_t result_bytes(const Executable& executable);
 
 /// Where numbers went wrong first.
 struct NonFinite {

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "ramet/ops/collective.h"
 #include "ramet/runtime/arena.h"
@@ -88,6 +90,8 @@ class EngineState final : private FeedSink {
   }
   void write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes);
   int64_t read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const;
+  /// What the feed threw in the last step, where the step had to go on for others.
+  std::exception_ptr take_feed_error() { return std::exchange(feed_error_, nullptr); }
   bool alone() const { return exe_.mesh.devices() == 1; }
 
   Executable exe_;
@@ -149,6 +153,10 @@ class EngineState final : private FeedSink {
   void check_scalars(std::span<const ScalarValue> scalars) const;
   void take_feeds(const Segment& segment, int64_t lane, int64_t micro);
   void set(std::string_view name, const TensorType& type, const void* data) override;
+  int device() const override { return options_.device; }
+  int32_t segment() const override { return static_cast<int32_t>(feeding_ - exe_.segments.data()); }
+  void put(size_t input, const void* data) override;
+  void give_zeros(const Segment& segment);
   void copy_results(const ProgramStep& step);
   void note_results(const ProgramStep& step);
   void agree();
@@ -185,6 +193,8 @@ class EngineState final : private FeedSink {
   std::span<const ScalarValue> scalars_;
   const Segment* feeding_ = nullptr;
   std::vector<bool> fed_;
+  bool may_change_ = false;  ///< the program at hand changes weights
+  std::exception_ptr feed_error_;
 };
 
 }  // namespace ramet

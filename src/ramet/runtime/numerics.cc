@@ -235,7 +235,7 @@ std::vector<NumericsRecord> ClusterState::survey_numerics(int64_t step, const Cl
     rows += plans.back().rows.size();
   }
   std::vector<std::vector<int64_t>> counts(devices.size());
-  on_devices([&](ClusterDevice& device) {
+  on_fed_devices([&](ClusterDevice& device) {
     const auto stage = static_cast<size_t>(device.position.stage);
     auto& mine = counts[static_cast<size_t>(&device - devices.data())];
     mine = device.engine->count_exponents(plans[stage], step, feed_of(device, feed), scalars);

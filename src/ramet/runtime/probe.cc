@@ -236,7 +236,8 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
 }
 
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-                      const std::filesystem::path& streaming, bool between_processes) {
+                      const std::filesystem::path& streaming, bool between_processes,
+                      std::span<const TensorView> batch) {
   const std::string cpu = cpu_name();
   const int threads = stages[0].threads;
   const int beside = std::max(std::min(stages[0].mesh.devices(), available_processors() / threads) - 1, 0);
@@ -253,7 +254,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
     machine = probe_machine(backend, threads);
     measure_meetings(machine, devices);
   }
-  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside, between_processes);
+  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside, between_processes, batch);
   for (const Executable& exe : stages)
     measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
   if (!streaming.empty()) measure_files(machine, streaming);
@@ -266,15 +267,16 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   return machine;
 }
 
-Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes) {
+Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes,
+                      std::span<const TensorView> batch) {
   constexpr double kBudgetSeconds = 2;
   return local_machine(stages, cpu_backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
-                       between_processes);
+                       between_processes, batch);
 }
 
 Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds,
-                      const std::filesystem::path& streaming) {
-  return local_machine(std::span(&exe, 1), backend, budget_seconds, streaming);
+                      const std::filesystem::path& streaming, std::span<const TensorView> batch) {
+  return local_machine(std::span(&exe, 1), backend, budget_seconds, streaming, false, batch);
 }
 
 }  // namespace ramet

@@ -7,6 +7,7 @@
 #include "ramet/layout/layout.h"
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
+#include "ramet/runtime/engine.h"
 
 namespace ramet {
 
@@ -29,15 +30,17 @@ bool measure_files(Machine& machine, const std::filesystem::path& folder);
 /// threads and of devices at work at once, under $XDG_CACHE_HOME/ramet or ~/.cache/ramet), measured where it is not
 /// there yet, and kept. A cache that was measured on a busier machine than now, or cannot be read, is measured again;
 /// one that cannot be written is done without. `streaming`: the folder of streaming files, whose speed is measured too;
-/// empty: none.
+/// empty: none. `batch`: a micro-batch of real samples to rehearse with (runtime/rehearsal.h).
 Machine local_machine(const Executable& executable, const Backend& backend, double budget_seconds = 1.5,
-                      const std::filesystem::path& streaming = {});
+                      const std::filesystem::path& streaming = {}, std::span<const TensorView> batch = {});
 /// The same for the stages of a layout, which have equally many threads. As many devices as find processors are at work
 /// while tasks are measured. `between_processes`: devices are ranks of MPI.
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds = 1.5,
-                      const std::filesystem::path& streaming = {}, bool between_processes = false);
+                      const std::filesystem::path& streaming = {}, bool between_processes = false,
+                      std::span<const TensorView> batch = {});
 /// The same with the processor's own kernels, and the files that the layout streams to.
-Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes = false);
+Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes = false,
+                      std::span<const TensorView> batch = {});
 
 /// "AMD EPYC 9R45 96-Core Processor"
 std::string cpu_name();

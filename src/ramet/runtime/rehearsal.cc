@@ -52,8 +52,9 @@ class RehearsedDevice {
  public:
   /// `number`: of the device in its mesh.
   RehearsedDevice(const Executable& exe, const Backend& backend, ThreadTeam& team, int32_t number,
-                  bool between_processes)
+                  bool between_processes, std::span<const TensorView> batch)
       : exe_(exe),
+        batch_(batch),
         team_(team),
         number_(static_cast<size_t>(number)),
         round_(distinct_runs(exe.train)),
@@ -139,9 +140,23 @@ class RehearsedDevice {
   void begin_segment(ProgramStep& step) {
     if (step.micro >= 0) step.micro = static_cast<int32_t>((step.micro + 1) % exe_.micro_batches());
     const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
-    for (const auto* bindings : {&segment.feeds, &segment.scalars})
-      for (const Binding& binding : *bindings) fill_feed(at(binding.buffer, step.micro), binding.type);
+    for (const Binding& feed : segment.feeds) {
+      const TensorView* const real = real_data(feed);
+      if (real)
+        std::memcpy(at(feed.buffer, step.micro), real->data, static_cast<size_t>(feed.type.bytes()));
+      else
+        fill_feed(at(feed.buffer, step.micro), feed.type);
+    }
+    for (const Binding& scalar : segment.scalars) fill_feed(at(scalar.buffer, step.micro), scalar.type);
     stretch_.clear();
+  }
+
+  /// What the real micro-batch has for a data input; null: nothing of its name and type.
+  const TensorView* real_data(const Binding& feed) const {
+    const auto found = std::find_if(batch_.begin(), batch_.end(), [&](const TensorView& tensor) {
+      return tensor.name == feed.name && *tensor.type == feed.type;
+    });
+    return found == batch_.end() ? nullptr : &*found;
   }
 
   /// False where it gives way, or stops, before the segment's end.
@@ -227,6 +242,7 @@ class RehearsedDevice {
   }
 
   const Executable& exe_;
+  std::span<const TensorView> batch_;
   ThreadTeam& team_;
   size_t number_;
   std::optional<Arena> arena_;
@@ -310,7 +326,7 @@ std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program) 
 }
 
 bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-              int beside, bool between_processes) {
+              int beside, bool between_processes, std::span<const TensorView> batch) {
   std::vector<Lane> lanes = share_out(machine, stages, beside + 1, 2 * budget_seconds);
   if (lanes.empty()) return false;
   std::atomic<size_t> at_work{lanes.size()};
@@ -320,7 +336,7 @@ bool rehearse(Machine& machine, std::span<const Executable> stages, const Backen
       lane.team = std::make_unique<ThreadTeam>(stages[0].threads);
       for (const int32_t number : lane.numbers)
         lane.devices.push_back(std::make_unique<RehearsedDevice>(program_of(stages, number), backend, *lane.team,
-                                                                 number, between_processes));
+                                                                 number, between_processes, batch));
       const auto start = Clock::now();
       bool enough = false;
       while (!stop.load(std::memory_order_relaxed)) {

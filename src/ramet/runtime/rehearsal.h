@@ -6,6 +6,7 @@
 #include "ramet/kernel/kernel.h"
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
+#include "ramet/runtime/engine.h"
 
 namespace ramet {
 
@@ -19,8 +20,9 @@ std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program);
 /// Exchanges are left out, and of micro-batches that do the same all but one. `between_processes`: arenas are memory
 /// that processes share, as those of ranks are, whose pages may be smaller. Goes round until `budget_seconds` are
 /// spent, twice at least. Returns false, and measures nothing, where one round would take longer than two budgets, or
-/// memory for it lacks.
+/// memory for it lacks. Data inputs are fed what `batch` has of their names and types: one micro-batch of real samples,
+/// so that lookups and scatters go where those of training go. Others are fed ones.
 bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
-              int beside, bool between_processes = false);
+              int beside, bool between_processes = false, std::span<const TensorView> batch = {});
 
 }  // namespace ramet

@@ -4,7 +4,7 @@
 
 namespace ramet {
 
-std::shared_ptr<const BatchSource> in_packed_rows(std::shared_ptr<const BatchSource> samples, const Recipe& recipe,
+std::shared_ptr<const Source> in_packed_rows(std::shared_ptr<const SequenceSource> samples, const Recipe& recipe,
                                                   int64_t predictions, bool training) {
   const auto& data = recipe.data;
   if (!data.packs()) return samples;

@@ -10,7 +10,7 @@ namespace ramet {
 
 /// The samples in rows as `data.packing` says, `predictions` masked words to each at most; the samples themselves where
 /// it says none. Throws Error naming the recipe's line.
-std::shared_ptr<const BatchSource> in_packed_rows(std::shared_ptr<const BatchSource> samples, const Recipe& recipe,
+std::shared_ptr<const Source> in_packed_rows(std::shared_ptr<const SequenceSource> samples, const Recipe& recipe,
                                                   int64_t predictions, bool training);
 
 }  // namespace ramet

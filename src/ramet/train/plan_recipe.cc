@@ -189,12 +189,20 @@ Outcome RecipePlanner::outcome_of(const Candidate& candidate, const std::vector<
   const Layout& layout = candidate.layout;
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
   const Simulation simulation =
-      local_ ? simulate_sharing(stages, local_machine(stages, layout), how) : simulate(stages, machine_, how);
+      local_ ? simulate_sharing(stages, local_machine(stages, layout, false, real_batch_of(candidate)), how) : simulate(stages, machine_, how);
   outcome.fits = true;
   outcome.seconds = simulation.seconds;
   outcome.bubble = simulation.bubble;
   outcome.limit = limit_of(simulation);
   return outcome;
+}
+
+/// Samples to rehearse a candidate with.
+std::span<const TensorView> RecipePlanner::real_batch_of(const Candidate& candidate) {
+  const int64_t samples = space_.batch_of(candidate).micro_batch;
+  const auto [place, is_new] = real_batches_.try_emplace(samples);
+  if (is_new) place->second = real_batch(preparation_.train.get(), samples);
+  return place->second.views;
 }
 
 /// What devices share and would need more of than there is.

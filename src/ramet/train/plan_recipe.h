@@ -4,11 +4,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ramet/machine/machine.h"
 #include "ramet/plan/search.h"
 #include "ramet/train/compile_recipe.h"
+#include "ramet/train/feeds.h"
 
 namespace ramet {
 
@@ -41,6 +43,7 @@ class RecipePlanner {
 
  private:
   struct Steps;
+  std::span<const TensorView> real_batch_of(const Candidate& candidate);
   void find_batches(bool others);
   CompileOptions compiling(const Layout& layout) const;
   Outcome outcome_of(const Candidate& candidate, const std::vector<Executable>& stages);
@@ -51,6 +54,7 @@ class RecipePlanner {
   bool local_ = false;
   int64_t device_memory_ = 0;
   Preparation preparation_;
+  std::map<int64_t, RealBatch> real_batches_;  ///< by samples of a micro-batch
   SearchSpace space_;
   std::shared_ptr<const KernelLibrary> library_;  ///< null: the processor's
   std::unique_ptr<Steps> steps_;

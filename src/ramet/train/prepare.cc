@@ -107,7 +107,7 @@ CausalBatchOptions causal_options(const Recipe& recipe, bool training) {
           .seed = static_cast<uint64_t>(recipe.train.seed) + (training ? 0 : 1)};
 }
 
-std::shared_ptr<const BatchSource> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
+std::shared_ptr<const Source> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
   if (is_bert(recipe))
     return in_packed_rows(corpus ? make_bert_batches(*corpus, bert_options(recipe, training))
@@ -125,7 +125,7 @@ std::optional<Corpus> open_split(const Recipe& recipe, const std::string& split)
 }
 
 /// The length of a run that is given in epochs, now that the data is there.
-void settle_epochs(Recipe& recipe, const BatchSource& source) {
+void settle_epochs(Recipe& recipe, const Source& source) {
   if (!recipe.train.epochs) return;
   const int64_t samples = source.epoch_samples(0);
   if (samples == 0)

@@ -16,7 +16,7 @@ namespace ramet {
 struct Preparation {
   Recipe recipe;  ///< complete: every field that decides a number is set
   Model model;
-  std::shared_ptr<const BatchSource> train, held_out;  ///< `held_out` is null when the corpus has no such split
+  std::shared_ptr<const Source> train, held_out;  ///< `held_out` is null when the corpus has no such split
   std::shared_ptr<const Tokenizer> tokenizer;          ///< of the corpus; null for synthetic data
   std::shared_ptr<const TaskSet> task;                    ///< of a task recipe; its `held_out` is null
   std::string data_hash;                               ///< of the corpus or the task; empty for synthetic data

@@ -103,7 +103,7 @@ TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
 }
 
 /// Steps of so many epochs, and what is told in epochs, where the recipe does not say it in steps.
-void count_steps(Recipe& recipe, const BatchSource* train) {
+void count_steps(Recipe& recipe, const Source* train) {
   const auto left_out = [&](const char* key) { return !recipe.places.count(key); };
   const int64_t rows = train ? train->epoch_samples(0) : 0,
                 samples = recipe.train.micro_batch * recipe.train.accumulation;
@@ -163,9 +163,11 @@ void prepare_task(const Recipe& recipe, Preparation& result) {
                  .where = sized.where("data.packing"),
                  .found = "task.kind = \"" + sized.task.kind + "\"",
                  .remedy = "Leave data.packing out for this task"});
-  if (task.train())
-    result.train = in_packed_rows(make_task_batches(task.train(), task_batch_options(sized, *result.tokenizer, true)),
-                                  sized, 0, true);
+  if (task.train()) {
+    TaskBatchOptions options = task_batch_options(sized, *result.tokenizer, true);
+    options.contents = task.hash();
+    result.train = in_packed_rows(make_task_batches(task.train(), options), sized, 0, true);
+  }
   count_steps(sized, result.train.get());
   if (!sized.model.vocabulary_size) sized.model.vocabulary_size = result.tokenizer->vocabulary_size();
   if (*sized.model.vocabulary_size < result.tokenizer->vocabulary_size())

@@ -144,7 +144,7 @@ std::vector<RecipeKey> make_keys() {
        .high = 1000},
       {.name = "data.shuffle", .doc = "permute the samples of each epoch", .field = RAMET_FIELD(data.shuffle)},
       {.name = "data.prefetch",
-       .doc = "batches made ahead of their use",
+       .doc = "micro-batches made ahead of their use for each device (more than 3 are 3)",
        .field = RAMET_FIELD(data.prefetch),
        .low = 1,
        .high = 1024,

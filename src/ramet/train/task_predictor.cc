@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
-#include "ramet/data/loader.h"
+#include "ramet/data/ring.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
@@ -25,22 +25,6 @@ int64_t samples_of_batch(const Recipe& recipe) {
   const int64_t tokens = recipe.data.sequence_length * recipe.task.choices.value_or(1);
   return std::clamp<int64_t>(kBatchTokens / tokens, 1, 64);
 }
-
-/// Batches of a split's features in order, as a source for a loader, which makes them beside the computation.
-class PredictionBatches final : public BatchSource {
- public:
-  PredictionBatches(const TaskSplit& split, const TaskBatchOptions& options) : split_(split), options_(options) {}
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t) const override { return {}; }
-  Batch make(int64_t first, int64_t count) const override {
-    return make_prediction_batch(split_, options_, first, count);
-  }
-  int64_t epoch_of(int64_t) const override { return 0; }
-  int64_t epoch_samples(int64_t) const override { return split_.features(); }
-
- private:
-  const TaskSplit& split_;
-  const TaskBatchOptions options_;
-};
 
 /// -log softmax(logits)[label]
 double cross_entropy_of(std::span<const float> logits, int32_t label) {
@@ -100,12 +84,18 @@ TaskOutputs TaskPredictor::predict(const TaskSplit& split,
                                batches_.choices);
   outputs.values.resize(static_cast<size_t>(features * outputs.width));
   if (features == 0) return outputs;
-  Loader loader(std::make_shared<PredictionBatches>(split, batches_), 0, samples_, 2, batches);
+  const std::shared_ptr<const Source> rows =
+      make_prediction_rows({std::shared_ptr<const TaskSplit>(), &split}, batches_);  // the caller keeps the split
+  const Signature signature = rows->signature(samples_);
+  BatchRing ring(rows, {{0}}, {.batch = samples_, .batches = batches});
   for (int64_t done = 0; done < features; done += samples_) {
-    const Batch batch = loader.next();
+    ring.begin(done / samples_);
     const auto results = engine_->evaluate([&](int64_t, int64_t, FeedSink& sink) {
-      for (const auto& tensor : batch.tensors)
-        if (engine_->executable().has_feed(tensor.name, true)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
+      ring.read(0, 0, [&](std::span<std::byte* const> tensors) {
+        for (size_t i = 0; i < signature.size(); ++i)
+          if (const auto& [name, type] = signature[i]; engine_->executable().has_feed(name, true))
+            sink.set(name, type, tensors[i]);
+      });
     });
     const TensorView& logits = results.front();
     const int64_t first = done * outputs.width;

@@ -11,7 +11,6 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
-#include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/tensor_file.h"
@@ -78,20 +77,6 @@ class ResultSums {
   int64_t batches_ = 0;
 };
 
-/// Tokens of these batches that are no padding; nothing when they do not say, or are not all here.
-std::optional<int64_t> real_tokens(const std::vector<Batch>& batches) {
-  int64_t sum = 0;
-  for (const Batch& batch : batches) {
-    const auto mask = std::find_if(batch.tensors.begin(), batch.tensors.end(), [](const NamedTensor& tensor) {
-      return tensor.name == "attention_mask" || tensor.name == "segment_ids";
-    });
-    if (mask == batch.tensors.end()) return std::nullopt;
-    const auto* numbers = reinterpret_cast<const int32_t*>(mask->bytes.data());
-    sum += mask->type.elements() - std::count(numbers, numbers + mask->type.elements(), 0);
-  }
-  return sum;
-}
-
 /// A checkpoint's folder: the one named, or the newest of the run that is named.
 std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder / "checkpoints")) return folder;
@@ -104,12 +89,6 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
   return all.back();
 }
 
-/// Puts those tensors of a batch that the program reads.
-void put_batch(const Batch& batch, const Executable& exe, bool evaluation, FeedSink& sink) {
-  for (const auto& tensor : batch.tensors)
-    if (exe.has_feed(tensor.name, evaluation)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
-}
-
 }  // namespace
 
 double number_of(const Numbers& numbers, const std::string& name) {
@@ -117,17 +96,6 @@ double number_of(const Numbers& numbers, const std::string& name) {
     if (key == name) return value;
   return std::numeric_limits<double>::quiet_NaN();
 }
-
-/// What the next steps read.
-struct Trainer::Data {
-  Data(const Preparation& preparation, int64_t step, const Cluster& cluster)
-      : loader(preparation.train, step * preparation.samples_per_step(), preparation.recipe.train.micro_batch,
-               static_cast<int>(preparation.recipe.data.prefetch), -1,
-               [&cluster, count = preparation.recipe.train.accumulation](int64_t number) {
-                 return cluster.reads_micro_batch(number % count);
-               }) {}
-  Loader loader;
-};
 
 Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : preparation_(std::move(preparation)) {
   compiled_ = compile_recipe(preparation_, options);
@@ -145,6 +113,7 @@ Trainer::Trainer(Preparation preparation, const TrainerOptions& options) : prepa
     const Executable& exe = cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)];
     planned_bytes_ += exe.planned_bytes() + (preparation_.layout.streams_to_files() ? 0 : exe.streaming_bytes);
   }
+  host_ = ramet::host_memory(preparation_, cluster_->stages(), cluster_->local_devices());
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
   const TaskSet* task = preparation_.task.get();
@@ -264,7 +233,6 @@ void Trainer::initialize() {
   cluster_->run_derive();
   steps_done_ = 0;
   loss_scale_ = first_loss_scale(preparation_.recipe);
-  data_.reset();
 }
 
 std::string Trainer::restore(const Checkpoint& checkpoint) {
@@ -284,13 +252,20 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   if (info.samples != info.step * preparation_.samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
+  const Source* const data = preparation_.train.get();
+  if (data && !data->repeatable() && data->first_sample() != info.samples)
+    refuse("the stream of data does not begin where the checkpoint stands",
+           "sample " + std::to_string(data->first_sample()), "sample " + std::to_string(info.samples),
+           "Begin the stream at that sample, and say so when it is made");
   load(checkpoint, compiled_.states, true);
   cluster_->run_derive();
   steps_done_ = info.step;
   loss_scale_ = info.loss_scale.value_or(first_loss_scale(preparation_.recipe));
   whole_ = true;
-  data_.reset();
   std::string warnings;
+  if (data && !data->repeatable())
+    warnings += "the data is a stream, which was said to begin at sample " + std::to_string(info.samples) +
+                ": whether these are the samples of an unbroken run nobody has checked\n";
   const std::string& kernels = kernel_class();
   if (info.kernel_class != kernels)
     warnings += "the checkpoint was made with kernels of class " + info.kernel_class + ", this is " + kernels +
@@ -300,10 +275,10 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   return warnings;
 }
 
-ClusterFeed Trainer::feed_of(const std::vector<Batch>& batches, bool evaluation) const {
-  return [&batches, evaluation](int64_t micro, const Executable& exe, FeedSink& sink) {
-    put_batch(batches[static_cast<size_t>(micro)], exe, evaluation, sink);
-  };
+const ClusterFeed& Trainer::feed_of_step() {
+  if (!feeder_) feeder_ = std::make_unique<Feeder>(preparation_.train, *cluster_, training_feed(preparation_));
+  feeder_->begin(steps_done_);
+  return feeder_->feed();
 }
 
 std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
@@ -329,30 +304,11 @@ std::vector<ScalarValue> Trainer::scalars_of(int64_t step) const {
   return wanted;
 }
 
-const std::vector<Batch>& Trainer::next_batches() {
-  if (data_ && !next_.empty()) return next_;
-  next_.clear();
-  if (!data_) data_ = std::make_unique<Data>(preparation_, steps_done_, *cluster_);
-  try {
-    for (int64_t i = 0; i < preparation_.recipe.train.accumulation; ++i) next_.push_back(data_->loader.next());
-  } catch (const Error& error) {
-    // The other ranks may have had no such trouble, and would wait for this one.
-    if (cluster_->ranks() > 1) cluster_->stop(error.what());
-    next_.clear();
-    throw;
-  }
-  return next_;
-}
-
 Numbers Trainer::step() {
   const auto start = Clock::now();
-  const double waited_before = data_ ? data_->loader.waited_seconds() : 0;
-  next_batches();
-  const std::vector<Batch> batches = std::exchange(next_, {});
-  const double waited = data_->loader.waited_seconds() - waited_before;
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+      return cluster_->run_step(steps_done_, feed_of_step(), scalars_of(steps_done_));
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;
@@ -362,8 +318,7 @@ Numbers Trainer::step() {
                          loss_scale_.scale > kLeastLossScale;
   if (!results.not_finite.empty() && !overflows) {
     whole_ = whole_ && !results.states_changed;
-    data_.reset();
-    fail_not_finite(results.not_finite, batches);
+    fail_not_finite(results.not_finite);
   }
   ResultSums sums;
   for (const NamedNumbers& micro : results.micro) sums.add(micro);
@@ -375,9 +330,9 @@ Numbers Trainer::step() {
   const double seconds = seconds_since(start);
   numbers.emplace_back("step_seconds", seconds);
   numbers.emplace_back("tokens_per_second", static_cast<double>(preparation_.tokens_per_step()) / seconds);
-  if (const auto tokens = real_tokens(batches))
+  if (const auto tokens = feeder_->counted())
     numbers.emplace_back("real_tokens_per_second", static_cast<double>(*tokens) / seconds);
-  numbers.emplace_back("data_seconds", waited);
+  numbers.emplace_back("data_seconds", feeder_->waited_seconds());
   if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
   ++steps_done_;
   return numbers;
@@ -399,8 +354,11 @@ void Trainer::follow_loss_scale(const ClusterResults& results, bool overflows, N
   numbers.emplace_back("skipped_steps", static_cast<double>(loss_scale_.skipped));
 }
 
-void Trainer::fail_not_finite(const std::string& result, const std::vector<Batch>& batches) {
-  const auto first = cluster_->find_first_nonfinite(steps_done_, feed_of(batches, false), scalars_of(steps_done_));
+void Trainer::fail_not_finite(const std::string& result) {
+  const bool again = preparation_.train->repeatable();
+  const auto first = again ? cluster_->find_first_nonfinite(steps_done_, feed_of_step(), scalars_of(steps_done_))
+                           : std::optional<std::string>(
+                                 "which node made it first is not known: the samples of a stream cannot be read again");
   std::string remedy = "Lower train.schedule.learning_rate, lengthen its warm-up or set train.clip_norm";
   const std::string& precision = preparation_.recipe.train.precision;
   if (precision == "f16" || precision == "f8") remedy += "; with " + precision + " also try another train.loss_scale, or bf16";
@@ -434,32 +392,22 @@ Numbers Trainer::evaluate_task() {
 }
 
 NumericsReport Trainer::check_numerics() {
-  const std::vector<Batch>& batches = next_batches();
   const auto& rts = preparation_.layout.rts;
-  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of(batches, false), scalars_of(steps_done_),
+  return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of_step(), scalars_of(steps_done_),
                                                   std::max({rts.grads, rts.optimizer, 1})),
                         preparation_.recipe, steps_done_ + 1);
 }
 
 Numbers Trainer::evaluate() {
   if (preparation_.task) return evaluate_task();
-  int64_t batches = preparation_.recipe.train.evaluation.batches;
-  const int64_t micro_batch = preparation_.recipe.train.micro_batch;
-  if (!preparation_.held_out || batches == 0) return {};
-  // Every held-out sample at most once, as far as whole batches go.
-  if (preparation_.held_out_samples > 0)
-    batches = std::min(batches, std::max<int64_t>(1, preparation_.held_out_samples / micro_batch));
-  const int64_t width = cluster_->evaluation_width();
-  Loader loader(preparation_.held_out, 0, micro_batch, 2, batches, [&](int64_t number) {
-    return cluster_->evaluates_micro_batch(number % width, std::min(width, batches - number / width * width));
-  });
+  const int64_t batches = evaluation_batches(preparation_), width = cluster_->evaluation_width();
+  if (batches == 0) return {};
+  Feeder feeder(preparation_.held_out, *cluster_, evaluation_feed(preparation_));
   ResultSums sums;
-  for (int64_t done = 0; done < batches;) {
-    std::vector<Batch> round;
-    for (int64_t i = 0; i < std::min(batches - done, width); ++i) round.push_back(loader.next());
-    const auto count = static_cast<int64_t>(round.size());
-    for (const NamedNumbers& results : cluster_->evaluate(count, feed_of(round, true))) sums.add(results);
-    done += count;
+  for (int64_t round = 0; round * width < batches; ++round) {
+    feeder.begin(round);
+    const int64_t count = std::min(batches - round * width, width);
+    for (const NamedNumbers& results : cluster_->evaluate(count, feeder.feed())) sums.add(results);
   }
   Numbers numbers = sums.numbers(true);
   const bool masked = preparation_.recipe.model.kind != "gpt2";

@@ -12,6 +12,7 @@
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/compile_recipe.h"
+#include "ramet/train/feeds.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
 
@@ -69,6 +70,10 @@ class Trainer {
   int threads() const { return threads_; }  ///< of all devices of this process
   /// Memory that all devices take, with streaming memory in RAM.
   int64_t planned_bytes() const { return planned_bytes_; }
+  /// Memory that this process takes beside it, for data and results.
+  const HostMemory& host_memory() const { return host_; }
+  /// What feeds training; null before the first step.
+  const Feeder* feeder() const { return feeder_.get(); }
   /// Bytes of a whole weight or optimizer state, by its logical name.
   void read_state(const std::string& name, std::span<std::byte> to) const;
   /// On the leading rank; others give an empty text.
@@ -77,13 +82,12 @@ class Trainer {
   bool any(bool yes) const { return cluster_->any(yes); }
 
  private:
-  struct Data;
   Numbers evaluate_task();
-  ClusterFeed feed_of(const std::vector<Batch>& batches, bool evaluation) const;
+  /// The samples of the next step, from its first micro-batch on.
+  const ClusterFeed& feed_of_step();
   std::vector<ScalarValue> scalars_of(int64_t step) const;
   bool has_automatic_loss_scale() const { return preparation_.recipe.train.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
-  const std::vector<Batch>& next_batches();
   void write_initial(const StateTensor& state);
   /// Elements from `first` on of an f32 weight, as the recipe holds it.
   void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
@@ -97,7 +101,7 @@ class Trainer {
   void told(int64_t bytes);
   void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
-  [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<Batch>& batches);
+  [[noreturn]] void fail_not_finite(const std::string& result);
 
   Preparation preparation_;
   std::function<void(std::string_view, int64_t, int64_t)> progress_;
@@ -107,9 +111,9 @@ class Trainer {
   int64_t planned_bytes_ = 0;
   CompiledRecipe compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
-  std::unique_ptr<Data> data_;
+  HostMemory host_;
+  std::unique_ptr<Feeder> feeder_;       ///< of training; from the first step on
   std::unique_ptr<TaskPredictor> task_;  ///< answers for the evaluation of a task; on the leading rank
-  std::vector<Batch> next_;  ///< of the next step, where they have been looked at already
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
   bool whole_ = true;

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ramet/data/source.h"
+
+namespace ramet {
+
+/// What a program expects of one tensor of its data.
+struct ExpectedTensor {
+  std::string name;
+  TensorType type;  ///< of `samples` samples
+  /// Least and greatest value that an element may have; no limits when absent.
+  std::optional<double> low{}, high{};
+};
+
+/// The source with its tensors checked against what is expected of them: names, types and shapes at once, values
+/// whenever samples are made. Throws Error naming the tensor, and for a value the sample and the position, too. Tensors
+/// that nobody expects are left as they are. Where nothing is limited the source itself is given.
+std::shared_ptr<const Source> make_checked(std::shared_ptr<const Source> source, std::vector<ExpectedTensor> expected,
+                                           int64_t samples);
+
+}  // namespace ramet

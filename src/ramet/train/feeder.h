@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ramet/data/ring.h"
+#include "ramet/runtime/cluster.h"
+
+namespace ramet {
+
+/// How a source feeds the devices of a process.
+struct FeederOptions {
+  int64_t micro_batch = 1;   ///< samples
+  int64_t prefetch = 2;      ///< micro-batches made ahead of the one that a device reads; above 3 is 3
+  bool evaluation = false;   ///< feeds the program that evaluates
+  int64_t batches = -1;      ///< of an evaluation: micro-batches in all; -1: without end
+  int threads = 0;           ///< that make batches; 0: by the processors
+  std::function<int64_t(std::span<std::byte* const> tensors)> count{};  ///< as RingOptions::count
+};
+
+/// Feeds the devices of a cluster's process from a source: each micro-batch is made ahead of its use, by several
+/// threads, in a ring that holds at most four micro-batches a device. A device's program says in which order it reads;
+/// its data inputs are bound to the source's tensors once.
+class Feeder {
+ public:
+  /// Throws Error naming a data input that the source does not give, or gives in another type.
+  Feeder(std::shared_ptr<const Source> source, const Cluster& cluster, const FeederOptions& options);
+  Feeder(const Feeder&) = delete;
+  Feeder& operator=(const Feeder&) = delete;
+
+  /// Before a call of the cluster that feeds: the samples of step `round`, or of the round of an evaluation. The same
+  /// round may be fed again.
+  void begin(int64_t round) { ring_.begin(round); }
+  /// For the cluster; holds as long as the feeder.
+  const ClusterFeed& feed() const { return feed_; }
+
+  double waited_seconds() const { return ring_.waited_seconds(); }
+  /// Sum of the counts of the round; nothing where this process has not read all of its micro-batches.
+  std::optional<int64_t> counted() const { return ring_.counted(); }
+  const BatchRing& ring() const { return ring_; }
+
+  /// Host bytes that the feeder of a process with these devices will take.
+  static int64_t planned_bytes(const Source& source, std::span<const Executable> stages, std::span<const int> devices,
+                               const FeederOptions& options);
+
+ private:
+  struct Bound {
+    size_t reader = 0;
+    std::vector<std::vector<size_t>> tensors;  ///< by segment and data input: which tensor of the source
+  };
+  void give(int64_t micro, FeedSink& sink);
+
+  std::vector<Bound> devices_;  ///< by number in the mesh
+  BatchRing ring_;
+  ClusterFeed feed_;
+};
+
+}  // namespace ramet
