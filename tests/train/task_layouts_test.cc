@@ -91,7 +91,8 @@ TEST_F(TaskLayouts, AreEvaluatedWhereTheyTrain) {
 }
 
 TEST_F(TaskLayouts, TakeLessMemoryThanTheWeights) {
-  const std::vector<std::string> more = {"train.precision=f32", "train.optimizer.kind=adamw"};
+  const std::vector<std::string> more = {"train.precision=f32",    "train.optimizer.kind=adamw", "model.hidden=128",
+                                         "model.intermediate=512", "train.micro_batch=1",       "train.accumulation=2"};
   const std::vector<Numbers> expected = scores(recipe("p=1", more));
   EXPECT_GT(most_, 4 * weights_);
   // Weights, gradients and moments of one layer of eight are in device memory at a time.

@@ -113,12 +113,14 @@ class Cutting {
     }
   }
 
-  /// The piece that gives an output of the graph: its maker's, or for what is no node's, chunk 0's.
+  /// The piece that gives an output of the graph: its maker's, for an input the first that reads it, else chunk 0's.
   PieceKey giver(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
-    if (producer == kNoNode || anywhere(static_cast<size_t>(producer)))
-      return {options_.kind.value_or(PieceKind::kForward), 0};
-    return key_[static_cast<size_t>(producer)];
+    if (producer != kNoNode && !anywhere(static_cast<size_t>(producer))) return key_[static_cast<size_t>(producer)];
+    std::optional<PieceKey> first;
+    for (NodeId user : uses_[static_cast<size_t>(value)])
+      if (const auto u = static_cast<size_t>(user); !anywhere(u) && (!first || key_[u] < *first)) first = key_[u];
+    return first.value_or(PieceKey{options_.kind.value_or(PieceKind::kForward), 0});
   }
 
   void build(const PieceKey& key) {

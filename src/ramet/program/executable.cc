@@ -61,6 +61,25 @@ int32_t Executable::find_program(std::string_view name) const {
   return -1;
 }
 
+int32_t Executable::program_on_request(std::string_view name, int64_t count) const {
+  const int32_t found = find_program(name);
+  const bool asked = found >= kFirstProgram && !runs_in_step(found);
+  if (asked && count > 0) return found;
+  if (asked)
+    throw Error({.what = "a program is asked for no micro-batch",
+                 .where = "program '" + std::string(name) + "'",
+                 .found = std::to_string(count)});
+  std::vector<std::string> names;
+  for (size_t i = kFirstProgram; i < programs.size(); ++i)
+    if (!runs_in_step(static_cast<int32_t>(i))) names.push_back(programs[i].name);
+  const std::string near = nearest_name(std::string(name), names);
+  throw Error({.what = found < 0 ? "the step has no program of this name" : "a program does not run on request",
+               .where = "engine",
+               .found = "'" + std::string(name) + "'" +
+                        (found < 0 ? "" : ", " + ramet::text_of(programs[static_cast<size_t>(found)].when)),
+               .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
+}
+
 bool Executable::runs_in_step(int32_t program) const {
   return program == kTrain ||
          (program >= kFirstProgram && programs[static_cast<size_t>(program)].when.kind == When::Kind::kSteps);

@@ -214,6 +214,9 @@ struct Executable {
   const Program& prepare() const { return programs[kPrepare]; }
   /// Index of a program by its name, or -1.
   int32_t find_program(std::string_view name) const;
+  /// Index of a program that may be asked for `count` micro-batches. Throws Error when there is none of this name, when it
+  /// runs in steps, or when `count` is none.
+  int32_t program_on_request(std::string_view name, int64_t count) const;
   /// Whether a program runs in a training step: `train` itself, and those of kind When::kSteps.
   bool runs_in_step(int32_t program) const;
   int64_t micro_batches() const { return lanes * micro_batches_per_lane; }

@@ -159,17 +159,18 @@ bool holds_name(const std::vector<std::string>& names, const std::string& name) 
 
 std::vector<ResultTensors> ClusterState::run(std::string_view name, int64_t count, const ClusterFeed& feed,
                                              std::span<const ScalarValue> scalars, const Wanted& wanted) {
-  const int32_t program = stages[0].find_program(name);
+  // Before any device begins: what is refused here ends nothing.
+  const int32_t program = stages[0].program_on_request(name, count);
   const auto keep = [&](const Segment&, const Binding& result) {
     return wanted.names.empty() || holds_name(wanted.names, result.name);
   };
-  const bool splits = program >= kFirstProgram && !stages[0].programs[static_cast<size_t>(program)].writes_states;
-  const int64_t replicas = splits ? mesh.r : 1;
+  const int64_t replicas = stages[0].programs[static_cast<size_t>(program)].writes_states ? 1 : mesh.r;
   const auto giver = [replicas](int64_t micro) {
     return ResultGather::Giver{static_cast<int>(micro % replicas), micro / replicas};
   };
-  ResultGather gather(*this, program, std::max<int64_t>(count, 0), keep, giver, wanted.everywhere);
-  if (program >= kFirstProgram) check_names(wanted.names, gather.names(), "program '" + std::string(name) + "'");
+  ResultGather gather(*this, program, count, keep, giver, wanted.everywhere);
+  check_names(wanted.names, gather.names(), "program '" + std::string(name) + "'");
+  check_scalars_of(program, scalars);
   on_fed_devices([&](ClusterDevice& device) {
     const Executable& exe = stage_of(device.number);
     const Feed of_device = [&exe, &feed](int64_t, int64_t micro, FeedSink& sink) { feed(micro, exe, sink); };
@@ -179,6 +180,18 @@ std::vector<ResultTensors> ClusterState::run(std::string_view name, int64_t coun
                        });
   });
   return gather.finish();
+}
+
+void ClusterState::check_scalars_of(int32_t program, std::span<const ScalarValue> scalars) const {
+  for (const Executable& exe : stages)
+    for (const Segment& segment : exe.segments)
+      for (const Binding& binding : segment.scalars)
+        if (segment.program == program && binding.name != kCounterInput &&
+            std::none_of(scalars.begin(), scalars.end(),
+                         [&](const ScalarValue& each) { return each.name == binding.name; }))
+          throw Error({.what = "a scalar input is missing",
+                       .where = "segment '" + segment.name + "'",
+                       .expected = "'" + binding.name + "'"});
 }
 
 void ClusterState::check_wanted(const Wanted& wanted) const {

@@ -90,6 +90,7 @@ struct ClusterState {
   // cluster_results.cc
   void gather_step();
   void check_wanted(const Wanted& wanted) const;
+  void check_scalars_of(int32_t program, std::span<const ScalarValue> scalars) const;
   /// The tensors of a step that are wanted, and the results of the programs that ran after it.
   void gather_tensors(int64_t step, const Wanted& wanted);
   std::vector<ResultTensors> run(std::string_view program, int64_t count, const ClusterFeed& feed,

@@ -13,8 +13,6 @@
 namespace ramet {
 namespace {
 
-constexpr std::string_view kCounter = "counter";
-
 bool is_finite_scalar(const TensorView& view) {
   return !is_floating(view.type->dtype) || std::isfinite(view.get());
 }
@@ -413,7 +411,7 @@ void EngineState::feed_segment(const ProgramStep& step) {
 
 void EngineState::set_scalars(const Segment& segment, int64_t step, int64_t micro) {
   for (const Binding& binding : segment.scalars) {
-    if (binding.name == kCounter) {
+    if (binding.name == kCounterInput) {
       const int64_t counter[2] = {step, micro};
       queue_->copy_in(at(binding.buffer), counter, std::min<int64_t>(binding.type.bytes(), sizeof counter));
       continue;
@@ -592,29 +590,10 @@ void EngineState::prepare() {
   stale_ = false;
 }
 
-int32_t EngineState::program_on_request(std::string_view name) const {
-  const int32_t found = exe_.find_program(name);
-  if (found >= kFirstProgram && !exe_.runs_in_step(found)) return found;
-  std::vector<std::string> names;
-  for (const Program& program : exe_.programs)
-    if (&program >= &exe_.programs[kFirstProgram] && program.when.kind == When::Kind::kRequest)
-      names.push_back(program.name);
-  const std::string near = nearest_name(std::string(name), names);
-  throw Error({.what = found < 0 ? "the step has no program of this name" : "a program does not run on request",
-               .where = "engine",
-               .found = "'" + std::string(name) + "'" +
-                        (found < 0 ? "" : ", " + text_of(exe_.programs[static_cast<size_t>(found)].when)),
-               .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
-}
-
 void EngineState::run(std::string_view name, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
                       const ResultSink& sink) {
-  const int32_t number = program_on_request(name);
+  const int32_t number = exe_.program_on_request(name, count);
   const Program& program = exe_.programs[static_cast<size_t>(number)];
-  if (count < 1)
-    throw Error({.what = "a program is asked for no micro-batch",
-                 .where = "program '" + program.name + "'",
-                 .found = std::to_string(count)});
   check_scalars(scalars);
   step_ = 0;
   feed_ = &feed;

@@ -49,6 +49,9 @@ using Feed = std::function<void(int64_t lane, int64_t micro, FeedSink& sink)>;
 /// `data` holds until the call returns.
 using ResultSink = std::function<void(int64_t micro, const Binding& result, const std::byte* data)>;
 
+/// The scalar input that the engine gives itself: {step, micro-batch}.
+inline constexpr std::string_view kCounterInput = "counter";
+
 /// A scalar input of the step, as the learning rate. "counter" is the engine's own.
 struct ScalarValue {
   std::string name;  // its own: a list of them outlives what its names were taken from

@@ -131,7 +131,6 @@ class EngineState final : private FeedSink {
 
   // Running.
   void run_program(int32_t program);
-  int32_t program_on_request(std::string_view name) const;
   void run_due_programs(int64_t step);
   const Program& at_hand() const { return exe_.programs[static_cast<size_t>(program_)]; }
   /// Micro-batch, of the whole step or request, that a step of the program at hand is of; 0 where it is of none.
