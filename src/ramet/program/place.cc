@@ -81,7 +81,7 @@ Placement place_part(const PlaceProblem& problem, const PlaceOptions& options) {
     best_order = std::move(candidate.order);
   }
   if (best.height > good) {
-    const SearchResult found = search_orders(problem, fit, best_order, best.height, good, options.search_work);
+    const PlacementResult found = search_orders(problem, fit, best_order, best.height, good, options.search_work);
     if (found.height < best.height) {
       best.height = found.height;
       best.offsets = found.offsets;

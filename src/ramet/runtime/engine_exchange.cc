@@ -16,8 +16,8 @@ Reduction reduction_of(const std::string& kind) {
 
 }  // namespace
 
-CollectiveCall EngineState::make_collective(const NodeSignature& node) {
-  CollectiveCall call;
+PreparedCollective EngineState::make_collective(const NodeSignature& node) {
+  PreparedCollective call;
   call.form = collective_form(node);
   call.reduction = reduction_of(call.form.kind);
   const auto axis = static_cast<MeshAxis>(call.form.axis);
@@ -49,7 +49,7 @@ CollectiveCall EngineState::make_collective(const NodeSignature& node) {
 }
 
 void EngineState::run_collective(const Call& call) {
-  const CollectiveCall& collective = collectives_[static_cast<size_t>(call.collective)];
+  const PreparedCollective& collective = collectives_[static_cast<size_t>(call.collective)];
   const CollectiveForm& form = collective.form;
   const auto* in = static_cast<const std::byte*>(call.inputs[0]);
   auto *out = static_cast<std::byte*>(call.outputs[0]), *scratch = static_cast<std::byte*>(call.scratch);
@@ -92,7 +92,7 @@ void EngineState::exchange(const std::byte* in, int64_t in_bytes, std::byte* out
 }
 
 /// Part k of `split` goes to member k as a tensor of its own; what comes is joined along `concat`.
-void EngineState::all_to_all(const CollectiveCall& collective, const Call& call) {
+void EngineState::all_to_all(const PreparedCollective& collective, const Call& call) {
   const CollectiveForm& form = collective.form;
   const auto element = static_cast<int64_t>(size_of(form.input.dtype));
   // A tensor cut in `parts` along a dimension is [outer, parts, run].

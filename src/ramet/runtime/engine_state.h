@@ -48,7 +48,7 @@ struct Guard {
 };
 
 /// Who takes part in a collective, and how its operands lie.
-struct CollectiveCall {
+struct PreparedCollective {
   CollectiveForm form;
   Collectives* group = nullptr;
   Reduction reduction = Reduction::kSum;
@@ -120,7 +120,7 @@ class EngineState final : private FeedSink {
   void check_backend(const Backend& backend, int threads) const;
   void make_memory();
   void make_kernels(const Backend& backend);
-  CollectiveCall make_collective(const NodeSignature& node);
+  PreparedCollective make_collective(const NodeSignature& node);
   CallTable make_table(const Segment& segment) const;
   void make_results();
   void find_guards();
@@ -154,7 +154,7 @@ class EngineState final : private FeedSink {
   void run_collective(const Call& call);
   template <typename Meet>
   void exchange(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes, const Meet& meet);
-  void all_to_all(const CollectiveCall& collective, const Call& call);
+  void all_to_all(const PreparedCollective& collective, const Call& call);
   bool run_guarded(const ProgramStep& step);
   const Guard* find_failed_guard(const ProgramStep& step, size_t& looked_at, int32_t before);
   void zero_accumulators(const ProgramStep& step);
@@ -187,7 +187,7 @@ class EngineState final : private FeedSink {
   std::unique_ptr<DeviceStore> store_;
   std::map<std::array<int64_t, 3>, std::unique_ptr<Collectives>> groups_;  // by axis, parts, stride
   std::unique_ptr<Collectives> everyone_;                                  // all devices; null: there is one
-  std::vector<CollectiveCall> collectives_;                                // by task
+  std::vector<PreparedCollective> collectives_;                                // by task
   std::vector<CallTable> tables_;                                          // by segment
   std::vector<std::vector<Guard>> guards_;
   std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none

@@ -49,7 +49,7 @@ void MpiCourier::finish() {
   if (thread_.joinable()) thread_.join();
 }
 
-void MpiCourier::carry(std::shared_ptr<Transfer> transfer) {
+void MpiCourier::carry(std::shared_ptr<MpiMessage> transfer) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(transfer));
@@ -57,7 +57,7 @@ void MpiCourier::carry(std::shared_ptr<Transfer> transfer) {
   wake_.notify_one();
 }
 
-void MpiCourier::begin(Transfer& transfer) {
+void MpiCourier::begin(MpiMessage& transfer) {
   size_t done = 0;
   do {
     const size_t part = std::min(kMostBytes, transfer.bytes - done);
@@ -68,7 +68,7 @@ void MpiCourier::begin(Transfer& transfer) {
                                                 transfer.mpi_tag, messages_, &transfer.requests.back());
     if (code != MPI_SUCCESS) {
       transfer.failure = error_text(code);
-      set_and_wake(transfer.state, Transfer::kFailed);
+      set_and_wake(transfer.state, MpiMessage::kFailed);
       return;
     }
     done += part;
@@ -76,8 +76,8 @@ void MpiCourier::begin(Transfer& transfer) {
 }
 
 /// Whether the transfer is over, well or not.
-bool MpiCourier::advance(Transfer& transfer) {
-  if (transfer.state.value.load(std::memory_order_relaxed) != Transfer::kUnderWay) return true;
+bool MpiCourier::advance(MpiMessage& transfer) {
+  if (transfer.state.value.load(std::memory_order_relaxed) != MpiMessage::kUnderWay) return true;
   size_t begin = 0;
   for (MPI_Request& request : transfer.requests) {
     const auto expected = static_cast<int>(std::min(kMostBytes, transfer.bytes - begin));
@@ -92,11 +92,11 @@ bool MpiCourier::advance(Transfer& transfer) {
       transfer.failure = code != MPI_SUCCESS
                              ? error_text(code)
                              : fmt::format("{} bytes came, {} bytes were to be received", count, expected);
-      set_and_wake(transfer.state, Transfer::kFailed);
+      set_and_wake(transfer.state, MpiMessage::kFailed);
       return true;
     }
   }
-  set_and_wake(transfer.state, Transfer::kDone);
+  set_and_wake(transfer.state, MpiMessage::kDone);
   return true;
 }
 

@@ -16,7 +16,7 @@
 namespace ramet {
 
 /// A message to or from a device of another host.
-struct Transfer {
+struct MpiMessage {
   enum : uint32_t { kUnderWay, kDone, kFailed };
   bool sends = false;
   int rank = 0, mpi_tag = 0;
@@ -41,7 +41,7 @@ class MpiCourier {
   MpiCourier(const MpiCourier&) = delete;
   MpiCourier& operator=(const MpiCourier&) = delete;
 
-  void carry(std::shared_ptr<Transfer> transfer);
+  void carry(std::shared_ptr<MpiMessage> transfer);
   /// Lets the thread end when the peers have no more to say; all ranks call it after an orderly run.
   void finish();
 
@@ -56,8 +56,8 @@ class MpiCourier {
     MPI_Request request;
   };
   void loop();
-  void begin(Transfer& transfer);
-  bool advance(Transfer& transfer);
+  void begin(MpiMessage& transfer);
+  bool advance(MpiMessage& transfer);
   void hear();
   void tell();
   void post(int rank, const Control& control);
@@ -67,9 +67,9 @@ class MpiCourier {
   std::vector<int> own_, leaders_, others_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Transfer>> queue_;
+  std::deque<std::shared_ptr<MpiMessage>> queue_;
   bool ending_ = false;
-  std::list<std::shared_ptr<Transfer>> active_;
+  std::list<std::shared_ptr<MpiMessage>> active_;
   std::list<Outgoing> outgoing_;
   Control incoming_;
   MPI_Request listening_ = MPI_REQUEST_NULL;

@@ -36,13 +36,13 @@ class MpiEndpoint final : public SharedEndpoint {
   }
   bool arrived(Ticket ticket) override {
     if (ticket.id < kRemote) return SharedEndpoint::arrived(ticket);
-    return remote(ticket).transfer->state.value.load(std::memory_order_acquire) != Transfer::kUnderWay || stopped();
+    return remote(ticket).transfer->state.value.load(std::memory_order_acquire) != MpiMessage::kUnderWay || stopped();
   }
   void wait(Ticket ticket) override;
 
  private:
   struct Remote {
-    std::shared_ptr<Transfer> transfer;  // shared: after a fault MPI may still write to it
+    std::shared_ptr<MpiMessage> transfer;  // shared: after a fault MPI may still write to it
     int peer = 0, tag = 0;
   };
   Ticket start_remote(int peer, int tag, std::byte* data, size_t bytes, bool sends);
@@ -67,7 +67,7 @@ Ticket MpiEndpoint::start_remote(int peer, int tag, std::byte* data, size_t byte
   check();
   if (tag >= kTags) throw Error({.what = "tag too large", .where = text_of(device()), .found = std::to_string(tag)});
   const int source = (sends ? device() : peer) % per_rank_, target = (sends ? peer : device()) % per_rank_;
-  auto transfer = std::make_shared<Transfer>();
+  auto transfer = std::make_shared<MpiMessage>();
   transfer->sends = sends;
   transfer->rank = peer / per_rank_;
   transfer->mpi_tag = (source * per_rank_ + target) * kTags + tag;
@@ -83,9 +83,9 @@ void MpiEndpoint::wait(Ticket ticket) {
   Remote& message = remote(ticket);
   const WaitReason reason{[&] { return text(message); }, [&] { return std::vector<int>{message.peer}; }};
   WaitWord& state = message.transfer->state;
-  while (state.value.load(std::memory_order_acquire) == Transfer::kUnderWay)
-    wait_while(state, Transfer::kUnderWay, reason);
-  if (state.value.load(std::memory_order_acquire) == Transfer::kFailed)
+  while (state.value.load(std::memory_order_acquire) == MpiMessage::kUnderWay)
+    wait_while(state, MpiMessage::kUnderWay, reason);
+  if (state.value.load(std::memory_order_acquire) == MpiMessage::kFailed)
     fail(fmt::format("{}, on {}", text(message), text_of(device())), "the message failed", message.transfer->failure,
          "");
   remote_.erase(ticket.id);
