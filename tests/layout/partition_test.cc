@@ -137,10 +137,10 @@ TEST(Partition, StatesAreShardedAmongReplicasInFlatParts) {
 TEST(Partition, StreamedStatesAreAtHomeInStreamingMemory) {
   const Subject subject("gpt2", {"train.precision=f32"});
   const DeviceGraphs graphs = partition(subject.step, parse_layout("phases=2 offload=optimizer,activations"));
-  EXPECT_EQ(state_of(graphs, "optimizer.v.transformer.wpe.weight").home, Memory::kStreaming);
-  EXPECT_EQ(state_of(graphs, "transformer.wpe.weight").home, Memory::kDevice);
+  EXPECT_EQ(state_of(graphs, "optimizer.v.transformer.wpe.weight").home, HomeMemory::kStreaming);
+  EXPECT_EQ(state_of(graphs, "transformer.wpe.weight").home, HomeMemory::kDevice);
   int streamed = 0, updates = 0;
-  for (const Boundary& boundary : graphs.boundaries) streamed += boundary.home == Memory::kStreaming;
+  for (const Boundary& boundary : graphs.boundaries) streamed += boundary.home == HomeMemory::kStreaming;
   for (const Piece& piece : graphs.stages[0].pieces) updates += piece.kind == PieceKind::kUpdate;
   EXPECT_GT(streamed, 4);
   EXPECT_GT(updates, 3) << "norms and optimizers of each phase, and what stands between";

@@ -257,10 +257,10 @@ TEST(DeviceEngine, StreamingMemoryChangesNoBit) {
     for (int what = 1; what < 16; ++what) {
       toy::Chain chain = chain_of(layout, 2, 2);
       SCOPED_TRACE(what);
-      if (what & 1) chain.optimizer = Memory::kStreaming;
-      if (what & 2) chain.weights = Memory::kStreaming;
-      if (what & 4) chain.gradients = Memory::kStreaming;
-      if (what & 8) chain.stash = Memory::kStreaming;
+      if (what & 1) chain.optimizer = HomeMemory::kStreaming;
+      if (what & 2) chain.weights = HomeMemory::kStreaming;
+      if (what & 4) chain.gradients = HomeMemory::kStreaming;
+      if (what & 8) chain.stash = HomeMemory::kStreaming;
       for (const bool ahead : {true, false}) expect_same(chain, 2, ahead);
     }
 }
@@ -270,7 +270,7 @@ TEST(DeviceEngine, StreamingNeedsLessDeviceMemory) {
   const auto bytes = [&] { return compile_layout(chain.cut(), backend())[0].arena_bytes; };
   chain.vector = {DType::kF32, {4096}};
   const int64_t resident = bytes();
-  chain.optimizer = chain.weights = chain.gradients = chain.stash = Memory::kStreaming;
+  chain.optimizer = chain.weights = chain.gradients = chain.stash = HomeMemory::kStreaming;
   const Executable streamed = compile_layout(chain.cut(), backend())[0];
   EXPECT_LT(streamed.arena_bytes, resident / 2);
   EXPECT_GE(streamed.streaming_bytes, chain.layers() * 3 * chain.vector.bytes());
@@ -289,7 +289,7 @@ TEST(DeviceEngine, ANumberThatIsNotFiniteEndsTheStepOnAllDevicesBeforeWeightsCha
   for (const char* layout : {"p=2", "p=2 r=2", "p=2 phases=2", "phases=2"}) {
     SCOPED_TRACE(layout);
     toy::Chain chain = chain_of(layout, 2, 2);
-    if (chain.layout.phases > 1) chain.optimizer = chain.weights = Memory::kStreaming;
+    if (chain.layout.phases > 1) chain.optimizer = chain.weights = HomeMemory::kStreaming;
     const Outcome before = run_devices(chain, 2);
     // The second is a loss that is finite, of gradients whose sum is not.
     for (const auto& [spoil, result] :

@@ -17,7 +17,7 @@ struct Chain {
   Layout layout{};
   int layers_per_chunk = 2;
   int64_t lanes = 1, micro_batches_per_lane = 2;  ///< of the whole step
-  Memory optimizer = Memory::kDevice, weights = Memory::kDevice, gradients = Memory::kDevice, stash = Memory::kDevice;
+  HomeMemory optimizer = HomeMemory::kDevice, weights = HomeMemory::kDevice, gradients = HomeMemory::kDevice, stash = HomeMemory::kDevice;
   TensorType vector{DType::kF32, {96}};
   int64_t width = 1;  ///< of the program "evaluate"
 
@@ -141,7 +141,7 @@ class Cutter {
                                     ends.type,
                                     ends.writer,
                                     {ends.readers.begin(), ends.readers.end()},
-                                    waits ? chain_.stash : Memory::kDevice});
+                                    waits ? chain_.stash : HomeMemory::kDevice});
     }
     return std::move(graphs_);
   }
@@ -184,10 +184,10 @@ class Cutter {
   void add_states(int chunk) {
     for (int layer = first(chunk); layer <= last(chunk); ++layer)
       for (StateTensor& tensor : states_of_layer(layer, type_)) {
-        const Memory home = tensor.kind == StateKind::kWeight        ? chain_.weights
+        const HomeMemory home = tensor.kind == StateKind::kWeight        ? chain_.weights
                             : tensor.kind == StateKind::kOptimizer   ? chain_.optimizer
                             : tensor.kind == StateKind::kAccumulator ? chain_.gradients
-                                                                     : Memory::kDevice;
+                                                                     : HomeMemory::kDevice;
         Sharding sharding;
         sharding.logical = tensor.type;
         graphs_.stages[static_cast<size_t>(stage_)].states.push_back({std::move(tensor), sharding, home});

@@ -149,7 +149,7 @@ std::string print(const DeviceGraphs& graphs) {
     text += "boundary " + text_of(Attribute(boundary.name)) + " : " + boundary.type.text() + " stage " +
             std::to_string(boundary.stage) + " ->";
     for (int reader : boundary.readers) text += " " + std::to_string(reader);
-    text += boundary.home == Memory::kStreaming ? " streaming\n" : "\n";
+    text += boundary.home == HomeMemory::kStreaming ? " streaming\n" : "\n";
   }
   for (const DeviceProgram& program : graphs.programs)
     text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + " width " +
@@ -159,7 +159,7 @@ std::string print(const DeviceGraphs& graphs) {
     for (const LocalState& state : graphs.stages[stage].states)
       text += "state " + text_of(Attribute(state.tensor.name)) + " : " + state.tensor.type.text() + " " +
               std::string(name_of(state.tensor.kind)) + " of " + state.sharding.text() +
-              (state.home == Memory::kStreaming ? " streaming\n" : "\n");
+              (state.home == HomeMemory::kStreaming ? " streaming\n" : "\n");
     for (const Piece& piece : graphs.stages[stage].pieces) text += print(piece.graph);
   }
   return text;

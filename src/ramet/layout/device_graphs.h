@@ -15,13 +15,13 @@ namespace ramet {
 
 /// Where a state is at home. One that lives in streaming memory is brought into device memory for the regions that use
 /// it.
-enum class Memory : uint8_t { kDevice, kStreaming };
+enum class HomeMemory : uint8_t { kDevice, kStreaming };
 
 /// A state as one stage holds it: `tensor` has the logical name and the local type.
 struct LocalState {
   StateTensor tensor;
   Sharding sharding;
-  Memory home = Memory::kDevice;
+  HomeMemory home = HomeMemory::kDevice;
 };
 
 PieceKind piece_of(Pass pass);
@@ -58,7 +58,7 @@ struct Boundary {
   TensorType type;
   int stage = 0;                  ///< of the writer
   std::vector<int> readers;       ///< stages, ascending, once each; the writer's own among them where it reads it too
-  Memory home = Memory::kDevice;  ///< where it waits between its writer and its readers on a stage
+  HomeMemory home = HomeMemory::kDevice;  ///< where it waits between its writer and its readers on a stage
 };
 
 /// What all devices of one stage run (SPMD over r, t1 and t2).

@@ -392,7 +392,7 @@ class Partitioner {
       const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) ||
                            (state.kind == StateKind::kWeight && offload.weights) ||
                            (state.kind == StateKind::kAccumulator && offload.grads);
-      local.home = streams ? Memory::kStreaming : Memory::kDevice;
+      local.home = streams ? HomeMemory::kStreaming : HomeMemory::kDevice;
       if (state.kind != StateKind::kDerived) {
         into_.stages[static_cast<size_t>(owner == owner_.end() ? 0 : owner->second)].states.push_back(std::move(local));
         continue;

@@ -167,7 +167,7 @@ class Cutting {
     for (const auto& [value, readers] : readers_) {
       const PieceKey& writer = key_[static_cast<size_t>(graph_.value(value).producer)];
       Boundary boundary{
-          crossing_[static_cast<size_t>(value)], graph_.type(value), stage_of(writer), {}, Memory::kDevice};
+          crossing_[static_cast<size_t>(value)], graph_.type(value), stage_of(writer), {}, HomeMemory::kDevice};
       std::set<int> stages;
       bool waits = false;
       for (const PieceKey& reader : readers) {
@@ -175,7 +175,7 @@ class Cutting {
         waits = waits || writer.kind != reader.kind || writer.kind == PieceKind::kUpdate || !same_phase(writer, reader);
       }
       boundary.readers.assign(stages.begin(), stages.end());
-      if (waits && options_.stream && !stays(value)) boundary.home = Memory::kStreaming;
+      if (waits && options_.stream && !stays(value)) boundary.home = HomeMemory::kStreaming;
       into_.boundaries.push_back(std::move(boundary));
     }
   }

@@ -323,7 +323,7 @@ void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
       const StateTensor& tensor = state.tensor;
       if (tensor.kind != kind) continue;
       StatePlace place{tensor, {}, state.sharding, kNoBuffer};
-      const bool streams = state.home == Memory::kStreaming && kind != StateKind::kDerived;
+      const bool streams = state.home == HomeMemory::kStreaming && kind != StateKind::kDerived;
       for (int32_t id : stays.of_state[tensor.name]) {
         StateStay& stay = stays.states[static_cast<size_t>(id)];
         for (int slot = 0; slot < (stay.summed ? slots : 1); ++slot)

@@ -102,7 +102,7 @@ class Packer {
     kinds_[name] = StateKind::kDerived;
     Sharding sharding;
     sharding.logical = derive.type(derive.node(node).outputs[0]);
-    stage_.states.push_back({{name, sharding.logical, StateKind::kDerived, {}, ""}, sharding, Memory::kDevice});
+    stage_.states.push_back({{name, sharding.logical, StateKind::kDerived, {}, ""}, sharding, HomeMemory::kDevice});
     return packings_[key] = name;
   }
 

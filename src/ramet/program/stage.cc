@@ -23,7 +23,7 @@ Stage single_stage(StepGraph step) {
   for (StateTensor& state : step.states) {
     Sharding whole;
     whole.logical = state.type;
-    stage.states.push_back({std::move(state), std::move(whole), Memory::kDevice});
+    stage.states.push_back({std::move(state), std::move(whole), HomeMemory::kDevice});
   }
   stage.pieces.push_back({std::move(step.micro), PieceKind::kForward, 0});
   stage.guards = std::move(step.guards);

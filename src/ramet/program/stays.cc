@@ -115,7 +115,7 @@ class StayPlanner {
   void plan_state(int32_t state) {
     const Uses& uses = uses_[static_cast<size_t>(state)];
     const bool streams =
-        stage_.states[static_cast<size_t>(state)].home == Memory::kStreaming && !is(state, StateKind::kDerived);
+        stage_.states[static_cast<size_t>(state)].home == HomeMemory::kStreaming && !is(state, StateKind::kDerived);
     if (is(state, StateKind::kAccumulator)) return plan_accumulator(state, uses, streams);
     if (is(state, StateKind::kDerived) && stage_.phased) {
       for (const auto& [region, use] : uses)
@@ -198,7 +198,7 @@ class StayPlanner {
     const int32_t writer = writers_[static_cast<size_t>(id)];
     const auto& readers = readers_[static_cast<size_t>(id)];
     if (writer < 0 && readers.empty()) return;
-    const bool streams = boundary.home == Memory::kStreaming;
+    const bool streams = boundary.home == HomeMemory::kStreaming;
     const auto first_run = [&](int32_t segment) { return runs_of_[static_cast<size_t>(segment)].front(); };
     const int32_t origin_segment =
         writer >= 0 ? writer : *std::min_element(readers.begin(), readers.end(), [&](int32_t a, int32_t b) {

@@ -61,34 +61,34 @@ std::vector<PartRange> equal_parts(int64_t count, int parts) {
   return ranges;
 }
 
-Span in_span(Operation operation, bool is_root) {
+MemberShare in_span(Operation operation, bool is_root) {
   switch (operation) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
     case Operation::kAllToAll:
-    case Operation::kReduce: return Span::kWhole;
+    case Operation::kReduce: return MemberShare::kWhole;
     case Operation::kAllGather:
-    case Operation::kGather: return Span::kPart;
+    case Operation::kGather: return MemberShare::kPart;
     case Operation::kBroadcast:
-    case Operation::kScatter: return is_root ? Span::kWhole : Span::kNone;
+    case Operation::kScatter: return is_root ? MemberShare::kWhole : MemberShare::kNone;
     case Operation::kBarrier: break;
   }
-  return Span::kNone;
+  return MemberShare::kNone;
 }
 
-Span out_span(Operation operation, bool is_root) {
+MemberShare out_span(Operation operation, bool is_root) {
   switch (operation) {
     case Operation::kAllReduce:
-    case Operation::kAllGather: return Span::kWhole;
+    case Operation::kAllGather: return MemberShare::kWhole;
     case Operation::kReduceScatter:
-    case Operation::kScatter: return Span::kPart;
-    case Operation::kAllToAll: return Span::kStrips;
+    case Operation::kScatter: return MemberShare::kPart;
+    case Operation::kAllToAll: return MemberShare::kStrips;
     case Operation::kReduce:
-    case Operation::kGather: return is_root ? Span::kWhole : Span::kNone;
-    case Operation::kBroadcast: return is_root ? Span::kNone : Span::kWhole;
+    case Operation::kGather: return is_root ? MemberShare::kWhole : MemberShare::kNone;
+    case Operation::kBroadcast: return is_root ? MemberShare::kNone : MemberShare::kWhole;
     case Operation::kBarrier: break;
   }
-  return Span::kNone;
+  return MemberShare::kNone;
 }
 
 // ---- Collectives
@@ -193,12 +193,12 @@ int64_t Collectives::scratch_bytes() const { return state_->path ? state_->path-
 
 namespace {
 
-int64_t elements(Span span, int64_t count, const PartRange& part, int members) {
+int64_t elements(MemberShare span, int64_t count, const PartRange& part, int members) {
   switch (span) {
-    case Span::kNone: return 0;
-    case Span::kWhole: return count;
-    case Span::kPart: return part.count();
-    case Span::kStrips: return part.count() * members;
+    case MemberShare::kNone: return 0;
+    case MemberShare::kWhole: return count;
+    case MemberShare::kPart: return part.count();
+    case MemberShare::kStrips: return part.count() * members;
   }
   return 0;
 }

@@ -40,14 +40,14 @@ std::unique_ptr<CollectivePath> make_message_path(Transport& transport, const Gr
 std::unique_ptr<CollectivePath> make_hierarchical_path(Transport& transport, const Group& group, int local, bool ring);
 
 /// What of a buffer a member of a collective has or gets.
-enum class Span : uint8_t {
+enum class MemberShare : uint8_t {
   kNone,
   kWhole,   ///< all elements
   kPart,    ///< its own part
   kStrips,  ///< its own part from each member, one after the other
 };
-Span in_span(Operation operation, bool is_root);
-Span out_span(Operation operation, bool is_root);
+MemberShare in_span(Operation operation, bool is_root);
+MemberShare out_span(Operation operation, bool is_root);
 
 /// Equal parts of `count` for `parts` members.
 std::vector<PartRange> equal_parts(int64_t count, int parts);

@@ -48,8 +48,8 @@ class SharedPath : public CollectivePath {
  private:
   int members() const { return group_.size(); }
   const PartRange& part(int position) const { return call_->parts[static_cast<size_t>(position)]; }
-  Span in_of(int position) const { return in_span(call_->operation, position == call_->root); }
-  Span out_of(int position) const { return out_span(call_->operation, position == call_->root); }
+  MemberShare in_of(int position) const { return in_span(call_->operation, position == call_->root); }
+  MemberShare out_of(int position) const { return out_span(call_->operation, position == call_->root); }
   static PartRange overlap(PartRange a, const Window& b) {
     const PartRange both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
     return both.end > both.begin ? both : PartRange{b.begin, b.begin};
@@ -60,17 +60,17 @@ class SharedPath : public CollectivePath {
   }
   /// Index, in the buffer that a member posts, of element `at` of the whole. `source`: the member that a strip comes
   /// from.
-  int64_t index(Span span, int position, const Window& window, int64_t at, int source = 0) const {
-    if (span == Span::kWhole) return at - window.begin;
+  int64_t index(MemberShare span, int position, const Window& window, int64_t at, int source = 0) const {
+    if (span == MemberShare::kWhole) return at - window.begin;
     const int64_t first = std::max(part(position).begin, window.begin);
-    return at - first + (span == Span::kStrips ? source * strip(position, window) : 0);
+    return at - first + (span == MemberShare::kStrips ? source * strip(position, window) : 0);
   }
-  int64_t posted(Span span, int position, const Window& window) const {
+  int64_t posted(MemberShare span, int position, const Window& window) const {
     switch (span) {
-      case Span::kNone: return 0;
-      case Span::kWhole: return window.end - window.begin;
-      case Span::kPart: return overlap(part(position), window).count();
-      case Span::kStrips: return strip(position, window) * members();
+      case MemberShare::kNone: return 0;
+      case MemberShare::kWhole: return window.end - window.begin;
+      case MemberShare::kPart: return overlap(part(position), window).count();
+      case MemberShare::kStrips: return strip(position, window) * members();
     }
     return 0;
   }
@@ -170,7 +170,7 @@ void SharedPath::piece_of_part(const Window& window, const SharedGroup::Peers& p
 
 void SharedPath::reduce(const Window& window, const SharedGroup::Peers& peers, std::span<const int> receivers,
                         int64_t begin, int64_t end) {
-  const int64_t in_index = index(Span::kWhole, 0, window, begin);
+  const int64_t in_index = index(MemberShare::kWhole, 0, window, begin);
   int outputs = 0;
   for (const int receiver : receivers)
     targets_[static_cast<size_t>(outputs++)] =
@@ -192,7 +192,7 @@ void SharedPath::copy(const Window& window, const SharedGroup::Peers& peers, int
   const std::byte* from = peers.in[static_cast<size_t>(giver)] + index(in_of(giver), giver, window, begin) * in_size_;
   int outputs = 0;
   for (const int receiver : receivers) {
-    if (out_of(receiver) == Span::kNone) continue;
+    if (out_of(receiver) == MemberShare::kNone) continue;
     targets_[static_cast<size_t>(outputs++)] =
         peers.out[static_cast<size_t>(receiver)] + index(out_of(receiver), receiver, window, begin, giver) * out_size_;
   }
@@ -203,7 +203,7 @@ void SharedPath::copy(const Window& window, const SharedGroup::Peers& peers, int
 void SharedPath::stage(const Window& window) {
   const CollectiveCall& call = *call_;
   const int own = group_.position();
-  const Span in_kind = in_of(own), out_kind = out_of(own);
+  const MemberShare in_kind = in_of(own), out_kind = out_of(own);
   const int64_t in_count = posted(in_kind, own, window), out_count = posted(out_kind, own, window);
   const size_t in_room = static_cast<size_t>(kWindowBytes);
   // Of one size for all calls but strips, so that it is taken once.
@@ -211,19 +211,19 @@ void SharedPath::stage(const Window& window) {
   std::byte* out_stage = in_stage + in_room;
   const int64_t first = std::max(part(own).begin, window.begin);
   if (in_count > 0) {
-    const int64_t at = in_kind == Span::kWhole ? window.begin : first - part(own).begin;
+    const int64_t at = in_kind == MemberShare::kWhole ? window.begin : first - part(own).begin;
     std::memcpy(in_stage, call.in + at * in_size_, static_cast<size_t>(in_count * in_size_));
   }
   round(window, in_stage, out_stage);
   if (out_count == 0) return;
-  if (out_kind == Span::kStrips) {
+  if (out_kind == MemberShare::kStrips) {
     const int64_t count = overlap(part(own), window).count();
     for (int source = 0; source < members() && count > 0; ++source)
       std::memcpy(call.out + (source * part(own).count() + first - part(own).begin) * out_size_,
                   out_stage + source * strip(own, window) * out_size_, static_cast<size_t>(count * out_size_));
     return;
   }
-  const int64_t at = out_kind == Span::kWhole ? window.begin : first - part(own).begin;
+  const int64_t at = out_kind == MemberShare::kWhole ? window.begin : first - part(own).begin;
   std::memcpy(call.out + at * out_size_, out_stage, static_cast<size_t>(out_count * out_size_));
 }
 
