@@ -24,7 +24,7 @@ using namespace ramet;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-struct Wanted {
+struct ProfileArguments {
   std::string recipe;
   std::vector<std::string> settings;
   int64_t steps = 3;
@@ -32,8 +32,8 @@ struct Wanted {
   CompileOptions compile;
 };
 
-Wanted parse(int count, char** words) {
-  Wanted wanted;
+ProfileArguments parse(int count, char** words) {
+  ProfileArguments wanted;
   wanted.compile.threads = available_processors();
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
@@ -91,7 +91,7 @@ double run_steps(Engine& engine, const Preparation& ready, int64_t steps) {
 }  // namespace
 
 int main(int count, char** words) try {
-  const Wanted wanted = parse(count, words);
+  const ProfileArguments wanted = parse(count, words);
   const Recipe recipe = wanted.recipe.empty()
                             ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
                             : load_recipe(wanted.recipe, wanted.settings);

@@ -53,7 +53,7 @@ class Subject : public SmallTraining {
   ClusterFeed feed(int64_t number) const {
     return [this, number](int64_t micro, const Executable&, FeedSink& sink) {
       const int64_t size = preparation.recipe.train.micro_batch, index = number * step.micro_batches() + micro;
-      for (const NamedTensor& tensor : preparation.train->make(index * size, size).tensors)
+      for (const NamedTensor& tensor : preparation.workload.train->make(index * size, size).tensors)
         if (sink.takes(tensor.name)) sink.set(tensor.name, tensor.type, tensor.bytes.data());
     };
   }
@@ -73,7 +73,7 @@ class Subject : public SmallTraining {
   /// The weights of the layers, which are on all stages of a pipeline.
   std::vector<const StateTensor*> layer_weights() const {
     std::vector<const StateTensor*> found;
-    for (const StateTensor& state : preparation.model.weights)
+    for (const StateTensor& state : preparation.workload.model.weights)
       if (state.name.find("layer") != std::string::npos || state.name.find("h.") != std::string::npos)
         found.push_back(&state);
     return found;
@@ -217,7 +217,7 @@ TEST(Programs, ThatChangeNothingLeaveTrainingAsItWas) {
     for (int64_t number = 0; number < 2; ++number)
       EXPECT_EQ(cluster.run_step(number, subject.feed(number), Subject::scalars(number)).not_finite, "");
     std::vector<std::vector<std::byte>> all;
-    for (const StateTensor& state : subject.preparation.model.weights) {
+    for (const StateTensor& state : subject.preparation.workload.model.weights) {
       all.emplace_back(static_cast<size_t>(state.type.bytes()));
       cluster.read_state(state, 0, all.back());
     }

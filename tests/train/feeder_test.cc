@@ -112,7 +112,7 @@ TEST(Feeder, HoldsFourMicroBatchesADeviceAndWhatIsPlanned) {
     EXPECT_LE(ring.most_held(), 4 * devices) << layout;
     // At worst a micro-batch is made for each read of it: with phases a device comes back to it much later.
     int64_t reads = 0;
-    for (const DeviceReads& device : trainer.cluster().reads(false)) reads += std::ssize(device.micro);
+    for (const DeviceReads& device : trainer.cluster().reads_of_step()) reads += std::ssize(device.micro);
     EXPECT_LE(source->made, 2 * reads + 4 * devices) << layout;
     const std::vector<int> all = trainer.cluster().local_devices();
     EXPECT_EQ(ring.used_bytes(), Feeder::planned_bytes(*trainer.workload().train, trainer.cluster().stages(), all,

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "ramet/base/error.h"
+#include "ramet/data/batches.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/training.h"
 #include "support/made_source.h"

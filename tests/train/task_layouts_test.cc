@@ -4,7 +4,7 @@
 #include <random>
 
 #include "ramet/base/file.h"
-#include "ramet/train/trainer.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet {
@@ -59,14 +59,14 @@ class TaskLayouts : public ::testing::Test {
 
   /// The metrics of the dev set before the first step and after the last.
   std::vector<Numbers> scores(const Recipe& recipe, int64_t device_memory = 0) {
-    Trainer trainer(prepare(recipe), {.threads = 1, .device_memory = device_memory});
+    Training trainer = make_training(prepare(recipe), {.threads = 1, .device_memory = device_memory});
     trainer.initialize();
     std::vector<Numbers> all = {trainer.evaluate()};
     for (int64_t step = 0; step < kTaskSteps; ++step) trainer.step();
     all.push_back(trainer.evaluate());
     EXPECT_EQ(trainer.evaluate(), all.back());
     weights_ = 0;
-    for (const StateTensor& weight : trainer.preparation().model.weights) weights_ += weight.type.bytes();
+    for (const StateTensor& weight : trainer.model().weights) weights_ += weight.type.bytes();
     most_ = 0;
     for (const int64_t bytes : trainer.cluster().arena_bytes()) most_ = std::max(most_, bytes);
     int64_t taken = 0;

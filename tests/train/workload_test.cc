@@ -61,24 +61,21 @@ Model model_of(const std::string& scope = "layer", int64_t hidden = 16) {
 class Rows : public Source {
  public:
   explicit Rows(bool counting = true, int64_t bad = -1) : counting_(counting), bad_(bad) {}
-  std::vector<std::pair<std::string, TensorType>> signature(int64_t count) const override {
+  Signature signature(int64_t count) const override {
     return {{"rows", {DType::kF32, {count, kWidth}}}, {"wanted", {DType::kF32, {count}}}, {"counts", {DType::kBool, {count}}}};
   }
-  Batch make(int64_t first, int64_t count) const override {
-    Batch batch{first, count, {}};
-    for (const auto& [name, type] : signature(count))
-      batch.tensors.push_back({name, type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))});
-    auto* rows = reinterpret_cast<float*>(batch.tensors[0].bytes.data());
-    auto* wanted = reinterpret_cast<float*>(batch.tensors[1].bytes.data());
+  void fill(int64_t first, int64_t count, const Places& places) const override {
+    auto* rows = reinterpret_cast<float*>(places.tensors[0]);
+    auto* wanted = reinterpret_cast<float*>(places.tensors[1]);
     for (int64_t i = 0; i < count; ++i) {
       const RandomStream stream(1, RandomPurpose::kTest, static_cast<uint64_t>(first + i), 0);
       for (int64_t j = 0; j < kWidth; ++j) rows[i * kWidth + j] = static_cast<float>(stream.uniform(static_cast<uint64_t>(j)));
       wanted[i] = rows[i * kWidth] + rows[i * kWidth + 1];
       if (first + i == bad_) rows[i * kWidth] = 10;
-      batch.tensors[2].bytes[static_cast<size_t>(i)] = std::byte(counting_);
+      places.tensors[2][i] = std::byte(counting_);
     }
-    return batch;
   }
+  Hash identity() const override { return Hasher().digest(); }
   int64_t epoch_of(int64_t) const override { return 0; }
   int64_t epoch_samples(int64_t) const override { return 0; }
 
@@ -168,7 +165,7 @@ TEST(Workload, ANumberOutsideItsLimitsEndsTheRunAndLosesNothing) {
                 std::span<TrainingObserver* const> none;
                 train(training, {.checkpoints = folder / "checkpoints"}, none);
               }),
-              HasSubstr("input 'rows', sample 33: a number of the data is outside what the model takes; found 10"));
+              HasSubstr("'rows' of sample 33, element 0: a value of the data is outside what the model takes; found 10"));
   const auto saved = list_checkpoints(folder / "checkpoints");
   ASSERT_EQ(saved.size(), 1u);
   EXPECT_EQ(Checkpoint(saved[0]).info().step, 2);
@@ -268,7 +265,7 @@ TEST(Observers, ARunsFolderHoldsItsPlanItsProgramAndItsTimes) {
     EXPECT_EQ(buffer["last"], exe.buffers[i].last);
     EXPECT_LE(buffer["offset"].get<int64_t>() + buffer["bytes"].get<int64_t>(), plan["stages"][1]["planned_bytes"]);
   }
-  EXPECT_EQ(program["stages"][1]["programs"]["train"].size(), exe.train.size());
+  EXPECT_EQ(program["stages"][1]["programs"]["train"].size(), exe.train().steps.size());
   ASSERT_EQ(program["stages"][1]["segments"].size(), exe.segments.size());
   EXPECT_EQ(times["steps"], 2);
   EXPECT_GT(times["step_seconds"], 0);
