@@ -70,9 +70,9 @@ Numbers results_of(const Numbers& metrics) {
 /// What a person sees of a run on the console.
 class ConsoleObserver final : public TrainingObserver {
  public:
-  ConsoleObserver(const Recipe& recipe, int64_t begin, int64_t end, fs::path numerics)
+  ConsoleObserver(const Recipe& recipe, int64_t begin, int64_t end, const RunDirectory& directory)
       : progress_(std::make_unique<Progress>(recipe.name, begin, end)),
-        numerics_(std::move(numerics)),
+        directory_(directory),
         shares_(!recipe.is_task()) {}
 
   void on_step(int64_t done, const Numbers& metrics) override { progress_->step(done, metrics); }
@@ -80,14 +80,14 @@ class ConsoleObserver final : public TrainingObserver {
     progress_->line("  held out, after " + std::to_string(done) + " steps: " + numbers_text(metrics, shares_));
   }
   void on_numerics(const NumericsReport& report) override {
-    progress_->line(text_of(report) + "  all of them: " + numerics_.string());
+    progress_->line(text_of(report) + "  all of them: " + directory_.numerics(report.step).string());
   }
   void on_end(const Training&, const TrainingResult&) override { progress_.reset(); }
   void on_failure(const Training&, const std::string&) override { progress_.reset(); }
 
  private:
   std::unique_ptr<Progress> progress_;
-  fs::path numerics_;
+  const RunDirectory& directory_;
   const bool shares_;
 };
 
@@ -224,7 +224,7 @@ class TrainCommand {
       std::fprintf(stderr, "%s: %s planned, compiled in %s, %d threads; run %s\n", recipe.name.c_str(),
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
-      observers.push_back(&console.emplace(recipe, begin, end, directory.numerics()));
+      observers.push_back(&console.emplace(recipe, begin, end, directory));
     }
     catch_stop_signals();
     try {

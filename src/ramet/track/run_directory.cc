@@ -177,6 +177,12 @@ RunDirectory RunDirectory::reopen(const fs::path& path) {
   return run;
 }
 
+std::filesystem::path RunDirectory::numerics(int64_t step) const {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%08lld.json", static_cast<long long>(step));
+  return numerics() / name;
+}
+
 bool is_run(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path / "run.json", error);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path best() const { return path_ / "best"; }  ///< the checkpoint of a task's best evaluation
   std::filesystem::path numerics() const { return path_ / "numerics"; }
+  std::filesystem::path numerics(int64_t step) const;  ///< of the check before a step
   // What the run's programs are and take (docs/runs.md).
   std::filesystem::path plan() const { return path_ / "plan.json"; }
   std::filesystem::path liveness() const { return path_ / "liveness.json"; }

@@ -1,7 +1,6 @@
 #include "ramet/train/run_recorder.h"
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "ramet/base/file.h"
@@ -23,12 +22,6 @@ json number_json(double value) { return std::isfinite(value) ? json(value) : jso
 
 void add(json& event, const Numbers& numbers, const std::string& prefix = "") {
   for (const auto& [name, value] : numbers) event[prefix + name] = number_json(value);
-}
-
-std::string step_name(int64_t step) {
-  char name[40];
-  std::snprintf(name, sizeof name, "step-%08lld.json", static_cast<long long>(step));
-  return name;
 }
 
 }  // namespace
@@ -60,7 +53,7 @@ void RunRecorder::on_start(const Training& training, const RunStart& start) {
                       {"compile_seconds", training.compiled().seconds},
                       {"kernel_class", training.kernel_class()},
                       {"threads", training.threads()},
-                      {"layout", print_layout(training.layout())},
+                      {"layout", print_layout(training.asked_layout())},
                       {"devices", training.cluster().mesh().devices()},
                       {"ranks", training.cluster().ranks()},
                       {"version", version()},
@@ -101,7 +94,7 @@ void RunRecorder::on_checkpoint(int64_t done, const fs::path& path) {
 }
 
 void RunRecorder::on_numerics(const NumericsReport& report) {
-  const fs::path file = directory_.numerics() / step_name(report.step);
+  const fs::path file = directory_.numerics(report.step);
   fs::create_directories(directory_.numerics());
   write_file_atomic(file, json_of(report) + "\n");
   const NumericsFinding* first = report.first_out_of_range();

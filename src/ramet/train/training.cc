@@ -45,7 +45,11 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
 }  // namespace
 
 Training::Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where)
-    : workload_(std::move(workload)), options_(std::move(options)), progress_(where.progress), profiled_(where.profile) {
+    : workload_(std::move(workload)),
+      options_(std::move(options)),
+      asked_layout_(layout),
+      progress_(where.progress),
+      profiled_(where.profile) {
   check_inputs();
   workload_.model = apply_model_passes(std::move(workload_.model), options_);
   layout_ = fitted_layout(layout, workload_.model, options_, where.layout_source, workload_.remarks);

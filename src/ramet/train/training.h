@@ -62,7 +62,8 @@ class Training {
   const Workload& workload() const { return workload_; }
   const Model& model() const { return workload_.model; }
   const TrainOptions& options() const { return options_; }
-  const Layout& layout() const { return layout_; }
+  const Layout& layout() const { return layout_; }  ///< with its head settled
+  const Layout& asked_layout() const { return asked_layout_; }
   /// What could be better, about the workload and the layout.
   const std::vector<std::string>& remarks() const { return workload_.remarks; }
   Cluster& cluster() { return *cluster_; }
@@ -110,7 +111,7 @@ class Training {
 
   Workload workload_;
   TrainOptions options_;
-  Layout layout_;
+  Layout layout_, asked_layout_;
   std::vector<InputSpec> inputs_;  ///< what the graphs read
   std::string identity_;           ///< of the model
   std::function<void(std::string_view, int64_t, int64_t)> progress_;
