@@ -329,7 +329,8 @@ class Partitioner {
       map.chunk = update_parts(graph, group, groups);
       for (const Node& node : graph.nodes()) map.anywhere.push_back(node.inputs.empty());
       map.backward.assign(graph.nodes().size(), false);
-      const int parts = std::max(2 * groups, *std::max_element(map.chunk.begin(), map.chunk.end())) + 1;
+      int parts = 2 * groups + 1;
+      for (const int place : map.chunk) parts = std::max(parts, place + 1);
       const std::vector<int> stage_of_part(static_cast<size_t>(parts), stage);
       PieceCutter{.stage_of_chunk = stage_of_part,
                   .stream = program < 0 && layout_.offload.grads,
