@@ -62,7 +62,9 @@ Preparation prepare(const Recipe& recipe) {
 
 Training make_training(Preparation preparation, Where where) {
   where.layout_source = layout_source(preparation.recipe);
-  return Training(std::move(preparation.workload), std::move(preparation.options), preparation.layout, where);
+  // As it was asked for: training settles what a layout leaves open, and says both.
+  const Layout asked = parse_layout(preparation.recipe.layout, where.layout_source);
+  return Training(std::move(preparation.workload), std::move(preparation.options), asked, where);
 }
 
 CompiledWorkload compile_recipe(const Preparation& preparation, Where where) {
