@@ -101,16 +101,24 @@ std::map<std::string, HostTensor> results_of(const Graph& graph, const std::map<
   return results;
 }
 
-TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
-  const std::pair<std::string, std::string> models[] = {{"bert", "bert.embeddings.word_embeddings.weight@masked_words"},
-                                                        {"gpt2", "transformer.wte.weight@head"}};
+TEST(TrainingStep, ATiedWeightHasASumForEachRegion) {
+  const std::pair<std::string, std::string> models[] = {{"bert", "bert.embeddings.word_embeddings.weight@1"},
+                                                        {"gpt2", "transformer.wte.weight@1"}};
   for (const auto& [kind, tied] : models) {
     const Preparation preparation = prepare(tiny({"model.kind=" + kind, "model.preset=mini", "train.accumulation=2"}));
     const StepGraph step = make_training_step(preparation.model, preparation.recipe);
     verify(step, "the test");
     std::vector<std::string> others;
     for (const auto& state : step.states)
-      if (state.name.find('@') != std::string::npos) others.push_back(state.name);
+      if (state.name.find('@') != std::string::npos) {
+        others.push_back(state.name);
+        EXPECT_EQ(state.of + "@1", tied);
+        EXPECT_EQ(state.role, "sum");
+        EXPECT_THAT(state.part, testing::MatchesRegex("after layer [0-9]+"));
+      } else if (state.kind == StateKind::kAccumulator) {
+        EXPECT_EQ(state.name, "accumulator." + state.of);
+        EXPECT_EQ(state.part, state.of + "@1" == tied ? "before layer 0" : "") << state.name;
+      }
     EXPECT_THAT(others, testing::ElementsAre("accumulator." + tied));
     for (const auto& input : step.micro.inputs()) {
       const std::string& name = step.micro.value(input.value).name;

@@ -4,24 +4,14 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 #include "ramet/ir/builder.h"
 #include "ramet/layout/chunks.h"
 #include "ramet/layout/pieces.h"
 #include "ramet/layout/spread_graph.h"
 #include "ramet/layout/stage_update.h"
-#include "ramet/transform/precision.h"
 
 namespace ramet {
 namespace {
-
-/// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden
-/// dimension (t2).
-std::optional<MeshAxis> mesh_axis_of(const std::string& logical) {
-  if (logical == "heads" || logical == "mlp" || logical == "vocab") return MeshAxis::kTensor1;
-  if (logical == "embed") return MeshAxis::kTensor2;
-  return std::nullopt;
-}
 
 /// The graph with some nodes taken apart (OpDef::apart).
 Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
@@ -38,7 +28,7 @@ Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
     const NodeSignature signature = graph.signature(id);
     std::vector<Tensor> inputs;
     for (ValueId input : node.inputs) inputs.push_back(build.tensor(copier[input]));
-    Scope scope(build, node.name);
+    InfoScope scope(build, node);
     SimplifyContext context{build, signature, inputs};
     const Tensor whole = node.op->apart(context);
     if (!whole.valid())
@@ -62,14 +52,15 @@ class Partitioner {
   }
 
   DeviceGraphs run() {
-    const LayerCosts costs = layer_costs(step_.micro);
+    const PartOrder parts(step_.micro.nodes().empty() ? step_.evaluate : step_.micro);
+    const LayerCosts costs = layer_costs(step_.micro, parts);
     gather_sharded_weights();
     spread_states();
     const Graph derive = spread(step_.derive, spreads_);
     Graph micro = spread_micro(step_.micro), evaluate = spread_micro(step_.evaluate);
     const Graph update = spread_update();
     find_stages();
-    cut_model(costs, micro, evaluate);
+    cut_model(parts, costs, micro, evaluate);
     cut_derive(derive);
     cut_update(update);
     place_states();
@@ -95,12 +86,12 @@ class Partitioner {
       GraphCopier copier(graph, result);
       for (const GraphInput& input : graph.inputs()) {
         const Value& value = graph.value(input.value);
-        std::string name = value.name;
-        if (input.role == InputRole::kState && step_.state(name).kind == StateKind::kWeight) {
-          gathered.insert(name);
-          name = "gathered." + name;
+        if (input.role != InputRole::kState || step_.state(value.name).kind != StateKind::kWeight) {
+          copier.copy_input(input);
+          continue;
         }
-        copier.map(input.value, result.add_input(name, value.type, input.role));
+        gathered.insert(value.name);
+        copier.map(input.value, result.add_input("gathered." + value.name, value.type, input.role));
       }
       for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) copier.copy_node(id);
       copier.copy_outputs();
@@ -114,6 +105,8 @@ class Partitioner {
       if (input == kNoValue) input = step_.derive.add_input(name, weight.type, InputRole::kState);
       step_.derive.add_output("gathered." + name, input, OutputRole::kState);
       StateTensor state{"gathered." + name, weight.type, StateKind::kDerived, {}, ""};
+      state.of = weight.weight();
+      state.role = "gathered";
       step_.states.push_back(std::move(state));
     }
   }
@@ -122,7 +115,7 @@ class Partitioner {
     for (const StateTensor& state : step_.states) {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
-      spread.cuts = cuts_of_state(state, mesh_);
+      spread.cuts = cuts_of_state(state, mesh_, step_.axes);
       spread.flat_parts = rts_of(state.kind);
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
@@ -162,21 +155,22 @@ class Partitioner {
     into_.chunks = layout_.model_chunks();
   }
 
-  void cut_model(const LayerCosts& costs, const Graph& micro, const Graph& evaluate) {
+  void cut_model(const PartOrder& parts, const LayerCosts& costs, const Graph& micro, const Graph& evaluate) {
     std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
     std::vector<bool> stays;
     for (const LayerActivations& layer : plan_) stays.push_back(!layer.stream);
     PieceCutter{.stage_of_chunk = into_.stage_of_chunk,
+                .parts = &parts,
                 .split_backward = split,
                 .stream = layout_.offload.activations,
                 .stays = std::move(stays),
                 .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0}
-        .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
+        .cut(micro, map_chunks(micro, parts, chunk_of_layer, into_.chunks), into_);
     if (!evaluate.nodes().empty())
       PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
-          evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks), into_);
+          evaluate, map_chunks(evaluate, parts, chunk_of_layer, into_.chunks), into_);
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
   }
@@ -299,7 +293,7 @@ class Partitioner {
     groups = 0;
     std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
     for (const StateTensor& state : step_.states)
-      if (state.kind == StateKind::kWeight && state.type.dtype != kU16 &&
+      if (state.kind == StateKind::kWeight && !state.low_half &&
           update.find_input(state.name) != kNoValue && owner_.count(state.name) && owner_.at(state.name) == stage)
         order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -313,12 +307,8 @@ class Partitioner {
     }
     // Low halves go with their weight, accumulators with the weight whose update reads them.
     for (const StateTensor& state : step_.states) {
-      if (const auto high = group.find(weight_of_low_half(state.name, state.type.dtype)); high != group.end())
-        group[state.name] = high->second;
-      if (state.kind != StateKind::kAccumulator) continue;
-      const std::string weight = state.name.substr(std::string("accumulator.").size());
-      const auto known = group.find(weight.substr(0, weight.find('@')));
-      if (known != group.end()) group[state.name] = known->second;
+      if (!state.low_half && state.kind != StateKind::kAccumulator) continue;
+      if (const auto known = group.find(state.of); known != group.end()) group[state.name] = known->second;
     }
     return group;
   }
@@ -361,15 +351,16 @@ class Partitioner {
 
 }  // namespace
 
-std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh) {
+std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh, const TensorAxes& axes) {
   std::vector<Cut> cuts;
   std::set<MeshAxis> used;
   for (size_t dim = 0; dim < state.axes.size(); ++dim) {
-    const auto axis = mesh_axis_of(state.axes[dim].name);
-    if (!axis) continue;
-    const int64_t parts = mesh.extent(*axis), blocks = state.axes[dim].blocks;
+    const auto known = axes.find(state.axes[dim].name);
+    if (known == axes.end()) continue;
+    const MeshAxis axis = known->second == 1 ? MeshAxis::kTensor1 : MeshAxis::kTensor2;
+    const int64_t parts = mesh.extent(axis), blocks = state.axes[dim].blocks;
     const bool falls_apart = parts > 1 && state.type.shape[static_cast<int>(dim)] % (blocks * parts) == 0;
-    if (falls_apart && used.insert(*axis).second) cuts.push_back({static_cast<int>(dim), *axis, parts, blocks, 1});
+    if (falls_apart && used.insert(axis).second) cuts.push_back({static_cast<int>(dim), axis, parts, blocks, 1});
   }
   return cuts;
 }

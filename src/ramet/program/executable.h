@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/ir/graph.h"
 #include "ramet/ir/op.h"
 #include "ramet/layout/piece_kind.h"
 #include "ramet/layout/sharding.h"
@@ -68,6 +69,9 @@ struct Instruction {
   std::string name;   ///< of the node
   std::vector<BufferId> inputs, outputs;
   BufferId scratch = kNoBuffer;
+  Part part{};                          ///< of the model
+  NodePass pass = NodePass::kForward;
+  std::string gradient{};  ///< name of the weight whose whole gradient operand 0 is; "" of others
 };
 
 /// A feed, scalar or result by name.
@@ -139,7 +143,7 @@ struct ProgramStep {
 /// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
 /// lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 2;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 3;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;

@@ -206,6 +206,10 @@ void transfer(Stream& s, Instruction& instruction) {
   transfer_numbers(s, instruction.inputs);
   transfer_numbers(s, instruction.outputs);
   s.number(instruction.scratch);
+  transfer(s, instruction.part.stack);
+  s.number(instruction.part.index);
+  transfer_enum(s, instruction.pass, kNodePassCount);
+  transfer(s, instruction.gradient);
 }
 
 template <typename Stream>
@@ -240,6 +244,11 @@ void transfer(Stream& s, StatePlace& state) {
   s.number(state.tensor.init.a);
   s.number(state.tensor.init.b);
   transfer(s, state.tensor.group);
+  transfer(s, state.tensor.of);
+  transfer(s, state.tensor.role);
+  transfer(s, state.tensor.part);
+  transfer(s, state.tensor.external_name);
+  transfer_bool(s, state.tensor.low_half);
   transfer_numbers(s, state.slots);
   transfer(s, state.sharding.logical);
   transfer_list(s, state.sharding.cuts, [](Stream& stream, Cut& cut) {

@@ -16,6 +16,7 @@
 #include "ramet/train/prepare_task.h"
 #include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
+#include "ramet/transform/parts.h"
 
 namespace ramet {
 namespace {
@@ -272,16 +273,16 @@ Preparation prepare(const Recipe& recipe) {
 }
 
 bool has_tied_weights(const Graph& forward) {
-  std::map<ValueId, std::string> reader;
-  for (const Node& node : forward.nodes())
-    for (ValueId input : node.inputs) {
+  const std::vector<ModelRegion> regions = regions_of(forward, PartOrder(forward));
+  std::map<ValueId, ModelRegion> reader;
+  for (size_t n = 0; n < regions.size(); ++n)
+    for (ValueId input : forward.nodes()[n].inputs) {
       if (forward.value(input).producer != kNoNode) continue;
       const auto is_state = [&](const GraphInput& each) {
         return each.value == input && each.role == InputRole::kState;
       };
       if (std::none_of(forward.inputs().begin(), forward.inputs().end(), is_state)) continue;
-      const std::string scope = node.name.substr(0, node.name.find('/'));
-      if (reader.emplace(input, scope).first->second != scope) return true;
+      if (reader.emplace(input, regions[n]).first->second != regions[n]) return true;
     }
   return false;
 }

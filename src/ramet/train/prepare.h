@@ -42,7 +42,8 @@ LayoutFacts layout_facts(const Recipe& complete);
 /// does it.
 Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
 
-/// Whether two top-level scopes of a model's forward graph read one weight, as embeddings and the loss head often do.
+/// Whether two regions of a model's forward graph (transform/parts.h) read one weight, as embeddings and the loss head
+/// often do.
 bool has_tied_weights(const Graph& forward);
 /// Decides where the loss head lies when the layout leaves it open: beside embeddings that share a weight with it.
 void settle_head(Layout& layout, const Graph& forward);

@@ -16,65 +16,74 @@
 #include "ramet/train/scaling.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/parts.h"
 #include "ramet/transform/precision.h"
 
 namespace ramet {
 namespace {
 
-/// The readers of a weight that share one accumulator: all of it when a single top-level scope of the forward graph
-/// reads it, else those of one scope. A tied weight is so read in parts of the model that a pipeline may run at
-/// different times and places: with a sum for each, no such order shows.
+/// The readers of a weight that share one accumulator: those of one region of the model (transform/parts.h). A tied
+/// weight is so read in parts of the model that a pipeline may run at different times and places: with a sum for each,
+/// no such order shows.
 struct GradientPart {
   const StateTensor* weight = nullptr;
-  std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
+  std::string input;   ///< of the aliased graph: "W", and "W@1", "W@2" for regions after the first
+  std::string region;  ///< in words, where there are several
   ScaledWeight scaled{};
   std::string accumulator() const { return "accumulator." + input; }
 };
 
-std::string top_scope(const std::string& path) { return path.substr(0, path.find('/')); }
+/// "before encoder 0", "in encoder 3", "after encoder 11"
+std::string text_of(const ModelRegion& region, const PartOrder& parts) {
+  using Where = ModelRegion::Where;
+  if (parts.size() == 0) return "";
+  const char* word = region.where == Where::kBefore ? "before " : region.where == Where::kIn ? "in " : "after ";
+  return word + text_of(parts[region.part]);
+}
 
-/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and by scope in
-/// order of their first reader.
+/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and in order of
+/// their first reader.
 std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
-  std::map<std::string, std::vector<std::string>> scopes;
-  for (const Node& node : model.forward.nodes())
-    for (ValueId input : node.inputs) {
-      const Value& value = model.forward.value(input);
-      if (value.producer != kNoNode) continue;
-      auto& known = scopes[value.name];
-      const std::string scope = top_scope(node.name);
-      if (std::find(known.begin(), known.end(), scope) == known.end()) known.push_back(scope);
-    }
-  const auto alias = [&](const std::string& name, const std::string& scope) {
-    return scope == scopes[name].front() ? name : name + "@" + scope;
+  const PartOrder order(model.forward);
+  const std::vector<ModelRegion> region_of_node = regions_of(model.forward, order);
+  std::map<std::string, std::vector<ModelRegion>> regions;  // of each weight's readers
+  const auto is_weight = [&](const Value& value) {
+    const auto has_its_name = [&](const StateTensor& weight) { return weight.name == value.name; };
+    return value.producer == kNoNode && std::any_of(model.weights.begin(), model.weights.end(), has_its_name);
   };
+  for (size_t n = 0; n < region_of_node.size(); ++n)
+    for (ValueId input : model.forward.nodes()[n].inputs) {
+      const Value& value = model.forward.value(input);
+      if (!is_weight(value)) continue;
+      auto& known = regions[value.name];
+      if (std::find(known.begin(), known.end(), region_of_node[n]) == known.end()) known.push_back(region_of_node[n]);
+    }
 
   std::pair<Graph, std::vector<GradientPart>> result;
   auto& [graph, parts] = result;
   graph.set_name(model.forward.name());
   GraphCopier copier(model.forward, graph);
   copier.copy_inputs();
+  std::map<std::pair<std::string, ModelRegion>, ValueId> aliases;
   for (const StateTensor& weight : model.weights) {
-    parts.push_back({&weight, weight.name});
-    const auto& readers = scopes[weight.name];
+    const auto& readers = regions[weight.name];
+    parts.push_back({&weight, weight.name, readers.size() > 1 ? text_of(readers[0], order) : ""});
     for (size_t i = 1; i < readers.size(); ++i) {
-      parts.push_back({&weight, alias(weight.name, readers[i])});
-      graph.add_input(parts.back().input, weight.type, InputRole::kState);
+      parts.push_back({&weight, weight.name + "@" + std::to_string(i), text_of(readers[i], order)});
+      aliases[{weight.name, readers[i]}] = graph.add_input(parts.back().input, weight.type, InputRole::kState);
     }
   }
-  for (const Node& node : model.forward.nodes()) {
+  for (NodeId id = 0; id < static_cast<NodeId>(model.forward.nodes().size()); ++id) {
+    const Node& node = model.forward.node(id);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       const Value& value = model.forward.value(input);
-      const bool weight = value.producer == kNoNode;
-      const ValueId other = weight ? graph.find_input(alias(value.name, top_scope(node.name))) : kNoValue;
-      inputs.push_back(other != kNoValue ? other : copier[input]);
+      const auto alias = value.producer == kNoNode
+                             ? aliases.find({value.name, region_of_node[static_cast<size_t>(id)]})
+                             : aliases.end();
+      inputs.push_back(alias != aliases.end() ? alias->second : copier[input]);
     }
-    const NodeId copy = graph.add_node(*node.op, inputs, node.attributes, node.name);
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      copier.map(node.outputs[o], graph.node(copy).outputs[o]);
-      graph.set_value_name(graph.node(copy).outputs[o], model.forward.value(node.outputs[o]).name);
-    }
+    copier.copy_node(id, std::move(inputs), node.attributes);
   }
   copier.copy_outputs();
   return result;
@@ -146,22 +155,26 @@ Graph make_micro(const Graph& aliased, const std::vector<GradientPart>& parts, c
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
+  std::map<std::string, std::string> state_of;  // of weights' inputs and their low halves
+  for (const GradientPart& part : parts) {
+    state_of[part.input] = part.weight->name;
+    if (form.split) state_of[low_half_of(part.input)] = low_half_of(part.weight->name);
+  }
   for (const GraphInput& input : both.inputs()) {
     const Value& value = both.value(input.value);
-    const auto part =
-        std::find_if(parts.begin(), parts.end(), [&](const GradientPart& p) { return p.input == value.name; });
-    const bool alias = part != parts.end() && part->input != part->weight->name;
-    const bool low = value.type.dtype == kU16;
-    const std::string name = alias ? part->weight->name : low ? value.name.substr(0, value.name.find('@')) : value.name;
-    const ValueId known = alias || low ? micro.find_input(name) : kNoValue;
-    copier.map(input.value, known != kNoValue ? known : micro.add_input(name, value.type, input.role));
+    const auto state = state_of.find(value.name);
+    if (state == state_of.end()) {
+      copier.copy_input(input);
+      continue;
+    }
+    const ValueId known = micro.find_input(state->second);
+    copier.map(input.value, known != kNoValue ? known : micro.add_input(state->second, value.type, input.role));
   }
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
-  for (const auto& output : both.outputs())
-    if (output.name != "scaled_loss" && !output.name.starts_with("grad."))
-      micro.add_output(output.name, copier[output.value], output.role);
-  Scope scope(build, "accumulate");
+  for (const auto& output : aliased.outputs())  // the model's own
+    micro.add_output(output.name, copier[both.find_output(output.name)->value], output.role);
+  InfoScope scope(build, NodeInfo().derived(NodePass::kAccumulate, "accumulate"));
   for (const GradientPart& part : parts) {
     const Tensor gradient = build.tensor(copier[both.find_output("grad." + part.input)->value]);
     const DType held = dtype_from_name(recipe.train.accumulators);
@@ -222,7 +235,7 @@ class UpdateBuilder {
     return scaled;
   }
 
-  /// The sum of the weight's parts, in order of scopes; scaled parts by what each is of the whole.
+  /// The sum of the weight's parts, in order of their first readers; scaled parts by what each is of the whole.
   Tensor gradient_of(const StateTensor& weight) {
     Scope scope(build_, "gradient/" + weight.name);
     const double whole = scaled_of(weight).gradient;
@@ -252,7 +265,9 @@ class UpdateBuilder {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
     for (size_t i = 0; i < gradients.size(); ++i) {
-      Scope of_weight(build_, model_.weights[i].name);  // "gradient_norm/W", which checks of numerics look for
+      NodeInfo info = build_.info().named(build_.path_of(model_.weights[i].name));
+      info.gradient = model_.weights[i].name;
+      InfoScope of_weight(build_, std::move(info));
       // Of the model's own, unscaled gradients: what the norm is clipped to keeps its meaning.
       const double own = scales_[i].gradient;
       Tensor gradient = gradients[i];
@@ -313,8 +328,12 @@ class UpdateBuilder {
   }
   Tensor optimizer_state(const std::string& name, const StateTensor& weight, DType dtype) {
     const TensorType type{dtype, weight.type.shape};
-    step_.states.push_back({name, type, StateKind::kOptimizer, {}, weight.group, weight.axes});
+    add_state({name, type, StateKind::kOptimizer, {}, weight.group, weight.axes}, weight);
     return build_.state(name, type.dtype, type.shape);
+  }
+  void add_state(StateTensor state, const StateTensor& weight) {
+    state.of = weight.name;
+    step_.states.push_back(std::move(state));
   }
   /// The weight as it is held.
   Tensor held_weight(const StateTensor& weight) {
@@ -337,7 +356,7 @@ class UpdateBuilder {
   Tensor optimizer_state_of(const std::string& name, const StateTensor& weight, size_t dim) {
     StateTensor state{name, {DType::kF32, Shape{weight.type.shape[static_cast<int>(dim)]}}, StateKind::kOptimizer, {}, weight.group};
     if (!weight.axes.empty()) state.axes = {weight.axes[dim]};
-    step_.states.push_back(state);
+    add_state(state, weight);
     return build_.state(name, DType::kF32, state.type.shape);
   }
   void state_output(const std::string& name, Tensor value) {
@@ -501,6 +520,7 @@ Graph with_sums(const Graph& graph, const Recipe& recipe) {
 StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   const Precision compute = precision_from_name(recipe.train.precision);
   StepGraph step;
+  step.axes = model.axes;
   step.lanes = recipe.train.lanes;
   step.micro_batches_per_lane = recipe.train.accumulation / recipe.train.lanes;
   step.states = held_weights(model.weights, held_form(recipe));
@@ -508,13 +528,16 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   aliased = with_scaling(recipe, aliased, parts);
   for (const GradientPart& part : parts) {
     const StateTensor& weight = *part.weight;
-    step.states.push_back(
-        {part.accumulator(),
-         {dtype_from_name(recipe.train.accumulators), weight.type.shape},
-         StateKind::kAccumulator,
-         {},
-         weight.group,
-         weight.axes});
+    StateTensor sum{part.accumulator(),
+                    {dtype_from_name(recipe.train.accumulators), weight.type.shape},
+                    StateKind::kAccumulator,
+                    {},
+                    weight.group,
+                    weight.axes};
+    sum.of = weight.name;
+    sum.role = "sum";
+    sum.part = part.region;
+    step.states.push_back(std::move(sum));
   }
   step.micro = make_micro(aliased, parts, recipe, compute);
   UpdateBuilder(model, parts, recipe, step).run();

@@ -14,8 +14,8 @@ namespace ramet {
 /// - evaluate: the model's own, in the same precision.
 /// With an automatic loss scale micro takes the scalar "loss_scale", the update "inverse_loss_scale", and gives the
 /// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate", and for adam, adamw and lamb "correction1" and "correction2" (1 -
-/// beta^t). States beside weights: "accumulator.W", for each further top-level scope that reads a tied W
-/// "accumulator.W@SCOPE" (the update adds them in order of scopes), and "optimizer.m.W", "optimizer.v.W",
+/// beta^t). States beside weights: "accumulator.W", for each further region of the model (transform/parts.h) that reads a
+/// tied W "accumulator.W@1", "accumulator.W@2" (the update adds them in that order), and "optimizer.m.W", "optimizer.v.W",
 /// "optimizer.momentum.W" or, of rows and columns, "optimizer.row.W" and "optimizer.column.W" of each weight W, with
 /// the weight's logical axes. Adafactor takes the scalar "second_decay". The gradient is the mean over the step's
 /// micro-batches. One that is not finite changes nothing.
