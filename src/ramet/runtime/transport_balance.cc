@@ -35,14 +35,14 @@ void move_thread(ProgressSlot& slot, int processor) {
 
 }  // namespace
 
-int to_be_moved(std::span<const Neighbour> neighbours, int processor) {
+int to_be_moved(std::span<const CrowdedDevice> neighbours, int processor) {
   std::map<int, int> crowds;
-  for (const Neighbour& neighbour : neighbours)
+  for (const CrowdedDevice& neighbour : neighbours)
     if (neighbour.at_work) ++crowds[neighbour.processor];
   if (crowds.contains(processor)) return -1;
   int best = -1;
   for (size_t i = 0; i < neighbours.size(); ++i) {
-    const Neighbour& neighbour = neighbours[i];
+    const CrowdedDevice& neighbour = neighbours[i];
     if (!neighbour.at_work || neighbour.processor < 0 || crowds[neighbour.processor] < 2) continue;
     if (neighbour.in_line) return static_cast<int>(i);
     if (best < 0) best = static_cast<int>(i);
@@ -77,13 +77,13 @@ void Sleep::leave_processor() {
     slot_.thread.store(thread, std::memory_order_relaxed);
   }
 
-  std::vector<Neighbour> neighbours;
+  std::vector<CrowdedDevice> neighbours;
   std::vector<ProgressSlot*> slots;
   for (int local = 0; local < world_.layout().locals; ++local) {
     const int device = world_.device_of_local(local);
     ProgressSlot& slot = world_.progress(device);
     if (device == device_ || slot.thread.load(std::memory_order_relaxed) == 0) continue;
-    Neighbour its{.at_work = true};
+    CrowdedDevice its{.at_work = true};
     if (slot.waiting.load(std::memory_order_relaxed) != 0) its.at_work = its.in_line = stands_in_line(world_, slot);
     if (!its.at_work) continue;
     neighbours.push_back(its);

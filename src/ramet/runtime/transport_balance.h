@@ -8,14 +8,14 @@
 namespace ramet {
 
 /// What a device of a crowded host looks like to one that is about to sleep.
-struct Neighbour {
+struct CrowdedDevice {
   int processor = -1;    ///< where it runs, or ran last; -1: not known
   bool at_work = false;  ///< it runs, or stands in line for a processor
   bool in_line = false;  ///< it stands in line for sure: what it slept for has come, and it has not run since
 };
 /// Which neighbour should go on with its work on `processor`, which its last device is about to leave idle: one of two
 /// or more that are on one other processor, rather one that stands in line; -1 where nobody is better off.
-int to_be_moved(std::span<const Neighbour> neighbours, int processor);
+int to_be_moved(std::span<const CrowdedDevice> neighbours, int processor);
 
 /// Whether a device sleeps on a word that has changed: it would go on if it had a processor, and were not halted.
 bool stands_in_line(const SharedWorld& world, const ProgressSlot& slot);
