@@ -89,13 +89,13 @@ TEST(GraphText, RefusesImpossibleFields) {
                     "\n}");
   };
   EXPECT_EQ(error_with(""), "no error");
-  EXPECT_EQ(error_with("part \"a\" -1"), "t:3:31: number out of range; found '-1'; expected 0 to 65535");
-  EXPECT_EQ(error_with("part \"a\" 65536"), "t:3:31: number out of range; found '65536'; expected 0 to 65535");
-  EXPECT_EQ(error_with("of 4294967296"), "t:3:26: number out of range; found '4294967296'; expected 0 to 2147483647");
+  EXPECT_EQ(error_with("part \"a\" -1"), "t:3:34: number out of range; found '-1'; expected 0 to 65535");
+  EXPECT_EQ(error_with("part \"a\" 65536"), "t:3:34: number out of range; found '65536'; expected 0 to 65535");
+  EXPECT_EQ(error_with("of 4294967296"), "t:3:28: number out of range; found '4294967296'; expected 0 to 2147483647");
   EXPECT_EQ(error_with("pass sideways"),
-            "t:3:28: unknown pass; found 'sideways'; expected forward, backward, recompute, accumulate or update");
+            "t:3:30: unknown pass; found 'sideways'; expected forward, backward, recompute, accumulate or update");
   EXPECT_EQ(error_with("colour 3"),
-            "t:3:23: unexpected text; found 'colour 3'; expected 'input', 'output', a node or '}'");
+            "t:3:25: unexpected text; found 'colour 3'; expected 'input', 'output', a node or '}'");
   EXPECT_NE(error_with("", " [\"a\",\"b\"]").find("not one axis a dimension"), std::string::npos);
   EXPECT_NE(error_with("", " [\"a\"").find("expected ']'"), std::string::npos);
 }

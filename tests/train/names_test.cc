@@ -99,6 +99,7 @@ std::string without_names(Executable exe) {
   for (auto* buffers : {&exe.buffers, &exe.streaming})
     for (Buffer& buffer : *buffers) buffer.name.clear();
   for (Transfer& transfer : exe.transfers) transfer.name.clear();
+  for (StatePlace& state : exe.states) state.tensor.part.clear();  // "after encoder 3"
   for (Segment& segment : exe.segments)
     for (Instruction& instruction : segment.instructions) instruction.name.clear(), instruction.part.stack.clear();
   return executable_bytes(exe);
@@ -113,6 +114,10 @@ size_t instructions(const Executable& exe) {
 struct Case {
   std::string kind, layout;
   std::vector<std::string> more;
+  friend void PrintTo(const Case& one, std::ostream* out) {
+    *out << one.kind << " \"" << one.layout << "\"";
+    for (const std::string& setting : one.more) *out << " " << setting;
+  }
 };
 
 class Renaming : public testing::TestWithParam<Case> {};
@@ -130,7 +135,7 @@ TEST_P(Renaming, ChangesNoPlanAndNoBit) {
     EXPECT_EQ(plans[stage].arena_bytes, others[stage].arena_bytes);
     EXPECT_EQ(plans[stage].streaming_bytes, others[stage].streaming_bytes);
     EXPECT_EQ(instructions(plans[stage]), instructions(others[stage]));
-    EXPECT_EQ(without_names(plans[stage]), without_names(others[stage])) << "stage " << stage;
+    EXPECT_TRUE(without_names(plans[stage]) == without_names(others[stage])) << "stage " << stage;
   }
   for (Trainer* trainer : {&first, &second}) {
     trainer->initialize();
