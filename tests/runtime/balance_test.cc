@@ -12,20 +12,20 @@ namespace ramet {
 namespace {
 
 TEST(Balance, WhoStandsInLineElsewhereIsMovedToAProcessorThatWouldBeIdle) {
-  const std::vector<Neighbour> neighbours = {{.processor = 1, .at_work = true},
+  const std::vector<CrowdedDevice> neighbours = {{.processor = 1, .at_work = true},
                                              {.processor = 1, .at_work = false},
                                              {.processor = 1, .at_work = true, .in_line = true}};
   EXPECT_EQ(to_be_moved(neighbours, 0), 2);
 }
 
 TEST(Balance, WithNobodyKnownToStandInLineOneOfTwoIsMoved) {
-  const std::vector<Neighbour> neighbours = {
+  const std::vector<CrowdedDevice> neighbours = {
       {.processor = 2, .at_work = true}, {.processor = 1, .at_work = true}, {.processor = 1, .at_work = true}};
   EXPECT_EQ(to_be_moved(neighbours, 0), 1);
 }
 
 TEST(Balance, NobodyIsMovedWhereThatGainsNothing) {
-  const Neighbour here{.processor = 0, .at_work = true}, there{.processor = 1, .at_work = true}, asleep{.processor = 1},
+  const CrowdedDevice here{.processor = 0, .at_work = true}, there{.processor = 1, .at_work = true}, asleep{.processor = 1},
       unknown{.processor = -1, .at_work = true};
   EXPECT_EQ(to_be_moved({}, 0), -1);
   EXPECT_EQ(to_be_moved(std::vector{there, asleep, asleep}, 0), -1) << "one alone goes on where it is";
