@@ -125,6 +125,32 @@ void add_sources(std::vector<OpCase>& cases) {
                    .expected = {{0, 0, 0, 1, 1, 1}}});
   cases.push_back(
       {.op = "iota", .name = "columns", .inputs = {}, .attributes = source(DType::kF32, {4, 3}).set("axis", -1)});
+  const auto carried = [](DType dtype, Shape shape, std::vector<double> values) {
+    return Attributes{{"data", TensorData(HostTensor::of(dtype, std::move(shape), values))}};
+  };
+  cases.push_back({.op = "constant",
+                   .name = "f32",
+                   .inputs = {},
+                   .attributes = carried(DType::kF32, {2, 2}, {1, -0.5, 3, 4}),
+                   .expected = {{1, -0.5, 3, 4}}});
+  cases.push_back({.op = "constant",
+                   .name = "i32",
+                   .inputs = {},
+                   .attributes = carried(DType::kI32, {3}, {7, -1, 0}),
+                   .expected = {{7, -1, 0}}});
+  const auto fold = [&](const std::string& by, Attributes attributes, std::vector<double> wanted) {
+    cases.push_back({.op = "fold",
+                     .name = by,
+                     .inputs = {given(DType::kF32, {2}, {1, -2}), given(DType::kF32, {3, 2}, {5, 1, -3, -4, 2, 8})},
+                     .attributes = attributes.set("by", by),
+                     .expected = {wanted},
+                     .low_types = false});
+  };
+  fold("average", {{"momentum", 0.5}}, {1.125, 3});
+  fold("sum", {}, {5, 3});
+  fold("max", {}, {5, 8});
+  fold("min", {}, {-3, -4});
+  fold("last", {}, {2, 8});
   for (const char* kind : {"uniform", "normal", "truncated_normal"})
     cases.push_back({.op = "random",
                      .name = kind,

@@ -62,6 +62,9 @@ class Partitioner {
   }
 
   DeviceGraphs run() {
+    check_replicas();
+    for (const StateTensor& state : step_.states)
+      if (state.kind == StateKind::kConstant) constants_.insert(state.name);
     const LayerCosts costs = layer_costs(step_.micro);
     gather_sharded_weights();
     spread_states();
@@ -77,6 +80,15 @@ class Partitioner {
   }
 
  private:
+  void check_replicas() const {
+    for (const StateTensor& state : step_.states)
+      if (state.kind == StateKind::kChained && layout_.r > 1)
+        throw Error({.what = "replicas would break the chain from one micro-batch to the next",
+                     .where = "layout r, chained state '" + state.name + "'",
+                     .found = std::to_string(layout_.r) + " replicas",
+                     .expected = "r=1"});
+  }
+
   int rts_of(StateKind kind) const {
     const auto& rts = layout_.rts;
     const int parts = kind == StateKind::kWeight        ? rts.weights
@@ -162,7 +174,17 @@ class Partitioner {
     into_.chunks = layout_.model_chunks();
   }
 
-  void cut_model(const LayerCosts& costs, const Graph& micro, const Graph& evaluate) {
+  std::set<std::string> names_of(StateKind kind) const {
+    std::set<std::string> names;
+    for (const StateTensor& state : step_.states)
+      if (state.kind == kind) names.insert(state.name);
+    return names;
+  }
+
+  void cut_model(const LayerCosts& costs, const Graph& spread_micro, const Graph& spread_evaluate) {
+    std::vector<Chain> chains, kept;
+    const Graph micro = hold_chains(spread_micro, names_of(StateKind::kChained), chains);
+    const Graph evaluate = hold_chains(spread_evaluate, names_of(StateKind::kKept), kept);
     std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
@@ -173,12 +195,30 @@ class Partitioner {
                 .stream = layout_.offload.activations,
                 .stays = std::move(stays),
                 .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0}
-        .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks), into_);
+        .cut(micro, map_chunks(micro, chunk_of_layer, into_.chunks, chains), into_);
     if (!evaluate.nodes().empty())
       PieceCutter{.stage_of_chunk = into_.stage_of_chunk, .kind = PieceKind::kEvaluate, .prefix = "evaluate."}.cut(
-          evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks), into_);
+          evaluate, map_chunks(evaluate, chunk_of_layer, into_.chunks, kept), into_);
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
+    if (!chains.empty()) check_order(chains[0].state);
+  }
+
+  /// Every chunk's forward passes take the micro-batches in order.
+  void check_order(const std::string& chained) const {
+    for (const auto& row : into_.table.entries) {
+      std::map<int, int64_t> last;
+      for (const auto& entry : row) {
+        if (entry.pass != Pass::kForward) continue;
+        const auto [at, fresh] = last.emplace(entry.chunk, entry.micro);
+        if (!fresh && entry.micro != at->second + 1)
+          throw Error({.what = "a schedule would break the chain from one micro-batch to the next",
+                       .where = "layout schedule, chained state '" + chained + "'",
+                       .found = "micro-batch " + std::to_string(entry.micro) + " after " + std::to_string(at->second),
+                       .expected = "forward passes in order"});
+        at->second = entry.micro;
+      }
+    }
   }
 
   /// In forward passes of an average stage.
@@ -252,9 +292,10 @@ class Partitioner {
   }
 
   void own(const std::string& name, int stage, int chunk) {
+    if (constants_.count(name)) return;
     const auto [at, fresh] = owner_.emplace(name, stage);
     if (!fresh && at->second != stage)
-      throw Error({.what = "a weight is used on two pipeline stages",
+      throw Error({.what = "a state is used on two pipeline stages",
                    .where = "'" + name + "'",
                    .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
                    .remedy = "Keep its uses on one stage: head=first puts the loss head beside the embeddings"});
@@ -263,6 +304,7 @@ class Partitioner {
   }
 
   void cut_update(const Graph& update) {
+    for (const std::string& name : constants_) owner_[name] = kEveryStage;
     const StageUpdates updates(update, mesh_, owner_);
     for (int stage = 0; stage < layout_.p; ++stage) {
       const Graph graph = updates.of_stage(stage);
@@ -332,18 +374,22 @@ class Partitioner {
                         spread.flat_stride};
       local.tensor = state;
       local.tensor.type = local.sharding.local();
+      const bool constant = state.kind == StateKind::kConstant;
       const auto& offload = layout_.offload;
       const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) ||
-                           (state.kind == StateKind::kWeight && offload.weights) ||
+                           ((state.kind == StateKind::kWeight || constant) && offload.weights) ||
                            (state.kind == StateKind::kAccumulator && offload.grads);
       local.home = streams ? Memory::kStreaming : Memory::kDevice;
-      if (state.kind != StateKind::kDerived) {
+      if (state.kind != StateKind::kDerived && !constant) {
         into_.stages[static_cast<size_t>(owner == owner_.end() ? 0 : owner->second)].states.push_back(std::move(local));
         continue;
       }
       for (StageGraphs& stage : into_.stages)
         if (std::any_of(stage.pieces.begin(), stage.pieces.end(),
-                        [&](const Piece& piece) { return piece.graph.find_output(state.name) != nullptr; }))
+                        [&](const Piece& piece) {
+                          return constant ? piece.graph.find_input(state.name) != kNoValue
+                                          : piece.graph.find_output(state.name) != nullptr;
+                        }))
           stage.states.push_back(local);
     }
   }
@@ -356,6 +402,7 @@ class Partitioner {
   const Mesh mesh_;
   DeviceGraphs into_;
   StateSpreads spreads_;
+  std::set<std::string> constants_;
   std::map<std::string, int> owner_, chunk_;  // stage and first chunk of each state
 };
 

@@ -9,6 +9,9 @@
 
 namespace ramet {
 
+/// The owner of a state that never changes: each stage that reads it has it.
+inline constexpr int kEveryStage = -1;
+
 /// The update of one stage: what changes the states that it owns, and what that needs. Exact sums over all weights
 /// (OpDef::regroups) keep the stage's own terms and are added up among stages before anything else reads them. Throws
 /// Error when a node needs weights of two stages.

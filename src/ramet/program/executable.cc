@@ -10,8 +10,8 @@
 namespace ramet {
 
 std::string_view name_of(BufferClass buffer_class) {
-  static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "activations",
-                                               "stash",   "exchange",  "scratch",   "host"};
+  static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "states",
+                                               "activations", "stash", "exchange", "scratch", "host"};
   return names[static_cast<size_t>(buffer_class)];
 }
 
@@ -214,6 +214,9 @@ class ExecutableVerifier {
               cut.stride >= 1 && cut.parts <= 1 << 20 && cut.blocks <= 1 << 20 &&
               sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0;
     check(sound && sharding.local() == state.tensor.type, what + " is no piece of its logical tensor");
+    const auto& data = state.tensor.init.data;
+    const bool constant = state.tensor.kind == StateKind::kConstant;
+    check(!constant || (data && data->type() == sharding.logical), what + " has not the data of its type");
   }
 
   void check_transfer(const Transfer& transfer) const {

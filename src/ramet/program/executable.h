@@ -21,14 +21,15 @@ enum class BufferClass : uint8_t {
   kOptimizer,
   kGradients,    ///< accumulators, one slot a live subtree of the lanes
   kDerived,      ///< casts and packings of weights
+  kStates,       ///< constants, patterns, statistics, memories and caches
   kActivations,  ///< values between instructions, transient gradients among them
   kStash,        ///< values of micro-batches in flight that wait for a later piece of the same stage
   kExchange,     ///< what is sent to other devices or received from them
   kScratch,      ///< of one instruction
   kHost          ///< feeds, scalars and results: copied from and to the host
 };
-inline constexpr int kBufferClassCount = 9;
-/// "weights", "optimizer", "gradients", "derived", "activations", "stash", "exchange", "scratch", "host"
+inline constexpr int kBufferClassCount = 10;
+/// "weights", "optimizer", "gradients", "derived", "states", "activations", "stash", "exchange", "scratch", "host"
 std::string_view name_of(BufferClass buffer_class);
 
 /// Index of a buffer in Executable::buffers; kNoBuffer where there is none.
@@ -139,7 +140,7 @@ struct ProgramStep {
 /// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
 /// lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 2;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 3;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;

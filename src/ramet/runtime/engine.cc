@@ -61,6 +61,7 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
       team_(options.threads > 0 ? options.threads : exe_.threads) {
   check_backend(backend, team_.size());
   make_memory();
+  write_constants();
   make_kernels(backend);
   for (const Segment& segment : exe_.segments) {
     tables_.push_back(make_table(segment));
@@ -114,6 +115,12 @@ void EngineState::make_memory() {
   if (exe_.streaming_bytes == 0) return;
   store_ = options_.streaming ? options_.streaming(exe_.streaming_bytes, team_)
                               : make_ram_store(exe_.streaming_bytes, &team_);
+}
+
+void EngineState::write_constants() {
+  for (const StatePlace& state : exe_.states)
+    if (state.tensor.kind == StateKind::kConstant && state.tensor.init.data)
+      write_state(state.tensor.name, 0, state.tensor.init.data->bytes());
 }
 
 void EngineState::make_kernels(const Backend& backend) {
@@ -596,7 +603,7 @@ Hash Engine::weights_hash() const {
   Hasher hasher;
   std::vector<std::byte> bytes;
   for (const StatePlace& state : state_->exe_.states) {
-    if (state.tensor.kind != StateKind::kWeight) continue;
+    if (!is_hashed(state.tensor.kind)) continue;
     hasher.update(state.tensor.name + " " + state.tensor.type.text() + "\n");
     const std::byte* data = state.slots.empty() ? nullptr : state_->at(state.slots[0]);
     if (!data) {

@@ -71,6 +71,15 @@ class RehearsedDevice {
           exchanges ? nullptr : backend.make(localize(task.node, exe.mesh.position(number)), exe.threads, task.kernel));
     }
     for (const StatePlace& state : exe.states) {
+      // Constants are often indices, which must be those of something.
+      if (state.tensor.kind == StateKind::kConstant && state.tensor.init.data && !state.slots.empty()) {
+        const auto size = static_cast<int64_t>(size_of(state.tensor.type.dtype));
+        const std::byte* const data = state.tensor.init.data->bytes().data();
+        for_each_run(state.sharding, exe.mesh.position(number), [&](const ShardRun& run) {
+          std::memcpy(at(state.slots[0]) + run.local * size, data + run.logical * size,
+                      static_cast<size_t>(run.count * size));
+        });
+      }
       if (state.tensor.kind != StateKind::kWeight && state.tensor.kind != StateKind::kDerived) continue;
       for (const BufferId slot : state.slots) fill_for_measurement(at(slot), state.tensor.type);
     }

@@ -84,7 +84,8 @@ CompiledRecipe compile_with(const KernelLibrary& kernels, const Preparation& pre
   const auto start = std::chrono::steady_clock::now();
   StepGraph step = make_training_step(preparation.model, with_order_of_sums(preparation.recipe, preparation.layout));
   CompiledRecipe compiled;
-  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
+  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred,
+                               StateKind::kChained, StateKind::kKept, StateKind::kConstant})
     for (const StateTensor& state : step.states)
       if (state.kind == kind) compiled.states.push_back(state);
   if (!preparation.layout.is_single())

@@ -16,6 +16,7 @@
 #include "ramet/train/scaling.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/lower_states.h"
 #include "ramet/transform/precision.h"
 
 namespace ramet {
@@ -526,7 +527,8 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
       set_chunks(with_sums(lower_precision(evaluate, compute), recipe), recipe.train.chunks, model.weights), names,
       held_form(recipe));
   step.evaluate.set_name("evaluate");
-  return step;
+  step.states.insert(step.states.end(), model.states.begin(), model.states.end());
+  return lower_states(std::move(step));
 }
 
 }  // namespace ramet

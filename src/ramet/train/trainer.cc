@@ -173,12 +173,21 @@ void Trainer::write_weight(const StateTensor& weight, std::span<const float> val
   cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(kU16), held.low);
 }
 
+/// What is neither weight nor moment starts in its own type.
+void Trainer::write_first(const StateTensor& state, ThreadTeam& team) {
+  std::vector<std::byte> bytes(static_cast<size_t>(state.type.bytes()));
+  initialize_as_held(state, static_cast<uint64_t>(preparation_.recipe.train.seed), bytes, team);
+  cluster_->write_state(state, 0, bytes);
+  told(state.type.bytes());
+}
+
 /// Piece by piece, so that a weight of any size takes little memory beside its own.
 void Trainer::write_initial(const StateTensor& state) {
   constexpr int64_t kPiece = 1 << 20;  // elements
   const bool weight = state.kind == StateKind::kWeight;
   if (!weight_of_low_half(state.name, state.type.dtype).empty()) return;  // written with its weight
   ThreadTeam team(threads_);
+  if (!weight && state.kind != StateKind::kOptimizer) return write_first(state, team);
   std::vector<float> values;
   const int64_t elements = state.type.elements();
   for (int64_t first = 0; first < elements; first += kPiece) {
@@ -235,7 +244,9 @@ void Trainer::initialize() {
   const std::string& file = preparation_.recipe.model.init_from;
   std::vector<StateTensor> drawn;
   for (const auto& state : compiled_.states)
-    if ((state.kind != StateKind::kWeight || file.empty()) && cluster_->holds(state)) drawn.push_back(state);
+    if ((state.kind != StateKind::kWeight || file.empty()) && state.kind != StateKind::kConstant &&
+        cluster_->holds(state))
+      drawn.push_back(state);
   begin(file.empty() ? "drawing the first weights" : "setting the optimizer's states", drawn);
   for (const auto& state : drawn) write_initial(state);
   std::map<std::string, const StateTensor*> weights;
@@ -284,6 +295,7 @@ std::string Trainer::restore(const Checkpoint& checkpoint) {
   if (info.samples != info.step * preparation_.samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
+  checkpoint.check_no_others(compiled_.states);
   load(checkpoint, compiled_.states, true);
   cluster_->run_derive();
   steps_done_ = info.step;

@@ -85,6 +85,7 @@ class Trainer {
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
   const std::vector<Batch>& next_batches();
   void write_initial(const StateTensor& state);
+  void write_first(const StateTensor& state, ThreadTeam& team);
   /// Elements from `first` on of an f32 weight, as the recipe holds it.
   void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
   void write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes);

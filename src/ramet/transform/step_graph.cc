@@ -8,6 +8,95 @@
 namespace ramet {
 namespace {
 
+// Which of a step's graphs read or write a state.
+constexpr unsigned kMicro = 1, kUpdate = 2, kDerive = 4, kEvaluate = 8;
+
+struct Role {
+  std::string_view name;
+  unsigned reads, writes;
+  bool saved, hashed;
+};
+constexpr unsigned kAll = kMicro | kUpdate | kDerive | kEvaluate;
+/// In the order of StateKind.
+constexpr Role kRoles[kStateKindCount] = {
+    {"weight", kAll, kUpdate, true, true},
+    {"optimizer", kAll, kUpdate, true, false},
+    {"accumulator", kMicro | kUpdate, kMicro | kUpdate, false, false},
+    {"derived", kAll, kDerive, false, false},
+    {"constant", kAll, 0, false, false},
+    {"pattern", kAll, kUpdate, true, true},
+    {"deferred", kAll, kMicro | kUpdate, true, true},
+    {"chained", kMicro | kUpdate | kEvaluate, kMicro | kUpdate, true, true},
+    {"kept", kEvaluate, kEvaluate, false, false},
+};
+const Role& role_of(StateKind kind) { return kRoles[static_cast<size_t>(kind)]; }
+
+[[noreturn]] void refuse_role(const StateTensor& state, const std::string& what, const std::string& found,
+                              const std::string& expected, const std::string& remedy = "") {
+  throw Error({.what = what,
+               .where = std::string(name_of(state.kind)) + " state '" + state.name + "'",
+               .found = found,
+               .expected = expected,
+               .remedy = remedy});
+}
+
+std::string graphs_text(unsigned graphs) {
+  std::string text;
+  for (const auto& [bit, name] : {std::pair{kMicro, "micro"}, std::pair{kUpdate, "update"},
+                                  std::pair{kDerive, "derive"}, std::pair{kEvaluate, "evaluate"}})
+    if (graphs & bit) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text.empty() ? "no graph" : text;
+}
+
+void check_graph_roles(const Graph& graph, unsigned as, const std::map<std::string, const StateTensor*>& states) {
+  for (const GraphInput& input : graph.inputs()) {
+    const auto known = states.find(graph.value(input.value).name);
+    if (input.role != InputRole::kState || known == states.end()) continue;
+    const StateTensor& state = *known->second;
+    if ((role_of(state.kind).reads & as) == 0)
+      refuse_role(state, "a graph reads a state that it may not", "graph '" + graph.name() + "' reads it",
+                  "read by " + graphs_text(role_of(state.kind).reads));
+    // In a layout other micro-batches come between: there is no telling what it holds.
+    const GraphOutput* written = graph.find_output(state.name);
+    if (state.kind == StateKind::kAccumulator && as == kMicro && !(written && written->role == OutputRole::kState))
+      refuse_role(state, "a micro-batch reads a sum that it does not add to", "graph '" + graph.name() + "' reads it",
+                  "a graph that reads and writes it");
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto known = states.find(output.name);
+    if (output.role != OutputRole::kState || known == states.end()) continue;
+    const Role& role = role_of(known->second->kind);
+    if ((role.writes & as) == 0)
+      refuse_role(*known->second, "a graph writes a state that it may not", "graph '" + graph.name() + "' writes it",
+                  "written by " + graphs_text(role.writes),
+                  as == kMicro ? "Let micro add to an accumulator and the update change the state, or make the state "
+                                 "deferred or chained"
+                               : "");
+  }
+}
+
+void check_state(const StateTensor& state, int64_t lanes) {
+  const StateInit& init = state.init;
+  // Weights may be held in another type than the one they start with.
+  const bool fits = init.data && init.data->type().shape == state.type.shape &&
+                    (init.data->type().dtype == state.type.dtype || state.kind == StateKind::kWeight);
+  if (init.kind == StateInit::Kind::kData && !fits)
+    refuse_role(state, "the data that a state starts with are of another type", init.data ? init.data->type().text() : "none",
+                state.type.text());
+  if (init.kind == StateInit::Kind::kFunction && !init.of_element)
+    refuse_role(state, "the function that gives a state's first values is missing", "'" + init.function + "'",
+                "a function of the element");
+  if (state.kind == StateKind::kConstant && init.kind != StateInit::Kind::kData)
+    refuse_role(state, "a constant has no data", "", "initial values of kind data");
+  if (state.kind == StateKind::kPattern && !is_integer(state.type.dtype) && state.type.dtype != DType::kBool)
+    refuse_role(state, "a pattern holds integers", state.type.text(), "i32, i64 or bool");
+  if (state.kind == StateKind::kDeferred && state.type.dtype != DType::kF32)
+    refuse_role(state, "a deferred state is f32", state.type.text(), "f32" + state.type.shape.text());
+  if (state.kind == StateKind::kChained && lanes != 1)
+    refuse_role(state, "lanes would break the chain from one micro-batch to the next", std::to_string(lanes) + " lanes",
+                "1", "Set train.lanes=1");
+}
+
 [[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
                        const std::string& found = "", const std::string& expected = "") {
   throw Error(
@@ -30,6 +119,8 @@ void verify_states(const Graph& graph, const std::map<std::string, const StateTe
     if (output.role == OutputRole::kState) check(output.name, graph.type(output.value), "output");
 }
 
+std::string quote_text(const std::string& text) { return text_of(Attribute(text)); }
+
 void verify_axes(const StateTensor& state, const std::string& after, const std::string& where) {
   if (state.axes.empty()) return;
   if (static_cast<int>(state.axes.size()) != state.type.shape.rank())
@@ -46,14 +137,31 @@ void verify_axes(const StateTensor& state, const std::string& after, const std::
 
 }  // namespace
 
-std::string_view name_of(StateKind kind) {
-  switch (kind) {
-    case StateKind::kWeight: return "weight";
-    case StateKind::kOptimizer: return "optimizer";
-    case StateKind::kAccumulator: return "accumulator";
-    case StateKind::kDerived: return "derived";
+std::string_view name_of(StateKind kind) { return role_of(kind).name; }
+
+StateKind state_kind_from_name(std::string_view name) {
+  std::string known;
+  for (int kind = 0; kind < kStateKindCount; ++kind) {
+    if (kRoles[kind].name == name) return static_cast<StateKind>(kind);
+    known += (kind ? ", " : "") + std::string(kRoles[kind].name);
   }
-  internal_error("name_of", "unknown state kind");
+  throw Error({.what = "unknown kind of state", .found = "'" + std::string(name) + "'", .expected = known});
+}
+
+bool is_saved(StateKind kind) { return role_of(kind).saved; }
+bool is_hashed(StateKind kind) { return role_of(kind).hashed; }
+
+StateInit StateInit::by(std::string name, std::function<double(int64_t element)> of_element) {
+  StateInit init{Kind::kFunction};
+  init.of_element = std::move(of_element);
+  init.function = std::move(name);
+  return init;
+}
+
+StateInit StateInit::from(TensorData data) {
+  StateInit init{Kind::kData};
+  init.data = std::move(data);
+  return init;
 }
 
 std::string text_of(const LogicalAxis& axis) {
@@ -75,6 +183,18 @@ const StateTensor& StepGraph::state(const std::string& name) const {
   throw Error({.what = "no such state", .where = "step", .found = "'" + name + "'"});
 }
 
+void check_roles(const StepGraph& step) {
+  std::map<std::string, const StateTensor*> states;
+  for (const StateTensor& state : step.states) {
+    states.emplace(state.name, &state);
+    check_state(state, step.lanes);
+  }
+  check_graph_roles(step.micro, step.joined ? kMicro | kUpdate : kMicro, states);
+  check_graph_roles(step.update, kUpdate, states);
+  check_graph_roles(step.derive, kDerive, states);
+  check_graph_roles(step.evaluate, kEvaluate, states);
+}
+
 void verify(const StepGraph& step, const std::string& after) {
   std::map<std::string, const StateTensor*> states;
   for (const auto& state : step.states) {
@@ -88,23 +208,31 @@ void verify(const StepGraph& step, const std::string& after) {
     verify(*graph, after);
     verify_states(*graph, states, after);
   }
+  check_roles(step);
 }
 
 std::string print(const StepGraph& step) {
   std::string text = "step lanes=" + std::to_string(step.lanes) +
                      " micro_batches_per_lane=" + std::to_string(step.micro_batches_per_lane) + "\n";
-  static const char* init_names[] = {"zeros", "constant", "normal", "truncated_normal", "uniform"};
+  static const char* init_names[kStateInitKinds] = {"zeros",   "constant", "normal",   "truncated_normal",
+                                                    "uniform", "iota",     "function", "data"};
   for (const auto& state : step.states) {
     text +=
-        "state " + text_of(Attribute(state.name)) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
-    if (state.init.kind != StateInit::Kind::kZeros)
+        "state " + quote_text(state.name) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
+    if (state.init.data)
+      text += " data(" + quote_text(state.init.data->hash().hex()) + ")";
+    else if (state.init.of_element)
+      text += " function(" + quote_text(state.init.function) + ")";
+    else if (state.init.kind != StateInit::Kind::kZeros)
       text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" +
               text_of(Attribute(state.init.a)) + ", " + text_of(Attribute(state.init.b)) + ")";
+    if (state.kind == StateKind::kDeferred)
+      text += " fold=" + state.fold.by + "(" + text_of(Attribute(state.fold.momentum)) + ")";
     if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     text += "\n";
   }
-  for (const Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) text += print(*graph);
+  for (const Graph* graph : {&step.derive, &step.micro, &step.update, &step.evaluate}) text += print_short(*graph);
   return text;
 }
 
