@@ -39,7 +39,7 @@ fs::path make_run(const fs::path& parent, const std::string& end) {
   RunLogWriter log(run.log());
   log.event("{\"event\":\"start\",\"planned_bytes\":100}");
   for (int step = 1; step <= 3; ++step) {
-    const std::vector<Metric> values = {{"loss", step == 3 ? std::nan("") : 4.0 - step}, {"odd,\"name\"", 1.0}};
+    const std::vector<LoggedMetric> values = {{"loss", step == 3 ? std::nan("") : 4.0 - step}, {"odd,\"name\"", 1.0}};
     log.metrics(step, values);
   }
   if (!end.empty()) log.event(end);

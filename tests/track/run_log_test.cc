@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 void log_step(RunLogWriter& log, int64_t step, double loss) {
-  const std::vector<Metric> values = {{"loss", loss}, {"tokens_per_second", 10.0}};
+  const std::vector<LoggedMetric> values = {{"loss", loss}, {"tokens_per_second", 10.0}};
   log.metrics(step, values);
 }
 
@@ -38,7 +38,7 @@ TEST(RunLog, ReadsBackWhatWasWritten) {
     RunLogWriter log(folder / "log");
     log.event("{\"event\":\"start\"}");
     for (int step = 0; step < 5; ++step) log_step(log, step, 5.0 - step);
-    const std::vector<Metric> held_out = {{"held_out_loss", 3.5}};
+    const std::vector<LoggedMetric> held_out = {{"held_out_loss", 3.5}};
     log.metrics(4, held_out);
     EXPECT_TRUE(log.flush());
     EXPECT_EQ(log.dropped(), 0);
@@ -60,7 +60,7 @@ TEST(RunLog, AResumedRunGoesOnInTheSameFile) {
   for (int part = 0; part < 2; ++part) {
     RunLogWriter log(folder / "log");
     if (part == 1) {  // other names first: the ids of names are given anew
-      const std::vector<Metric> other = {{"x", 1.0}};
+      const std::vector<LoggedMetric> other = {{"x", 1.0}};
       log.metrics(0, other);
     }
     for (int step = part * 2; step < part * 2 + 3; ++step) log_step(log, step, part * 100 + step);
@@ -156,7 +156,7 @@ TEST(RunLog, DropsRatherThanWaitsWhenTheDiskStandsStill) {
   std::atomic<bool> ended{false};
   {
     RunLogWriter log(pipe);  // the pipe holds 64 KiB, then a write waits
-    std::vector<Metric> wide;
+    std::vector<LoggedMetric> wide;
     for (int i = 0; i < 500; ++i) wide.emplace_back("metric" + std::to_string(i), i);
     const auto start = std::chrono::steady_clock::now();
     for (int step = 0; step < 10000; ++step) log.metrics(step, wide);

@@ -137,7 +137,7 @@ RunLogWriter::~RunLogWriter() {
   ::close(state_->fd);
 }
 
-void RunLogWriter::metrics(int64_t step, std::span<const Metric> values) {
+void RunLogWriter::metrics(int64_t step, std::span<const LoggedMetric> values) {
   std::string names;
   for (const auto& [name, value] : values) names += name + '\0';
   std::string frames;
@@ -245,7 +245,7 @@ class LogReader {
     auto& entries = log.steps[entry.step];
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const LoggedStep& other) {
       return std::equal(other.values.begin(), other.values.end(), entry.values.begin(), entry.values.end(),
-                        [](const Metric& a, const Metric& b) { return a.first == b.first; });
+                        [](const LoggedMetric& a, const LoggedMetric& b) { return a.first == b.first; });
     });
     if (same == entries.end())
       entries.push_back(std::move(entry));

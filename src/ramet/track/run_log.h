@@ -14,7 +14,7 @@
 namespace ramet {
 
 /// A named number of one step.
-using Metric = std::pair<std::string, double>;
+using LoggedMetric = std::pair<std::string, double>;
 
 /// Appends to a run's log without ever holding up training: what is given is queued (at most `kMostQueued` bytes;
 /// beyond that metrics are dropped and counted) and a background thread writes it. A full disk does not stop it either:
@@ -34,7 +34,7 @@ class RunLogWriter {
   RunLogWriter(const RunLogWriter&) = delete;
   RunLogWriter& operator=(const RunLogWriter&) = delete;
 
-  void metrics(int64_t step, std::span<const Metric> values);
+  void metrics(int64_t step, std::span<const LoggedMetric> values);
   /// `json` is the text of a JSON object; it should have "event".
   void event(std::string_view json);
   /// Waits until all that was given before is written and durable, or the disk has refused it. Returns whether it was.
@@ -53,7 +53,7 @@ class RunLogWriter {
 struct LoggedStep {
   int64_t step = 0;
   double time = 0;  ///< seconds since 1970
-  std::vector<Metric> values;
+  std::vector<LoggedMetric> values;
 };
 
 /// What a log holds. A run that was resumed logs some steps again: the last entry of a step stands.
