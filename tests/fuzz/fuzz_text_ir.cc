@@ -24,7 +24,7 @@ RAMET_FUZZ_SEEDS(text_ir) {
                      R"(graph "constants" {
   %0 = constant() {data=tensor(i32[2,2], [1,-2,3,4])} : i32[2,2]
   %1 = constant() {data=tensor(bf16[3], [0.5,-0.0,inf])} : bf16[3]
-  %2 = constant() {data=tensor(f32[1], "5f2ff1ea65a5f0e4aa3d3c36e64ca9d0", "AADAfw==")} : f32[1]
+  %2 = constant() {data=tensor(f32[1], "8f6e5e8629b5071b3be9d4a3a60f39c2", "AADA/w==")} : f32[1]
   output "c" = %0 result
 }
 )"},

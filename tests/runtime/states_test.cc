@@ -333,13 +333,9 @@ TEST(States, ChainedHaveEqualBitsOnAnyLayout) {
     for (const char* layout : {"t=2", "t=1x2", "p=2", "p=4", "p=4 schedule=gpipe", "p=2 schedule=zero-bubble",
                                "p=2 schedule=interleaved:2", "phases=2", "phases=4 offload=activations",
                                "p=2 phases=2 offload=weights,grads,optimizer,activations", "p=2 t=2"})
-      for (const char* recompute : {"none", "cheap", "layer"}) {
+      for (const char* recompute : {"none", "layer"}) {
         SCOPED_TRACE(std::string(layout) + " recompute=" + recompute + " " + std::to_string(micro_batches));
-        try {
-          expect_equal(after_three_steps(step, layout, recompute), wanted);
-        } catch (const Error& error) {
-          ADD_FAILURE() << error.what();
-        }
+        expect_equal(after_three_steps(step, layout, recompute), wanted);
       }
     for (const char* recompute : {"cheap", "layer", "all"}) expect_equal(after_three_steps(step, "", recompute), wanted);
   }
