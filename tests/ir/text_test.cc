@@ -92,9 +92,9 @@ TEST(GraphText, TensorsThatContradictThemselvesAreRefused) {
   };
   EXPECT_EQ(error("tensor(i32[2], [1,2])", "i32[2]"), "no error");
   EXPECT_EQ(error("tensor(i32[3], [1,2])", "i32[3]"),
-            "t:2:37: not as many elements as the tensor's type has; found '[1,2])} : i32[3]'; expected 3");
+            "t:2:40: not as many elements as the tensor's type has; found '[1,2])} : i32[3]'; expected 3");
   EXPECT_EQ(error("tensor(i32[1], [0.5])", "i32[1]"),
-            "t:2:38: the number is none of the tensor's type; found '0.5])} : i32[1]'; expected i32");
+            "t:2:41: the number is none of the tensor's type; found '0.5])} : i32[1]'; expected i32");
   EXPECT_THAT(error("tensor(u8[2], [1,256])", "u8[2]"), ::testing::HasSubstr("the number is none of the tensor's type"));
   EXPECT_THAT(error("tensor(f32[1099511627776,1024], [1])", "f32[1]"), ::testing::HasSubstr("not as many elements"));
   EXPECT_THAT(error("tensor(u8[3], \"0\", \"AAAA\")", "u8[3]"),

@@ -146,7 +146,7 @@ void add_sources(std::vector<OpCase>& cases) {
                      .expected = {wanted},
                      .low_types = false});
   };
-  fold("average", {{"momentum", 0.5}}, {1.125, 3});
+  fold("average", {{"momentum", 0.5}}, {1, 2.875});
   fold("sum", {}, {5, 3});
   fold("max", {}, {5, 8});
   fold("min", {}, {-3, -4});
