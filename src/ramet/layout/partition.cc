@@ -18,7 +18,7 @@ namespace {
 /// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden
 /// dimension (t2).
 std::optional<MeshAxis> mesh_axis_of(const std::string& logical) {
-  if (logical == "heads" || logical == "mlp" || logical == "vocab") return MeshAxis::kTensor1;
+  if (logical == "heads" || logical == "mlp" || logical == "vocab" || logical == "parts") return MeshAxis::kTensor1;
   if (logical == "embed") return MeshAxis::kTensor2;
   return std::nullopt;
 }

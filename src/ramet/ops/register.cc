@@ -7,6 +7,7 @@ void register_elementwise_ops(OpRegistry& registry);
 void register_map_ops(OpRegistry& registry);
 void register_shape_ops(OpRegistry& registry);
 void register_state_ops(OpRegistry& registry);
+void register_part_ops(OpRegistry& registry);
 void register_indexing_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
@@ -25,6 +26,7 @@ void register_all_ops(OpRegistry& registry) {
   register_map_ops(registry);
   register_shape_ops(registry);
   register_state_ops(registry);
+  register_part_ops(registry);
   register_indexing_ops(registry);
   register_reduce_ops(registry);
   register_matmul_ops(registry);
