@@ -13,16 +13,16 @@
 #include "ramet/layout/partition.h"
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
-#include "ramet/runtime/process.h"
 #include "ramet/train/prepare.h"
 #include "ramet/train/step.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
+#include "ramet/transport/process.h"
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -10,15 +10,15 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/model/safetensors.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/trainer.h"
+#include "ramet/weights/safetensors.h"
 
 #include "../tests/train/parity_recipe.h"
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 
 void write_weights(const Trainer& trainer, const std::filesystem::path& path) {
   std::vector<SafetensorsSpec> specs;

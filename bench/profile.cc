@@ -8,19 +8,19 @@
 
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/measure/probe.h"
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/engine.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/prepare.h"
 #include "ramet/train/step.h"
+#include "ramet/transport/process.h"
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -13,8 +13,8 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("base ir ops transform machine layout program kernel runtime sim plan data model front train track report "
-          "cli").split()
+LAYERS = ("base ir ops transform machine layout program device kernel transport runtime measure sim plan data text "
+          "graphs weights model front track train recipe report serve cli").split()
 MOST_LINES = 900
 MANY_LINES = 700
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}

@@ -9,7 +9,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/transform/differentiate.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -73,4 +73,4 @@ TEST(GraphText, ErrorsNameThePlace) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

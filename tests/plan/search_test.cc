@@ -12,11 +12,9 @@
 #include "ramet/report/search.h"
 #include "ramet/train/step.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
-using test::small_machine;
-using test::tiny_recipe;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -281,4 +279,4 @@ TEST(Search, AMachineThatIsTooSmallIsToldWhatItLacks) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

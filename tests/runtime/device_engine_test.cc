@@ -10,11 +10,11 @@
 
 #include "ramet/program/compile.h"
 #include "ramet/runtime/localize.h"
-#include "ramet/runtime/thread_transport.h"
+#include "ramet/transport/thread_transport.h"
 #include "support/chain.h"
 #include "support/devices.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const Backend& backend() {
@@ -127,7 +127,7 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
     if (mine.first && (!outcome.first || mine.first->superstep < outcome.first->superstep)) outcome.first = mine.first;
     outcome.states_changed |= mine.states_changed;
   };
-  test::expect_none(test::on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
+  expect_none(on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
   return outcome;
 }
 
@@ -300,7 +300,7 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
         return toy::numbers(name[0] == 'a' ? part : whole, static_cast<uint32_t>(10 * device + name[0]));
       };
       std::vector<std::map<std::string, HostTensor>> results(kParts);
-      test::expect_none(test::on_devices(transports, [&](size_t index) {
+      expect_none(on_devices(transports, [&](size_t index) {
         const int device = static_cast<int>(index);
         DeviceEngine engine(executables[0], backend(),
                             {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
@@ -360,4 +360,4 @@ TEST(DeviceEngine, LocalizeSaysWhichPartADeviceHolds) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

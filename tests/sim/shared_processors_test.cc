@@ -7,7 +7,7 @@
 
 #include "ramet/train/compile_recipe.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::vector<Executable> compiled(const std::string& layout) {
@@ -113,4 +113,4 @@ TEST(SharedProcessors, WaitForTheLastOfACollective) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

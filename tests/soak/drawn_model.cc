@@ -9,7 +9,7 @@
 #include "ramet/base/rng.h"
 #include "ramet/model/blocks.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 namespace {
 
 constexpr int64_t kSeed = 17;
@@ -546,4 +546,4 @@ std::shared_ptr<const BatchSource> make_batches(const DrawnModel& drawn, uint64_
   return std::make_shared<DrawnBatches>(drawn, seed);
 }
 
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

@@ -9,7 +9,7 @@
 #include "ramet/ops/reduce_order.h"
 #include "support/toy.h"
 
-namespace ramet::toy {
+namespace ramet::tests::toy {
 
 /// A chain of layers of toy ops, whole and cut by hand over stages and replicas, as a partitioner would. Layer l reads
 /// weight w<l> forward, the derived state d<l> backward, and keeps its input for the weight's gradient.
@@ -152,7 +152,7 @@ class Cutter {
 
   Graph& piece(PieceKind kind, int chunk) {
     auto& pieces = graphs_.stages[static_cast<size_t>(stage_)].pieces;
-    pieces.push_back({Graph(std::string(ramet::name_of(kind)) + " " + std::to_string(chunk)), kind, chunk});
+    pieces.push_back({Graph(std::string(layout::name_of(kind)) + " " + std::to_string(chunk)), kind, chunk});
     return pieces.back().graph;
   }
 
@@ -319,4 +319,4 @@ inline StepGraph Chain::whole() const {
   return step;
 }
 
-}  // namespace ramet::toy
+}  // namespace ramet::tests::toy

@@ -12,7 +12,7 @@
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet::toy {
+namespace ramet::tests::toy {
 
 // Ops that stand in for real ones where a test is about graphs, memory and order, not about numbers. All are f32.
 
@@ -212,4 +212,4 @@ inline HostTensor numbers(const TensorType& type, uint32_t seed) {
   return tensor;
 }
 
-}  // namespace ramet::toy
+}  // namespace ramet::tests::toy

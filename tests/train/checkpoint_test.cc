@@ -15,7 +15,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -251,4 +251,4 @@ TEST(Checkpoint, UnwritableFolderIsAnError) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,12 +8,12 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
-#include "ramet/model/safetensors.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/trainer.h"
+#include "ramet/weights/safetensors.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -218,4 +218,4 @@ TEST(Accumulators, OfF16LoseNoSmallGradients) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

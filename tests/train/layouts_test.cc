@@ -13,7 +13,7 @@
 // Every layout gives the bits of one device: losses, weights, checkpoints, messages. scripts/layouts.py has the whole
 // matrix.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -370,4 +370,4 @@ TEST(Layouts, FoldersThatAreNotThereAreRefusedBeforeTheRun) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -9,7 +9,7 @@
 #include "ramet/train/trainer.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -158,4 +158,4 @@ TEST(LossScale, SaysWhatDoesNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

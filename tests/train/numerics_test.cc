@@ -10,7 +10,7 @@
 #include "ramet/report/numerics.h"
 #include "ramet/train/trainer.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using Kind = NumericsRow::Kind;
@@ -179,4 +179,4 @@ TEST(Numerics, NamesTheFirstTensorOutOfRange) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -14,7 +14,7 @@
 #include "ramet/train/trainer.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -231,4 +231,4 @@ TEST_F(PackedTask, ChoicesAreNotPacked) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

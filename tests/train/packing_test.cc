@@ -12,7 +12,7 @@
 #include "ramet/train/trainer.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -255,4 +255,4 @@ TEST(PackedRecipe, LongerRowsBeginWithTheWeightsOfShorterOnes) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

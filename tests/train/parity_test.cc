@@ -9,7 +9,7 @@
 #include "ramet/base/file.h"
 #include "ramet/train/trainer.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 void follow(const std::string& model) {
@@ -33,4 +33,4 @@ TEST(Parity, BertMiniFollowsPyTorchOverAHundredSteps) { follow("bert"); }
 TEST(Parity, Gpt2MiniFollowsPyTorchOverAHundredSteps) { follow("gpt2"); }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

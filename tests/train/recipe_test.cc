@@ -9,7 +9,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -311,4 +311,4 @@ TEST(Recipe, BadLayoutsSayWhere) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "ramet/train/step.h"
 #include "ramet/train/trainer.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -160,4 +160,4 @@ TEST(UnitScaledRecipe, RefusesKeysThatSayNothing) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

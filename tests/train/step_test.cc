@@ -15,7 +15,7 @@
 #include "ramet/transform/differentiate.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -433,4 +433,4 @@ TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

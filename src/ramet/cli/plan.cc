@@ -6,13 +6,13 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
 #include "ramet/machine/machine_toml.h"
+#include "ramet/measure/probe.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/train/plan_recipe.h"
+#include "ramet/transport/process.h"
 
 namespace ramet::cli {
 namespace {

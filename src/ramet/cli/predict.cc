@@ -4,7 +4,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
-#include "ramet/data/corpus.h"
+#include "ramet/text/corpus.h"
 #include "ramet/train/predictor.h"
 
 namespace ramet::cli {

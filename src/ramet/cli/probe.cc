@@ -7,8 +7,8 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/machine/machine_toml.h"
-#include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/survey.h"
+#include "ramet/measure/survey.h"
+#include "ramet/transport/mpi_transport.h"
 
 namespace ramet::cli {
 namespace {

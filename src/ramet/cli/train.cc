@@ -13,15 +13,16 @@
 #include "ramet/cli/task.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
-#include "ramet/runtime/process.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
 #include "ramet/train/plan_recipe.h"
+#include "ramet/transport/process.h"
 
 namespace ramet::cli {
 namespace {
 
+using train::train;  // the function, not its folder
 namespace fs = std::filesystem;
 
 std::atomic<bool> stop_asked{false};
@@ -73,7 +74,7 @@ Numbers results_of(const Numbers& metrics) {
 class Reporter : public TrainingObserver {
  public:
   Reporter(const Recipe& recipe, int64_t begin, int64_t end, RunLogWriter& log, fs::path numerics, bool json)
-      : progress_(json ? nullptr : std::make_unique<Progress>(recipe.name, begin, end)),
+      : progress_(json ? nullptr : std::make_unique<StepProgress>(recipe.name, begin, end)),
         log_(log),
         numerics_(std::move(numerics)),
         shares_(!recipe.is_task()) {}
@@ -122,7 +123,7 @@ class Reporter : public TrainingObserver {
   void finish() { progress_.reset(); }
 
  private:
-  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<StepProgress> progress_;
   RunLogWriter& log_;
   fs::path numerics_;
   const bool shares_;

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 template <typename T>
@@ -80,4 +80,4 @@ std::string text_of(const Attribute& attribute) {
   return std::visit(Printer{}, attribute);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

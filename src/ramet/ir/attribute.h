@@ -8,7 +8,7 @@
 
 #include "ramet/base/dtype.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 /// A compile-time constant of a node.
 using Attribute = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, DType>;
@@ -52,4 +52,4 @@ class Attributes {
 /// read back to the same bits and always carry a '.', 'e', "inf" or "nan".
 std::string text_of(const Attribute& attribute);
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 Tensor GraphBuilder::input(const std::string& name, DType dtype, Shape shape, InputRole role) {
   return {this, graph_.add_input(name, {dtype, std::move(shape)}, role)};
@@ -50,4 +50,4 @@ Tensor GraphBuilder::op(std::string_view op_name, std::initializer_list<Tensor> 
   return ops(op_name, std::vector<Tensor>(inputs), std::move(attributes)).at(0);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -6,7 +6,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 /// A value of a graph under construction, with its builder: what model code handles. Cheap to copy.
 struct Tensor {
@@ -60,4 +60,4 @@ class Scope {
 
 inline const TensorType& Tensor::type() const { return builder->graph().type(id); }
 
-}  // namespace ramet
+}  // namespace ramet::ir

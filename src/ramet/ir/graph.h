@@ -7,7 +7,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 using ValueId = int32_t;
 using NodeId = int32_t;
@@ -123,4 +123,4 @@ class GraphCopier {
   std::vector<ValueId> map_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 constexpr int kMaxRank = 16;
@@ -306,4 +306,4 @@ Graph parse_graph(std::string_view text, const std::string& source) {
   return graph;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -10,7 +10,7 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/program/kernel_library.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// The bytes that a kernel works on, in the order of its node's inputs and outputs. Dense, row-major, aligned to
 /// 64 bytes. An output may be the same address as an input only where the entry's `may_alias` said so.
@@ -68,4 +68,4 @@ const Backend& reference_backend();
 /// CPU kernels for the processor at hand, with the reference behind them (kernel/cpu/).
 const Backend& cpu_backend();
 
-}  // namespace ramet
+}  // namespace ramet::kernel

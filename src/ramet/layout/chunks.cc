@@ -8,7 +8,7 @@
 #include "ramet/transform/layers.h"
 #include "ramet/transform/recompute.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 constexpr int kFree = -1;
@@ -249,4 +249,4 @@ ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, 
   return ChunkMapper(graph, chunk_of_layer, chunks).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

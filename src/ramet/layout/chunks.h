@@ -6,7 +6,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/layout/layout.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// Which chunk of the model each node of a micro or evaluation graph belongs to, and whether it runs in the backward
 /// pass.
@@ -38,4 +38,4 @@ LayerCosts layer_costs(const Graph& micro);
 /// pass, the last that made what it reads. Throws Error when a value would have to flow against the pipeline.
 ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks);
 
-}  // namespace ramet
+}  // namespace ramet::layout

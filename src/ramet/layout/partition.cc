@@ -12,7 +12,7 @@
 #include "ramet/layout/stage_update.h"
 #include "ramet/transform/precision.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 /// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden
@@ -378,4 +378,4 @@ DeviceGraphs partition(const StepGraph& step, const Layout& layout, const Activa
   return Partitioner(step, layout, plan).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -3,7 +3,7 @@
 
 #include "ramet/layout/schedule_table.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 /// Operations of a token's forward pass, in any unit: of a layer's products, and of the loss head's.
@@ -98,4 +98,4 @@ std::vector<ScheduleChoice> compare_schedules(const Layout& layout, const Layout
   return choices;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

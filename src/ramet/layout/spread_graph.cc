@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 bool has_factor(const ShardingRule::Operand& operand, int factor) {
@@ -425,4 +425,4 @@ void SpreadGraph::visit_exact_sum(NodeId id) {
   place(node.outputs[0]) = {groups.size() == 1 ? terms[0] : sum(terms), {}};
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

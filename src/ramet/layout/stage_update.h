@@ -7,7 +7,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/layout/mesh.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// The update of one stage: what changes the states that it owns, and what that needs. Exact sums over all weights
 /// (OpDef::regroups) keep the stage's own terms and are added up among stages before anything else reads them. Throws
@@ -35,4 +35,4 @@ class StageUpdates {
 /// by part. `group` of each state; states that have none go with what they meet.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -7,7 +7,7 @@
 #include "ramet/layout/partition.h"
 #include "ramet/transform/layers.h"
 
-namespace ramet {
+namespace ramet::plan {
 namespace {
 
 double bytes_of(const TensorType& type) { return static_cast<double>(type.bytes()); }
@@ -191,4 +191,4 @@ std::vector<StateBytes> ModelProfile::states(const Mesh& mesh) const {
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::plan

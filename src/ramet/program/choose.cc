@@ -4,7 +4,7 @@
 
 #include "ramet/ops/collective.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 /// All that a kernel depends on, as text.
@@ -19,7 +19,7 @@ std::string key_of(const Graph& graph, const Node& node) {
   for (ValueId input : node.inputs) add_type(input);
   key += '>';
   for (ValueId output : node.outputs) add_type(output);
-  for (const auto& [name, attribute] : node.attributes) key += name + '=' + text_of(attribute) + ';';
+  for (const auto& [name, attribute] : node.attributes) key += name + '=' + ir::text_of(attribute) + ';';
   return key;
 }
 
@@ -66,4 +66,4 @@ KernelChoices choose_kernels(std::span<const Piece> pieces, const KernelLibrary&
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::program {
 
 std::string_view name_of(BufferClass buffer_class) {
   static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "activations",
@@ -357,4 +357,4 @@ std::string print(const Executable& executable) {
 
 void verify(const Executable& executable, const std::string& source) { ExecutableVerifier(executable, source).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -9,7 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/collective.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -316,4 +316,4 @@ void agree_on_guards(std::span<Executable> executables) {
     each(exe, [&](Binding& result) { result.guard = guards[result.name] == static_cast<int>(executables.size()); });
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

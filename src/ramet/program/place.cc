@@ -8,7 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/program/place_problem.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 int64_t align_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) & -alignment; }
@@ -81,7 +81,7 @@ Placement place_part(const PlaceProblem& problem, const PlaceOptions& options) {
     best_order = std::move(candidate.order);
   }
   if (best.height > good) {
-    const SearchResult found = search_orders(problem, fit, best_order, best.height, good, options.search_work);
+    const PlacementResult found = search_orders(problem, fit, best_order, best.height, good, options.search_work);
     if (found.height < best.height) {
       best.height = found.height;
       best.offsets = found.offsets;
@@ -151,4 +151,4 @@ Placement place(std::span<const PlaceItem> items, const PlaceOptions& options) {
   return placement;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -6,7 +6,7 @@
 
 #include "ramet/program/place.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// A part of a placement in a form that is quick to search: sizes aligned, instants compact, overlaps listed.
 struct PlaceProblem {
@@ -43,13 +43,13 @@ class FirstFit {
   int64_t work_ = 0;
 };
 
-struct SearchResult {
+struct PlacementResult {
   int64_t height = 0;
   std::vector<int64_t> offsets;
 };
 
 /// Tries to come from `height` (that of `order`) down to `good`, in at most `work` (see PlaceOptions). Deterministic.
-SearchResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& order,
-                           int64_t height, int64_t good, int64_t work);
+PlacementResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& order,
+                              int64_t height, int64_t good, int64_t work);
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -4,7 +4,7 @@
 #include <queue>
 #include <unordered_map>
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 /// Outputs so small that holding them early costs nothing, while what they are computed from may be large or still in a
@@ -312,4 +312,4 @@ Schedule schedule(const Graph& graph) {
   return best;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

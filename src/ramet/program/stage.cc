@@ -7,7 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/layout/pieces.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 bool is_empty(const Graph& graph) { return graph.nodes().empty() && graph.outputs().empty(); }
@@ -330,4 +330,4 @@ void split_prepare(Stage& stage) { PrepareSplitter(stage).run(); }
 
 RegionPlan plan_regions(const Stage& stage) { return RegionPlanner(stage).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::program

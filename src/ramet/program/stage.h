@@ -8,7 +8,7 @@
 
 #include "ramet/layout/device_graphs.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// One piece for one micro-batch.
 struct StageRun {
@@ -79,4 +79,4 @@ struct RegionPlan {
 /// of the last phase may), with what derives their states before them, and so is each piece of evaluation.
 RegionPlan plan_regions(const Stage& stage);
 
-}  // namespace ramet
+}  // namespace ramet::program

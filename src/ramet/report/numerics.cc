@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 using Kind = NumericsRow::Kind;
@@ -118,4 +118,4 @@ std::string json_of(const NumericsReport& report) {
   return json.dump();
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -4,7 +4,7 @@
 
 #include "ramet/train/numerics.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// A table: how much of what is where, the first tensor out of range, and the `most` tensors that lose most.
 std::string text_of(const NumericsReport& report, size_t most = 20);
@@ -13,4 +13,4 @@ std::string text_of(const NumericsReport& report, size_t most = 20);
 /// {"-3": count}}], in the order of the program.
 std::string json_of(const NumericsReport& report);
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -7,9 +7,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/runtime/process.h"
+#include "ramet/transport/process.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
@@ -51,4 +51,4 @@ Arena::~Arena() {
   if (mapping_) munmap(mapping_, mapped_);
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -5,7 +5,7 @@
 
 #include "ramet/base/thread_team.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// The one allocation of a device: `bytes` of zeroed memory, aligned to 2 MiB and backed by huge pages where the system
 /// has them. Every page is touched before the constructor returns, so that memory that is not there is missed now.
@@ -29,4 +29,4 @@ class Arena {
   int64_t bytes_ = 0;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

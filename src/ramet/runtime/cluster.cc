@@ -7,11 +7,11 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/runtime/cluster_state.h"
-#include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/process.h"
-#include "ramet/runtime/thread_transport.h"
+#include "ramet/transport/mpi_transport.h"
+#include "ramet/transport/process.h"
+#include "ramet/transport/thread_transport.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 constexpr int64_t kWindow = int64_t{16} << 20;  // of a state at a time between memories and ranks
@@ -328,4 +328,4 @@ std::vector<ProfileRow> Cluster::profile_by_kernel(int device) const {
   return found ? found->engine->profile_by_kernel() : std::vector<ProfileRow>{};
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/runtime/cluster_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 constexpr int kTag = Transport::kUserTags - 1;  // of states on their way; programs count their boundaries from 0
@@ -120,4 +120,4 @@ void ClusterState::read_window(const StateMap& where, int64_t offset, std::span<
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

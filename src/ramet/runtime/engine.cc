@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "ramet/base/error.h"
-#include "ramet/runtime/collectives_kernels.h"
 #include "ramet/runtime/engine_state.h"
 #include "ramet/runtime/localize.h"
+#include "ramet/transport/collectives_kernels.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 constexpr std::string_view kCounter = "counter";
@@ -611,4 +611,4 @@ Hash Engine::weights_hash() const {
 
 void Engine::profile(bool on) { state_->profiling_ = on; }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -6,7 +6,7 @@
 
 // What a device does with others and with its streaming memory.
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -19,8 +19,8 @@ constexpr int kLabelBits = 28;  // of a step's index in a label; the program abo
 
 }  // namespace
 
-CollectiveCall EngineState::make_collective(const NodeSignature& node) {
-  CollectiveCall call;
+PreparedCollective EngineState::make_collective(const NodeSignature& node) {
+  PreparedCollective call;
   call.form = collective_form(node);
   call.reduction = reduction_of(call.form.kind);
   const auto axis = static_cast<MeshAxis>(call.form.axis);
@@ -64,7 +64,7 @@ static void permute(ThreadTeam& team, const std::byte* from, std::byte* to, int6
 }
 
 void EngineState::run_collective(const Call& call) {
-  const CollectiveCall& collective = collectives_[static_cast<size_t>(call.collective)];
+  const PreparedCollective& collective = collectives_[static_cast<size_t>(call.collective)];
   const CollectiveForm& form = collective.form;
   const void* in = call.inputs[0];
   void* out = call.outputs[0];
@@ -91,7 +91,7 @@ void EngineState::run_collective(const Call& call) {
 }
 
 /// Part k of `split` goes to member k as a tensor of its own; what comes is joined along `concat`.
-void EngineState::all_to_all(const CollectiveCall& collective, const Call& call) {
+void EngineState::all_to_all(const PreparedCollective& collective, const Call& call) {
   const CollectiveForm& form = collective.form;
   const auto element = static_cast<int64_t>(size_of(form.input.dtype));
   // A tensor cut in `parts` along a dimension is [outer, parts, run].
@@ -208,4 +208,4 @@ std::string DeviceEngine::label_text(const Executable& executable, int label) {
   return std::string(names[which]) + ": " + exe.text_of((*programs[which])[static_cast<size_t>(index)]);
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -9,7 +9,7 @@
 #include "ramet/runtime/arena.h"
 #include "ramet/runtime/device_engine.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// One instruction with its addresses, ready to be called.
 struct Call {
@@ -45,7 +45,7 @@ struct Guard {
 };
 
 /// Who takes part in a collective, and how its operands lie.
-struct CollectiveCall {
+struct PreparedCollective {
   CollectiveForm form;
   Collectives* group = nullptr;
   Reduction reduction = Reduction::kSum;
@@ -108,7 +108,7 @@ class EngineState final : private FeedSink {
   void check_backend(const Backend& backend, int threads) const;
   void make_memory();
   void make_kernels(const Backend& backend);
-  CollectiveCall make_collective(const NodeSignature& node);
+  PreparedCollective make_collective(const NodeSignature& node);
   CallTable make_table(const Segment& segment) const;
   void make_results();
   bool has_results(const ProgramStep& step) const;
@@ -139,7 +139,7 @@ class EngineState final : private FeedSink {
   void run_timed(int32_t segment, size_t begin, size_t end);
   void run_call(const Call& call);
   void run_collective(const Call& call);
-  void all_to_all(const CollectiveCall& collective, const Call& call);
+  void all_to_all(const PreparedCollective& collective, const Call& call);
   void copy(const void* from, void* to, int64_t bytes);
   bool run_guarded(const ProgramStep& step);
   void zero_accumulators(const ProgramStep& step);
@@ -162,7 +162,7 @@ class EngineState final : private FeedSink {
   std::vector<std::unique_ptr<Kernel>> kernels_;                           // by task
   std::map<std::array<int64_t, 3>, std::unique_ptr<Collectives>> groups_;  // by axis, parts, stride
   std::unique_ptr<Collectives> everyone_;                                  // all devices; null: there is one
-  std::vector<CollectiveCall> collectives_;                                // by task
+  std::vector<PreparedCollective> collectives_;                            // by task
   std::vector<CallTable> tables_;                                          // by segment
   std::vector<std::vector<Guard>> guards_;
   std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none
@@ -187,4 +187,4 @@ class EngineState final : private FeedSink {
   std::vector<bool> fed_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -8,7 +8,7 @@
 #include "ramet/ops/exponents.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// A tensor whose exponents a check of numerics counts.
 struct NumericsRow {
@@ -53,4 +53,4 @@ struct NumericsRecord {
 /// The nodes of an update whose input 0 is the whole gradient of weight W are called this and W.
 inline constexpr std::string_view kGradientScope = "gradient_norm/";
 
-}  // namespace ramet
+}  // namespace ramet::runtime

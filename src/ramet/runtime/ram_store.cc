@@ -4,7 +4,7 @@
 #include "ramet/runtime/arena.h"
 #include "ramet/runtime/streaming_store.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 /// An arena beside the device's. Transfers are done when they are started.
@@ -55,4 +55,4 @@ std::unique_ptr<StreamingStore> make_ram_store(int64_t bytes, ThreadTeam* team) 
   return std::make_unique<RamStore>(bytes, team);
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

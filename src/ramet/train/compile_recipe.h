@@ -8,10 +8,15 @@
 #include "ramet/program/compile.h"
 #include "ramet/train/prepare.h"
 
-namespace ramet {
-
-class MpiSession;
+namespace ramet::machine {
 struct Machine;
+}  // namespace ramet::machine
+
+namespace ramet::transport {
+class MpiSession;
+}  // namespace ramet::transport
+
+namespace ramet::train {
 
 /// How and where to run: nothing here changes a bit of any weight.
 struct TrainerOptions {
@@ -47,4 +52,4 @@ CompileOptions compile_options(const Preparation& preparation, const TrainerOpti
 /// memory: no device that works is waited for so long.
 std::chrono::milliseconds waiting_limit(const CompiledRecipe& compiled);
 
-}  // namespace ramet
+}  // namespace ramet::train

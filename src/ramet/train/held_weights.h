@@ -8,7 +8,7 @@
 #include "ramet/transform/precision.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// How a recipe holds its model's weights (`train.weights`).
 HeldForm held_form(const Recipe& recipe);
@@ -25,4 +25,4 @@ HeldBytes hold(std::span<const float> values, HeldForm form);
 /// And back, exactly.
 void release(const HeldBytes& held, HeldForm form, std::span<float> values);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -7,7 +7,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/base/rng.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 constexpr int64_t kBlock = 4;  // elements of one draw
@@ -57,4 +57,4 @@ void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::by
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

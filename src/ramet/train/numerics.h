@@ -6,7 +6,7 @@
 #include "ramet/runtime/numerics.h"
 #include "ramet/train/recipe.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// The powers of two that a type holds.
 struct NumericRange {
@@ -45,4 +45,4 @@ struct NumericsReport {
 };
 NumericsReport judge_numerics(std::vector<NumericsRecord> records, const Recipe& recipe, int64_t step);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 
 std::shared_ptr<const BatchSource> in_packed_rows(std::shared_ptr<const BatchSource> samples, const Recipe& recipe,
                                                   int64_t predictions, bool training) {
@@ -23,4 +23,4 @@ std::shared_ptr<const BatchSource> in_packed_rows(std::shared_ptr<const BatchSou
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

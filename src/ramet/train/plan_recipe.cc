@@ -7,14 +7,14 @@
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/kernel.h"
+#include "ramet/measure/probe.h"
 #include "ramet/program/refuse.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
 #include "ramet/sim/machine_kernels.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/train/step.h"
+#include "ramet/transport/process.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// The settings of "auto p=4 t=1" as a layout, and their keys.
@@ -239,4 +239,4 @@ std::string RecipePlanner::options_of(const Candidate& candidate) const {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

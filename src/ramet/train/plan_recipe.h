@@ -10,7 +10,7 @@
 #include "ramet/plan/search.h"
 #include "ramet/train/compile_recipe.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Finds the layout of a recipe on a machine: what `ramet plan` and `ramet train` do with `--layout auto`.
 class RecipePlanner {
@@ -56,4 +56,4 @@ class RecipePlanner {
   std::unique_ptr<Steps> steps_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

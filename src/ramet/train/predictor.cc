@@ -10,7 +10,7 @@
 #include "ramet/train/prepare.h"
 #include "ramet/train/task_predictor.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 constexpr int64_t kMostMasks = 64;  // of one text
@@ -149,4 +149,4 @@ std::string Predictor::continue_text(const std::string& text, int64_t tokens, do
   return tokenizer_->decode(std::span(ids).subspan(text.empty() ? 1 : given));
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

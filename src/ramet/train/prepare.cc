@@ -10,14 +10,14 @@
 #include "ramet/model/blocks.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/presets.h"
-#include "ramet/model/tensor_file.h"
-#include "ramet/runtime/process.h"
 #include "ramet/train/packed_rows.h"
 #include "ramet/train/prepare_task.h"
 #include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
+#include "ramet/transport/process.h"
+#include "ramet/weights/tensor_file.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// A size of the recipe, or the preset's where the recipe has none.
@@ -313,4 +313,4 @@ Graph build_task_predictor(const Recipe& recipe, int64_t samples) {
   return build_bert_task_predict(bert_config(recipe), shape, head_shape(recipe));
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

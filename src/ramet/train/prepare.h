@@ -3,14 +3,14 @@
 #include <memory>
 #include <string>
 
-#include "ramet/data/batches.h"
-#include "ramet/data/task.h"
-#include "ramet/data/tokenizer.h"
 #include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
+#include "ramet/text/batches.h"
+#include "ramet/text/task.h"
+#include "ramet/text/tokenizer.h"
 #include "ramet/train/recipe.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// A recipe made ready: the model it means and the data it reads.
 struct Preparation {
@@ -54,4 +54,4 @@ Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictio
 /// Forward only of a task recipe: "logits" (see model/presets.h).
 Graph build_task_predictor(const Recipe& complete, int64_t samples);
 
-}  // namespace ramet
+}  // namespace ramet::train

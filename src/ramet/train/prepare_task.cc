@@ -7,7 +7,7 @@
 #include "ramet/model/published_config.h"
 #include "ramet/train/packed_rows.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ std::shared_ptr<const TaskSplit> task_split(const TaskSet& task, const std::stri
                .remedy = "Give it with --set task." + name + "=FILE, or name a folder that has it in task.data"});
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include "ramet/data/task_batches.h"
+#include "ramet/text/task_batches.h"
 #include "ramet/train/prepare.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Fills what a recipe leaves out of its sizes from config.json beside the weights to begin from, where there is one.
 /// Throws Error for sizes that the recipe and it give differently.
@@ -21,4 +21,4 @@ TaskBatchOptions task_batch_options(const Recipe& complete, const Tokenizer& tok
 /// The split of a task by its name, "train", "dev" or "test". Throws Error where the task has no such file.
 std::shared_ptr<const TaskSplit> task_split(const TaskSet& task, const std::string& name);
 
-}  // namespace ramet
+}  // namespace ramet::train

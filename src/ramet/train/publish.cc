@@ -5,12 +5,12 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/data/task_head.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/presets.h"
 #include "ramet/model/published_config.h"
+#include "ramet/text/task_head.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,4 +95,4 @@ void publish_model(const fs::path& folder, const Recipe& recipe, const std::vect
     throw Error({.what = "cannot write the weights", .where = folder.string(), .found = error.message()}, ErrorKind::kFailure);
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -12,7 +12,7 @@
 #include "ramet/model/presets.h"
 #include "ramet/transform/recompute.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -582,4 +582,4 @@ std::string recipe_help(const std::string& prefix) {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

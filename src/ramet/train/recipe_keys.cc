@@ -1,6 +1,6 @@
 #include "ramet/train/recipe.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 constexpr double kMany = 1e9;    // of steps, batches and sizes: more is a slip of the keyboard
@@ -641,4 +641,4 @@ const std::vector<RecipeKey>& recipe_keys() {
   return keys;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -9,7 +9,7 @@
 #include "ramet/train/step.h"
 #include "ramet/transform/simplify.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// The values to look at, which become outputs of the graph. After simplification factors are `scale` nodes.
@@ -132,4 +132,4 @@ std::vector<TensorScale> measure_scales(const Preparation& preparation) {
   return scales;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -5,7 +5,7 @@
 
 #include "ramet/train/prepare.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// How large the elements of a tensor are before the first step.
 struct TensorScale {
@@ -23,4 +23,4 @@ std::string_view name_of(TensorScale::Kind kind);
 /// of gradients reads (parts of one scaled op), and statistics of rows. For measuring: it keeps every tensor.
 std::vector<TensorScale> measure_scales(const Preparation& preparation);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// Optimizers whose step is in proportion to the weight's norm.
@@ -81,4 +81,4 @@ WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTe
   return scale;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -7,7 +7,7 @@
 #include "ramet/train/recipe.h"
 #include "ramet/transform/unit_scale.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Whether the recipe asks for unit scaling or u-muP.
 bool is_scaled(const Recipe& recipe);
@@ -38,4 +38,4 @@ struct WeightScale {
 WeightScale weight_scale(const Recipe& recipe, const Model& model, const StateTensor& weight,
                          const ScaledWeight& scaled);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 // Plain arithmetic in a fixed order, compiled without contraction: equal bits on every machine, whatever its C library.
@@ -144,4 +144,4 @@ double bias_correction(double beta, int64_t step) {
   return 1 - power;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

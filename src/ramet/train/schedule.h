@@ -4,7 +4,7 @@
 
 #include "ramet/train/recipe.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Finds train.steps and train.schedule.warmup_steps where the recipe says samples, epochs or a share instead.
 /// `epoch_samples`: of the corpus; 0 where it is not open, and then epochs are left for later. Throws Error naming keys
@@ -29,4 +29,4 @@ double bias_correction(double beta, int64_t step);
 /// 1 - t^-rate for t = step + 1: Adafactor's decay of second moments (Shazeer & Stern, arXiv 1804.04235, section 7.2).
 double rising_decay(double rate, int64_t step);
 
-}  // namespace ramet
+}  // namespace ramet::train

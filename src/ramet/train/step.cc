@@ -18,7 +18,7 @@
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/precision.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// The readers of a weight that share one accumulator: all of it when a single top-level scope of the forward graph
@@ -529,4 +529,4 @@ StepGraph make_training_step(const Model& model, const Recipe& recipe) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

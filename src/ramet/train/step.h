@@ -5,7 +5,7 @@
 #include "ramet/train/recipe.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// The whole training step of a model under a complete recipe, before it knows of devices:
 /// - micro: forward and backward in the recipe's precision with its chunks; adds each gradient to its accumulator;
@@ -28,4 +28,4 @@ Graph with_sums(const Graph& graph, const Recipe& recipe);
 /// the fewest that the layout can split, one lane a replica and one chunk a tensor shard.
 Recipe with_order_of_sums(Recipe recipe, const Layout& layout);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -7,16 +7,16 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
-#include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
+#include "ramet/text/loader.h"
 #include "ramet/train/prepare_task.h"
 #include "ramet/train/scaling.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/precision.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 constexpr int64_t kBatchTokens = 4096;  // enough for matrix products to be at their best, and little memory
@@ -153,4 +153,4 @@ NamedNumbers task_numbers(const Recipe& complete, const TaskSplit& split, std::s
   return numbers;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::train {
 
 /// A number, the word "auto", or neither yet.
 struct NumberOrAuto {
@@ -69,4 +71,4 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -11,17 +11,17 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
-#include "ramet/data/loader.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/model/hugging_face.h"
-#include "ramet/model/tensor_file.h"
+#include "ramet/text/loader.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/scaling.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/task_predictor.h"
+#include "ramet/weights/tensor_file.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -515,12 +515,12 @@ std::filesystem::path Trainer::save(const std::filesystem::path& folder, int64_t
 
 void Trainer::export_weights(const std::filesystem::path& path) const {
   check_exportable(preparation_.recipe, path.string());
-  ramet::export_weights(path, preparation_.model.weights,
+  model::export_weights(path, preparation_.model.weights,
                         [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
 }
 
 std::string Trainer::weights_hash() const {
-  const std::string hash = ramet::weights_hash(compiled_.states, reader()).hex();
+  const std::string hash = train::weights_hash(compiled_.states, reader()).hex();
   return cluster_->leads() ? hash : "";
 }
 
@@ -607,4 +607,4 @@ TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserve
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -15,7 +15,7 @@
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
 
-namespace ramet {
+namespace ramet::train {
 
 class TaskPredictor;
 
@@ -148,4 +148,4 @@ struct TrainingResult {
 /// evaluated before its first step; whenever its first metric is the best so far, a checkpoint goes to `plan.best`.
 TrainingResult train(Trainer& trainer, const TrainingPlan& plan, TrainingObserver& observer);
 
-}  // namespace ramet
+}  // namespace ramet::train

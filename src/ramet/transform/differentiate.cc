@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 class Differentiator {
@@ -141,4 +141,4 @@ Graph differentiate(const Graph& forward, const std::string& loss, const std::ve
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -7,7 +7,7 @@
 #include "ramet/ops/map_program.h"
 #include "ramet/transform/layers.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 constexpr int kNoCluster = -1;
@@ -165,4 +165,4 @@ StepGraph fuse(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

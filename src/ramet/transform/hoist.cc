@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// Describes a value by how it is computed from states, so that equal values of two graphs meet in one name.
@@ -60,7 +60,7 @@ class Hoister {
         key += key_[static_cast<size_t>(input)] + ",";
       }
       if (!constant || widens(graph, node)) continue;
-      for (const auto& [name, attribute] : node.attributes) key += name + "=" + text_of(attribute) + ";";
+      for (const auto& [name, attribute] : node.attributes) key += name + "=" + ir::text_of(attribute) + ";";
       for (size_t i = 0; i < node.outputs.size(); ++i)
         key_[static_cast<size_t>(node.outputs[i])] = key + ")" + std::to_string(i);
     }
@@ -230,4 +230,4 @@ StepGraph unhoist(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// Where `word` is one of the names that '/' parts; npos when it is none.
@@ -53,4 +53,4 @@ std::vector<int> backward_layers(const Graph& micro, const std::vector<bool>& ba
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// N of the path component "layerN" in a node's name, or -1: how passes know a model's layers.
 int layer_of(const std::string& name);
@@ -21,4 +21,4 @@ bool is_recomputed(const std::string& name);
 /// to any, as the loss head's; the first one's after all. -1 for other nodes. `backward` says which nodes these are.
 std::vector<int> backward_layers(const Graph& micro, const std::vector<bool>& backward, size_t layers);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// What a graph computes in.
 struct Precision {
@@ -41,4 +41,4 @@ std::string weight_of_low_half(const std::string& name, DType dtype);
 /// a bias, gets the weight in f32 for itself.
 Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, HeldForm form);
 
-}  // namespace ramet
+}  // namespace ramet::transform

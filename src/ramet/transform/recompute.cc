@@ -9,7 +9,7 @@
 #include "ramet/transform/fit_activations.h"
 #include "ramet/transform/layers.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 constexpr int kNoLayer = -1;
@@ -196,4 +196,4 @@ StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
   return recompute(step, plan_activations(step, options, Rates(), peak_bytes));
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

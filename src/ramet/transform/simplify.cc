@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/builder.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 constexpr int kMaxRounds = 8;
@@ -74,7 +74,7 @@ class Sweep {
     if (node.op->commutative) std::sort(inputs.begin(), inputs.end());
     std::string key = node.op->name;
     for (ValueId input : inputs) key += ' ' + std::to_string(input);
-    for (const auto& [name, attribute] : node.attributes) key += ' ' + name + '=' + text_of(attribute);
+    for (const auto& [name, attribute] : node.attributes) key += ' ' + name + '=' + ir::text_of(attribute);
     return key;
   }
 
@@ -119,4 +119,4 @@ StepGraph simplify(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

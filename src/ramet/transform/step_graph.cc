@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 [[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
@@ -96,11 +96,12 @@ std::string print(const StepGraph& step) {
   static const char* init_names[] = {"zeros", "constant", "normal", "truncated_normal", "uniform"};
   for (const auto& state : step.states) {
     text +=
-        "state " + text_of(Attribute(state.name)) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
+        "state " + ir::text_of(Attribute(state.name)) + " : " + state.type.text() + " " +
+        std::string(name_of(state.kind));
     if (state.init.kind != StateInit::Kind::kZeros)
       text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" +
-              text_of(Attribute(state.init.a)) + ", " + text_of(Attribute(state.init.b)) + ")";
-    if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
+              ir::text_of(Attribute(state.init.a)) + ", " + ir::text_of(Attribute(state.init.b)) + ")";
+    if (!state.group.empty()) text += " group=" + ir::text_of(Attribute(state.group));
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     text += "\n";
   }
@@ -108,4 +109,4 @@ std::string print(const StepGraph& step) {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

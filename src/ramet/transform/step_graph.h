@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// What a state tensor is, for memory reports, checkpoints and layouts.
 enum class StateKind : uint8_t {
@@ -71,4 +71,4 @@ void verify(const StepGraph& step, const std::string& after);
 /// Text of all: states, then the graphs.
 std::string print(const StepGraph& step);
 
-}  // namespace ramet
+}  // namespace ramet::transform

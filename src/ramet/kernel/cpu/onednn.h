@@ -10,7 +10,7 @@
 
 // The one door to oneDNN. Ramet uses it for single-threaded products of dense blocks; splitting work among threads,
 // packing and everything that could decide a bit is ours (DESIGN, exact bits rule 1).
-namespace ramet::onednn {
+namespace ramet::kernel::onednn {
 
 /// C [m,n] = A [m,k] x B [k,n] (+ bias [n]) (+ C), A and C dense and row-major, B packed: columns in blocks of
 /// `n_block`, in each block rows of k in groups of 16 (f32) or 32 (bf16: 16 pairs of neighbours), zero-padded.
@@ -64,4 +64,4 @@ std::string version();
 /// Holds oneDNN to instruction sets of the level; before its first use.
 void limit_isa(CpuLevel level);
 
-}  // namespace ramet::onednn
+}  // namespace ramet::kernel::onednn
