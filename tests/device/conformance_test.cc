@@ -442,7 +442,7 @@ TEST_P(DeviceTest, AFailureReachesQueuesThatWaitForIt) {
             }),
             "gather: an index is out of range");
   if (!device_->addressable()) {
-    // The failing queue tells the host, too; and whoever comes later to wait for it.
+    // The failing queue's next wait throws the error as well, and so does a queue that waits for the event later.
     EXPECT_EQ(text_of([&] { queue_->wait(); }), "gather: an index is out of range");
     second->wait_for(failed);
     EXPECT_THAT(text_of([&] { second->wait(); }), HasSubstr("work that this queue waited for has failed"));

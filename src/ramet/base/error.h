@@ -18,7 +18,7 @@ struct ErrorParts {
   std::string remedy{};    ///< what to do
 };
 
-/// How a command must end when an error reaches it (DESIGN, Errors).
+/// How a command must end when an error reaches it.
 enum class ErrorKind {
   kUsage,   ///< wrong use or bad input: exit status 2
   kFailure  ///< a run that failed: exit status 1

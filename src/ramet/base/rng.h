@@ -23,7 +23,7 @@ enum class RandomPurpose : uint32_t {
 std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter, const std::array<uint32_t, 2>& key);
 
 /// A stateless source of numbers for one (seed, purpose, step, tensor): draws depend on the logical
-/// element only, so any part of a tensor can be drawn anywhere, in any order (DESIGN, exact bits rule 4).
+/// element only, so any part of a tensor can be drawn anywhere, in any order (docs/architecture.md).
 /// The counter is {element block low, block high, step, low half of tensor}, the key is the seed mixed with the
 /// purpose and the high half of tensor.
 class RandomStream {

@@ -134,7 +134,7 @@ struct ScalingRule {
   std::function<Attributes(const NodeSignature&, double multiplier)> u_mup{};
 };
 
-/// All that the compiler knows of an op (DESIGN: an op is one thing in one place).
+/// All that the compiler knows of an op (docs/contributing.md: an op is one entry).
 struct OpDef {
   std::string name;
   std::string doc;  ///< one line: what it computes, with shapes

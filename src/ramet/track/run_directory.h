@@ -18,7 +18,7 @@ struct RunFacts {
 
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
 /// plan.json, liveness.json, program.json, times.json, checkpoints/, for text tokenizer/, and of `--check-numerics`
-/// numerics/. Whoever writes to a run holds its lock, so that one run is never continued
+/// numerics/. A process that writes to a run holds its lock, so that one run is never continued
 /// twice at once, and so that a reader can tell a live run from a killed one.
 class RunDirectory {
  public:

@@ -9,7 +9,7 @@
 #include "ramet/kernel/cpu/cpu_features.h"
 
 // The one door to oneDNN. Ramet uses it for single-threaded products of dense blocks; splitting work among threads,
-// packing and everything that could decide a bit is ours (DESIGN, exact bits rule 1). Builds without oneDNN link
+// packing and everything that could decide a bit is ours (docs/architecture.md). Builds without oneDNN link
 // no_onednn.cc in the place of onednn.cc: then nothing here makes a product, and our own loops (matmul_plain.h) compute
 // all of them.
 namespace ramet::onednn {

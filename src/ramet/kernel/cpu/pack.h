@@ -50,7 +50,7 @@ void copy_block(const void* source, DType type, int64_t stride, bool transposed,
                 DType compute, int64_t out_stride, void* out);
 
 /// out[i] = round(sum + c[i] + bias[i]) for a row of n, where sum is the tree over `chunks` rows at distance
-/// `chunk_stride` in `sums` (DESIGN, exact bits rule 2). `bias` and `c` may be null. `sums` is overwritten.
+/// `chunk_stride` in `sums` (docs/architecture.md). `bias` and `c` may be null. `sums` is overwritten.
 void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
                 const float* c, void* out, DType out_type);
 
