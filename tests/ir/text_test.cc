@@ -44,6 +44,62 @@ TEST(GraphText, KeepsNamesRolesAndOddStrings) {
   EXPECT_EQ(print(parse_graph(text)), text);
 }
 
+TEST(GraphText, KeepsWhatIsKnownOfNodesAndInputs) {
+  const std::string text =
+      "graph \"g\" {\n"
+      "  input %0 \"x\" : f32[2,3] data [\"batch\",\"\"]\n"
+      "  %1 \"y\" = exp(%0) : f32[2,3] @ \"a/exp\" part \"encoder\" 3 serial 7 from \"model/a.cc:46\"\n"
+      "  %2 = tanh(%1) : f32[2,3] part \"a \\\"stack\\\"\" 0 pass backward of 7 gradient \"w\"\n"
+      "  %3 = exp(%2) : f32[2,3] pass recompute\n"
+      "  %4 = exp(%3) : f32[2,3] pass accumulate\n"
+      "  %5 = exp(%4) : f32[2,3] pass update\n"
+      "  output \"y\" = %5 result\n"
+      "}\n";
+  const Graph graph = parse_graph(text);
+  EXPECT_EQ(print(graph), text);
+  EXPECT_EQ(graph.inputs()[0].axes, (std::vector<std::string>{"batch", ""}));
+  const Node &first = graph.node(0), &second = graph.node(1);
+  EXPECT_EQ(first.part, (Part{"encoder", 3}));
+  EXPECT_EQ(first.serial, 7);
+  EXPECT_EQ(first.origin, "model/a.cc:46");
+  EXPECT_EQ(second.part, (Part{"a \"stack\"", 0}));
+  EXPECT_EQ(second.pass, NodePass::kBackward);
+  EXPECT_EQ(second.forward_of, 7);
+  EXPECT_EQ(second.gradient, "w");
+  EXPECT_EQ(graph.node(4).pass, NodePass::kUpdate);
+  EXPECT_EQ(graph.text_of(0), "exp 'a/exp' (f32[2,3]) of model/a.cc:46");
+
+  // What is for people is in no hash; what decides something is.
+  const auto hash_with = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    other.replace(other.find(from), from.size(), to);
+    return parse_graph(other).hash();
+  };
+  using Change = std::pair<const char*, const char*>;
+  for (const auto& [from, to] : {Change{"a/exp", "layer7"}, Change{"a.cc:46", "b.cc:1"}, Change{"%1 \"y\"", "%1"}})
+    EXPECT_EQ(hash_with(from, to), graph.hash()) << from;
+  for (const auto& [from, to] : {Change{"\" 3", "\" 4"}, Change{"encoder", "decoder"}, Change{"recompute", "update"},
+                                 Change{"of 7", "of 6"}, Change{"batch", "rows"}, Change{"\"x\"", "\"z\""}})
+    EXPECT_NE(hash_with(from, to), graph.hash()) << from;
+}
+
+TEST(GraphText, RefusesImpossibleFields) {
+  const auto error_with = [](const std::string& fields, const std::string& axes = "") {
+    return error_of("graph \"g\" {\n  input %0 \"x\" : f32[2] data" + axes + "\n  %1 = exp(%0) : f32[2] " + fields +
+                    "\n}");
+  };
+  EXPECT_EQ(error_with(""), "no error");
+  EXPECT_EQ(error_with("part \"a\" -1"), "t:3:34: number out of range; found '-1'; expected 0 to 65535");
+  EXPECT_EQ(error_with("part \"a\" 65536"), "t:3:34: number out of range; found '65536'; expected 0 to 65535");
+  EXPECT_EQ(error_with("of 4294967296"), "t:3:28: number out of range; found '4294967296'; expected 0 to 2147483647");
+  EXPECT_EQ(error_with("pass sideways"),
+            "t:3:30: unknown pass; found 'sideways'; expected forward, backward, recompute, accumulate or update");
+  EXPECT_EQ(error_with("colour 3"),
+            "t:3:25: unexpected text; found 'colour 3'; expected 'input', 'output', a node or '}'");
+  EXPECT_NE(error_with("", " [\"a\",\"b\"]").find("not one axis a dimension"), std::string::npos);
+  EXPECT_NE(error_with("", " [\"a\"").find("expected ']'"), std::string::npos);
+}
+
 TEST(GraphText, FloatsReadBackToTheSameBits) {
   for (double value : {0.1, 1e-300, 3.0, -0.0, 1e22, std::nextafter(1.0, 2.0)}) {
     const std::string text = text_of(Attribute(value));

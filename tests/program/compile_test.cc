@@ -14,10 +14,10 @@ namespace {
 
 const TensorType kVector{DType::kF32, {1024}};
 
-ValueId node(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, const std::string& name, int64_t salt = 0) {
+ValueId node(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, NodeInfo info, int64_t salt = 0) {
   Attributes attributes;
   if (&op == &toy::blend()) attributes.set("salt", salt);
-  return graph.node(graph.add_node(op, std::move(inputs), attributes, name)).outputs[0];
+  return graph.node(graph.add_node(op, std::move(inputs), attributes, std::move(info))).outputs[0];
 }
 
 /// A chain of `layers`, each with a weight; the backward pass needs every layer's input again.
@@ -32,19 +32,20 @@ StepGraph chain(int layers, int64_t micro_batches = 1) {
     step.states.push_back({w, kVector, StateKind::kWeight, {}, ""});
     weights.push_back(micro.add_input(w, kVector, InputRole::kState));
     inputs.push_back(x);
-    x = node(micro, toy::mirror(), {node(micro, toy::blend(), {x, weights.back()}, "layer" + std::to_string(i))},
-             "layer" + std::to_string(i) + "/mirror");
+    x = node(micro, toy::mirror(), {node(micro, toy::blend(), {x, weights.back()}, toy::in_layer(i))},
+             toy::in_layer(i, "/mirror"));
   }
   const NodeId loss = micro.add_node(toy::halve_and_sum(), {x}, {}, "loss");
   micro.add_output("loss", micro.node(loss).outputs[1]);
   ValueId gradient = micro.node(loss).outputs[0];
   for (int i = layers; i-- > 0;) {
-    const std::string index = std::to_string(i), name = "layer" + index + "/backward";
+    const std::string index = std::to_string(i);
+    const auto backward = [&](const std::string& rest) { return toy::in_layer(i, "/backward" + rest, NodePass::kBackward); };
     const ValueId weight_gradient =
-        node(micro, toy::blend(), {gradient, inputs[static_cast<size_t>(i)]}, name + "/weight", 1);
-    gradient =
-        node(micro, toy::mirror(), {node(micro, toy::blend(), {gradient, weights[static_cast<size_t>(i)]}, name, 2)},
-             name + "/mirror");
+        node(micro, toy::blend(), {gradient, inputs[static_cast<size_t>(i)]}, backward("/weight"), 1);
+    gradient = node(micro, toy::mirror(),
+                    {node(micro, toy::blend(), {gradient, weights[static_cast<size_t>(i)]}, backward(""), 2)},
+                    backward("/mirror"));
     step.states.push_back({"grad." + index, kVector, StateKind::kAccumulator, {}, ""});
     const ValueId sum = micro.add_input("grad." + index, kVector, InputRole::kState);
     micro.add_output("grad." + index, node(micro, toy::add(), {sum, weight_gradient}, "accumulate"),

@@ -70,11 +70,12 @@ Executable sample() {
                         {0},
                         {matrix, {}, 1, 1},
                         kNoBuffer});
+  exe.states[0].tensor.external_name = "their.w";
   exe.segments.push_back({"step",
                           PieceKind::kForward,
                           0,
                           0,
-                          {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer}},
+                          {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer, {"encoder", 3}, NodePass::kUpdate, "w"}},
                           {{"x", matrix, 1, -1}},
                           {},
                           {{"norm", scalar, 4, 1, true}},
@@ -108,6 +109,11 @@ TEST(Executable, IsTheSameAfterSavingAndLoading) {
   EXPECT_EQ(print(loaded), print(exe));
   EXPECT_EQ(loaded.tasks[0].node.attributes, exe.tasks[0].node.attributes);
   EXPECT_EQ(loaded.states[0].tensor.group, "decay");
+  EXPECT_EQ(loaded.states[0].tensor.external_name, "their.w");
+  const Instruction& norm = loaded.segments[0].instructions[1];
+  EXPECT_EQ(norm.part, (Part{"encoder", 3}));
+  EXPECT_EQ(norm.pass, NodePass::kUpdate);
+  EXPECT_EQ(norm.gradient, "w");
   EXPECT_EQ(loaded.key, exe.key);
 }
 

@@ -39,7 +39,7 @@ class Builder {
   void run() {
     Tensor x = start_ = embed();
     for (size_t i = 0; i < drawn_.layers.size(); ++i) {
-      Scope scope(build_, "layer" + std::to_string(i));
+      PartScope part(build_, "layer", i);
       for (size_t b = 0; b < drawn_.layers[i].size(); ++b) {
         const std::string& name = drawn_.layers[i][b];
         Scope inner(build_, name + std::to_string(b));

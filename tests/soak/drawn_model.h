@@ -29,7 +29,7 @@ std::vector<std::string> block_names();
 std::vector<std::string> input_names();
 std::vector<std::string> head_names();
 
-/// The model: layers under scopes "layerN", weights with logical axes where a user would give them and without where
+/// The model: parts "layer N", weights with logical axes where a user would give them and without where
 /// not. Throws Error when a size does not fit.
 Model build(const DrawnModel& drawn);
 /// Samples for it, each a function of its number.

@@ -32,11 +32,11 @@ struct Chain {
 
 namespace chain_detail {
 
-inline ValueId add_op(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, const std::string& name,
-                      int64_t salt = 0, int output = 0) {
+inline ValueId add_op(Graph& graph, const OpDef& op, std::vector<ValueId> inputs, NodeInfo info, int64_t salt = 0,
+                      int output = 0) {
   Attributes attributes;
   if (&op == &blend()) attributes.set("salt", salt);
-  return graph.node(graph.add_node(op, std::move(inputs), attributes, name)).outputs[static_cast<size_t>(output)];
+  return graph.node(graph.add_node(op, std::move(inputs), attributes, std::move(info))).outputs[static_cast<size_t>(output)];
 }
 
 inline std::string name_of(const char* what, int layer) { return what + std::to_string(layer); }
@@ -47,18 +47,18 @@ inline ValueId state(Graph& graph, const std::string& name, const TensorType& ty
 }
 
 inline ValueId forward_layer(Graph& graph, ValueId x, int layer, const TensorType& type) {
-  const ValueId y = add_op(graph, blend(), {x, state(graph, name_of("w", layer), type)}, name_of("layer", layer));
-  return add_op(graph, mirror(), {y}, name_of("layer", layer) + "/mirror");
+  const ValueId y = add_op(graph, blend(), {x, state(graph, name_of("w", layer), type)}, in_layer(layer));
+  return add_op(graph, mirror(), {y}, in_layer(layer, "/mirror"));
 }
 
 inline ValueId backward_layer(Graph& graph, ValueId gradient, int layer, const TensorType& type) {
   const ValueId g = add_op(graph, blend(), {gradient, state(graph, name_of("d", layer), type)},
-                           name_of("layer", layer) + "/backward", 2);
-  return add_op(graph, mirror(), {g}, name_of("layer", layer) + "/backward/mirror");
+                           in_layer(layer, "/backward", NodePass::kBackward), 2);
+  return add_op(graph, mirror(), {g}, in_layer(layer, "/backward/mirror", NodePass::kBackward));
 }
 
 inline void accumulate(Graph& graph, ValueId gradient, ValueId x, int layer, const TensorType& type) {
-  const ValueId wg = add_op(graph, blend(), {gradient, x}, name_of("layer", layer) + "/weight", 1);
+  const ValueId wg = add_op(graph, blend(), {gradient, x}, in_layer(layer, "/weight"), 1);
   const std::string name = name_of("grad.", layer);
   graph.add_output(name, add_op(graph, add(), {state(graph, name, type), wg}, "accumulate"), OutputRole::kState);
 }

@@ -212,4 +212,12 @@ inline HostTensor numbers(const TensorType& type, uint32_t seed) {
   return tensor;
 }
 
+/// Of a node of a part of a model.
+inline NodeInfo in_layer(int layer, const std::string& rest = "", NodePass pass = NodePass::kForward) {
+  NodeInfo info = "layer" + std::to_string(layer) + rest;
+  info.part = {"layer", layer};
+  info.pass = pass;
+  return info;
+}
+
 }  // namespace ramet::toy

@@ -102,16 +102,24 @@ std::map<std::string, HostTensor> results_of(const Graph& graph, const std::map<
   return results;
 }
 
-TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
-  const std::pair<std::string, std::string> models[] = {{"bert", "bert.embeddings.word_embeddings.weight@masked_words"},
-                                                        {"gpt2", "transformer.wte.weight@head"}};
+TEST(TrainingStep, ATiedWeightHasASumForEachRegion) {
+  const std::pair<std::string, std::string> models[] = {{"bert", "bert.embeddings.word_embeddings.weight@1"},
+                                                        {"gpt2", "transformer.wte.weight@1"}};
   for (const auto& [kind, tied] : models) {
     const Preparation preparation = prepare(tiny({"model.kind=" + kind, "model.preset=mini", "train.accumulation=2"}));
     const StepGraph step = make_training_step(preparation.workload.model, preparation.options);
     verify(step, "the test");
     std::vector<std::string> others;
     for (const auto& state : step.states)
-      if (state.name.find('@') != std::string::npos) others.push_back(state.name);
+      if (state.name.find('@') != std::string::npos) {
+        others.push_back(state.name);
+        EXPECT_EQ(state.of + "@1", tied);
+        EXPECT_EQ(state.role, "sum");
+        EXPECT_THAT(state.part, testing::MatchesRegex("after layer [0-9]+"));
+      } else if (state.kind == StateKind::kAccumulator) {
+        EXPECT_EQ(state.name, "accumulator." + state.of);
+        EXPECT_EQ(state.part, state.of + "@1" == tied ? "before layer 0" : "") << state.name;
+      }
     EXPECT_THAT(others, testing::ElementsAre("accumulator." + tied));
     for (const auto& input : step.micro.inputs()) {
       const std::string& name = step.micro.value(input.value).name;
@@ -139,7 +147,7 @@ TEST(TrainingStep, ATiedWeightHasASumForEachScope) {
 TEST(TrainingStep, StatesSayWhatTheirDimensionsMean) {
   const std::string bert = print(step_of(tiny({"train.accumulation=2"})));
   const auto names = [](const std::string& name, const std::string& axes) {
-    return testing::ContainsRegex("state \"" + name + "\" [^\n]* axes=" + axes + "\n");
+    return testing::ContainsRegex("state \"" + name + "\" [^\n]* axes=" + axes + "( of=[^\n]*)?\n");
   };
   const std::string layer = "bert\\.encoder\\.layer\\.0\\.";
   EXPECT_THAT(bert, names("bert\\.embeddings\\.word_embeddings\\.weight", "vocab,embed"));
@@ -151,7 +159,7 @@ TEST(TrainingStep, StatesSayWhatTheirDimensionsMean) {
   EXPECT_THAT(bert, names(layer + "intermediate\\.dense\\.weight", "mlp,embed"));
   EXPECT_THAT(bert, names(layer + "output\\.dense\\.weight", "embed,mlp"));
   EXPECT_THAT(bert, names(layer + "output\\.LayerNorm\\.bias", "embed"));
-  EXPECT_THAT(bert, names("accumulator\\.bert\\.embeddings\\.word_embeddings\\.weight@masked_words", "vocab,embed"));
+  EXPECT_THAT(bert, names("accumulator\\.bert\\.embeddings\\.word_embeddings\\.weight@1", "vocab,embed"));
   const std::string gpt2 = print(step_of(tiny({"model.kind=gpt2", "model.preset=mini"})));
   EXPECT_THAT(gpt2, names("transformer\\.h\\.0\\.attn\\.c_attn\\.weight", "embed,3\\*heads"));
   EXPECT_THAT(gpt2, names("transformer\\.h\\.0\\.mlp\\.c_proj\\.weight", "mlp,embed"));

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "ramet/transform/differentiate.h"
-#include "ramet/transform/layers.h"
+#include "ramet/transform/parts.h"
 #include "ramet/transform/simplify.h"
 #include "random_model.h"
 
@@ -45,8 +45,9 @@ class FitActivations : public testing::Test {
 
   static std::vector<int64_t> all_waiting(const Graph& micro) {
     std::vector<bool> backward;
-    for (const Node& node : micro.nodes()) backward.push_back(is_backward(node.name) || is_recomputed(node.name));
-    const std::vector<int> layers = backward_layers(micro, backward, kLayers);
+    for (const Node& node : micro.nodes())
+      backward.push_back(node.pass == NodePass::kBackward || node.pass == NodePass::kRecompute);
+    const std::vector<int> layers = backward_parts(micro, PartOrder(micro), backward);
     const auto uses = micro.uses();
     std::vector<int64_t> bytes(kLayers + 1, 0);
     for (size_t value = 0; value < uses.size(); ++value) {
@@ -68,7 +69,7 @@ class FitActivations : public testing::Test {
     double seconds = 0;
     for (size_t n = 0; n < candidate.micro.nodes().size(); ++n) {
       const Node& node = candidate.micro.nodes()[n];
-      if (is_recomputed(node.name))
+      if (node.pass == NodePass::kRecompute)
         seconds += problem_.rates.seconds(node.op->cost(candidate.micro.signature(static_cast<NodeId>(n))));
     }
     const std::vector<int64_t> bytes = all_waiting(candidate.micro);

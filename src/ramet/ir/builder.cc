@@ -3,9 +3,49 @@
 #include "ramet/base/error.h"
 
 namespace ramet {
+namespace {
+
+/// "model/bert.cc:46": folder, file and line, the same wherever the tree lies.
+std::string text_of(const std::source_location& place) {
+  const std::string_view path = place.file_name();
+  const size_t file = path.rfind('/');
+  const size_t folder = file == std::string_view::npos || file == 0 ? std::string_view::npos : path.rfind('/', file - 1);
+  return std::string(folder == std::string_view::npos ? path : path.substr(folder + 1)) + ":" +
+         std::to_string(place.line());
+}
+
+NodeInfo scope_info(const GraphBuilder& builder, const std::string& name, const std::source_location& place) {
+  NodeInfo info = builder.info().named(builder.path_of(name));
+  info.origin = text_of(place);
+  return info;
+}
+
+NodeInfo part_info(const GraphBuilder& builder, const std::string& stack, int64_t index,
+                   const std::source_location& place) {
+  if (stack.empty() || index < 0 || index >= Part::kMost)
+    throw Error({.what = stack.empty() ? "a stack of parts needs a name" : "a part of a stack has an impossible number",
+                 .where = "PartScope at " + text_of(place),
+                 .found = "'" + stack + "', " + std::to_string(index),
+                 .expected = "a name, and 0 to " + std::to_string(Part::kMost - 1)});
+  NodeInfo info = scope_info(builder, stack + std::to_string(index), place);
+  info.part = {stack, static_cast<int32_t>(index)};
+  return info;
+}
+
+}  // namespace
+
+Scope::Scope(GraphBuilder& builder, const std::string& name, const std::source_location& place)
+    : InfoScope(builder, scope_info(builder, name, place)) {}
+
+PartScope::PartScope(GraphBuilder& builder, const std::string& stack, int64_t index, const std::source_location& place)
+    : InfoScope(builder, part_info(builder, stack, index, place)) {}
 
 Tensor GraphBuilder::input(const std::string& name, DType dtype, Shape shape, InputRole role) {
   return {this, graph_.add_input(name, {dtype, std::move(shape)}, role)};
+}
+
+Tensor GraphBuilder::input(const std::string& name, DType dtype, Shape shape, std::vector<std::string> axes) {
+  return {this, graph_.add_input(name, {dtype, std::move(shape)}, InputRole::kData, std::move(axes))};
 }
 
 Tensor GraphBuilder::state(const std::string& name, DType dtype, Shape shape) {
@@ -24,10 +64,13 @@ void GraphBuilder::output(const std::string& name, Tensor tensor, OutputRole rol
   graph_.add_output(name, tensor.id, role);
 }
 
-std::string GraphBuilder::scope_path() const {
-  std::string path;
-  for (const auto& scope : scopes_) path += (path.empty() ? "" : "/") + scope;
-  return path;
+const std::string& GraphBuilder::scope_path() const {
+  static const std::string kNone;
+  return infos_.empty() ? kNone : infos_.back().name;
+}
+
+std::string GraphBuilder::path_of(const std::string& name) const {
+  return scope_path().empty() ? name : scope_path() + "/" + name;
 }
 
 std::vector<Tensor> GraphBuilder::ops(std::string_view op_name, const std::vector<Tensor>& inputs,
@@ -40,7 +83,7 @@ std::vector<Tensor> GraphBuilder::ops(std::string_view op_name, const std::vecto
     ids.push_back(input.id);
   }
   const OpDef& op = OpRegistry::instance().get(op_name);
-  const NodeId node = graph_.add_node(op, std::move(ids), std::move(attributes), scope_path());
+  const NodeId node = graph_.add_node(op, std::move(ids), std::move(attributes), info());
   std::vector<Tensor> outputs;
   for (ValueId output : graph_.node(node).outputs) outputs.push_back({this, output});
   return outputs;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ class GraphBuilder {
   explicit GraphBuilder(Graph& graph) : graph_(graph) {}
 
   Tensor input(const std::string& name, DType dtype, Shape shape, InputRole role = InputRole::kData);
+  /// A data input whose dimensions mean this (GraphInput::axes).
+  Tensor input(const std::string& name, DType dtype, Shape shape, std::vector<std::string> axes);
   /// The input of role state with this name, added on first use; a second use must agree in type.
   Tensor state(const std::string& name, DType dtype, Shape shape);
   Tensor tensor(ValueId id) { return {this, id}; }
@@ -36,26 +39,46 @@ class GraphBuilder {
   Tensor op(std::string_view op_name, std::initializer_list<Tensor> inputs, Attributes attributes = {});
   std::vector<Tensor> ops(std::string_view op_name, const std::vector<Tensor>& inputs, Attributes attributes = {});
 
-  /// Scopes name nodes: inside scope("layer0") the node "query" is "layer0/query".
-  void push_scope(const std::string& name) { scopes_.push_back(name); }
-  void pop_scope() { scopes_.pop_back(); }
-  std::string scope_path() const;
+  /// What nodes added from now on get to know (NodeInfo), until `pop_info`. A scope's name goes behind the names of those
+  /// around it.
+  void push_info(NodeInfo info) { infos_.push_back(std::move(info)); }
+  void pop_info() { infos_.pop_back(); }
+  NodeInfo info() const { return infos_.empty() ? NodeInfo() : infos_.back(); }
+  const std::string& scope_path() const;
+  /// The path with one more name: inside scope "layer0", that of "query" is "layer0/query".
+  std::string path_of(const std::string& name) const;
   Graph& graph() { return graph_; }
 
  private:
   Graph& graph_;
-  std::vector<std::string> scopes_;
+  std::vector<NodeInfo> infos_;
 };
 
-/// RAII scope.
-class Scope {
+/// RAII: nodes that are added while it lives know this.
+class InfoScope {
  public:
-  Scope(GraphBuilder& builder, const std::string& name) : builder_(builder) { builder_.push_scope(name); }
-  ~Scope() { builder_.pop_scope(); }
-  Scope(const Scope&) = delete;
+  InfoScope(GraphBuilder& builder, NodeInfo info) : builder_(builder) { builder_.push_info(std::move(info)); }
+  ~InfoScope() { builder_.pop_info(); }
+  InfoScope(const InfoScope&) = delete;
 
  private:
   GraphBuilder& builder_;
+};
+
+/// Names nodes while it lives, and notes where the model says so.
+class Scope : public InfoScope {
+ public:
+  Scope(GraphBuilder& builder, const std::string& name,
+        const std::source_location& place = std::source_location::current());
+};
+
+/// A scope named STACK and INDEX, whose nodes are that part of the model: layouts cut between parts, and recomputation
+/// keeps what goes from one to the next. Number the parts of a stack from 0 in the order in which data flows through
+/// them. Throws Error on a negative index or an empty name.
+class PartScope : public InfoScope {
+ public:
+  PartScope(GraphBuilder& builder, const std::string& stack, int64_t index,
+            const std::source_location& place = std::source_location::current());
 };
 
 inline const TensorType& Tensor::type() const { return builder->graph().type(id); }

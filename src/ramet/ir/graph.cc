@@ -26,18 +26,41 @@ std::string_view name_of(OutputRole role) {
   internal_error("name_of", "unknown output role");
 }
 
-ValueId Graph::add_input(const std::string& name, TensorType type, InputRole role) {
+std::string_view name_of(NodePass pass) {
+  switch (pass) {
+    case NodePass::kForward: return "forward";
+    case NodePass::kBackward: return "backward";
+    case NodePass::kRecompute: return "recompute";
+    case NodePass::kAccumulate: return "accumulate";
+    case NodePass::kUpdate: return "update";
+  }
+  internal_error("name_of", "unknown pass of a node");
+}
+
+std::string text_of(const Part& part) { return part.known() ? part.stack + " " + std::to_string(part.index) : ""; }
+
+ValueId Graph::add_input(const std::string& name, TensorType type, InputRole role, std::vector<std::string> axes) {
   if (find_input(name) != kNoValue)
     throw Error(
         {.what = "a second graph input of the same name", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
+  if (!axes.empty() && static_cast<int>(axes.size()) != type.shape.rank())
+    throw Error({.what = "not one axis a dimension",
+                 .where = "input '" + name + "' of graph '" + name_ + "'",
+                 .found = std::to_string(axes.size()) + " axes",
+                 .expected = std::to_string(type.shape.rank()) + ", as " + type.text() + " has dimensions"});
   const ValueId id = static_cast<ValueId>(values_.size());
   values_.push_back({std::move(type), name, kNoNode, 0});
-  inputs_.push_back({id, role});
+  inputs_.push_back({id, role, std::move(axes)});
   return id;
 }
 
-NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, std::string name) {
-  NodeSignature signature{&op, {}, {}, std::move(attributes), std::move(name)};
+ValueId Graph::add_input(const Graph& from, const GraphInput& input) {
+  const Value& value = from.value(input.value);
+  return add_input(value.name, value.type, input.role, input.axes);
+}
+
+NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, NodeInfo info) {
+  NodeSignature signature{&op, {}, {}, std::move(attributes), info.name};
   signature.inputs.reserve(inputs.size());
   for (ValueId input : inputs) {
     if (input < 0 || static_cast<size_t>(input) >= values_.size())
@@ -57,7 +80,7 @@ NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes 
                                                                           : " to " + std::to_string(op.max_inputs))});
   std::vector<TensorType> types = op.infer(signature);
   const NodeId id = static_cast<NodeId>(nodes_.size());
-  Node node{&op, std::move(inputs), {}, std::move(signature.attributes), std::move(signature.name)};
+  Node node{std::move(info), &op, std::move(inputs), {}, std::move(signature.attributes)};
   for (size_t i = 0; i < types.size(); ++i) {
     node.outputs.push_back(static_cast<ValueId>(values_.size()));
     values_.push_back({std::move(types[i]), "", id, static_cast<int>(i)});
@@ -107,21 +130,40 @@ std::vector<std::vector<NodeId>> Graph::uses() const {
   return uses;
 }
 
-Hash Graph::hash() const { return hash_text(print(*this)); }
+std::string Graph::text_of(NodeId id) const {
+  const std::string& origin = node(id).origin;
+  return signature(id).text() + (origin.empty() ? "" : " of " + origin);
+}
+
+Hash Graph::hash() const { return hash_text(print(*this, PrintedText::kMeaning)); }
 
 void GraphCopier::copy_inputs() {
-  for (const auto& input : from_.inputs()) {
-    const Value& value = from_.value(input.value);
-    map(input.value, to_.add_input(value.name, value.type, input.role));
-  }
+  for (const auto& input : from_.inputs()) copy_input(input);
+}
+
+NodeInfo GraphCopier::info(NodeId id) const {
+  NodeInfo info = from_.node(id);
+  if (const auto other = stand_ins_.find(info.forward_of); other != stand_ins_.end()) info.forward_of = other->second;
+  return info;
+}
+
+void GraphCopier::stand_in(int32_t serial, int32_t from) {
+  if (serial == 0 || from == 0 || serial == from) return;
+  for (auto& [other, to] : stand_ins_)
+    if (to == serial) to = from;
+  stand_ins_[serial] = from;
 }
 
 NodeId GraphCopier::copy_node(NodeId id) {
-  const Node& node = from_.node(id);
   std::vector<ValueId> inputs;
-  inputs.reserve(node.inputs.size());
-  for (ValueId input : node.inputs) inputs.push_back((*this)[input]);
-  const NodeId copy = to_.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+  inputs.reserve(from_.node(id).inputs.size());
+  for (ValueId input : from_.node(id).inputs) inputs.push_back((*this)[input]);
+  return copy_node(id, std::move(inputs), from_.node(id).attributes);
+}
+
+NodeId GraphCopier::copy_node(NodeId id, std::vector<ValueId> inputs, Attributes attributes) {
+  const Node& node = from_.node(id);
+  const NodeId copy = to_.add_node(*node.op, std::move(inputs), std::move(attributes), info(id));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = to_.node(copy).outputs[i];
     map(node.outputs[i], output);

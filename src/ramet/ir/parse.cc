@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ir/text.h"
 
 namespace ramet {
@@ -175,7 +176,7 @@ class Parser {
       const std::string name = word();
       if (name == "true") return true;
       if (name == "false") return false;
-      for (int i = 0; i < kDTypeCount; ++i)
+      for (int i = 0; i < kStoredDTypeCount; ++i)
         if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
       position_ = start;
     }
@@ -221,7 +222,13 @@ class Parser {
     const std::string role = word();
     for (InputRole candidate : {InputRole::kData, InputRole::kScalar, InputRole::kState, InputRole::kBoundary})
       if (name_of(candidate) == role) {
-        at(place, [&] { return graph.add_input(name, tensor_type, candidate); });
+        std::vector<std::string> axes;
+        if (accept('[')) {
+          do axes.push_back(string());
+          while (accept(','));
+          expect(']');
+        }
+        at(place, [&] { return graph.add_input(name, tensor_type, candidate, axes); });
         return;
       }
     position_ = role_place;
@@ -240,6 +247,55 @@ class Parser {
         return;
       }
     fail("unknown output role '" + role + "'", "result, state or boundary");
+  }
+
+  int32_t number_up_to(int32_t most) {
+    const size_t place = (skip_space(), position_);
+    const int64_t number = integer();
+    if (number < 0 || number > most) {
+      position_ = place;
+      fail("number out of range", "0 to " + std::to_string(most));
+    }
+    return static_cast<int32_t>(number);
+  }
+
+  NodePass pass() {
+    const size_t place = (skip_space(), position_);
+    const std::string name = word();
+    for (NodePass candidate : {NodePass::kForward, NodePass::kBackward, NodePass::kRecompute, NodePass::kAccumulate,
+                               NodePass::kUpdate})
+      if (name_of(candidate) == name) return candidate;
+    position_ = place;
+    fail("unknown pass", "forward, backward, recompute, accumulate or update");
+  }
+
+  /// What stands behind a node's types.
+  NodeInfo info() {
+    constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+    NodeInfo info;
+    if (accept('@')) info.name = string();
+    while (std::isalpha(static_cast<unsigned char>(peek()))) {
+      const size_t place = position_;
+      const std::string field = word();
+      if (field == "part") {
+        info.part.stack = string();
+        info.part.index = number_up_to(Part::kMost - 1);
+      } else if (field == "pass") {
+        info.pass = pass();
+      } else if (field == "serial") {
+        info.serial = number_up_to(kMost);
+      } else if (field == "of") {
+        info.forward_of = number_up_to(kMost);
+      } else if (field == "gradient") {
+        info.gradient = string();
+      } else if (field == "from") {
+        info.origin = string();
+      } else {  // the next statement
+        position_ = place;
+        break;
+      }
+    }
+    return info;
   }
 
   void node(Graph& graph) {
@@ -278,8 +334,8 @@ class Parser {
     std::vector<TensorType> types;
     do types.push_back(type());
     while (accept(','));
-    std::string node_name = accept('@') ? string() : "";
-    const NodeId id = at(place, [&] { return graph.add_node(op, inputs, attributes, node_name); });
+    const NodeInfo node_info = info();
+    const NodeId id = at(place, [&] { return graph.add_node(op, inputs, attributes, node_info); });
     const Node& added = graph.node(id);
     bool agrees = added.outputs.size() == names.size() && types.size() == names.size();
     for (size_t i = 0; agrees && i < names.size(); ++i) agrees = graph.type(added.outputs[i]) == types[i];

@@ -7,14 +7,27 @@ namespace {
 
 std::string quote(const std::string& text) { return text_of(Attribute(text)); }
 
-std::string value_text(const Graph& graph, ValueId id) {
-  const std::string& name = graph.value(id).name;
+std::string value_text(const Graph& graph, ValueId id, bool named = true) {
+  const std::string name = named ? graph.value(id).name : "";
   return "%" + std::to_string(id) + (name.empty() ? "" : " " + quote(name));
 }
 
-std::string node_text(const Graph& graph, const Node& node) {
+std::string info_text(const NodeInfo& info, PrintedText how) {
+  std::string text;
+  if (!info.name.empty() && how != PrintedText::kMeaning) text += " @ " + quote(info.name);
+  if (info.part.known()) text += " part " + quote(info.part.stack) + " " + std::to_string(info.part.index);
+  if (info.pass != NodePass::kForward) text += " pass " + std::string(name_of(info.pass));
+  if (info.serial != 0) text += " serial " + std::to_string(info.serial);
+  if (info.forward_of != 0) text += " of " + std::to_string(info.forward_of);
+  if (!info.gradient.empty()) text += " gradient " + quote(info.gradient);
+  if (!info.origin.empty() && how == PrintedText::kAll) text += " from " + quote(info.origin);
+  return text;
+}
+
+std::string node_text(const Graph& graph, const Node& node, PrintedText how) {
   std::string text = "  ";
-  for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + value_text(graph, node.outputs[i]);
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    text += (i ? ", " : "") + value_text(graph, node.outputs[i], how != PrintedText::kMeaning);
   text += " = " + node.op->name + "(";
   for (size_t i = 0; i < node.inputs.size(); ++i) text += (i ? ", %" : "%") + std::to_string(node.inputs[i]);
   text += ")";
@@ -29,18 +42,19 @@ std::string node_text(const Graph& graph, const Node& node) {
   }
   text += " : ";
   for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + graph.type(node.outputs[i]).text();
-  if (!node.name.empty()) text += " @ " + quote(node.name);
-  return text + "\n";
+  return text + info_text(node, how) + "\n";
 }
 
 std::string input_text(const Graph& graph, const GraphInput& input) {
-  return "  input " + value_text(graph, input.value) + " : " + graph.type(input.value).text() + " " +
-         std::string(name_of(input.role)) + "\n";
+  std::string text = "  input " + value_text(graph, input.value) + " : " + graph.type(input.value).text() + " " +
+                     std::string(name_of(input.role));
+  for (size_t i = 0; i < input.axes.size(); ++i) text += (i ? "," : " [") + quote(input.axes[i]);
+  return text + (input.axes.empty() ? "\n" : "]\n");
 }
 
 }  // namespace
 
-std::string print(const Graph& graph) {
+std::string print(const Graph& graph, PrintedText how) {
   std::string text = "graph " + quote(graph.name()) + " {\n";
   // Inputs and nodes are printed in the order of their values' numbers, so that reading gives the same numbers.
   auto input = graph.inputs().begin();
@@ -49,7 +63,7 @@ std::string print(const Graph& graph) {
   };
   for (const Node& node : graph.nodes()) {
     if (!node.outputs.empty()) print_inputs_before(node.outputs[0]);
-    text += node_text(graph, node);
+    text += node_text(graph, node, how);
   }
   print_inputs_before(static_cast<ValueId>(graph.values().size()));
   for (const auto& output : graph.outputs())

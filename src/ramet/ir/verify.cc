@@ -51,6 +51,9 @@ class Verifier {
       if (value.producer != kNoNode) fail("input '" + value.name + "'", "an input has a producer");
       if (value.name.empty() || !names.insert(value.name).second)
         fail("input '" + value.name + "'", "input names must be unique and not empty");
+      if (!input.axes.empty() && static_cast<int>(input.axes.size()) != value.type.shape.rank())
+        fail("input '" + value.name + "'", "not one axis a dimension", std::to_string(input.axes.size()),
+             value.type.text());
     }
   }
 
@@ -64,6 +67,10 @@ class Verifier {
         fail(where, "reads a value before it is produced", "%" + std::to_string(input));
     }
     check_attributes(node, where);
+    if (node.part.index < Part::kNo || node.part.index >= Part::kMost)
+      fail(where, "a part of a stack has an impossible number", std::to_string(node.part.index),
+           "0 to " + std::to_string(Part::kMost - 1));
+    if (node.serial < 0 || node.forward_of < 0) fail(where, "serial numbers of nodes are positive");
     NodeSignature question = signature;
     question.outputs.clear();
     const std::vector<TensorType> types = node.op->infer(question);

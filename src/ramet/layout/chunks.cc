@@ -5,8 +5,6 @@
 #include <map>
 
 #include "ramet/base/error.h"
-#include "ramet/transform/layers.h"
-#include "ramet/transform/recompute.h"
 
 namespace ramet {
 namespace {
@@ -15,12 +13,13 @@ constexpr int kFree = -1;
 
 class ChunkMapper {
  public:
-  ChunkMapper(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks)
+  ChunkMapper(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks)
       : graph_(graph),
         chunk_of_layer_(chunk_of_layer),
         chunks_(chunks),
         uses_(graph.uses()),
         count_(graph.nodes().size()) {
+    for (const Node& node : graph.nodes()) layer_.push_back(parts.index_of(node.part));
     map_.chunk.assign(count_, kFree);
     map_.backward.assign(count_, false);
     map_.anywhere.assign(count_, false);
@@ -51,20 +50,19 @@ class ChunkMapper {
       for (NodeId user : uses_[static_cast<size_t>(output)]) visit(static_cast<size_t>(user));
   }
 
-  int chunk_of(const std::string& name) const {
-    const int layer = layer_of(name);
-    return layer >= 0 && static_cast<size_t>(layer) < chunk_of_layer_.size()
-               ? chunk_of_layer_[static_cast<size_t>(layer)]
+  int chunk_of(size_t n) const {
+    return layer_[n] >= 0 && static_cast<size_t>(layer_[n]) < chunk_of_layer_.size()
+               ? chunk_of_layer_[static_cast<size_t>(layer_[n])]
                : kFree;
   }
-  bool is_last_layer(const std::string& name) const {
-    return !chunk_of_layer_.empty() && layer_of(name) == static_cast<int>(chunk_of_layer_.size()) - 1;
+  bool is_last_layer(size_t n) const {
+    return !chunk_of_layer_.empty() && layer_[n] == static_cast<int>(chunk_of_layer_.size()) - 1;
   }
 
   void find_backward() {
     for (size_t n = 0; n < count_; ++n) {
       map_.anywhere[n] = node(n).inputs.empty();
-      map_.backward[n] = is_backward(node(n).name) || is_recomputed(node(n).name);
+      map_.backward[n] = node(n).pass == NodePass::kBackward || node(n).pass == NodePass::kRecompute;
       // What a micro-batch changes must be read where it is changed: micro-batches overlap.
       for (ValueId input : node(n).inputs)
         if (graph_.value(input).producer == kNoNode) {
@@ -82,26 +80,27 @@ class ChunkMapper {
     for (size_t n = 0; n < count_; ++n) {
       if (map_.backward[n] || map_.anywhere[n]) continue;
       int most = kFree;
-      bool after = is_last_layer(node(n).name);
+      bool after = is_last_layer(n);
       each_producer(n, [&](size_t producer) {
         if (map_.anywhere[producer]) return;
         most = std::max(most, map_.chunk[producer]);
         after = after || after_layers[producer];
       });
       after_layers[n] = after;
-      const int own = chunk_of(node(n).name);
+      const int own = chunk_of(n);
       map_.chunk[n] = own != kFree ? own : after ? chunks_ - 1 : most;
     }
     place_free(false);
   }
 
-  /// The chunk in which all of the forward nodes of a scope outside of the layers lie, by the scope's path.
-  std::map<std::string, int> chunks_of_scopes() const {
-    std::map<std::string, int> chunks;
+  /// The chunks of forward nodes outside of the layers, by their serial numbers; of nodes that share one, the last.
+  std::map<int32_t, int> chunks_of_forward() const {
+    std::map<int32_t, int> chunks;
     for (size_t n = 0; n < count_; ++n) {
-      if (map_.backward[n] || map_.anywhere[n] || map_.chunk[n] == kFree || layer_of(node(n).name) >= 0) continue;
-      const auto [at, fresh] = chunks.emplace(node(n).name, map_.chunk[n]);
-      if (!fresh && at->second != map_.chunk[n]) at->second = kFree;
+      if (map_.backward[n] || map_.anywhere[n] || map_.chunk[n] == kFree || layer_[n] >= 0) continue;
+      if (node(n).serial == 0) continue;
+      int& chunk = chunks.emplace(node(n).serial, map_.chunk[n]).first->second;
+      chunk = std::max(chunk, map_.chunk[n]);
     }
     return chunks;
   }
@@ -109,7 +108,7 @@ class ChunkMapper {
   /// The gradient of a layer's node belongs to the layer, that of any other goes where the node is, or further on when
   /// it comes from there only, as through layers that pass it on unchanged.
   void place_backward() {
-    const std::map<std::string, int> chunks = chunks_of_scopes();
+    const std::map<int32_t, int> chunks = chunks_of_forward();
     for (size_t n = 0; n < count_; ++n) {
       if (!map_.backward[n] || map_.anywhere[n]) continue;
       int least = std::numeric_limits<int>::max(), forward = kFree;
@@ -118,10 +117,10 @@ class ChunkMapper {
         if (map_.backward[producer] && map_.chunk[producer] != kFree) least = std::min(least, map_.chunk[producer]);
         if (!map_.backward[producer]) forward = std::max(forward, map_.chunk[producer]);
       });
-      const auto scope = chunks.find(forward_name(node(n).name));
-      const int own = chunk_of(node(n).name), of_scope = scope == chunks.end() ? kFree : scope->second;
+      const auto gradient_of = chunks.find(node(n).forward_of);
+      const int own = chunk_of(n), of_forward = gradient_of == chunks.end() ? kFree : gradient_of->second;
       map_.chunk[n] = own != kFree                               ? own
-                      : of_scope != kFree                        ? std::min(of_scope, least)
+                      : of_forward != kFree                      ? std::min(of_forward, least)
                       : least != std::numeric_limits<int>::max() ? least
                                                                  : forward;
     }
@@ -159,30 +158,39 @@ class ChunkMapper {
                                               : map_.backward[producer] || map_.chunk[producer] > map_.chunk[n];
         if (against)
           throw Error({.what = "the model cannot be cut in a pipeline here: a value would flow against it",
-                       .where = graph_.signature(static_cast<NodeId>(n)).text(),
+                       .where = graph_.text_of(static_cast<NodeId>(n)),
                        .found = "it reads '" + node(producer).name + "' of part " +
                                 std::to_string(map_.chunk[producer]) + " in part " + std::to_string(map_.chunk[n]),
-                       .remedy = "Give the nodes of layer N the scope \"layerN\", or use p=1 and phases=1"});
+                       .remedy = "Number the model's parts (PartScope) in the order in which data flows through them, "
+                                 "or use p=1 and phases=1"});
       });
   }
 
   const Graph& graph_;
   const std::vector<int>& chunk_of_layer_;
   const int chunks_;
+  std::vector<int> layer_;  // of each node
   const std::vector<std::vector<NodeId>> uses_;
   const size_t count_;
   ChunkMap map_;
 };
 
-[[noreturn]] void refuse_layers(const std::string& found, const std::string& expected) {
-  throw Error(
-      {.what = "the layers do not make these parts", .where = "layout layers", .found = found, .expected = expected});
+[[noreturn]] void refuse_layers(const std::string& found, const std::string& expected, const std::string& remedy = "") {
+  throw Error({.what = "the layers do not make these parts",
+               .where = "layout layers",
+               .found = found,
+               .expected = expected,
+               .remedy = remedy});
 }
 
 }  // namespace
 
 std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after) {
   const size_t layers = cost.size(), parts = static_cast<size_t>(layout.layer_chunks());
+  if (layers == 0)
+    refuse_layers("a model that declares no layers to be cut at", std::to_string(parts) + " or more",
+                  "Build each layer inside a PartScope(builder, \"encoder\", i), or write part \"encoder\" i behind its "
+                  "nodes in the text form; or use p=1 and phases=1");
   if (layers < parts)
     refuse_layers(std::to_string(layers) + " layers",
                   std::to_string(parts) + " or more: p x phases x interleave parts");
@@ -223,30 +231,31 @@ double work_of(const Cost& cost) {
   return std::max(cost.flops, kFlopsPerByte * static_cast<double>(cost.bytes_read + cost.bytes_written));
 }
 
-LayerCosts layer_costs(const Graph& micro) {
+LayerCosts layer_costs(const Graph& micro, const PartOrder& parts) {
   LayerCosts costs;
-  costs.layers.assign(count_layers(micro), 0);
+  costs.layers.assign(static_cast<size_t>(parts.size()), 0);
   const int last = static_cast<int>(costs.layers.size()) - 1;
   std::vector<bool> after(micro.nodes().size(), false);
   for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
     const Node& node = micro.node(id);
     const double work = work_of(node.op->cost(micro.signature(id)));
-    const int layer = layer_of(node.name);
-    bool behind = layer == last && !is_backward(node.name);
+    const int layer = parts.index_of(node.part);
+    const bool backward = node.pass == NodePass::kBackward;
+    bool behind = layer >= 0 && layer == last && !backward;
     for (ValueId input : node.inputs)
-      if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !is_backward(node.name))
+      if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !backward)
         behind = behind || after[static_cast<size_t>(producer)];
     after[static_cast<size_t>(id)] = behind;
     if (layer >= 0)
       costs.layers[static_cast<size_t>(layer)] += work;
-    else if (!is_backward(node.name))
+    else if (!backward)
       (behind ? costs.after : costs.before) += 3 * work;  // backward is twice the forward pass
   }
   return costs;
 }
 
-ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks) {
-  return ChunkMapper(graph, chunk_of_layer, chunks).run();
+ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks) {
+  return ChunkMapper(graph, parts, chunk_of_layer, chunks).run();
 }
 
 }  // namespace ramet

@@ -5,6 +5,7 @@
 
 #include "ramet/ir/graph.h"
 #include "ramet/layout/layout.h"
+#include "ramet/transform/parts.h"
 
 namespace ramet {
 
@@ -31,11 +32,11 @@ struct LayerCosts {
   std::vector<double> layers;
   double before = 0, after = 0;
 };
-LayerCosts layer_costs(const Graph& micro);
+LayerCosts layer_costs(const Graph& micro, const PartOrder& parts);
 
-/// Finds each node's place. Layers are known by their scopes (transform/layers.h); what lies between follows the data:
-/// what depends on the last layer is the head; the rest goes with the first chunk that reads it, or, in the backward
-/// pass, the last that made what it reads. Throws Error when a value would have to flow against the pipeline.
-ChunkMap map_chunks(const Graph& graph, const std::vector<int>& chunk_of_layer, int chunks);
+/// Finds each node's place. Layers are the parts of all the model's stacks in their order; what lies between follows the
+/// data: what depends on the last layer is the head; the rest goes with the first chunk that reads it, or, in the
+/// backward pass, the last that made what it reads. Throws Error when a value would have to flow against the pipeline.
+ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks);
 
 }  // namespace ramet

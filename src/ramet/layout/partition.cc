@@ -4,24 +4,14 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 #include "ramet/ir/builder.h"
 #include "ramet/layout/chunks.h"
 #include "ramet/layout/pieces.h"
 #include "ramet/layout/spread_graph.h"
 #include "ramet/layout/stage_update.h"
-#include "ramet/transform/precision.h"
 
 namespace ramet {
 namespace {
-
-/// Mesh axis over which a logical axis is cut, as Megatron-LM's column and row parallel layers do (t1), and a hidden
-/// dimension (t2).
-std::optional<MeshAxis> mesh_axis_of(const std::string& logical) {
-  if (logical == "heads" || logical == "mlp" || logical == "vocab") return MeshAxis::kTensor1;
-  if (logical == "embed") return MeshAxis::kTensor2;
-  return std::nullopt;
-}
 
 /// The graph with some nodes taken apart (OpDef::apart).
 Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
@@ -38,7 +28,7 @@ Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
     const NodeSignature signature = graph.signature(id);
     std::vector<Tensor> inputs;
     for (ValueId input : node.inputs) inputs.push_back(build.tensor(copier[input]));
-    Scope scope(build, node.name);
+    InfoScope scope(build, node);
     SimplifyContext context{build, signature, inputs};
     const Tensor whole = node.op->apart(context);
     if (!whole.valid())
@@ -63,7 +53,8 @@ class Partitioner {
   }
 
   DeviceGraphs run() {
-    const LayerCosts costs = layer_costs(step_.micro);
+    const PartOrder parts(graph_with_parts());
+    const LayerCosts costs = layer_costs(step_.micro, parts);
     gather_sharded_weights();
     spread_states();
     const Graph derive = spread(step_.derive, spreads_).graph;
@@ -73,10 +64,10 @@ class Partitioner {
       programs.push_back(program.reads_data() ? spread_micro(program.graph) : spread_update(program.graph));
     const SpreadResult update = spread_update(step_.update);
     find_stages();
-    cut_model(costs, micro);
+    cut_model(parts, costs, micro);
     for (size_t i = 0; i < programs.size(); ++i) {
       add_program(step_.programs[i]);
-      if (step_.programs[i].reads_data()) cut_program(programs[i], static_cast<int>(i));
+      if (step_.programs[i].reads_data()) cut_program(parts, programs[i], static_cast<int>(i));
     }
     cut_derive(derive);
     owner_ = cut_update(update, -1);
@@ -87,6 +78,15 @@ class Partitioner {
   }
 
  private:
+  /// The graph that tells which parts the model has: the micro-batch's; where there is no training, the first
+  /// program's that reads data.
+  const Graph& graph_with_parts() const {
+    if (!step_.micro.nodes().empty()) return step_.micro;
+    for (const StepProgram& program : step_.programs)
+      if (program.reads_data()) return program.graph;
+    return step_.micro;
+  }
+
   int rts_of(StateKind kind) const {
     const auto& rts = layout_.rts;
     const int parts = kind == StateKind::kWeight        ? rts.weights
@@ -105,12 +105,12 @@ class Partitioner {
       GraphCopier copier(graph, result);
       for (const GraphInput& input : graph.inputs()) {
         const Value& value = graph.value(input.value);
-        std::string name = value.name;
-        if (input.role == InputRole::kState && step_.state(name).kind == StateKind::kWeight) {
-          gathered.insert(name);
-          name = "gathered." + name;
+        if (input.role != InputRole::kState || step_.state(value.name).kind != StateKind::kWeight) {
+          copier.copy_input(input);
+          continue;
         }
-        copier.map(input.value, result.add_input(name, value.type, input.role));
+        gathered.insert(value.name);
+        copier.map(input.value, result.add_input("gathered." + value.name, value.type, input.role));
       }
       for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) copier.copy_node(id);
       copier.copy_outputs();
@@ -125,6 +125,8 @@ class Partitioner {
       if (input == kNoValue) input = step_.derive.add_input(name, weight.type, InputRole::kState);
       step_.derive.add_output("gathered." + name, input, OutputRole::kState);
       StateTensor state{"gathered." + name, weight.type, StateKind::kDerived, {}, ""};
+      state.of = weight.weight();
+      state.role = "gathered";
       step_.states.push_back(std::move(state));
     }
   }
@@ -133,7 +135,7 @@ class Partitioner {
     for (const StateTensor& state : step_.states) {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
-      spread.cuts = cuts_of_state(state, mesh_);
+      spread.cuts = cuts_of_state(state, mesh_, step_.axes);
       spread.flat_parts = rts_of(state.kind);
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
@@ -173,19 +175,20 @@ class Partitioner {
     into_.chunks = layout_.model_chunks();
   }
 
-  void cut_model(const LayerCosts& costs, const SpreadResult& micro) {
+  void cut_model(const PartOrder& parts, const LayerCosts& costs, const SpreadResult& micro) {
     std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
     std::vector<bool> stays;
     for (const LayerActivations& layer : plan_) stays.push_back(!layer.stream);
     PieceCutter{.stage_of_chunk = into_.stage_of_chunk,
+                .parts = &parts,
                 .split_backward = split,
                 .stream = layout_.offload.activations,
                 .stays = std::move(stays),
                 .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0,
                 .results = micro.results}
-        .cut(micro.graph, map_chunks(micro.graph, chunk_of_layer, into_.chunks), into_);
+        .cut(micro.graph, map_chunks(micro.graph, parts, chunk_of_layer, into_.chunks), into_);
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
   }
@@ -207,8 +210,8 @@ class Partitioner {
 
   /// A program that reads data is cut as the model is: its parts in the order of the forward pass, then, where it has a
   /// backward pass, in reverse.
-  void cut_program(const SpreadResult& program, int index) {
-    ChunkMap map = map_chunks(program.graph, into_.chunk_of_layer, into_.chunks);
+  void cut_program(const PartOrder& parts, const SpreadResult& program, int index) {
+    ChunkMap map = map_chunks(program.graph, parts, into_.chunk_of_layer, into_.chunks);
     const int last = 2 * into_.chunks - 1;
     std::vector<int> stage_of_place = into_.stage_of_chunk;
     if (std::find(map.backward.begin(), map.backward.end(), true) != map.backward.end())
@@ -356,7 +359,7 @@ class Partitioner {
     groups = 0;
     std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
     for (const StateTensor& state : step_.states)
-      if (state.kind == StateKind::kWeight && state.type.dtype != kU16 &&
+      if (state.kind == StateKind::kWeight && !state.low_half &&
           update.find_input(state.name) != kNoValue && owner_.count(state.name) && owner_.at(state.name) == stage)
         order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -370,12 +373,8 @@ class Partitioner {
     }
     // Low halves go with their weight, accumulators with the weight whose update reads them.
     for (const StateTensor& state : step_.states) {
-      if (const auto high = group.find(weight_of_low_half(state.name, state.type.dtype)); high != group.end())
-        group[state.name] = high->second;
-      if (state.kind != StateKind::kAccumulator) continue;
-      const std::string weight = state.name.substr(std::string("accumulator.").size());
-      const auto known = group.find(weight.substr(0, weight.find('@')));
-      if (known != group.end()) group[state.name] = known->second;
+      if (!state.low_half && state.kind != StateKind::kAccumulator) continue;
+      if (const auto known = group.find(state.of); known != group.end()) group[state.name] = known->second;
     }
     return group;
   }
@@ -418,15 +417,16 @@ class Partitioner {
 
 }  // namespace
 
-std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh) {
+std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh, const TensorAxes& axes) {
   std::vector<Cut> cuts;
   std::set<MeshAxis> used;
   for (size_t dim = 0; dim < state.axes.size(); ++dim) {
-    const auto axis = mesh_axis_of(state.axes[dim].name);
-    if (!axis) continue;
-    const int64_t parts = mesh.extent(*axis), blocks = state.axes[dim].blocks;
+    const auto known = axes.find(state.axes[dim].name);
+    if (known == axes.end()) continue;
+    const MeshAxis axis = known->second == 1 ? MeshAxis::kTensor1 : MeshAxis::kTensor2;
+    const int64_t parts = mesh.extent(axis), blocks = state.axes[dim].blocks;
     const bool falls_apart = parts > 1 && state.type.shape[static_cast<int>(dim)] % (blocks * parts) == 0;
-    if (falls_apart && used.insert(*axis).second) cuts.push_back({static_cast<int>(dim), *axis, parts, blocks, 1});
+    if (falls_apart && used.insert(axis).second) cuts.push_back({static_cast<int>(dim), axis, parts, blocks, 1});
   }
   return cuts;
 }

@@ -20,6 +20,6 @@ namespace ramet {
 DeviceGraphs partition(const StepGraph& step, const Layout& layout, const ActivationPlan& plan = {});
 
 /// The dimensions of a state that the tensor shards of a mesh cut, each in equal parts.
-std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh);
+std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh, const TensorAxes& axes);
 
 }  // namespace ramet

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/transform/layers.h"
 
 namespace ramet {
 namespace {
@@ -27,7 +26,7 @@ class Cutting {
     name_pieces();
     if (options_.split_backward) split_backward();
     find_crossings();
-    if (!options_.stays.empty()) backward_layer_ = backward_layers(graph_, map_.backward, options_.stays.size() - 1);
+    if (!options_.stays.empty()) backward_layer_ = backward_parts(graph_, *options_.parts, map_.backward);
     std::set<PieceKey> keys(key_.begin(), key_.end());
     for (size_t chunk = 0; chunk < options_.stage_of_chunk.size(); ++chunk) {
       const int c = static_cast<int>(chunk);
@@ -92,7 +91,7 @@ class Cutting {
     if (value.producer == kNoNode) {
       const auto input = std::find_if(graph_.inputs().begin(), graph_.inputs().end(),
                                       [&](const GraphInput& each) { return each.value == source; });
-      return known[source] = graph.add_input(value.name, value.type, input->role);
+      return known[source] = graph.add_input(graph_, *input);
     }
     const size_t n = static_cast<size_t>(value.producer);
     if (anywhere(n)) {
@@ -106,7 +105,7 @@ class Cutting {
     const Node& node = graph_.node(static_cast<NodeId>(n));
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(bring(input, graph, known));
-    const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+    const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       known[node.outputs[o]] = graph.node(made).outputs[o];
       graph.set_value_name(graph.node(made).outputs[o], graph_.value(node.outputs[o]).name);
@@ -211,7 +210,7 @@ Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
   GraphCopier copier(graph, part);
   for (const GraphInput& input : graph.inputs())
     if (needed[static_cast<size_t>(input.value)])
-      copier.map(input.value, part.add_input(graph.value(input.value).name, graph.type(input.value), input.role));
+      copier.copy_input(input);
   for (size_t id = 0; id < keep.size(); ++id)
     if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
   for (const GraphOutput& output : graph.outputs())

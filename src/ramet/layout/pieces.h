@@ -15,9 +15,10 @@ namespace ramet {
 /// that cross are boundaries; nodes without inputs are copied to where they are read.
 struct PieceCutter {
   const std::vector<int>& stage_of_chunk;
+  const PartOrder* parts = nullptr;  ///< needed where `stays` says something
   bool split_backward = false;      ///< weight gradients apart
   bool stream = false;              ///< what waits for another pass or phase waits in streaming memory,
-  std::vector<bool> stays{};        ///< but for what these layers' backward passes read first (backward_layers)
+  std::vector<bool> stays{};        ///< but for what these layers' backward passes read first (backward_parts)
   int chunks_per_phase = 0;         ///< 0: no phases
   std::optional<PieceKind> kind{};  ///< of all pieces; absent: forward and backward, as the map says
   std::string prefix{};             ///< of the boundaries' names

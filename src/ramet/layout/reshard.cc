@@ -53,11 +53,11 @@ struct Resharder::State {
   ValueId value;
   const TensorType& logical;
   Spread spread;
-  std::string name;
+  NodeInfo info;
 };
 
 ValueId Resharder::add(const std::string& op, ValueId input, Attributes attributes, const State& state) {
-  const NodeId node = graph_.add_node(OpRegistry::instance().get(op), {input}, std::move(attributes), state.name);
+  const NodeId node = graph_.add_node(OpRegistry::instance().get(op), {input}, std::move(attributes), state.info);
   return graph_.node(node).outputs[0];
 }
 
@@ -141,11 +141,13 @@ void Resharder::enter_flat(State& state, const Spread& to) {
 }
 
 ValueId Resharder::convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to,
-                           const std::string& name) {
+                           const NodeInfo& maker) {
   if (from == to) return value;
   const auto key = std::make_pair(value, key_of(to));
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  State state{value, logical, from, name.empty() ? "reshard" : name + "/reshard"};
+  State state{value, logical, from, maker.named(maker.name.empty() ? "reshard" : maker.name + "/reshard")};
+  state.info.serial = 0;
+  state.info.gradient.clear();
   finish_sums(state, to);
   const bool same_flat = state.spread.flat_parts == to.flat_parts && state.spread.flat_stride == to.flat_stride;
   if (state.spread.flat() && !same_flat) leave_flat(state);

@@ -29,9 +29,9 @@ class Resharder {
  public:
   Resharder(const Mesh& mesh, Graph& graph) : mesh_(mesh), graph_(graph) {}
   /// The value as it lies in `to`. Sums that `to` does not leave partial are made here, into its cut or flat parts
-  /// where it has them. `name` names the nodes.
+  /// where it has them. The nodes are known as what `maker` says, with "/reshard" behind its name.
   ValueId convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to,
-                  const std::string& name);
+                  const NodeInfo& maker);
 
  private:
   struct State;

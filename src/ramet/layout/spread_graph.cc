@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "ramet/base/error.h"
+#include "ramet/transform/data_axes.h"
 
 namespace ramet {
 namespace {
@@ -30,11 +31,20 @@ SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& sta
       wishes_(graph.values().size()) {}
 
 SpreadResult SpreadGraph::run() {
+  if (sequence_) find_positions();
   find_wishes();
   add_inputs();
   for (NodeId id = 0; id < static_cast<NodeId>(source_.nodes().size()); ++id) visit(id);
   add_outputs();
   return std::move(result_);
+}
+
+void SpreadGraph::find_positions() {
+  if (declares_axes(source_)) {
+    positions_ = dims_along(source_, "positions");
+    return;
+  }
+  for (const Value& value : source_.values()) positions_.push_back(value.type.shape.rank() >= 3 ? 1 : -1);
 }
 
 bool SpreadGraph::is_state(ValueId source) const {
@@ -56,8 +66,9 @@ void SpreadGraph::add_inputs() {
       if (spread.flat()) flat_sums_[input.value] = {spread.flat_parts, spread.flat_stride};
       spread.flat_parts = spread.flat_stride = 1;
     }
-    place(input.value) = {result_.graph.add_input(value.name, sharding_of(value.type, spread).local(), input.role),
-                          spread};
+    const ValueId added =
+        result_.graph.add_input(value.name, sharding_of(value.type, spread).local(), input.role, input.axes);
+    place(input.value) = {added, spread};
   }
 }
 
@@ -66,9 +77,10 @@ Spread SpreadGraph::settled(ValueId source) const {
   Spread to = place(source).spread;
   const TensorType& type = source_.type(source);
   const bool over_shards = to.partial & bit_of(MeshAxis::kTensor1);
-  if (sequence_ && over_shards && is_floating(type.dtype) && type.shape.rank() >= 3 && !to.cut_of(1) &&
-      type.shape[1] % mesh_.t1 == 0) {
-    to.cuts.push_back({1, MeshAxis::kTensor1, mesh_.t1, 1, 1});
+  const int positions = sequence_ ? positions_[static_cast<size_t>(source)] : -1;
+  if (positions >= 0 && over_shards && is_floating(type.dtype) && !to.cut_of(positions) &&
+      type.shape[positions] % mesh_.t1 == 0) {
+    to.cuts.push_back({positions, MeshAxis::kTensor1, mesh_.t1, 1, 1});
     std::sort(to.cuts.begin(), to.cuts.end(), [](const Cut& a, const Cut& b) { return a.dim < b.dim; });
   }
   if (const auto flat = flat_sums_.find(source); flat != flat_sums_.end())
@@ -89,8 +101,8 @@ void SpreadGraph::settle(ValueId source) {
 ValueId SpreadGraph::fetch(ValueId source, const Spread& spread) {
   const Place& at = place(source);
   const Value& value = source_.value(source);
-  const std::string& name = value.producer == kNoNode ? value.name : source_.node(value.producer).name;
-  return resharder_.convert(at.id, value.type, at.spread, spread, name);
+  const NodeInfo maker = value.producer == kNoNode ? NodeInfo(value.name) : source_.node(value.producer).info();
+  return resharder_.convert(at.id, value.type, at.spread, spread, maker);
 }
 
 void SpreadGraph::add_outputs() {
@@ -306,7 +318,7 @@ void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const 
                        {int64_t{cut.dim}, static_cast<int64_t>(cut.axis), cut.parts, cut.blocks, cut.stride});
     if (!positions.empty()) attributes.set("cuts", positions);
   }
-  const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
+  const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node);
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Place& at = place(node.outputs[o]);
     at.id = result_.graph.node(made).outputs[o];
@@ -383,7 +395,7 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
     range.insert(range.end(), left.shape.dims().begin(), left.shape.dims().end());
     attributes.set("flat", range);
   }
-  const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
+  const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node);
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     Place& at = place(node.outputs[o]);
     at.id = result_.graph.node(made).outputs[o];
@@ -400,7 +412,7 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
                                                   {{"axis", static_cast<int64_t>(MeshAxis::kReplica)},
                                                    {"parts", spread.flat_parts},
                                                    {"stride", spread.flat_stride}},
-                                                  node.name + "/reshard");
+                                                  node.derived(node.pass, node.name + "/reshard"));
         at.id = result_.graph.node(sum).outputs[0];
         at.spread.partial &= ~bit_of(MeshAxis::kReplica);
       }
@@ -416,7 +428,7 @@ void SpreadGraph::visit_exact_sum(NodeId id) {
   for (ValueId input : node.inputs) groups[place(input).spread.partial].push_back(place(input).id);
   std::vector<ValueId> terms;
   const auto sum = [&](const std::vector<ValueId>& values) {
-    const NodeId made = result_.graph.add_node(*node.op, values, node.attributes, node.name);
+    const NodeId made = result_.graph.add_node(*node.op, values, node.attributes, node);
     return result_.graph.node(made).outputs[0];
   };
   for (const auto& [partial, values] : groups) {
@@ -426,7 +438,7 @@ void SpreadGraph::visit_exact_sum(NodeId id) {
     if (added == kNoValue)
       terms.insert(terms.end(), values.begin(), values.end());
     else
-      terms.push_back(resharder_.convert(added, source_.type(node.outputs[0]), spread, {}, node.name));
+      terms.push_back(resharder_.convert(added, source_.type(node.outputs[0]), spread, {}, node));
   }
   place(node.outputs[0]) = {groups.size() == 1 ? terms[0] : sum(terms), {}};
 }

@@ -38,8 +38,8 @@ struct SpreadResult {
 /// added.
 class SpreadGraph {
  public:
-  /// `sequence`: sums of [.., positions, ..] activations are scattered along dimension 1 over t1 (sequence
-  /// parallelism).
+  /// `sequence`: sums of activations are scattered along the positions of sequences over t1 (sequence parallelism): the
+  /// axis "positions" of the data inputs, or, where these declare no axes, dimension 1 of what has three or more.
   SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence = false);
   SpreadResult run();
 
@@ -76,6 +76,7 @@ class SpreadGraph {
   ValueId fetch(ValueId source, const Spread& spread);
   void settle(ValueId source);
   Spread settled(ValueId source) const;
+  void find_positions();
   Place& place(ValueId source) { return places_[static_cast<size_t>(source)]; }
   const Place& place(ValueId source) const { return places_[static_cast<size_t>(source)]; }
   bool is_state(ValueId source) const;
@@ -84,6 +85,7 @@ class SpreadGraph {
   const Mesh& mesh_;
   StateSpreads& states_;
   bool sequence_;
+  std::vector<int> positions_;  // of each value: its dimension of positions, or -1
   SpreadResult result_;
   Resharder resharder_;
   std::vector<Place> places_;

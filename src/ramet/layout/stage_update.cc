@@ -87,14 +87,17 @@ Graph StageUpdates::of_stage(int stage) const {
   for (const GraphInput& input : update_.inputs()) {
     const Value& value = update_.value(input.value);
     if (input.role == InputRole::kState && owner_.at(value.name) != stage) continue;
-    local[static_cast<size_t>(input.value)].id = graph.add_input(value.name, value.type, input.role);
+    local[static_cast<size_t>(input.value)].id = graph.add_input(update_, input);
   }
-  const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes, const std::string& name) {
-    const NodeId made = graph.add_node(OpRegistry::instance().get(op), std::move(inputs), std::move(attributes), name);
+  const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes, NodeInfo info) {
+    const NodeId made =
+        graph.add_node(OpRegistry::instance().get(op), std::move(inputs), std::move(attributes), std::move(info));
     return graph.node(made).outputs[0];
   };
   // The value for a reader that is no sum itself: the sum over stages.
-  const auto read = [&](ValueId source, const std::string& name) {
+  const auto read = [&](ValueId source, const NodeInfo& reader) {
+    NodeInfo info = reader;
+    info.gradient.clear();
     Local& at = local[static_cast<size_t>(source)];
     if (!at.partial) return at.id;
     if (at.summed != kNoValue) return at.summed;
@@ -102,10 +105,10 @@ Graph StageUpdates::of_stage(int stage) const {
     const ValueId term =
         at.id != kNoValue
             ? at.id
-            : add("full", {}, {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"value", 0.0}}, name);
+            : add("full", {}, {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"value", 0.0}}, info);
     return at.summed = add("all_reduce", {term},
                            {{"axis", static_cast<int64_t>(MeshAxis::kStage)}, {"parts", static_cast<int64_t>(mesh_.p)}},
-                           name + "/stages");
+                           info.named(info.name + "/stages"));
   };
   for (const Node& node : update_.nodes()) {
     const bool sums = node.op->regroups || node.op->exchange != Exchange::kNone;
@@ -117,7 +120,7 @@ Graph StageUpdates::of_stage(int stage) const {
       const Local& at = local[static_cast<size_t>(input)];
       partial = partial || (sums && at.partial);
       if (node.op->regroups && at.id == kNoValue) continue;  // another stage's term
-      inputs.push_back(sums ? at.id : read(input, node.name));
+      inputs.push_back(sums ? at.id : read(input, node));
       absent = absent || inputs.back() == kNoValue;
     }
     absent = absent || (node.op->regroups && inputs.empty());
@@ -125,7 +128,7 @@ Graph StageUpdates::of_stage(int stage) const {
       for (ValueId output : node.outputs) local[static_cast<size_t>(output)].partial = partial;
       continue;
     }
-    const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node.name);
+    const NodeId made = graph.add_node(*node.op, std::move(inputs), node.attributes, node);
     for (size_t o = 0; o < node.outputs.size(); ++o)
       local[static_cast<size_t>(node.outputs[o])] = {graph.node(made).outputs[o], partial, kNoValue};
   }

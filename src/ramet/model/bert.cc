@@ -17,7 +17,8 @@ class Bert {
         model_(encoder_.model()),
         build_(encoder_.build()),
         names_(encoder_.names()) {
-    masked_positions_ = build_.input("masked_positions", DType::kI32, {batch.micro_batch, batch.predictions});
+    masked_positions_ =
+        build_.input("masked_positions", DType::kI32, {batch.micro_batch, batch.predictions}, kPredictionAxes);
   }
 
   Tensor encode() { return encoder_.encode(); }
@@ -34,7 +35,8 @@ class Bert {
 
   void add_losses(Tensor encoded) {
     const Tensor logits = masked_logits(encoded);
-    const Tensor labels = build_.input("masked_labels", DType::kI32, {batch_.micro_batch, batch_.predictions});
+    const Tensor labels =
+        build_.input("masked_labels", DType::kI32, {batch_.micro_batch, batch_.predictions}, kPredictionAxes);
     Scope scope(build_, "loss");
     const CrossEntropy words = cross_entropy(logits, reshape(labels, {batch_.micro_batch * batch_.predictions}),
                                              encoder_.vocabulary().classes);
@@ -49,7 +51,9 @@ class Bert {
     Scope scope(build_, "next_sentence");
     const Tensor first = encoder_.first_tokens(encoded);
     const Shape one_each = encoder_.packed() ? Shape{batch_.micro_batch, batch_.depth} : Shape{batch_.micro_batch};
-    const Tensor label = reshape(build_.input("next_sentence_label", DType::kI32, one_each), {encoder_.sequences()});
+    const Tensor labels =
+        build_.input("next_sentence_label", DType::kI32, one_each, encoder_.packed() ? kSequenceAxes : kSampleAxes);
+    const Tensor label = reshape(labels, {encoder_.sequences()});
     const Tensor pooled = tanh(model_.dense(first, names_.pooler, config_.hidden, kNoAxis, kEmbed));
     const CrossEntropy next = cross_entropy(model_.dense(pooled, "cls.seq_relationship", 2, kNoAxis, kNoAxis), label);
     build_.output("nsp_loss", next.loss);

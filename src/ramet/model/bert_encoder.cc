@@ -14,16 +14,16 @@ BertEncoder::BertEncoder(const BertConfig& config, const BatchShape& batch, int6
       build_(model_.build()),
       vocabulary_(config.vocabulary, config.pad_vocabulary) {
   const Shape tokens{rows, batch.sequence};
-  input_ids_ = build_.input("input_ids", DType::kI32, tokens);
-  if (config.types > 0) token_types_ = build_.input("token_type_ids", DType::kI32, tokens);
-  attention_mask_ = build_.input(packed() ? "segment_ids" : "attention_mask", DType::kI32, tokens);
-  if (packed()) position_ids_ = build_.input("position_ids", DType::kI32, tokens);
+  input_ids_ = build_.input("input_ids", DType::kI32, tokens, kTokenAxes);
+  if (config.types > 0) token_types_ = build_.input("token_type_ids", DType::kI32, tokens, kTokenAxes);
+  attention_mask_ = build_.input(packed() ? "segment_ids" : "attention_mask", DType::kI32, tokens, kTokenAxes);
+  if (packed()) position_ids_ = build_.input("position_ids", DType::kI32, tokens, kTokenAxes);
 }
 
 Tensor BertEncoder::encode() {
   Tensor x = embed();
   for (int64_t i = 0; i < config_.layers; ++i) {
-    Scope scope(build_, "layer" + std::to_string(i));
+    PartScope part(build_, "layer", i);
     x = layer(x, names_.layer + std::to_string(i));
   }
   return x;
@@ -38,7 +38,8 @@ Tensor BertEncoder::tokens_at(Tensor encoded, Tensor positions) {
 }
 
 Tensor BertEncoder::first_tokens(Tensor encoded) {
-  if (packed()) return tokens_at(encoded, build_.input("first_positions", DType::kI32, {rows_, batch_.depth}));
+  if (packed())
+    return tokens_at(encoded, build_.input("first_positions", DType::kI32, {rows_, batch_.depth}, kSequenceAxes));
   return reshape(slice(encoded, {0, 0, 0}, {rows_, 1, config_.hidden}), {rows_, config_.hidden});
 }
 

@@ -50,8 +50,9 @@ class TaskModel {
       case TaskHead::kRegression: return regression_loss(answer, one_each);
       case TaskHead::kSpan: return span_loss(answer, one_each);
       case TaskHead::kTokens:
-        return class_loss(reshape(answer, {samples * length, head_.labels}),
-                          reshape(build_.input("labels", DType::kI32, {samples, length}), {samples * length}));
+        return class_loss(
+            reshape(answer, {samples * length, head_.labels}),
+            reshape(build_.input("labels", DType::kI32, {samples, length}, kTokenAxes), {samples * length}));
       case TaskHead::kClassification:
       case TaskHead::kChoice: return class_loss(answer, numbers("labels", one_each));
     }
@@ -71,9 +72,14 @@ class TaskModel {
     return model_.dense(x, name, width, kNoAxis, kEmbed);
   }
 
+  /// Of inputs with a number for each sample, or for each sequence of packed rows.
+  static std::vector<std::string> axes_of(const Shape& one_each) {
+    return one_each.rank() == 2 ? kSequenceAxes : kSampleAxes;
+  }
+
   /// A number of each sample, in a list.
   Tensor numbers(const std::string& name, const Shape& shape) {
-    return reshape(build_.input(name, DType::kI32, shape), {shape.elements()});
+    return reshape(build_.input(name, DType::kI32, shape, axes_of(shape)), {shape.elements()});
   }
 
   /// From the first token of each sequence.
@@ -130,10 +136,11 @@ class TaskModel {
 
   /// The mean square.
   void regression_loss(Tensor answer, const Shape& one_each) {
-    const Tensor values = reshape(build_.input("labels", DType::kF32, one_each), {encoder_.sequences()});
+    const Shape list{encoder_.sequences()};
+    const Tensor values = reshape(build_.input("labels", DType::kF32, one_each, axes_of(one_each)), list);
     Tensor weights;  // 1 for each sequence that there is
     if (encoder_.packed())
-      weights = reshape(build_.input("label_weights", DType::kF32, one_each), {encoder_.sequences()});
+      weights = reshape(build_.input("label_weights", DType::kF32, one_each, axes_of(one_each)), list);
     Scope scope(build_, "loss");
     // The sum over the one column takes it away and is in f32 in any precision: the labels are not rounded.
     const Tensor off = subtract(reduce_sum(answer, {1}), values), square = multiply(off, off);

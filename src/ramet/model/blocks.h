@@ -12,6 +12,10 @@ namespace ramet {
 inline const LogicalAxis kEmbed{"embed"}, kHeads{"heads"}, kJointHeads{"heads", 3}, kMlp{"mlp"}, kVocab{"vocab"},
     kNoAxis{};
 
+// Meanings of data inputs' dimensions: tokens of samples; sequences of packed rows; masked positions of samples.
+inline const std::vector<std::string> kTokenAxes{"batch", "positions"}, kSequenceAxes{"batch", "sequences"},
+    kPredictionAxes{"batch", "predictions"}, kSampleAxes{"batch"};
+
 /// Collects the weights that a model declares while it is built, and offers the blocks that all models share. An
 /// example of how a user writes a model: everything here is ops/build.h.
 class ModelBuilder {

@@ -15,14 +15,14 @@ class Gpt2 {
         model_(graph, weights, config.init_range, training, batch.seed),
         build_(model_.build()),
         vocabulary_(config.vocabulary, config.pad_vocabulary) {
-    input_ids_ = build_.input("input_ids", DType::kI32, {batch.micro_batch, batch.sequence});
+    input_ids_ = build_.input("input_ids", DType::kI32, {batch.micro_batch, batch.sequence}, kTokenAxes);
   }
 
   /// [B,S,H], after the last norm.
   Tensor encode() {
     Tensor x = embed();
     for (int64_t i = 0; i < config_.layers; ++i) {
-      Scope scope(build_, "layer" + std::to_string(i));
+      PartScope part(build_, "layer", i);
       x = layer(x, "transformer.h." + std::to_string(i));
     }
     Scope scope(build_, "head");
@@ -38,7 +38,7 @@ class Gpt2 {
   void add_loss() {
     const int64_t rows = batch_.micro_batch * batch_.sequence;
     const Tensor all = logits(reshape(encode(), {rows, config_.hidden}));
-    const Tensor labels = build_.input("labels", DType::kI32, {batch_.micro_batch, batch_.sequence});
+    const Tensor labels = build_.input("labels", DType::kI32, {batch_.micro_batch, batch_.sequence}, kTokenAxes);
     Scope scope(build_, "loss");
     const CrossEntropy next = cross_entropy(all, reshape(labels, {rows}), vocabulary_.classes);
     build_.output("loss", next.loss);
@@ -123,7 +123,7 @@ Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int6
   Gpt2 gpt2(config, batch, graph, nullptr, false);
   const Tensor encoded = gpt2.encode();
   GraphBuilder& build = *encoded.builder;
-  const Tensor last = build.input("last_position", DType::kI32, {batch.micro_batch});
+  const Tensor last = build.input("last_position", DType::kI32, {batch.micro_batch}, kSampleAxes);
   const Tensor row = multiply(iota(build, DType::kI32, {batch.micro_batch}, 0),
                               full(build, DType::kI32, {}, static_cast<double>(batch.sequence)));
   const Tensor rows = gather(reshape(encoded, {batch.micro_batch * batch.sequence, config.hidden}), add(last, row));

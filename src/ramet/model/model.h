@@ -63,6 +63,7 @@ struct Model {
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
   /// Of weights that start with unit variance: the deviation that the model would give them.
   std::map<std::string, double> deviations;
+  TensorAxes axes = default_tensor_axes();  ///< over what layouts cut the logical axes of weights
   std::vector<InputSpec> inputs;    ///< data inputs, in the order of the graph
   std::vector<Metric> metrics;      ///< in the order in which they are shown; "loss" first
   std::vector<std::string> passes;  ///< that were applied to it (train/model_passes.h)

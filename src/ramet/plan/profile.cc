@@ -5,7 +5,6 @@
 #include <string>
 
 #include "ramet/layout/partition.h"
-#include "ramet/transform/layers.h"
 
 namespace ramet {
 namespace {
@@ -23,19 +22,11 @@ double at_peak(const NodeSignature& node, const Machine& machine) {
   return seconds;
 }
 
-/// The weight of an accumulator or of an optimizer's state: "accumulator.W@SCOPE", "optimizer.m.W".
-std::string weight_of(const StateTensor& state) {
-  std::string name = state.name.substr(state.name.find('.') + 1);
-  if (state.kind == StateKind::kOptimizer) name = name.substr(name.find('.') + 1);
-  return name.substr(0, name.find('@'));
-}
-
 /// The weight of each state; of what is derived, the first one that it is computed of.
 std::map<std::string, std::string> weights_of(const StepGraph& step) {
   std::map<std::string, std::string> result;
   for (const StateTensor& state : step.states)
-    if (state.kind != StateKind::kDerived)
-      result.emplace(state.name, state.kind == StateKind::kWeight ? state.name : weight_of(state));
+    if (!state.weight().empty()) result.emplace(state.name, state.weight());
   std::vector<std::string> source(step.derive.values().size());
   for (size_t v = 0; v < source.size(); ++v)
     if (const Value& value = step.derive.values()[v]; value.producer == kNoNode) source[v] = value.name;
@@ -49,11 +40,11 @@ std::map<std::string, std::string> weights_of(const StepGraph& step) {
   return result;
 }
 
-/// Nodes of the backward pass, by their names, and all that depends on one, as sums of gradients.
+/// Nodes of the backward pass and all that depends on one, as sums of gradients.
 std::vector<bool> late_nodes(const Graph& micro) {
   std::vector<bool> late;
   for (const Node& node : micro.nodes()) {
-    bool is_late = is_backward(node.name);
+    bool is_late = node.pass == NodePass::kBackward;
     for (ValueId input : node.inputs)
       if (const NodeId producer = micro.value(input).producer; producer != kNoNode)
         is_late = is_late || late[static_cast<size_t>(producer)];
@@ -64,7 +55,8 @@ std::vector<bool> late_nodes(const Graph& micro) {
 
 }  // namespace
 
-ModelProfile::ModelProfile(const StepGraph& step, const Machine& machine) : costs_(layer_costs(step.micro)) {
+ModelProfile::ModelProfile(const StepGraph& step, const Machine& machine)
+    : model_parts_(step.micro), axes_(step.axes), costs_(layer_costs(step.micro, model_parts_)) {
   parts_.resize(costs_.layers.size() + 2);
   late_ = late_nodes(step.micro);
   place_nodes(step.micro);
@@ -79,14 +71,14 @@ ModelProfile::ModelProfile(const StepGraph& step, const Machine& machine) : cost
 
 void ModelProfile::place_nodes(const Graph& micro) {
   const int last = layers() - 1;
-  std::map<std::string, size_t> of_forward;
+  std::map<int32_t, size_t> of_forward;  // by serial number
   for (const Node& node : micro.nodes()) {
-    const int layer = layer_of(node.name);
+    const int layer = model_parts_.index_of(node.part);
+    const bool backward = node.pass == NodePass::kBackward;
     size_t part = before();
     if (layer >= 0) {
       part = static_cast<size_t>(layer);
-    } else if (const auto forward = of_forward.find(forward_name(node.name));
-               is_backward(node.name) && forward != of_forward.end()) {
+    } else if (const auto forward = of_forward.find(node.forward_of); backward && forward != of_forward.end()) {
       part = forward->second;
     } else {
       const bool late = late_[part_of_node_.size()];
@@ -99,7 +91,7 @@ void ModelProfile::place_nodes(const Graph& micro) {
             part = behind();
         }
     }
-    if (!is_backward(node.name)) of_forward.emplace(node.name, part);
+    if (!backward && node.serial != 0) of_forward.emplace(node.serial, part);
     part_of_node_.push_back(part);
   }
 }
@@ -180,7 +172,7 @@ std::vector<StateBytes> ModelProfile::states(const Mesh& mesh) const {
   std::map<std::string, double> share;  // of a weight that a device holds
   for (const State& state : states_) {
     double parts = 1;
-    for (const Cut& cut : cuts_of_state(state.tensor, mesh)) parts *= static_cast<double>(cut.parts);
+    for (const Cut& cut : cuts_of_state(state.tensor, mesh, axes_)) parts *= static_cast<double>(cut.parts);
     if (state.tensor.kind == StateKind::kWeight) share[state.tensor.name] = 1 / parts;
     double held = bytes_of(state.tensor.type) / parts;
     if (state.tensor.kind == StateKind::kDerived)

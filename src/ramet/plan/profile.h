@@ -56,6 +56,8 @@ class ModelProfile {
   void find_kept(const Graph& micro);
   void place_states(const StepGraph& step);
 
+  PartOrder model_parts_;
+  TensorAxes axes_;
   LayerCosts costs_;
   std::vector<PartWork> parts_;
   std::vector<size_t> part_of_node_;  ///< of the micro graph

@@ -21,7 +21,6 @@
 #include "ramet/transform/attach_programs.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
-#include "ramet/transform/layers.h"
 #include "ramet/transform/simplify.h"
 #include "ramet/transform/sum_in_place.h"
 
@@ -44,7 +43,7 @@ int64_t outlined_instructions(const Executable& exe) {
     const auto& all = segment.instructions;
     for (size_t from = 0, to = 0; from < all.size(); from = to) {
       std::vector<int32_t> calls;
-      for (const int layer = layer_of(all[from].name); to < all.size() && layer_of(all[to].name) == layer; ++to)
+      for (const Part& part = all[from].part; to < all.size() && all[to].part == part; ++to)
         calls.push_back(all[to].task < 0 ? -1 : kind_of_task[static_cast<size_t>(all[to].task)]);
       const auto length = static_cast<int64_t>(calls.size());
       count += functions.insert(std::move(calls)).second ? length : 1;
@@ -433,7 +432,8 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   add("ahead", options.ahead ? "1" : "0");
   add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
                    std::to_string(options.place.tolerance));
-  hasher.update(print(step));
+  // With names, which executables show; where the model says what is not in them.
+  hasher.update(print(step, PrintedText::kNoOrigins));
   return hasher.digest();
 }
 

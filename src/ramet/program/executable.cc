@@ -357,7 +357,7 @@ class ExecutableVerifier {
 
   void check_instruction(const Instruction& instruction) const {
     const std::string what = "instruction '" + instruction.name + "'";
-    const auto& [task, name, inputs, outputs, scratch] = instruction;
+    const auto& [task, name, inputs, outputs, scratch, part, pass, gradient] = instruction;
     if (task < 0) {
       check(inputs.size() == 1 && outputs.size() == 1, what + " is no copy of one buffer to another");
       const auto exists = [&](BufferId id) { return id >= 0 && static_cast<size_t>(id) < exe_.buffers.size(); };

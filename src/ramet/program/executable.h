@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/ir/graph.h"
 #include "ramet/ir/op.h"
 #include "ramet/layout/piece_kind.h"
 #include "ramet/layout/sharding.h"
@@ -70,6 +71,9 @@ struct Instruction {
   std::string name;   ///< of the node
   std::vector<BufferId> inputs, outputs;
   BufferId scratch = kNoBuffer;
+  Part part{};                          ///< of the model
+  NodePass pass = NodePass::kForward;
+  std::string gradient{};  ///< name of the weight whose whole gradient operand 0 is; "" of others
 };
 
 /// A feed, scalar or result by name.

@@ -218,6 +218,10 @@ void transfer(Stream& s, Instruction& instruction) {
   transfer_numbers(s, instruction.inputs);
   transfer_numbers(s, instruction.outputs);
   s.number(instruction.scratch);
+  transfer(s, instruction.part.stack);
+  s.number(instruction.part.index);
+  transfer_enum(s, instruction.pass, kNodePassCount);
+  transfer(s, instruction.gradient);
 }
 
 template <typename Stream>
@@ -254,6 +258,11 @@ void transfer(Stream& s, StatePlace& state) {
   s.number(state.tensor.init.a);
   s.number(state.tensor.init.b);
   transfer(s, state.tensor.group);
+  transfer(s, state.tensor.of);
+  transfer(s, state.tensor.role);
+  transfer(s, state.tensor.part);
+  transfer(s, state.tensor.external_name);
+  transfer_bool(s, state.tensor.low_half);
   transfer_numbers(s, state.slots);
   transfer(s, state.sharding);
   s.number(state.home);

@@ -57,7 +57,7 @@ class Joiner {
       if (input.role == InputRole::kState && is_accumulator(value.name))
         skipped.insert(input.value);
       else
-        copier.map(input.value, joined_.add_input(value.name, value.type, input.role));
+        copier.copy_input(input);
     }
     for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
       if (const ValueId other = other_term(micro, id, uses); other != kNoValue && copier[other] != kNoValue) {
@@ -91,7 +91,7 @@ class Joiner {
         continue;
       }
       ValueId known = joined_.find_input(value.name);
-      if (known == kNoValue) known = joined_.add_input(value.name, value.type, input.role);
+      if (known == kNoValue) known = joined_.add_input(update, input);
       if (joined_.type(known) != value.type)
         throw Error({.what = "micro and update read an input of one name with two types",
                      .where = "'" + value.name + "'",
@@ -99,7 +99,11 @@ class Joiner {
                      .expected = joined_.type(known).text()});
       copier.map(input.value, known);
     }
-    for (NodeId id = 0; id < static_cast<NodeId>(update.nodes().size()); ++id) copier.copy_node(id);
+    for (NodeId id = 0; id < static_cast<NodeId>(update.nodes().size()); ++id) {
+      NodeInfo info = update.node(id);
+      info.pass = NodePass::kUpdate;
+      joined_.set_info(copier.copy_node(id), std::move(info));
+    }
     for (const GraphOutput& output : update.outputs()) {
       if (output.role == OutputRole::kState && joined_.find_output(output.name))
         throw Error({.what = "micro and update both write a state", .where = "'" + output.name + "'"});

@@ -12,7 +12,10 @@ namespace {
 class Packer {
  public:
   Packer(Stage& stage, const KernelLibrary& library) : stage_(stage), library_(library) {
-    for (const LocalState& state : stage.states) kinds_[state.tensor.name] = state.tensor.kind;
+    for (const LocalState& state : stage.states) {
+      kinds_[state.tensor.name] = state.tensor.kind;
+      weights_[state.tensor.name] = state.tensor.weight();
+    }
     for (size_t i = 0; i < stage.pieces.size(); ++i) {
       const Piece& piece = stage.pieces[i];
       if (piece.kind != PieceKind::kPrepare) continue;
@@ -74,7 +77,7 @@ class Packer {
       changed = true;
     }
     if (!changed) return false;
-    const NodeId copy = packed.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
+    const NodeId copy = packed.add_node(*node.op, std::move(inputs), std::move(attributes), node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       copier.map(node.outputs[i], packed.node(copy).outputs[i]);
       packed.set_value_name(packed.node(copy).outputs[i], graph.value(node.outputs[i]).name);
@@ -102,7 +105,10 @@ class Packer {
     kinds_[name] = StateKind::kDerived;
     Sharding sharding;
     sharding.logical = derive.type(derive.node(node).outputs[0]);
-    stage_.states.push_back({{name, sharding.logical, StateKind::kDerived, {}, ""}, sharding, HomeMemory::kDevice});
+    StateTensor tensor{name, sharding.logical, StateKind::kDerived, {}, ""};
+    tensor.of = weights_[name] = weights_[value.name];
+    tensor.role = "packed";
+    stage_.states.push_back({std::move(tensor), sharding, HomeMemory::kDevice});
     return packings_[key] = name;
   }
 
@@ -119,6 +125,7 @@ class Packer {
   const KernelLibrary& library_;
   int chunk_ = 0;
   std::map<std::string, StateKind> kinds_;
+  std::map<std::string, std::string> weights_;                 // of each state
   std::map<int, size_t> prepare_;                              // pieces by chunk
   std::map<std::string, std::pair<size_t, ValueId>> derived_;  // pieces and their values by the state that they become
   std::map<std::tuple<std::string, std::string, int64_t>, std::string> packings_;
@@ -134,8 +141,7 @@ Graph without_unused_states(const Graph& graph) {
   GraphCopier copier(graph, result);
   for (const GraphInput& input : graph.inputs()) {
     if (input.role == InputRole::kState && !used[static_cast<size_t>(input.value)]) continue;
-    const Value& value = graph.value(input.value);
-    copier.map(input.value, result.add_input(value.name, value.type, input.role));
+    copier.copy_input(input);
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) copier.copy_node(id);
   copier.copy_outputs();

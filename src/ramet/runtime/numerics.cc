@@ -28,13 +28,6 @@ bool is_part_of_sum(const Executable& exe, const Segment& segment, size_t index,
   return false;
 }
 
-/// Where forward, backward and update are one segment, the update has scopes of its own.
-bool is_update(const std::string& name) {
-  for (const char* scope : {"update/", "gradient/", "gradient_norm"})
-    if (name.starts_with(scope)) return true;
-  return false;
-}
-
 class Planner {
  public:
   explicit Planner(const Executable& exe) : exe_(exe) {
@@ -71,14 +64,15 @@ class Planner {
       if (instruction.task < 0) continue;
       const NodeSignature& node = exe_.tasks[static_cast<size_t>(instruction.task)].node;
       NumericsPlan::Place place{.segment = step.subject, .instruction = static_cast<int32_t>(i)};
-      if (instruction.name.starts_with(kGradientScope) && node.op->exchange == Exchange::kNone) {
+      if (!instruction.gradient.empty() && node.op->exchange == Exchange::kNone) {
         place.input = true;
-        add({Kind::kGradient, instruction.name.substr(kGradientScope.size()), "", node.inputs.at(0), exe_.stage,
+        add({Kind::kGradient, instruction.gradient, "", node.inputs.at(0), exe_.stage,
              step.superstep},
             place);
         continue;
       }
-      if (segment.kind == PieceKind::kUpdate || is_update(instruction.name)) continue;
+      // Where forward, backward and update are one segment, its instructions tell.
+      if (segment.kind == PieceKind::kUpdate || instruction.pass == NodePass::kUpdate) continue;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const TensorType& type = node.outputs[o];
         const BufferId buffer = instruction.outputs[o];

@@ -50,7 +50,4 @@ struct NumericsRecord {
   std::array<int64_t, kExponentBins> bins{};
 };
 
-/// The nodes of an update whose input 0 is the whole gradient of weight W are called this and W.
-inline constexpr std::string_view kGradientScope = "gradient_norm/";
-
 }  // namespace ramet

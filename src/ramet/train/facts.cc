@@ -7,6 +7,7 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/layout/chunks.h"
 #include "ramet/runtime/process.h"
+#include "ramet/transform/parts.h"
 
 namespace ramet {
 namespace {
@@ -38,7 +39,7 @@ int64_t positions_of(const Model& model) {
 
 LayoutFacts layout_facts(const Model& model, const TrainOptions& options) {
   const bool exact = options.bits == "exact";
-  const LayerCosts costs = layer_costs(model.forward);
+  const LayerCosts costs = layer_costs(model.forward, PartOrder(model.forward));
   const auto layers = static_cast<int64_t>(costs.layers.size());
   const double all = std::accumulate(costs.layers.begin(), costs.layers.end(), 0.0);
   const auto heads = model.units_of_axes.find("heads");
@@ -59,16 +60,16 @@ LayoutFacts layout_facts(const Model& model, const TrainOptions& options) {
 }
 
 bool has_tied_weights(const Graph& forward) {
-  std::map<ValueId, std::string> reader;
-  for (const Node& node : forward.nodes())
-    for (ValueId input : node.inputs) {
+  const std::vector<ModelRegion> regions = regions_of(forward, PartOrder(forward));
+  std::map<ValueId, ModelRegion> reader;
+  for (size_t n = 0; n < regions.size(); ++n)
+    for (ValueId input : forward.nodes()[n].inputs) {
       if (forward.value(input).producer != kNoNode) continue;
       const auto is_state = [&](const GraphInput& each) {
         return each.value == input && each.role == InputRole::kState;
       };
       if (std::none_of(forward.inputs().begin(), forward.inputs().end(), is_state)) continue;
-      const std::string scope = node.name.substr(0, node.name.find('/'));
-      if (reader.emplace(input, scope).first->second != scope) return true;
+      if (reader.emplace(input, regions[n]).first->second != regions[n]) return true;
     }
   return false;
 }

@@ -25,7 +25,10 @@ std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, H
     weight.type.dtype = form.dtype;
     states.push_back(weight);
     if (!form.split) continue;
+    weight.of = weight.name;
     weight.name = low_half_of(weight.name);
+    weight.role = "low half";
+    weight.low_half = true;
     weight.type.dtype = kU16;
     weight.init = {};
     states.push_back(std::move(weight));

@@ -31,7 +31,7 @@ class Watcher {
   }
 
  private:
-  static bool is_backward(const Node& node) { return node.name.find("/backward") != std::string::npos; }
+  static bool is_backward(const Node& node) { return node.pass == NodePass::kBackward; }
 
   static bool is_statistic(const Node& node) {
     return node.op->name.find("statistics") != std::string::npos || node.op->name.find("cross_entropy") == 0;
@@ -120,13 +120,14 @@ std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOpt
   for (size_t i = 0; i < results.size(); ++i) {
     const GraphOutput& output = micro.outputs()[i];
     if (output.role == OutputRole::kState) {
-      const std::string name = output.name.substr(output.name.find('.') + 1);
+      const StateTensor& sum = step.state(output.name);
+      const std::string name = sum.weight() + (sum.part.empty() ? "" : " (" + sum.part + ")");
       scales.push_back(look_at(results[i], TensorScale::Kind::kWeightGradient, name));
     }
     if (!output.name.starts_with("watched.")) continue;
     const Node& node = micro.node(micro.value(output.value).producer);
-    const bool backward = node.name.find("/backward") != std::string::npos;
-    if (node.name.starts_with("accumulate")) continue;  // sums of weights' gradients, which have rows of their own
+    const bool backward = node.pass == NodePass::kBackward;
+    if (node.pass == NodePass::kAccumulate) continue;  // sums of weights' gradients, which have rows of their own
     scales.push_back(look_at(results[i], backward ? TensorScale::Kind::kGradient : TensorScale::Kind::kActivation,
                              node.name + " (" + node.op->name + ")"));
   }

@@ -14,58 +14,96 @@
 #include "ramet/train/update.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/parts.h"
 #include "ramet/transform/precision.h"
 
 namespace ramet {
 namespace {
 
-std::string top_scope(const std::string& path) { return path.substr(0, path.find('/')); }
+/// "before encoder 0", "in encoder 3", "after encoder 11"
+std::string text_of(const ModelRegion& region, const PartOrder& parts) {
+  using Where = ModelRegion::Where;
+  if (parts.size() == 0) return "";
+  const char* word = region.where == Where::kBefore ? "before " : region.where == Where::kIn ? "in " : "after ";
+  return word + text_of(parts[region.part]);
+}
 
-/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and by scope in
-/// order of their first reader.
+/// The forward graph with an input for each part of a weight's readers, and those parts, by weight and in order of
+/// their first reader.
 std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
-  std::map<std::string, std::vector<std::string>> scopes;
-  for (const Node& node : model.forward.nodes())
-    for (ValueId input : node.inputs) {
-      const Value& value = model.forward.value(input);
-      if (value.producer != kNoNode) continue;
-      auto& known = scopes[value.name];
-      const std::string scope = top_scope(node.name);
-      if (std::find(known.begin(), known.end(), scope) == known.end()) known.push_back(scope);
-    }
-  const auto alias = [&](const std::string& name, const std::string& scope) {
-    return scope == scopes[name].front() ? name : name + "@" + scope;
+  const PartOrder order(model.forward);
+  const std::vector<ModelRegion> region_of_node = regions_of(model.forward, order);
+  std::map<std::string, std::vector<ModelRegion>> regions;  // of each weight's readers
+  const auto is_weight = [&](const Value& value) {
+    const auto has_its_name = [&](const StateTensor& weight) { return weight.name == value.name; };
+    return value.producer == kNoNode && std::any_of(model.weights.begin(), model.weights.end(), has_its_name);
   };
+  for (size_t n = 0; n < region_of_node.size(); ++n)
+    for (ValueId input : model.forward.nodes()[n].inputs) {
+      const Value& value = model.forward.value(input);
+      if (!is_weight(value)) continue;
+      auto& known = regions[value.name];
+      if (std::find(known.begin(), known.end(), region_of_node[n]) == known.end()) known.push_back(region_of_node[n]);
+    }
 
   std::pair<Graph, std::vector<GradientPart>> result;
   auto& [graph, parts] = result;
   graph.set_name(model.forward.name());
   GraphCopier copier(model.forward, graph);
   copier.copy_inputs();
+  std::map<std::pair<std::string, ModelRegion>, ValueId> aliases;
   for (const StateTensor& weight : model.weights) {
-    parts.push_back({&weight, weight.name});
-    const auto& readers = scopes[weight.name];
+    const auto& readers = regions[weight.name];
+    parts.push_back({&weight, weight.name, readers.size() > 1 ? text_of(readers[0], order) : ""});
     for (size_t i = 1; i < readers.size(); ++i) {
-      parts.push_back({&weight, alias(weight.name, readers[i])});
-      graph.add_input(parts.back().input, weight.type, InputRole::kState);
+      parts.push_back({&weight, weight.name + "@" + std::to_string(i), text_of(readers[i], order)});
+      aliases[{weight.name, readers[i]}] = graph.add_input(parts.back().input, weight.type, InputRole::kState);
     }
   }
-  for (const Node& node : model.forward.nodes()) {
+  for (NodeId id = 0; id < static_cast<NodeId>(model.forward.nodes().size()); ++id) {
+    const Node& node = model.forward.node(id);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       const Value& value = model.forward.value(input);
-      const bool weight = value.producer == kNoNode;
-      const ValueId other = weight ? graph.find_input(alias(value.name, top_scope(node.name))) : kNoValue;
-      inputs.push_back(other != kNoValue ? other : copier[input]);
+      const auto alias = value.producer == kNoNode
+                             ? aliases.find({value.name, region_of_node[static_cast<size_t>(id)]})
+                             : aliases.end();
+      inputs.push_back(alias != aliases.end() ? alias->second : copier[input]);
     }
-    const NodeId copy = graph.add_node(*node.op, inputs, node.attributes, node.name);
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      copier.map(node.outputs[o], graph.node(copy).outputs[o]);
-      graph.set_value_name(graph.node(copy).outputs[o], model.forward.value(node.outputs[o]).name);
-    }
+    copier.copy_node(id, std::move(inputs), node.attributes);
   }
   copier.copy_outputs();
   return result;
+}
+
+/// The graph with a further output "scaled_loss" = loss x factor, or x the scalar "loss_scale" where there is none.
+Graph with_scaled_loss(const Graph& forward, std::optional<double> factor) {
+  Graph graph(forward.name());
+  GraphCopier copier(forward, graph);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(forward.nodes().size()); ++id) copier.copy_node(id);
+  copier.copy_outputs();
+  GraphBuilder build(graph);
+  Scope scope(build, "loss_scale");
+  const Tensor loss = build.tensor(graph.find_output("loss")->value);
+  build.output("scaled_loss", factor ? scale(loss, *factor)
+                                     : multiply(loss, build.input("loss_scale", DType::kF32, {}, InputRole::kScalar)));
+  return graph;
+}
+
+/// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
+/// goes, since the sum of thousands of gradients would leave its range when their mean does not.
+double accumulation_factor(const Recipe& recipe) {
+  if (recipe.train.accumulators != "f16") return 1;
+  return 1 / static_cast<double>(std::bit_ceil(static_cast<uint64_t>(recipe.train.accumulation)));
+}
+
+/// Draws for stochastic rounding of what is held for `name`.
+RoundingBy drawn_rounding(GraphBuilder& build, const Recipe& recipe, const std::string& name) {
+  const ValueId known = build.graph().find_input("counter");
+  const Tensor counter =
+      known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
+  return {counter, recipe.train.seed, name};
 }
 
 /// The output that is differentiated for a part of the loss: the loss itself, or what with_scaled_losses() adds.
@@ -159,6 +197,17 @@ void find_sums(const Graph& aliased, const std::vector<LossPart>& losses, const 
   }
 }
 
+/// The state that holds a sum.
+StateTensor state_of(const GradientSum& sum, const GradientPart& part, const TrainOptions& options) {
+  const StateTensor& weight = *part.weight;
+  const TensorType type{dtype_from_name(options.accumulators), weight.type.shape};
+  StateTensor state{sum.state, type, StateKind::kAccumulator, {}, weight.group, weight.axes};
+  state.of = weight.name;
+  state.role = "sum";
+  state.part = part.region;
+  return state;
+}
+
 /// The weights with their aliases.
 std::vector<StateTensor> states_of(const std::vector<GradientPart>& parts) {
   std::vector<StateTensor> states;
@@ -198,22 +247,26 @@ Graph make_micro(const Model& model, const Graph& aliased, const std::vector<Gra
 
   Graph micro("micro");
   GraphCopier copier(both, micro);
+  std::map<std::string, std::string> state_of;  // of weights' inputs and their low halves
+  for (const GradientPart& part : parts) {
+    state_of[part.input] = part.weight->name;
+    if (form.split) state_of[low_half_of(part.input)] = low_half_of(part.weight->name);
+  }
   for (const GraphInput& input : both.inputs()) {
     const Value& value = both.value(input.value);
-    const auto part =
-        std::find_if(parts.begin(), parts.end(), [&](const GradientPart& p) { return p.input == value.name; });
-    const bool alias = part != parts.end() && part->input != part->weight->name;
-    const bool low = value.type.dtype == kU16;
-    const std::string name = alias ? part->weight->name : low ? value.name.substr(0, value.name.find('@')) : value.name;
-    const ValueId known = alias || low ? micro.find_input(name) : kNoValue;
-    copier.map(input.value, known != kNoValue ? known : micro.add_input(name, value.type, input.role));
+    const auto state = state_of.find(value.name);
+    if (state == state_of.end()) {
+      copier.copy_input(input);
+      continue;
+    }
+    const ValueId known = micro.find_input(state->second);
+    copier.map(input.value, known != kNoValue ? known : micro.add_input(state->second, value.type, input.role));
   }
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
   GraphBuilder build(micro);
-  for (const auto& output : both.outputs())
-    if (!output.name.starts_with("scaled_loss") && !output.name.starts_with("grad."))
-      micro.add_output(output.name, copier[output.value], output.role);
-  Scope scope(build, "accumulate");
+  for (const auto& output : aliased.outputs())  // the model's own
+    micro.add_output(output.name, copier[both.find_output(output.name)->value], output.role);
+  InfoScope scope(build, NodeInfo().derived(NodePass::kAccumulate, "accumulate"));
   for (const GradientPart& part : parts)
     for (const GradientSum& each : part.sums) {
       const Tensor gradient = build.tensor(copier[both.find_output(gradient_output(each.loss, part.input))->value]);
@@ -246,6 +299,7 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   check_groups_of(options, model.weights);
   const Precision compute = precision_from_name(options.precision);
   StepGraph step;
+  step.axes = model.axes;
   step.lanes = options.lanes;
   step.micro_batches_per_lane = options.accumulation / options.lanes;
   step.states = held_weights(model.weights, held_form(options));
@@ -254,13 +308,7 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   find_sums(aliased, losses, options, parts);
   aliased = with_scaling(options, aliased, parts);
   for (const GradientPart& part : parts)
-    for (const GradientSum& sum : part.sums)
-      step.states.push_back({sum.state,
-                             {dtype_from_name(options.accumulators), part.weight->type.shape},
-                             StateKind::kAccumulator,
-                             {},
-                             part.weight->group,
-                             part.weight->axes});
+    for (const GradientSum& sum : part.sums) step.states.push_back(state_of(sum, part, options));
   for (const LossPart& loss : losses)
     if (!loss.denominator.empty())
       step.states.push_back({loss.items_state(), {DType::kF32, Shape{1}}, StateKind::kAccumulator, {}, ""});

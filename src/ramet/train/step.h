@@ -17,9 +17,9 @@ namespace ramet {
 /// With an automatic loss scale micro takes the scalar "loss_scale", the update "inverse_loss_scale", and gives the
 /// results that train/loss_scale.h goes by. Other scalar inputs of the update: "learning_rate" and those that the
 /// optimizer's entry names (train/optimizers/optimizer.h), and of each group these with ".GROUP" behind
-/// (train/step_scalars.h gives all). States beside weights: "accumulator.W", for each further top-level scope that
-/// reads a tied W "accumulator.W@SCOPE" (the update adds them in order of scopes), for each further part of the loss
-/// with "@PART" behind, "accumulator.items.PART", and "optimizer.NAME.W" for the states NAME that the optimizer keeps of
+/// (train/step_scalars.h gives all). States beside weights: "accumulator.W", for each further region of the model
+/// (transform/parts.h) that reads a tied W "accumulator.W@1", "accumulator.W@2" (the update adds them in that order), for
+/// each further part of the loss with "@PART" behind, "accumulator.items.PART", and "optimizer.NAME.W" for the states NAME that the optimizer keeps of
 /// W, with the weight's logical axes. The gradient is the mean over the step's micro-batches, or over its items. One
 /// that is not finite changes nothing. Throws Error for groups and for a loss that do not fit the model.
 StepGraph make_training_step(const Model& model, const TrainOptions& options);

@@ -108,7 +108,7 @@ void Training::write_weight(const StateTensor& weight, std::span<const float> va
 void Training::write_initial(const StateTensor& state) {
   constexpr int64_t kPiece = 1 << 20;  // elements
   const bool weight = state.kind == StateKind::kWeight;
-  if (!weight_of_low_half(state.name, state.type.dtype).empty()) return;  // written with its weight
+  if (state.low_half) return;  // written with its weight
   ThreadTeam team(threads_);
   std::vector<float> values;
   const int64_t elements = state.type.elements();

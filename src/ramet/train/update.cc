@@ -87,8 +87,8 @@ class UpdateBuilder {
     }
   }
 
-  /// The sum of the weight's parts for one part of the loss, in order of scopes; scaled parts by what each is of the
-  /// whole. Not valid where none of them meets it.
+  /// The sum of the weight's parts for one part of the loss, in order of their first readers; scaled parts by what each
+  /// is of the whole. Not valid where none of them meets it.
   Tensor sum_of(const StateTensor& weight, size_t loss) {
     const double whole = scaled_of(weight).gradient;
     Tensor sum;
@@ -136,7 +136,9 @@ class UpdateBuilder {
     Scope scope(build_, "gradient_norm");
     std::vector<Tensor> squares;
     for (const Trained& trained : trained_) {
-      Scope of_weight(build_, trained.weight->name);  // "gradient_norm/W", which checks of numerics look for
+      NodeInfo info = build_.info().named(build_.path_of(trained.weight->name));
+      info.gradient = trained.weight->name;
+      InfoScope of_weight(build_, std::move(info));
       // Of the model's own, unscaled gradients: what the norm is clipped to keeps its meaning.
       const double own = trained.scale.gradient;
       Tensor gradient = trained.gradient;

@@ -16,12 +16,13 @@ struct GradientSum {
   std::string state;
 };
 
-/// The readers of a weight whose gradients are summed together: all of it when a single top-level scope of the forward
-/// graph reads it, else those of one scope. A tied weight is so read in parts of the model that a pipeline may run at
-/// different times and places: with a sum for each, no such order shows.
+/// The readers of a weight whose gradients are summed together: those of one region of the model (transform/parts.h). A
+/// tied weight is so read in parts of the model that a pipeline may run at different times and places: with a sum for
+/// each, no such order shows.
 struct GradientPart {
   const StateTensor* weight = nullptr;
-  std::string input;  ///< of the aliased graph: "W", and "W@SCOPE" for scopes after the first
+  std::string input;   ///< of the aliased graph: "W", and "W@1", "W@2" for regions after the first
+  std::string region;  ///< in words, where there are several
   ScaledWeight scaled{};
   std::vector<GradientSum> sums{};  ///< one for each part of the loss that it meets; none for a frozen weight
 };

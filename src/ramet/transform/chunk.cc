@@ -10,7 +10,7 @@ namespace {
 
 /// What is known of a dimension.
 struct Tag {
-  bool batch = false;  ///< comes from the batch
+  bool batch = false;  ///< items of samples, which come from the batch
   int64_t blocks = 1;  ///< as a state's logical axis sees it
   friend bool operator==(const Tag&, const Tag&) = default;
 };
@@ -72,7 +72,9 @@ void chunk(const NodeSignature& node, const ShardingRule& rule, const Tags& fact
 Tags tags_of_input(const Graph& graph, const GraphInput& input, const std::vector<StateTensor>& states) {
   const Value& value = graph.value(input.value);
   Tags tags(static_cast<size_t>(value.type.shape.rank()));
-  for (Tag& tag : tags) tag.batch = input.role == InputRole::kData;
+  // Where the model does not say what dimensions mean, all may be samples.
+  for (size_t dim = 0; dim < tags.size(); ++dim)
+    tags[dim].batch = input.role == InputRole::kData && (input.axes.empty() || !input.axes[dim].empty());
   for (const StateTensor& state : states)
     if (input.role == InputRole::kState && state.name == value.name)
       for (size_t dim = 0; dim < state.axes.size() && dim < tags.size(); ++dim)
@@ -117,10 +119,9 @@ Graph with_attributes(const Graph& graph, const std::vector<StateTensor>& states
     decide(signature, rule, factors, attributes);
     std::vector<ValueId> mapped;
     for (ValueId input : node.inputs) mapped.push_back(copier[input]);
-    const NodeId copy = result.add_node(*node.op, mapped, attributes, node.name);
+    copier.copy_node(id, mapped, attributes);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId output = node.outputs[o];
-      copier.map(output, result.node(copy).outputs[o]);
       Tags& out = tags[static_cast<size_t>(output)];
       out.resize(static_cast<size_t>(graph.type(output).shape.rank()));
       for (size_t d = 0; o < rule.outputs.size() && d < rule.outputs[o].size() && d < out.size(); ++d) {

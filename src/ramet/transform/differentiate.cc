@@ -1,5 +1,7 @@
 #include "ramet/transform/differentiate.h"
 
+#include <algorithm>
+
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 
@@ -11,7 +13,15 @@ class Differentiator {
   Differentiator(const Graph& forward, Graph& result)
       : forward_(forward), result_(result), build_(result), copier_(forward, result) {
     copier_.copy_inputs();
-    for (NodeId id = 0; id < static_cast<NodeId>(forward.nodes().size()); ++id) copier_.copy_node(id);
+    int32_t last = 0;
+    for (const Node& node : forward.nodes()) last = std::max(last, node.serial);
+    for (NodeId id = 0; id < static_cast<NodeId>(forward.nodes().size()); ++id) {
+      const NodeId copy = copier_.copy_node(id);
+      if (result.node(copy).serial != 0) continue;
+      NodeInfo info = result.node(copy);
+      info.serial = ++last;
+      result.set_info(copy, std::move(info));
+    }
     copier_.copy_outputs();
   }
 
@@ -22,7 +32,7 @@ class Differentiator {
     mark_active(targets);
     gradients_.resize(forward_.values().size());
     {
-      Scope scope(build_, "backward");
+      InfoScope scope(build_, NodeInfo().derived(NodePass::kBackward, "backward"));
       gradients_[index(loss_value)] = full(build_, forward_.type(loss_value).dtype, {}, 1.0);
     }
     for (NodeId id = static_cast<NodeId>(forward_.nodes().size()) - 1; id >= 0; --id) visit(id);
@@ -82,14 +92,16 @@ class Differentiator {
     const NodeSignature signature = forward_.signature(id);
     if (!node.op->gradient)
       throw Error({.what = "op '" + node.op->name + "' has no gradient, and the loss depends on it",
-                   .where = signature.text()});
+                   .where = forward_.text_of(id)});
     std::vector<Tensor> inputs, outputs, output_gradients;
     for (ValueId input : node.inputs) inputs.push_back({&build_, copier_[input]});
     for (ValueId output : node.outputs) {
       outputs.push_back({&build_, copier_[output]});
       output_gradients.push_back(gradients_[index(output)]);
     }
-    Scope scope(build_, node.name.empty() ? node.op->name + "/backward" : node.name + "/backward");
+    // Forward nodes have the same numbers in both graphs.
+    const std::string name = node.name.empty() ? node.op->name : node.name;
+    InfoScope scope(build_, result_.node(id).derived(NodePass::kBackward, name + "/backward"));
     GradientContext context{build_, signature, inputs, outputs, output_gradients, needed};
     const std::vector<Tensor> results = node.op->gradient(context);
     if (results.size() != node.inputs.size())
@@ -118,7 +130,7 @@ class Differentiator {
   }
 
   void add_output(const std::string& name, ValueId target) {
-    Scope scope(build_, name + "/backward");
+    InfoScope scope(build_, NodeInfo().derived(NodePass::kBackward, name + "/backward"));
     Tensor gradient = gradients_[index(target)];
     if (!gradient.valid()) gradient = full(build_, DType::kF32, forward_.type(target).shape, 0.0);
     if (gradient.dtype() != DType::kF32) gradient = cast(gradient, DType::kF32);

@@ -4,7 +4,7 @@
 #include <array>
 #include <tuple>
 
-#include "ramet/transform/layers.h"
+#include "ramet/transform/parts.h"
 
 namespace ramet {
 
@@ -35,7 +35,8 @@ struct Unit {
 
 std::vector<bool> backward_nodes(const Graph& micro) {
   std::vector<bool> backward;
-  for (const Node& node : micro.nodes()) backward.push_back(is_backward(node.name) || is_recomputed(node.name));
+  for (const Node& node : micro.nodes())
+    backward.push_back(node.pass == NodePass::kBackward || node.pass == NodePass::kRecompute);
   return backward;
 }
 
@@ -43,7 +44,7 @@ std::vector<bool> backward_nodes(const Graph& micro) {
 /// first.
 void add_waiting(const Graph& micro, size_t level, std::vector<Unit>& units) {
   const std::vector<bool> backward = backward_nodes(micro);
-  const std::vector<int> layers = backward_layers(micro, backward, units.size() - 1);
+  const std::vector<int> layers = backward_parts(micro, PartOrder(micro), backward);
   const auto uses = micro.uses();
   for (size_t n = 0; n < backward.size(); ++n) {
     const Node& node = micro.nodes()[n];
@@ -70,17 +71,18 @@ std::vector<Unit> measure_units(const StepGraph& step, const Rates& rates, size_
     ActivationPlan plan(count, {static_cast<RecomputeLevel>(level), false, false});
     const Graph micro = recompute(step, plan).micro;
     add_waiting(micro, level, units);
-    const std::vector<int> layers = backward_layers(micro, backward_nodes(micro), count - 1);
+    const PartOrder parts(micro);
+    const std::vector<int> layers = backward_parts(micro, parts, backward_nodes(micro));
     int forward = 0;
     for (size_t n = 0; n < layers.size(); ++n) {
       const Node& node = micro.nodes()[n];
       const double seconds = rates.seconds(node.op->cost(micro.signature(static_cast<NodeId>(n))));
       if (layers[n] < 0) {
-        const int own = layer_of(node.name);
+        const int own = parts.index_of(node.part);
         forward = own >= 0 ? own : forward + 1 == static_cast<int>(count) - 1 ? forward + 1 : forward;
       }
       Unit& unit = units[static_cast<size_t>(layers[n] < 0 ? forward : layers[n])];
-      if (is_recomputed(node.name))
+      if (node.pass == NodePass::kRecompute)
         unit.again[level] += seconds;
       else if (level == 0)
         unit.compute += seconds;

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "ramet/ops/map_program.h"
-#include "ramet/transform/layers.h"
 
 namespace ramet {
 namespace {
@@ -17,7 +16,7 @@ struct Cluster {
   std::vector<NodeId> nodes;
   NodeId last = kNoNode;
   Shape space;
-  int layer = -1;            // of the model; layouts cut between layers, so no map reaches over two
+  Part part;                 // layouts cut between parts, so no map reaches over two
   std::set<ValueId> inputs;  // read from outside
   int steps = 0;
 };
@@ -61,14 +60,14 @@ class Fuser {
       const auto [where, cluster] = *candidates.begin();
       if (may_join(id, clusters_[static_cast<size_t>(cluster)])) return join(id, cluster);
     }
-    clusters_.push_back({{}, id, graph_.type(value).shape, layer_of(graph_.node(id).name), {}, 0});
+    clusters_.push_back({{}, id, graph_.type(value).shape, graph_.node(id).part, {}, 0});
     join(id, static_cast<int>(clusters_.size()) - 1);
   }
 
   bool may_join(NodeId id, const Cluster& cluster) const {
     const Node& node = graph_.node(id);
     const ValueId value = node.outputs[0];
-    if (graph_.type(value).shape != cluster.space || layer_of(node.name) != cluster.layer) return false;
+    if (graph_.type(value).shape != cluster.space || node.part != cluster.part) return false;
     for (NodeId user : uses_[static_cast<size_t>(value)])
       if (place(user) < cluster.last) return false;
     std::set<ValueId> inputs = cluster.inputs;
@@ -93,6 +92,8 @@ class Fuser {
     Graph result(graph_.name());
     GraphCopier copier(graph_, result);
     copier.copy_inputs();
+    for (const Cluster& cluster : clusters_)
+      for (NodeId id : cluster.nodes) copier.stand_in(graph_.node(id).serial, serial_of(cluster));
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const int index = cluster_of_[static_cast<size_t>(id)];
       if (index == kNoCluster || clusters_[static_cast<size_t>(index)].nodes.size() == 1)
@@ -102,6 +103,13 @@ class Fuser {
     }
     copier.copy_outputs();
     return result;
+  }
+
+  /// Serial number of a cluster's map: the last that a node of it has.
+  int32_t serial_of(const Cluster& cluster) const {
+    const auto numbered = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),
+                                       [&](NodeId id) { return graph_.node(id).serial != 0; });
+    return numbered == cluster.nodes.end() ? 0 : graph_.node(*numbered).serial;
   }
 
   bool is_read_outside(ValueId value, const Cluster& cluster) const {
@@ -131,8 +139,9 @@ class Fuser {
     }
     if (outputs.empty()) return;  // nobody reads the chain: it is dead
     Attributes attributes{{"program", program.text()}, {"shape", cluster.space.dims()}, {"dtypes", dtypes}};
-    const NodeId map =
-        result.add_node(OpRegistry::instance().get("map"), inputs, attributes, graph_.node(cluster.last).name);
+    NodeInfo info = copier.info(cluster.last);
+    info.serial = serial_of(cluster);
+    const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, std::move(info));
     for (size_t i = 0; i < outputs.size(); ++i) copier.map(outputs[i], result.node(map).outputs[i]);
   }
 

@@ -113,7 +113,7 @@ class Hoister {
     const Node& node = graph.node(value.producer);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(derive_value(graph, input));
-    const NodeId copy = step_.derive.add_node(*node.op, inputs, node.attributes, node.name);
+    const NodeId copy = step_.derive.add_node(*node.op, inputs, node.attributes, node);
     for (size_t i = 0; i < node.outputs.size(); ++i)
       derived_[key_[static_cast<size_t>(node.outputs[i])]] = step_.derive.node(copy).outputs[i];
     return derived_[key];
@@ -122,13 +122,18 @@ class Hoister {
   std::string state_of(const Graph& graph, ValueId id) {
     const std::string key = key_[static_cast<size_t>(id)];
     if (const auto known = states_.find(key); known != states_.end()) return known->second;
-    const size_t dollar = key.find('$');
-    const std::string weight = key.substr(dollar + 1, key.find_first_of(",)", dollar) - dollar - 1);
+    ValueId first = id;
+    while (graph.value(first).producer != kNoNode) first = graph.node(graph.value(first).producer).inputs[0];
+    const std::string& weight = graph.value(first).name;
     std::string name = "derived." + weight;
     for (int i = 1; !taken_.insert(name).second; ++i) name = "derived." + std::to_string(i) + "." + weight;
     const ValueId value = derive_value(graph, id);
     step_.derive.add_output(name, value, OutputRole::kState);
-    step_.states.push_back({name, graph.type(id), StateKind::kDerived, {}, ""});
+    const StateTensor& source = step_.state(weight);
+    StateTensor state{name, graph.type(id), StateKind::kDerived, {}, ""};
+    state.of = source.of.empty() ? weight : source.of;
+    state.role = "derived";
+    step_.states.push_back(std::move(state));
     return states_[key] = name;
   }
 
@@ -147,14 +152,11 @@ class Unhoister {
 
   Graph run() {
     for (const auto& input : graph_.inputs())
-      if (!is_derived(input)) {
-        const Value& value = graph_.value(input.value);
-        copier_.map(input.value, result_.add_input(value.name, value.type, input.role));
-      }
-    for (const Node& node : graph_.nodes()) copy_node(node);
+      if (!is_derived(input)) copier_.copy_input(input);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) copy_node(id);
     for (const auto& output : graph_.outputs())
       result_.add_output(output.name,
-                         copier_[output.value] != kNoValue ? copier_[output.value] : remake(output.value, ""),
+                         copier_[output.value] != kNoValue ? copier_[output.value] : remake(output.value, {}),
                          output.role);
     return std::move(result_);
   }
@@ -164,26 +166,23 @@ class Unhoister {
     return input.role == InputRole::kState && derive_.find_output(graph_.value(input.value).name) != nullptr;
   }
 
-  void copy_node(const Node& node) {
+  void copy_node(NodeId id) {
+    const Node& node = graph_.node(id);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       const ValueId known = copier_[input];
-      inputs.push_back(known != kNoValue ? known : remake(input, node.name));
+      inputs.push_back(known != kNoValue ? known : remake(input, node));
     }
-    const NodeId copy = result_.add_node(*node.op, std::move(inputs), node.attributes, node.name);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      copier_.map(node.outputs[i], result_.node(copy).outputs[i]);
-      result_.set_value_name(result_.node(copy).outputs[i], graph_.value(node.outputs[i]).name);
-    }
+    copier_.copy_node(id, std::move(inputs), node.attributes);
   }
 
-  /// What a derived state held, made anew for the node of that name.
-  ValueId remake(ValueId derived, const std::string& reader) {
+  /// What a derived state held, made anew for a node.
+  ValueId remake(ValueId derived, const NodeInfo& reader) {
     std::map<ValueId, ValueId> made;
     return copy_derive(derive_.find_output(graph_.value(derived).name)->value, reader, made);
   }
 
-  ValueId copy_derive(ValueId id, const std::string& reader, std::map<ValueId, ValueId>& made) {
+  ValueId copy_derive(ValueId id, const NodeInfo& reader, std::map<ValueId, ValueId>& made) {
     if (const auto known = made.find(id); known != made.end()) return known->second;
     const Value& value = derive_.value(id);
     if (value.producer == kNoNode) {
@@ -194,7 +193,9 @@ class Unhoister {
     const Node& node = derive_.node(value.producer);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(copy_derive(input, reader, made));
-    const NodeId copy = result_.add_node(*node.op, std::move(inputs), node.attributes, reader + "/derive");
+    NodeInfo info = reader.named(reader.name + "/derive");
+    info.serial = 0;
+    const NodeId copy = result_.add_node(*node.op, std::move(inputs), node.attributes, std::move(info));
     for (size_t i = 0; i < node.outputs.size(); ++i) made[node.outputs[i]] = result_.node(copy).outputs[i];
     return made.at(id);
   }

@@ -57,7 +57,7 @@ class Lowering {
 
   void lower(NodeId id) {
     const Node& node = graph_.node(id);
-    Scope scope(build_, node.name);
+    InfoScope scope(build_, node);
     const bool narrow = is_narrow(node);
     const DType meeting = narrow ? DType::kF8E4M3 : meeting_type(node);
     std::vector<ValueId> inputs;
@@ -70,7 +70,7 @@ class Lowering {
     Graph& result = build_.graph();
     Attributes attributes = node.attributes;
     if (narrow && !attributes.has("dtype")) attributes.set("dtype", compute_);
-    const NodeId lowered = result.add_node(*node.op, inputs, attributes, node.name);
+    const NodeId lowered = result.add_node(*node.op, inputs, attributes, node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       copier_.map(node.outputs[i], result.node(lowered).outputs[i]);
       const std::string& name = graph_.value(node.outputs[i]).name;
@@ -114,16 +114,10 @@ class Holding {
   void add_input(const GraphInput& input) {
     const Value& value = graph_.value(input.value);
     Graph& result = build_.graph();
-    if (!weights_.count(value.name)) {
-      copier_.map(input.value, result.add_input(value.name, value.type, input.role));
-      return;
-    }
+    if (!weights_.count(value.name)) return copier_.copy_input(input);
     Held& held = held_[static_cast<size_t>(input.value)];
     held.value = result.add_input(value.name, {form_.dtype, value.type.shape}, input.role);
-    // Where there is an alias of the weight ("W@SCOPE"), so there is of its low half.
-    const size_t at = value.name.find('@');
-    const std::string low = low_half_of(value.name.substr(0, at)) + (at == std::string::npos ? "" : value.name.substr(at));
-    if (form_.split) held.low = result.add_input(low, {kU16, value.type.shape}, input.role);
+    if (form_.split) held.low = result.add_input(low_half_of(value.name), {kU16, value.type.shape}, input.role);
   }
 
   /// Whether the node needs no f32: it casts a weight to what it is held in, or only moves its elements.
@@ -135,7 +129,7 @@ class Holding {
     if (!source || node.outputs.size() != 1) return false;
     const TensorType& type = graph_.type(node.outputs[0]);
     if (node.op->map_op == "cast" && is_narrow(type.dtype) && (!form_.split || type.dtype == form_.dtype)) {
-      Scope scope(build_, node.name);
+      InfoScope scope(build_, node);
       const Tensor held = build_.tensor(source->value);
       copier_.map(node.outputs[0], type.dtype == form_.dtype ? held.id : cast(held, type.dtype).id);
       return true;
@@ -150,7 +144,7 @@ class Holding {
         const Held& held = held_[static_cast<size_t>(input)];
         inputs.push_back(held.value != kNoValue ? held.*half : copier_[input]);
       }
-      const NodeId made = build_.graph().add_node(*node.op, inputs, node.attributes, node.name);
+      const NodeId made = build_.graph().add_node(*node.op, inputs, node.attributes, node);
       moved.*half = build_.graph().node(made).outputs[0];
     }
     return true;
@@ -160,7 +154,7 @@ class Holding {
   ValueId wide(ValueId source) {
     const Held& held = held_[static_cast<size_t>(source)];
     if (held.value == kNoValue || copier_[source] != kNoValue) return copier_[source];
-    Scope scope(build_, "held");
+    InfoScope scope(build_, "held");
     const Tensor value = build_.tensor(held.value);
     const Tensor made = form_.split ? join_halves(value, build_.tensor(held.low)) : cast(value, DType::kF32);
     copier_.map(source, made.id);
@@ -171,12 +165,7 @@ class Holding {
     const Node& node = graph_.node(id);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(wide(input));
-    const NodeId made = build_.graph().add_node(*node.op, inputs, node.attributes, node.name);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      copier_.map(node.outputs[i], build_.graph().node(made).outputs[i]);
-      const std::string& name = graph_.value(node.outputs[i]).name;
-      if (!name.empty()) build_.graph().set_value_name(build_.graph().node(made).outputs[i], name);
-    }
+    copier_.copy_node(id, std::move(inputs), node.attributes);
   }
 
   const Graph& graph_;
@@ -188,11 +177,6 @@ class Holding {
 };
 
 }  // namespace
-
-std::string weight_of_low_half(const std::string& name, DType dtype) {
-  constexpr std::string_view kEnd = ".low";
-  return dtype == kU16 && name.ends_with(kEnd) ? name.substr(0, name.size() - kEnd.size()) : "";
-}
 
 Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, HeldForm form) {
   if (form.whole()) return graph;

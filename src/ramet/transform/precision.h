@@ -33,8 +33,6 @@ struct HeldForm {
 };
 /// The name of a split weight's low half (u16); the weight itself is then its high half.
 inline std::string low_half_of(const std::string& weight) { return weight + ".low"; }
-/// The weight of a low half, "" for other states.
-std::string weight_of_low_half(const std::string& name, DType dtype);
 
 /// A graph of f32 weights, forward or forward and backward, that reads weights as they are held. Casts to the held type
 /// are the weight itself, those to other narrow types start from it; of ops that only move elements (gather) the moved ones are made f32; what else reads f32, as

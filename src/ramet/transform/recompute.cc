@@ -7,20 +7,19 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/transform/fit_activations.h"
-#include "ramet/transform/layers.h"
+#include "ramet/transform/parts.h"
 
 namespace ramet {
 namespace {
 
-constexpr int kNoLayer = -1;
-
 class Recomputer {
  public:
   Recomputer(const Graph& graph, const ActivationPlan& plan) : graph_(graph), plan_(plan) {
+    const PartOrder parts(graph);
     layer_.reserve(graph.nodes().size());
     for (const Node& node : graph.nodes()) {
-      layer_.push_back(layer_of(node.name));
-      backward_.push_back(is_backward(node.name));
+      layer_.push_back(parts.index_of(node.part));
+      backward_.push_back(node.pass == NodePass::kBackward);
     }
     find_kept();
   }
@@ -84,7 +83,8 @@ class Recomputer {
       const Node& node = graph_.node(value.producer);
       std::vector<ValueId> inputs;
       for (ValueId input : node.inputs) inputs.push_back(in_backward(input));
-      const NodeId copy = result_->add_node(*node.op, inputs, node.attributes, recomputed(node.name));
+      const NodeId copy = result_->add_node(*node.op, inputs, node.attributes,
+                                             node.derived(NodePass::kRecompute, node.name + "/recompute"));
       for (size_t i = 0; i < node.outputs.size(); ++i)
         clones_[static_cast<size_t>(node.outputs[i])] = result_->node(copy).outputs[i];
     }
@@ -95,8 +95,7 @@ class Recomputer {
     const Node& node = graph_.node(id);
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(in_backward(input));
-    const NodeId copy = result_->add_node(*node.op, inputs, node.attributes, node.name);
-    for (size_t i = 0; i < node.outputs.size(); ++i) copier_->map(node.outputs[i], result_->node(copy).outputs[i]);
+    copier_->copy_node(id, std::move(inputs), node.attributes);
   }
 
   const Graph& graph_;
@@ -143,11 +142,7 @@ RecomputeOptions parse_recompute(const std::string& text) {
   }
 }
 
-size_t count_layers(const Graph& micro) {
-  int last = kNoLayer;
-  for (const Node& node : micro.nodes()) last = std::max(last, layer_of(node.name));
-  return static_cast<size_t>(last + 1);
-}
+size_t count_layers(const Graph& micro) { return static_cast<size_t>(PartOrder(micro).size()); }
 
 ActivationPlan plan_activations(const RecomputeOptions& options, size_t layers) {
   using Mode = RecomputeOptions::Mode;

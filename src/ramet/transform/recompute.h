@@ -52,14 +52,14 @@ struct Rates {
   double seconds(const Cost& cost) const;
 };
 
-/// Layers of a micro graph: nodes are known by the scope "layerN" in their names.
+/// Layers of a micro graph: the parts of all its stacks (transform/parts.h), which these functions number in their order.
 size_t count_layers(const Graph& micro);
 
 /// What options of any mode but kFit mean for a model of so many layers; nothing is streamed. Throws Error when it has
 /// not all of the layers that they name.
 ActivationPlan plan_activations(const RecomputeOptions& options, size_t layers);
 
-/// Rewrites `micro`. The backward pass is known by "/backward" in the names of its nodes. Recomputed nodes are exact
+/// Rewrites `micro`. The backward pass is known by NodeInfo::pass. Recomputed nodes are exact
 /// copies placed just before they are needed, so no bit changes.
 StepGraph recompute(const StepGraph& step, const ActivationPlan& plan);
 

@@ -36,8 +36,7 @@ class Sweep {
         changed_ = true;
         continue;
       }
-      const Value& value = graph_.value(input.value);
-      copier_.map(input.value, result_.add_input(value.name, value.type, input.role));
+      copier_.copy_input(input);
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
@@ -58,13 +57,15 @@ class Sweep {
     std::vector<Tensor> inputs;
     for (ValueId input : node.inputs) inputs.push_back(build_.tensor(copier_[input]));
     const NodeSignature signature = graph_.signature(id);
-    Scope scope(build_, node.name);
+    InfoScope scope(build_, copier_.info(id));
     SimplifyContext context{build_, signature, inputs};
     const Tensor same = node.op->simplify(context);
     if (!same.valid()) return false;
     if (same.type() != graph_.type(node.outputs[0]))
       internal_error("simplify", "identity of " + signature.text() + " changes the type");
     copier_.map(node.outputs[0], same.id);
+    if (const NodeId maker = result_.value(same.id).producer; maker != kNoNode)
+      copier_.stand_in(node.serial, result_.node(maker).serial);
     return changed_ = true;
   }
 
@@ -88,6 +89,7 @@ class Sweep {
     }
     const Node& same = result_.node(known->second);
     for (size_t i = 0; i < node.outputs.size(); ++i) copier_.map(node.outputs[i], same.outputs[i]);
+    copier_.stand_in(node.serial, same.serial);
     return changed_ = true;
   }
 

@@ -150,6 +150,11 @@ std::string text_of(const LogicalAxis& axis) {
          (axis.padding > 0 ? "+" + std::to_string(axis.padding) : "");
 }
 
+const TensorAxes& default_tensor_axes() {
+  static const TensorAxes kAxes = {{"heads", 1}, {"mlp", 1}, {"vocab", 1}, {"embed", 2}};
+  return kAxes;
+}
+
 TensorType StateTensor::unpadded() const {
   if (axes.empty() || axes[0].padding == 0) return type;
   std::vector<int64_t> dims = type.shape.dims();
@@ -190,6 +195,9 @@ void verify(const StepGraph& step, const std::string& after) {
   }
   if (step.lanes < 1 || step.micro_batches_per_lane < 1)
     fail(after, "lanes", "lanes and micro-batches must be 1 or more");
+  for (const auto& [name, axis] : step.axes)
+    if (name.empty() || (axis != 1 && axis != 2))
+      fail(after, "logical axis '" + name + "'", "tensor shards have no such axis", std::to_string(axis), "1 or 2");
   for (const Graph* graph : step.graphs()) {
     verify(*graph, after);
     verify_states(*graph, states, after);
@@ -198,9 +206,14 @@ void verify(const StepGraph& step, const std::string& after) {
   verify_guards(step, after);
 }
 
-std::string print(const StepGraph& step) {
+std::string print(const StepGraph& step, PrintedText how) {
   std::string text = "step lanes=" + std::to_string(step.lanes) +
                      " micro_batches_per_lane=" + std::to_string(step.micro_batches_per_lane) + "\n";
+  for (const auto& [name, axis] : step.axes) {
+    const auto usual = default_tensor_axes().find(name);
+    if (usual == default_tensor_axes().end() || usual->second != axis)
+      text += "axis " + text_of(Attribute(name)) + " t" + std::to_string(axis) + "\n";
+  }
   static const char* init_names[] = {"zeros", "constant", "normal", "truncated_normal", "uniform"};
   for (const auto& state : step.states) {
     text +=
@@ -210,12 +223,16 @@ std::string print(const StepGraph& step) {
               text_of(Attribute(state.init.a)) + ", " + text_of(Attribute(state.init.b)) + ")";
     if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
+    for (const auto& [field, value] : {std::pair{" of=", &state.of}, std::pair{" role=", &state.role},
+                                       std::pair{" part=", &state.part}, std::pair{" external=", &state.external_name}})
+      if (!value->empty()) text += field + text_of(Attribute(*value));
+    if (state.low_half) text += " low_half";
     text += "\n";
   }
   for (const std::string& guard : step.guards) text += "guard " + text_of(Attribute(guard)) + "\n";
-  for (const Graph* graph : {&step.derive, &step.micro, &step.update}) text += print(*graph);
+  for (const Graph* graph : {&step.derive, &step.micro, &step.update}) text += print(*graph, how);
   for (const StepProgram& program : step.programs)
-    text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + "\n" + print(program.graph);
+    text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + "\n" + print(program.graph, how);
   return text;
 }
 

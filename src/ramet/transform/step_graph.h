@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "ramet/ir/graph.h"
+#include "ramet/ir/text.h"
 
 namespace ramet {
 
@@ -35,6 +37,12 @@ struct LogicalAxis {
 /// "heads", "3*heads", "vocab+47", "-"
 std::string text_of(const LogicalAxis& axis);
 
+/// Over which axis of tensor shards (1: t1, 2: t2) layouts cut the dimensions of states that have a logical axis of this
+/// name. A model may add its own.
+using TensorAxes = std::map<std::string, int>;
+/// "heads", "mlp" and "vocab" over t1, as Megatron-LM's column and row parallel layers are cut; "embed" over t2.
+const TensorAxes& default_tensor_axes();
+
 /// A tensor that outlives the step.
 struct StateTensor {
   std::string name;
@@ -43,7 +51,14 @@ struct StateTensor {
   StateInit init;
   std::string group;                ///< weights: "decay" or "no_decay", or a user's own group
   std::vector<LogicalAxis> axes{};  ///< one a dimension, or none; optimizer states and accumulators have their weight's
+  std::string of{};                 ///< the weight that it belongs to; "" of weights themselves, and of no weight
+  std::string role{};               ///< what it is of that weight: "m", "sum", "low half", "derived"; for people
+  std::string part{};               ///< sums of a tied weight: which readers' gradients; "" of all, or of the first
+  std::string external_name{};      ///< in files of other programs; "" where it is `name`
+  bool low_half = false;            ///< the lower 16 bits of `of`, which holds the upper (base/rounding.h)
 
+  /// The weight that the state is, or belongs to.
+  const std::string& weight() const { return kind == StateKind::kWeight && !low_half ? name : of; }
   /// The type without padding, which stands behind all else.
   TensorType unpadded() const;
 };
@@ -93,6 +108,7 @@ struct StepGraph {
   std::vector<StepProgram> programs;  ///< in the order in which they run after a step
   /// Scalar results of `micro` and `update` that end the step when they are not finite. Others may be anything.
   std::vector<std::string> guards;
+  TensorAxes axes = default_tensor_axes();
   int64_t lanes = 1;
   int64_t micro_batches_per_lane = 1;
 
@@ -110,6 +126,6 @@ struct StepGraph {
 void verify(const StepGraph& step, const std::string& after);
 
 /// Text of all: states, then the graphs.
-std::string print(const StepGraph& step);
+std::string print(const StepGraph& step, PrintedText how = PrintedText::kAll);
 
 }  // namespace ramet

@@ -38,7 +38,7 @@ class InPlace {
       inputs.push_back(copier[sum.before]);
       Attributes attributes = node.attributes;
       attributes.set("accumulate", true);
-      const NodeId made = result.add_node(*node.op, std::move(inputs), std::move(attributes), node.name);
+      const NodeId made = result.add_node(*node.op, std::move(inputs), std::move(attributes), copier.info(id));
       copier.map(sum.after, result.node(made).outputs[0]);
     }
     copier.copy_outputs();

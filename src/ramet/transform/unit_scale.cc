@@ -82,7 +82,9 @@ class UnitScaler {
     for (const GraphInput& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
       if (input.role == InputRole::kData && !known && value.type.shape.rank() > 0) {
-        samples_ = std::max<int64_t>(1, value.type.shape.dim(0));
+        const auto batch = std::find(input.axes.begin(), input.axes.end(), "batch");
+        const int64_t dim = batch == input.axes.end() ? 0 : batch - input.axes.begin();
+        samples_ = std::max<int64_t>(1, value.type.shape[static_cast<int>(dim)]);
         known = true;
       }
       if (!floating(input.value)) continue;
@@ -133,9 +135,9 @@ class UnitScaler {
     return signature;
   }
 
-  [[noreturn]] static void no_rule(const NodeSignature& node, const std::string& which) {
-    throw Error({.what = "unit scaling has no rule for op '" + node.op->name + "'" + which,
-                 .where = node.text(),
+  [[noreturn]] void no_rule(NodeId id, const std::string& which) const {
+    throw Error({.what = "unit scaling has no rule for op '" + graph_.node(id).op->name + "'" + which,
+                 .where = graph_.text_of(id),
                  .expected = "an op whose table entry says how its results and gradients spread (OpDef::scaling)",
                  .remedy = "Train with train.scaling = \"none\", or give the op a rule"});
   }
@@ -162,7 +164,7 @@ class UnitScaler {
     const ScalingRule& rule = node.op->scaling;
     for (ValueId output : node.outputs) active_[at(output)] = active && floating(output) && !node.op->gradient_stops;
     if ((exact && any) || (!any && !rule.forward)) return;  // as they are
-    if (!rule.forward) no_rule(signed_node, "");
+    if (!rule.forward) no_rule(id, "");
     const ScalingContext context{signed_node, inputs, samples_};
     if (rule.sum)
       add_terms(id, context);
@@ -287,7 +289,7 @@ class UnitScaler {
     }
     if (!flows || !wanted || node.op->gradient_stops) return;
     const NodeSignature signed_node = signature(id);
-    if (!node.op->scaling.backward) no_rule(signed_node, "'s gradient");
+    if (!node.op->scaling.backward) no_rule(id, "'s gradient");
     const ScalingContext context{signed_node, inputs, samples_};
     const std::vector<Amplitude> results = node.op->scaling.backward(context, gradients);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -318,7 +320,7 @@ class UnitScaler {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
       const Plan& plan = plans_[at(id)];
-      Scope scope(build, node.name);
+      InfoScope scope(build, node);
       const auto factored = [&](ValueId value, double forward, double backward) {
         return forward == 1 && backward == 1 ? value : rescale(build.tensor(value), forward, backward).id;
       };
@@ -338,7 +340,7 @@ class UnitScaler {
         const double backward = flows ? plan.before[i] * common / flows_[at(node.inputs[i])].rms() : 1;
         inputs.push_back(factored(copier[node.inputs[i]], plan.before[i], backward));
       }
-      const NodeId copy = graph.add_node(*node.op, inputs, plan.attributes, node.name);
+      const NodeId copy = graph.add_node(*node.op, inputs, plan.attributes, node);
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         const double gradient = i < plan.out_gradient.size() ? plan.out_gradient[i] : 0;
         const double backward = gradient > 0 && count > 1 ? gradient * plan.after[i] / common : 1;

@@ -54,6 +54,8 @@ WeightUpdate::WeightUpdate(const OptimizerDef& optimizer, const TrainOptions& tr
     if (state.form != OptimizerState::Form::kWhole && !axes.empty())
       axes = {axes[state.form == OptimizerState::Form::kRows ? 0 : 1]};
     states.push_back({name_of(state), type_of(state), StateKind::kOptimizer, {}, weight().group, axes});
+    states.back().of = weight().name;
+    states.back().role = state.name;
   }
 }
 
