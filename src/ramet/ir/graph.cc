@@ -107,7 +107,7 @@ std::vector<std::vector<NodeId>> Graph::uses() const {
   return uses;
 }
 
-Hash Graph::hash() const { return hash_text(print(*this)); }
+Hash Graph::hash() const { return hash_text(print_short(*this)); }
 
 void GraphCopier::copy_inputs() {
   for (const auto& input : from_.inputs()) {

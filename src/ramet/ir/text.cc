@@ -12,7 +12,7 @@ std::string value_text(const Graph& graph, ValueId id) {
   return "%" + std::to_string(id) + (name.empty() ? "" : " " + quote(name));
 }
 
-std::string node_text(const Graph& graph, const Node& node) {
+std::string node_text(const Graph& graph, const Node& node, bool whole) {
   std::string text = "  ";
   for (size_t i = 0; i < node.outputs.size(); ++i) text += (i ? ", " : "") + value_text(graph, node.outputs[i]);
   text += " = " + node.op->name + "(";
@@ -22,7 +22,7 @@ std::string node_text(const Graph& graph, const Node& node) {
     text += " {";
     bool first = true;
     for (const auto& [name, attribute] : node.attributes) {
-      text += (first ? "" : ", ") + name + "=" + text_of(attribute);
+      text += (first ? "" : ", ") + name + "=" + (whole ? text_of(attribute) : short_text_of(attribute));
       first = false;
     }
     text += "}";
@@ -38,9 +38,7 @@ std::string input_text(const Graph& graph, const GraphInput& input) {
          std::string(name_of(input.role)) + "\n";
 }
 
-}  // namespace
-
-std::string print(const Graph& graph) {
+std::string graph_text(const Graph& graph, bool whole) {
   std::string text = "graph " + quote(graph.name()) + " {\n";
   // Inputs and nodes are printed in the order of their values' numbers, so that reading gives the same numbers.
   auto input = graph.inputs().begin();
@@ -49,7 +47,7 @@ std::string print(const Graph& graph) {
   };
   for (const Node& node : graph.nodes()) {
     if (!node.outputs.empty()) print_inputs_before(node.outputs[0]);
-    text += node_text(graph, node);
+    text += node_text(graph, node, whole);
   }
   print_inputs_before(static_cast<ValueId>(graph.values().size()));
   for (const auto& output : graph.outputs())
@@ -57,6 +55,11 @@ std::string print(const Graph& graph) {
             std::string(name_of(output.role)) + "\n";
   return text + "}\n";
 }
+
+}  // namespace
+
+std::string print(const Graph& graph) { return graph_text(graph, true); }
+std::string print_short(const Graph& graph) { return graph_text(graph, false); }
 
 std::string print_dot(const Graph& graph) {
   std::string text = "digraph " + quote(graph.name()) + " {\n  node [shape=box, fontname=monospace];\n";

@@ -17,6 +17,8 @@ namespace ramet {
 ///       output "loss" = %9 result
 ///     }
 std::string print(const Graph& graph);
+/// The same with a hash in place of the contents of large tensors (short_text_of): for listings and keys.
+std::string print_short(const Graph& graph);
 
 /// Parses the text form and verifies the graph. Throws Error with "LINE:COLUMN" in `where`, what was found and what was
 /// expected. Hostile text is refused, never crashes: sizes are bounded (rank 16, 2^40 elements a dimension, no

@@ -20,7 +20,7 @@ std::string structure_of(const Graph& graph) {
   }
   for (const Node& node : graph.nodes()) {
     add(node.op->name);
-    for (const auto& [name, attribute] : node.attributes) add(name), add(text_of(attribute));
+    for (const auto& [name, attribute] : node.attributes) add(name), add(short_text_of(attribute));
     for (const ValueId input : node.inputs) add(std::to_string(input));
     add("->");
     for (const ValueId output : node.outputs) add(std::to_string(output)), add(graph.type(output).text());
@@ -87,6 +87,14 @@ Hash Model::identity() const {
   for (const StateTensor& weight : weights) {
     hasher.update("weight " + weight.name + " " + weight.type.text() + " " + weight.group);
     for (const LogicalAxis& axis : weight.axes) hasher.update(" " + text_of(axis));
+    hasher.update("\n");
+  }
+  for (const StateTensor& state : states) {
+    hasher.update("state " + state.name + " " + state.type.text() + " " + std::string(name_of(state.kind)));
+    if (state.kind == StateKind::kConstant && state.init.data) hasher.update(" " + state.init.data->hash().hex());
+    if (state.kind == StateKind::kDeferred)
+      hasher.update(" " + state.fold.by + " " + std::to_string(state.fold.momentum));
+    for (const LogicalAxis& axis : state.axes) hasher.update(" " + text_of(axis));
     hasher.update("\n");
   }
   for (const Metric& metric : metrics) {

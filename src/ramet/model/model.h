@@ -61,6 +61,9 @@ struct Model {
   Graph evaluate{"evaluate"};        ///< the same without dropout; outputs may hold more (predictions)
   std::vector<NamedGraph> programs{};  ///< further graphs on the same weights, which run on request
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
+  /// Constants, patterns, deferred, chained and kept states. `forward` has a state output for each deferred and chained
+  /// state: the micro-batch's value, and what the next one reads (StateKind).
+  std::vector<StateTensor> states{};
   /// Of weights that start with unit variance: the deviation that the model would give them.
   std::map<std::string, double> deviations;
   std::vector<InputSpec> inputs;    ///< data inputs, in the order of the graph

@@ -22,6 +22,7 @@
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/layers.h"
+#include "ramet/transform/lower_states.h"
 #include "ramet/transform/simplify.h"
 #include "ramet/transform/sum_in_place.h"
 
@@ -183,6 +184,8 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   PassLog log;
   const Hash key = log.run("key", [&] { return compile_key(step, library, options); });
   const bool joined = step.micro_batches() == 1;
+  check_roles(step);
+  step = log.step("states", [&] { return lower_states(std::move(step)); });
 
   // What the step computes, made smaller. Joined first, so that all else sees gradients go straight to their updates.
   step = log.step("join", [&] { return join(std::move(step)); });
@@ -390,6 +393,8 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
 
 StepGraph decide_bits(StepGraph step) {
   PassLog log;
+  check_roles(step);
+  step = log.step("states", [&] { return lower_states(std::move(step)); });
   return decide_bits(std::move(step), log);
 }
 

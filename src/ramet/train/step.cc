@@ -14,6 +14,7 @@
 #include "ramet/train/update.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/lower_states.h"
 #include "ramet/transform/precision.h"
 
 namespace ramet {
@@ -281,7 +282,8 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   step.guards = model.guards;
   if (step.guards.empty()) step.guards.push_back("loss");
   step.guards.push_back("grad_norm");
-  return step;
+  step.states.insert(step.states.end(), model.states.begin(), model.states.end());
+  return lower_states(std::move(step));
 }
 
 }  // namespace ramet
