@@ -20,9 +20,16 @@ RAMET_FUZZ_SEEDS(text_ir) {
 }
 )",
                      R"(graph "empty" {
-})"},
+})",
+                     R"(graph "constants" {
+  %0 = constant() {data=tensor(i32[2,2], [1,-2,3,4])} : i32[2,2]
+  %1 = constant() {data=tensor(bf16[3], [0.5,-0.0,inf])} : bf16[3]
+  %2 = constant() {data=tensor(f32[1], "8f6e5e8629b5071b3be9d4a3a60f39c2", "AADA/w==")} : f32[1]
+  output "c" = %0 result
+}
+)"},
           .words = {"graph",  "input",  "output", "data",  "state",  "result", "axis=0",
-                    "f32[2]", "bf16[]", "%0",     "add",   "matmul", "split",  "reshape",
+                    "f32[2]", "bf16[]", "%0",     "add",   "matmul", "split",  "reshape", "tensor(", "[1,2]", "AAAA", "constant()",
                     "{",      "}",      "true",   "false", "nan",    "-inf",   "\"a\\\"b\"",
                     "part",   "pass",   "serial", "of",    "gradient", "from", "recompute", "@"}};
 }

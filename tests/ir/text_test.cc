@@ -1,11 +1,14 @@
 #include "ramet/ir/text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "../transform/random_model.h"
 #include "ramet/base/error.h"
+#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/transform/differentiate.h"
 
@@ -106,6 +109,54 @@ TEST(GraphText, FloatsReadBackToTheSameBits) {
     EXPECT_EQ(std::stod(text), value) << text;
     EXPECT_NE(text.find_first_of(".en"), std::string::npos) << text;
   }
+}
+
+TEST(GraphText, TensorsReadBackToTheSameBytes) {
+  const auto random_bytes = [](DType dtype, int64_t elements) {
+    HostTensor tensor(TensorType{dtype, Shape{elements}});
+    for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = static_cast<std::byte>(37 * i * i + 11 * i + 5);
+    return tensor;
+  };
+  for (int dtype = 0; dtype < kStoredDTypeCount; ++dtype)
+    for (int64_t elements : {0, 1, 3, 16, 17, 100}) {
+      Graph graph("g");
+      GraphBuilder build(graph);
+      const TensorData data(random_bytes(static_cast<DType>(dtype), elements));
+      build.output("c", constant(build, data));
+      const Graph back = parse_graph(print(graph));
+      EXPECT_EQ(back.node(0).attributes.get_tensor("data").bytes(), data.bytes()) << print(graph);
+      EXPECT_EQ(back.hash(), graph.hash());
+    }
+}
+
+TEST(GraphText, SmallTensorsAreWrittenOut) {
+  const auto text = [](HostTensor tensor) { return text_of(Attribute(TensorData(std::move(tensor)))); };
+  EXPECT_EQ(text(HostTensor::of(DType::kI32, {2, 2}, {1, -2, 3, 4})), "tensor(i32[2,2], [1,-2,3,4])");
+  EXPECT_EQ(text(HostTensor::of(DType::kBF16, {3}, {0.5, -0.0, 1e30})).substr(0, 29), "tensor(bf16[3], [0.5,-0.0,1.0");
+  HostTensor great(TensorType{DType::kI64, Shape{1}});
+  const int64_t value = (int64_t{1} << 62) + 1;
+  std::memcpy(great.data.data(), &value, sizeof value);
+  EXPECT_EQ(text(great), "tensor(i64[1], [4611686018427387905])");
+  const TensorData large(HostTensor(TensorType{DType::kU8, Shape{30}}));
+  EXPECT_EQ(short_text_of(Attribute(large)), "tensor(u8[30], \"" + large.hash().hex() + "\")");
+  EXPECT_THAT(text_of(Attribute(large)), ::testing::HasSubstr("\", \"AAAA"));
+}
+
+TEST(GraphText, TensorsThatContradictThemselvesAreRefused) {
+  const auto error = [](const std::string& tensor, const std::string& type) {
+    return error_of("graph \"g\" {\n  %0 = constant() {data=" + tensor + "} : " + type + "\n}");
+  };
+  EXPECT_EQ(error("tensor(i32[2], [1,2])", "i32[2]"), "no error");
+  EXPECT_EQ(error("tensor(i32[3], [1,2])", "i32[3]"),
+            "t:2:40: not as many elements as the tensor's type has; found '[1,2])} : i32[3]'; expected 3");
+  EXPECT_EQ(error("tensor(i32[1], [0.5])", "i32[1]"),
+            "t:2:41: the number is none of the tensor's type; found '0.5])} : i32[1]'; expected i32");
+  EXPECT_THAT(error("tensor(u8[2], [1,256])", "u8[2]"), ::testing::HasSubstr("the number is none of the tensor's type"));
+  EXPECT_THAT(error("tensor(f32[1099511627776,1024], [1])", "f32[1]"), ::testing::HasSubstr("not as many elements"));
+  EXPECT_THAT(error("tensor(u8[3], \"0\", \"AAAA\")", "u8[3]"),
+              ::testing::HasSubstr("the tensor's bytes are not those of its hash"));
+  EXPECT_THAT(error("tensor(u8[4], \"0\", \"AAAA\")", "u8[4]"), ::testing::HasSubstr("expected 4 bytes in base64"));
+  EXPECT_THAT(error("tensor(u8[1], \"0\", \"AB==\")", "u8[1]"), ::testing::HasSubstr("expected 1 bytes in base64"));
 }
 
 TEST(GraphText, ErrorsNameThePlace) {

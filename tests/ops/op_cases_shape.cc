@@ -125,6 +125,32 @@ void add_sources(std::vector<OpCase>& cases) {
                    .expected = {{0, 0, 0, 1, 1, 1}}});
   cases.push_back(
       {.op = "iota", .name = "columns", .inputs = {}, .attributes = source(DType::kF32, {4, 3}).set("axis", -1)});
+  const auto carried = [](DType dtype, Shape shape, std::vector<double> values) {
+    return Attributes{{"data", TensorData(HostTensor::of(dtype, std::move(shape), values))}};
+  };
+  cases.push_back({.op = "constant",
+                   .name = "f32",
+                   .inputs = {},
+                   .attributes = carried(DType::kF32, {2, 2}, {1, -0.5, 3, 4}),
+                   .expected = {{1, -0.5, 3, 4}}});
+  cases.push_back({.op = "constant",
+                   .name = "i32",
+                   .inputs = {},
+                   .attributes = carried(DType::kI32, {3}, {7, -1, 0}),
+                   .expected = {{7, -1, 0}}});
+  const auto fold = [&](const std::string& by, Attributes attributes, std::vector<double> wanted) {
+    cases.push_back({.op = "fold",
+                     .name = by,
+                     .inputs = {given(DType::kF32, {2}, {1, -2}), given(DType::kF32, {3, 2}, {5, 1, -3, -4, 2, 8})},
+                     .attributes = attributes.set("by", by),
+                     .expected = {wanted},
+                     .low_types = false});
+  };
+  fold("average", {{"momentum", 0.5}}, {1, 2.875});
+  fold("sum", {}, {5, 3});
+  fold("max", {}, {5, 8});
+  fold("min", {}, {-3, -4});
+  fold("last", {}, {2, 8});
   for (const char* kind : {"uniform", "normal", "truncated_normal"})
     cases.push_back({.op = "random",
                      .name = kind,
@@ -148,6 +174,19 @@ void add_indexing(std::vector<OpCase>& cases) {
                    .inputs = {given(DType::kI32, {4}, {7, -3, 5, 9}), given(DType::kI32, {3}, {3, 0, 2})},
                    .expected = {{9, 7, 5}}});
   cases.push_back({.op = "gather", .name = "no indices", .inputs = {f32({5, 4}), given(DType::kI32, {0}, {})}});
+  const CaseInput of_parts = given(DType::kI32, {2, 3}, {3, 0, 3, -1, 2, 1});
+  cases.push_back({.op = "gather_parts", .name = "rows", .inputs = {f32({2, 4, 3}), of_parts}});
+  cases.push_back({.op = "gather_parts",
+                   .name = "values",
+                   .inputs = {given(DType::kI32, {2, 2}, {5, 6, 7, 8}), given(DType::kI32, {2, 2, 1}, {1, 0, -1, 1})},
+                   .expected = {{6, 5, 0, 8}}});
+  cases.push_back(
+      {.op = "scatter_parts", .name = "rows", .inputs = {of_parts, f32({2, 3, 3})}, .attributes = {{"rows", 4}}});
+  cases.push_back({.op = "scatter_parts",
+                   .name = "values",
+                   .inputs = {of_parts, given(DType::kF32, {2, 3}, {1, 10, 100, 2, 20, 200})},
+                   .attributes = {{"rows", 4}},
+                   .expected = {{10, 0, 0, 101, 0, 200, 20, 0}}});
   cases.push_back(
       {.op = "scatter_add", .name = "rows", .inputs = {indices, f32({2, 3, 4})}, .attributes = {{"rows", 5}}});
   cases.push_back({.op = "scatter_add",

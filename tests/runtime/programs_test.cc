@@ -286,7 +286,8 @@ TEST(Programs, AreVerified) {
     throw Error({.what = "no program"});
   };
   broken([&](StepGraph& step) { program(step, "shrink").when = When::each_micro_batch(); },
-         "a program of every micro-batch writes no state");
+         "program 'shrink' writes it; expected written by update, programs behind a step, programs on request. A program "
+         "of every micro-batch writes no state");
   broken([&](StepGraph& step) { program(step, "seen").when.micro = -1; }, "reads data, but of no micro-batch");
   broken([&](StepGraph& step) { program(step, "seen").when.micro = 8; }, "runs at an impossible time");
   broken([&](StepGraph& step) { program(step, "after").name = "seen"; }, "a program needs a name of its own");
@@ -298,7 +299,7 @@ TEST(Programs, AreVerified) {
           if (state.kind == StateKind::kAccumulator)
             return build.output("sum", build.state(state.name, state.type.dtype, state.type.shape));
       },
-      "which only the training program has");
+      "a graph reads a state that it may not; found program 'after' reads it; expected read by micro, update");
 }
 
 }  // namespace

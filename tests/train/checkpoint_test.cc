@@ -203,6 +203,55 @@ TEST(Checkpoint, OtherModelsAreRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(written, 0);
 }
 
+std::vector<StateTensor> states_of_all_roles() {
+  std::vector<StateTensor> states = kStates;
+  states.push_back({"memory", {DType::kF32, {2}}, StateKind::kChained, {}, ""});
+  states.push_back({"mean", {DType::kF32, {3}}, StateKind::kDeferred, {}, ""});
+  states.push_back({"route", {DType::kI64, {4}}, StateKind::kPattern, {}, ""});
+  states.push_back({"cache", {DType::kF32, {6}}, StateKind::kKept, {}, ""});
+  states.push_back({"edges",
+                    {DType::kI32, {2}},
+                    StateKind::kConstant,
+                    StateInit::from(TensorData(HostTensor::of(DType::kI32, {2}, {3, 1}))),
+                    ""});
+  return states;
+}
+
+TEST(Checkpoint, RolesAreSavedAsTheyAreAndConstantsByTheirHash) {
+  const TemporaryFolder folder;
+  auto states = states_of_all_roles();
+  const ReadState read = [](const StateTensor& state, uint64_t offset, std::span<std::byte> to) {
+    ASSERT_TRUE(is_saved(state.kind)) << state.name;
+    fill(state, 1, offset, to);
+  };
+  const Checkpoint checkpoint(save_checkpoint(folder.path(), {.step = 1}, states, read));
+  checkpoint.verify();
+  EXPECT_EQ(checkpoint.tensors().size(), 7u);
+  EXPECT_EQ(checkpoint.info().weights_hash, weights_hash(states, read).hex());
+  EXPECT_NE(checkpoint.info().weights_hash, weights_hash(kStates, read).hex()) << "patterns are hashed too";
+  std::vector<std::string> names;
+  const auto note = [&](const StateTensor& state, std::span<const std::byte>) { names.push_back(state.name); };
+  checkpoint.load(states, note);
+  checkpoint.check_no_others(states);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("a.weight", "a.bias", "optimizer.m.a.weight", "empty", "memory",
+                                                     "mean", "route"));
+  names.clear();
+  EXPECT_THAT(error_of([&] { checkpoint.check_no_others(kStates); }),
+              HasSubstr("tensor 'route': the checkpoint is another model's: it has a tensor that this one lacks; found "
+                        "i64[4], pattern"));
+  states[5].kind = StateKind::kDeferred;
+  EXPECT_THAT(error_of([&] { checkpoint.load(states, note); }),
+              HasSubstr("tensor 'memory': a tensor has another role than in the recipe's model; found chained; expected "
+                        "deferred"));
+  states = states_of_all_roles();
+  states.back().init = StateInit::from(TensorData(HostTensor::of(DType::kI32, {2}, {3, 2})));
+  EXPECT_THAT(error_of([&] { checkpoint.load(states, note); }),
+              HasSubstr("tensor 'edges': the checkpoint was made with another constant"));
+  const Checkpoint without(save(folder.path(), 2));
+  EXPECT_THAT(error_of([&] { without.load(states_of_all_roles(), note); }), HasSubstr("the checkpoint lacks a tensor"));
+  EXPECT_TRUE(names.empty()) << "nothing is written before all is compared";
+}
+
 TEST(Checkpoint, AFullDiskLeavesThePreviousOneWhole) {
   const TemporaryFolder folder;
   const fs::path previous = save(folder.path(), 1);

@@ -5,8 +5,8 @@
 #include "ramet/base/rng.h"
 #include "ramet/program/executable.h"
 #include "ramet/runtime/numerics.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
-#include "ramet/train/trainer.h"
 
 // Names of nodes, of values and of stacks are for people: another spelling changes no plan, no cut and no bit.
 
@@ -78,8 +78,10 @@ class Renamer {
 
 Preparation renamed(Preparation preparation) {
   Renamer renamer;
-  renamer.rename(preparation.model.forward);
-  renamer.rename(preparation.model.evaluate);
+  Model& model = preparation.workload.model;
+  renamer.rename(model.forward);
+  renamer.rename(model.evaluate);
+  for (NamedGraph& program : model.programs) renamer.rename(program.graph);
   return preparation;
 }
 
@@ -124,11 +126,11 @@ class Renaming : public testing::TestWithParam<Case> {};
 
 TEST_P(Renaming, ChangesNoPlanAndNoBit) {
   const auto& [kind, layout, more] = GetParam();
-  const Preparation named = prepare(recipe(kind, layout, more)), other = renamed(named);
-  ASSERT_NE(print(named.model.forward), print(other.model.forward));
-  EXPECT_EQ(without_stacks(make_training_step(named.model, named.recipe).micro).hash(),
-            without_stacks(make_training_step(other.model, other.recipe).micro).hash());
-  Trainer first(named, {}), second(other, {});
+  Preparation named = prepare(recipe(kind, layout, more)), other = renamed(prepare(recipe(kind, layout, more)));
+  ASSERT_NE(print(named.workload.model.forward), print(other.workload.model.forward));
+  EXPECT_EQ(without_stacks(make_training_step(named.workload.model, named.options).micro).hash(),
+            without_stacks(make_training_step(other.workload.model, other.options).micro).hash());
+  Training first = make_training(std::move(named), {}), second = make_training(std::move(other), {});
   const auto &plans = first.cluster().stages(), &others = second.cluster().stages();
   ASSERT_EQ(plans.size(), others.size());
   for (size_t stage = 0; stage < plans.size(); ++stage) {
@@ -137,9 +139,9 @@ TEST_P(Renaming, ChangesNoPlanAndNoBit) {
     EXPECT_EQ(instructions(plans[stage]), instructions(others[stage]));
     EXPECT_TRUE(without_names(plans[stage]) == without_names(others[stage])) << "stage " << stage;
   }
-  for (Trainer* trainer : {&first, &second}) {
-    trainer->initialize();
-    for (int step = 0; step < 2; ++step) trainer->step();
+  for (Training* training : {&first, &second}) {
+    training->initialize();
+    for (int step = 0; step < 2; ++step) training->step();
   }
   EXPECT_EQ(first.weights_hash(), second.weights_hash());
   EXPECT_EQ(number_of(first.evaluate(), "loss"), number_of(second.evaluate(), "loss"));
@@ -164,23 +166,23 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Renaming, testing::ValuesIn(cases()));
 // What a check of numerics looks at is known by fields too.
 TEST(Renaming, ChangesNoSurveyOfNumerics) {
   for (const char* layout : {"", "p=2"}) {
-    const Preparation named = prepare(recipe("bert", layout, {"train.accumulation=1", "train.lanes=1"}));
-    const auto kinds = [](const Preparation& preparation) {
-      Trainer trainer(preparation, {});
+    const auto prepared = [&] { return prepare(recipe("bert", layout, {"train.accumulation=1", "train.lanes=1"})); };
+    const auto kinds = [](Preparation preparation) {
+      const Training training = make_training(std::move(preparation), {});
       std::map<std::pair<int, std::string>, int> count;
-      for (const Executable& exe : trainer.cluster().stages())
+      for (const Executable& exe : training.cluster().stages())
         for (const NumericsRow& row : numerics_plan(exe).rows) {
           const bool own = row.kind != NumericsRow::Kind::kActivation;  // of a state: its name is no node's
           ++count[{static_cast<int>(row.kind), own ? row.name : ""}];
         }
       return count;
     };
-    const auto found = kinds(named);
-    EXPECT_EQ(found, kinds(renamed(named)));
+    const auto found = kinds(prepared());
+    EXPECT_EQ(found, kinds(renamed(prepared())));
     size_t gradients = 0;
     for (const auto& [row, count] : found)
       gradients += row.first == static_cast<int>(NumericsRow::Kind::kGradient) ? static_cast<size_t>(count) : 0;
-    EXPECT_EQ(gradients, named.model.weights.size());
+    EXPECT_EQ(gradients, prepared().workload.model.weights.size());
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/model/blocks.h"
-#include "ramet/train/trainer.h"
+#include "ramet/recipe/prepare.h"
 
 // A model of two stacks, an encoder and a decoder that reads what the encoder ends with: layouts cut it along both.
 
@@ -79,33 +79,31 @@ class EncoderDecoder {
   const bool declares_;
 };
 
-Preparation prepare_stacks(const std::string& layout, bool declares = true) {
+Training make_stacks(const std::string& layout, bool declares = true) {
   const std::vector<std::string> settings = {
                                 "model.kind=gpt2", "model.preset=mini", "model.layers=5", "model.hidden=32",
                                 "model.heads=4", "model.vocabulary_size=96", "model.max_positions=16",
                                 "data.sequence_length=16", "train.micro_batch=2", "train.accumulation=4",
                                 "train.lanes=2", "train.chunks=2", "train.precision=f32",
                                 "train.schedule.learning_rate=0.01", "train.schedule.warmup_steps=1", "train.seed=5"};
-  Recipe recipe = parse_recipe("", "stacks.toml", ".", settings);
-  set_layout(recipe, layout);
+  const Recipe recipe = parse_recipe("", "stacks.toml", ".", settings);
   Preparation made = prepare(recipe);
   Model model;
   model.name = "encoder-decoder";
   EncoderDecoder(model.forward, &model.weights, true, declares).run();
   EncoderDecoder(model.evaluate, nullptr, false, declares).run();
+  model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};
   model.tokens_per_micro_batch = kBatch * kLength;
-  made.model = std::move(model);
-  made.layout = parse_layout(layout);
-  settle_head(made.layout, made.model.forward);
-  return made;
+  made.workload.model = std::move(model);
+  return Training(std::move(made.workload), made.options, parse_layout(layout), {});
 }
 
 std::string train(const std::string& layout, std::vector<std::vector<std::string>>* stacks = nullptr) {
-  Trainer trainer(prepare_stacks(layout), {});
-  trainer.initialize();
-  for (int step = 0; step < 2; ++step) trainer.step();
+  Training training = make_stacks(layout);
+  training.initialize();
+  for (int step = 0; step < 2; ++step) training.step();
   if (stacks)
-    for (const Executable& exe : trainer.cluster().stages()) {
+    for (const Executable& exe : training.cluster().stages()) {
       auto& found = stacks->emplace_back();
       for (const Segment& segment : exe.segments)
         for (const Instruction& instruction : segment.instructions)
@@ -115,7 +113,7 @@ std::string train(const std::string& layout, std::vector<std::vector<std::string
               found.push_back(part);
       std::sort(found.begin(), found.end());
     }
-  return trainer.weights_hash() + " " + std::to_string(number_of(trainer.evaluate(), "loss"));
+  return training.weights_hash() + " " + std::to_string(number_of(training.evaluate(), "loss"));
 }
 
 TEST(Stacks, AnEncoderAndADecoderAreCutAlongBoth) {
@@ -134,9 +132,9 @@ TEST(Stacks, AnEncoderAndADecoderAreCutAlongBoth) {
 }
 
 TEST(Stacks, AModelThatDeclaresNoPartsIsCutNowhere) {
-  EXPECT_NO_THROW(Trainer(prepare_stacks("t=2", false), {}));
+  EXPECT_NO_THROW(make_stacks("t=2", false));
   try {
-    Trainer trainer(prepare_stacks("p=2", false), {});
+    make_stacks("p=2", false);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("a model that declares no layers to be cut at; expected 2 or more. Build each "

@@ -32,7 +32,7 @@ Graph network(bool training, std::vector<StateTensor>* weights, const std::strin
   const Tensor wanted = build.input("wanted", DType::kF32, {kBatch});
   const Tensor counts = build.input("counts", DType::kBool, {kBatch});
   for (int i = 0; i < 2; ++i) {
-    Scope layer(build, scope + std::to_string(i));
+    PartScope layer(build, scope, i);
     x = gelu(model.dense(x, "dense" + std::to_string(i), hidden, kMlp, kEmbed));
   }
   Scope head(build, "head");

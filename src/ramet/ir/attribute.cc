@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
+#include "ramet/base/base64.h"
 #include "ramet/base/error.h"
 
 namespace ramet {
@@ -40,7 +42,65 @@ std::string float_text(double value) {
   return text;
 }
 
+constexpr int64_t kPrintedElements = 16;
+
+/// The elements as a list, or nothing where the list would not read back to the same bytes.
+std::string elements_text(const HostTensor& tensor) {
+  std::string text = "[";
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    if (i) text += ",";
+    if (tensor.type.dtype == DType::kI64) {
+      int64_t value;
+      std::memcpy(&value, tensor.data.data() + i * 8, sizeof value);
+      text += std::to_string(value);
+      continue;
+    }
+    const double value = tensor.get(i);
+    if (std::isnan(value)) return "";
+    HostTensor again(TensorType{tensor.type.dtype, Shape{1}});
+    again.set(0, value);
+    const size_t size = again.data.size();
+    if (std::memcmp(again.data.data(), tensor.data.data() + static_cast<size_t>(i) * size, size) != 0) return "";
+    text += is_floating(tensor.type.dtype) ? float_text(value) : std::to_string(static_cast<int64_t>(value));
+  }
+  return text + "]";
+}
+
+std::string tensor_text(const TensorData& data, bool whole) {
+  const HostTensor& tensor = data.tensor();
+  const std::string head = "tensor(" + tensor.type.text() + ", ";
+  const std::string elements = tensor.elements() <= kPrintedElements ? elements_text(tensor) : "";
+  if (!elements.empty()) return head + elements + ")";
+  return head + quote(data.hash().hex()) + (whole ? ", " + quote(base64(tensor.data)) : "") + ")";
+}
+
+struct AttributePrinter {
+  bool whole;
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return float_text(value); }
+  std::string operator()(const std::string& value) const { return quote(value); }
+  std::string operator()(const std::vector<int64_t>& value) const {
+    std::string text = "[";
+    for (size_t i = 0; i < value.size(); ++i) text += (i ? "," : "") + std::to_string(value[i]);
+    return text + "]";
+  }
+  std::string operator()(DType value) const { return std::string(name_of(value)); }
+  std::string operator()(const TensorData& value) const { return tensor_text(value, whole); }
+};
+
 }  // namespace
+
+TensorData::TensorData() : TensorData(HostTensor(TensorType{DType::kF32, Shape{0}})) {}
+
+TensorData::TensorData(HostTensor tensor) : tensor_(std::make_shared<const HostTensor>(std::move(tensor))) {
+  if (static_cast<int64_t>(tensor_->data.size()) != tensor_->type.bytes())
+    throw Error({.what = "a tensor has another number of bytes than its type",
+                 .where = tensor_->type.text(),
+                 .found = std::to_string(tensor_->data.size()),
+                 .expected = std::to_string(tensor_->type.bytes())});
+  hash_ = Hasher().update(tensor_->type.text() + "\n").update(tensor_->data.data(), tensor_->data.size()).digest();
+}
 
 Attributes& Attributes::set(const std::string& name, Attribute value) {
   items_[name] = std::move(value);
@@ -62,22 +122,11 @@ const std::vector<int64_t>& Attributes::get_ints(const std::string& name) const 
   return get<std::vector<int64_t>>(items_, name, "a list of integers");
 }
 DType Attributes::get_dtype(const std::string& name) const { return get<DType>(items_, name, "an element type"); }
-
-std::string text_of(const Attribute& attribute) {
-  struct Printer {
-    std::string operator()(bool value) const { return value ? "true" : "false"; }
-    std::string operator()(int64_t value) const { return std::to_string(value); }
-    std::string operator()(double value) const { return float_text(value); }
-    std::string operator()(const std::string& value) const { return quote(value); }
-    std::string operator()(const std::vector<int64_t>& value) const { return list_text(value); }
-    std::string operator()(DType value) const { return std::string(name_of(value)); }
-    static std::string list_text(const std::vector<int64_t>& value) {
-      std::string text = "[";
-      for (size_t i = 0; i < value.size(); ++i) text += (i ? "," : "") + std::to_string(value[i]);
-      return text + "]";
-    }
-  };
-  return std::visit(Printer{}, attribute);
+const TensorData& Attributes::get_tensor(const std::string& name) const {
+  return get<TensorData>(items_, name, "a tensor");
 }
+
+std::string text_of(const Attribute& attribute) { return std::visit(AttributePrinter{true}, attribute); }
+std::string short_text_of(const Attribute& attribute) { return std::visit(AttributePrinter{false}, attribute); }
 
 }  // namespace ramet

@@ -88,7 +88,7 @@ struct SimplifyContext {
 /// One attribute of an op, for the verifier and for `--help`.
 struct AttributeSpec {
   std::string name;
-  enum class Kind { kBool, kInt, kFloat, kString, kInts, kDType } kind;
+  enum class Kind { kBool, kInt, kFloat, kString, kInts, kDType, kTensor } kind;
   bool required = true;
   std::string doc;
 };

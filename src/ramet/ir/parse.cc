@@ -1,8 +1,10 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "ramet/base/base64.h"
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ir/text.h"
@@ -167,6 +169,61 @@ class Parser {
     fail("not a number", "an attribute: true, 3, 0.5, \"text\", [1,2] or an element type");
   }
 
+  /// An element of a tensor's list, in the bytes of the tensor's type.
+  void element(DType dtype, std::vector<std::byte>& bytes) {
+    const size_t start = (skip_space(), position_), size = size_of(dtype);
+    bytes.resize(bytes.size() + size);
+    std::byte* const to = bytes.data() + bytes.size() - size;
+    const Attribute value = number();
+    const auto* integer = std::get_if<int64_t>(&value);
+    if (integer && dtype == DType::kI64) {
+      std::memcpy(to, integer, size);
+    } else {
+      const double wanted = integer ? static_cast<double>(*integer) : std::get<double>(value);
+      if (is_floating(dtype) || integer) store_element(to, dtype, 0, wanted);
+      if ((is_floating(dtype) || integer) && load_element(to, dtype, 0) == wanted) return;
+      position_ = start;
+      fail("the number is none of the tensor's type", std::string(name_of(dtype)));
+    }
+  }
+
+  /// What follows the word "tensor". Nothing is taken from memory for elements that are not there.
+  TensorData tensor() {
+    expect('(');
+    HostTensor result;
+    result.type = type();
+    expect(',');
+    const size_t start = (skip_space(), position_);
+    if (accept('[')) {
+      if (!accept(']')) {
+        do element(result.type.dtype, result.data);
+        while (accept(','));
+        expect(']');
+      }
+      if (static_cast<int64_t>(result.data.size()) != result.type.bytes()) {
+        position_ = start;
+        fail("not as many elements as the tensor's type has", std::to_string(result.type.elements()));
+      }
+      expect(')');
+      return TensorData(std::move(result));
+    }
+    const std::string hash = string();
+    expect(',');
+    auto bytes = bytes_of_base64(string());
+    expect(')');
+    if (!bytes || static_cast<int64_t>(bytes->size()) != result.type.bytes()) {
+      position_ = start;
+      fail("not the bytes of the tensor", std::to_string(result.type.bytes()) + " bytes in base64");
+    }
+    result.data = std::move(*bytes);
+    TensorData data(std::move(result));
+    if (data.hash().hex() != hash) {
+      position_ = start;
+      fail("the tensor's bytes are not those of its hash", data.hash().hex());
+    }
+    return data;
+  }
+
   Attribute attribute() {
     const char c = peek();
     if (c == '"') return string();
@@ -176,6 +233,7 @@ class Parser {
       const std::string name = word();
       if (name == "true") return true;
       if (name == "false") return false;
+      if (name == "tensor") return tensor();
       for (int i = 0; i < kStoredDTypeCount; ++i)
         if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
       position_ = start;

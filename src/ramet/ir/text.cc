@@ -20,7 +20,7 @@ std::string info_text(const NodeInfo& info, PrintedText how) {
   if (info.serial != 0) text += " serial " + std::to_string(info.serial);
   if (info.forward_of != 0) text += " of " + std::to_string(info.forward_of);
   if (!info.gradient.empty()) text += " gradient " + quote(info.gradient);
-  if (!info.origin.empty() && how == PrintedText::kAll) text += " from " + quote(info.origin);
+  if (!info.origin.empty() && how < PrintedText::kKey) text += " from " + quote(info.origin);
   return text;
 }
 
@@ -35,7 +35,7 @@ std::string node_text(const Graph& graph, const Node& node, PrintedText how) {
     text += " {";
     bool first = true;
     for (const auto& [name, attribute] : node.attributes) {
-      text += (first ? "" : ", ") + name + "=" + text_of(attribute);
+      text += (first ? "" : ", ") + name + "=" + (how == PrintedText::kAll ? text_of(attribute) : short_text_of(attribute));
       first = false;
     }
     text += "}";

@@ -21,9 +21,10 @@ namespace ramet {
 /// Behind a node's types stand, where they are known, what NodeInfo holds: "@" its name, "part", "pass", "serial", "of"
 /// (the forward node's serial), "gradient" (of which weight), "from" (the origin).
 enum class PrintedText : uint8_t {
-  kAll,
-  kNoOrigins,  ///< all but where the model says so
-  kMeaning     ///< and without the names of nodes and of the values that they make
+  kAll,      ///< reads back to the same graph
+  kListing,  ///< without the contents of large tensors (short_text_of)
+  kKey,      ///< a listing without where the model says so
+  kMeaning   ///< and without the names of nodes and of the values that they make
 };
 std::string print(const Graph& graph, PrintedText text = PrintedText::kAll);
 

@@ -16,6 +16,7 @@ bool is_of_kind(const Attribute& attribute, Kind kind) {
     case Kind::kString: return std::holds_alternative<std::string>(attribute);
     case Kind::kInts: return std::holds_alternative<std::vector<int64_t>>(attribute);
     case Kind::kDType: return std::holds_alternative<DType>(attribute);
+    case Kind::kTensor: return std::holds_alternative<TensorData>(attribute);
   }
   return false;
 }

@@ -13,21 +13,34 @@ constexpr int kFree = -1;
 
 class ChunkMapper {
  public:
-  ChunkMapper(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks)
+  ChunkMapper(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks,
+              const std::vector<Chain>& chains)
       : graph_(graph),
         chunk_of_layer_(chunk_of_layer),
         chunks_(chunks),
+        chains_(chains),
         uses_(graph.uses()),
         count_(graph.nodes().size()) {
     for (const Node& node : graph.nodes()) layer_.push_back(parts.index_of(node.part));
     map_.chunk.assign(count_, kFree);
     map_.backward.assign(count_, false);
     map_.anywhere.assign(count_, false);
+    always_forward_.assign(count_, false);
+    fixed_.assign(count_, kFree);
+    for (const Chain& chain : chains)
+      for (NodeId id : {chain.read, chain.write})
+        if (id != kNoNode) always_forward_[static_cast<size_t>(id)] = true;
   }
 
   ChunkMap run() {
     find_backward();
     place_forward();
+    if (!chains_.empty()) {
+      // What follows from an old value is not before it.
+      place_chains();
+      map_.chunk = fixed_;
+      place_forward();
+    }
     place_backward();
     place_free(true);
     for (size_t n = 0; n < count_; ++n) map_.chunk[n] = std::max(map_.chunk[n], 0);
@@ -67,7 +80,7 @@ class ChunkMapper {
       for (ValueId input : node(n).inputs)
         if (graph_.value(input).producer == kNoNode) {
           const GraphOutput* changed = graph_.find_output(graph_.value(input).name);
-          if (changed && changed->role == OutputRole::kState) map_.backward[n] = true;
+          if (changed && changed->role == OutputRole::kState && !always_forward_[n]) map_.backward[n] = true;
         }
       each_producer(n, [&](size_t producer) {
         if (map_.backward[producer] && !map_.anywhere[producer]) map_.backward[n] = true;
@@ -87,7 +100,7 @@ class ChunkMapper {
         after = after || after_layers[producer];
       });
       after_layers[n] = after;
-      const int own = chunk_of(n);
+      const int own = fixed_[n] != kFree ? fixed_[n] : chunk_of(n);
       map_.chunk[n] = own != kFree ? own : after ? chunks_ - 1 : most;
     }
     place_free(false);
@@ -143,10 +156,34 @@ class ChunkMapper {
       if (!map_.backward[n] && first != std::numeric_limits<int>::max())
         map_.chunk[n] = !chunk_of_layer_.empty() && first == chunk_of_layer_.front() ? 0 : first;
       else if (backward_too && last != kFree)
-        map_.chunk[n] = last, map_.backward[n] = true;
+        map_.chunk[n] = last, map_.backward[n] = !always_forward_[n];
       // Where the model is not cut no user has a chunk either.
       else if (backward_too && read && !read_forward)
-        map_.backward[n] = true;
+        map_.backward[n] = !always_forward_[n];
+    }
+  }
+
+  /// A chained or kept state is read where it is written, in the forward pass, which runs micro-batches in order.
+  void place_chains() {
+    const auto refuse = [](const Chain& chain, const std::string& what, const std::string& found) {
+      throw Error({.what = "a layout would break the chain from one run of a graph to the next: " + what,
+                   .where = "state '" + chain.state + "'",
+                   .found = found,
+                   .expected = "read and written in the forward pass of one part of the model",
+                   .remedy = "Use p=1 and phases=1, or read and write the state in one layer"});
+    };
+    for (const Chain& chain : chains_) {
+      if (chain.read == kNoNode || chain.write == kNoNode) continue;
+      const auto read = static_cast<size_t>(chain.read), write = static_cast<size_t>(chain.write);
+      if (map_.backward[write]) refuse(chain, "it is written by the backward pass", "");
+      each_producer(write, [&](size_t maker) {
+        if (!map_.anywhere[maker]) map_.chunk[write] = map_.chunk[maker];
+      });
+      const int last = std::max(map_.chunk[write], 0);
+      if (map_.chunk[read] != kFree && map_.chunk[read] < last)
+        refuse(chain, "its parts run micro-batches at different times",
+               "read in part " + std::to_string(map_.chunk[read]) + ", written in part " + std::to_string(last));
+      fixed_[read] = fixed_[write] = last;
     }
   }
 
@@ -170,8 +207,11 @@ class ChunkMapper {
   const std::vector<int>& chunk_of_layer_;
   const int chunks_;
   std::vector<int> layer_;  // of each node
+  const std::vector<Chain>& chains_;
   const std::vector<std::vector<NodeId>> uses_;
   const size_t count_;
+  std::vector<bool> always_forward_;  // what reads and writes chained states
+  std::vector<int> fixed_;            // the chunk of what reads and writes them
   ChunkMap map_;
 };
 
@@ -254,8 +294,41 @@ LayerCosts layer_costs(const Graph& micro, const PartOrder& parts) {
   return costs;
 }
 
-ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks) {
-  return ChunkMapper(graph, parts, chunk_of_layer, chunks).run();
+Graph hold_chains(const Graph& graph, const std::set<std::string>& states, std::vector<Chain>& chains) {
+  if (states.empty()) return graph;
+  Graph result(graph.name());
+  GraphCopier copier(graph, result);
+  copier.copy_inputs();
+  const OpDef& view = OpRegistry::instance().get("reshape");
+  const auto same = [&](ValueId value, const std::string& name) {
+    return result.add_node(view, {value}, {{"shape", result.type(value).shape.dims()}}, name);
+  };
+  for (const std::string& name : states) {
+    Chain chain{name};
+    const ValueId input = graph.find_input(name);
+    if (input != kNoValue) {
+      chain.read = same(copier[input], name + "/before");
+      copier.map(input, result.node(chain.read).outputs[0]);
+    }
+    chains.push_back(chain);
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) copier.copy_node(id);
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto chain =
+        std::find_if(chains.begin(), chains.end(), [&](const Chain& c) { return c.state == output.name; });
+    ValueId value = copier[output.value];
+    if (output.role == OutputRole::kState && chain != chains.end()) {
+      chain->write = same(value, output.name + "/after");
+      value = result.node(chain->write).outputs[0];
+    }
+    result.add_output(output.name, value, output.role);
+  }
+  return result;
+}
+
+ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks,
+                    const std::vector<Chain>& chains) {
+  return ChunkMapper(graph, parts, chunk_of_layer, chunks, chains).run();
 }
 
 }  // namespace ramet

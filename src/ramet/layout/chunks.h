@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "ramet/ir/graph.h"
@@ -34,9 +36,21 @@ struct LayerCosts {
 };
 LayerCosts layer_costs(const Graph& micro, const PartOrder& parts);
 
+/// The nodes through which a graph reads and writes a chained or kept state, kNoNode where it does not.
+struct Chain {
+  std::string state;
+  NodeId read = kNoNode, write = kNoNode;
+};
+
+/// The graph with one node through which everything reads the old value of each of the states, so that the backward
+/// pass gets what the forward pass read, and one that writes the new value.
+Graph hold_chains(const Graph& graph, const std::set<std::string>& states, std::vector<Chain>& chains);
+
 /// Finds each node's place. Layers are the parts of all the model's stacks in their order; what lies between follows the
 /// data: what depends on the last layer is the head; the rest goes with the first chunk that reads it, or, in the
-/// backward pass, the last that made what it reads. Throws Error when a value would have to flow against the pipeline.
-ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks);
+/// backward pass, the last that made what it reads. Throws Error when a value would have to flow against the pipeline,
+/// or a chained state would not be read and written in one forward pass.
+ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks,
+                    const std::vector<Chain>& chains = {});
 
 }  // namespace ramet

@@ -46,6 +46,7 @@ struct DeviceProgram {
   /// pause. What changes states does one at a time.
   int64_t width = 1;
   bool writes_states = false;  ///< then all replicas do every micro-batch, each by itself
+  bool prepares = false;       ///< writes states that derived ones may come from
   bool reads_data = false;
 };
 

@@ -53,6 +53,7 @@ class Partitioner {
   }
 
   DeviceGraphs run() {
+    check_replicas();
     const PartOrder parts(graph_with_parts());
     const LayerCosts costs = layer_costs(step_.micro, parts);
     gather_sharded_weights();
@@ -85,6 +86,15 @@ class Partitioner {
     for (const StepProgram& program : step_.programs)
       if (program.reads_data()) return program.graph;
     return step_.micro;
+  }
+
+  void check_replicas() const {
+    for (const StateTensor& state : step_.states)
+      if (state.kind == StateKind::kChained && layout_.r > 1)
+        throw Error({.what = "replicas would break the chain from one micro-batch to the next",
+                     .where = "layout r, chained state '" + state.name + "'",
+                     .found = std::to_string(layout_.r) + " replicas",
+                     .expected = "r=1"});
   }
 
   int rts_of(StateKind kind) const {
@@ -169,6 +179,13 @@ class Partitioner {
     return spread(graph, spreads);
   }
 
+  std::set<std::string> names_of(const std::set<StateKind>& kinds) const {
+    std::set<std::string> names;
+    for (const StateTensor& state : step_.states)
+      if (kinds.count(state.kind)) names.insert(state.name);
+    return names;
+  }
+
   void find_stages() {
     for (int chunk = 0; chunk < layout_.model_chunks(); ++chunk)
       into_.stage_of_chunk.push_back(layout_.stage_of(chunk));
@@ -176,6 +193,8 @@ class Partitioner {
   }
 
   void cut_model(const PartOrder& parts, const LayerCosts& costs, const SpreadResult& micro) {
+    std::vector<Chain> chains;
+    const Graph graph = hold_chains(micro.graph, names_of({StateKind::kChained}), chains);
     std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
     if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
@@ -188,14 +207,33 @@ class Partitioner {
                 .stays = std::move(stays),
                 .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0,
                 .results = micro.results}
-        .cut(micro.graph, map_chunks(micro.graph, parts, chunk_of_layer, into_.chunks), into_);
+        .cut(graph, map_chunks(graph, parts, chunk_of_layer, into_.chunks, chains), into_);
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
+    if (!chains.empty()) check_order(chains[0].state);
+  }
+
+  /// Every chunk's forward passes take the micro-batches in order.
+  void check_order(const std::string& chained) const {
+    for (const auto& row : into_.table.entries) {
+      std::map<int, int64_t> last;
+      for (const auto& entry : row) {
+        if (entry.pass != Pass::kForward) continue;
+        const auto [at, fresh] = last.emplace(entry.chunk, entry.micro);
+        if (!fresh && entry.micro != at->second + 1)
+          throw Error({.what = "a schedule would break the chain from one micro-batch to the next",
+                       .where = "layout schedule, chained state '" + chained + "'",
+                       .found = "micro-batch " + std::to_string(entry.micro) + " after " + std::to_string(at->second),
+                       .expected = "forward passes in order"});
+        at->second = entry.micro;
+      }
+    }
   }
 
   void add_program(const StepProgram& program) {
     DeviceProgram made{.name = program.name, .when = program.when};
     made.writes_states = program.writes_states();
+    made.prepares = step_.writes_sources(program);
     made.reads_data = program.reads_data();
     // Where a stage has several parts of the model, others have work for it only once as many micro-batches as there
     // are stages are under way; else a second one travels while the first is worked on.
@@ -211,7 +249,9 @@ class Partitioner {
   /// A program that reads data is cut as the model is: its parts in the order of the forward pass, then, where it has a
   /// backward pass, in reverse.
   void cut_program(const PartOrder& parts, const SpreadResult& program, int index) {
-    ChunkMap map = map_chunks(program.graph, parts, into_.chunk_of_layer, into_.chunks);
+    std::vector<Chain> chains;
+    const Graph graph = hold_chains(program.graph, names_of({StateKind::kChained, StateKind::kKept}), chains);
+    ChunkMap map = map_chunks(graph, parts, into_.chunk_of_layer, into_.chunks, chains);
     const int last = 2 * into_.chunks - 1;
     std::vector<int> stage_of_place = into_.stage_of_chunk;
     if (std::find(map.backward.begin(), map.backward.end(), true) != map.backward.end())
@@ -224,7 +264,7 @@ class Partitioner {
                 .prefix = prefix_of(index),
                 .program = index,
                 .results = program.results}
-        .cut(program.graph, map, into_);
+        .cut(graph, map, into_);
     for (StageGraphs& stage : into_.stages)
       for (Piece& piece : stage.pieces)
         if (piece.program == index && piece.chunk >= into_.chunks) piece.chunk = last - piece.chunk;
@@ -301,9 +341,10 @@ class Partitioner {
   }
 
   void own(const std::string& name, int stage, int chunk) {
+    if (step_.state(name).kind == StateKind::kConstant) return;
     const auto [at, fresh] = owner_.emplace(name, stage);
     if (!fresh && at->second != stage)
-      throw Error({.what = "a weight is used on two pipeline stages",
+      throw Error({.what = "a state is used on two pipeline stages",
                    .where = "'" + name + "'",
                    .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
                    .remedy = "Keep its uses on one stage: head=first puts the loss head beside the embeddings"});
@@ -313,6 +354,7 @@ class Partitioner {
 
   /// The update (`program` -1), or a program that reads no data; the stage of every state.
   std::map<std::string, int> cut_update(const SpreadResult& update, int program) {
+    for (const std::string& name : names_of({StateKind::kConstant})) owner_[name] = kEveryStage;
     const StageUpdates updates(update.graph, mesh_, owner_);
     const PieceKind kind = program < 0 ? PieceKind::kUpdate : PieceKind::kProgram;
     for (int stage = 0; stage < layout_.p; ++stage) {
@@ -388,18 +430,22 @@ class Partitioner {
                         spread.flat_stride};
       local.tensor = state;
       local.tensor.type = local.sharding.local();
+      const bool constant = state.kind == StateKind::kConstant;
       const auto& offload = layout_.offload;
       const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) ||
-                           (state.kind == StateKind::kWeight && offload.weights) ||
+                           ((state.kind == StateKind::kWeight || constant) && offload.weights) ||
                            (state.kind == StateKind::kAccumulator && offload.grads);
       local.home = streams ? HomeMemory::kStreaming : HomeMemory::kDevice;
-      if (state.kind != StateKind::kDerived) {
+      if (state.kind != StateKind::kDerived && !constant) {
         into_.stages[static_cast<size_t>(owner == owner_.end() ? 0 : owner->second)].states.push_back(std::move(local));
         continue;
       }
       for (StageGraphs& stage : into_.stages)
         if (std::any_of(stage.pieces.begin(), stage.pieces.end(),
-                        [&](const Piece& piece) { return piece.graph.find_output(state.name) != nullptr; }))
+                        [&](const Piece& piece) {
+                          return constant ? piece.graph.find_input(state.name) != kNoValue
+                                          : piece.graph.find_output(state.name) != nullptr;
+                        }))
           stage.states.push_back(local);
     }
   }

@@ -10,9 +10,9 @@ namespace ramet {
 /// stages (chunks.h, pieces.h), and the update into each stage's part (stage_update.h). Takes the step as it is after
 /// all passes that decide bits; changes none.
 ///
-/// Weights are cut by their logical axes (StateTensor::axes): "heads", "mlp" and "vocab" over t1, "embed" over t2, each
-/// where its extent, and its chunks, fall into equal parts. Derived states follow from the weights, accumulators and
-/// optimizer states go as their own axes say.
+/// Weights are cut by their logical axes (StateTensor::axes): "heads", "mlp", "vocab" and "parts" over t1, "embed" over
+/// t2, each where its extent, and its chunks, fall into equal parts. Derived states follow from the weights,
+/// accumulators and optimizer states go as their own axes say.
 ///
 /// Where the layout offloads activations, those of the layers that `plan` streams go to streaming memory, all of them
 /// where it is empty; recomputation has been done before. Throws Error, naming the layout's key, when the step cannot

@@ -115,11 +115,29 @@ void Resharder::leave_flat(State& state) {
     state.value = add("reshape", state.value, {{"shape", cut.shape.dims()}}, state);
 }
 
+/// The cut of `to` to which each device may send its part of what `cut` gave it: another dimension, the same devices.
+static const Cut* moved_cut(const Spread& from, const Cut& cut, const Spread& to, const TensorType& logical) {
+  for (const Cut& other : to.cuts)
+    if (other.dim != cut.dim && other.axis == cut.axis && other.parts == cut.parts && other.stride == cut.stride &&
+        other.blocks == 1 && cut.blocks == 1 && !from.cut_of(other.dim) && !to.cut_of(cut.dim) &&
+        logical.shape[other.dim] % other.parts == 0)
+      return &other;
+  return nullptr;
+}
+
 void Resharder::change_cuts(State& state, const Spread& to) {
   const std::vector<Cut> had = state.spread.cuts;
   for (const Cut& cut : had) {
     const Cut* wanted = to.cut_of(cut.dim);
     if (wanted && *wanted == cut) continue;
+    if (const Cut* moved = moved_cut(state.spread, cut, to, state.logical)) {
+      Attributes group = group_of(cut.axis, cut.parts, cut.stride);
+      group.set("split", static_cast<int64_t>(moved->dim)).set("concat", static_cast<int64_t>(cut.dim));
+      state.value = add("all_to_all", state.value, group, state);
+      std::erase_if(state.spread.cuts, [&](const Cut& each) { return each.dim == cut.dim; });
+      state.spread.cuts.push_back(*moved);
+      continue;
+    }
     state.value = add("all_gather", state.value, group_of(cut), state);
     std::erase_if(state.spread.cuts, [&](const Cut& each) { return each.dim == cut.dim; });
   }

@@ -24,7 +24,8 @@ constexpr uint32_t bit_of(MeshAxis axis) { return 1u << static_cast<unsigned>(ax
 /// The sharding of a tensor that lies so and is no partial sum.
 Sharding sharding_of(const TensorType& logical, const Spread& spread);
 
-/// Brings values from one spread to another by collectives and local copies, each way once.
+/// Brings values from one spread to another by collectives and local copies, each way once. A cut that only moves to
+/// another dimension is one all-to-all.
 class Resharder {
  public:
   Resharder(const Mesh& mesh, Graph& graph) : mesh_(mesh), graph_(graph) {}

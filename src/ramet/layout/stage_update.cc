@@ -9,7 +9,7 @@
 namespace ramet {
 namespace {
 
-constexpr int kShared = -1;   // the same on all stages
+constexpr int kShared = kEveryStage;
 constexpr int kUnknown = -2;  // a state whose users tell
 
 /// Labels of values: those of the states they come from. A node that meets two labels takes `conflict(node)`; exact
@@ -86,7 +86,8 @@ Graph StageUpdates::of_stage(int stage) const {
   std::vector<Local> local(update_.values().size());
   for (const GraphInput& input : update_.inputs()) {
     const Value& value = update_.value(input.value);
-    if (input.role == InputRole::kState && owner_.at(value.name) != stage) continue;
+    const bool state = input.role == InputRole::kState;
+    if (state && owner_.at(value.name) != stage && owner_.at(value.name) != kEveryStage) continue;
     local[static_cast<size_t>(input.value)].id = graph.add_input(update_, input);
   }
   const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes, NodeInfo info) {

@@ -9,6 +9,9 @@
 
 namespace ramet {
 
+/// The owner of a state that never changes: each stage that reads it has it.
+inline constexpr int kEveryStage = -1;
+
 /// The update of one stage: what changes the states that it owns, and what that needs. Exact sums over all weights
 /// (OpDef::regroups) keep the stage's own terms and are added up among stages before anything else reads them. Throws
 /// Error when a node needs weights of two stages.
@@ -31,8 +34,9 @@ class StageUpdates {
 };
 
 /// Parts of one stage's update, so that only a part of its states need be in device memory at once: sums over replicas
-/// and norms of each group of weights; what follows from all norms; the optimizers of each group. Where norms follow from
-/// sums over all weights themselves, there are more such rounds. Nodes of the result by part. `group` of each state; states that have none go with what they meet.
+/// and norms of each group of weights; what follows from all norms; the optimizers of each group. Where norms follow
+/// from sums over all weights themselves, there are more such rounds. Nodes of the result by part. `group` of each
+/// state; states that have none go with what they meet.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 
 }  // namespace ramet

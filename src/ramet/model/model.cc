@@ -20,7 +20,7 @@ std::string structure_of(const Graph& graph) {
   }
   for (const Node& node : graph.nodes()) {
     add(node.op->name);
-    for (const auto& [name, attribute] : node.attributes) add(name), add(text_of(attribute));
+    for (const auto& [name, attribute] : node.attributes) add(name), add(short_text_of(attribute));
     for (const ValueId input : node.inputs) add(std::to_string(input));
     add("->");
     for (const ValueId output : node.outputs) add(std::to_string(output)), add(graph.type(output).text());
@@ -89,6 +89,14 @@ Hash Model::identity() const {
     for (const LogicalAxis& axis : weight.axes) hasher.update(" " + text_of(axis));
     hasher.update("\n");
   }
+  for (const StateTensor& state : states) {
+    hasher.update("state " + state.name + " " + state.type.text() + " " + std::string(name_of(state.kind)));
+    if (state.kind == StateKind::kConstant && state.init.data) hasher.update(" " + state.init.data->hash().hex());
+    if (state.kind == StateKind::kDeferred)
+      hasher.update(" " + state.fold.by + " " + std::to_string(state.fold.momentum));
+    for (const LogicalAxis& axis : state.axes) hasher.update(" " + text_of(axis));
+    hasher.update("\n");
+  }
   for (const Metric& metric : metrics) {
     hasher.update("metric " + metric.name + " " + metric.numerator + " " + metric.denominator + " " +
                   std::to_string(static_cast<int>(metric.how)) + (metric.numerator_is_mean ? " mean " : " ") +
@@ -98,6 +106,10 @@ Hash Model::identity() const {
   }
   hasher.update(packed_rows ? "packed rows\n" : "");
   for (const std::string& guard : guards) hasher.update("guard " + guard + "\n");
+  // Programs on request read what the model is, and are no part of it.
+  for (const NamedGraph& program : programs)
+    if (program.when.kind != When::Kind::kRequest)
+      hasher.update("program " + program.name + " " + text_of(program.when) + "\n").update(program.graph.hash().hex());
   return hasher.digest();
 }
 

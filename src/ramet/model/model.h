@@ -45,10 +45,12 @@ struct Metric {
 Metric mean_metric(std::string name, std::string count);
 Metric share_metric(std::string name, std::string correct, std::string count);
 
-/// A graph of a model beside its loss: its predictions, or any other use of the weights.
+/// A graph of a model beside its loss: its predictions, a change of its patterns, or any other use of the weights. `when`
+/// says when it runs.
 struct NamedGraph {
   std::string name;
   Graph graph;
+  When when = When::on_request();
 };
 
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
@@ -59,8 +61,11 @@ struct Model {
   std::string name;
   Graph forward{"forward"};          ///< with dropout
   Graph evaluate{"evaluate"};        ///< the same without dropout; outputs may hold more (predictions)
-  std::vector<NamedGraph> programs{};  ///< further graphs on the same weights, which run on request
+  std::vector<NamedGraph> programs{};  ///< further graphs on the same weights, in the order in which they run
   std::vector<StateTensor> weights;  ///< kind kWeight, in canonical order (of the weights' hash)
+  /// Constants, patterns, deferred, chained and kept states. `forward` has a state output for each deferred and chained
+  /// state: the micro-batch's value, and what the next one reads (StateKind).
+  std::vector<StateTensor> states{};
   /// Of weights that start with unit variance: the deviation that the model would give them.
   std::map<std::string, double> deviations;
   TensorAxes axes = default_tensor_axes();  ///< over what layouts cut the logical axes of weights

@@ -75,6 +75,11 @@ Tensor pad(Tensor a, std::vector<int64_t> low, std::vector<int64_t> high, double
 /// A constant filled with one value.
 Tensor full(GraphBuilder& builder, DType dtype, const Shape& shape, double value);
 Tensor iota(GraphBuilder& builder, DType dtype, const Shape& shape, int64_t axis);
+/// A tensor that the graph carries.
+Tensor constant(GraphBuilder& builder, TensorData data);
+/// A state after the rows of `values` [M, ...], one after another. `by`: "average" (s = (1 - momentum) s + momentum v),
+/// "sum", "max", "min" or "last".
+Tensor fold(Tensor state, Tensor values, const std::string& by, double momentum = 0);
 
 // --- reductions (axes empty: all) ---
 Tensor reduce_sum(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);

@@ -6,6 +6,8 @@ namespace ramet {
 void register_elementwise_ops(OpRegistry& registry);
 void register_map_ops(OpRegistry& registry);
 void register_shape_ops(OpRegistry& registry);
+void register_state_ops(OpRegistry& registry);
+void register_part_ops(OpRegistry& registry);
 void register_indexing_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
@@ -23,6 +25,8 @@ void register_all_ops(OpRegistry& registry) {
   register_elementwise_ops(registry);
   register_map_ops(registry);
   register_shape_ops(registry);
+  register_state_ops(registry);
+  register_part_ops(registry);
   register_indexing_ops(registry);
   register_reduce_ops(registry);
   register_matmul_ops(registry);

@@ -25,7 +25,7 @@ struct PartWork {
 };
 
 /// Bytes of the states of a part on one device, by StateKind.
-using StateBytes = std::array<double, 4>;
+using StateBytes = std::array<double, kStateKindCount>;
 
 /// What the planner knows of a training step before it compiles one, for a machine: the work and the states of its
 /// layers. Parts are its layers in order, then what comes before them, then what comes behind.

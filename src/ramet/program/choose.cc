@@ -19,7 +19,7 @@ std::string key_of(const Graph& graph, const Node& node) {
   for (ValueId input : node.inputs) add_type(input);
   key += '>';
   for (ValueId output : node.outputs) add_type(output);
-  for (const auto& [name, attribute] : node.attributes) key += name + '=' + text_of(attribute) + ';';
+  for (const auto& [name, attribute] : node.attributes) key += name + '=' + short_text_of(attribute) + ';';
   return key;
 }
 

@@ -21,6 +21,7 @@
 #include "ramet/transform/attach_programs.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
+#include "ramet/transform/lower_states.h"
 #include "ramet/transform/simplify.h"
 #include "ramet/transform/sum_in_place.h"
 
@@ -89,8 +90,13 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   for (const Piece& piece : stage.pieces) verify(piece.graph, "pack");
 #endif
   const auto schedules = log.run("schedule", [&] {
+    // Weights and optimizer states wait for the guards by what they are computed from.
+    std::set<std::string> waiting;
+    for (const LocalState& state : stage.states)
+      if (state.tensor.kind == StateKind::kPattern || state.tensor.kind == StateKind::kDeferred)
+        waiting.insert(state.tensor.name);
     std::vector<Schedule> all;
-    for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph));
+    for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph, stage.guards, waiting));
     return all;
   });
   const KernelChoices kernels =
@@ -182,6 +188,8 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   PassLog log;
   const Hash key = log.run("key", [&] { return compile_key(step, library, options); });
   const bool joined = step.micro_batches() == 1;
+  check_roles(step);
+  step = log.step("states", [&] { return lower_states(std::move(step)); });
 
   // What the step computes, made smaller. Joined first, so that all else sees gradients go straight to their updates.
   step = log.step("join", [&] { return join(std::move(step)); });
@@ -389,6 +397,8 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
 
 StepGraph decide_bits(StepGraph step) {
   PassLog log;
+  check_roles(step);
+  step = log.step("states", [&] { return lower_states(std::move(step)); });
   return decide_bits(std::move(step), log);
 }
 
@@ -433,7 +443,7 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
                    std::to_string(options.place.tolerance));
   // With names, which executables show; where the model says what is not in them.
-  hasher.update(print(step, PrintedText::kNoOrigins));
+  hasher.update(print(step, PrintedText::kKey));
   return hasher.digest();
 }
 

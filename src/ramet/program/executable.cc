@@ -11,8 +11,8 @@
 namespace ramet {
 
 std::string_view name_of(BufferClass buffer_class) {
-  static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "activations",
-                                               "stash",   "exchange",  "scratch",   "host"};
+  static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "states",
+                                               "activations", "stash", "exchange", "scratch", "host"};
   return names[static_cast<size_t>(buffer_class)];
 }
 
@@ -279,6 +279,9 @@ class ExecutableVerifier {
     check(state.home == kNoBuffer || holds(exe_.streaming, state.home, state.tensor.type),
           what + " does not fit into streaming memory");
     check_sharding(state.sharding, state.tensor.type, what);
+    const auto& data = state.tensor.init.data;
+    const bool constant = state.tensor.kind == StateKind::kConstant;
+    check(!constant || (data && data->type() == state.sharding.logical), what + " has not the data of its type");
   }
 
   void check_sharding(const Sharding& sharding, const TensorType& local, const std::string& what) const {

@@ -24,14 +24,15 @@ enum class BufferClass : uint8_t {
   kOptimizer,
   kGradients,    ///< accumulators, one slot a live subtree of the lanes
   kDerived,      ///< casts and packings of weights
+  kStates,       ///< constants, patterns, statistics, memories and caches
   kActivations,  ///< values between instructions, transient gradients among them
   kStash,        ///< values of micro-batches in flight that wait for a later piece of the same stage
   kExchange,     ///< what is sent to other devices or received from them
   kScratch,      ///< of one instruction
   kHost          ///< feeds, scalars and results: copied from and to the host
 };
-inline constexpr int kBufferClassCount = 9;
-/// "weights", "optimizer", "gradients", "derived", "activations", "stash", "exchange", "scratch", "host"
+inline constexpr int kBufferClassCount = 10;
+/// "weights", "optimizer", "gradients", "derived", "states", "activations", "stash", "exchange", "scratch", "host"
 std::string_view name_of(BufferClass buffer_class);
 
 /// Index of a buffer in Executable::buffers; kNoBuffer where there is none.
@@ -165,7 +166,8 @@ struct Program {
   std::string name;
   When when;
   int32_t width = 1;           ///< micro-batches of one replica in one run of the list; `train`: not used
-  bool writes_states = false;  ///< weights or optimizer states; then all replicas do every micro-batch
+  bool writes_states = false;  ///< then all replicas do every micro-batch
+  bool prepares = false;       ///< writes states that derived ones may come from: `prepare` follows it
   bool reads_data = false;     ///< on some stage
   std::vector<ProgramStep> steps{};
   int32_t supersteps = 0;  ///< over all stages
@@ -183,7 +185,7 @@ inline constexpr int32_t kTrain = 0, kPrepare = 1, kFirstProgram = 2;
 /// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
 /// lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 3;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 4;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;
@@ -197,7 +199,7 @@ struct Executable {
   std::vector<StatePlace> states;
   std::vector<Segment> segments;
   std::vector<Transfer> transfers;
-  std::vector<Program> programs = {{.name = "train", .when = When::each_step(), .writes_states = true},
+  std::vector<Program> programs = {{.name = "train", .when = When::each_step(), .writes_states = true, .prepares = true},
                                    {.name = "prepare", .when = When::on_request(), .writes_states = true}};
   std::vector<Buffer> streaming;        ///< ranges of this device's streaming memory, as `buffers` are of the arena
   int64_t streaming_bytes = 0;

@@ -127,6 +127,21 @@ void transfer(Stream& s, TensorType& type) {
 }
 
 template <typename Stream>
+void transfer(Stream& s, TensorData& data) {
+  TensorType type = data.type();
+  transfer(s, type);
+  std::vector<std::byte> bytes = data.bytes();
+  transfer_numbers(s, bytes);
+  if constexpr (Stream::kReads) {
+    if (static_cast<int64_t>(bytes.size()) != type.bytes()) s.fail("executable has a tensor without all of its bytes");
+    HostTensor tensor;
+    tensor.type = std::move(type);
+    tensor.data = std::move(bytes);
+    data = TensorData(std::move(tensor));
+  }
+}
+
+template <typename Stream>
 void transfer(Stream& s, Attribute& attribute) {
   auto kind = static_cast<uint8_t>(attribute.index());
   s.number(kind);
@@ -138,6 +153,7 @@ void transfer(Stream& s, Attribute& attribute) {
       case 3: attribute = std::string(); break;
       case 4: attribute = std::vector<int64_t>(); break;
       case 5: attribute = DType::kF32; break;
+      case 6: attribute = TensorData(); break;
       default: s.fail("executable has an unknown kind of attribute", std::to_string(kind));
     }
   }
@@ -253,10 +269,16 @@ template <typename Stream>
 void transfer(Stream& s, StatePlace& state) {
   transfer(s, state.tensor.name);
   transfer(s, state.tensor.type);
-  transfer_enum(s, state.tensor.kind, 4);
-  transfer_enum(s, state.tensor.init.kind, 5);
+  transfer_enum(s, state.tensor.kind, kStateKindCount);
+  transfer_enum(s, state.tensor.init.kind, kStateInitKinds);
   s.number(state.tensor.init.a);
   s.number(state.tensor.init.b);
+  transfer(s, state.tensor.init.function);
+  bool has_data = state.tensor.init.data.has_value();
+  transfer_bool(s, has_data);
+  if constexpr (Stream::kReads)
+    if (has_data) state.tensor.init.data.emplace();
+  if (has_data) transfer(s, *state.tensor.init.data);
   transfer(s, state.tensor.group);
   transfer(s, state.tensor.of);
   transfer(s, state.tensor.role);
@@ -289,6 +311,7 @@ void transfer(Stream& s, Program& program) {
   s.number(program.when.micro);
   s.number(program.width);
   transfer_bool(s, program.writes_states);
+  transfer_bool(s, program.prepares);
   transfer_bool(s, program.reads_data);
   transfer_list(s, program.steps, [](Stream& stream, ProgramStep& each) { transfer(stream, each); });
   s.number(program.supersteps);

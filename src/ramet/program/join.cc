@@ -72,6 +72,10 @@ class Joiner {
       if (copier[output.value] == kNoValue) copier.map(output.value, zeros(micro.value(output.value)));
       if (output.role == OutputRole::kState) state_[output.name] = copier[output.value];
       if (output.role == OutputRole::kState && is_accumulator(output.name)) continue;
+      // What the update changes once more is what it leaves.
+      if (const GraphOutput* later = step_.update.find_output(output.name);
+          output.role == OutputRole::kState && later && later->role == OutputRole::kState)
+        continue;
       joined_.add_output(output.name, copier[output.value], output.role);
     }
   }
@@ -124,6 +128,7 @@ StepGraph join(StepGraph step) {
   Graph joined = Joiner(step).run();
   step.micro = std::move(joined);
   step.update = Graph("update");
+  step.joined = true;
   std::erase_if(step.states, [](const StateTensor& state) { return state.kind == StateKind::kAccumulator; });
   return step;
 }

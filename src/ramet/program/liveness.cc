@@ -15,8 +15,8 @@ BufferClass class_of(StateKind kind) {
     case StateKind::kOptimizer: return BufferClass::kOptimizer;
     case StateKind::kAccumulator: return BufferClass::kGradients;
     case StateKind::kDerived: return BufferClass::kDerived;
+    default: return BufferClass::kStates;
   }
-  return BufferClass::kDerived;
 }
 
 /// Buffers of one segment. A *root* is a value that is no view; roots get buffers, views have their root's.
@@ -318,7 +318,9 @@ void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
     return static_cast<BufferId>(buffers.size() - 1);
   };
   // Class by class, so that what a report and a checkpoint read together lies together.
-  for (StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kDerived, StateKind::kAccumulator})
+  for (StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred,
+                         StateKind::kChained, StateKind::kKept, StateKind::kConstant, StateKind::kDerived,
+                         StateKind::kAccumulator})
     for (const LocalState& state : stage.states) {
       const StateTensor& tensor = state.tensor;
       if (tensor.kind != kind) continue;

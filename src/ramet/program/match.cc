@@ -295,7 +295,8 @@ void verify_match(std::span<const Executable> executables) {
     if (!std::equal(exe.programs.begin(), exe.programs.end(), executables[0].programs.begin(),
                     executables[0].programs.end(), [](const Program& a, const Program& b) {
                       return a.name == b.name && a.when == b.when && a.width == b.width &&
-                             a.writes_states == b.writes_states && a.reads_data == b.reads_data;
+                             a.writes_states == b.writes_states && a.prepares == b.prepares &&
+                             a.reads_data == b.reads_data;
                     }))
       mismatch("stages do not have the same programs", "stage " + std::to_string(exe.stage), programs_of(exe),
                programs_of(executables[0]));

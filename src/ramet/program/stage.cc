@@ -20,6 +20,12 @@ Stage single_stage(StepGraph step) {
   stage.lanes = step.lanes;
   stage.micro_batches_per_lane = step.micro_batches_per_lane;
   for (int64_t micro = 0; micro < step.micro_batches(); ++micro) stage.row.push_back({PieceKind::kForward, 0, micro});
+  for (const StepProgram& program : step.programs)
+    stage.programs.push_back({.name = program.name,
+                              .when = program.when,
+                              .writes_states = program.writes_states(),
+                              .prepares = step.writes_sources(program),
+                              .reads_data = program.reads_data()});
   for (StateTensor& state : step.states) {
     Sharding whole;
     whole.logical = state.type;
@@ -29,16 +35,10 @@ Stage single_stage(StepGraph step) {
   stage.guards = std::move(step.guards);
   for (auto& [graph, kind] : {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare}})
     if (!is_empty(*graph)) stage.pieces.push_back({std::move(*graph), kind, 0});
-  for (StepProgram& program : step.programs) {
-    stage.programs.push_back({.name = program.name,
-                              .when = program.when,
-                              .writes_states = program.writes_states(),
-                              .reads_data = program.reads_data()});
-    if (!is_empty(program.graph))
-      stage.pieces.push_back({.graph = std::move(program.graph),
-                              .kind = PieceKind::kProgram,
-                              .program = static_cast<int>(stage.programs.size()) - 1});
-  }
+  for (size_t i = 0; i < step.programs.size(); ++i)
+    if (Graph& graph = step.programs[i].graph; !is_empty(graph))
+      stage.pieces.push_back(
+          {.graph = std::move(graph), .kind = PieceKind::kProgram, .program = static_cast<int>(i)});
   return stage;
 }
 

@@ -46,6 +46,7 @@ class ProgramMaker {
                                .when = program.when,
                                .width = static_cast<int32_t>(program.width),
                                .writes_states = program.writes_states,
+                               .prepares = program.prepares,
                                .reads_data = program.reads_data});
     for (size_t program = 0; program < exe_.programs.size(); ++program)
       if (program != kPrepare) make(static_cast<int32_t>(program));

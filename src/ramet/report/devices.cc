@@ -105,10 +105,15 @@ std::vector<std::string> cells_of(const DevicesReport& report, const Get& get) {
 }
 
 void add_memory(std::string& text, const DevicesReport& report) {
+  // Few models have other states than weights and moments.
+  const auto add_class = [&](size_t k, const std::vector<std::string>& cells) {
+    const auto kind = static_cast<BufferClass>(k);
+    const bool empty = std::all_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.empty(); });
+    if (kind != BufferClass::kStates || !empty) add_row(text, std::string(name_of(kind)), cells);
+  };
   text += "device memory\n";
   for (size_t k = 0; k < kBufferClassCount; ++k)
-    add_row(text, std::string(name_of(static_cast<BufferClass>(k))),
-            cells_of(report, [k](const DeviceReport& stage) { return stage.at_peak[k]; }));
+    add_class(k, cells_of(report, [k](const DeviceReport& stage) { return stage.at_peak[k]; }));
   add_row(text, "(not used at the peak)", cells_of(report, [](const DeviceReport& stage) { return stage.between; }));
   add_row(text, "planned", cells_of(report, [](const DeviceReport& stage) { return stage.planned_bytes; }));
   if (std::none_of(report.stages.begin(), report.stages.end(),
@@ -116,8 +121,7 @@ void add_memory(std::string& text, const DevicesReport& report) {
     return;
   text += "streaming memory\n";
   for (size_t k = 0; k < kBufferClassCount; ++k)
-    add_row(text, std::string(name_of(static_cast<BufferClass>(k))),
-            cells_of(report, [k](const DeviceReport& stage) { return stage.streaming[k]; }));
+    add_class(k, cells_of(report, [k](const DeviceReport& stage) { return stage.streaming[k]; }));
   add_row(text, "planned", cells_of(report, [](const DeviceReport& stage) { return stage.streaming_bytes; }));
 }
 

@@ -12,7 +12,7 @@ constexpr double kWidth = 1200, kHeight = 640, kLeft = 90, kTop = 50, kBottom = 
 constexpr double kLeastSide = 0.4;  // pixels; what is smaller both ways cannot be seen
 
 // One colour a class, told apart by readers who do not see red and green apart too (Okabe and Ito's palette).
-constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#e69f00",
+constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#332288", "#e69f00",
                                                      "#f0e442", "#8c564b", "#999999", "#cc79a7"};
 
 class Picture : SvgPicture {

@@ -55,6 +55,7 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
       staging_(std::make_unique<Staging>(*device_, *queue_)) {
   check_backend(backend, device_->threads());
   make_memory();
+  write_constants();
   make_kernels(backend);
   for (const Segment& segment : exe_.segments) {
     tables_.push_back(make_table(segment));
@@ -108,6 +109,12 @@ void EngineState::make_memory() {
   store_ = std::make_unique<DeviceStore>(options_.streaming ? options_.streaming(exe_.streaming_bytes)
                                                             : make_ram_store(exe_.streaming_bytes, device_.get()),
                                          *device_, *queue_, *staging_);
+}
+
+void EngineState::write_constants() {
+  for (const StatePlace& state : exe_.states)
+    if (state.tensor.kind == StateKind::kConstant && state.tensor.init.data)
+      write_state(state.tensor.name, 0, state.tensor.init.data->bytes());
 }
 
 void EngineState::make_kernels(const Backend& backend) {
@@ -552,7 +559,7 @@ void EngineState::run_due_programs(int64_t step) {
     if ((step + 1) % program.when.every != 0) continue;
     run_program(due.program);
     due.ran = true;
-    if (program.writes_states) prepare();
+    if (program.prepares) prepare();
   }
 }
 
@@ -606,7 +613,7 @@ void EngineState::run(std::string_view name, int64_t count, const Feed& feed, st
     request_ = round;
     run_program(number);
     if (feed_error_ && alone()) std::rethrow_exception(take_feed_error());
-    if (program.writes_states) prepare();
+    if (program.prepares) prepare();
   });
 }
 
@@ -702,7 +709,7 @@ Hash Engine::weights_hash() const {
   Hasher hasher;
   std::vector<std::byte> bytes;
   for (const StatePlace& state : state_->exe_.states) {
-    if (state.tensor.kind != StateKind::kWeight) continue;
+    if (!is_hashed(state.tensor.kind)) continue;
     hasher.update(state.tensor.name + " " + state.tensor.type.text() + "\n");
     const std::byte* data = state_->state_data(state, bytes);
     hasher.update(data, static_cast<size_t>(state.tensor.type.bytes()));

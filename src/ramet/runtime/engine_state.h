@@ -72,7 +72,8 @@ class WaitClock {
   std::chrono::steady_clock::time_point start_;
 };
 
-inline bool is_trained(StateKind kind) { return kind == StateKind::kWeight || kind == StateKind::kOptimizer; }
+/// Whether a training step changes such a state for good.
+inline bool is_trained(StateKind kind) { return is_saved(kind); }
 
 class EngineState final : private FeedSink {
  public:
@@ -124,7 +125,9 @@ class EngineState final : private FeedSink {
   CallTable make_table(const Segment& segment) const;
   void make_results();
   void find_guards();
-  /// Buffers where weights and optimizer states lie, at any time.
+  /// Brings the constants that the executable has the data of to where they live.
+  void write_constants();
+  /// Buffers where states lie that a step changes, at any time.
   std::vector<bool> trained_buffers() const;
   /// Whether an instruction writes to one of `buffers`.
   static bool changes_any(const Instruction& instruction, const std::vector<bool>& buffers);

@@ -40,7 +40,8 @@ class Planner {
   NumericsPlan run() {
     for (size_t i = 0; i < exe_.states.size(); ++i) {
       const StateTensor& state = exe_.states[i].tensor;
-      if (!is_trained(state.kind) || !is_floating(state.type.dtype)) continue;
+      if ((state.kind != StateKind::kWeight && state.kind != StateKind::kOptimizer) || !is_floating(state.type.dtype))
+        continue;
       add({state.kind == StateKind::kWeight ? Kind::kWeight : Kind::kOptimizer, state.name, "", state.type, exe_.stage,
            -1},
           {.state = static_cast<int32_t>(i)});

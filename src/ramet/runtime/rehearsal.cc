@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -69,6 +70,8 @@ class RehearsedDevice {
           exchanges ? nullptr : backend.make(localize(task.node, exe.mesh.position(number)), exe.threads, task.kernel));
     }
     for (const StatePlace& state : exe.states) {
+      if (state.tensor.kind == StateKind::kConstant && state.tensor.init.data && !state.slots.empty())
+        write_constant(state, exe.mesh.position(number));
       if (state.tensor.kind != StateKind::kWeight && state.tensor.kind != StateKind::kDerived) continue;
       for (const BufferId slot : state.slots) fill(at(slot), state.tensor.type, fill_for_measurement);
     }
@@ -242,6 +245,17 @@ class RehearsedDevice {
       queue_.copy_out(&value, data, sizeof value);
       if (!std::isfinite(value)) fill(data, type, fill_feed);
     }
+  }
+
+  /// Constants are often indices, which must be those of something.
+  void write_constant(const StatePlace& state, const Mesh::Position& position) {
+    const auto size = static_cast<int64_t>(size_of(state.tensor.type.dtype));
+    const std::byte* const data = state.tensor.init.data->bytes().data();
+    std::vector<std::byte> room(static_cast<size_t>(state.tensor.type.bytes()));
+    for_each_run(state.sharding, position, [&](const ShardRun& run) {
+      std::memcpy(room.data() + run.local * size, data + run.logical * size, static_cast<size_t>(run.count * size));
+    });
+    queue_.copy_in(at(state.slots[0]), room.data(), state.tensor.type.bytes());
   }
 
   /// Has `filler` write a tensor to device memory, in place where the host can.

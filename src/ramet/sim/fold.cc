@@ -98,14 +98,14 @@ class Refinement {
   std::vector<uint64_t> devices_, instances_, links_;
 };
 
-void add_loads(Fold& fold, const Moves& moves, const std::vector<int32_t>& sort_of_link, size_t sorts) {
+void add_loads(DeviceClasses& fold, const Moves& moves, const std::vector<int32_t>& sort_of_link, size_t sorts) {
   std::vector<int32_t> first_of_sort(sorts, -1);
   for (size_t l = sort_of_link.size(); l-- > 0;)
     first_of_sort[static_cast<size_t>(sort_of_link[l])] = static_cast<int32_t>(l);
   std::vector<std::map<int32_t, double>> loads(fold.kinds.size());
   for (size_t m = 0; m < fold.kind_of.size(); ++m) {
     const auto k = static_cast<size_t>(fold.kind_of[m]);
-    Fold::Kind& kind = fold.kinds[k];
+    DeviceClasses::Kind& kind = fold.kinds[k];
     if (kind.moves++ == 0) kind.move = static_cast<int32_t>(m);
     kind.channel_bytes.resize(moves.channels().size(), 0);
     double slowest = 0;
@@ -130,8 +130,8 @@ void add_loads(Fold& fold, const Moves& moves, const std::vector<int32_t>& sort_
 
 }  // namespace
 
-Fold fold(const Moves& moves, bool together) {
-  Fold result;
+DeviceClasses fold(const Moves& moves, bool together) {
+  DeviceClasses result;
   const auto devices = static_cast<size_t>(moves.devices());
   std::vector<int32_t> sort_of_link(moves.bandwidths().size());
   size_t classes = devices, kinds = moves.moves().size(), sorts = sort_of_link.size();
@@ -150,7 +150,7 @@ Fold fold(const Moves& moves, bool together) {
   result.classes.resize(classes);
   result.kinds.resize(kinds);
   for (size_t d = 0; d < devices; ++d) {
-    Fold::Class& its = result.classes[static_cast<size_t>(result.class_of[d])];
+    DeviceClasses::Class& its = result.classes[static_cast<size_t>(result.class_of[d])];
     if (its.devices++ == 0) its.device = static_cast<int32_t>(d);
     its.stage = moves.stage_of(static_cast<int>(d));
   }

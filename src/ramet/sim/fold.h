@@ -11,7 +11,7 @@ namespace ramet {
 /// links that carry as much of the same, with partners that are alike in their turn. This is the coarsest such division
 /// (colour refinement, as of Cardon and Crochemore 1982), so that a simulation of one device of each class gives the
 /// times of all.
-struct Fold {
+struct DeviceClasses {
   std::vector<int32_t> class_of;  ///< device to class
   std::vector<int32_t> kind_of;   ///< move to kind of move
   /// One class.
@@ -34,6 +34,6 @@ struct Fold {
 };
 
 /// With `together` false every device is a class of its own.
-Fold fold(const Moves& moves, bool together = true);
+DeviceClasses fold(const Moves& moves, bool together = true);
 
 }  // namespace ramet

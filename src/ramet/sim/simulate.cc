@@ -22,19 +22,20 @@ namespace {
 using Kind = ProgramStep::Kind;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-SharedLinks links_of(const Moves& moves, const Fold& fold) {
+SharedLinks links_of(const Moves& moves, const DeviceClasses& fold) {
   SharedLinks links(moves.bandwidths());
-  for (const Fold::Kind& kind : fold.kinds)
+  for (const DeviceClasses::Kind& kind : fold.kinds)
     links.add_kind(moves.moves()[static_cast<size_t>(kind.move)].latency, kind.loads, kind.own_bytes,
                    moves.moves()[static_cast<size_t>(kind.move)].seconds);
   return links;
 }
 
 /// Processors that all devices share, `processors` devices' worth: work is what moves, over the one link that they are.
-std::optional<SharedLinks> processors_of(const Fold& fold, double processors, int devices) {
+std::optional<SharedLinks> processors_of(const DeviceClasses& fold, double processors, int devices) {
   if (processors <= 0 || processors >= devices) return std::nullopt;
   SharedLinks shared({processors});
-  for (const Fold::Class& its : fold.classes) shared.add_kind(0, {{0, static_cast<double>(its.devices)}}, 1, 1);
+  for (const DeviceClasses::Class& its : fold.classes)
+    shared.add_kind(0, {{0, static_cast<double>(its.devices)}}, 1, 1);
   return shared;
 }
 
@@ -63,7 +64,7 @@ class Run {
         meetings_(fold_.kinds.size()),
         link_bytes_(moves_.bandwidths().size(), 0) {
     for (size_t s = 0; s < stages.size(); ++s) codes_.emplace_back(stages[s], machine, moves_, s, labels_);
-    for (const Fold::Class& its : fold_.classes) {
+    for (const DeviceClasses::Class& its : fold_.classes) {
       State state;
       state.exe = &stages[static_cast<size_t>(its.stage)];
       state.code = &codes_[static_cast<size_t>(its.stage)];
@@ -361,7 +362,8 @@ class Run {
   }
   int32_t label_of(size_t c, int32_t step) const {
     const State& state = states_[c];
-    return state.code->transfer_labels[static_cast<size_t>(state.exe->train().steps[static_cast<size_t>(step)].subject)];
+    return state.code
+        ->transfer_labels[static_cast<size_t>(state.exe->train().steps[static_cast<size_t>(step)].subject)];
   }
   int32_t kind_of(int what, size_t c) const {
     const int move = moves_.move_of(what, fold_.classes[c].device);
@@ -545,8 +547,9 @@ class Run {
     const State& state = states_[c];
     throw Error({.what = "devices wait for each other for ever",
                  .where = "stage " + std::to_string(fold_.classes[c].stage),
-                 .found = state.next < state.exe->train().steps.size() ? state.exe->text_of(state.exe->train().steps[state.next])
-                                                               : "a transfer that does not end",
+                 .found = state.next < state.exe->train().steps.size()
+                              ? state.exe->text_of(state.exe->train().steps[state.next])
+                              : "a transfer that does not end",
                  .remedy = "Compile the layout again; if it stays so, it is a fault of Ramet"},
                 ErrorKind::kFailure);
   }
@@ -610,7 +613,7 @@ class Run {
   std::span<const Executable> executables_;
   const SimulationOptions options_;
   Moves moves_;
-  Fold fold_;
+  DeviceClasses fold_;
   SharedLinks links_;
   std::optional<SharedLinks> processors_;
   double jitter_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
@@ -35,12 +36,14 @@ std::optional<int64_t> step_of(const std::string& name) {
   return std::stoll(digits);
 }
 
-bool is_saved(StateKind kind) { return kind == StateKind::kWeight || kind == StateKind::kOptimizer; }
+/// What is saved and hashed, in this order.
+constexpr StateKind kKinds[] = {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred,
+                                StateKind::kChained};
 
 StateKind kind_from_name(const std::string& name) {
-  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
-    if (name_of(kind) == name) return kind;
-  throw Error({.what = "unknown kind of state", .found = "'" + name + "'"});
+  const StateKind kind = state_kind_from_name(name);
+  if (is_saved(kind)) return kind;
+  throw Error({.what = "a kind of state that is not saved", .found = "'" + name + "'"});
 }
 
 /// Feeds a state to `take` in pieces.
@@ -92,7 +95,7 @@ class Saver {
       : folder_(folder), info_(info), read_(read) {}
 
   void save(const std::vector<StateTensor>& states, int64_t shard_bytes) {
-    for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer}) {
+    for (const StateKind kind : kKinds) {
       const auto shards = cut_shards(states, kind, shard_bytes);
       for (size_t i = 0; i < shards.size(); ++i) save_shard(shards[i], shard_name(kind, i, shards.size()));
     }
@@ -108,7 +111,11 @@ class Saver {
                      {"weights_hash", info_.weights_hash},
                      {"files", files_},
                      {"tensors", tensors_}};
-    if (!info_.model_identity.empty()) manifest["model"] = {{"name", info_.model_name}, {"identity", info_.model_identity}};
+    if (!info_.model_identity.empty())
+      manifest["model"] = {{"name", info_.model_name}, {"identity", info_.model_identity}};
+    for (const StateTensor& state : states)
+      if (state.kind == StateKind::kConstant && state.init.data)
+        manifest["constants"].push_back({{"name", state.name}, {"xxh3", state.init.data->hash().hex()}});
     if (const auto& scale = info_.loss_scale)
       manifest["loss_scale"] = {{"scale", scale->scale}, {"calm", scale->calm}, {"skipped", scale->skipped}};
     manifest["checksum"] = hash_text(manifest.dump()).hex();
@@ -124,11 +131,11 @@ class Saver {
     SafetensorsWriter writer(folder_ / name, specs, {{"format", "ramet"}, {"step", std::to_string(info_.step)}});
     for (const auto* state : states) {
       Hasher hasher;
-      if (state->kind == StateKind::kWeight) begin_weight(weights_, *state);
+      if (is_hashed(state->kind)) begin_weight(weights_, *state);
       for_each_piece(*state, read_, buffer_, [&](std::span<const std::byte> piece) {
         writer.write(piece.data(), piece.size());
         hasher.update(piece.data(), piece.size());
-        if (state->kind == StateKind::kWeight) weights_.update(piece.data(), piece.size());
+        if (is_hashed(state->kind)) weights_.update(piece.data(), piece.size());
       });
       tensors_.push_back({{"name", state->name},
                           {"dtype", name_of(state->type.dtype)},
@@ -205,18 +212,19 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
 Hash weights_hash(const std::vector<StateTensor>& states, const ReadState& read) {
   Hasher hasher;
   std::vector<std::byte> buffer;
-  for (const auto& state : states) {
-    if (state.kind != StateKind::kWeight) continue;
-    begin_weight(hasher, state);
-    for_each_piece(state, read, buffer,
-                   [&](std::span<const std::byte> piece) { hasher.update(piece.data(), piece.size()); });
-  }
+  for (const StateKind kind : kKinds)
+    for (const auto& state : states) {
+      if (state.kind != kind || !is_hashed(kind)) continue;
+      begin_weight(hasher, state);
+      for_each_piece(state, read, buffer,
+                     [&](std::span<const std::byte> piece) { hasher.update(piece.data(), piece.size()); });
+    }
   return hasher.digest();
 }
 
 void read_as_saved(const std::vector<StateTensor>& states, const ReadState& read, const SaveOptions& options) {
   std::vector<std::byte> buffer;
-  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
+  for (const StateKind kind : kKinds)
     for (const auto& shard : cut_shards(states, kind, options.shard_bytes))
       for (const StateTensor* state : shard) for_each_piece(*state, read, buffer, [](std::span<const std::byte>) {});
 }
@@ -312,6 +320,8 @@ Checkpoint::Checkpoint(const fs::path& path) : path_(path.lexically_normal()), f
                           .kind = kind_from_name(tensor.at("kind")),
                           .file = tensor.at("file"),
                           .hash = tensor.at("xxh3")});
+    if (const auto constants = manifest.find("constants"); constants != manifest.end())
+      for (const auto& constant : *constants) constants_[constant.at("name")] = constant.at("xxh3");
     for (const auto& file : manifest.at("files")) {
       const std::string name = file.at("name");
       const uint64_t bytes = file.at("bytes");
@@ -368,12 +378,28 @@ void Checkpoint::load(const std::vector<StateTensor>& states,
   std::map<std::string, const CheckpointTensor*> by_name;
   for (const auto& tensor : tensors_) by_name[tensor.name] = &tensor;
   for (const auto& state : states) {
-    if (!is_saved(state.kind)) continue;
-    const auto found = by_name.find(state.name);
     const std::string where = path_.string() + ", tensor '" + state.name + "'";
     const std::string remedy = "Resume with the recipe that the checkpoint was made with";
+    if (state.kind == StateKind::kConstant && state.init.data) {
+      const auto known = constants_.find(state.name);
+      const std::string own = state.init.data->hash().hex(), other = known == constants_.end() ? "none" : known->second;
+      if (own != other)
+        throw Error({.what = "the checkpoint was made with another constant",
+                     .where = where,
+                     .found = other,
+                     .expected = own,
+                     .remedy = remedy});
+    }
+    if (!is_saved(state.kind)) continue;
+    const auto found = by_name.find(state.name);
     if (found == by_name.end())
       throw Error({.what = "the checkpoint lacks a tensor of the recipe's model", .where = where, .remedy = remedy});
+    if (found->second->kind != state.kind)
+      throw Error({.what = "a tensor has another role than in the recipe's model",
+                   .where = where,
+                   .found = std::string(name_of(found->second->kind)),
+                   .expected = std::string(name_of(state.kind)),
+                   .remedy = remedy});
     if (found->second->type != state.type && !is_held(*found->second, state))
       throw Error({.what = "a tensor differs from the recipe's model",
                    .where = where,
@@ -399,6 +425,17 @@ std::vector<std::byte> Checkpoint::released(const CheckpointTensor& tensor, cons
   std::vector<float> values(static_cast<size_t>(tensor.type.elements()));
   release(held, form, values);
   return copy(std::as_bytes(std::span(values)));
+}
+
+void Checkpoint::check_no_others(const std::vector<StateTensor>& states) const {
+  std::set<std::string> names;
+  for (const StateTensor& state : states) names.insert(state.name);
+  for (const CheckpointTensor& tensor : tensors_)
+    if (!names.count(tensor.name))
+      throw Error({.what = "the checkpoint is another model's: it has a tensor that this one lacks",
+                   .where = path_.string() + ", tensor '" + tensor.name + "'",
+                   .found = tensor.type.text() + ", " + std::string(name_of(tensor.kind)),
+                   .remedy = "Resume with the recipe that the checkpoint was made with"});
 }
 
 void Checkpoint::verify() const {

@@ -39,10 +39,10 @@ struct SaveOptions {
   int64_t shard_bytes = int64_t{2} << 30;  ///< a file ends with the tensor that reaches this size
 };
 
-/// Writes checkpoint FOLDER/step-00000100 of the weights and optimizer states among `states`: logical tensors in
-/// safetensors files and manifest.json with checksums of each file and tensor. It is written aside, made durable and
-/// renamed: whole or not there. Then all but the newest `keep` are removed. On any failure what was there before stays,
-/// and Error (kFailure) names the last whole checkpoint. Returns the path.
+/// Writes checkpoint FOLDER/step-00000100 of those of `states` that are saved (is_saved): logical tensors in
+/// safetensors files and manifest.json with checksums of each file and tensor, and the hashes of constants. It is
+/// written aside, made durable and renamed: whole or not there. Then all but the newest `keep` are removed. On any
+/// failure what was there before stays, and Error (kFailure) names the last whole checkpoint. Returns the path.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, CheckpointInfo info,
                                       const std::vector<StateTensor>& states, const ReadState& read,
                                       const SaveOptions& options = {});
@@ -54,7 +54,8 @@ void read_as_saved(const std::vector<StateTensor>& states, const ReadState& read
 /// Checkpoints in a folder, oldest first. Those being written or removed are not among them.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
-/// XXH3 over names, types and bytes of all states of kind weight, in order.
+/// XXH3 over names, types and bytes of what the model has learned (is_hashed), role by role: weights, then patterns,
+/// deferred and chained states, each in order.
 Hash weights_hash(const std::vector<StateTensor>& states, const ReadState& read);
 
 /// One tensor of a checkpoint.
@@ -80,12 +81,15 @@ class Checkpoint {
   bool has(const std::string& name) const;
   /// Bytes of all tensors.
   int64_t bytes() const;
-  /// Hands each of `states` (weights and optimizer states among them) to `write`; weights that are wanted in f32 are
-  /// made so from however they are held. Throws Error, before anything is written, for states that are missing or differ in type; and for a checksum that differs, naming file and tensor.
+  /// Hands each of `states` that is saved to `write`; weights that are wanted in f32 are made so from however they are
+  /// held. Throws Error, before anything is written, for states that are missing or differ in role or type and for
+  /// constants with other data; and for a checksum that differs, naming file and tensor.
   /// Of those for which `wanted` says no, no byte is read.
   void load(const std::vector<StateTensor>& states,
             const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
             const std::function<bool(const StateTensor&)>& wanted = {}) const;
+  /// Throws Error when there is a tensor that is no state of the model: the checkpoint is another model's.
+  void check_no_others(const std::vector<StateTensor>& states) const;
   /// Checks every file's and every tensor's checksum.
   void verify() const;
 
@@ -100,6 +104,7 @@ class Checkpoint {
   std::filesystem::path path_;
   CheckpointInfo info_;
   std::vector<CheckpointTensor> tensors_;
+  std::map<std::string, std::string> constants_;  ///< hash by name
   std::map<std::string, std::string> file_hashes_;
   std::unique_ptr<Files> files_;
 };

@@ -84,7 +84,8 @@ CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, 
   const auto start = std::chrono::steady_clock::now();
   StepGraph step = make_training_step(model, with_order_of_sums(options, layout));
   CompiledWorkload compiled;
-  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer})
+  for (const StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred,
+                               StateKind::kChained, StateKind::kKept, StateKind::kConstant})
     for (const StateTensor& state : step.states)
       if (state.kind == kind) compiled.states.push_back(state);
   if (!layout.is_single())

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/train/groups.h"
@@ -14,6 +15,7 @@
 #include "ramet/train/update.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/lower_states.h"
 #include "ramet/transform/parts.h"
 #include "ramet/transform/precision.h"
 
@@ -74,36 +76,6 @@ std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
   }
   copier.copy_outputs();
   return result;
-}
-
-/// The graph with a further output "scaled_loss" = loss x factor, or x the scalar "loss_scale" where there is none.
-Graph with_scaled_loss(const Graph& forward, std::optional<double> factor) {
-  Graph graph(forward.name());
-  GraphCopier copier(forward, graph);
-  copier.copy_inputs();
-  for (NodeId id = 0; id < static_cast<NodeId>(forward.nodes().size()); ++id) copier.copy_node(id);
-  copier.copy_outputs();
-  GraphBuilder build(graph);
-  Scope scope(build, "loss_scale");
-  const Tensor loss = build.tensor(graph.find_output("loss")->value);
-  build.output("scaled_loss", factor ? scale(loss, *factor)
-                                     : multiply(loss, build.input("loss_scale", DType::kF32, {}, InputRole::kScalar)));
-  return graph;
-}
-
-/// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
-/// goes, since the sum of thousands of gradients would leave its range when their mean does not.
-double accumulation_factor(const Recipe& recipe) {
-  if (recipe.train.accumulators != "f16") return 1;
-  return 1 / static_cast<double>(std::bit_ceil(static_cast<uint64_t>(recipe.train.accumulation)));
-}
-
-/// Draws for stochastic rounding of what is held for `name`.
-RoundingBy drawn_rounding(GraphBuilder& build, const Recipe& recipe, const std::string& name) {
-  const ValueId known = build.graph().find_input("counter");
-  const Tensor counter =
-      known != kNoValue ? build.tensor(known) : build.input("counter", DType::kI64, {2}, InputRole::kScalar);
-  return {counter, recipe.train.seed, name};
 }
 
 /// The output that is differentiated for a part of the loss: the loss itself, or what with_scaled_losses() adds.
@@ -250,7 +222,7 @@ Graph make_micro(const Model& model, const Graph& aliased, const std::vector<Gra
   std::map<std::string, std::string> state_of;  // of weights' inputs and their low halves
   for (const GradientPart& part : parts) {
     state_of[part.input] = part.weight->name;
-    if (form.split) state_of[low_half_of(part.input)] = low_half_of(part.weight->name);
+    if (held_form(options).split) state_of[low_half_of(part.input)] = low_half_of(part.weight->name);
   }
   for (const GraphInput& input : both.inputs()) {
     const Value& value = both.value(input.value);
@@ -295,6 +267,13 @@ TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout) {
 }
 
 StepGraph make_training_step(const Model& model, const TrainOptions& options) {
+  for (const StateTensor& state : model.states)
+    if (state.kind == StateKind::kChained && options.loss_scale.automatic)
+      throw Error({.what = "an automatic loss scale skips steps, which a memory that micro-batches change cannot",
+                   .where = "train.loss_scale, chained state '" + state.name + "'",
+                   .found = "auto",
+                   .expected = "a number",
+                   .remedy = "Set train.loss_scale to a number, or train.precision to bf16 or f32"});
   check_groups(options, "train.groups");
   check_groups_of(options, model.weights);
   const Precision compute = precision_from_name(options.precision);
@@ -318,18 +297,20 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   std::vector<std::string> names;
   for (const StateTensor& weight : model.weights) names.push_back(weight.name);
   const Graph evaluate = scaled_graph(options, model.evaluate, model.weights).graph;
-  const auto add_program = [&](const std::string& name, const Graph& graph) {
+  const auto add_program = [&](const std::string& name, const Graph& graph, const When& when) {
     Graph held = hold_weights(set_chunks(graph, options.chunks, model.weights), names, held_form(options));
     held.set_name(name);
-    step.programs.push_back({name, std::move(held), When::on_request()});
+    step.programs.push_back({name, std::move(held), when});
   };
-  if (!evaluate.nodes().empty()) add_program("evaluate", with_sums(lower_precision(evaluate, compute), model, options));
+  if (!evaluate.nodes().empty()) add_program("evaluate", with_sums(lower_precision(evaluate, compute), model, options), When::on_request());
   for (const NamedGraph& program : model.programs)
-    add_program(program.name, lower_precision(scaled_graph(options, program.graph, model.weights).graph, compute));
+    add_program(program.name, lower_precision(scaled_graph(options, program.graph, model.weights).graph, compute),
+                program.when);
   step.guards = model.guards;
   if (step.guards.empty()) step.guards.push_back("loss");
   step.guards.push_back("grad_norm");
-  return step;
+  step.states.insert(step.states.end(), model.states.begin(), model.states.end());
+  return lower_states(std::move(step));
 }
 
 }  // namespace ramet

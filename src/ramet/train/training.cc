@@ -104,12 +104,21 @@ void Training::write_weight(const StateTensor& weight, std::span<const float> va
   cluster_->write_state(state, static_cast<uint64_t>(first) * size_of(kU16), held.low);
 }
 
+/// What is neither weight nor moment starts in its own type.
+void Training::write_first(const StateTensor& state, ThreadTeam& team) {
+  std::vector<std::byte> bytes(static_cast<size_t>(state.type.bytes()));
+  initialize_as_held(state, static_cast<uint64_t>(options_.seed), bytes, team);
+  cluster_->write_state(state, 0, bytes);
+  add_progress(state.type.bytes());
+}
+
 /// Piece by piece, so that a weight of any size takes little memory beside its own.
 void Training::write_initial(const StateTensor& state) {
   constexpr int64_t kPiece = 1 << 20;  // elements
   const bool weight = state.kind == StateKind::kWeight;
   if (state.low_half) return;  // written with its weight
   ThreadTeam team(threads_);
+  if (!weight && state.kind != StateKind::kOptimizer) return write_first(state, team);
   std::vector<float> values;
   const int64_t elements = state.type.elements();
   for (int64_t first = 0; first < elements; first += kPiece) {
@@ -166,7 +175,9 @@ void Training::initialize() {
   const std::string& file = workload_.init_from;
   std::vector<StateTensor> drawn;
   for (const auto& state : compiled_.states)
-    if ((state.kind != StateKind::kWeight || file.empty()) && cluster_->holds(state)) drawn.push_back(state);
+    if ((state.kind != StateKind::kWeight || file.empty()) && state.kind != StateKind::kConstant &&
+        cluster_->holds(state))
+      drawn.push_back(state);
   begin_progress(file.empty() ? "drawing the first weights" : "setting the optimizer's states", drawn);
   for (const auto& state : drawn) write_initial(state);
   std::map<std::string, const StateTensor*> weights;
@@ -225,7 +236,11 @@ std::string Training::restore(const Checkpoint& checkpoint) {
     refuse("the stream of data does not begin where the checkpoint stands",
            "sample " + std::to_string(data->first_sample()), "sample " + std::to_string(info.samples),
            "Begin the stream at that sample, and say so when it is made");
+  checkpoint.check_no_others(compiled_.states);
   load(checkpoint, compiled_.states, true);
+  // What is not saved begins anew.
+  for (const StateTensor& state : compiled_.states)
+    if (state.kind == StateKind::kKept && cluster_->holds(state)) write_initial(state);
   cluster_->run_derive();
   steps_done_ = info.step;
   loss_scale_ = info.loss_scale.value_or(first_loss_scale(options_));

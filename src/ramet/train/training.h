@@ -97,6 +97,7 @@ class Training {
   bool has_automatic_loss_scale() const { return options_.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
   void write_initial(const StateTensor& state);
+  void write_first(const StateTensor& state, ThreadTeam& team);
   /// Elements from `first` on of an f32 weight, as the options hold it.
   void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
   void write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes);

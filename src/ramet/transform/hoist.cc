@@ -6,12 +6,18 @@
 namespace ramet {
 namespace {
 
+/// Whether no micro-batch changes such a state.
+bool is_fixed(StateKind kind) {
+  return kind == StateKind::kWeight || kind == StateKind::kConstant || kind == StateKind::kPattern ||
+         kind == StateKind::kDeferred;
+}
+
 /// Describes a value by how it is computed from states, so that equal values of two graphs meet in one name.
 class Hoister {
  public:
   explicit Hoister(StepGraph& step) : step_(step) {
     for (const auto& state : step.states) {
-      if (state.kind == StateKind::kWeight || state.kind == StateKind::kDerived) constant_.insert(state.name);
+      if (is_fixed(state.kind) || state.kind == StateKind::kDerived) constant_.insert(state.name);
       taken_.insert(state.name);
     }
   }
@@ -60,7 +66,7 @@ class Hoister {
         key += key_[static_cast<size_t>(input)] + ",";
       }
       if (!constant || widens(graph, node)) continue;
-      for (const auto& [name, attribute] : node.attributes) key += name + "=" + text_of(attribute) + ";";
+      for (const auto& [name, attribute] : node.attributes) key += name + "=" + short_text_of(attribute) + ";";
       for (size_t i = 0; i < node.outputs.size(); ++i)
         key_[static_cast<size_t>(node.outputs[i])] = key + ")" + std::to_string(i);
     }
@@ -205,10 +211,10 @@ class Unhoister {
   GraphCopier copier_;
 };
 
-/// Whether `derive` makes all of its states from weights alone.
-bool is_from_weights(const StepGraph& step) {
+/// Whether `derive` makes all of its states from what no micro-batch changes.
+bool is_from_fixed(const StepGraph& step) {
   for (const auto& input : step.derive.inputs())
-    if (step.state(step.derive.value(input.value).name).kind != StateKind::kWeight) return false;
+    if (!is_fixed(step.state(step.derive.value(input.value).name).kind)) return false;
   return true;
 }
 
@@ -220,7 +226,7 @@ StepGraph hoist(StepGraph step) {
   step.micro = std::move(micro);
   // A program that changes weights runs seldom: what it alone makes of weights is not kept between its runs.
   for (StepProgram& program : step.programs)
-    if (!program.writes_states() && program.when.kind != When::Kind::kSteps) {
+    if (!step.writes_sources(program) && program.when.kind != When::Kind::kSteps) {
       Graph hoisted = hoister.run(program.graph);
       program.graph = std::move(hoisted);
     }
@@ -228,7 +234,7 @@ StepGraph hoist(StepGraph step) {
 }
 
 StepGraph unhoist(StepGraph step) {
-  if (!is_from_weights(step)) return step;
+  if (!is_from_fixed(step)) return step;
   for (Graph* graph : step.graphs())
     if (graph != &step.derive) *graph = Unhoister(*graph, step.derive).run();
   std::erase_if(step.states, [](const StateTensor& state) { return state.kind == StateKind::kDerived; });

@@ -75,7 +75,7 @@ class Sweep {
     if (node.op->commutative) std::sort(inputs.begin(), inputs.end());
     std::string key = node.op->name;
     for (ValueId input : inputs) key += ' ' + std::to_string(input);
-    for (const auto& [name, attribute] : node.attributes) key += ' ' + name + '=' + text_of(attribute);
+    for (const auto& [name, attribute] : node.attributes) key += ' ' + name + '=' + short_text_of(attribute);
     return key;
   }
 

@@ -10,6 +10,112 @@
 namespace ramet {
 namespace {
 
+// Which of a step's graphs read or write a state. A program is one of three, by when it runs.
+constexpr unsigned kMicro = 1, kUpdate = 2, kDerive = 4, kBeside = 8, kBehind = 16, kRequest = 32;
+constexpr unsigned kTrain = kMicro | kUpdate, kPrograms = kBeside | kBehind | kRequest;
+constexpr unsigned kAll = kTrain | kDerive | kPrograms;
+constexpr unsigned kOnce = kUpdate | kBehind | kRequest;  // they change what all replicas hold, alike
+
+struct Role {
+  std::string_view name;
+  unsigned reads, writes;
+  bool saved, hashed;
+};
+/// In the order of StateKind.
+constexpr Role kRoles[kStateKindCount] = {
+    {"weight", kAll, kOnce, true, true},
+    {"optimizer", kAll, kOnce, true, false},
+    {"accumulator", kTrain, kTrain, false, false},
+    {"derived", kAll, kDerive, false, false},
+    {"constant", kAll, 0, false, false},
+    {"pattern", kAll, kOnce, true, true},
+    {"deferred", kAll, kMicro | kOnce, true, true},
+    {"chained", kTrain | kPrograms, kMicro | kOnce, true, true},
+    {"kept", kRequest, kRequest, false, false},
+};
+const Role& role_of(StateKind kind) { return kRoles[static_cast<size_t>(kind)]; }
+
+[[noreturn]] void refuse_role(const StateTensor& state, const std::string& what, const std::string& found,
+                              const std::string& expected, const std::string& remedy = "") {
+  throw Error({.what = what,
+               .where = std::string(name_of(state.kind)) + " state '" + state.name + "'",
+               .found = found,
+               .expected = expected,
+               .remedy = remedy});
+}
+
+std::string graphs_text(unsigned graphs) {
+  std::string text;
+  for (const auto& [bit, name] :
+       {std::pair{kMicro, "micro"}, std::pair{kUpdate, "update"}, std::pair{kDerive, "derive"},
+        std::pair{kBeside, "programs of every micro-batch"}, std::pair{kBehind, "programs behind a step"},
+        std::pair{kRequest, "programs on request"}})
+    if (graphs & bit) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text.empty() ? "no graph" : text;
+}
+
+unsigned graph_of(const When& when) {
+  switch (when.kind) {
+    case When::Kind::kMicroBatch: return kBeside;
+    case When::Kind::kSteps: return kBehind;
+    case When::Kind::kRequest: return kRequest;
+  }
+  internal_error("graph_of", "unknown time of a program");
+}
+
+/// `who`: "graph 'micro'", "program 'evaluate'".
+void check_graph_roles(const Graph& graph, const std::string& who, unsigned as,
+                       const std::map<std::string, const StateTensor*>& states) {
+  for (const GraphInput& input : graph.inputs()) {
+    const auto known = states.find(graph.value(input.value).name);
+    if (input.role != InputRole::kState || known == states.end()) continue;
+    const StateTensor& state = *known->second;
+    if ((role_of(state.kind).reads & as) == 0)
+      refuse_role(state, "a graph reads a state that it may not", who + " reads it",
+                  "read by " + graphs_text(role_of(state.kind).reads));
+    // In a layout other micro-batches come between: there is no telling what it holds.
+    const GraphOutput* written = graph.find_output(state.name);
+    if (state.kind == StateKind::kAccumulator && as == kMicro && !(written && written->role == OutputRole::kState))
+      refuse_role(state, "a micro-batch reads a sum that it does not add to", who + " reads it",
+                  "a graph that reads and writes it");
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto known = states.find(output.name);
+    if (output.role != OutputRole::kState || known == states.end()) continue;
+    const Role& role = role_of(known->second->kind);
+    if ((role.writes & as) == 0)
+      refuse_role(*known->second, "a graph writes a state that it may not", who + " writes it",
+                  "written by " + graphs_text(role.writes),
+                  as == kMicro ? "Let micro add to an accumulator and the update change the state, or make the state "
+                                 "deferred or chained"
+                  : as == kBeside ? "A program of every micro-batch writes no state: let it give a result, or run "
+                                    "behind the step"
+                                  : "");
+  }
+}
+
+void check_state(const StateTensor& state, int64_t lanes) {
+  const StateInit& init = state.init;
+  // Weights may be held in another type than the one they start with.
+  const bool fits = init.data && init.data->type().shape == state.type.shape &&
+                    (init.data->type().dtype == state.type.dtype || state.kind == StateKind::kWeight);
+  if (init.kind == StateInit::Kind::kData && !fits)
+    refuse_role(state, "the data that a state starts with are of another type",
+                init.data ? init.data->type().text() : "none", state.type.text());
+  if (init.kind == StateInit::Kind::kFunction && !init.of_element)
+    refuse_role(state, "the function that gives a state's first values is missing", "'" + init.function + "'",
+                "a function of the element");
+  if (state.kind == StateKind::kConstant && init.kind != StateInit::Kind::kData)
+    refuse_role(state, "a constant has no data", "", "initial values of kind data");
+  if (state.kind == StateKind::kPattern && !is_integer(state.type.dtype) && state.type.dtype != DType::kBool)
+    refuse_role(state, "a pattern holds integers", state.type.text(), "i32, i64 or bool");
+  if (state.kind == StateKind::kDeferred && state.type.dtype != DType::kF32)
+    refuse_role(state, "a deferred state is f32", state.type.text(), "f32" + state.type.shape.text());
+  if (state.kind == StateKind::kChained && lanes != 1)
+    refuse_role(state, "lanes would break the chain from one micro-batch to the next", std::to_string(lanes) + " lanes",
+                "1", "Set train.lanes=1");
+}
+
 [[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
                        const std::string& found = "", const std::string& expected = "") {
   throw Error(
@@ -32,6 +138,8 @@ void verify_states(const Graph& graph, const std::map<std::string, const StateTe
     if (output.role == OutputRole::kState) check(output.name, graph.type(output.value), "output");
 }
 
+std::string quote_text(const std::string& text) { return text_of(Attribute(text)); }
+
 void verify_axes(const StateTensor& state, const std::string& after, const std::string& where) {
   if (state.axes.empty()) return;
   if (static_cast<int>(state.axes.size()) != state.type.shape.rank())
@@ -46,34 +154,7 @@ void verify_axes(const StateTensor& state, const std::string& after, const std::
   }
 }
 
-/// A micro-batch program runs between other micro-batches, on many devices at once: it writes nothing. What the
-/// training program or the compiler makes anew in each step is not for others to write.
-bool may_write(const StepProgram& program, StateKind kind) {
-  if (program.when.kind == When::Kind::kMicroBatch) return false;
-  return kind == StateKind::kWeight || kind == StateKind::kOptimizer;
-}
-
-void verify_program_states(const StepProgram& program, const std::map<std::string, const StateTensor*>& states,
-                           const std::string& after) {
-  const std::string where = "program '" + program.name + "'";
-  const auto kind_of = [&](const std::string& name) { return states.at(name)->kind; };
-  for (const GraphInput& input : program.graph.inputs()) {
-    if (input.role != InputRole::kState) continue;
-    const std::string& name = program.graph.value(input.value).name;
-    if (kind_of(name) == StateKind::kAccumulator)
-      fail(after, where, "reads accumulator '" + name + "', which only the training program has",
-           "", "weights, optimizer states and derived states");
-  }
-  for (const GraphOutput& output : program.graph.outputs())
-    if (output.role == OutputRole::kState && !may_write(program, kind_of(output.name)))
-      fail(after, where,
-           "writes " + std::string(name_of(kind_of(output.name))) + " '" + output.name + "'", text_of(program.when),
-           program.when.kind == When::Kind::kMicroBatch ? "a program of every micro-batch writes no state"
-                                                        : "weights and optimizer states");
-}
-
-void verify_programs(const StepGraph& step, const std::map<std::string, const StateTensor*>& states,
-                     const std::string& after) {
+void verify_programs(const StepGraph& step, const std::string& after) {
   std::set<std::string> names = {"train", "prepare", "micro", "update", "derive"};
   std::set<std::string> micro_results;
   for (const GraphOutput& output : step.micro.outputs())
@@ -89,7 +170,6 @@ void verify_programs(const StepGraph& step, const std::map<std::string, const St
     if (when.kind == When::Kind::kSteps && program.reads_data() != (when.micro >= 0))
       fail(after, where, when.micro < 0 ? "reads data, but of no micro-batch" : "reads no data of its micro-batch",
            text_of(when));
-    verify_program_states(program, states, after);
     if (when.kind != When::Kind::kMicroBatch) continue;
     for (const GraphOutput& output : program.graph.outputs())
       if (!micro_results.insert(output.name).second)
@@ -118,7 +198,8 @@ std::string text_of(const When& when) {
   const std::string every = when.every == 1 ? "every step" : "every " + std::to_string(when.every) + " steps";
   switch (when.kind) {
     case When::Kind::kMicroBatch: return "every micro-batch";
-    case When::Kind::kSteps: return when.micro < 0 ? every : "micro-batch " + std::to_string(when.micro) + " of " + every;
+    case When::Kind::kSteps:
+      return when.micro < 0 ? every : "micro-batch " + std::to_string(when.micro) + " of " + every;
     case When::Kind::kRequest: return "on request";
   }
   internal_error("text_of", "unknown time of a program");
@@ -134,14 +215,31 @@ bool StepProgram::reads_data() const {
                      [](const GraphInput& input) { return input.role == InputRole::kData; });
 }
 
-std::string_view name_of(StateKind kind) {
-  switch (kind) {
-    case StateKind::kWeight: return "weight";
-    case StateKind::kOptimizer: return "optimizer";
-    case StateKind::kAccumulator: return "accumulator";
-    case StateKind::kDerived: return "derived";
+std::string_view name_of(StateKind kind) { return role_of(kind).name; }
+
+StateKind state_kind_from_name(std::string_view name) {
+  std::string known;
+  for (int kind = 0; kind < kStateKindCount; ++kind) {
+    if (kRoles[kind].name == name) return static_cast<StateKind>(kind);
+    known += (kind ? ", " : "") + std::string(kRoles[kind].name);
   }
-  internal_error("name_of", "unknown state kind");
+  throw Error({.what = "unknown kind of state", .found = "'" + std::string(name) + "'", .expected = known});
+}
+
+bool is_saved(StateKind kind) { return role_of(kind).saved; }
+bool is_hashed(StateKind kind) { return role_of(kind).hashed; }
+
+StateInit StateInit::by(std::string name, std::function<double(int64_t element)> of_element) {
+  StateInit init{Kind::kFunction};
+  init.of_element = std::move(of_element);
+  init.function = std::move(name);
+  return init;
+}
+
+StateInit StateInit::from(TensorData data) {
+  StateInit init{Kind::kData};
+  init.data = std::move(data);
+  return init;
 }
 
 std::string text_of(const LogicalAxis& axis) {
@@ -151,7 +249,7 @@ std::string text_of(const LogicalAxis& axis) {
 }
 
 const TensorAxes& default_tensor_axes() {
-  static const TensorAxes kAxes = {{"heads", 1}, {"mlp", 1}, {"vocab", 1}, {"embed", 2}};
+  static const TensorAxes kAxes = {{"heads", 1}, {"mlp", 1}, {"vocab", 1}, {"parts", 1}, {"embed", 2}};
   return kAxes;
 }
 
@@ -166,6 +264,12 @@ const StateTensor& StepGraph::state(const std::string& name) const {
   for (const auto& state : states)
     if (state.name == name) return state;
   throw Error({.what = "no such state", .where = "step", .found = "'" + name + "'"});
+}
+
+bool StepGraph::writes_sources(const StepProgram& program) const {
+  return std::any_of(program.graph.outputs().begin(), program.graph.outputs().end(), [&](const GraphOutput& output) {
+    return output.role == OutputRole::kState && (role_of(state(output.name).kind).reads & kDerive) != 0;
+  });
 }
 
 const StepProgram* StepGraph::find_program(std::string_view name) const {
@@ -186,6 +290,19 @@ std::vector<const Graph*> StepGraph::graphs() const {
   return all;
 }
 
+void check_roles(const StepGraph& step) {
+  std::map<std::string, const StateTensor*> states;
+  for (const StateTensor& state : step.states) {
+    states.emplace(state.name, &state);
+    check_state(state, step.lanes);
+  }
+  check_graph_roles(step.micro, "graph 'micro'", step.joined ? kTrain : kMicro, states);
+  check_graph_roles(step.update, "graph 'update'", kUpdate, states);
+  check_graph_roles(step.derive, "graph 'derive'", kDerive, states);
+  for (const StepProgram& program : step.programs)
+    check_graph_roles(program.graph, "program '" + program.name + "'", graph_of(program.when), states);
+}
+
 void verify(const StepGraph& step, const std::string& after) {
   std::map<std::string, const StateTensor*> states;
   for (const auto& state : step.states) {
@@ -202,7 +319,8 @@ void verify(const StepGraph& step, const std::string& after) {
     verify(*graph, after);
     verify_states(*graph, states, after);
   }
-  verify_programs(step, states, after);
+  check_roles(step);
+  verify_programs(step, after);
   verify_guards(step, after);
 }
 
@@ -212,15 +330,21 @@ std::string print(const StepGraph& step, PrintedText how) {
   for (const auto& [name, axis] : step.axes) {
     const auto usual = default_tensor_axes().find(name);
     if (usual == default_tensor_axes().end() || usual->second != axis)
-      text += "axis " + text_of(Attribute(name)) + " t" + std::to_string(axis) + "\n";
+      text += "axis " + quote_text(name) + " t" + std::to_string(axis) + "\n";
   }
-  static const char* init_names[] = {"zeros", "constant", "normal", "truncated_normal", "uniform"};
+  static const char* init_names[kStateInitKinds] = {"zeros",   "constant", "normal",   "truncated_normal",
+                                                    "uniform", "iota",     "function", "data"};
   for (const auto& state : step.states) {
-    text +=
-        "state " + text_of(Attribute(state.name)) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
-    if (state.init.kind != StateInit::Kind::kZeros)
+    text += "state " + quote_text(state.name) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
+    if (state.init.data)
+      text += " data(" + quote_text(state.init.data->hash().hex()) + ")";
+    else if (state.init.of_element)
+      text += " function(" + quote_text(state.init.function) + ")";
+    else if (state.init.kind != StateInit::Kind::kZeros)
       text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" +
               text_of(Attribute(state.init.a)) + ", " + text_of(Attribute(state.init.b)) + ")";
+    if (state.kind == StateKind::kDeferred)
+      text += " fold=" + state.fold.by + "(" + text_of(Attribute(state.fold.momentum)) + ")";
     if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     for (const auto& [field, value] : {std::pair{" of=", &state.of}, std::pair{" role=", &state.role},
@@ -229,10 +353,10 @@ std::string print(const StepGraph& step, PrintedText how) {
     if (state.low_half) text += " low_half";
     text += "\n";
   }
-  for (const std::string& guard : step.guards) text += "guard " + text_of(Attribute(guard)) + "\n";
+  for (const std::string& guard : step.guards) text += "guard " + quote_text(guard) + "\n";
   for (const Graph* graph : {&step.derive, &step.micro, &step.update}) text += print(*graph, how);
   for (const StepProgram& program : step.programs)
-    text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + "\n" + print(program.graph, how);
+    text += "program " + quote_text(program.name) + " " + text_of(program.when) + "\n" + print(program.graph, how);
   return text;
 }
 

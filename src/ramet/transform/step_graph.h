@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,19 +11,63 @@
 
 namespace ramet {
 
-/// What a state tensor is, for memory reports, checkpoints and layouts.
+/// The role of a state: which graphs may read and write it (check_roles), whether it is saved, and how it lies in a
+/// layout.
 enum class StateKind : uint8_t {
   kWeight,       ///< logical weights: saved, hashed
   kOptimizer,    ///< moments, step counts: saved
-  kAccumulator,  ///< gradients between micro-batches and update: not saved
-  kDerived       ///< computed from weights by `derive` (casts, packings): not saved
+  kAccumulator,  ///< sums of micro-batches (gradients, for one) for the update: not saved
+  kDerived,      ///< computed from weights and patterns by `derive` (casts, packings): not saved
+  kConstant,     ///< data that never changes: a checkpoint has its hash alone
+  kPattern,      ///< integers that the update or a program changes; no gradient, no decay: saved, hashed
+  /// A statistic. `micro` gives a value for each micro-batch, as a state output of this name; the update applies all of
+  /// them in the logical order of micro-batches (StateTensor::fold), whatever lanes and replicas they came from.
+  /// Whoever reads it in the step sees what it was when the step began. f32: saved, hashed
+  kDeferred,
+  /// A memory: a micro-batch reads what the one before it wrote. It needs one lane; layouts in which micro-batches
+  /// would not follow one another are refused: saved, hashed
+  kChained,
+  kKept  ///< what programs on request leave for the next request (caches), the same on all replicas: not saved
 };
+inline constexpr int kStateKindCount = 9;
 std::string_view name_of(StateKind kind);
+/// The inverse; throws Error naming the kinds.
+StateKind state_kind_from_name(std::string_view name);
+/// Whether a checkpoint holds it.
+bool is_saved(StateKind kind);
+/// Whether it is a part of what the model has learned, which `weights_hash` covers: weights, patterns, deferred and
+/// chained states.
+bool is_hashed(StateKind kind);
 
 /// How a state starts.
 struct StateInit {
-  enum class Kind : uint8_t { kZeros, kConstant, kNormal, kTruncatedNormal, kUniform } kind = Kind::kZeros;
-  double a = 0, b = 0;  ///< constant; mean and deviation; low and high
+  enum class Kind : uint8_t {
+    kZeros,
+    kConstant,
+    kNormal,
+    kTruncatedNormal,
+    kUniform,   ///< of integers: each of a, a + 1, ..., b - 1 alike
+    kIota,      ///< a + b i for element i
+    kFunction,  ///< `of_element`
+    kData       ///< `data`
+  } kind = Kind::kZeros;
+  double a = 0, b = 0;  ///< constant; mean and deviation; low and high; first and step
+  /// The value of an element by its row-major index in the logical tensor: a pure function. `function` names it in
+  /// listings and keys, where two functions are told apart by it.
+  std::function<double(int64_t element)> of_element{};
+  std::string function{};
+  std::optional<TensorData> data{};  ///< of the state's type
+
+  static StateInit iota(double first = 0, double step = 1) { return {Kind::kIota, first, step}; }
+  static StateInit by(std::string name, std::function<double(int64_t element)> of_element);
+  static StateInit from(TensorData data);
+};
+inline constexpr int kStateInitKinds = 8;
+
+/// How the values that micro-batches give for a deferred state are joined with it, one after another.
+struct Fold {
+  std::string by = "average";  ///< "average", "sum", "max", "min" or "last" (op fold)
+  double momentum = 0.1;       ///< average: s = (1 - momentum) s + momentum v
 };
 
 /// What a dimension of a state means, for layouts that cut by meaning: "embed" (the hidden size), "heads", "mlp" (the
@@ -56,6 +102,7 @@ struct StateTensor {
   std::string part{};               ///< sums of a tied weight: which readers' gradients; "" of all, or of the first
   std::string external_name{};      ///< in files of other programs; "" where it is `name`
   bool low_half = false;            ///< the lower 16 bits of `of`, which holds the upper (base/rounding.h)
+  Fold fold{};                      ///< deferred states
 
   /// The weight that the state is, or belongs to.
   const std::string& weight() const { return kind == StateKind::kWeight && !low_half ? name : of; }
@@ -82,15 +129,15 @@ struct When {
 /// "every micro-batch", "every step", "every 2 steps", "micro-batch 3 of every 100 steps", "on request"
 std::string text_of(const When& when);
 
-/// A graph of the step that has a name, beside those of the training program. Reads states, scalar inputs and, but for a
-/// program of kind kSteps without a micro-batch, the data of one micro-batch. Gives results of any shape. A program of
-/// kind kSteps or kRequest may write weights and optimizer states.
+/// A graph of the step that has a name, beside those of the training program. Reads states, scalar inputs and, but for
+/// a program of kind kSteps without a micro-batch, the data of one micro-batch. Gives results of any shape. What it may
+/// read and write is decided by the roles of states (check_roles).
 struct StepProgram {
   std::string name;
   Graph graph;
   When when;
 
-  bool writes_states() const;
+  bool writes_states() const;  ///< of any role
   /// Whether its graph is that of one micro-batch: it has data inputs.
   bool reads_data() const;
 };
@@ -111,21 +158,30 @@ struct StepGraph {
   TensorAxes axes = default_tensor_axes();
   int64_t lanes = 1;
   int64_t micro_batches_per_lane = 1;
+  bool joined = false;  ///< `micro` is the whole step, with the update in it (program/join.h)
 
   const StateTensor& state(const std::string& name) const;  ///< throws Error on an unknown name
   /// The program of that name, or null.
   const StepProgram* find_program(std::string_view name) const;
+  /// Whether the program writes states that derived ones may come from.
+  bool writes_sources(const StepProgram& program) const;
   int64_t micro_batches() const { return lanes * micro_batches_per_lane; }
   /// All graphs: derive, micro, update, then those of `programs`.
   std::vector<Graph*> graphs();
   std::vector<const Graph*> graphs() const;
 };
 
-/// Verifies all graphs, that their state inputs and outputs agree with `states`, that programs write what they may, and
-/// that guards are scalar results of the training program.
+/// Throws Error, naming state and graph, where a graph reads or writes a state that it may not: `micro` writes sums,
+/// chained states and the values of deferred ones; the update, and programs behind a step, all that is saved; a program
+/// on request that and kept states; `derive` derived ones; a program of every micro-batch none. Else a state would
+/// differ between the devices that hold it. Checks too what the roles ask of types, initial values and lanes.
+void check_roles(const StepGraph& step);
+
+/// Verifies all graphs, that their state inputs and outputs agree with `states`, the roles, when programs run, and that
+/// guards are scalar results of the training program.
 void verify(const StepGraph& step, const std::string& after);
 
 /// Text of all: states, then the graphs.
-std::string print(const StepGraph& step, PrintedText how = PrintedText::kAll);
+std::string print(const StepGraph& step, PrintedText how = PrintedText::kListing);
 
 }  // namespace ramet

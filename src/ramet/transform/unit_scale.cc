@@ -382,6 +382,10 @@ double deviation_of(const StateInit& init) {
     // Of a normal cut at two deviations.
     case StateInit::Kind::kTruncatedNormal: return init.b * 0.87962566103423978;
     case StateInit::Kind::kUniform: return (init.b - init.a) / std::sqrt(12.0);
+    // Given values stay as they are.
+    case StateInit::Kind::kIota:
+    case StateInit::Kind::kFunction:
+    case StateInit::Kind::kData: return 0;
   }
   return 0;
 }

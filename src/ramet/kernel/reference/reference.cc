@@ -9,6 +9,8 @@ namespace ramet {
 // One function a family; each adds the kernels of its file.
 void add_reference_map(Backend& backend);
 void add_reference_shape(Backend& backend);
+void add_reference_states(Backend& backend);
+void add_reference_parts(Backend& backend);
 void add_reference_indexing(Backend& backend);
 void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
@@ -47,6 +49,8 @@ const Backend& reference_backend() {
 void add_reference_kernels(Backend& backend) {
   add_reference_map(backend);
   add_reference_shape(backend);
+  add_reference_states(backend);
+  add_reference_parts(backend);
   add_reference_indexing(backend);
   add_reference_reduce(backend);
   add_reference_matmul(backend);

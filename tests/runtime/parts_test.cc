@@ -1,0 +1,207 @@
+// A graph whose nodes are dealt to devices part by part: tables of each part's own, and an all-to-all of rows by them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ramet/base/error.h"
+#include "ramet/base/rng.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/layout/layout.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/parts.h"
+#include "ramet/program/compile.h"
+#include "ramet/runtime/cluster.h"
+#include "ramet/train/initialize.h"
+#include "ramet/transform/chunk.h"
+#include "ramet/transform/differentiate.h"
+
+namespace ramet {
+namespace {
+
+constexpr int64_t kParts = 4, kRows = 6, kFeatures = 8;
+
+/// A random graph of kParts x kRows nodes: for each node its neighbours in global numbers.
+std::vector<std::vector<int32_t>> neighbours() {
+  std::vector<std::vector<int32_t>> result;
+  const RandomStream stream(1, RandomPurpose::kTest, 0, 0);
+  uint64_t drawn = 0;
+  for (int64_t node = 0; node < kParts * kRows; ++node) {
+    auto& list = result.emplace_back();
+    // Part 3 has few edges, so that its tables are padded.
+    const uint32_t degree = node / kRows == 3 ? 1 : 1 + stream.below(drawn++, 5);
+    for (uint32_t i = 0; i < degree; ++i)
+      list.push_back(static_cast<int32_t>(stream.below(drawn++, static_cast<uint32_t>(kParts * kRows))));
+  }
+  return result;
+}
+
+struct Tables {
+  HostTensor send, sources, targets;
+};
+
+/// Tables of all parts. Sources count a part's own rows first, then what each part sends it.
+Tables tables() {
+  const auto graph = neighbours();
+  std::vector<std::vector<int32_t>> sent(static_cast<size_t>(kParts * kParts));  // [from, to]
+  std::map<std::pair<int64_t, int32_t>, int64_t> place;                          // of a foreign node in a part
+  for (int64_t node = 0; node < kParts * kRows; ++node)
+    for (int32_t source : graph[static_cast<size_t>(node)]) {
+      const int64_t to = node / kRows, from = source / kRows;
+      auto& list = sent[static_cast<size_t>(from * kParts + to)];
+      if (from == to || !place.emplace(std::pair{to, source}, static_cast<int64_t>(list.size())).second) continue;
+      list.push_back(static_cast<int32_t>(source % kRows));
+    }
+  Tables result;
+  result.send = padded_table(sent);
+  const int64_t longest = result.send.type.shape[1];
+  result.send.type.shape = Shape{kParts, kParts, longest};
+  std::vector<std::vector<int32_t>> sources(kParts), targets(kParts);
+  for (int64_t node = 0; node < kParts * kRows; ++node)
+    for (int32_t source : graph[static_cast<size_t>(node)]) {
+      const int64_t to = node / kRows, from = source / kRows;
+      sources[static_cast<size_t>(to)].push_back(
+          static_cast<int32_t>(from == to ? source % kRows : kRows + from * longest + place.at({to, source})));
+      targets[static_cast<size_t>(to)].push_back(static_cast<int32_t>(node % kRows));
+    }
+  result.sources = padded_table(sources);
+  result.targets = padded_table(targets);
+  return result;
+}
+
+StepGraph make_step() {
+  StepGraph step;
+  step.micro_batches_per_lane = 2;
+  const auto declare = [&](GraphBuilder& build, const std::string& name, TensorType type, StateKind kind,
+                           StateInit init, std::vector<LogicalAxis> axes) {
+    step.states.push_back({name, type, kind, std::move(init), "", std::move(axes)});
+    return build.state(name, type.dtype, type.shape);
+  };
+  const auto constant = [&](GraphBuilder& build, const std::string& name, const HostTensor& data) {
+    std::vector<LogicalAxis> axes(static_cast<size_t>(data.type.shape.rank()));
+    axes[0].name = "parts";
+    return declare(build, name, data.type, StateKind::kConstant, StateInit::from(TensorData(data)), axes);
+  };
+  HostTensor features(TensorType{DType::kF32, Shape{kParts, kRows, kFeatures}});
+  const RandomStream stream(2, RandomPurpose::kTest, 0, 0);
+  for (int64_t i = 0; i < features.elements(); ++i) features.set(i, stream.normal(static_cast<uint64_t>(i)));
+  const Tables of_parts = tables();
+  Graph forward("forward");
+  GraphBuilder build(forward);
+  const Tensor factor = build.input("factor", DType::kF32, {kFeatures});
+  const Tensor send = constant(build, "send", of_parts.send), sources = constant(build, "sources", of_parts.sources),
+               targets = constant(build, "targets", of_parts.targets);
+  Tensor x = multiply(constant(build, "features", features), factor);
+  std::vector<std::string> weights;
+  for (int layer = 0; layer < 2; ++layer) {
+    PartScope scope(build, "layer", layer);
+    const Tensor received = reshape(exchange_rows(x, send), {kParts, -1, kFeatures});
+    const Tensor sums = scatter_parts(targets, gather_parts(concat({x, received}, 1), sources), kRows);
+    weights.push_back("w" + std::to_string(layer));
+    x = tanh(matmul(sums, declare(build, weights.back(), {DType::kF32, Shape{kFeatures, kFeatures}}, StateKind::kWeight,
+                                  {StateInit::Kind::kNormal, 0, 0.4}, {})));
+  }
+  build.output("loss", reduce_mean(multiply(x, x), {}));
+  forward = set_chunks(forward, kParts, step.states);
+  const Graph both = set_chunks(differentiate(forward, "loss", weights), kParts, step.states);
+  GraphCopier copier(both, step.micro);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
+  step.micro.add_output("loss", copier[both.find_output("loss")->value]);
+  GraphBuilder micro(step.micro), update(step.update);
+  for (const std::string& name : weights) {
+    const TensorType type = step.state(name).type;
+    step.states.push_back({"accumulator." + name, type, StateKind::kAccumulator, {}, ""});
+    const Tensor gradient = micro.tensor(copier[both.find_output("grad." + name)->value]);
+    Scope scope(micro, "accumulate");
+    micro.output("accumulator." + name, add(micro.state("accumulator." + name, type.dtype, type.shape), gradient),
+                 OutputRole::kState);
+    const Tensor sum = update.state("accumulator." + name, type.dtype, type.shape);
+    update.output(name, subtract(update.state(name, type.dtype, type.shape), scale(sum, 0.5)), OutputRole::kState);
+  }
+  return step;
+}
+
+std::map<std::string, std::vector<std::byte>> after_two_steps(const StepGraph& step, const std::string& layout,
+                                                              std::set<std::string>* ops = nullptr) {
+  std::vector<Executable> stages;
+  if (layout.empty())
+    stages.push_back(compile(step, cpu_backend()));
+  else
+    stages = compile(step, parse_layout(layout), cpu_backend());
+  if (ops)
+    for (const Executable& exe : stages)
+      for (const Task& task : exe.tasks) ops->insert(task.node.op->name);
+  Cluster cluster(std::move(stages), cpu_backend(), {});
+  ThreadTeam team(1);
+  for (const StateTensor& state : step.states) {
+    if (!is_saved(state.kind)) continue;
+    std::vector<std::byte> bytes(static_cast<size_t>(state.type.bytes()));
+    initialize_as_held(state, 11, bytes, team);
+    cluster.write_state(state, 0, bytes);
+  }
+  cluster.run_derive();
+  for (int64_t number = 0; number < 2; ++number)
+    cluster.run_step(number, [&](int64_t micro, const Executable& exe, FeedSink& sink) {
+      HostTensor factor(TensorType{DType::kF32, Shape{kFeatures}});
+      for (int64_t i = 0; i < kFeatures; ++i) factor.set(i, 1 + 0.25 * static_cast<double>((i + micro + number) % 3));
+      if (exe.has_feed("factor")) sink.set("factor", factor.type, factor.data.data());
+    });
+  std::map<std::string, std::vector<std::byte>> states;
+  for (const StateTensor& state : step.states)
+    if (is_saved(state.kind)) {
+      states[state.name].resize(static_cast<size_t>(state.type.bytes()));
+      cluster.read_state(state, 0, states[state.name]);
+    }
+  return states;
+}
+
+TEST(Parts, ExchangedRowsAreThoseOfTheNeighbours) {
+  const Tables of_parts = tables();
+  EXPECT_GT(padding_of(of_parts.sources), 0.0);
+  EXPECT_LT(padding_of(of_parts.sources), 1.0);
+  HostTensor rows(TensorType{DType::kF32, Shape{kParts, kRows, 1}});
+  for (int64_t i = 0; i < rows.elements(); ++i) rows.set(i, static_cast<double>(100 + i));
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, rows.type.shape);
+  const auto given = [&](const char* name, const HostTensor& tensor) {
+    return build.input(name, tensor.type.dtype, tensor.type.shape);
+  };
+  const Tensor received = reshape(exchange_rows(x, given("send", of_parts.send)), {kParts, -1, 1});
+  build.output("sums",
+               scatter_parts(given("targets", of_parts.targets),
+                             gather_parts(concat({x, received}, 1), given("sources", of_parts.sources)), kRows));
+  const HostTensor sums = interpret(
+      graph, cpu_backend(),
+      {{"x", rows}, {"send", of_parts.send}, {"targets", of_parts.targets}, {"sources", of_parts.sources}})[0];
+  const auto edges = neighbours();
+  for (size_t node = 0; node < edges.size(); ++node) {
+    double wanted = 0;
+    for (int32_t source : edges[node]) wanted += 100 + source;
+    EXPECT_EQ(sums.get(static_cast<int64_t>(node)), wanted) << node;
+  }
+}
+
+TEST(Parts, HaveEqualBitsOnAnyLayout) {
+  const StepGraph step = make_step();
+  const auto wanted = after_two_steps(step, "");
+  for (const char* layout : {"t=2", "t=4", "t=4 recompute=layer", "p=2 t=2", "p=2 t=4 schedule=gpipe"}) {
+    SCOPED_TRACE(layout);
+    std::set<std::string> ops;
+    EXPECT_EQ(after_two_steps(step, layout, &ops), wanted);
+    EXPECT_TRUE(ops.count("all_to_all")) << "rows travel from part to part, not all of them to all";
+  }
+}
+
+TEST(Parts, EachDeviceHoldsTheTablesOfItsParts) {
+  const std::vector<Executable> stages = compile(make_step(), parse_layout("t=4"), cpu_backend());
+  ASSERT_EQ(stages.size(), 1u) << "one executable for all devices";
+  for (const char* name : {"send", "sources", "targets", "features"})
+    EXPECT_EQ(stages[0].states[static_cast<size_t>(stages[0].find_state(name))].tensor.type.shape[0], 1) << name;
+}
+
+}  // namespace
+}  // namespace ramet
