@@ -13,7 +13,7 @@
 namespace ramet::bench {
 namespace {
 
-void measure(int64_t batch, int64_t sequence, bool causal, double dropout, DType dtype, ThreadTeam& team, double peak,
+void run_one(int64_t batch, int64_t sequence, bool causal, double dropout, DType dtype, ThreadTeam& team, double peak,
              double budget) {
   AttentionForm form;
   form.batch = batch, form.sequence = sequence, form.heads = 12, form.head_size = 64;
@@ -46,12 +46,12 @@ void measure(int64_t batch, int64_t sequence, bool causal, double dropout, DType
 }  // namespace ramet::bench
 
 int main(int argc, char** argv) {
-  using namespace ramet;
+  using namespace ramet::bench;
   const double budget = argc > 1 ? std::atof(argv[1]) : 0.05;
   bench::beside_peaks([&](DType dtype, ThreadTeam& team, double peak) {
     for (double dropout : {0.0, 0.1}) {
-      bench::measure(16, 128, false, dropout, dtype, team, peak, budget);
-      bench::measure(2, 1024, true, dropout, dtype, team, peak, budget);
+      bench::run_one(16, 128, false, dropout, dtype, team, peak, budget);
+      bench::run_one(2, 1024, true, dropout, dtype, team, peak, budget);
     }
   });
 }

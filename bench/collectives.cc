@@ -17,13 +17,13 @@
 
 #include "bench_tools.h"
 #include "ramet/base/error.h"
-#include "ramet/runtime/collectives.h"
-#include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/thread_transport.h"
+#include "ramet/transport/collectives.h"
+#include "ramet/transport/mpi_transport.h"
+#include "ramet/transport/thread_transport.h"
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 using Call = std::function<void()>;
 
 enum class Kind { kAllReduce, kReduceScatter, kAllGather };
@@ -158,7 +158,7 @@ Order next_order(int64_t most) {
   return order;
 }
 
-void serve(MpiSession& session, Transport& transport, int64_t most) {
+void serve_rank(MpiSession& session, Transport& transport, int64_t most) {
   const int ranks = session.ranks();
   Collectives exact(transport, Group::all(ranks));
   Collectives fast(transport, Group::all(ranks), {ExactBits::kFast, Algorithm::kAuto});
@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
       TransportOptions options;
       options.time_limit = std::chrono::minutes(10);  // others take their turns
       const Transports endpoints = session.make_transports(1, options);
-      serve(session, *endpoints[0], most);
+      serve_rank(session, *endpoints[0], most);
     }
     session.leave();
   } catch (const std::exception& error) {

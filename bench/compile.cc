@@ -13,7 +13,7 @@
 #include "ramet/layout/partition.h"
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
-#include "ramet/runtime/process.h"
+#include "ramet/transport/process.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 #include "ramet/transform/fuse.h"
@@ -22,7 +22,7 @@
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

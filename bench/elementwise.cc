@@ -150,7 +150,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
+void run_one(Case& one, ThreadTeam& team, double bandwidth, double budget) {
   NodeSignature node;
   node.op = &OpRegistry::instance().get(one.op);
   node.inputs = one.inputs;
@@ -190,7 +190,6 @@ void measure(Case& one, ThreadTeam& team, double bandwidth, double budget) {
 }  // namespace ramet::bench
 
 int main(int argc, char** argv) {
-  using namespace ramet;
   using namespace ramet::bench;
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   const double budget = argc > 2 ? std::atof(argv[2]) : 0.15;
@@ -201,6 +200,6 @@ int main(int argc, char** argv) {
   std::printf("%s, %d threads: triad %.2f GB/s, memcpy %.2f GB/s\n", cpu_kernel_class().c_str(), threads,
               of_triad * 1e-9, of_copy * 1e-9);
   for (Case& one : cases())
-    if (only.empty() || one.name.find(only) != std::string::npos) measure(one, team, bandwidth, budget);
+    if (only.empty() || one.name.find(only) != std::string::npos) run_one(one, team, bandwidth, budget);
   print_load();
 }

@@ -30,7 +30,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-void measure(const Case& one, DType dtype, ThreadTeam& team, double peak, double budget) {
+void run_one(const Case& one, DType dtype, ThreadTeam& team, double peak, double budget) {
   MatmulForm form;
   form.m = one.m, form.n = one.n, form.k = one.k;
   form.transpose_a = one.transpose_a, form.transpose_b = one.transpose_b;
@@ -66,9 +66,9 @@ void measure(const Case& one, DType dtype, ThreadTeam& team, double peak, double
 }  // namespace ramet::bench
 
 int main(int argc, char** argv) {
-  using namespace ramet;
+  using namespace ramet::bench;
   const double budget = argc > 1 ? std::atof(argv[1]) : 0.02;
   bench::beside_peaks([&](DType dtype, ThreadTeam& team, double peak) {
-    for (const auto& one : bench::cases()) bench::measure(one, dtype, team, peak, budget);
+    for (const auto& one : bench::cases()) bench::run_one(one, dtype, team, peak, budget);
   });
 }

@@ -10,7 +10,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/model/safetensors.h"
+#include "ramet/weights/safetensors.h"
 #include "ramet/train/schedule.h"
 #include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
@@ -19,7 +19,7 @@
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 
 void write_weights(const Training& trainer, const std::filesystem::path& path) {
   std::vector<SafetensorsSpec> specs;

@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 
 /// Forward and backward over layers: kept activations, passing ones, gradients, weights' gradients that live to the
 /// update.
@@ -47,7 +47,7 @@ std::vector<PlaceItem> random_lives(int count, uint32_t seed) {
   return items;
 }
 
-void report(const std::string& name, const std::vector<PlaceItem>& items) {
+void record(const std::string& name, const std::vector<PlaceItem>& items) {
   const auto start = std::chrono::steady_clock::now();
   const Placement placement = place(items);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -64,10 +64,10 @@ int main(int count, char** words) {
     for (int layers : {12, 24, 48})
       for (bool joined : {false, true})
         for (bool recompute : {false, true})
-          report("transformer " + std::to_string(layers) + (joined ? " joined" : " apart") +
+          record("transformer " + std::to_string(layers) + (joined ? " joined" : " apart") +
                      (recompute ? " recompute" : ""),
                  transformer(layers, 14, joined, recompute, seed));
-    for (int size : {150, 400, 4000}) report("random lives", random_lives(size, seed));
+    for (int size : {150, 400, 4000}) record("random lives", random_lives(size, seed));
   }
   return 0;
 }

@@ -11,8 +11,8 @@
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/engine.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
+#include "ramet/measure/probe.h"
+#include "ramet/transport/process.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/initialize.h"
 #include "ramet/recipe/prepare.h"
@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace ramet;
+using namespace ramet::bench;
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -12,7 +12,7 @@
 #include "ramet/recipe/prepare.h"
 
 int main(int argc, char** argv) {
-  using namespace ramet;
+  using namespace ramet::bench;
   std::vector<std::string> settings = {"train.micro_batch=4"};
   bool all = false;
   for (int i = 1; i < argc; ++i) {

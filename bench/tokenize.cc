@@ -12,12 +12,12 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
-#include "ramet/data/tokenizer.h"
+#include "ramet/text/tokenizer.h"
 
 int main(int argc, char** argv) {
   if (argc < 5) return std::fprintf(stderr, "usage: tokenize VOCABULARY THREADS REPEATS FILE... [--ids OUT]\n"), 2;
   try {
-    const auto tokenizer = ramet::load_tokenizer(argv[1]);
+    const auto tokenizer = ramet::text::load_tokenizer(argv[1]);
     ramet::ThreadTeam team(std::atoi(argv[2]));
     std::vector<std::string> texts;
     std::string out;

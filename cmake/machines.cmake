@@ -14,7 +14,7 @@ function(ramet_machine_presets source_variable)
   file(CONFIGURE OUTPUT ${source} @ONLY CONTENT
 "#include \"ramet/machine/machine_toml.h\"
 
-namespace ramet {
+namespace ramet::machine {
 
 const std::vector<MachinePreset>& machine_presets() {
   static const std::vector<MachinePreset> presets = {
@@ -22,7 +22,7 @@ const std::vector<MachinePreset>& machine_presets() {
   return presets;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine
 ")
   set(${source_variable} ${source} PARENT_SCOPE)
 endfunction()

@@ -2,6 +2,8 @@
 """Checks the rules of the tree that no compiler checks; prints "FILE:LINE: rule" for each breach.
 
 - a folder of src/ramet includes only itself and the folders above it in LAYERS (docs/contributing.md)
+- a file of src/ramet/X opens only namespace ramet::X (base/: ramet), but to declare names of others: `class Y;`
+- no class, struct or enum of namespace scope is defined twice in headers of src/ramet, nor twice in one namespace
 - a header has `#pragma once` (but not Highway's *-inl.h, which are included once per instruction set)
 - a source file has at most 900 lines (a warning from 700)
 - no file names a path of the machine that it was written on, or the host of a package registry
@@ -13,12 +15,23 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("base ir ops transform machine layout program device kernel runtime sim plan data model front track train recipe report "
-          "cli").split()
+LAYERS = ("base ir ops transform machine layout program device kernel transport runtime measure sim plan data text "
+          "graphs weights model front track train recipe report serve cli").split()
+HOUSE = "src/ramet/base/house.h"  # names all namespaces, in order
 MOST_LINES = 900
 MANY_LINES = 700
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]ramet/([^/">]+)/[^">]*[">]')
+
+# What the reading of namespaces takes no notice of: texts, characters (but not the ' of 500'000), comments and lines of
+# the preprocessor.
+IGNORED = re.compile("|".join([r'R"(?P<mark>[^()\\\s]*)\(.*?\)(?P=mark)"', r'"(?:\\.|[^"\\\n])*"',
+                               r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'", r"//[^\n]*", r"/\*.*?\*/",
+                               r"^[ \t]*#(?:\\\n|[^\n])*"]), re.S | re.M)
+NAMESPACE = re.compile(r"\bnamespace\b\s*([\w:]*)\s*$")
+DEFINITION = re.compile(r"^(?:template\s*<[^{}]*>\s*)?(?:class|struct|union|enum(?:\s+class|\s+struct)?)\s+"
+                        r"(?:\[\[.*?\]\]\s*|alignas\s*\([^()]*\)\s*)*(\w+)(?:\s+final)?\s*(?::(?!:).*)?$", re.S)
+FORWARD = re.compile(r"^\s*(?:class|struct|union|enum(?:\s+class|\s+struct)?)\s+\w+\s*(?::\s*\w+)?\s*$")
 
 # Written in pieces, so that this file does not break its own rule.
 MACHINE_PATHS = ["/" + name for name in ("work/", "root/", "opt/peer", "farm/", "tmp/bash_jobs")]
@@ -59,6 +72,83 @@ def check_layers(name, lines):
                               f"and the folders above it ({', '.join(LAYERS[:LAYERS.index(folder)]) or 'none'})"
 
 
+class Scopes:
+    """The outermost namespaces that a source opens, as (line, full name, whether only declarations of types stand in
+    it), and the types that it defines at namespace scope, as (line, namespace, name). Of an anonymous namespace, and of
+    all in it, the name is None."""
+
+    def __init__(self, text):
+        text = IGNORED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+        self.opened, self.types = [], []
+        stack = []  # what is open: namespaces, and None for other braces
+        statement, line = 0, 1
+        for match in re.finditer(r"[{};\n]", text):
+            at, mark = match.start(), match[0]
+            if mark == "\n":
+                line += 1
+                continue
+            head = text[statement:at].strip()
+            inside = not stack or stack[-1] is not None  # at namespace scope
+            if mark == "{":
+                if inside and (opening := NAMESPACE.search(head)):
+                    above = stack[-1]["name"] if stack else ""
+                    named = opening[1] and above is not None
+                    name = "::".join(part for part in (above, opening[1]) if part) if named else None
+                    stack.append({"name": name, "line": line, "statements": [], "within": len(stack) > 0})
+                else:
+                    if inside:
+                        if stack:
+                            stack[-1]["statements"].append(head + " {")
+                        if definition := DEFINITION.match(head):
+                            first = line - head[definition.end(1):].count("\n")
+                            self.types.append((first, stack[-1]["name"] if stack else "", definition[1]))
+                    stack.append(None)
+            elif mark == "}":
+                if stack and (closed := stack.pop()) is not None:
+                    statements = [text for text in closed["statements"] if text]
+                    if not closed["within"]:
+                        self.opened.append((closed["line"], closed["name"],
+                                            bool(statements) and all(map(FORWARD.match, statements))))
+                    elif stack:
+                        stack[-1]["statements"].append("namespace {")
+            elif inside and stack:
+                stack[-1]["statements"].append(head)
+            statement = at + 1
+
+
+def folder_of(name):
+    """The folder of src/ramet in which a source file stands, or nothing."""
+    parts = pathlib.PurePosixPath(name).parts
+    is_source = parts[:2] == ("src", "ramet") and len(parts) > 3 and name.endswith((".h", ".cc"))
+    return parts[2] if is_source and parts[2] in LAYERS else None
+
+
+def check_namespaces(name, scopes):
+    folder = folder_of(name)
+    own = "ramet" if folder == "base" else f"ramet::{folder}"
+    for line, space, declares_only in scopes.opened:
+        if space is None or declares_only or name == HOUSE:
+            continue
+        words = space.split("::")
+        inside = (space + "::").startswith(own + "::") and (folder != "base" or not set(words[1:2]) & set(LAYERS))
+        if words[0] == "ramet" and not inside:
+            yield line, f"opens namespace {space}; what is in {folder}/ stands in namespace {own}"
+
+
+def check_types(sources):
+    """`sources`: (name, scopes). Of two definitions the later one is told."""
+    in_headers, in_spaces = {}, {}
+    for name, scopes in sources:
+        for line, space, kind in scopes.types:
+            if space is None:
+                continue
+            place = f"{name}:{line}"
+            if name.endswith(".h") and (first := in_headers.setdefault(kind, place)) != place:
+                yield f"{place}: {kind} is defined in {first} too: two types of one name say neither what they are"
+            elif (first := in_spaces.setdefault((space, kind), place)) != place:
+                yield f"{place}: {space}::{kind} is defined in {first} too: the linker takes them for one type"
+
+
 def check_source(name, lines):
     if pathlib.PurePosixPath(name).suffix not in SOURCE_SUFFIXES:
         return
@@ -77,18 +167,22 @@ def check_words(lines):
 
 def check(root):
     """Breaches and warnings as lists of "FILE:LINE: text"."""
-    breaches, warnings = [], []
+    breaches, warnings, sources = [], [], []
     for path in files_of(root):
         name = path.relative_to(root).as_posix()
         contents = path.read_bytes()
         if b"\0" in contents[:8192]:
             continue  # binary
         lines = contents.decode(errors="replace").splitlines()
-        for checked in (check_layers(name, lines), check_source(name, lines), check_words(lines)):
+        checks = [check_layers(name, lines), check_source(name, lines), check_words(lines)]
+        if folder_of(name):
+            sources.append((name, Scopes("\n".join(lines))))
+            checks.append(check_namespaces(*sources[-1]))
+        for checked in checks:
             breaches += [f"{name}:{number}: {text}" for number, text in checked]
         if path.suffix in SOURCE_SUFFIXES and MANY_LINES < len(lines) <= MOST_LINES:
             warnings.append(f"{name}:{len(lines)}: warning: {len(lines)} lines; should it be two files?")
-    return breaches, warnings
+    return breaches + list(check_types(sources)), warnings
 
 
 def main():

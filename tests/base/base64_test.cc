@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& text) {
@@ -39,4 +39,4 @@ TEST(Base64, OtherTextsAreRefused) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

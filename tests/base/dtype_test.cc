@@ -9,7 +9,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -218,4 +218,4 @@ TEST(DType, AnUnknownNameIsRefusedWithTheKnownOnes) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

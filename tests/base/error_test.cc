@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 TEST(Error, JoinsItsParts) {
@@ -104,4 +104,4 @@ TEST(NearestName, AWordOfMegabytesCostsNothing) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

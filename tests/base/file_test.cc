@@ -16,7 +16,7 @@
 #include "ramet/base/error.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -236,4 +236,4 @@ TEST(FormatSize, WhatItPrintsParsesBack) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

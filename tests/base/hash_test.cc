@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::string random_bytes(size_t size, uint32_t seed) {
@@ -101,4 +101,4 @@ TEST(Hash, NamesGetDifferentIds) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 // Known answers published with Random123 (Salmon et al.), file kat_vectors, philox4x32 10.
@@ -107,4 +107,4 @@ TEST(RandomStream, NormalHasMeanZeroAndVarianceOne) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

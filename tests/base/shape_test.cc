@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::string message_of(const std::function<void()>& body) {
@@ -85,4 +85,4 @@ TEST(Broadcast, FollowsNumPysRule) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -13,7 +13,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 TEST(ThreadTeam, RunsEveryRankOnceInEveryRound) {
@@ -185,4 +185,4 @@ TEST(AvailableProcessors, RespectsAffinity) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -563,4 +563,4 @@ TEST_F(Cli, PlanShowsTheScheduleOfALayout) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -12,7 +12,7 @@
 #include "support/mpi.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,7 +36,7 @@ class LayoutCli : public ::testing::Test {
   LayoutCli() { write_file_atomic(folder_ / "small.toml", kSmallBert); }
 
   Outcome ramet(const std::vector<std::string>& arguments, int ranks = 0) {
-    return Process(arguments, folder_.path(), ranks > 0 ? test::mpi_launcher(ranks) : std::vector<std::string>{})
+    return Process(arguments, folder_.path(), ranks > 0 ? mpi_launcher(ranks) : std::vector<std::string>{})
         .wait();
   }
   static json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
@@ -144,7 +144,7 @@ TEST_F(LayoutCli, PlansWhatEachDeviceHoldsAndMoves) {
 }
 
 TEST_F(LayoutCli, RanksOfMpiGiveTheSameBits) {
-  if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const json one = train({"--run", "one"});
   EXPECT_EQ(train({"--layout", "p=2 r=2 head=first"}, 4)["weights_hash"], one["weights_hash"]);
   // Two devices on each rank; the checkpoint is one of any layout.
@@ -155,7 +155,7 @@ TEST_F(LayoutCli, RanksOfMpiGiveTheSameBits) {
 }
 
 TEST_F(LayoutCli, RanksMustDivideTheDevices) {
-  if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const Outcome outcome = ramet({"train", "small.toml", "--layout", "r=4"}, 3);
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("4 devices on 3 ranks"));
@@ -195,11 +195,11 @@ class FaultCli : public LayoutCli, public ::testing::WithParamInterface<Fault> {
 // A rank that dies, or that stops without dying, ends the run with a clear word; it goes on with the bits of an
 // unbroken one.
 TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
-  if (const std::string why = test::why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const std::string run = (folder_ / "run").string();
   Process process({"train", "small.toml", "--layout", "p=2 r=2 head=first", "--run", run, "--set", "train.steps=100000",
                    "--set", "train.schedule.kind=constant", "--time-limit", "3"},
-                  folder_.path(), test::mpi_launcher(4));
+                  folder_.path(), mpi_launcher(4));
   for (int i = 0; i < 600 && !fs::exists(folder_ / "run/checkpoints/step-00000002"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const std::vector<pid_t> ranks = ranks_of(run);
@@ -230,4 +230,4 @@ INSTANTIATE_TEST_SUITE_P(Signals, FaultCli,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "support/small_machine.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using nlohmann::json;
@@ -22,8 +22,8 @@ class PlanSearch : public ::testing::Test {
   PlanSearch() {
     write_file_atomic(folder_ / "small.toml",
                       small_recipe("small", kTwoLayers, "steps = 3\nmicro_batch = 2\nlanes = 2\nchunks = 2\n", 0));
-    write_file_atomic(folder_ / "two.toml", test::small_machine_text("two", 2, "64 MiB", false));
-    write_file_atomic(folder_ / "tiny.toml", test::small_machine_text("two", 2, "16 KiB", false));
+    write_file_atomic(folder_ / "two.toml", small_machine_text("two", 2, "64 MiB", false));
+    write_file_atomic(folder_ / "tiny.toml", small_machine_text("two", 2, "16 KiB", false));
   }
   Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
 
@@ -143,4 +143,4 @@ TEST_F(PlanSearch, TrainsOnTheLayoutThatItFindsWithTheSameBits) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -9,7 +9,7 @@
 #include "support/mpi.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -36,9 +36,9 @@ TEST(ProbeCli, PrintsJson) {
 }
 
 TEST(ProbeCli, UnderMpirunMeasuresTheLinksBetweenRanks) {
-  if (const std::string reason = test::why_no_mpi(); !reason.empty()) GTEST_SKIP() << reason;
+  if (const std::string reason = why_no_mpi(); !reason.empty()) GTEST_SKIP() << reason;
   const TemporaryFolder folder;
-  const Outcome outcome = Process({"probe", "--seconds", "0.3", "--json"}, folder.path(), test::mpi_launcher(2)).wait();
+  const Outcome outcome = Process({"probe", "--seconds", "0.3", "--json"}, folder.path(), mpi_launcher(2)).wait();
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Machine machine = load_machine((folder / "local.toml").string());
   EXPECT_EQ(machine.devices, 2);
@@ -59,4 +59,4 @@ TEST(ProbeCli, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace ramet {
+namespace ramet::tests {
 
 /// How a program ended and what it printed.
 struct Outcome {
@@ -81,4 +81,4 @@ class Process {
   bool done_ = false;
 };
 
-}  // namespace ramet
+}  // namespace ramet::tests

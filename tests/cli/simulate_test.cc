@@ -8,7 +8,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using nlohmann::json;
@@ -108,4 +108,4 @@ TEST_F(SimulateCli, NamesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

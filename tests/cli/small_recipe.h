@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace ramet {
+namespace ramet::tests {
 
 /// A recipe of a BERT that trains in a moment: `model` and `train` are further lines of these tables.
 inline std::string small_recipe(const std::string& name, const std::string& model, const std::string& train,
@@ -32,4 +32,4 @@ every = )" +
 inline const std::string kTwoLayers =
     "preset = \"mini\"\nlayers = 2\nheads = 4\nvocabulary_size = 96\nmax_positions = 16\n";
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,7 +8,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST_F(TaskCli, TellsOfBadInput) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

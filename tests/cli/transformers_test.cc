@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// A Python with transformers: RAMET_PEER_PYTHON, or that of scripts/setup.sh --peers.
@@ -23,4 +23,4 @@ TEST(Transformers, ReadsWhatIsExportedAndWritesWhatIsImported) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

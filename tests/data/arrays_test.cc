@@ -10,13 +10,13 @@
 #include <limits>
 #include <set>
 
-#include "data/temporary_folder.h"
 #include "ramet/base/error.h"
 #include "ramet/data/checked.h"
-#include "ramet/model/array_file.h"
-#include "ramet/model/safetensors.h"
+#include "ramet/weights/array_file.h"
+#include "ramet/weights/safetensors.h"
+#include "text/temporary_folder.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::AllOf;
@@ -287,4 +287,4 @@ TEST(CheckedSource, NamesWrongNamesTypesShapesAndValues) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

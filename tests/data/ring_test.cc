@@ -15,7 +15,7 @@
 #include "ramet/base/error.h"
 #include "ramet/data/stream.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::AllOf;
@@ -334,4 +334,4 @@ TEST(StreamSource, ARingThatWaitsForItStops) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

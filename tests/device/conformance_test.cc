@@ -15,11 +15,11 @@
 #include "ramet/device/cpu_device.h"
 #include "ramet/device/device.h"
 #include "ramet/device/loopback_device.h"
-#include "ramet/runtime/collectives_kernels.h"
+#include "ramet/transport/collectives_kernels.h"
 
 // What device.h says of every device, held against each. A new back end adds a line to the table at the end.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::AllOf;
@@ -482,4 +482,4 @@ TEST(CpuDevice, AdoptsMemoryThatOthersAllocated) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -1,8 +1,8 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
-#include "ramet/data/bpe.h"
+#include "ramet/text/bpe.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

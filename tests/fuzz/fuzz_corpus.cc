@@ -3,11 +3,11 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/data/corpus.h"
-#include "ramet/data/corpus_manifest.h"
-#include "ramet/data/wordpiece.h"
+#include "ramet/text/corpus.h"
+#include "ramet/text/corpus_manifest.h"
+#include "ramet/text/wordpiece.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/program/executable.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 // Any bytes behind a header with their own checksum and length, so that mutations reach what is behind the checksum.
 RAMET_FUZZ_TARGET(executable, std::string_view input) {

@@ -1,8 +1,8 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
-#include "ramet/data/packing.h"
+#include "ramet/text/packing.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(histogram, std::string_view input) {
   const LengthHistogram histogram = parse_histogram(input, "input");

@@ -2,7 +2,7 @@
 #include "ramet/base/error.h"
 #include "ramet/machine/machine_toml.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(machine, std::string_view input) {
   const std::string printed = print_machine(parse_machine(input, "fuzz.toml"));

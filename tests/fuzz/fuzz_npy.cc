@@ -2,7 +2,7 @@
 #include "ramet/base/error.h"
 #include "ramet/data/arrays.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

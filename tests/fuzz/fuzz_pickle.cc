@@ -1,19 +1,19 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
-#include "ramet/model/pickle.h"
+#include "ramet/weights/pickle.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 using namespace std::string_literals;
 
 namespace {
 
-std::string text(const std::string& value) {
+std::string str(const std::string& value) {
   return "X"s + static_cast<char>(value.size()) + "\0\0\0"s + value;
 }
 
 /// {'w': a tensor of 2 x 3 of storage '0'}
-const std::string kTable = "\x80\x02}q\x00("s + text("w") + "ctorch._utils\n_rebuild_tensor_v2\nq\x01(("s + text("storage") +
-                           "ctorch\nFloatStorage\n"s + text("0") + text("cpu") +
+const std::string kTable = "\x80\x02}q\x00("s + str("w") + "ctorch._utils\n_rebuild_tensor_v2\nq\x01(("s + str("storage") +
+                           "ctorch\nFloatStorage\n"s + str("0") + str("cpu") +
                            "K\x06tQK\x00K\x02K\x03\x86K\x03K\x01\x86\x89"
                            "ccollections\nOrderedDict\n)RtRu."s;
 
@@ -38,5 +38,5 @@ RAMET_FUZZ_SEEDS(pickle) {
           .words = {"q\x00"s, "h\x00"s, "K\x02", "\x85", "\x86", "\x87", "(", "t", "u", "R", "Q", "b", ".", "]", "}", ")",
                     "2", "0", "\x94", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", "J\xff\xff\xff\x7f", "M\xff\xff",
                     "ctorch\nHalfStorage\n", "ctorch._utils\n_rebuild_parameter\n", "cos\nsystem\n",
-                    text("state_dict"), text("w")}};
+                    str("state_dict"), str("w")}};
 }

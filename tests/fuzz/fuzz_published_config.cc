@@ -4,7 +4,7 @@
 #include "ramet/base/file.h"
 #include "ramet/model/published_config.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(published_config, std::string_view input) {
   const auto folder = fuzz::empty_folder("published_config");

@@ -2,7 +2,7 @@
 #include "ramet/base/error.h"
 #include "ramet/recipe/recipe.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 // What stands behind a form feed is taken as settings, one a line, as `--set` gives them.
 RAMET_FUZZ_TARGET(recipe, std::string_view input) {

@@ -3,7 +3,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/track/run_log.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

@@ -1,8 +1,8 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
-#include "ramet/model/safetensors.h"
+#include "ramet/weights/safetensors.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

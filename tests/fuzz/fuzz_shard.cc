@@ -4,15 +4,15 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
-#include "ramet/data/shard.h"
+#include "ramet/text/shard.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 
 constexpr int32_t kVocabulary = 100;
 
-/// Makes the checksums right, as far as there is room for them (offsets as data/shard.h gives them).
+/// Makes the checksums right, as far as there is room for them (offsets as text/shard.h gives them).
 void mend(std::string& file) {
   const auto get = [&](size_t at) {
     uint32_t value;

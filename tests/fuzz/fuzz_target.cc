@@ -15,7 +15,7 @@
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
 
-namespace ramet::fuzz {
+namespace ramet::tests::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ fs::path empty_folder(const std::string& name) {
   return folder;
 }
 
-}  // namespace ramet::fuzz
+}  // namespace ramet::tests::fuzz

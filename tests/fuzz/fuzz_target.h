@@ -15,7 +15,7 @@
 ///
 /// The fuzz preset makes of each file a libFuzzer program, fuzz_NAME; the tests make of it the test Fuzz.NAME, which
 /// tries mutations of the seeds, the same in every run (RAMET_FUZZ_ITERATIONS of them, when that is set).
-namespace ramet::fuzz {
+namespace ramet::tests::fuzz {
 
 struct Seeds {
   std::vector<std::string> inputs;
@@ -41,20 +41,20 @@ std::filesystem::path as_file(std::string_view contents);
 /// A folder of that name in memory, or else in the folder for temporary files; emptied at each call, gone in the end.
 std::filesystem::path empty_folder(const std::string& name);
 
-}  // namespace ramet::fuzz
+}  // namespace ramet::tests::fuzz
 
-#define RAMET_FUZZ_SEEDS(name) static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name()
+#define RAMET_FUZZ_SEEDS(name) static ::ramet::tests::fuzz::Seeds ramet_fuzz_seeds_##name()
 
 #ifdef RAMET_LIBFUZZER
 #define RAMET_FUZZ_TARGET(name, parameter)                                                         \
   static void ramet_fuzz_##name(parameter);                                                        \
-  static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name();                                           \
+  static ::ramet::tests::fuzz::Seeds ramet_fuzz_seeds_##name();                                           \
   extern "C" int LLVMFuzzerInitialize(int*, char***) {                                             \
-    ::ramet::fuzz::write_seeds(#name, ::ramet::fuzz::all_seeds(#name, ramet_fuzz_seeds_##name())); \
+    ::ramet::tests::fuzz::write_seeds(#name, ::ramet::tests::fuzz::all_seeds(#name, ramet_fuzz_seeds_##name())); \
     return 0;                                                                                      \
   }                                                                                                \
   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {                        \
-    ::ramet::fuzz::survive(ramet_fuzz_##name, {reinterpret_cast<const char*>(data), size});        \
+    ::ramet::tests::fuzz::survive(ramet_fuzz_##name, {reinterpret_cast<const char*>(data), size});        \
     return 0;                                                                                      \
   }                                                                                                \
   static void ramet_fuzz_##name(parameter)
@@ -62,7 +62,7 @@ std::filesystem::path empty_folder(const std::string& name);
 #include <gtest/gtest.h>
 #define RAMET_FUZZ_TARGET(name, parameter)                                                                \
   static void ramet_fuzz_##name(parameter);                                                               \
-  static ::ramet::fuzz::Seeds ramet_fuzz_seeds_##name();                                                  \
-  TEST(Fuzz, name) { ::ramet::fuzz::run_mutations(#name, ramet_fuzz_##name, ramet_fuzz_seeds_##name()); } \
+  static ::ramet::tests::fuzz::Seeds ramet_fuzz_seeds_##name();                                                  \
+  TEST(Fuzz, name) { ::ramet::tests::fuzz::run_mutations(#name, ramet_fuzz_##name, ramet_fuzz_seeds_##name()); } \
   static void ramet_fuzz_##name(parameter)
 #endif

@@ -1,12 +1,12 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/data/task.h"
-#include "ramet/data/tasks/answer_metrics.h"
-#include "ramet/data/tasks/conll.h"
-#include "ramet/data/wordpiece.h"
+#include "ramet/text/task.h"
+#include "ramet/text/tasks/answer_metrics.h"
+#include "ramet/text/tasks/conll.h"
+#include "ramet/text/wordpiece.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

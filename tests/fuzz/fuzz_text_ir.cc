@@ -2,7 +2,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(text_ir, std::string_view input) {
   const std::string printed = print(parse_graph(input));

@@ -1,8 +1,8 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/file.h"
-#include "ramet/data/tokenizer_json.h"
+#include "ramet/text/tokenizer_json.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(tokenizer_json, std::string_view input) {
   const auto tokenizer = load_tokenizer_json(fuzz::as_file(input));

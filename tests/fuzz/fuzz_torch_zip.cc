@@ -1,9 +1,9 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/model/torch_zip.h"
+#include "ramet/weights/torch_zip.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(torch_zip, std::string_view input) {
   const auto file = open_torch_zip(fuzz::as_file(input));

@@ -1,10 +1,10 @@
 #include "fuzz/fuzz_target.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/data/tokenizer.h"
-#include "ramet/data/vocabulary.h"
+#include "ramet/text/tokenizer.h"
+#include "ramet/text/vocabulary.h"
 
-using namespace ramet;
+using namespace ramet::tests;
 
 namespace {
 

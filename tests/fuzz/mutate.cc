@@ -5,7 +5,7 @@
 #include <cctype>
 #include <cstring>
 
-namespace ramet::fuzz {
+namespace ramet::tests::fuzz {
 namespace {
 
 constexpr std::array<const char*, 16> kNumbers = {"0",
@@ -122,4 +122,4 @@ void Mutator::change_binary_number(std::string& input) {
   std::memcpy(input.data() + at, &value, width);
 }
 
-}  // namespace ramet::fuzz
+}  // namespace ramet::tests::fuzz

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ramet::fuzz {
+namespace ramet::tests::fuzz {
 
 /// Changes inputs at random, the same way for the same seed on every machine: flipped, changed, inserted, deleted,
 /// repeated and moved bytes, numbers changed to their neighbours and to extremes, pieces of other inputs and words of
@@ -30,4 +30,4 @@ class Mutator {
   std::vector<std::string> words_;
 };
 
-}  // namespace ramet::fuzz
+}  // namespace ramet::tests::fuzz

@@ -8,7 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet::fuzz {
+namespace ramet::tests::fuzz {
 namespace {
 
 const std::vector<std::string> kInputs = {"steps = 100\nseed = 7\n", std::string("\x10\0\0\0\0\0\0\0{}", 10), ""};
@@ -79,4 +79,4 @@ TEST(EmptyFolder, IsEmptyEachTime) {
 }
 
 }  // namespace
-}  // namespace ramet::fuzz
+}  // namespace ramet::tests::fuzz

@@ -4,7 +4,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(ShardingRule, RefusesBadText) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

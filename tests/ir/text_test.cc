@@ -12,7 +12,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/transform/differentiate.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -180,4 +180,4 @@ TEST(GraphText, ErrorsNameThePlace) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

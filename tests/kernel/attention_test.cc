@@ -6,12 +6,8 @@
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/interpret.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
-
-using test::compare;
-using test::node_of;
-using test::random_tensor;
 
 struct Case {
   int64_t batch, sequence, heads, head_size;
@@ -205,4 +201,4 @@ TEST(Attention, NothingToAttend) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -12,12 +12,8 @@
 #include "ramet/ops/reduce_order.h"
 #include "support/cut.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
-
-using test::cut;
-using test::node_of;
-using test::random_tensor;
 
 const Backend* const kBackends[] = {&reference_backend(), &cpu_backend()};
 
@@ -231,7 +227,7 @@ TEST(Contraction, ShardsCombineToTheBitsOfTheWhole) {
             if (transposes == 2 && run_length == 5) {
               const HostTensor oracle = run(one, reference_backend(), one.inputs());
               ASSERT_EQ(by_shards(one, reference_backend(), split.parts), oracle) << one.text();
-              ASSERT_EQ(test::compare(whole, oracle, 2e-5), "") << one.text();
+              ASSERT_EQ(compare(whole, oracle, 2e-5), "") << one.text();
             }
           }
 }
@@ -291,4 +287,4 @@ TEST(Contraction, PackedBlocksGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -14,12 +14,9 @@
 #include "ramet/ops/random_fill.h"
 #include "ramet/ops/reduce_order.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
-using test::compare;
-using test::node_of;
-using test::random_tensor;
 using Tensors = std::vector<HostTensor>;
 
 HostTensor integers(Shape shape, int64_t below, uint64_t which, DType dtype = DType::kI32) {
@@ -511,4 +508,4 @@ TEST(CpuRows, OrderOfElements) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

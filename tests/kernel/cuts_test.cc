@@ -11,14 +11,8 @@
 #include "ramet/ops/map_program.h"
 #include "support/cut.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
-
-using test::cut;
-using test::node_of;
-using test::placed;
-using test::random_tensor;
-using test::TestCut;
 
 HostTensor counter() { return HostTensor::of(DType::kI64, {2}, {3, 4}); }
 
@@ -263,4 +257,4 @@ TEST(Cuts, AnIndexOutsideTheLogicalTableIsAnError) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -9,7 +9,7 @@
 #include "ramet/base/rng.h"
 #include "ramet/kernel/interpret.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// Every exponent that f32 has, infinities and NaNs, and all bit patterns of 16-bit types.
@@ -30,7 +30,7 @@ TEST(Exponents, HaveTheirBins) {
 }
 
 HostTensor histogram(const HostTensor& a, const Backend& backend) {
-  return interpret_node(test::node_of("exponent_histogram", {a}, {}), backend, {a}).at(0);
+  return interpret_node(node_of("exponent_histogram", {a}, {}), backend, {a}).at(0);
 }
 
 TEST(Exponents, TheCpuCountsWhatTheReferenceCounts) {
@@ -70,4 +70,4 @@ TEST(Exponents, SharesAreOfWhatIsNotZero) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,7 +8,7 @@
 #include "ramet/base/rng.h"
 #include "ramet/ir/op.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// Numbers in [-1, 1), the same on every machine.
 inline HostTensor random_tensor(DType dtype, Shape shape, uint64_t which) {
@@ -41,4 +41,4 @@ inline std::string compare(const HostTensor& found, const HostTensor& expected, 
   return "";
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

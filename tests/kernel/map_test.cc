@@ -11,7 +11,7 @@
 #include "ramet/ops/random_bits.h"
 #include "ramet/ops/reduce_order.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 struct Bytes {
@@ -318,4 +318,4 @@ TEST(CpuMap, SelectsAndEmptySpaces) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -10,7 +10,7 @@
 
 #include "ramet/kernel/cpu/map.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -266,4 +266,4 @@ TEST(Math, PowerIsAsC) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -12,12 +12,8 @@
 #include "ramet/kernel/cpu/pack.h"
 #include "ramet/kernel/interpret.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
-
-using test::compare;
-using test::node_of;
-using test::random_tensor;
 
 bool has_onednn() { return onednn::built() && cpu_level() >= CpuLevel::kAvx512; }
 
@@ -248,4 +244,4 @@ TEST(Pack, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -14,11 +14,8 @@
 extern "C" int omp_get_max_threads(void);
 extern "C" void omp_set_num_threads(int);
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
-
-using test::node_of;
-using test::random_tensor;
 
 bool has_onednn() { return cpu_level() >= CpuLevel::kAvx512; }
 
@@ -68,4 +65,4 @@ TEST(Guard, ProvesWhatIsInUse) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

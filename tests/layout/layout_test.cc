@@ -7,7 +7,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::ElementsAre;
@@ -314,4 +314,4 @@ TEST(LayoutFits, RemarksOnWhatRunsButWorse) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

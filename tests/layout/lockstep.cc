@@ -11,7 +11,7 @@
 #include "ramet/ops/reduce_order.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 HostTensor counter_of(int64_t step, int64_t micro) {
@@ -378,4 +378,4 @@ void LockstepMachine::run_step(int64_t number, const FeedOf& feed, const Tensors
   prepare();
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -9,7 +9,7 @@
 #include "ramet/layout/device_graphs.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::tests {
 
 using Tensors = std::map<std::string, HostTensor>;
 /// Data and scalar inputs of a micro-batch, by name.
@@ -71,4 +71,4 @@ class LockstepMachine {
   Tensors results_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::tests

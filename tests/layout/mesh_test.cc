@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::ElementsAre;
@@ -56,4 +56,4 @@ TEST(Mesh, RefusesGroupsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -13,7 +13,7 @@
 #include "ramet/transform/simplify.h"
 #include "support/small_training.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -274,4 +274,4 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PartitionBits, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,7 +8,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::AllOf;
@@ -262,4 +262,4 @@ TEST(Schedule, ChoicesTellWhereZeroBubblePays) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -7,7 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/position.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// Logical element of each local one, -1 for padding.
@@ -91,4 +91,4 @@ TEST(Sharding, DevicesTogetherHoldEveryElement) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -60,6 +60,49 @@ class BadSamples(unittest.TestCase):
                          ["src/ramet/ir/x.cc:1: includes unknown folder util/",
                           "src/ramet/util/x.cc:1: unknown folder src/ramet/util"])
 
+    def test_namespaces_of_others(self):
+        breaches, _ = self.breaches_of(**{
+            "src/ramet/plan/x.cc": "namespace ramet::ir {\nclass Graph;\nenum class Kind : int;\n}\n"  # declared: fine
+                                   "namespace ramet::plan {\nnamespace {\nint a;\n}\n}\n"
+                                   "namespace ramet::plan::detail {\nint b;\n}\nnamespace CLI {\nint c;\n}\n"
+                                   "namespace ramet::planner {\nint d;\n}\n"
+                                   "namespace ramet::ir {\nclass Node;\nint e();\n}\n"
+                                   "namespace ramet {\nclass Error {};\n}\n"
+                                   "namespace ramet::cli {}\n"
+                                   "// namespace ramet::cli { int f; }\n"
+                                   "const char* const g = R\"(\nnamespace ramet::cli {\nint h;\n})\";\n",
+            "src/ramet/base/x.cc": "namespace ramet {\nint a;\n}\nnamespace ramet::detail {\nint b;\n}\n"
+                                   "namespace ramet::ir {\nint c;\n}\n"})
+        self.assertEqual(breaches, [
+            "src/ramet/base/x.cc:7: opens namespace ramet::ir; what is in base/ stands in namespace ramet",
+            *(f"src/ramet/plan/x.cc:{line}: opens namespace {space}; what is in plan/ stands in namespace ramet::plan"
+              for line, space in ((16, "ramet::planner"), (19, "ramet::ir"), (23, "ramet"), (26, "ramet::cli")))])
+
+    def test_types_that_stand_twice(self):
+        once = "#pragma once\nnamespace ramet::ir {\nclass Graph {\n  struct Part {};\n};\nclass Node;\n" \
+               "namespace {\nstruct Hidden {};\n}\n}\n"
+        other = "#pragma once\nnamespace ramet::plan {\nstruct Other {\n  struct Part {};\n};\n" \
+                "int draw(struct Graph&);\nnamespace {\nstruct Hidden {};\n}\n}\n"
+        files = {"src/ramet/ir/graph.h": once, "src/ramet/plan/other.h": other}
+        self.assertEqual(self.breaches_of(**files), ([], []))
+        # The same name in another folder's header, and in another namespace.
+        breaches, _ = self.breaches_of(**files, **{
+            "src/ramet/sim/x.h": "#pragma once\nnamespace ramet::sim {\ntemplate <typename T>\nenum class Graph\n"
+                                 "    : int { kA };\n}\n"})
+        self.assertEqual(breaches, ["src/ramet/sim/x.h:4: Graph is defined in src/ramet/ir/graph.h:3 too: two types of "
+                                    "one name say neither what they are"])
+        # In two .cc files of one namespace; not of two, and not where a namespace without a name hides them.
+        breaches, _ = self.breaches_of(**{
+            "src/ramet/ir/a.cc": "namespace ramet::ir {\nstruct Walk final : Base {\n};\n}\n",
+            "src/ramet/ir/b.cc": "namespace ramet::ir {\nnamespace {\nstruct Walk {};\n}\n}\n",
+            "src/ramet/ops/c.cc": "namespace ramet::ops {\nclass Walk {};\n}\n"})
+        self.assertEqual(breaches, [])
+        breaches, _ = self.breaches_of(**{
+            "src/ramet/ir/a.cc": "namespace ramet::ir {\nstruct Walk final : Base {\n};\n}\n",
+            "src/ramet/ir/b.cc": "namespace ramet {\nnamespace ir {\nclass Walk {};\n}\n}\n"})
+        self.assertEqual([line.split(" too")[0] for line in breaches if "opens" not in line],
+                         ["src/ramet/ir/b.cc:3: ramet::ir::Walk is defined in src/ramet/ir/a.cc:2"])
+
     def test_a_header_without_pragma_once(self):
         breaches, _ = self.breaches_of(**{"src/ramet/base/x.h": "// #pragma once\nint x();\n"})
         self.assertEqual(breaches, ["src/ramet/base/x.h:1: a header without #pragma once"])

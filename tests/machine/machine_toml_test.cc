@@ -10,7 +10,7 @@
 #include "ramet/machine/machine_keys.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const std::string kSmall = R"(name = "two"
@@ -343,4 +343,4 @@ TEST(MachineHelp, NamesEveryKey) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

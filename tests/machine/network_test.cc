@@ -7,7 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/machine/machine_toml.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// One gigabyte a second a link, one microsecond.
@@ -215,4 +215,4 @@ TEST(Collectives, AreQuickOnLargeMachines) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr double kBow = 1.85e9, kGc200 = 1.325e9;
@@ -175,4 +175,4 @@ TEST(TileMatmul, EmptyProductsCostNothing) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -5,7 +5,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const TileFigures kFigures{.clock = 1.85e9};
@@ -103,4 +103,4 @@ TEST(TileModel, TasksOfMachinesOfTilesTakeTheirCycles) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/precision.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using Feeds = std::map<std::string, HostTensor>;
@@ -127,4 +127,4 @@ TEST(ModelGradients, Gpt2sAreThoseOfFiniteDifferences) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,14 +8,14 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/model/hugging_face.h"
-#include "ramet/model/pickle.h"
 #include "ramet/model/presets.h"
 #include "ramet/model/published_config.h"
-#include "ramet/model/safetensors.h"
-#include "ramet/model/tensor_file.h"
+#include "ramet/weights/pickle.h"
+#include "ramet/weights/safetensors.h"
+#include "ramet/weights/tensor_file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -300,4 +300,4 @@ TEST(PublishedConfig, RefusesWhatIsNotBuiltIn) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

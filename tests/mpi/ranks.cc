@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "ramet/base/error.h"
-#include "ramet/runtime/mpi_transport.h"
+#include "ramet/transport/mpi_transport.h"
 #include "support/collectives_checks.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using Check = std::function<void(Transport&, bool hosts)>;
@@ -98,13 +98,13 @@ int run(const std::string& name, int devices_per_rank, int pretend_hosts) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc < 2) return RUN_ALL_TESTS();
   try {
-    return ramet::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 1, argc > 3 ? std::atoi(argv[3]) : 1);
+    return ramet::tests::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 1, argc > 3 ? std::atoi(argv[3]) : 1);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "test_mpi: %s\n", error.what());
     return 1;

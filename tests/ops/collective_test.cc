@@ -6,7 +6,7 @@
 #include "ramet/ir/builder.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 NodeSignature node_of(const std::string& op, TensorType input, Attributes attributes) {
@@ -78,4 +78,4 @@ TEST(Collective, BoundariesPrintAndParse) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -14,7 +14,7 @@
 // What the case table cannot say of element-wise, shape, indexing and reduction ops: error texts, builder functions,
 // identities, sharding text, orders of sums.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using Dims = std::vector<int64_t>;
@@ -304,4 +304,4 @@ TEST(HostTensor, RefusesAWrongNumberOfValues) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

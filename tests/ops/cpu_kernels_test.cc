@@ -8,7 +8,7 @@
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/exact_sum.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// Every kernel of the CPU against the reference, on the case table: values within the rounding of the type, and the
@@ -83,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, CpuKernels, testing::ValuesIn(cases_of_reference()
 });
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -6,7 +6,7 @@
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 struct EinsumCase {
@@ -171,4 +171,4 @@ TEST(EinsumLowering, ReadsAnOperandTransposedInsteadOfCopyingIt) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

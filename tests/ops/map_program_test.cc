@@ -7,7 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::string error_of(const std::function<void()>& act) {
@@ -77,4 +77,4 @@ TEST(MapOpTable, NamesAreDistinctAndEachIsAnOp) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -13,7 +13,7 @@
 #include "ramet/ops/reduce_order.h"
 #include "ramet/transform/differentiate.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -404,4 +404,4 @@ TEST(CrossEntropyOp, GradientIsThatOfFiniteDifferencesInAnyChunks) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

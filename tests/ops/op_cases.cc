@@ -7,7 +7,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/base/rng.h"
 
-namespace ramet {
+namespace ramet::tests {
 
 const std::vector<OpCase>& op_cases() {
   static const std::vector<OpCase> cases = [] {
@@ -64,4 +64,4 @@ OpCase in_type(const OpCase& op_case, DType dtype) {
   return other;
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -7,7 +7,7 @@
 #include "ramet/base/host_tensor.h"
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::tests {
 
 /// One input of a case: its type and its values, uniform in [low, high) (integers in [low, high]) or given.
 struct CaseInput {
@@ -47,4 +47,4 @@ OpCase in_type(const OpCase& op_case, DType dtype);
 /// How GoogleTest prints a case.
 void PrintTo(const OpCase& op_case, std::ostream* stream);
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -4,7 +4,7 @@
 #include "ops/op_cases.h"
 #include "ramet/ops/map_program.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -310,4 +310,4 @@ void add_elementwise_cases(std::vector<OpCase>& cases) {
   add_maps(cases);
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -5,7 +5,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/kernel/interpret.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr DType kF32 = DType::kF32, kI32 = DType::kI32, kI64 = DType::kI64;
@@ -603,4 +603,4 @@ void add_network_cases(std::vector<OpCase>& cases) {
   add_optimizers(cases);
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -1,7 +1,7 @@
 #include "ops/op_cases.h"
 #include "ramet/base/hash.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using Dims = std::vector<int64_t>;
@@ -338,4 +338,4 @@ void add_shape_cases(std::vector<OpCase>& cases) {
   add_reductions(cases);
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

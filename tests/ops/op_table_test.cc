@@ -13,7 +13,7 @@
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/exact_sum.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::string label(const OpCase& op_case) { return op_case.op + "/" + op_case.name; }
@@ -80,7 +80,7 @@ TEST(OpTable, EveryOpHasACase) {
   std::set<std::string> covered;
   for (const OpCase& op_case : op_cases()) covered.insert(op_case.op);
   for (const OpDef* op : OpRegistry::instance().all())
-    // Collectives need more than one device: collective_test.cc, tests/runtime.
+    // Collectives need more than one device: collective_test.cc, tests/transport.
     EXPECT_TRUE(op->exchange != Exchange::kNone || covered.count(op->name))
         << op->name << " has no line in the case table (tests/ops/op_cases_*.cc)";
 }
@@ -387,4 +387,4 @@ TEST_P(EveryCase, ShardsAsItsRuleSays) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

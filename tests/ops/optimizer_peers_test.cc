@@ -11,7 +11,7 @@
 // Ten steps of every optimizer, on a matrix and a vector, against PyTorch, transformers and the equations of papers in
 // f64, as bench/peers/torch_optimizers.py recorded them.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr DType kF32 = DType::kF32;
@@ -167,4 +167,4 @@ TEST(OptimizerPeers, AdafactorIsPyTorchsToo) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

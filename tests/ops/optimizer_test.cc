@@ -7,7 +7,7 @@
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr DType kF32 = DType::kF32;
@@ -170,4 +170,4 @@ TEST(Optimizers, SayWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,10 +8,8 @@
 #include "ramet/ops/position.h"
 #include "support/cut.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
-
-using test::TestCut;
 
 NodeSignature iota_node(const Shape& shape, Attributes attributes) {
   NodeSignature node;
@@ -31,8 +29,8 @@ HostTensor numbered(const Shape& shape) {
 
 void expect_logical(const Shape& shape, const std::vector<TestCut>& cuts, const std::vector<int64_t>& k) {
   HostTensor part = numbered(shape);
-  for (size_t i = 0; i < cuts.size(); ++i) part = test::cut(part, cuts[i], k[i]);
-  const Position position(iota_node(part.type.shape, test::placed({}, cuts, k)));
+  for (size_t i = 0; i < cuts.size(); ++i) part = cut(part, cuts[i], k[i]);
+  const Position position(iota_node(part.type.shape, placed({}, cuts, k)));
   ASSERT_EQ(position.logical(), shape);
   ASSERT_EQ(position.local(), part.type.shape);
   for (int64_t e = 0; e < part.elements(); ++e) ASSERT_EQ(position.index(e), part.get(e)) << "element " << e;
@@ -78,20 +76,20 @@ TEST(Position, KnowsEveryElement) {
 }
 
 TEST(Position, OneRunWhereOnlyTheFirstDimensionIsCut) {
-  const Position position(iota_node({2, 6, 24}, test::placed({}, {{0, 2, 1}}, {1})));
+  const Position position(iota_node({2, 6, 24}, placed({}, {{0, 2, 1}}, {1})));
   const Position::Run run = position.run_at(3);
   EXPECT_EQ(run.logical, 2 * 6 * 24 + 3);
   EXPECT_EQ(run.length, 2 * 6 * 24 - 3);
 }
 
 TEST(Position, NothingToPlace) {
-  const Position position(iota_node({0, 6}, test::placed({}, {{0, 2, 1}}, {1})));
+  const Position position(iota_node({0, 6}, placed({}, {{0, 2, 1}}, {1})));
   EXPECT_EQ(position.logical_elements(), 0);
   position.for_each_run(0, 0, [](const Position::Run&) { FAIL(); });
 }
 
 TEST(Position, WithoutAPlaceYetIsTheFirstPart) {
-  Attributes attributes = test::placed({}, {{0, 4, 1}}, {3});
+  Attributes attributes = placed({}, {{0, 4, 1}}, {3});
   attributes.erase("position");
   EXPECT_EQ(Position(iota_node({2, 6}, attributes)).index(0), 0);
 }
@@ -132,7 +130,7 @@ TEST(Position, OnlyPositionalOpsTakeTheAttributes) {
       attributes.set("axis", int64_t{0});
     else
       attributes.set("value", 1.0);
-    build.output("out", build.op(op, {}, test::placed(attributes, {{0, 2, 1}}, {1})));
+    build.output("out", build.op(op, {}, placed(attributes, {{0, 2, 1}}, {1})));
     if (std::string(op) == "iota")
       EXPECT_NO_THROW(verify(graph, "building"));
     else
@@ -145,10 +143,10 @@ TEST(Position, OfFlatParts) {
   const Shape shape{6, 5};
   const std::vector<TestCut> cuts{{0, 2, 1}};
   for (int64_t k = 0; k < 2; ++k) {
-    const HostTensor half = test::cut(numbered(shape), cuts[0], k);  // 15 elements
+    const HostTensor half = cut(numbered(shape), cuts[0], k);  // 15 elements
     int64_t seen = 0;
     for (int64_t part = 0; part < 4; ++part) {
-      Attributes attributes = test::placed({}, cuts, {k});
+      Attributes attributes = placed({}, cuts, {k});
       attributes.set("flat", std::vector<int64_t>{1, 4, 1, 3, 5}).set("position", std::vector<int64_t>{k, part});
       NodeSignature node = iota_node(Shape{4}, attributes);
       const Position position(node);
@@ -185,4 +183,4 @@ TEST(Position, RefusesFlatPartsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

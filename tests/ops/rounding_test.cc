@@ -11,7 +11,7 @@
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr DType kNarrow[] = {DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2};
@@ -287,4 +287,4 @@ TEST(Narrow, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -13,11 +13,9 @@
 #include "ramet/train/step.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
-using test::small_machine;
-using test::tiny_recipe;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -282,4 +280,4 @@ TEST(Search, AMachineThatIsTooSmallIsToldWhatItLacks) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -7,7 +7,7 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "support/small_machine.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// A BERT of four layers that compiles in a moment; `more` are further settings.
 inline Recipe tiny_recipe(const std::vector<std::string>& more = {}) {
@@ -24,4 +24,4 @@ inline Machine small_machine(const std::string& memory, int devices = 4) {
   return parse_machine(small_machine_text("four", devices, memory, true), "four.toml");
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

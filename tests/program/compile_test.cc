@@ -9,7 +9,7 @@
 #include "ramet/program/schedule.h"
 #include "support/toy.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const TensorType kVector{DType::kF32, {1024}};
@@ -238,4 +238,4 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "ramet/base/hash.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// The tree by its definition: a range of lanes splits at the largest power of two below its length.
@@ -200,4 +200,4 @@ TEST(Executable, VerifierFindsWhatIsUnsound) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

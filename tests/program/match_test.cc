@@ -11,10 +11,9 @@
 #include "support/chain.h"
 #include "support/fault.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
-using test::fault_of;
 using Kind = ProgramStep::Kind;
 
 const Backend& backend() {
@@ -210,4 +209,4 @@ TEST(Match, RandomDamageIsFound) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,7 +8,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// The most bytes at one instant, counted instant by instant.
@@ -168,4 +168,4 @@ TEST(Place, PerfectPackingsAreSound) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -44,4 +44,4 @@ TEST(LayoutReport, JsonReadsBack) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 Executable sample() {
@@ -63,4 +63,4 @@ TEST(MemoryReport, PictureHasARectangleABuffer) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

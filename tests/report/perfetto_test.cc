@@ -9,7 +9,7 @@
 
 #include "ramet/report/simulation.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// A decoder of its own: a message as its fields in order.
@@ -236,4 +236,4 @@ TEST(SimulationReport, TablesAndJson) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

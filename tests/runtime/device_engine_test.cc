@@ -11,11 +11,11 @@
 
 #include "ramet/program/compile.h"
 #include "ramet/runtime/localize.h"
-#include "ramet/runtime/thread_transport.h"
+#include "ramet/transport/thread_transport.h"
 #include "support/chain.h"
 #include "support/devices.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const Backend& backend() {
@@ -128,7 +128,7 @@ Outcome run_devices(const toy::Chain& chain, int64_t steps, int threads = 1, dou
     if (mine.first && (!outcome.first || mine.first->superstep < outcome.first->superstep)) outcome.first = mine.first;
     outcome.states_changed |= mine.states_changed;
   };
-  test::expect_none(test::on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
+  expect_none(on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
   return outcome;
 }
 
@@ -160,7 +160,7 @@ std::map<int64_t, double> losses_of_request(const toy::Chain& chain, int64_t cou
       make_thread_transports(graphs.mesh.devices(), {.time_limit = std::chrono::milliseconds(20'000)});
   std::mutex mutex;
   std::map<int64_t, double> losses;
-  test::expect_none(test::on_devices(transports, [&](size_t device) {
+  expect_none(on_devices(transports, [&](size_t device) {
     const int stage = graphs.mesh.position(static_cast<int>(device)).stage;
     DeviceEngine engine(executables[static_cast<size_t>(stage)], backend(),
                         {.device = static_cast<int>(device), .transport = transports[device].get()});
@@ -381,7 +381,7 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
         return toy::numbers(name[0] == 'a' ? part : whole, static_cast<uint32_t>(10 * device + name[0]));
       };
       std::vector<std::map<std::string, HostTensor>> results(kParts);
-      test::expect_none(test::on_devices(transports, [&](size_t index) {
+      expect_none(on_devices(transports, [&](size_t index) {
         const int device = static_cast<int>(index);
         DeviceEngine engine(executables[0], backend(),
                             {.device = device, .transport = transports[static_cast<size_t>(device)].get()});
@@ -441,4 +441,4 @@ TEST(DeviceEngine, LocalizeSaysWhichPartADeviceHolds) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

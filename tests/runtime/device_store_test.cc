@@ -12,7 +12,7 @@
 
 // Bytes on their way between device memory and what takes the host's, for every kind of device.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 struct Case {
@@ -126,4 +126,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeviceStoreTest,
                          [](const auto& info) { return info.param.device + (info.param.file ? "_file" : "_ram"); });
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "ramet/program/compile.h"
-#include "ramet/runtime/process.h"
+#include "ramet/transport/process.h"
 #include "support/toy.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const TensorType kVector{DType::kF32, {1000}};
@@ -267,4 +267,4 @@ TEST(Process, KnowsItsMemory) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -10,14 +10,14 @@
 #include "ramet/machine/machine_toml.h"
 #include "ramet/program/compile.h"
 #include "ramet/runtime/engine.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/rehearsal.h"
+#include "ramet/measure/probe.h"
+#include "ramet/measure/rehearsal.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 struct Outcome {
@@ -222,4 +222,4 @@ TEST(Prediction, RehearsesNothingThatTakesTooLong) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,16 +11,16 @@
 #include "ramet/program/compile.h"
 #include "ramet/runtime/cluster.h"
 #include "ramet/runtime/device_engine.h"
-#include "ramet/runtime/thread_transport.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
+#include "ramet/transport/thread_transport.h"
 #include "support/devices.h"
 #include "support/small_training.h"
 
 // Partitioned models on device engines, one thread each, against one engine without a layout.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -98,7 +98,7 @@ States run_layout(const Subject& subject, const std::string& layout, double& nor
     for (auto& [name, bytes] : states)
       if (engine.has_state(name)) engine.read_state(name, 0, bytes);
   };
-  test::expect_none(test::on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
+  expect_none(on_devices(transports, [&](size_t device) { drive(static_cast<int>(device)); }));
   return states;
 }
 
@@ -193,4 +193,4 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PartitionedEngine, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

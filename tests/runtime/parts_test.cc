@@ -18,7 +18,7 @@
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr int64_t kParts = 4, kRows = 6, kFeatures = 8;
@@ -204,4 +204,4 @@ TEST(Parts, EachDeviceHoldsTheTablesOfItsParts) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

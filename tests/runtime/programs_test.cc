@@ -15,7 +15,7 @@
 #include "support/fault.h"
 #include "support/small_training.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr int64_t kSteps = 4, kRequested = 7;
@@ -253,7 +253,7 @@ TEST(Programs, KeepStagesBusy) {
 }
 
 void expect_error(const std::function<void()>& body, const std::string& text) {
-  EXPECT_THAT(test::fault_of(body), ::testing::HasSubstr(text));
+  EXPECT_THAT(fault_of(body), ::testing::HasSubstr(text));
 }
 
 TEST(Programs, RefuseWhatTheyCannotDo) {
@@ -303,4 +303,4 @@ TEST(Programs, AreVerified) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -12,7 +12,7 @@
 #include "ramet/runtime/engine.h"
 #include "support/toy.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const Shape kShapes[] = {{4, 8}, {32}, {3, 50}, {150}, {2, 2}, {1}};
@@ -251,4 +251,4 @@ TEST(RandomGraphs, LanesSumByTheTree) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

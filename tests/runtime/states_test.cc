@@ -21,7 +21,7 @@
 #include "ramet/transform/lower_states.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -461,4 +461,4 @@ TEST(States, ConstantsAreInTheExecutablesOfTheStagesThatReadThem) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "ramet/base/error.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -180,4 +180,4 @@ TEST(FileStore, TellsThatTheFileWasCutShort) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -6,7 +6,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
 
-namespace ramet::hand {
+namespace ramet::tests::hand {
 
 /// Programs written by hand for simulations: each segment takes the seconds that its author says, whatever the machine.
 class Program {
@@ -116,4 +116,4 @@ inline Machine machine_of(int devices, Topology topology = Topology::kAllToAll, 
   return machine;
 }
 
-}  // namespace ramet::hand
+}  // namespace ramet::tests::hand

@@ -5,12 +5,11 @@
 #include "sim/hand_made.h"
 #include "support/fault.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using hand::machine_of;
 using hand::Program;
-using test::fault_of;
 
 const ChannelTraffic& channel(const Simulation& simulation, const std::string& name) {
   for (const ChannelTraffic& channel : simulation.channels)
@@ -284,4 +283,4 @@ TEST(HandMade, ProgramsThatWaitForEverAreAFault) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

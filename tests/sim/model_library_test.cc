@@ -12,7 +12,7 @@
 #include "ramet/program/compile.h"
 #include "support/small_training.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const TileFigures kFigures{.clock = 1.85e9};
@@ -106,4 +106,4 @@ TEST(TileLibrary, SumsAndLoopsAreWrittenInPlace) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

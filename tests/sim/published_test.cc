@@ -11,7 +11,7 @@
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// A published training run: rows a second, sequences as the device sees them.
@@ -63,4 +63,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

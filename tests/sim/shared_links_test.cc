@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// Lets all moves end; number of the move to its end.
@@ -112,4 +112,4 @@ TEST(SharedLinks, MovesThatGoTogetherAreAsOneKind) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,7 +8,7 @@
 #include "ramet/train/compile.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 std::vector<Executable> compiled(const std::string& layout) {
@@ -114,4 +114,4 @@ TEST(SharedProcessors, WaitForTheLastOfACollective) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -10,7 +10,7 @@
 #include "ramet/recipe/prepare.h"
 #include "support/fault.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 Recipe recipe_of(int accumulation) {
@@ -65,7 +65,7 @@ TEST(Simulate, WhatIsStreamedMustFit) {
   EXPECT_GT(simulate(stages, with).seconds, 0);
   with.memories.back().bytes -= 2;
   EXPECT_NE(lack_of_streaming(stages, with, false), "");
-  const std::string fault = test::fault_of([&] { simulate(stages, with); });
+  const std::string fault = fault_of([&] { simulate(stages, with); });
   EXPECT_NE(fault.find("what is streamed does not fit into streaming memory"), std::string::npos) << fault;
 }
 
@@ -181,4 +181,4 @@ TEST(Simulate, TheSameEveryTime) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

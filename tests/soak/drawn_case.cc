@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 namespace {
 
 std::map<std::string, std::string> parse_settings(const std::string& text) {
@@ -310,4 +310,4 @@ DrawnCase shrink(DrawnCase wrong, const std::function<bool(const DrawnCase&)>& i
   }
 }
 
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

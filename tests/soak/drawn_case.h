@@ -7,7 +7,7 @@
 
 #include "soak/drawn_model.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 
 /// A model, a recipe and a layout, as one text "MODEL | RECIPE | LAYOUT" that can be run again:
 /// "layers=mlp/mlp | train.chunks=4 | t=2". With a second layout, "... | t=2 | p=2", the run goes on on that one from a
@@ -43,4 +43,4 @@ Verdict run_apart(const DrawnCase& given);
 /// The smallest case found that still goes wrong: without layers, blocks, settings and keys that do not matter.
 DrawnCase shrink(DrawnCase wrong, const std::function<bool(const DrawnCase&)>& is_wrong);
 
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

@@ -10,7 +10,7 @@
 #include "ramet/model/blocks.h"
 #include "support/made_source.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 namespace {
 
 constexpr int64_t kSeed = 17;
@@ -418,7 +418,7 @@ const std::map<std::string, Builder::Block>& Builder::blocks() {
 }
 
 /// Tensors of any of the models; each program takes what it knows.
-class DrawnBatches : public test::MadeSource {
+class DrawnBatches : public MadeSource {
  public:
   DrawnBatches(const DrawnModel& drawn, uint64_t seed)
       : seed_(seed),
@@ -563,4 +563,4 @@ std::shared_ptr<const Source> make_batches(const DrawnModel& drawn, uint64_t see
   return std::make_shared<DrawnBatches>(drawn, seed);
 }
 
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

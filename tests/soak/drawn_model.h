@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "ramet/data/batches.h"
 #include "ramet/model/model.h"
+#include "ramet/text/batches.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 
 /// A model as soak tests draw it: sizes by name and, for each layer, the blocks that follow one another in it. As text:
 /// "batch=2 sequence=8 ... layers=attention,mlp/mixer". What is not said is at its default.
@@ -35,4 +35,4 @@ Model build(const DrawnModel& drawn);
 /// Samples for it, each a function of its number.
 std::shared_ptr<const Source> make_batches(const DrawnModel& drawn, uint64_t seed);
 
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

@@ -12,7 +12,7 @@
 #include "soak/drawn_case.h"
 #include "support/temporary.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 namespace {
 
 constexpr int kSteps = 2;
@@ -221,4 +221,4 @@ Verdict run_apart(const DrawnCase& given) {
   return {static_cast<Verdict::Kind>(text[0] - '0'), text.substr(1)};
 }
 
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

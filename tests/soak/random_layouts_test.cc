@@ -6,7 +6,7 @@
 
 #include "soak/drawn_case.h"
 
-namespace ramet::soak {
+namespace ramet::tests::soak {
 namespace {
 
 int64_t number_from(const char* name, int64_t otherwise) {
@@ -96,4 +96,4 @@ TEST(DrawnCases, ShrinkToWhatMatters) {
 }
 
 }  // namespace
-}  // namespace ramet::soak
+}  // namespace ramet::tests::soak

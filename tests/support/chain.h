@@ -9,7 +9,7 @@
 #include "ramet/ops/reduce_order.h"
 #include "support/toy.h"
 
-namespace ramet::toy {
+namespace ramet::tests::toy {
 
 /// A chain of layers of toy ops, whole and cut by hand over stages and replicas, as a partitioner would. Layer l reads
 /// weight w<l> forward, the derived state d<l> backward, and keeps its input for the weight's gradient.
@@ -156,7 +156,7 @@ class Cutter {
   Graph& piece(PieceKind kind, int chunk) {
     auto& pieces = graphs_.stages[static_cast<size_t>(stage_)].pieces;
     const bool evaluates = kind == PieceKind::kProgram;
-    pieces.push_back({.graph = Graph((evaluates ? "evaluate" : std::string(ramet::name_of(kind))) + " " + std::to_string(chunk)),
+    pieces.push_back({.graph = Graph((evaluates ? "evaluate" : std::string(layout::name_of(kind))) + " " + std::to_string(chunk)),
                       .kind = kind,
                       .chunk = chunk,
                       .program = evaluates ? 0 : -1,
@@ -330,4 +330,4 @@ inline StepGraph Chain::whole() const {
   return step;
 }
 
-}  // namespace ramet::toy
+}  // namespace ramet::tests::toy

@@ -14,9 +14,9 @@
 
 #include "ramet/base/rng.h"
 #include "ramet/ops/reduce_order.h"
-#include "ramet/runtime/collectives.h"
+#include "ramet/transport/collectives.h"
 
-namespace ramet::checks {
+namespace ramet::tests::checks {
 
 /// What one run of the checks goes through.
 struct Plan {
@@ -366,4 +366,4 @@ inline void check_messages(Transport& transport, bool shared) {
   }
 }
 
-}  // namespace ramet::checks
+}  // namespace ramet::tests::checks

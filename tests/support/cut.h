@@ -6,7 +6,7 @@
 #include "ramet/base/host_tensor.h"
 #include "ramet/ir/op.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// A cut of a dimension in a test: [blocks, parts, rest], of which a shard has part k.
 struct TestCut {
@@ -44,4 +44,4 @@ inline Attributes placed(Attributes attributes, const std::vector<TestCut>& cuts
   return attributes;
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

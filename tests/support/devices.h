@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "ramet/runtime/transport.h"
+#include "ramet/transport/transport.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// Runs `body` on a thread for each device; returns the message of each that threw, which has stopped the others.
 inline std::vector<std::string> on_devices(Transports& endpoints, const std::function<void(size_t device)>& body) {
@@ -32,4 +32,4 @@ inline void expect_none(const std::vector<std::string>& errors) {
   for (size_t i = 0; i < errors.size(); ++i) EXPECT_EQ(errors[i], "") << "device " << i;
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// The message of the Error that `run` throws, or "".
 inline std::string fault_of(const std::function<void()>& run) {
@@ -17,4 +17,4 @@ inline std::string fault_of(const std::function<void()>& run) {
   return "";
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

@@ -4,7 +4,7 @@
 
 #include "ramet/data/source.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// A source of whole batches, for tests: `batch` makes them, each with all its tensors.
 class MadeSource : public Source {
@@ -27,4 +27,4 @@ class MadeSource : public Source {
   Hash identity() const override { return hash_text("made for a test"); }
 };
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "ramet/runtime/mpi_transport.h"
+#include "ramet/transport/mpi_transport.h"
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// Why tests of MPI ranks cannot run here, or "".
 inline std::string why_no_mpi() {
@@ -30,4 +30,4 @@ inline std::vector<std::string> mpi_launcher(int ranks) {
   return words;
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

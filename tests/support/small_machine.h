@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace ramet::test {
+namespace ramet::tests {
 
 /// A machine file: devices of cores with `memory` bytes each on a switch, and, where asked, memory to stream to.
 inline std::string small_machine_text(const std::string& name, int devices, const std::string& memory, bool streams) {
@@ -34,4 +34,4 @@ group = )" + std::to_string(devices) +
   return text;
 }
 
-}  // namespace ramet::test
+}  // namespace ramet::tests

@@ -11,7 +11,7 @@
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 
-namespace ramet {
+namespace ramet::tests {
 
 /// A training small enough for any test of layouts, with all that they meet: dropout, tied embeddings, clipping, lanes
 /// and chunks of four. `kind` is "bert" or "gpt2"; `more` are further settings of the recipe.
@@ -49,4 +49,4 @@ struct SmallTraining {
   }
 };
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace ramet {
+namespace ramet::tests {
 
 /// A folder of a test's own, removed with all in it at the end of the scope.
 class TemporaryFolder {
@@ -30,4 +30,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::tests

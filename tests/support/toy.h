@@ -12,7 +12,7 @@
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet::toy {
+namespace ramet::tests::toy {
 
 // Ops that stand in for real ones where a test is about graphs, memory and order, not about numbers. All are f32.
 
@@ -220,4 +220,4 @@ inline NodeInfo in_layer(int layer, const std::string& rest = "", NodePass pass 
   return info;
 }
 
-}  // namespace ramet::toy
+}  // namespace ramet::tests::toy

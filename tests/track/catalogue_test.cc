@@ -11,7 +11,7 @@
 #include "ramet/track/run_directory.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,4 +138,4 @@ TEST(Catalogue, DamageLeavesGapsAndNoFailure) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -20,7 +20,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -215,4 +215,4 @@ TEST(RunLog, SurvivesHostileBytes) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

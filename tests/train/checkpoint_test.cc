@@ -15,7 +15,7 @@
 #include "ramet/base/file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -300,4 +300,4 @@ TEST(Checkpoint, UnwritableFolderIsAnError) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

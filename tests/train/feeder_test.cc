@@ -12,11 +12,11 @@
 
 #include "ramet/base/error.h"
 #include "ramet/data/stream.h"
-#include "ramet/model/array_file.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/weights/array_file.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using testing::AllOf;
@@ -271,4 +271,4 @@ TEST(Feeder, AStreamTrainsAsItsSamplesDoAndGoesOnWhereItIsTold) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -8,13 +8,13 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
-#include "ramet/model/safetensors.h"
+#include "ramet/weights/safetensors.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -219,4 +219,4 @@ TEST(Accumulators, OfF16LoseNoSmallGradients) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

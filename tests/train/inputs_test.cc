@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 const std::vector<InputSpec> kInputs = {{.name = "ids", .type = {DType::kI32, {2, 3}}, .low = 0, .high = 9},
@@ -61,4 +61,4 @@ TEST(Inputs, UnitsAreCountedInAnyType) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -14,7 +14,7 @@
 // Every layout gives the bits of one device: losses, weights, checkpoints, messages. scripts/layouts.py has the whole
 // matrix.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -397,4 +397,4 @@ TEST(Layouts, FoldersThatAreNotThereAreRefusedBeforeTheRun) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

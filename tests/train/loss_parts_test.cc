@@ -16,7 +16,7 @@
 
 // A loss that is the mean over all items of a step.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -241,4 +241,4 @@ TEST(LossMean, IsNotInTheHashOfRecipesThatAreOlder) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -10,7 +10,7 @@
 #include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(LossScale, SaysWhatDoesNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(Metrics, WhatIsNotGivenIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

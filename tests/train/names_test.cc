@@ -10,7 +10,7 @@
 
 // Names of nodes, of values and of stacks are for people: another spelling changes no plan, no cut and no bit.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 Recipe recipe(const std::string& kind, const std::string& layout, const std::vector<std::string>& more) {
@@ -187,4 +187,4 @@ TEST(Renaming, ChangesNoSurveyOfNumerics) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

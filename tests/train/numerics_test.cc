@@ -11,7 +11,7 @@
 #include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using Kind = NumericsRow::Kind;
@@ -180,4 +180,4 @@ TEST(Numerics, NamesTheFirstTensorOutOfRange) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

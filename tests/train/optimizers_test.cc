@@ -15,7 +15,7 @@
 
 // Optimizers as a table, groups of weights, and rates that a caller gives.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -316,4 +316,4 @@ TEST(StepScalars, FollowTheScheduleOfEachGroup) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

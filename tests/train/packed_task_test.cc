@@ -16,7 +16,7 @@
 #include "support/made_source.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -94,7 +94,7 @@ class PackedTask : public ::testing::Test {
 
 /// The sequences of packed rows one a row, packed at depth 1 or plain: micro-batch i has those of packed micro-batch i,
 /// and behind them rows of nothing.
-class Unpacked final : public test::MadeSource {
+class Unpacked final : public MadeSource {
  public:
   Unpacked(std::shared_ptr<const Source> packed, std::shared_ptr<const Source> like)
       : packed_(std::move(packed)), like_(std::move(like)) {}
@@ -231,4 +231,4 @@ TEST_F(PackedTask, ChoicesAreNotPacked) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -9,13 +9,13 @@
 #include <map>
 
 #include "ramet/base/error.h"
-#include "ramet/data/batches.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/text/batches.h"
 #include "ramet/train/training.h"
 #include "support/made_source.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -53,7 +53,7 @@ std::span<const int32_t> row_of(const Batch& batch, std::string_view name, int64
 
 /// The samples of packed rows, one a row: micro-batch i has those of packed micro-batch i, in order, and behind them
 /// rows of nothing. They come from the source of whole samples, found by their tokens.
-class OneARow final : public test::MadeSource {
+class OneARow final : public MadeSource {
  public:
   OneARow(std::shared_ptr<const Source> packed, int64_t packed_rows, std::shared_ptr<const Source> samples)
       : packed_(std::move(packed)), packed_rows_(packed_rows), samples_(std::move(samples)) {
@@ -256,4 +256,4 @@ TEST(PackedRecipe, LongerRowsBeginWithTheWeightsOfShorterOnes) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace ramet {
+namespace ramet::tests {
 
 /// The run whose losses are compared with PyTorch's (bench/parity, tests/train/parity_test.cc): the mini model with a
 /// small vocabulary, f32, no dropout, AdamW with clipping, a warm-up and a linear decay.
@@ -39,4 +39,4 @@ warmup_steps = 10
 )";
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -10,7 +10,7 @@
 #include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 void follow(const std::string& model) {
@@ -34,4 +34,4 @@ TEST(Parity, BertMiniFollowsPyTorchOverAHundredSteps) { follow("bert"); }
 TEST(Parity, Gpt2MiniFollowsPyTorchOverAHundredSteps) { follow("gpt2"); }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

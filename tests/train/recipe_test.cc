@@ -11,7 +11,7 @@
 #include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -354,4 +354,4 @@ TEST(Recipe, BadLayoutsSayWhere) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

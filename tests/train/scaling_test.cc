@@ -12,7 +12,7 @@
 #include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -166,4 +166,4 @@ TEST(UnitScaledRecipe, RefusesKeysThatSayNothing) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

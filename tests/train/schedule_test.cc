@@ -8,7 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 Recipe recipe_of(const std::string& kind, int64_t steps, int64_t warmup, double peak, double end = 0,
@@ -156,4 +156,4 @@ TEST(Schedule, LengthsThatContradict) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

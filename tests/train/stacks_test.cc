@@ -7,7 +7,7 @@
 
 // A model of two stacks, an encoder and a decoder that reads what the encoder ends with: layouts cut it along both.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(Stacks, AModelThatDeclaresNoPartsIsCutNowhere) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

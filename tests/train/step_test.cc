@@ -16,7 +16,7 @@
 #include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -442,4 +442,4 @@ TEST(CompleteRecipe, TakesThePresetAndSaysWhatContradicts) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -7,7 +7,7 @@
 #include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 constexpr int64_t kTaskSteps = 6;
@@ -101,4 +101,4 @@ TEST_F(TaskLayouts, TakeLessMemoryThanTheWeights) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -16,7 +16,7 @@
 #include "ramet/train/training_loop.h"
 #include "support/temporary.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -283,4 +283,4 @@ TEST(Observers, ARunsFolderHoldsItsPlanItsProgramAndItsTimes) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

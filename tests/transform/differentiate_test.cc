@@ -10,7 +10,7 @@
 #include "ramet/ops/build.h"
 #include "random_model.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 double loss_of(const Graph& graph, const std::map<std::string, HostTensor>& feeds) {
@@ -100,4 +100,4 @@ TEST(Differentiate, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -22,7 +22,7 @@
 
 // What passes know of nodes (ir/graph.h, NodeInfo): every pass carries it.
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 /// N of the component "layerN" of a name, as our own builders call parts; -1 of others.
@@ -274,4 +274,4 @@ TEST(DataAxes, OfFeaturesAreNoBatch) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

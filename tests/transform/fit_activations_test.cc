@@ -11,7 +11,7 @@
 #include "ramet/transform/simplify.h"
 #include "random_model.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -189,4 +189,4 @@ TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -18,7 +18,7 @@
 #include "ramet/transform/sum_in_place.h"
 #include "random_model.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 Graph training_graph(const Model& model, DType compute = DType::kF32) {
@@ -325,4 +325,4 @@ TEST(Chunks, AreSetOnSumsOverFeaturesAndOverRowsOfVectors) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

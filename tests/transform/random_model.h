@@ -9,7 +9,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/model/presets.h"
 
-namespace ramet {
+namespace ramet::tests {
 
 /// Data, scalars and states for every input of a graph, drawn by name, so that equal graphs are fed equally.
 inline std::map<std::string, HostTensor> feeds_for(const Graph& graph, double scale = 0.05) {
@@ -66,4 +66,4 @@ inline Model tiny_gpt2() {
   return build_gpt2(config, batch);
 }
 
-}  // namespace ramet
+}  // namespace ramet::tests

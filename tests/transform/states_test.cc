@@ -12,7 +12,7 @@
 #include "ramet/transform/lower_states.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -221,4 +221,4 @@ TEST(Deferred, AreRowsOfASumThatTheUpdateFolds) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

@@ -13,7 +13,7 @@
 #include "ramet/transform/residual.h"
 #include "random_model.h"
 
-namespace ramet {
+namespace ramet::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -248,4 +248,4 @@ TEST(NarrowProducts, HaveTheGradientsOfWideOnesNearly) {
 }
 
 }  // namespace
-}  // namespace ramet
+}  // namespace ramet::tests

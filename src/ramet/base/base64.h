@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// Bytes in the alphabet of RFC 4648, section 4, with padding.

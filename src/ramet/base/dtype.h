@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// Element types of tensors. `kU8` holds opaque bytes (packed weights, checkpoints' pieces).

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// What a user needs to know of a fault, in five parts. Empty parts are left out of the message.

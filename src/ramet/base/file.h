@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// Whole contents of a file. Throws Error naming the path and the system's reason.

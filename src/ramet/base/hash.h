@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// A 128-bit content hash (XXH3). Not cryptographic.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "ramet/base/house.h"
 #include "ramet/base/shape.h"
 
 namespace ramet {

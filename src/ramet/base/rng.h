@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// What a random draw is for. Part of the counter, so that no two uses share numbers.

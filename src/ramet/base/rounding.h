@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ramet/base/dtype.h"
+#include "ramet/base/house.h"
 
 namespace ramet {
 

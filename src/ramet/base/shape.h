@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/base/dtype.h"
+#include "ramet/base/house.h"
 
 namespace ramet {
 

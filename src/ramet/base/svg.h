@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// Text as it may stand in an SVG file: what means something there is written otherwise, control characters are left

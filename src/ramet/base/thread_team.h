@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// The threads of one device. Work is split statically by index, so who does what depends only on the

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "ramet/base/house.h"
+
 namespace ramet {
 
 /// A text as TOML has it, in quotes, so that it parses back.

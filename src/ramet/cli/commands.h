@@ -13,9 +13,9 @@
 namespace CLI {
 class App;
 }
-namespace ramet {
+namespace ramet::transport {
 class MpiSession;
-}
+}  // namespace ramet::transport
 
 namespace ramet::cli {
 

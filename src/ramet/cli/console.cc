@@ -185,12 +185,12 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-Progress::Progress(std::string name, int64_t begin, int64_t end)
+StepProgress::StepProgress(std::string name, int64_t begin, int64_t end)
     : name_(std::move(name)), begin_(begin), end_(end), started_(now()) {}
 
-Progress::~Progress() { clear(); }
+StepProgress::~StepProgress() { clear(); }
 
-void Progress::step(int64_t done, const Numbers& metrics) {
+void StepProgress::step(int64_t done, const Numbers& metrics) {
   const double loss = number_of(metrics, "loss"), seconds = number_of(metrics, "step_seconds"),
                rate = number_of(metrics, "tokens_per_second");
   const double keep = done == begin_ + 1 ? 0 : kSmooth;
@@ -208,7 +208,7 @@ void Progress::step(int64_t done, const Numbers& metrics) {
   draw(done);
 }
 
-void Progress::draw(int64_t done) {
+void StepProgress::draw(int64_t done) {
   const std::string left = done >= end_ ? duration_text(now() - started_) + " in all"
                                         : duration_text(seconds_a_step_ * static_cast<double>(end_ - done)) + " left";
   tail_ = std::to_string(done) + "/" + std::to_string(end_) + "  loss " + number_text(loss_) + scale_ + "  " +
@@ -228,14 +228,14 @@ void Progress::draw(int64_t done) {
   shown_ = true;
 }
 
-void Progress::line(const std::string& text) {
+void StepProgress::line(const std::string& text) {
   const bool had = shown_;
   if (had) std::fputs("\r\033[K", stderr);
   std::fputs((text + "\n").c_str(), stderr);
   drawn_ = -1e9;
 }
 
-void Progress::clear() {
+void StepProgress::clear() {
   if (shown_) std::fputs("\n", stderr);
   shown_ = false;
 }

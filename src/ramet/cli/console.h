@@ -64,10 +64,10 @@ class StatusLine {
 };
 
 /// Shows how far a run is: a bar with loss, speed and time left on a terminal; elsewhere a line every few seconds.
-class Progress {
+class StepProgress {
  public:
-  Progress(std::string name, int64_t begin, int64_t end);
-  ~Progress();
+  StepProgress(std::string name, int64_t begin, int64_t end);
+  ~StepProgress();
   void step(int64_t done, const Numbers& metrics);
   /// Prints a line above the bar.
   void line(const std::string& text);

@@ -10,9 +10,9 @@
 #include "ramet/base/version.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
-#include "ramet/runtime/mpi_transport.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
+#include "ramet/transport/mpi_transport.h"
 
 namespace ramet::cli {
 

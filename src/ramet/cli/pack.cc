@@ -6,7 +6,7 @@
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
-#include "ramet/data/packing.h"
+#include "ramet/text/packing.h"
 
 namespace ramet::cli {
 namespace {

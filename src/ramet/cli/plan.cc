@@ -12,8 +12,8 @@
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
+#include "ramet/measure/probe.h"
+#include "ramet/transport/process.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/recipe/plan_recipe.h"
 

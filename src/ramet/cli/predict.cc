@@ -4,9 +4,9 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
-#include "ramet/data/corpus.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/predictor.h"
+#include "ramet/text/corpus.h"
 
 namespace ramet::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "ramet/cli/console.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
-#include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/survey.h"
+#include "ramet/measure/survey.h"
+#include "ramet/transport/mpi_transport.h"
 
 namespace ramet::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
-#include "ramet/data/tasks/score_files.h"
+#include "ramet/text/tasks/score_files.h"
 
 namespace ramet::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/machine/machine_toml.h"
+#include "ramet/measure/probe.h"
 #include "ramet/report/perfetto.h"
 #include "ramet/report/simulation.h"
-#include "ramet/runtime/probe.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/train/feeds.h"
 
@@ -60,7 +60,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
   const SimulationOptions options{.streams_to_files = preparation.layout.streams_to_files(),
                                   .timelines = !arguments.trace.empty() || !arguments.svg.empty()};
   const Simulation simulation =
-      local ? simulate_sharing(compiled.stages, machine, options) : ramet::simulate(compiled.stages, machine, options);
+      local ? simulate_sharing(compiled.stages, machine, options) : sim::simulate(compiled.stages, machine, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::string layout = print_layout(preparation.layout),
                     title = preparation.recipe.name + " on " + machine.name + ", layout " + layout;

@@ -5,8 +5,8 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
-#include "ramet/data/corpus.h"
-#include "ramet/data/train_vocabulary.h"
+#include "ramet/text/corpus.h"
+#include "ramet/text/train_vocabulary.h"
 
 namespace ramet::cli {
 namespace {

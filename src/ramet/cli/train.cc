@@ -12,14 +12,15 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
-#include "ramet/runtime/process.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/train/run_recorder.h"
+#include "ramet/transport/process.h"
 
 namespace ramet::cli {
 namespace {
 
+using train::train;  // the function, not its folder
 namespace fs = std::filesystem;
 
 StopRequest stop_request;
@@ -71,7 +72,7 @@ Numbers results_of(const Numbers& metrics) {
 class ConsoleObserver final : public TrainingObserver {
  public:
   ConsoleObserver(const Recipe& recipe, int64_t begin, int64_t end, const RunDirectory& directory)
-      : progress_(std::make_unique<Progress>(recipe.name, begin, end)),
+      : progress_(std::make_unique<StepProgress>(recipe.name, begin, end)),
         directory_(directory),
         shares_(!recipe.is_task()) {}
 
@@ -86,7 +87,7 @@ class ConsoleObserver final : public TrainingObserver {
   void on_failure(const Training&, const std::string&) override { progress_.reset(); }
 
  private:
-  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<StepProgress> progress_;
   const RunDirectory& directory_;
   const bool shares_;
 };

@@ -10,10 +10,9 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/data/batch_parts.h"
 #include "ramet/data/permutation.h"
 
-namespace ramet {
+namespace ramet::data {
 namespace {
 
 /// Element types that files have and tensors do not.
@@ -267,4 +266,4 @@ std::shared_ptr<const Source> make_array_source(std::vector<ArrayColumn> columns
   return std::make_shared<ArraySource>(std::move(columns), std::move(options));
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -12,7 +12,7 @@
 
 #include "ramet/data/source.h"
 
-namespace ramet {
+namespace ramet::data {
 
 /// An array whose first dimension are samples: one named input of a model. Its bytes lie row-major anywhere in memory,
 /// without alignment.
@@ -58,4 +58,4 @@ struct ArrayOptions {
 /// types that cannot be delivered, and for a share that leaves no sample on a side.
 std::shared_ptr<const Source> make_array_source(std::vector<ArrayColumn> columns, ArrayOptions options);
 
-}  // namespace ramet
+}  // namespace ramet::data

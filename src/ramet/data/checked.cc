@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::data {
 namespace {
 
 std::string number_text(double value) {
@@ -109,4 +109,4 @@ std::shared_ptr<const Source> make_checked(std::shared_ptr<const Source> source,
   return std::make_shared<CheckedSource>(std::move(source), std::move(expected));
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -7,7 +7,7 @@
 
 #include "ramet/data/source.h"
 
-namespace ramet {
+namespace ramet::data {
 
 /// What a program expects of one tensor of its data.
 struct ExpectedTensor {
@@ -23,4 +23,4 @@ struct ExpectedTensor {
 std::shared_ptr<const Source> make_checked(std::shared_ptr<const Source> source, std::vector<ExpectedTensor> expected,
                                            int64_t samples);
 
-}  // namespace ramet
+}  // namespace ramet::data

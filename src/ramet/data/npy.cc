@@ -13,7 +13,7 @@
 #include "ramet/base/file.h"
 #include "ramet/data/arrays.h"
 
-namespace ramet {
+namespace ramet::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -331,4 +331,4 @@ std::vector<ArrayColumn> open_npz(const std::filesystem::path& path) {
   return columns;
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

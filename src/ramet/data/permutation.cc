@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rng.h"
 
-namespace ramet {
+namespace ramet::data {
 
 Permutation::Permutation(int64_t size, uint64_t seed, uint64_t step, uint64_t tag) : size_(size) {
   if (size < 1) internal_error("Permutation", "size " + std::to_string(size));
@@ -35,4 +35,4 @@ int64_t Permutation::operator()(int64_t index) const {
   return static_cast<int64_t>(x);
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -13,7 +13,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
 
-namespace ramet {
+namespace ramet::data {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -333,4 +333,4 @@ int64_t BatchRing::planned_bytes(const Source& source, std::span<const RingReads
          count * static_cast<int64_t>(sizeof(int32_t) + sizeof(int64_t));
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

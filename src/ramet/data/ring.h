@@ -9,7 +9,7 @@
 
 #include "ramet/data/source.h"
 
-namespace ramet {
+namespace ramet::data {
 
 /// How a ring deals a source's samples. A micro-batch has `batch` samples; micro-batch k of round n (a training step)
 /// is number n x round + k, and has the samples from number x batch on.
@@ -69,4 +69,4 @@ class BatchRing {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::data {
 namespace {
 
 int64_t padded(const TensorType& type) {
@@ -61,4 +61,4 @@ BatchMemory::BatchMemory(const Signature& signature) : bytes_(place_bytes(signat
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -13,7 +13,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/base/shape.h"
 
-namespace ramet {
+namespace ramet::data {
 
 /// Names and types of the tensors of some samples, in a fixed order.
 using Signature = std::vector<std::pair<std::string, TensorType>>;
@@ -94,4 +94,4 @@ class BatchMemory {
   std::vector<std::byte*> places_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::data {
 
 struct StreamSource::State {
   explicit State(StreamOptions how) : options(std::move(how)) {
@@ -145,4 +145,4 @@ int64_t StreamSource::host_bytes() const {
   return state_->options.capacity * place_bytes(state_->options.signature);
 }
 
-}  // namespace ramet
+}  // namespace ramet::data

@@ -8,7 +8,7 @@
 
 #include "ramet/data/source.h"
 
-namespace ramet {
+namespace ramet::data {
 
 struct StreamOptions {
   std::string name = "stream";  ///< what messages call it
@@ -58,4 +58,4 @@ class StreamSource final : public Source {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::data

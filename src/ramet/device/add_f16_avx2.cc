@@ -5,7 +5,7 @@
 
 #include "ramet/device/host_work.h"
 
-namespace ramet {
+namespace ramet::device {
 
 void add_f16_avx2(uint16_t* to, const uint16_t* from, int64_t count) {
   const auto add = [](const uint16_t* a, const uint16_t* b, uint16_t* sum) {
@@ -25,4 +25,4 @@ void add_f16_avx2(uint16_t* to, const uint16_t* from, int64_t count) {
   std::memcpy(to + i, a, bytes);
 }
 
-}  // namespace ramet
+}  // namespace ramet::device

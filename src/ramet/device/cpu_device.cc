@@ -9,7 +9,7 @@
 #include "ramet/device/host_memory.h"
 #include "ramet/device/host_work.h"
 
-namespace ramet {
+namespace ramet::device {
 namespace {
 
 class CpuProgram final : public CapturedProgram {
@@ -147,4 +147,4 @@ std::unique_ptr<Queue> CpuDevice::make_queue() { return std::make_unique<CpuQueu
 
 std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<CpuDevice>(threads); }
 
-}  // namespace ramet
+}  // namespace ramet::device

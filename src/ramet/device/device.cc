@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::device {
 
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   if (this == &other) return *this;
@@ -99,4 +99,4 @@ bool Device::is_pinned(const void* data, int64_t bytes) const {
   return find(data, bytes, Memory::kPinned) != nullptr;
 }
 
-}  // namespace ramet
+}  // namespace ramet::device

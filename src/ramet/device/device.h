@@ -26,7 +26,7 @@
 // each other's order but what events say. Each method may be called from one thread at a time for a queue, and from any
 // thread for a device.
 
-namespace ramet {
+namespace ramet::device {
 
 class Device;
 class Queue;
@@ -184,4 +184,4 @@ class Device {
   std::vector<Block> blocks_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::device

@@ -13,7 +13,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::device {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
@@ -100,4 +100,4 @@ HostMemory::~HostMemory() {
   if (mapping_) munmap(mapping_, mapped_);
 }
 
-}  // namespace ramet
+}  // namespace ramet::device

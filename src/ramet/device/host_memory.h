@@ -5,7 +5,7 @@
 
 #include "ramet/base/thread_team.h"
 
-namespace ramet {
+namespace ramet::device {
 
 /// Bytes that this process could still take without swapping: what the system has free and the cgroups' limits allow.
 /// Large when unknown.
@@ -33,4 +33,4 @@ class HostMemory {
   int64_t bytes_ = 0;
 };
 
-}  // namespace ramet
+}  // namespace ramet::device

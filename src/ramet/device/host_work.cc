@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::device {
 namespace {
 
 constexpr int64_t kCopyGrain = 1 << 16;  // bytes
@@ -121,4 +121,4 @@ double host_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace ramet
+}  // namespace ramet::device

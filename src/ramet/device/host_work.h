@@ -8,7 +8,7 @@
 
 // Work on host memory, shared out to a team: what devices do whose kernels run on the host.
 
-namespace ramet {
+namespace ramet::device {
 
 void copy_bytes(ThreadTeam& team, void* to, const void* from, int64_t bytes);
 void fill_bytes(ThreadTeam& team, void* to, uint8_t value, int64_t bytes);
@@ -25,4 +25,4 @@ void add_f16_avx2(uint16_t* to, const uint16_t* from, int64_t count);
 /// Seconds of the host's steady clock.
 double host_seconds();
 
-}  // namespace ramet
+}  // namespace ramet::device

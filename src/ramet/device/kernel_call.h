@@ -4,7 +4,7 @@
 
 #include "ramet/base/thread_team.h"
 
-namespace ramet {
+namespace ramet::device {
 
 /// The bytes that a kernel works on, in the order of its node's inputs and outputs. Dense, row-major, aligned to
 /// 64 bytes. An output may be the same address as an input only where the entry's `may_alias` said so.
@@ -27,4 +27,4 @@ class Kernel {
   virtual void run(const KernelContext& context) const = 0;
 };
 
-}  // namespace ramet
+}  // namespace ramet::device

@@ -22,7 +22,7 @@
 // To write a back end for an accelerator, copy this file and replace what the comments that begin with "An accelerator"
 // speak of. tests/device/ holds both this device and the CPU to what device.h says; run the new one through it.
 
-namespace ramet {
+namespace ramet::device {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
@@ -348,4 +348,4 @@ std::unique_ptr<Queue> LoopbackDevice::make_queue() { return std::make_unique<Lo
 
 std::unique_ptr<Device> make_loopback_device(int threads) { return std::make_unique<LoopbackDevice>(threads); }
 
-}  // namespace ramet
+}  // namespace ramet::device

@@ -4,7 +4,7 @@
 
 #include "ramet/device/device.h"
 
-namespace ramet {
+namespace ramet::device {
 
 /// An accelerator that is not there: the host's processors behind the manners of a GPU, for tests and as the skeleton of
 /// a back end.
@@ -14,4 +14,4 @@ namespace ramet {
 ///   * Kernels are the CPU's, and run on the hidden memory with its true addresses.
 std::unique_ptr<Device> make_loopback_device(int threads);
 
-}  // namespace ramet
+}  // namespace ramet::device

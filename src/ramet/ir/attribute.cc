@@ -7,7 +7,7 @@
 #include "ramet/base/base64.h"
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 template <typename T>
@@ -129,4 +129,4 @@ const TensorData& Attributes::get_tensor(const std::string& name) const {
 std::string text_of(const Attribute& attribute) { return std::visit(AttributePrinter{true}, attribute); }
 std::string short_text_of(const Attribute& attribute) { return std::visit(AttributePrinter{false}, attribute); }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -10,7 +10,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/base/host_tensor.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 /// A tensor that a graph carries. Copies share its bytes, which never change.
 class TensorData {
@@ -78,4 +78,4 @@ std::string text_of(const Attribute& attribute);
 /// The same, but of a tensor of more than 16 elements the hash alone: for listings and keys, not to be read back.
 std::string short_text_of(const Attribute& attribute);
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 /// "model/bert.cc:46": folder, file and line, the same wherever the tree lies.
@@ -93,4 +93,4 @@ Tensor GraphBuilder::op(std::string_view op_name, std::initializer_list<Tensor> 
   return ops(op_name, std::vector<Tensor>(inputs), std::move(attributes)).at(0);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

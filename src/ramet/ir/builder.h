@@ -7,7 +7,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 /// A value of a graph under construction, with its builder: what model code handles. Cheap to copy.
 struct Tensor {
@@ -83,4 +83,4 @@ class PartScope : public InfoScope {
 
 inline const TensorType& Tensor::type() const { return builder->graph().type(id); }
 
-}  // namespace ramet
+}  // namespace ramet::ir

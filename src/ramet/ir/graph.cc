@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 std::string_view name_of(InputRole role) {
   switch (role) {
@@ -177,4 +177,4 @@ void GraphCopier::copy_outputs() {
   for (const auto& output : from_.outputs()) to_.add_output(output.name, (*this)[output.value], output.role);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

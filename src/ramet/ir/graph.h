@@ -8,7 +8,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 using ValueId = int32_t;
 using NodeId = int32_t;
@@ -203,4 +203,4 @@ class GraphCopier {
   std::map<int32_t, int32_t> stand_ins_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::ir

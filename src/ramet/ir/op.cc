@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 /// Fills the table; defined in ops/register.cc. Which ops there are is chosen when the program is linked, so that
 /// the table is whole before anyone can look into it and `ir/` includes nothing of `ops/`.
@@ -53,4 +53,4 @@ std::vector<const OpDef*> OpRegistry::all() const {
   return all;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -10,7 +10,7 @@
 #include "ramet/base/shape.h"
 #include "ramet/ir/attribute.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 struct OpDef;
 class Graph;
@@ -214,4 +214,4 @@ class OpRegistry {
   std::map<std::string, OpDef, std::less<>> ops_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -9,7 +9,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 constexpr int kMaxRank = 16;
@@ -420,4 +420,4 @@ Graph parse_graph(std::string_view text, const std::string& source) {
   return graph;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 using Operand = ShardingRule::Operand;
@@ -189,4 +189,4 @@ std::string ShardingRule::text() const {
   return "(" + list_text(inputs) + ")->" + (outputs.size() == 1 ? list_text(outputs) : "(" + list_text(outputs) + ")");
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 std::string quote(const std::string& text) { return text_of(Attribute(text)); }
@@ -96,4 +96,4 @@ std::string print_dot(const Graph& graph) {
   return text + "}\n";
 }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::ir {
 
 /// The text form of a graph. It parses back to an equal graph (same ids, names, types, attributes).
 ///
@@ -36,4 +36,4 @@ Graph parse_graph(std::string_view text, const std::string& source = "graph");
 /// Graphviz form, for people.
 std::string print_dot(const Graph& graph);
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::ir {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -125,4 +125,4 @@ class Verifier {
 
 void verify(const Graph& graph, const std::string& after) { Verifier(graph, after).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::ir

@@ -8,7 +8,7 @@
 #include "ramet/device/host_memory.h"
 #include "ramet/device/loopback_device.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 constexpr std::string_view kDefault = "cpu";
@@ -42,4 +42,4 @@ const DeviceEntry& find_device(std::string_view name) {
   return find(chosen && *chosen ? chosen : kDefault, "environment variable RAMET_DEVICE");
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -8,7 +8,7 @@
 #include "ramet/device/device.h"
 #include "ramet/kernel/kernel.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// A kind of device by name, with the kernels that run on it. All that is above this folder finds devices and backends
 /// here, and none by the name of a function.
@@ -27,4 +27,4 @@ std::span<const DeviceEntry> devices();
 /// another name.
 const DeviceEntry& find_device(std::string_view name = "");
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 struct Free {
@@ -108,4 +108,4 @@ std::vector<HostTensor> interpret_node(const NodeSignature& node, const Backend&
   return results;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

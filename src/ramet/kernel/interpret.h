@@ -8,7 +8,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/kernel/kernel.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Runs a graph node by node with `backend`'s kernels, each value in memory of its own until its last use: for tests
 /// and constant folding, not for speed. `feeds` holds one tensor for each graph input, by name; throws Error on a
@@ -21,4 +21,4 @@ std::vector<HostTensor> interpret_node(const NodeSignature& node, const Backend&
                                        const std::vector<HostTensor>& inputs, int threads = 1,
                                        const std::string& kernel = "");
 
-}  // namespace ramet
+}  // namespace ramet::kernel

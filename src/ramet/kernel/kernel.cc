@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 bool wants_dispatch_trace() {
@@ -73,4 +73,4 @@ std::unique_ptr<Kernel> Backend::make(const NodeSignature& node, int threads, co
   return select(node, name, nullptr).make(node, threads);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

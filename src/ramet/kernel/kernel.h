@@ -10,7 +10,7 @@
 #include "ramet/device/kernel_call.h"
 #include "ramet/program/kernel_library.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// One implementation of one op.
 struct KernelEntry {
@@ -51,4 +51,4 @@ const Backend& reference_backend();
 /// CPU kernels for the processor at hand, with the reference behind them (kernel/cpu/).
 const Backend& cpu_backend();
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 constexpr int kFree = -1;
@@ -331,4 +331,4 @@ ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vecto
   return ChunkMapper(graph, parts, chunk_of_layer, chunks, chains).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

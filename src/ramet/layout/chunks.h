@@ -9,7 +9,7 @@
 #include "ramet/layout/layout.h"
 #include "ramet/transform/parts.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// Which chunk of the model each node of a micro or evaluation graph belongs to, and whether it runs in the backward
 /// pass.
@@ -53,4 +53,4 @@ Graph hold_chains(const Graph& graph, const std::set<std::string>& states, std::
 ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks,
                     const std::vector<Chain>& chains = {});
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -8,7 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 [[noreturn]] void fail(const std::string& after, const std::string& where, const std::string& what,
@@ -146,18 +146,18 @@ void verify(const DeviceGraphs& graphs, const std::string& after) { DeviceVerifi
 std::string print(const DeviceGraphs& graphs) {
   std::string text = "layout " + print_layout(graphs.layout) + "\n";
   for (const Boundary& boundary : graphs.boundaries) {
-    text += "boundary " + text_of(Attribute(boundary.name)) + " : " + boundary.type.text() + " stage " +
+    text += "boundary " + ir::text_of(Attribute(boundary.name)) + " : " + boundary.type.text() + " stage " +
             std::to_string(boundary.stage) + " ->";
     for (int reader : boundary.readers) text += " " + std::to_string(reader);
     text += boundary.home == HomeMemory::kStreaming ? " streaming\n" : "\n";
   }
   for (const DeviceProgram& program : graphs.programs)
-    text += "program " + text_of(Attribute(program.name)) + " " + text_of(program.when) + " width " +
+    text += "program " + ir::text_of(Attribute(program.name)) + " " + text_of(program.when) + " width " +
             std::to_string(program.width) + "\n";
   for (size_t stage = 0; stage < graphs.stages.size(); ++stage) {
     text += "stage " + std::to_string(stage) + "\n";
     for (const LocalState& state : graphs.stages[stage].states)
-      text += "state " + text_of(Attribute(state.tensor.name)) + " : " + state.tensor.type.text() + " " +
+      text += "state " + ir::text_of(Attribute(state.tensor.name)) + " : " + state.tensor.type.text() + " " +
               std::string(name_of(state.tensor.kind)) + " of " + state.sharding.text() +
               (state.home == HomeMemory::kStreaming ? " streaming\n" : "\n");
     for (const Piece& piece : graphs.stages[stage].pieces) text += print(piece.graph);
@@ -165,4 +165,4 @@ std::string print(const DeviceGraphs& graphs) {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -11,7 +11,7 @@
 #include "ramet/layout/sharding.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// Where a state is at home. One that lives in streaming memory is brought into device memory for the regions that use
 /// it.
@@ -100,4 +100,4 @@ struct DeviceGraphs {
 void verify(const DeviceGraphs& graphs, const std::string& after);
 std::string print(const DeviceGraphs& graphs);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -10,7 +10,7 @@
 #include "ramet/layout/mesh.h"
 #include "ramet/transform/recompute.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// In which order a pipeline's stages take micro-batches (schedule_table.h).
 enum class PipelineSchedule : uint8_t {
@@ -111,4 +111,4 @@ struct LayoutFacts {
 std::vector<std::string> validate(const Layout& layout, const LayoutFacts& facts,
                                   const std::string& source = "--layout");
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -8,7 +8,7 @@
 #include "ramet/base/file.h"
 #include "ramet/layout/layout.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 constexpr int64_t kMostParts = 1 << 20;  // devices of a layout; phases, layers: more is a slip of the keyboard
@@ -415,4 +415,4 @@ std::string layout_help() {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,4 +86,4 @@ Layout load_layout(const std::string& text_or_file) {
   return layout;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -6,10 +6,10 @@
 #include "ramet/base/toml.h"
 #include "ramet/layout/layout.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// The settings that a table of TOML holds, each with `source`:LINE and "layout.KEY" as its place. For those few files
 /// that read TOML already. Throws Error for values that no key takes.
 std::vector<LayoutSetting> layout_settings(const toml::table& table, const std::string& source);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -6,7 +6,7 @@
 #include "ramet/base/file.h"
 #include "ramet/layout/layout.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 bool is_power_of_two(int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
@@ -277,4 +277,4 @@ std::vector<std::string> validate(const Layout& layout, const LayoutFacts& facts
   return Validator(layout, facts, source).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

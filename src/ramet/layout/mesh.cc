@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 std::string_view name_of(MeshAxis axis) {
   constexpr std::array<std::string_view, 4> kNames = {"p", "r", "t1", "t2"};
@@ -47,4 +47,4 @@ std::vector<int> Mesh::group(int device, MeshAxis axis, int stride, int parts) c
   return members;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::layout {
 
 /// The directions in which devices differ.
 enum class MeshAxis : uint8_t {
@@ -53,4 +55,4 @@ struct Mesh {
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 
-}  // namespace ramet
+}  // namespace ramet::layout

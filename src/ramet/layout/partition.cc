@@ -10,7 +10,7 @@
 #include "ramet/layout/spread_graph.h"
 #include "ramet/layout/stage_update.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 /// The graph with some nodes taken apart (OpDef::apart).
@@ -481,4 +481,4 @@ DeviceGraphs partition(const StepGraph& step, const Layout& layout, const Activa
   return Partitioner(step, layout, plan).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -3,7 +3,7 @@
 #include "ramet/layout/device_graphs.h"
 #include "ramet/transform/recompute.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// A step over the devices of a layout: states and values are cut over tensor shards by the ops' sharding rules
 /// (spread_graph.h) and over replicas where the layout shards states (RTS), the model is cut into chunks on pipeline
@@ -22,4 +22,4 @@ DeviceGraphs partition(const StepGraph& step, const Layout& layout, const Activa
 /// The dimensions of a state that the tensor shards of a mesh cut, each in equal parts.
 std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh, const TensorAxes& axes);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace ramet {
+namespace ramet::layout {
 
 std::string_view name_of(PieceKind kind) {
   static constexpr std::string_view names[] = {"forward", "backward", "weight_gradient",
@@ -10,4 +10,4 @@ std::string_view name_of(PieceKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

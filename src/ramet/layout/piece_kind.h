@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::layout {
 
 /// What a piece of the step does: a part that runs in one go on one device.
 enum class PieceKind : uint8_t {
@@ -18,4 +20,4 @@ inline constexpr int kPieceKindCount = 6;
 /// "forward", "backward", "weight_gradient", "prepare", "update", "program"
 std::string_view name_of(PieceKind kind);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 /// A (kind, chunk) in the order in which a micro-batch meets them.
@@ -218,4 +218,4 @@ Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
   return part;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

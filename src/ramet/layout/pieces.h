@@ -9,7 +9,7 @@
 #include "ramet/layout/chunks.h"
 #include "ramet/layout/device_graphs.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// Cuts a graph that is already spread over shards into the pieces of its chunks, and adds them to their stages. Values
 /// that cross are boundaries; nodes without inputs are copied to where they are read.
@@ -31,4 +31,4 @@ struct PieceCutter {
 /// What of a graph makes the outputs named in `wanted`, and nothing else.
 Graph part_of(const Graph& graph, const std::set<std::string>& wanted);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 int64_t axis_number(MeshAxis axis) { return static_cast<int64_t>(axis); }
@@ -177,4 +177,4 @@ ValueId Resharder::convert(ValueId value, const TensorType& logical, const Sprea
   return known_[key] = state.value;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

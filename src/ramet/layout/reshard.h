@@ -7,7 +7,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/layout/sharding.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// How a value lies on the devices of a mesh: cut, and perhaps only a part of a sum.
 struct Spread {
@@ -48,4 +48,4 @@ class Resharder {
   std::map<std::pair<ValueId, std::string>, ValueId> known_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -3,7 +3,7 @@
 
 #include "ramet/layout/schedule_table.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 /// Work of the forward pass, in any unit: of a layer, and of the loss head.
@@ -96,4 +96,4 @@ std::vector<ScheduleChoice> compare_schedules(const Layout& layout, const Layout
   return choices;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -243,4 +243,4 @@ ScheduleTable search_schedule(const ScheduleTable& table, const PassTimes& given
   return best;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -2,7 +2,7 @@
 
 #include "ramet/layout/schedule_table.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// Whether a table's order can run to its end, whatever its passes take.
 bool can_run(const ScheduleTable& table);
@@ -12,4 +12,4 @@ bool can_run(const ScheduleTable& table);
 /// that is ready, or else a forward pass while it holds few enough micro-batches, or else a weight gradient.
 ScheduleTable search_schedule(const ScheduleTable& table, const PassTimes& times);
 
-}  // namespace ramet
+}  // namespace ramet::layout

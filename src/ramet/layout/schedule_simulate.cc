@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/layout/schedule_search.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 std::string text_of(const ScheduleEntry& entry) {
@@ -150,4 +150,4 @@ ScheduleOutcome simulate(const ScheduleTable& table, const PassTimes& times) {
   return std::move(simulation.outcome());
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

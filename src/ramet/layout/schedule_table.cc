@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/layout/schedule_search.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 using Entries = std::vector<ScheduleEntry>;
@@ -162,4 +162,4 @@ ScheduleTable make_schedule(const Layout& layout, int64_t micro_batches, const P
   return table;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -8,7 +8,7 @@
 
 #include "ramet/layout/layout.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// What a stage does with one part of the model for one micro-batch.
 enum class Pass : uint8_t {
@@ -98,4 +98,4 @@ struct ScheduleChoice {
 /// Zero-bubble pays where its makespan is the least.
 std::vector<ScheduleChoice> compare_schedules(const Layout& layout, const LayoutFacts& facts, int64_t micro_batches);
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -5,7 +5,7 @@
 #include "ramet/base/svg.h"
 #include "ramet/layout/schedule_table.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 std::string label_of(const ScheduleTable& table, const ScheduleEntry& entry) {
@@ -161,4 +161,4 @@ std::string text_of(const ScheduleTable& table, const PassTimes& times, int64_t 
 
 std::string svg_of(const ScheduleTable& table, const PassTimes& times) { return Picture(table, times).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::layout

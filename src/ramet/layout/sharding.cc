@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 int64_t coordinate_of(const Mesh::Position& position, MeshAxis axis) {
@@ -132,4 +132,4 @@ void for_each_run(const Sharding& sharding, const Mesh::Position& position,
   if (pending.count > 0) body(pending);
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

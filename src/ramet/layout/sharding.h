@@ -7,7 +7,7 @@
 #include "ramet/base/shape.h"
 #include "ramet/layout/mesh.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// One dimension cut in equal parts among the devices of a group. The dimension, of extent E, is viewed as
 /// [blocks, parts, E / (blocks * parts)]; a device holds part k of every block, where k is its coordinate along the
@@ -49,4 +49,4 @@ void for_each_run(const Sharding& sharding, const Mesh::Position& position,
 /// Index of the part that a device holds.
 int64_t part_of(const Cut& cut, const Mesh::Position& position);
 
-}  // namespace ramet
+}  // namespace ramet::layout

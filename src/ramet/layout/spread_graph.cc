@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/transform/data_axes.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 bool has_factor(const ShardingRule::Operand& operand, int factor) {
@@ -443,4 +443,4 @@ void SpreadGraph::visit_exact_sum(NodeId id) {
   place(node.outputs[0]) = {groups.size() == 1 ? terms[0] : sum(terms), {}};
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -8,7 +8,7 @@
 #include "ramet/layout/layout.h"
 #include "ramet/layout/reshard.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// How states lie, by name.
 using StateSpreads = std::map<std::string, Spread>;
@@ -93,4 +93,4 @@ class SpreadGraph {
   std::map<ValueId, std::pair<int64_t, int64_t>> flat_sums_;  // where sums of partial states go: parts and stride
 };
 
-}  // namespace ramet
+}  // namespace ramet::layout

@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/layout/pieces.h"
 
-namespace ramet {
+namespace ramet::layout {
 namespace {
 
 constexpr int kShared = kEveryStage;
@@ -171,4 +171,4 @@ std::vector<int> update_parts(const Graph& update, const std::map<std::string, i
   return part;
 }
 
-}  // namespace ramet
+}  // namespace ramet::layout

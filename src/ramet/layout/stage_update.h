@@ -7,7 +7,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/layout/mesh.h"
 
-namespace ramet {
+namespace ramet::layout {
 
 /// The owner of a state that never changes: each stage that reads it has it.
 inline constexpr int kEveryStage = -1;
@@ -39,4 +39,4 @@ class StageUpdates {
 /// state; states that have none go with what they meet.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 
-}  // namespace ramet
+}  // namespace ramet::layout

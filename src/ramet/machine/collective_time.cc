@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/machine/network.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 using Groups = std::vector<std::vector<int>>;
@@ -165,4 +165,4 @@ Traffic collective(const Network& network, Exchange exchange, double bytes, std:
   return traffic;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

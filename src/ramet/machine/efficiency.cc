@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 using Points = std::vector<std::pair<double, double>>;  ///< log(size), share
@@ -50,4 +50,4 @@ double share_of_peak(const DeviceKind& device, const std::string& op, const std:
   return 1;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -5,7 +5,7 @@
 
 #include "ramet/machine/machine.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// The words that Efficiency::op and Efficiency::shape may be.
 const std::vector<std::string>& efficiency_classes();
@@ -20,4 +20,4 @@ std::string product_shape(const MatrixProduct& product);
 double share_of_peak(const DeviceKind& device, const std::string& op, const std::string& dtype,
                      const std::string& shape, double size);
 
-}  // namespace ramet
+}  // namespace ramet::machine

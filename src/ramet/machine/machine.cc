@@ -7,7 +7,7 @@
 #include "ramet/machine/efficiency.h"
 #include "ramet/machine/tile_model.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 /// The narrowest floating type that goes in: what a product's speed depends on.
@@ -124,4 +124,4 @@ double task_seconds(const Machine& machine, const NodeSignature& node, const std
   return std::max(compute, traffic_seconds(machine, node, cost)) + device.overhead;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -8,7 +8,7 @@
 #include "ramet/ir/op.h"
 #include "ramet/machine/tile_figures.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// How a device computes, and so which model gives a task its time.
 enum class DeviceModel : uint8_t {
@@ -137,4 +137,4 @@ std::string call_key(const NodeSignature& node);
 /// plus the overhead.
 double task_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost);
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -1,6 +1,6 @@
 #include "ramet/machine/machine_keys.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 constexpr double kMostBytes = 1e18, kMostRate = 1e18, kMostSeconds = 10;
@@ -156,4 +156,4 @@ std::string machine_help() {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

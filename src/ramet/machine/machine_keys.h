@@ -6,7 +6,7 @@
 
 #include "ramet/machine/machine.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// One key of a table in machine files: reading, writing, checking and documentation all go by it. Whole numbers of
 /// 64 bits are bytes, and may be written as sizes ("624 KiB").
@@ -39,4 +39,4 @@ const std::vector<FigureKey<LinkLevel>>& figure_keys();
 /// All keys of machine files with their meaning, one a line, by table.
 std::string machine_help();
 
-}  // namespace ramet
+}  // namespace ramet::machine

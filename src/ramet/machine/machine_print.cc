@@ -5,7 +5,7 @@
 #include "ramet/machine/machine_keys.h"
 #include "ramet/machine/machine_toml.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 /// TOML's basic strings are JSON's, but for the one control character that JSON leaves alone.
@@ -111,4 +111,4 @@ class Printer {
 
 std::string print_machine(const Machine& machine) { return Printer(machine).print(); }
 
-}  // namespace ramet
+}  // namespace ramet::machine

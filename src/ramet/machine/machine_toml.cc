@@ -12,7 +12,7 @@
 #include "ramet/machine/efficiency.h"
 #include "ramet/machine/machine_keys.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 constexpr size_t kMostText = 16 << 20;  // measured tasks make the file of this machine long
@@ -414,4 +414,4 @@ Machine load_machine(const std::string& preset_or_file) {
   return parse_machine(preset.text, std::string(preset.name) + ".toml");
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

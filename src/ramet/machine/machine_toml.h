@@ -5,7 +5,7 @@
 
 #include "ramet/machine/machine.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// Reads and checks a machine file (docs/machines.md). `source` names it in errors: figures that are missing, negative,
 /// out of range or that contradict each other, keys that nobody reads (with the nearest that somebody does).
@@ -27,4 +27,4 @@ struct MachinePreset {
 };
 const std::vector<MachinePreset>& machine_presets();
 
-}  // namespace ramet
+}  // namespace ramet::machine

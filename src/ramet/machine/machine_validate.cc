@@ -6,7 +6,7 @@
 #include "ramet/machine/efficiency.h"
 #include "ramet/machine/machine_toml.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 std::string rate_text(double bytes) {
@@ -132,4 +132,4 @@ void validate(const Machine& machine, const std::string& source) {
   Check(machine, source).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 /// The most square grid of `size` units: its columns, the lesser divisor.
@@ -179,4 +179,4 @@ Traffic Network::run(std::span<const NetworkStep> steps) const {
   return traffic;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -7,7 +7,7 @@
 
 #include "ramet/machine/machine.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// One message among others that move at the same time.
 struct Message {
@@ -89,4 +89,4 @@ class Network {
 /// no device stands in two of them. The time of the additions is not in it.
 Traffic collective(const Network& network, Exchange exchange, double bytes, std::span<const std::vector<int>> groups);
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::machine {
 
 /// A device made of tiles: small processors, each with its own memory, which compute and then exchange (an IPU). The
 /// defaults are those of the second generation, GC200 and Bow, which differ in their clocks; docs/machines.md tells
@@ -51,4 +53,4 @@ struct TileFigures {
   friend bool operator==(const TileFigures&, const TileFigures&) = default;
 };
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -11,7 +11,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 using Serial = ProductSplit::Serial;
@@ -244,4 +244,4 @@ ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& produc
   return plan;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -3,7 +3,7 @@
 #include "ramet/ir/op.h"
 #include "ramet/machine/tile_figures.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// What a device of tiles spends on something, in cycles of its clock. Tiles wait for the slowest.
 struct TileCycles {
@@ -40,4 +40,4 @@ double matrix_unit_cycles(const TileFigures& figures, int64_t rows, int64_t inpu
 /// same; the passing operand is then arranged in rows; parts of a sum are exchanged and added.
 ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& product);
 
-}  // namespace ramet
+}  // namespace ramet::machine

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace ramet {
+namespace ramet::machine {
 namespace {
 
 constexpr int64_t kGrain = 8;  // bytes of a vector
@@ -135,4 +135,4 @@ int64_t tile_program_bytes(const TileFigures& figures, int64_t kinds, int64_t in
          static_cast<int64_t>(messages) * figures.message_bytes;
 }
 
-}  // namespace ramet
+}  // namespace ramet::machine

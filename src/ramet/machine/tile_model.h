@@ -4,7 +4,7 @@
 
 #include "ramet/machine/tile_matmul.h"
 
-namespace ramet {
+namespace ramet::machine {
 
 /// What a node takes on a device of tiles, apart from collectives (network.h). Its matrix products run as plan_product
 /// says, one after another; the rest of it is loops over elements, spread evenly over all tiles. What the node's op
@@ -27,4 +27,4 @@ int64_t fullest_tile_bytes(const TileFigures& figures, int64_t bytes, double sha
 /// Bytes of every tile that the code, the control and the exchange of a program take.
 int64_t tile_program_bytes(const TileFigures& figures, int64_t kinds, int64_t instructions, double messages);
 
-}  // namespace ramet
+}  // namespace ramet::machine

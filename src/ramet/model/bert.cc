@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/model/bert_encoder.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 /// One BERT with the heads of pre-training.
@@ -138,4 +138,4 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
   return graph;
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::model {
 
 BertEncoder::BertEncoder(const BertConfig& config, const BatchShape& batch, int64_t rows, Graph& graph,
                          std::vector<StateTensor>* weights, bool training)
@@ -108,4 +108,4 @@ double encoder_flops_per_token(const BertConfig& c, const BatchShape& b) {
   return 6 * static_cast<double>(c.layers) * (per_layer + 2 * h * static_cast<double>(b.sequence));
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -8,7 +8,7 @@
 #include "ramet/model/blocks.h"
 #include "ramet/model/presets.h"
 
-namespace ramet {
+namespace ramet::model {
 
 /// One encoder, in training or not, on `rows` rows of tokens; `weights` as ModelBuilder takes it. The configuration and
 /// the batch must outlive it.
@@ -59,4 +59,4 @@ void check_encoder(const BertConfig& config, const BatchShape& batch);
 /// Matrix products of the layers, forward and backward, a token: 6 a weight, and attention.
 double encoder_flops_per_token(const BertConfig& config, const BatchShape& batch);
 
-}  // namespace ramet
+}  // namespace ramet::model

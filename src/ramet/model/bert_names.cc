@@ -1,6 +1,6 @@
 #include "ramet/model/bert_names.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 /// BERT's layers; RoBERTa has the same under another prefix.
@@ -71,4 +71,4 @@ const BertNames& bert_names(BertFamily family) {
   return names[static_cast<size_t>(family)];
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -7,7 +7,7 @@
 
 #include "ramet/model/presets.h"
 
-namespace ramet {
+namespace ramet::model {
 
 /// What the weights of a family are called: the one place that knows. Names are those of Hugging Face's files, but that
 /// query, key and value are one weight ("qkv"; kJoinedWeights says what it is made of). Each is a name without its
@@ -34,4 +34,4 @@ inline constexpr std::array<JoinedWeight, 2> kJoinedWeights = {
     JoinedWeight{".self.qkv.", {".self.query.", ".self.key.", ".self.value."}},
     JoinedWeight{".attention.qkv_lin.", {".attention.q_lin.", ".attention.k_lin.", ".attention.v_lin."}}};
 
-}  // namespace ramet
+}  // namespace ramet::model

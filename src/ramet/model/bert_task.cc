@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/model/bert_encoder.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 int64_t rows_of(const BatchShape& batch, const HeadShape& head) {
@@ -220,4 +220,4 @@ Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch,
   return graph;
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

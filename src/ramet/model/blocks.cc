@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::model {
 
 ModelBuilder::ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training,
                            int64_t seed)
@@ -108,4 +108,4 @@ void check_sequence(const std::string& model, int64_t sequence, int64_t position
                  .remedy = "Shorten the sequence or set model.max_positions"});
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -6,7 +6,7 @@
 #include "ramet/model/model.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::model {
 
 // Meanings of weights' dimensions, named as MaxText does.
 inline const LogicalAxis kEmbed{"embed"}, kHeads{"heads"}, kJointHeads{"heads", 3}, kMlp{"mlp"}, kVocab{"vocab"},
@@ -74,4 +74,4 @@ void check_sizes(const std::string& model, int64_t layers, int64_t hidden, int64
 /// Throws Error when a sequence is longer than the table of positions.
 void check_sequence(const std::string& model, int64_t sequence, int64_t positions);
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -3,7 +3,7 @@
 #include "ramet/model/blocks.h"
 #include "ramet/model/presets.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 class Gpt2 {
@@ -134,4 +134,4 @@ Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int6
   return graph;
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -9,10 +9,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/model/bert_names.h"
-#include "ramet/model/safetensors.h"
-#include "ramet/model/tensor_file.h"
+#include "ramet/weights/safetensors.h"
+#include "ramet/weights/tensor_file.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 /// Prefixes of the part of a model that all its uses share; files of that part alone leave it out.
@@ -225,4 +225,4 @@ void export_weights(const std::filesystem::path& path, const std::vector<StateTe
   writer.close();
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -9,7 +9,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::model {
 
 /// How the tensors of a file meet the weights of a model, where they do: what of the two heads differs.
 struct WeightMatch {
@@ -22,7 +22,7 @@ struct WeightMatch {
 /// Whether a weight belongs to the head of a task, or is a pooler: what a pre-trained model may lack.
 bool is_task_head(const std::string& weight);
 
-/// Compares names and shapes of a file (model/tensor_file.h says which) with a model's weights. Names are Hugging
+/// Compares names and shapes of a file (weights/tensor_file.h says which) with a model's weights. Names are Hugging
 /// Face's, of BERT, RoBERTa, DistilBERT and GPT-2, with or without the prefix of the encoder, and with the old "gamma"
 /// and "beta"; query, key and value, three tensors there, are one here. A tied decoder and stored masks are passed over;
 /// names in Ramet's own form are taken as they are. Throws Error that lists missing tensors, tensors nobody wants, and
@@ -40,4 +40,4 @@ WeightMatch import_weights(const std::filesystem::path& path, const std::vector<
 void export_weights(const std::filesystem::path& path, const std::vector<StateTensor>& weights,
                     const std::function<void(const std::string& name, std::span<std::byte> bytes)>& read);
 
-}  // namespace ramet
+}  // namespace ramet::model

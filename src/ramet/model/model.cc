@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 /// What a graph computes, as text: ops, attributes, edges and types; of names only those by which others find its
@@ -138,4 +138,4 @@ std::vector<InputSpec> checked_inputs(const Model& model) {
   return inputs;
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

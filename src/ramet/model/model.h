@@ -8,7 +8,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::model {
 
 /// A data input that a model declares: what a source of samples must give, and what it may give.
 struct InputSpec {
@@ -54,7 +54,7 @@ struct NamedGraph {
 };
 
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
-/// `forward` has data inputs (the names of data/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
+/// `forward` has data inputs (the names of text/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
 /// index} when it draws random numbers, one f32 state input a weight, and the outputs "loss" (f32[]) and any metrics
 /// (f32[]).
 struct Model {
@@ -102,4 +102,4 @@ struct Model {
 /// Throws Error when a declared one is not what the graph reads, or a metric or a guard is no scalar output.
 std::vector<InputSpec> checked_inputs(const Model& model);
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -3,7 +3,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 struct Sizes {
@@ -96,4 +96,4 @@ Gpt2Config gpt2_preset(const std::string& name) {
 std::vector<std::string> bert_preset_names(BertFamily family) { return names_of(presets_of(family)); }
 std::vector<std::string> gpt2_preset_names() { return names_of(kGpt2); }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "ramet/data/task_head.h"
 #include "ramet/model/model.h"
+#include "ramet/text/task_head.h"
 
-namespace ramet {
+namespace ramet::model {
 
 /// Relatives of BERT that share its layers.
 enum class BertFamily {
@@ -73,7 +73,7 @@ struct HeadShape {
   double dropout = 0.1;
 };
 
-/// BERT with masked-word and next-sentence heads, tied embeddings. Data inputs as data/batches.h names them:
+/// BERT with masked-word and next-sentence heads, tied embeddings. Data inputs as text/batches.h names them:
 /// input_ids, token_type_ids, attention_mask i32[B,S], masked_positions, masked_labels i32[B,P], next_sentence_label
 /// i32[B]. With a depth D the rows are packed, and attention_mask gives way to segment_ids i32[B,S] (1 to D, 0:
 /// padding), position_ids i32[B,S] and first_positions i32[B,D] (where each sequence begins); next_sentence_label is
@@ -94,7 +94,7 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
 /// among its sequence's tokens alone; one a row has the padding behind it, too, as Hugging Face has. Outputs: loss, and
 /// but for kRegression correct and count: of labels, of tokens, and of both ends of spans.
 Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
-/// Forward only: "logits" f32[B, width], width as TaskOutputs (data/task.h) has it.
+/// Forward only: "logits" f32[B, width], width as TaskOutputs (text/task.h) has it.
 Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
 
 /// GPT-2 with its tied language-model head: input_ids, labels i32[B,S] -> loss, correct, count.
@@ -103,4 +103,4 @@ Model build_gpt2(const Gpt2Config& config, const BatchShape& batch);
 /// i32[B,k].
 Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int64_t k);
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -9,7 +9,7 @@
 #include "ramet/base/file.h"
 #include "ramet/model/presets.h"
 
-namespace ramet {
+namespace ramet::model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ std::string print_published_config(const PublishedConfig& config, const std::str
   return json.dump(2) + "\n";
 }
 
-}  // namespace ramet
+}  // namespace ramet::model

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::model {
 
 /// What config.json of a published model says of its sizes, in a recipe's words (recipe/recipe.h, [model]).
 struct PublishedConfig {
@@ -29,4 +31,4 @@ std::optional<PublishedConfig> read_published_config(const std::filesystem::path
 std::string print_published_config(const PublishedConfig& config, const std::string& architecture,
                                    bool regression = false);
 
-}  // namespace ramet
+}  // namespace ramet::model

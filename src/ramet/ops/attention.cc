@@ -10,7 +10,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/scaling_rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -378,4 +378,4 @@ Tensor dropout(Tensor a, Tensor counter, double rate, int64_t seed, const std::s
   return a.builder->op("dropout", {a, counter}, {{"rate", rate}, {"seed", seed}, {"tensor", tensor_id(random_name)}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

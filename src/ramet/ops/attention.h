@@ -4,7 +4,7 @@
 
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 /// A node `attention` or `attention_grad` as its kernels see it. For every sample b and head h, with P = softmax over
 /// visible keys of scale * q k^T: out = dropout(P) v. A key k is visible to query q unless mask[b,k] is 0, or causal
@@ -43,4 +43,4 @@ struct AttentionForm {
 /// Throws Error naming the node when the operands do not fit.
 AttentionForm attention_form(const NodeSignature& node);
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -8,7 +8,7 @@
 
 #include "ramet/ir/builder.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // The ops as functions on tensors. Each appends one node (or a few) and checks types at once; errors name the node.
 // Element-wise functions broadcast by NumPy's rule. Axes may be negative.
@@ -232,4 +232,4 @@ struct AdafactorResult {
 AdafactorResult adafactor(Tensor weight, Tensor gradient, const AdafactorStates& states, Tensor rate, Tensor decay,
                           Tensor grad_scale, const AdafactorOptions& options);
 
-}  // namespace ramet
+}  // namespace ramet::ops

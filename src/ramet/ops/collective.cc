@@ -8,7 +8,7 @@
 // What partitioning puts between devices. Sums run along the balanced tree over the members of the group
 // (ops/reduce_order.h): members that hold sums of equal numbers of chunks or lanes so continue the recipe's own tree.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -179,4 +179,4 @@ void register_collective_ops(OpRegistry& registry) {
        {"concat", Kind::kInt, true, "dimension along which parts are joined"}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

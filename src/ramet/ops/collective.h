@@ -4,7 +4,7 @@
 
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 /// A node all_reduce, all_gather, reduce_scatter or all_to_all as a transport sees it. The group of a device: the
 /// devices that differ from it along one mesh axis only; its index there is (coordinate / stride) % parts.
@@ -21,4 +21,4 @@ struct CollectiveForm {
 /// Throws Error naming the node when it is no collective.
 CollectiveForm collective_form(const NodeSignature& node);
 
-}  // namespace ramet
+}  // namespace ramet::ops

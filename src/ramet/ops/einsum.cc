@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 /// Einsum lowers to what exists: diagonals to select, sums to reduce_sum, outer products to multiply, contractions to
@@ -292,4 +292,4 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
   return result.in_order(output);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -11,7 +11,7 @@
 
 // Element-wise ops: one entry for each line of map_op_table().
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 /// What the gradient of an element-wise op is made of. `g` has the output's shape and type.
@@ -283,4 +283,4 @@ Tensor less(Tensor a, Tensor b) { return map_binary("less", a, b); }
 Tensor select(Tensor condition, Tensor a, Tensor b) { return condition.builder->op("select", {condition, a, b}); }
 Tensor cast(Tensor a, DType dtype) { return a.builder->op("cast", {a}, {{"dtype", dtype}}); }
 
-}  // namespace ramet
+}  // namespace ramet::ops

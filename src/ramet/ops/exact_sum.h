@@ -7,7 +7,7 @@
 
 #include "ramet/base/shape.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // Sums of squares of f32 values without any rounding, so that neither order nor grouping shows (after Kulisch's long
 // accumulator). A sum is kExactDigits digits of 32 bits, least first: digit k counts 2^(32 k - 298), 2^-298 being the
@@ -79,4 +79,4 @@ inline float exact_value(const int64_t* accumulator) {
   return static_cast<float>(std::ldexp(static_cast<double>(window | (rest ? 1 : 0)), exponent));
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -3,7 +3,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -93,4 +93,4 @@ Tensor histogram_share(Tensor histogram, int64_t exponent, bool below) {
   return histogram.builder->op("histogram_share", {histogram}, std::move(attributes));
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

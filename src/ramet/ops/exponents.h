@@ -5,7 +5,7 @@
 
 #include "ramet/base/shape.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // Histograms of exponents: how many elements of a tensor have which power of two, as f32 sees them. Counts are
 // integers, so that neither order nor grouping shows. Bin 0 counts zeros, bin 150 + e those in [2^e, 2^(e+1)) of either
@@ -46,4 +46,4 @@ inline int64_t counted_below(const int64_t* histogram, int exponent) {
   return counted(histogram) - counted_from(histogram, exponent);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

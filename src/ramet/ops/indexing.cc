@@ -10,7 +10,7 @@
 
 // Ops whose elements are found by index or by order.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -368,4 +368,4 @@ std::pair<Tensor, Tensor> top_k(Tensor a, int64_t k) {
   return {outputs[0], outputs[1]};
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -4,7 +4,7 @@
 
 // Lion, LARS and Adafactor, by the rules of ops/optimizer.cc.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -166,4 +166,4 @@ AdafactorResult adafactor(Tensor weight, Tensor gradient, const AdafactorStates&
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

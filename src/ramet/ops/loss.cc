@@ -11,7 +11,7 @@
 // Cross-entropy is two ops, so that classes may be cut among devices: softmax_statistics sums up each chunk of a row,
 // cross_entropy joins the chunks along the balanced tree, wherever they were made.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -195,4 +195,4 @@ CrossEntropy cross_entropy(Tensor logits, Tensor labels, int64_t classes) {
   return {outputs[0], outputs[1], outputs[2]};
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -5,7 +5,7 @@
 
 // The op `map`: a whole MapProgram in one node.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Reduce = MapProgram::Reduce;
@@ -223,4 +223,4 @@ void register_map_ops(OpRegistry& registry) {
   registry.add(std::move(op));
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

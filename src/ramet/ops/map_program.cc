@@ -8,7 +8,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 std::string step_text(const MapProgram::Step& step);
@@ -300,4 +300,4 @@ Shape map_space_of(const NodeSignature& node) {
   return node.outputs.at(0).shape;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

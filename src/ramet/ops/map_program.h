@@ -8,9 +8,11 @@
 
 #include "ramet/base/shape.h"
 
-namespace ramet {
-
+namespace ramet::ir {
 struct NodeSignature;
+}  // namespace ramet::ir
+
+namespace ramet::ops {
 
 /// Which element types a map op takes and gives. Integers wrap; bool is 0 or 1.
 enum class MapOpTypes : uint8_t {
@@ -103,4 +105,4 @@ MapProgram map_program_of(const NodeSignature& node);
 /// The iteration space of such a node.
 Shape map_space_of(const NodeSignature& node);
 
-}  // namespace ramet
+}  // namespace ramet::ops

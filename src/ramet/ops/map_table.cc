@@ -6,7 +6,7 @@
 
 // The table of map ops: names, types and meanings. The meaning on floats is double; on integers it wraps.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using T = MapOpTypes;
@@ -171,4 +171,4 @@ int map_op_index(std::string_view name) {
 
 const MapOpInfo& map_op(std::string_view name) { return map_op_table()[static_cast<size_t>(map_op_index(name))]; }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -7,7 +7,7 @@
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/scaling_rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -413,4 +413,4 @@ Tensor linear(Tensor a, Tensor weight, Tensor bias, bool transpose_weight) {
   return a.builder->op("linear", {a, weight, bias}, std::move(attributes));
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

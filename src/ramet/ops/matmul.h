@@ -4,7 +4,7 @@
 
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 /// A node `matmul` or `linear` as its kernels see it: `batch` products of op(a) [m,k] and op(b) [k,n], where op
 /// transposes or not. A rank-2 b without transpose_a is one product of all of a's rows.
@@ -31,4 +31,4 @@ struct MatmulForm {
 /// Throws Error naming the node when the operands do not fit.
 MatmulForm matmul_form(const NodeSignature& node);
 
-}  // namespace ramet
+}  // namespace ramet::ops

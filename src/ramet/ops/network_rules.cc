@@ -2,7 +2,7 @@
 
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 void require_type(const NodeSignature& node, int index, const std::string& operand, const TensorType& type) {
   const TensorType& found = node.inputs.at(static_cast<size_t>(index));
@@ -31,4 +31,4 @@ Tensor column_sum(Tensor a) {
   return a.builder->op("reduce_sum", {a}, {{"axes", axes}, {"dtype", DType::kF32}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

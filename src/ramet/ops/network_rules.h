@@ -4,7 +4,7 @@
 
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // What the ops of networks (products, norms, attention, losses, optimizers) share beside ops/rules.h.
 
@@ -22,4 +22,4 @@ Tensor as_rows(Tensor a);
 /// to every row.
 Tensor column_sum(Tensor a);
 
-}  // namespace ramet
+}  // namespace ramet::ops

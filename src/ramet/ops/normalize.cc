@@ -6,7 +6,7 @@
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/scaling_rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -331,4 +331,4 @@ Tensor rms_norm(Tensor a, Tensor gain, double epsilon) {
   return a.builder->op("rms_norm", {a, gain}, {{"epsilon", epsilon}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

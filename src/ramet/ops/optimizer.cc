@@ -16,7 +16,7 @@
 // weight w is bf16 and its low half u16 (base/rounding.h) follows the scalars as a further input, and comes out behind
 // the other outputs: an f32 weight in two halves. The counter of stochastic rounding is the last input.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -262,4 +262,4 @@ AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
   return {updated[0], direction[0], direction[1], low_of(form, updated)};
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -5,7 +5,7 @@
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/rounding.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 bool is_split(const NodeSignature& node) { return node.attributes.get_bool_or("split", false); }
 
@@ -75,4 +75,4 @@ OpDef update_op(std::string name, std::string doc, int min_inputs, int max_input
   return op;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

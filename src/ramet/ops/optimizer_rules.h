@@ -6,7 +6,7 @@
 
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // What the ops of optimizers share (ops/optimizer.cc has their rules).
 
@@ -32,4 +32,4 @@ std::function<Cost(const NodeSignature&)> flops_each(double flops);
 /// An op of an update, in f32 whatever the recipe computes in.
 OpDef update_op(std::string name, std::string doc, int min_inputs, int max_inputs);
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -6,7 +6,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -138,4 +138,4 @@ double padding_of(const HostTensor& table) {
   return static_cast<double>(padding) / static_cast<double>(std::max<int64_t>(1, table.elements()));
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/builder.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // Rows of a tensor that a model cuts into T equal parts, [T, n, ...]: a graph's nodes, dealt to devices part by part
 // (the logical axis "parts"). What each part asks of the others stands in tables of indices, whose contents differ from
@@ -29,4 +29,4 @@ HostTensor padded_table(const std::vector<std::vector<int32_t>>& lists);
 /// Share of a table that is padding.
 double padding_of(const HostTensor& table);
 
-}  // namespace ramet
+}  // namespace ramet::ops

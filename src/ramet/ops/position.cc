@@ -3,7 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 constexpr int64_t kMostParts = int64_t{1} << 24;
@@ -127,4 +127,4 @@ Position::Position(const NodeSignature& node, const Shape& part) : local_(part) 
   span_ = tail_ * local[last_cut_];
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

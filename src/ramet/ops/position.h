@@ -6,7 +6,7 @@
 
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 /// One cut of a dimension: seen as [blocks, parts, extent / (blocks parts)], a device holds index k of the middle one,
 /// for all blocks. (blocks = 3 for a joint query, key and value cut by heads.)
@@ -131,4 +131,4 @@ class Position {
   int64_t span_ = 1;  ///< of those and itself, in the part
 };
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -5,7 +5,7 @@
 
 #include "ramet/base/rng.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // What dropout means, for every backend. An element of logical index e (micro-batch included) is kept when its 16
 // random bits, RandomStream(seed, kDropout, step, tensor).bits16(e), are >= dropout_threshold(rate); kept ones are
@@ -37,4 +37,4 @@ struct DropoutDraw {
   }
 };
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 RandomKind random_kind_from_name(std::string_view name) {
   if (name == "uniform") return RandomKind::kUniform;
@@ -27,4 +27,4 @@ float random_initial_value(RandomKind kind, double a, double b, uint64_t seed, u
   return static_cast<float>(a + b * draw);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -5,7 +5,7 @@
 
 #include "ramet/base/rng.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 /// How initial values are drawn. Each depends on (seed, tensor, element) alone.
 enum class RandomKind : uint8_t {
@@ -20,4 +20,4 @@ RandomKind random_kind_from_name(std::string_view name);
 /// one meaning of op `random` and of the states' initial values.
 float random_initial_value(RandomKind kind, double a, double b, uint64_t seed, uint64_t tensor, uint64_t element);
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -8,7 +8,7 @@
 
 // Reductions over axes; the order of sums is defined in ops/reduce_order.h.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Reduce = ShardingRule::Reduce;
@@ -248,4 +248,4 @@ Tensor reduce_mean(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {
   return cast_to(scale(sum, 1 / count), a.dtype());
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::ops {
 
 // The canonical orders of sums (DESIGN, exact bits). Every backend that promises bits sums in f32 in these orders;
 // the functions here are their definition and the oracle of the bit tests. The double reference is compared with a
@@ -61,4 +63,4 @@ inline float canonical_sum_rows(const float* values, int64_t rows, int64_t strid
   return tree_combine<float>(0, (rows + kReduceRows - 1) / kReduceRows, block, [](float a, float b) { return a + b; });
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

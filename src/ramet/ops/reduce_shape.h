@@ -4,7 +4,7 @@
 
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 /// One pass of a reduction: [outer, reduced, inner] -> [outer, inner], row-major.
 struct ReduceGroup {
@@ -18,4 +18,4 @@ std::vector<ReduceGroup> reduce_groups(const Shape& shape, const std::vector<int
 /// Sorted axes of a reduce node.
 std::vector<int> reduce_axes(const NodeSignature& node);
 
-}  // namespace ramet
+}  // namespace ramet::ops

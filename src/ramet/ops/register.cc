@@ -1,6 +1,6 @@
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // One function a family; each adds the entries of its file.
 void register_elementwise_ops(OpRegistry& registry);
@@ -41,4 +41,4 @@ void register_all_ops(OpRegistry& registry) {
   register_collective_ops(registry);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -6,7 +6,7 @@
 
 // A scale whose gradient has a factor of its own: what unit scaling writes its factors down with.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -54,4 +54,4 @@ Tensor rescale(Tensor a, double forward, double backward) {
   return a.builder->op("rescale", {a}, {{"forward", forward}, {"backward", backward}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

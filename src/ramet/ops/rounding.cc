@@ -4,7 +4,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -139,7 +139,7 @@ void register_rounding_ops(OpRegistry& registry) {
     const Tensor g = cast_to(context.output_gradients[0], DType::kF32);
     const double factor = scale_attribute(context.node);
     std::vector<Tensor> gradients(context.inputs.size());
-    gradients[0] = cast_to(factor == 1 ? g : ramet::scale(g, factor), context.node.inputs[0].dtype);
+    gradients[0] = cast_to(factor == 1 ? g : ops::scale(g, factor), context.node.inputs[0].dtype);
     return gradients;
   };
   registry.add(std::move(narrow));
@@ -192,4 +192,4 @@ std::pair<Tensor, Tensor> split_halves(Tensor a) {
 
 Tensor join_halves(Tensor high, Tensor low) { return high.builder->op("join_halves", {high, low}); }
 
-}  // namespace ramet
+}  // namespace ramet::ops

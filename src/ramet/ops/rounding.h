@@ -9,7 +9,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // How ops write narrow floats (base/rounding.h has the arithmetic), for every backend. An op that rounds has the
 // attributes of `rounding_attributes` and, when it draws, the scalar "counter" i64[2] = {step, micro-batch index} as
@@ -72,4 +72,4 @@ Real state_stored(Real value, DType dtype, StateRole role) {
   return (role == StateRole::kSquare ? std::sqrt(value) : value) * Real{kHalfStateScale};
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 constexpr int kMostRank = 16;
@@ -232,4 +232,4 @@ AttributeSpec optional_attribute(const std::string& name, AttributeSpec::Kind ki
   return {name, kind, false, doc};
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

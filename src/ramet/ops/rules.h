@@ -9,7 +9,7 @@
 
 // What the entries of the op table share: checks with good messages, and the usual gradients, costs and sharding rules.
 
-namespace ramet {
+namespace ramet::ops {
 
 // --- checks of a type rule; each throws Error with `where` = node.text() ---
 
@@ -89,4 +89,4 @@ int64_t local_extent(const ShardingRule::Dim& dim, const std::vector<int64_t>& p
 AttributeSpec required_attribute(const std::string& name, AttributeSpec::Kind kind, const std::string& doc);
 AttributeSpec optional_attribute(const std::string& name, AttributeSpec::Kind kind, const std::string& doc);
 
-}  // namespace ramet
+}  // namespace ramet::ops

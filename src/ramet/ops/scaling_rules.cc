@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 /// Weights of the normal density on a grid: the trapezoid rule, which is exact to many digits for what is smooth.
@@ -344,4 +344,4 @@ ScalingRule exact_rule() {
   return rule;
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

@@ -10,7 +10,7 @@
 // weights are independent and of unit variance, rows of a sample are alike as far as `Amplitude` says. They need shapes
 // alone, so that no layout changes a factor.
 
-namespace ramet {
+namespace ramet::ops {
 
 /// The probability that two words are the same where words follow Zipf's law (the n-th is 1/n as frequent as the first)
 /// in a vocabulary of `rows`.
@@ -61,4 +61,4 @@ ScalingRule norm_scaling();
 /// Ops whose inputs' gradients do not matter and whose outputs stay as they are.
 ScalingRule exact_rule();
 
-}  // namespace ramet
+}  // namespace ramet::ops

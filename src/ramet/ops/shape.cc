@@ -10,7 +10,7 @@
 
 // Ops that move elements, and those that make them from nothing.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -600,4 +600,4 @@ Tensor iota(GraphBuilder& builder, DType dtype, const Shape& shape, int64_t axis
   return builder.op("iota", {}, {{"dtype", dtype}, {"shape", shape.dims()}, {"axis", axis}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

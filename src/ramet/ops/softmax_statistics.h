@@ -4,7 +4,7 @@
 
 #include "ramet/ops/position.h"
 
-namespace ramet {
+namespace ramet::ops {
 
 // Statistics of one chunk of a row of logits: f32[kStatistics], made by softmax_statistics, joined by cross_entropy.
 
@@ -39,4 +39,4 @@ struct SoftmaxSum {
   }
 };
 
-}  // namespace ramet
+}  // namespace ramet::ops

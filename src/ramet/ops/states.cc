@@ -9,7 +9,7 @@
 
 // Ops of states that are neither weights nor moments: constants, and what joins the values of micro-batches.
 
-namespace ramet {
+namespace ramet::ops {
 namespace {
 
 using Kind = AttributeSpec::Kind;
@@ -110,4 +110,4 @@ Tensor fold(Tensor state, Tensor values, const std::string& by, double momentum)
   return state.builder->op("fold", {state, values}, attributes);
 }
 
-}  // namespace ramet
+}  // namespace ramet::ops

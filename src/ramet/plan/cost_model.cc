@@ -8,7 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::plan {
 namespace {
 
 constexpr double kSlackOfMeasured = 0.7;  ///< tasks that were measured may beat the rate of a large product
@@ -341,4 +341,4 @@ double CostModel::least_estimate(const Candidate& mesh) {
   return static_cast<double>(micro_batches(mesh)) * most;
 }
 
-}  // namespace ramet
+}  // namespace ramet::plan

@@ -15,7 +15,7 @@
 #include "ramet/plan/profile.h"
 #include "ramet/plan/search_space.h"
 
-namespace ramet {
+namespace ramet::plan {
 
 /// What a layout costs at the least, whatever the compiler makes of it.
 struct LowerBound {
@@ -94,4 +94,4 @@ class CostModel {
   std::vector<Cut> last_cut_;  ///< that of last_name_, or none
 };
 
-}  // namespace ramet
+}  // namespace ramet::plan

@@ -6,7 +6,7 @@
 
 #include "ramet/layout/partition.h"
 
-namespace ramet {
+namespace ramet::plan {
 namespace {
 
 double bytes_of(const TensorType& type) { return static_cast<double>(type.bytes()); }
@@ -183,4 +183,4 @@ std::vector<StateBytes> ModelProfile::states(const Mesh& mesh) const {
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::plan

@@ -10,7 +10,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::plan {
 
 /// What a part of a model (a layer, or all before or behind the layers) takes of one device that does it alone, for one
 /// micro-batch.
@@ -66,4 +66,4 @@ class ModelProfile {
   double update_seconds_ = 0;
 };
 
-}  // namespace ramet
+}  // namespace ramet::plan

@@ -10,7 +10,7 @@
 
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::plan {
 namespace {
 
 /// An estimate of memory this far above what there is waits behind all others: before and after some were compiled.
@@ -413,4 +413,4 @@ SearchResult search_layouts(const SearchSpace& space, CostModel& model,
   return Search(space, model, evaluate, options, progress, stop).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::plan

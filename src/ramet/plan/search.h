@@ -8,7 +8,7 @@
 #include "ramet/plan/cost_model.h"
 #include "ramet/plan/search_space.h"
 
-namespace ramet {
+namespace ramet::plan {
 
 /// What compiling a layout and simulating a step of it told.
 struct Outcome {
@@ -79,4 +79,4 @@ SearchResult search_layouts(const SearchSpace& space, CostModel& model,
                             const std::function<void(const SearchProgress&)>& progress = {},
                             const std::function<bool()>& stop = {});
 
-}  // namespace ramet
+}  // namespace ramet::plan

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::plan {
 namespace {
 
 using Mode = RecomputeOptions::Mode;
@@ -254,4 +254,4 @@ std::vector<Candidate> neighbours(const SearchSpace& space, const Candidate& can
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::plan

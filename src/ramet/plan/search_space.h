@@ -7,7 +7,7 @@
 
 #include "ramet/layout/layout.h"
 
-namespace ramet {
+namespace ramet::plan {
 
 /// One way to make a step's micro-batches, where the recipe leaves it open.
 struct BatchSplit {
@@ -56,4 +56,4 @@ std::vector<Candidate> neighbours(const SearchSpace& space, const Candidate& can
 /// Why a candidate cannot be, or "".
 std::string why_invalid(const SearchSpace& space, const Candidate& candidate);
 
-}  // namespace ramet
+}  // namespace ramet::plan

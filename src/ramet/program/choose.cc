@@ -4,7 +4,7 @@
 
 #include "ramet/ops/collective.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 /// All that a kernel depends on, as text.
@@ -66,4 +66,4 @@ KernelChoices choose_kernels(std::span<const Piece> pieces, const KernelLibrary&
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

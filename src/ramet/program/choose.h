@@ -7,7 +7,7 @@
 #include "ramet/program/kernel_library.h"
 #include "ramet/program/stage.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// A kernel for every node. Nodes that differ in name only share one task.
 struct KernelChoices {
@@ -24,4 +24,4 @@ int64_t exchange_scratch(const NodeSignature& node);
 /// not asked for: their kernel is "exchange".
 KernelChoices choose_kernels(std::span<const Piece> pieces, const KernelLibrary& library, int threads);
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -25,7 +25,7 @@
 #include "ramet/transform/simplify.h"
 #include "ramet/transform/sum_in_place.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 /// Addresses of a program that streams, so that files may be read and written around the system's cache.
@@ -77,7 +77,7 @@ void sum_in_place(Stage& stage) {
     if (state.tensor.kind == StateKind::kAccumulator) sums.insert(state.tensor.name);
   for (Piece& piece : stage.pieces)
     if (piece.kind != PieceKind::kUpdate)
-      piece.graph = sum_in_place(piece.graph, [&](const std::string& name) { return sums.count(name) != 0; });
+      piece.graph = transform::sum_in_place(piece.graph, [&](const std::string& name) { return sums.count(name) != 0; });
 }
 
 /// From a stage that will not change any more to a program without addresses.
@@ -447,4 +447,4 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   return hasher.digest();
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -9,10 +9,12 @@
 #include "ramet/transform/fit_activations.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
-
+namespace ramet::layout {
 struct DeviceGraphs;
 struct Layout;
+}  // namespace ramet::layout
+
+namespace ramet::program {
 
 struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
@@ -52,4 +54,4 @@ std::vector<Executable> compile_decided(StepGraph decided, const Layout& layout,
 /// version. A saved executable with this key can be used in place of a new one.
 Hash compile_key(const StepGraph& step, const KernelLibrary& library, const CompileOptions& options);
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -8,7 +8,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::program {
 
 std::string_view name_of(BufferClass buffer_class) {
   static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "states",
@@ -76,7 +76,7 @@ int32_t Executable::program_on_request(std::string_view name, int64_t count) con
   throw Error({.what = found < 0 ? "the step has no program of this name" : "a program does not run on request",
                .where = "engine",
                .found = "'" + std::string(name) + "'" +
-                        (found < 0 ? "" : ", " + ramet::text_of(programs[static_cast<size_t>(found)].when)),
+                        (found < 0 ? "" : ", " + transform::text_of(programs[static_cast<size_t>(found)].when)),
                .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
 }
 
@@ -440,4 +440,4 @@ std::string print(const Executable& executable) {
 
 void verify(const Executable& executable, const std::string& source) { ExecutableVerifier(executable, source).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -16,7 +16,7 @@
 #include "ramet/layout/sharding.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// What the bytes of a buffer are for: the rows of a memory report.
 enum class BufferClass : uint8_t {
@@ -272,4 +272,4 @@ std::string executable_bytes(const Executable& executable);
 std::string sealed_executable(std::string_view body);
 Executable executable_from_bytes(std::string_view bytes, const std::string& source);
 
-}  // namespace ramet
+}  // namespace ramet::program

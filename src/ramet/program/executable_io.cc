@@ -7,7 +7,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 // The saved form, little-endian: the magic, then u32 version, u32 CRC-32C of the body, u64 length of the body, then the
@@ -390,4 +390,4 @@ Executable load_executable(const std::filesystem::path& path) {
   return executable_from_bytes(read_file(path), path.string());
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 class Joiner {
@@ -133,4 +133,4 @@ StepGraph join(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -9,7 +9,7 @@
 
 #include "ramet/ir/op.h"
 
-namespace ramet {
+namespace ramet::program {
 
 struct Task;
 
@@ -52,4 +52,4 @@ class KernelLibrary {
   virtual int64_t program_bytes(std::span<const Task> /*tasks*/, int64_t /*instructions*/) const { return 0; }
 };
 
-}  // namespace ramet
+}  // namespace ramet::program

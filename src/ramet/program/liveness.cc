@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 BufferClass class_of(StateKind kind) {
@@ -451,4 +451,4 @@ Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays,
   return exe;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -8,7 +8,7 @@
 #include "ramet/program/stage.h"
 #include "ramet/program/stays.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// Turns scheduled graphs into instructions over buffers: fills `buffers` and `streaming` (all but offsets), `states`,
 /// `segments`, `tasks` and `instants`, the instants of `plan`'s regions and the buffers of `stays`. Bytes are shared
@@ -24,4 +24,4 @@ namespace ramet {
 Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays, std::span<const Schedule> schedules,
                           const KernelChoices& kernels);
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -9,7 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/collective.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -332,4 +332,4 @@ void verify_guards(std::span<const Executable> executables) {
                              "it"});
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

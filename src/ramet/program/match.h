@@ -5,7 +5,7 @@
 
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// A segment's collectives between stages, in order: all their members run such segments at the same time.
 std::vector<const Instruction*> stage_collectives(const Executable& executable, const Segment& segment);
@@ -29,4 +29,4 @@ void number_supersteps(std::span<Executable> executables);
 /// Throws Error that names the one that some lack.
 void verify_guards(std::span<const Executable> executables);
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -6,7 +6,7 @@
 
 #include "ramet/layout/pieces.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 class Packer {
@@ -179,4 +179,4 @@ void pack(Stage& stage, const KernelLibrary& library) {
   drop_unread_derived_states(stage);
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -3,7 +3,7 @@
 #include "ramet/program/kernel_library.h"
 #include "ramet/program/stage.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// Keeps operands that come from weights alone in the layout that their kernel reads fastest. For each node input that
 /// is a weight or a derived state the library is asked for a packing; where it has one, the piece that derives it (or
@@ -13,4 +13,4 @@ namespace ramet {
 /// is what was done for them alone.
 void pack(Stage& stage, const KernelLibrary& library);
 
-}  // namespace ramet
+}  // namespace ramet::program

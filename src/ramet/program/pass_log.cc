@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
-namespace ramet {
+namespace ramet::program {
 
 PassLog::PassLog() {
   const char* wanted = std::getenv("RAMET_PRINT_PASSES");
@@ -37,4 +37,4 @@ void PassLog::note(const std::string& name, std::chrono::steady_clock::time_poin
     std::fprintf(stderr, "ramet: pass %-10s %8.1f ms\n", name.c_str(), seconds_.back().second * 1e3);
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -8,7 +8,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// Times the passes of a compilation, prints what they made where RAMET_PRINT_PASSES asks for it, and verifies steps
 /// after each in builds with RAMET_VERIFY.
@@ -39,4 +39,4 @@ class PassLog {
   std::vector<std::string> wanted_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -8,7 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/program/place_problem.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 int64_t align_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) & -alignment; }
@@ -151,4 +151,4 @@ Placement place(std::span<const PlaceItem> items, const PlaceOptions& options) {
   return placement;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::program {
 
 /// A buffer to be placed: `bytes` long, alive at every instant of [first, last].
 struct PlaceItem {
@@ -44,4 +46,4 @@ Placement place(std::span<const PlaceItem> items, const PlaceOptions& options = 
 /// Most bytes alive at one instant, sizes rounded up to the alignment; `instant` gets the first such.
 int64_t live_bound(std::span<const PlaceItem> items, int64_t alignment, int32_t* instant = nullptr);
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 /// Renumbers instants so that only those at which some item begins remain: every set of items alive together is
@@ -119,7 +119,7 @@ int64_t FirstFit::run(std::span<const int32_t> order, int64_t limit) {
 }
 
 PlacementResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& start,
-                           int64_t height, int64_t good, int64_t work) {
+                              int64_t height, int64_t good, int64_t work) {
   PlacementResult best{height, {}};
   std::vector<int32_t> order = start, trial;
   uint64_t random = 0x9E3779B97F4A7C15u;
@@ -160,4 +160,4 @@ PlacementResult search_orders(const PlaceProblem& problem, FirstFit& fit, const 
   return best;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -6,7 +6,7 @@
 
 #include "ramet/program/place.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// A part of a placement in a form that is quick to search: sizes aligned, instants compact, overlaps listed.
 struct PlaceProblem {
@@ -50,6 +50,6 @@ struct PlacementResult {
 
 /// Tries to come from `height` (that of `order`) down to `good`, in at most `work` (see PlaceOptions). Deterministic.
 PlacementResult search_orders(const PlaceProblem& problem, FirstFit& fit, const std::vector<int32_t>& order,
-                           int64_t height, int64_t good, int64_t work);
+                              int64_t height, int64_t good, int64_t work);
 
-}  // namespace ramet
+}  // namespace ramet::program

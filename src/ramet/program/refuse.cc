@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 int64_t bytes_of(const Executable& exe, BufferClass kind) {
@@ -88,4 +88,4 @@ void refuse_memory(const Executable& exe, const CompileOptions& options, const P
                    need, exe.stage);
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -9,7 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/program/compile.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// Bytes that the step would need under another kind of recomputation; nothing where that cannot be told.
 using PlanBytes = std::function<std::optional<int64_t>(const RecomputeOptions&)>;
@@ -38,4 +38,4 @@ class DoesNotFit : public Error {
 [[noreturn]] void refuse_memory(const Executable& executable, const CompileOptions& options,
                                 const PlanBytes& plan_bytes, const std::vector<Advice>& more = {});
 
-}  // namespace ramet
+}  // namespace ramet::program

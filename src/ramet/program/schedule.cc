@@ -6,7 +6,7 @@
 
 #include "ramet/layout/mesh.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 /// Outputs so small that holding them early costs nothing, while what they are computed from may be large or still in a
@@ -336,4 +336,4 @@ Schedule schedule(const Graph& graph, const std::vector<std::string>& guards, co
   return best;
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

@@ -6,7 +6,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// A static order of a graph's nodes and what it was found by.
 struct Schedule {
@@ -32,4 +32,4 @@ Schedule schedule(const Graph& graph, const std::vector<std::string>& guards = {
 /// live in the state.
 int64_t peak_of(const Graph& graph, const std::vector<NodeId>& order);
 
-}  // namespace ramet
+}  // namespace ramet::program

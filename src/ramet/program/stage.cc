@@ -8,7 +8,7 @@
 #include "ramet/layout/pieces.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 bool is_empty(const Graph& graph) { return graph.nodes().empty() && graph.outputs().empty(); }
@@ -371,4 +371,4 @@ void split_prepare(Stage& stage) { PrepareSplitter(stage).run(); }
 
 RegionPlan plan_regions(const Stage& stage) { return RegionPlanner(stage).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::program

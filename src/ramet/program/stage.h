@@ -8,7 +8,7 @@
 
 #include "ramet/layout/device_graphs.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// One piece for one micro-batch.
 struct StageRun {
@@ -87,4 +87,4 @@ struct RegionPlan {
 /// them, and so is each piece of a program.
 RegionPlan plan_regions(const Stage& stage);
 
-}  // namespace ramet
+}  // namespace ramet::program

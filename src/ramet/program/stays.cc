@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::program {
 
 const StateStay& StayPlan::state(const std::string& name, int32_t region) const {
   const auto found = of_state.find(name);
@@ -352,4 +352,4 @@ class StayPlanner {
 
 StayPlan plan_stays(const Stage& stage, const RegionPlan& plan) { return StayPlanner(stage, plan).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::program

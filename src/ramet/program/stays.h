@@ -7,7 +7,7 @@
 #include "ramet/program/executable.h"
 #include "ramet/program/stage.h"
 
-namespace ramet {
+namespace ramet::program {
 
 /// One stay of a state in device memory. A state that is at home there has one that lasts as long as the timeline.
 struct StateStay {
@@ -61,4 +61,4 @@ struct StayPlan {
 ///    stages have room as soon as they are made, wherever they are (StageBoundary)
 StayPlan plan_stays(const Stage& stage, const RegionPlan& plan);
 
-}  // namespace ramet
+}  // namespace ramet::program

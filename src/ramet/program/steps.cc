@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::program {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -287,4 +287,4 @@ void make_programs(Executable& executable, const Stage& stage, const RegionPlan&
   ProgramMaker(executable, stage, plan, stays).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::program

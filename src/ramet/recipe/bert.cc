@@ -8,7 +8,7 @@
 #include "ramet/recipe/packed_rows.h"
 #include "ramet/recipe/text_models.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 /// Masked words of a row. Each sequence of a packed one has its share rounded, and one at least, so that all of them
@@ -189,4 +189,4 @@ PublishedModel published_encoder(const Recipe& recipe, const Tokenizer* tokenize
 
 std::string padding_mask(const Recipe& recipe) { return recipe.data.packs() ? "segment_ids" : "attention_mask"; }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

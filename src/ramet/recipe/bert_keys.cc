@@ -1,6 +1,6 @@
 #include "ramet/recipe/keys.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 std::vector<RecipeKey> bert_keys() {
   return {
@@ -67,4 +67,4 @@ std::vector<RecipeKey> bert_keys() {
   };
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -3,7 +3,7 @@
 #include "ramet/recipe/recipe_groups.h"
 #include "ramet/train/optimizers/optimizer.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 std::string optimizers_doc() {
@@ -391,4 +391,4 @@ std::vector<RecipeKey> common_keys() {
   };
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -5,7 +5,7 @@
 #include "ramet/model/presets.h"
 #include "ramet/recipe/kinds.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// The model of a complete recipe of the family.
 BertConfig bert_config(const Recipe& recipe);
@@ -22,4 +22,4 @@ PublishedModel published_encoder(const Recipe& recipe, const Tokenizer* tokenize
 /// The input that tells padding: "attention_mask", or of packed rows "segment_ids".
 std::string padding_mask(const Recipe& recipe);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -3,7 +3,7 @@
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/text_models.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 Gpt2Config gpt2_config(const Recipe& recipe) {
@@ -81,4 +81,4 @@ const RecipeKind& gpt2_kind() {
   return kind;
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -6,7 +6,7 @@
 
 #include "ramet/recipe/recipe.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 inline constexpr double kManySteps = 1e9;       // of steps, batches and sizes: more is a slip of the keyboard
 inline constexpr double kAnyInteger = 9.2e18;   // what 63 bits hold
@@ -18,4 +18,4 @@ std::vector<RecipeKey> language_keys();  ///< that models of text share
 std::vector<RecipeKey> bert_keys();
 std::vector<RecipeKey> task_keys();
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/recipe/keys.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 /// Puts the keys of a table behind those that they say they follow.
@@ -60,4 +60,4 @@ const std::vector<RecipeKey>& recipe_keys() {
   return keys;
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "ramet/data/tokenizer.h"
 #include "ramet/model/model.h"
 #include "ramet/model/published_config.h"
 #include "ramet/recipe/recipe.h"
+#include "ramet/text/tokenizer.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 struct Preparation;
 
@@ -68,4 +68,4 @@ const RecipeKind& bert_kind();
 const RecipeKind& gpt2_kind();
 const RecipeKind& task_kind();
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -1,6 +1,6 @@
 #include "ramet/recipe/keys.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 std::vector<RecipeKey> language_keys() {
   using Kind = RecipeKey::Kind;
@@ -78,4 +78,4 @@ std::vector<RecipeKey> language_keys() {
   };
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

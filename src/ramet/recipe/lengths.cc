@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 int64_t global_batch(const Recipe& recipe) { return recipe.train.micro_batch * recipe.train.accumulation; }
@@ -62,4 +62,4 @@ void settle_lengths(Recipe& recipe, int64_t epoch_samples) {
            static_cast<int64_t>(std::floor(*schedule.warmup_share * static_cast<double>(train.steps) + 0.5)));
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -4,11 +4,11 @@
 
 #include "ramet/recipe/recipe.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// Finds train.steps and train.schedule.warmup_steps where the recipe says samples, epochs or a share instead.
 /// `epoch_samples`: of the corpus; 0 where it is not open, and then epochs are left for later. Throws Error naming keys
 /// that contradict each other.
 void settle_lengths(Recipe& recipe, int64_t epoch_samples = 0);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -2,7 +2,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 std::shared_ptr<const Source> in_packed_rows(std::shared_ptr<const SequenceSource> samples, const Recipe& recipe,
                                                   int64_t predictions, bool training) {
@@ -23,4 +23,4 @@ std::shared_ptr<const Source> in_packed_rows(std::shared_ptr<const SequenceSourc
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

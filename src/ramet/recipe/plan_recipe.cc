@@ -1,6 +1,6 @@
 #include "ramet/recipe/plan_recipe.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 /// The recipe on one device, ready.
@@ -50,4 +50,4 @@ std::string RecipePlanner::command_of(const Candidate& candidate) const {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

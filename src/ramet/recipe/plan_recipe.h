@@ -6,7 +6,7 @@
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/plan.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// Finds the layout of a recipe on a machine.
 class RecipePlanner : public WorkloadPlanner {
@@ -27,4 +27,4 @@ class RecipePlanner : public WorkloadPlanner {
   Preparation preparation_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -11,7 +11,7 @@
 #include "ramet/recipe/prepare.h"
 #include "ramet/recipe/task_predictor.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 constexpr int64_t kMostMasks = 64;  // of one text
@@ -150,4 +150,4 @@ std::string Predictor::continue_text(const std::string& text, int64_t tokens, do
   return tokenizer_->decode(std::span(ids).subspan(text.empty() ? 1 : given));
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

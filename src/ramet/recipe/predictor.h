@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "ramet/data/tokenizer.h"
+#include "ramet/text/tokenizer.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/recipe/recipe.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// Fills masks (BERT) or continues text (GPT-2) with a model's weights.
 class Predictor {
@@ -41,4 +41,4 @@ class Predictor {
   std::unique_ptr<Engine> engine_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -4,15 +4,15 @@
 
 #include "ramet/base/error.h"
 #include "ramet/model/hugging_face.h"
-#include "ramet/model/tensor_file.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
 #include "ramet/recipe/text_models.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/scaling.h"
+#include "ramet/weights/tensor_file.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 /// How the weights to begin from meet the model.
@@ -85,4 +85,4 @@ Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions
   return kind_of(recipe).build_predictor(recipe, samples, predictions, k);
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

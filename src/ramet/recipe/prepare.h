@@ -3,13 +3,13 @@
 #include <memory>
 #include <string>
 
-#include "ramet/data/task.h"
-#include "ramet/data/tokenizer.h"
 #include "ramet/layout/layout.h"
 #include "ramet/recipe/recipe.h"
+#include "ramet/text/task.h"
+#include "ramet/text/tokenizer.h"
 #include "ramet/train/training.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// A recipe made ready: the workload, options and layout that it means, and what the workload was made of.
 struct Preparation {
@@ -43,4 +43,4 @@ Model build_model(const Recipe& complete);
 /// Forward only, giving the k most likely tokens (see model/presets.h).
 Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

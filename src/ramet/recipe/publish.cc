@@ -7,7 +7,7 @@
 #include "ramet/model/hugging_face.h"
 #include "ramet/recipe/kinds.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,4 +42,4 @@ void publish_model(const fs::path& folder, const Recipe& recipe, const std::vect
     throw Error({.what = "cannot write the weights", .where = folder.string(), .found = error.message()}, ErrorKind::kFailure);
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

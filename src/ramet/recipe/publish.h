@@ -6,11 +6,11 @@
 #include <span>
 #include <string>
 
-#include "ramet/data/tokenizer.h"
 #include "ramet/recipe/recipe.h"
+#include "ramet/text/tokenizer.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// The class of `transformers` that has the weights of a complete recipe's model: "BertForSequenceClassification".
 std::string published_class(const Recipe& complete);
@@ -22,4 +22,4 @@ void publish_model(const std::filesystem::path& folder, const Recipe& complete,
                    const std::vector<StateTensor>& weights, const Tokenizer* tokenizer,
                    const std::function<void(const std::string& name, std::span<std::byte> bytes)>& read);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

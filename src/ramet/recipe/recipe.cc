@@ -16,7 +16,7 @@
 #include "ramet/train/optimizers/optimizer.h"
 #include "ramet/transform/recompute.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -557,4 +557,4 @@ std::string recipe_help(const std::string& prefix) {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

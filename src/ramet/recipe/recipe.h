@@ -13,7 +13,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// All that decides the numbers of a training run. Read from TOML; the table `recipe_keys()` documents
 /// every field. A field that is not set takes the value that `complete_recipe` finds for it.
@@ -45,7 +45,7 @@ struct Recipe {
     bool packs() const { return packing != "none"; }
   } data;
 
-  /// Fine-tuning (data/task.h). `head`, `classes` and `choices` are found from the data.
+  /// Fine-tuning (text/task.h). `head`, `classes` and `choices` are found from the data.
   struct Task {
     std::string kind, data, train, dev, test, tokenizer;
     std::string text, pair, label, id, labels;
@@ -114,4 +114,4 @@ Hash recipe_hash(const Recipe& recipe);
 /// Documentation of every key; `prefix` limits it to a table, as "train.optimizer".
 std::string recipe_help(const std::string& prefix = "");
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -8,7 +8,7 @@
 #include "ramet/base/toml_text.h"
 #include "ramet/ir/attribute.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 /// A number of a group.
@@ -152,4 +152,4 @@ std::string group_keys_doc() {
   return doc;
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -6,7 +6,7 @@
 #include "ramet/base/toml.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// Groups of a recipe: `[[train.groups]]` tables, or a list of inline tables. `place` is where the list stands, `file`
 /// the name of its file ("" for --set). Throws Error with the line of what is wrong.
@@ -18,4 +18,4 @@ std::string text_of(const std::vector<GroupOptions>& groups);
 /// What each key of a group means, for people.
 std::string group_keys_doc();
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -9,7 +9,7 @@
 #include "ramet/recipe/packed_rows.h"
 #include "ramet/recipe/task_evaluator.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -260,4 +260,4 @@ std::shared_ptr<const TaskSplit> task_split(const TaskSet& task, const std::stri
                .remedy = "Give it with --set task." + name + "=FILE, or name a folder that has it in task.data"});
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

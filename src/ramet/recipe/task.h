@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include "ramet/data/task_batches.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/text/task_batches.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// Forward only of a complete task recipe: "logits" (see model/presets.h).
 Graph build_task_predictor(const Recipe& complete, int64_t samples);
@@ -18,4 +18,4 @@ TaskBatchOptions task_batch_options(const Recipe& complete, const Tokenizer& tok
 /// The split of a task by its name, "train", "dev" or "test". Throws Error where the task has no such file.
 std::shared_ptr<const TaskSplit> task_split(const TaskSet& task, const std::string& name);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

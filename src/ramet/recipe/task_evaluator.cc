@@ -1,12 +1,12 @@
 #include "ramet/recipe/task_evaluator.h"
 
 #include "ramet/base/error.h"
-#include "ramet/data/task_batches.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/task_predictor.h"
+#include "ramet/text/task_batches.h"
 #include "ramet/train/training.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 class TaskEvaluator final : public Evaluator {
@@ -60,4 +60,4 @@ std::unique_ptr<Evaluator> make_task_evaluator(const Recipe& complete, std::shar
   return std::make_unique<TaskEvaluator>(complete, std::move(tokenizer), std::move(task));
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -2,16 +2,16 @@
 
 #include <memory>
 
-#include "ramet/data/task.h"
-#include "ramet/data/tokenizer.h"
 #include "ramet/recipe/recipe.h"
+#include "ramet/text/task.h"
+#include "ramet/text/tokenizer.h"
 #include "ramet/train/workload.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// Answers the examples of a task's file to evaluate on with the weights as they are, and gives the task's metrics, the
 /// one that decides first, and the loss. Without a labelled file there is nothing to evaluate.
 std::unique_ptr<Evaluator> make_task_evaluator(const Recipe& complete, std::shared_ptr<const Tokenizer> tokenizer,
                                                std::shared_ptr<const TaskSet> task);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

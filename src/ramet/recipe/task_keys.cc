@@ -1,6 +1,6 @@
 #include "ramet/recipe/keys.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 std::vector<RecipeKey> task_keys() {
   using Kind = RecipeKey::Kind;
@@ -132,4 +132,4 @@ std::vector<RecipeKey> task_keys() {
   };
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

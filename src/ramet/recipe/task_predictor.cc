@@ -17,7 +17,7 @@
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/precision.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 
@@ -142,4 +142,4 @@ NamedNumbers task_numbers(const Recipe& complete, const TaskSplit& split, std::s
   return numbers;
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

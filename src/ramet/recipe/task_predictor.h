@@ -5,14 +5,16 @@
 #include <span>
 #include <vector>
 
-#include "ramet/data/task_batches.h"
+#include "ramet/text/task_batches.h"
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/recipe/prepare.h"
 
-namespace ramet {
-
+namespace ramet::runtime {
 class Engine;
+}  // namespace ramet::runtime
+
+namespace ramet::recipe {
 
 /// A step whose only program is "predict", on request: `graph` in the recipe's precision and with its chunks, on those of
 /// `weights` that the graph reads.
@@ -54,4 +56,4 @@ double task_loss(TaskHead head, int64_t labels, const TaskSplit& split, const Ta
 /// The metrics of a labelled split, the one that decides first, and last "loss" (of the first run).
 NamedNumbers task_numbers(const Recipe& complete, const TaskSplit& split, std::span<const TaskOutputs> runs);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

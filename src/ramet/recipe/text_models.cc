@@ -7,7 +7,7 @@
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
 
-namespace ramet {
+namespace ramet::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ void open_text(const Recipe& recipe, const std::string& tokenizer, const MakeTex
   workload.units = {.name = "tokens", .per_sample = into.recipe.data.sequence_length};
 }
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "ramet/data/batches.h"
-#include "ramet/data/corpus.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/text/batches.h"
+#include "ramet/text/corpus.h"
 
-namespace ramet {
+namespace ramet::recipe {
 
 /// A size of the recipe, or the preset's where the recipe has none.
 template <typename T>
@@ -68,4 +68,4 @@ using MakeTextSource =
 /// Opens the corpus, completes the recipe, settles its length in epochs, and makes both sources.
 void open_text(const Recipe& recipe, const std::string& tokenizer, const MakeTextSource& make, Preparation& into);
 
-}  // namespace ramet
+}  // namespace ramet::recipe

@@ -10,7 +10,7 @@
 #include "ramet/base/file.h"
 #include "ramet/ops/collective.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -244,4 +244,4 @@ std::string memory_svg(std::span<const Executable> stages) {
          inner + "</svg>\n";
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -11,7 +11,7 @@
 #include "ramet/report/memory.h"
 #include "ramet/sim/simulate.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// What one device of a layout holds and moves in a step. All devices of a stage are alike.
 struct DeviceReport {
@@ -51,4 +51,4 @@ std::string json_of(const DevicesReport& report);
 /// The arenas of all stages over the step, one below the other.
 std::string memory_svg(std::span<const Executable> stages);
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -7,7 +7,7 @@
 #include "ramet/layout/chunks.h"
 #include "ramet/layout/device_graphs.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 constexpr int64_t kColumns = 36;
@@ -157,4 +157,4 @@ std::string json_of(const LayoutReport& report) {
   return json.dump();
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

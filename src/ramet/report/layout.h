@@ -8,7 +8,7 @@
 #include "ramet/layout/schedule_table.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// What a person asks of a layout's schedule.
 struct LayoutReport {
@@ -31,4 +31,4 @@ std::string text_of(const LayoutReport& report);
 /// [[cells]], choices [{schedule, bubble, makespan, in_flight}].
 std::string json_of(const LayoutReport& report);
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -6,7 +6,7 @@
 
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 int64_t padded(const Buffer& buffer) { return buffer.stride() * buffer.slots; }
@@ -137,4 +137,4 @@ std::string json_of(const MemoryReport& report) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -8,7 +8,7 @@
 #include "ramet/program/executable.h"
 #include "ramet/train/feeds.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// What a person asks of an executable's memory: that of one device.
 struct MemoryReport {
@@ -46,4 +46,4 @@ std::string json_of(const HostPlan& host, int devices);
 /// hovering tells its name, size and life. Buffers too small to be seen are left out.
 std::string memory_svg(const Executable& executable);
 
-}  // namespace ramet
+}  // namespace ramet::report

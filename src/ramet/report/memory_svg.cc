@@ -5,7 +5,7 @@
 #include "ramet/base/svg.h"
 #include "ramet/report/memory.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 constexpr double kWidth = 1200, kHeight = 640, kLeft = 90, kTop = 50, kBottom = 46, kRight = 20;
@@ -89,4 +89,4 @@ class Picture : SvgPicture {
 
 std::string memory_svg(const Executable& executable) { return Picture(executable).run(); }
 
-}  // namespace ramet
+}  // namespace ramet::report

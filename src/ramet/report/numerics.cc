@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdio>
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 using Kind = NumericsRow::Kind;
@@ -81,4 +81,4 @@ std::string text_of(const NumericsReport& report, size_t most) {
   return text + aligned(rows);
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -4,9 +4,9 @@
 
 #include "ramet/train/numerics.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// A table: how much of what is where, the first tensor out of range, and the `most` tensors that lose most.
 std::string text_of(const NumericsReport& report, size_t most = 20);
 
-}  // namespace ramet
+}  // namespace ramet::report

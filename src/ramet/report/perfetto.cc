@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 constexpr uint64_t kSequence = 1, kCleared = 1, kNeeded = 2;
@@ -171,4 +171,4 @@ std::string devices_text(const std::vector<int32_t>& devices) {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -7,7 +7,7 @@
 
 #include "ramet/sim/simulate.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// Protocol Buffers' wire format, as far as a trace needs it: fields of varints, doubles and bytes, by their numbers.
 class ProtoMessage {
@@ -41,4 +41,4 @@ std::string perfetto_trace(const Simulation& simulation);
 /// "0 to 7, 64 to 71": runs of device numbers, the first few where there are many.
 std::string devices_text(const std::vector<int32_t>& devices);
 
-}  // namespace ramet
+}  // namespace ramet::report

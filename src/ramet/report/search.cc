@@ -9,7 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -234,4 +234,4 @@ void refuse_machine(const SearchReport& report) {
                  "model, make it smaller too (they decide bits)"});
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -6,7 +6,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/plan/search.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// What is said of a search beside its result.
 struct SearchReport {
@@ -34,4 +34,4 @@ std::string json_of(const SearchReport& report);
 /// The Error of a search in which nothing fits: what would be needed.
 [[noreturn]] void refuse_machine(const SearchReport& report);
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -7,7 +7,7 @@
 
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
@@ -100,4 +100,4 @@ std::string json_of(const Simulation& simulation, std::span<const Executable> st
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

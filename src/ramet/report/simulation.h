@@ -6,7 +6,7 @@
 #include "ramet/program/executable.h"
 #include "ramet/sim/simulate.h"
 
-namespace ramet {
+namespace ramet::report {
 
 /// As tables: where the time of each stage's devices goes, with the memory of one of them, and what each level of links
 /// and each memory carries.
@@ -21,4 +21,4 @@ std::string json_of(const Simulation& simulation, std::span<const Executable> st
 /// layer, the run and the times. Needs timelines.
 std::string timeline_svg(const Simulation& simulation, const std::string& title);
 
-}  // namespace ramet
+}  // namespace ramet::report

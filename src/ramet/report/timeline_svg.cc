@@ -7,7 +7,7 @@
 #include "ramet/report/perfetto.h"
 #include "ramet/report/simulation.h"
 
-namespace ramet {
+namespace ramet::report {
 namespace {
 
 constexpr double kWidth = 1200, kLeft = 170, kRight = 20, kTop = 56, kRow = 22, kTraffic = 44, kGap = 6;
@@ -150,4 +150,4 @@ std::string timeline_svg(const Simulation& simulation, const std::string& title)
   return Picture(simulation, title).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::report

@@ -8,10 +8,10 @@
 #include "ramet/base/file.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/runtime/cluster_state.h"
-#include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/thread_transport.h"
+#include "ramet/transport/mpi_transport.h"
+#include "ramet/transport/thread_transport.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 constexpr int64_t kWindow = int64_t{16} << 20;  // of a state at a time between memories and ranks
@@ -295,14 +295,14 @@ void Cluster::run_derive() {
 std::vector<DeviceReads> Cluster::reads_of_step() const {
   std::vector<DeviceReads> all;
   for (const ClusterDevice& device : state_->devices)
-    all.push_back(ramet::reads_of_step(state_->stage_of(device.number), device.number));
+    all.push_back(runtime::reads_of_step(state_->stage_of(device.number), device.number));
   return all;
 }
 
 std::vector<DeviceReads> Cluster::reads_of_request(std::string_view program, int64_t count) const {
   std::vector<DeviceReads> all;
   for (const ClusterDevice& device : state_->devices)
-    all.push_back(ramet::reads_of_request(state_->stage_of(device.number), device.number, program, count));
+    all.push_back(runtime::reads_of_request(state_->stage_of(device.number), device.number, program, count));
   return all;
 }
 
@@ -366,4 +366,4 @@ std::vector<ProfileRow> Cluster::profile_by_kernel(int device) const {
   return found ? found->engine->profile_by_kernel() : std::vector<ProfileRow>{};
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

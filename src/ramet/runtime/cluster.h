@@ -9,14 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "ramet/runtime/collectives.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/runtime/numerics.h"
-#include "ramet/runtime/transport.h"
+#include "ramet/transport/collectives.h"
+#include "ramet/transport/transport.h"
 
-namespace ramet {
-
+namespace ramet::transport {
 class MpiSession;
+}  // namespace ramet::transport
+
+namespace ramet::runtime {
 
 struct ClusterOptions {
   /// The job of which this process is a rank; every rank has an equal share of the devices. Null: all devices are in
@@ -165,4 +167,4 @@ class Cluster {
   std::unique_ptr<struct ClusterState> state_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 ResultGather::ResultGather(ClusterState& cluster, int32_t program, int64_t count, const Keep& keep,
                            std::function<Giver(int64_t micro)> giver, bool everywhere)
@@ -250,4 +250,4 @@ void ClusterState::gather_tensors(int64_t step, const Wanted& wanted) {
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

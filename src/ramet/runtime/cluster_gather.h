@@ -7,7 +7,7 @@
 
 #include "ramet/runtime/cluster_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// Brings results from the devices that hold parts of them to the host of the leading rank, or of all: each as one
 /// logical tensor. A result that several devices hold comes from the first of them. Takes as much host memory as the
@@ -63,4 +63,4 @@ class ResultGather {
   std::vector<ResultTensors> results_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -9,7 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/runtime/cluster_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 // Numbers before the results: index of the slot that was not finite (or -1), whether states changed, seconds of the
@@ -143,4 +143,4 @@ std::string ClusterState::share_text(int from, std::string text) {
   return copies[0].c_str();
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -9,7 +9,7 @@
 #include "ramet/runtime/cluster.h"
 #include "ramet/runtime/device_engine.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// A device of this process.
 struct ClusterDevice {
@@ -127,4 +127,4 @@ struct ClusterState {
   void make_devices(const Backend& backend);
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/runtime/cluster_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 /// Runs of [begin, end) of the logical tensor: first and behind the last.
@@ -118,4 +118,4 @@ void ClusterState::read_window(const StateMap& where, int64_t offset, std::span<
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

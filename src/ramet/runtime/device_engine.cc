@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/runtime/engine_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 /// What a device holds of a range of a logical tensor: runs, most of which follow one another on the device though not
@@ -152,4 +152,4 @@ std::optional<NonFinite> DeviceEngine::find_first_nonfinite(int64_t step, const 
 }
 void DeviceEngine::profile(bool on) { state_->profiling_ = on; }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

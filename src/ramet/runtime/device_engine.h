@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "ramet/runtime/collectives.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/runtime/streaming_store.h"
+#include "ramet/transport/collectives.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 struct NumericsPlan;
 
@@ -98,4 +98,4 @@ class DeviceEngine {
   std::unique_ptr<class EngineState> state_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

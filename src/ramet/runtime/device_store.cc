@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 DeviceStore::DeviceStore(std::unique_ptr<StreamingStore> store, Device& device, Queue& queue, Staging& staging)
     : store_(std::move(store)), device_(device), queue_(queue), staging_(staging), pinned_(store_->pinned()) {
@@ -96,4 +96,4 @@ void DeviceStore::settle() {
   out_->wait();
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -6,7 +6,7 @@
 #include "ramet/runtime/staging.h"
 #include "ramet/runtime/streaming_store.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// Streaming memory as a device's program uses it: transfers between a store and device memory, in order with the
 /// program's queue.
@@ -50,4 +50,4 @@ class DeviceStore {
   int64_t next_ = 0;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -10,7 +10,7 @@
 #include "ramet/runtime/engine_state.h"
 #include "ramet/runtime/localize.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 bool is_finite_scalar(const TensorView& view) {
@@ -719,4 +719,4 @@ Hash Engine::weights_hash() const {
 
 void Engine::profile(bool on) { state_->profiling_ = on; }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -13,7 +13,7 @@
 #include "ramet/kernel/kernel.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// A tensor somewhere in memory, by name; owns nothing.
 struct TensorView {
@@ -171,4 +171,4 @@ class Engine {
 /// A table of profile rows: time, share, GF/s, GB/s.
 std::string profile_text(std::span<const ProfileRow> rows, int64_t steps, size_t most = 30);
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -5,7 +5,7 @@
 
 // What a device does with others and with its streaming memory.
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -235,4 +235,4 @@ std::string DeviceEngine::label_text(const Executable& executable, int label) {
   return "";
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -12,7 +12,7 @@
 #include "ramet/runtime/device_store.h"
 #include "ramet/runtime/staging.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// One instruction with its addresses, ready to be called.
 struct Call {
@@ -190,7 +190,7 @@ class EngineState final : private FeedSink {
   std::unique_ptr<DeviceStore> store_;
   std::map<std::array<int64_t, 3>, std::unique_ptr<Collectives>> groups_;  // by axis, parts, stride
   std::unique_ptr<Collectives> everyone_;                                  // all devices; null: there is one
-  std::vector<PreparedCollective> collectives_;                                // by task
+  std::vector<PreparedCollective> collectives_;                            // by task
   std::vector<CallTable> tables_;                                          // by segment
   std::vector<std::vector<Guard>> guards_;
   std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none
@@ -224,4 +224,4 @@ class EngineState final : private FeedSink {
   std::exception_ptr feed_error_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -8,7 +8,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 class UringIo final : public FileIo {
@@ -87,4 +87,4 @@ std::unique_ptr<FileIo> make_uring_io(int file, int depth) {
 
 std::unique_ptr<FileIo> make_plain_io(int file) { return std::make_unique<PlainIo>(file); }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

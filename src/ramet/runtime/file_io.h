@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::runtime {
 
 /// One read or write of a file. `done` tells bytes moved, or -errno.
 struct FileTransfer {
@@ -33,4 +35,4 @@ std::unique_ptr<FileIo> make_uring_io(int file, int depth);
 /// With pread and pwrite, one after another when they are waited for.
 std::unique_ptr<FileIo> make_plain_io(int file);
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -16,7 +16,7 @@
 #include "ramet/runtime/file_io.h"
 #include "ramet/runtime/streaming_file.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 constexpr int64_t kPiece = 512 << 10;  // bytes of one transfer: large enough for a disk's full speed
@@ -286,4 +286,4 @@ std::unique_ptr<StreamingStore> make_file_store(int64_t bytes, const FileStoreOp
   return std::make_unique<FileStore>(bytes, options);
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -3,7 +3,7 @@
 #include "ramet/layout/sharding.h"
 #include "ramet/ops/position.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 NodeSignature localize(NodeSignature node, const Mesh::Position& position) {
   if (!node.attributes.has("cuts") && !node.attributes.has("flat")) return node;
@@ -24,4 +24,4 @@ NodeSignature localize(NodeSignature node, const Mesh::Position& position) {
   return node;
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

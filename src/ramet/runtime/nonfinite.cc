@@ -4,7 +4,7 @@
 
 #include "ramet/runtime/engine_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 /// What there is in a floating tensor.
@@ -146,4 +146,4 @@ std::optional<NonFinite> EngineState::find_first_nonfinite(int64_t step, const F
   return NonFiniteSearch(*this).run(step, feed, scalars);
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

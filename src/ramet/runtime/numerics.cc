@@ -9,7 +9,7 @@
 #include "ramet/runtime/cluster_state.h"
 #include "ramet/runtime/engine_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 using Kind = NumericsRow::Kind;
@@ -275,4 +275,4 @@ std::vector<NumericsRecord> ClusterState::survey_numerics(int64_t step, const Cl
   return records;
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -8,7 +8,7 @@
 #include "ramet/ops/exponents.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// A tensor whose exponents a check of numerics counts.
 struct NumericsRow {
@@ -50,4 +50,4 @@ struct NumericsRecord {
   std::array<int64_t, kExponentBins> bins{};
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -3,7 +3,7 @@
 
 #include "ramet/runtime/engine_state.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 std::vector<ProfileRow> rows_of(const EngineState& engine, bool by_node) {
@@ -71,4 +71,4 @@ std::string profile_text(std::span<const ProfileRow> rows, int64_t steps, size_t
   return text + line;
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

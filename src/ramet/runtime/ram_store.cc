@@ -4,7 +4,7 @@
 #include "ramet/kernel/devices.h"
 #include "ramet/runtime/streaming_store.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 /// Host memory beside the device's. Transfers are done when they are started.
@@ -63,4 +63,4 @@ std::unique_ptr<StreamingStore> make_ram_store(int64_t bytes, Device* device) {
   return std::make_unique<RamStore>(bytes, device);
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

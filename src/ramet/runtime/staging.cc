@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 std::byte* Staging::outgoing(const std::byte* from, int64_t bytes) {
   if (device_.addressable()) {
@@ -64,4 +64,4 @@ Staging::Block& Staging::block_of(const std::byte* host) {
   return *block;
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

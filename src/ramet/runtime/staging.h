@@ -6,7 +6,7 @@
 
 #include "ramet/device/device.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// Ways between device memory and parts that work in the host's (transports, collectives, files). Where the host can use
 /// the device's addresses, all of this is the address itself; else the bytes go through pinned blocks, which are kept for
@@ -40,4 +40,4 @@ class Staging {
   std::vector<Block> blocks_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -14,7 +14,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
-namespace ramet {
+namespace ramet::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ StreamingFile make_streaming_file(int64_t bytes, const FileStoreOptions& options
   return made;
 }
 
-}  // namespace ramet
+}  // namespace ramet::runtime

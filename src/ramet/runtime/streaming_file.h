@@ -5,7 +5,7 @@
 
 #include "ramet/runtime/streaming_store.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// An open file of a fixed size, and the units in which it takes transfers.
 struct StreamingFile {
@@ -19,4 +19,4 @@ struct StreamingFile {
 /// there is no such room; nothing is left behind.
 StreamingFile make_streaming_file(int64_t bytes, const FileStoreOptions& options);
 
-}  // namespace ramet
+}  // namespace ramet::runtime

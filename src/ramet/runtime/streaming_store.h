@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "ramet/device/device.h"
-#include "ramet/runtime/transport.h"
+#include "ramet/transport/transport.h"
 
-namespace ramet {
+namespace ramet::runtime {
 
 /// The streaming memory of one device (DESIGN, words): bytes [0, bytes()), zero at first. One thread drives it.
 ///
@@ -62,4 +62,4 @@ struct FileStoreOptions {
 /// left behind.
 std::unique_ptr<StreamingStore> make_file_store(int64_t bytes, const FileStoreOptions& options);
 
-}  // namespace ramet
+}  // namespace ramet::runtime

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <unordered_map>
 
-namespace ramet {
+namespace ramet::sim {
 namespace {
 
 uint64_t mixed(uint64_t seed, uint64_t value) {
@@ -158,4 +158,4 @@ DeviceClasses fold(const Moves& moves, bool together) {
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

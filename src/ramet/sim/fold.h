@@ -5,7 +5,7 @@
 
 #include "ramet/sim/moves.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 /// Devices that do the same at the same time, taken together. They are of one stage; what each of them moves goes over
 /// links that carry as much of the same, with partners that are alike in their turn. This is the coarsest such division
@@ -36,4 +36,4 @@ struct DeviceClasses {
 /// With `together` false every device is a class of its own.
 DeviceClasses fold(const Moves& moves, bool together = true);
 
-}  // namespace ramet
+}  // namespace ramet::sim

@@ -3,7 +3,7 @@
 #include "ramet/kernel/devices.h"
 #include "ramet/sim/model_library.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 std::shared_ptr<const KernelLibrary> machine_kernels(const Machine& machine) {
   const Backend& here = find_device().backend();
@@ -12,4 +12,4 @@ std::shared_ptr<const KernelLibrary> machine_kernels(const Machine& machine) {
   return std::make_shared<CoreLibrary>();
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

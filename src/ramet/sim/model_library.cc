@@ -7,7 +7,7 @@
 #include "ramet/machine/tile_model.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::sim {
 std::vector<std::pair<int, int>> in_place(const NodeSignature& node) {
   std::vector<std::pair<int, int>> result;
   if (!node.op->sharding) return result;
@@ -82,4 +82,4 @@ int64_t TileLibrary::program_bytes(std::span<const Task> tasks, int64_t instruct
   return figures_.tiles * tile_program_bytes(figures_, static_cast<int64_t>(vertices.size()), instructions, messages);
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

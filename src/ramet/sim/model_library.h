@@ -6,7 +6,7 @@
 #include "ramet/machine/tile_figures.h"
 #include "ramet/program/kernel_library.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 /// (input, output) pairs in which loops over elements may write results over operands: those whose elements correspond
 /// one to one, and, in a matrix product, what the product is added to.
@@ -47,4 +47,4 @@ class TileLibrary : public KernelLibrary {
   mutable std::map<std::string, Known> known_;  // by task_key
 };
 
-}  // namespace ramet
+}  // namespace ramet::sim

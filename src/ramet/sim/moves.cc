@@ -8,7 +8,7 @@
 #include "ramet/ops/collective.h"
 #include "ramet/sim/simulate.h"
 
-namespace ramet {
+namespace ramet::sim {
 namespace {
 
 std::string text_of(const Mesh& mesh) {
@@ -245,4 +245,4 @@ void Moves::add_streams(std::span<const Executable> stages, bool to_files) {
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

@@ -12,10 +12,15 @@
 #include "ramet/program/executable.h"
 #include "ramet/sim/shared_links.h"
 
-namespace ramet {
-
+namespace ramet::ops {
 struct CollectiveForm;
+}  // namespace ramet::ops
+
+namespace ramet::machine {
 class Network;
+}  // namespace ramet::machine
+
+namespace ramet::sim {
 
 /// Links of one sort, which a report shows together: a level of the machine's links, or one way of a memory.
 struct Channel {
@@ -82,4 +87,4 @@ class Moves {
   bool streams_alone_ = false;
 };
 
-}  // namespace ramet
+}  // namespace ramet::sim

@@ -7,7 +7,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::sim {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -231,4 +231,4 @@ void SharedLinks::raise() {
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

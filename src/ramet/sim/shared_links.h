@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::sim {
 
 /// Bytes that one move brings over a link.
 struct LinkBytes {
@@ -76,4 +78,4 @@ class SharedLinks {
   std::vector<int> users_, touched_, rising_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::sim

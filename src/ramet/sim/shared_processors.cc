@@ -1,6 +1,6 @@
 #include "ramet/sim/shared_processors.h"
 
-namespace ramet {
+namespace ramet::sim {
 namespace {
 
 /// Devices are groups of cores, as many as wanted: what they all share is shared by more of them.
@@ -23,4 +23,4 @@ Simulation simulate_sharing(std::span<const Executable> stages, Machine machine,
   return simulate(stages, machine, options);
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

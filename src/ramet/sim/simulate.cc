@@ -16,7 +16,7 @@
 #include "ramet/sim/moves.h"
 #include "ramet/sim/stage_code.h"
 
-namespace ramet {
+namespace ramet::sim {
 namespace {
 
 using Kind = ProgramStep::Kind;
@@ -647,4 +647,4 @@ Simulation simulate(std::span<const Executable> stages, const Machine& machine, 
   return Run(stages, machine, options).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

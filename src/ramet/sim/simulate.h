@@ -7,7 +7,7 @@
 
 #include "ramet/sim/step_time.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 /// What a device does for a while.
 enum class Activity : uint8_t {
@@ -94,4 +94,4 @@ std::string lack_of_streaming(std::span<const Executable> stages, const Machine&
 /// Throws Error when the machine has too few devices, or the memory that programs stream to is not there or too small.
 Simulation simulate(std::span<const Executable> stages, const Machine& machine, const SimulationOptions& options = {});
 
-}  // namespace ramet
+}  // namespace ramet::sim

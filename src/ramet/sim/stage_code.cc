@@ -3,7 +3,7 @@
 #include "ramet/sim/moves.h"
 #include "ramet/sim/work_time.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 int32_t Labels::number(std::string_view text) {
   const auto known = numbers_.find(text);
@@ -23,7 +23,7 @@ std::string_view layer_of(std::string_view instruction) {
 
 StageCode::StageCode(const Executable& exe, const Machine& machine, const Moves& moves, size_t stage, Labels& labels) {
   const WorkTimes work(exe, machine);
-  for (const ramet::Segment& from : exe.segments) {
+  for (const program::Segment& from : exe.segments) {
     Segment segment;
     for (const Instruction& instruction : from.instructions) {
       const int what = instruction.task < 0 ? -1 : moves.what_of_task(stage, instruction.task);
@@ -51,4 +51,4 @@ StageCode::StageCode(const Executable& exe, const Machine& machine, const Moves&
   for (const Transfer& transfer : exe.transfers) transfer_labels.push_back(labels.number(transfer.name));
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

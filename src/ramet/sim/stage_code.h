@@ -9,7 +9,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 class Moves;
 
@@ -55,4 +55,4 @@ struct StageCode {
   StageCode(const Executable& executable, const Machine& machine, const Moves& moves, size_t stage, Labels& labels);
 };
 
-}  // namespace ramet
+}  // namespace ramet::sim

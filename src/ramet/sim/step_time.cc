@@ -2,7 +2,7 @@
 
 #include "ramet/sim/work_time.h"
 
-namespace ramet {
+namespace ramet::sim {
 namespace {
 
 double peak_seconds(const Machine& machine, const NodeSignature& node) {
@@ -79,4 +79,4 @@ void StepTime::finish(double known) {
   measured_share = seconds > 0 ? known / seconds : 0;
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

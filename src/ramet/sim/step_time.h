@@ -3,7 +3,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 /// Where the time of a step is expected to go.
 struct StepTime {
@@ -24,4 +24,4 @@ inline double predict_step_seconds(const Executable& executable, const Machine& 
   return predict_step(executable, machine).seconds;
 }
 
-}  // namespace ramet
+}  // namespace ramet::sim

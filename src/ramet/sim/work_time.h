@@ -5,7 +5,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/program/executable.h"
 
-namespace ramet {
+namespace ramet::sim {
 
 /// What the instructions of one device's program take while it has all that they need.
 class WorkTimes {
@@ -26,4 +26,4 @@ class WorkTimes {
   std::vector<bool> measured_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::sim

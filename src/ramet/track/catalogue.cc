@@ -9,7 +9,7 @@
 #include "ramet/ir/attribute.h"
 #include "ramet/track/run_directory.h"
 
-namespace ramet {
+namespace ramet::track {
 namespace {
 
 namespace fs = std::filesystem;
@@ -218,4 +218,4 @@ std::string export_json(const RunRecord& run) {
   return whole.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace ramet
+}  // namespace ramet::track

@@ -7,7 +7,7 @@
 
 #include "ramet/track/run_log.h"
 
-namespace ramet {
+namespace ramet::track {
 
 /// How a run ended, or that it has not.
 enum class RunStatus { kRunning, kDone, kInterrupted, kFailed, kKilled };
@@ -43,4 +43,4 @@ std::string export_csv(const RunRecord& run);
 /// The whole run as JSON: recipe, facts, metrics by name as lists of [step, value].
 std::string export_json(const RunRecord& run);
 
-}  // namespace ramet
+}  // namespace ramet::track

@@ -22,7 +22,7 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/base/version.h"
 
-namespace ramet {
+namespace ramet::track {
 namespace {
 
 namespace fs = std::filesystem;
@@ -216,4 +216,4 @@ std::string describe_machine() {
                {"host", system.nodename}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::track

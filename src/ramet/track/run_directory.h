@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::track {
 
 /// What is known of a run when it begins.
 struct RunFacts {
@@ -60,4 +62,4 @@ bool is_running(const std::filesystem::path& run);
 /// The machine as JSON text: processor, its features that kernels use, processors, memory, system.
 std::string describe_machine();
 
-}  // namespace ramet
+}  // namespace ramet::track

@@ -20,7 +20,7 @@
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
 
-namespace ramet {
+namespace ramet::track {
 namespace {
 
 constexpr std::string_view kMark = "RLF1";
@@ -314,4 +314,4 @@ std::vector<std::string> RunLog::names() const {
   return {names.begin(), names.end()};
 }
 
-}  // namespace ramet
+}  // namespace ramet::track

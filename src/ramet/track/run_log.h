@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::track {
 
 /// A named number of one step.
 using LoggedNumber = std::pair<std::string, double>;
@@ -75,4 +77,4 @@ RunLog parse_run_log(std::string_view bytes);
 /// Throws Error when the file cannot be read.
 RunLog read_run_log(const std::filesystem::path& path);
 
-}  // namespace ramet
+}  // namespace ramet::track

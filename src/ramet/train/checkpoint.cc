@@ -9,10 +9,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/model/safetensors.h"
 #include "ramet/train/held_weights.h"
+#include "ramet/weights/safetensors.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -449,4 +449,4 @@ void Checkpoint::verify() const {
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -15,7 +15,7 @@
 #include "ramet/train/loss_scale.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Where a run stood when a checkpoint was taken.
 struct CheckpointInfo {
@@ -109,4 +109,4 @@ class Checkpoint {
   std::unique_ptr<Files> files_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -10,12 +10,12 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
-#include "ramet/runtime/mpi_transport.h"
-#include "ramet/runtime/process.h"
 #include "ramet/sim/machine_kernels.h"
 #include "ramet/train/step.h"
+#include "ramet/transport/mpi_transport.h"
+#include "ramet/transport/process.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 constexpr int64_t kLeftToOthers = 8;  // one part in so many of the memory at hand, where a smaller program can spare it
@@ -142,4 +142,4 @@ std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -11,10 +11,15 @@
 #include "ramet/model/model.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
-
-class MpiSession;
+namespace ramet::machine {
 struct Machine;
+}  // namespace ramet::machine
+
+namespace ramet::transport {
+class MpiSession;
+}  // namespace ramet::transport
+
+namespace ramet::train {
 
 /// How and where to run: nothing here changes a bit of any weight.
 struct Where {
@@ -56,4 +61,4 @@ CompileOptions compile_options(const TrainOptions& options, const Layout& layout
 /// memory. A healthy device never takes this long.
 std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,10 +6,10 @@
 
 #include "ramet/base/thread_team.h"
 #include "ramet/layout/chunks.h"
-#include "ramet/runtime/process.h"
 #include "ramet/transform/parts.h"
+#include "ramet/transport/process.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// The extent of a logical axis, with padding: that of the weights that have it, when all agree; 0 otherwise. A
@@ -87,4 +87,4 @@ Layout fitted_layout(Layout layout, const Model& model, const TrainOptions& opti
   return layout;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

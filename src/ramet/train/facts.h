@@ -7,7 +7,7 @@
 #include "ramet/model/model.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// What a layout must fit (layout/layout.h): parts and work from the model's graph, widths from the logical axes of its
 /// weights, the length of a sequence from its inputs, lanes and chunks from the options, and this machine.
@@ -23,4 +23,4 @@ void settle_head(Layout& layout, const Graph& forward);
 Layout fitted_layout(Layout layout, const Model& model, const TrainOptions& options, const std::string& source,
                      std::vector<std::string>& remarks);
 
-}  // namespace ramet
+}  // namespace ramet::train

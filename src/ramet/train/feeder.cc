@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// Whether a feeder with these options gives a segment its data.
@@ -118,4 +118,4 @@ int64_t Feeder::planned_bytes(const Source& source, std::span<const Executable> 
   return BatchRing::planned_bytes(source, ring_reads(std::move(reads)), ring_options(options, stages));
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -10,7 +10,7 @@
 #include "ramet/data/ring.h"
 #include "ramet/runtime/cluster.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// How a source feeds the devices of a process.
 struct FeederOptions {
@@ -63,4 +63,4 @@ class Feeder {
   ClusterFeed feed_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -4,7 +4,7 @@
 
 #include "ramet/train/inputs.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// Counts the units of a micro-batch that are no padding: elements of the mask that are not 0. Empty when the workload
@@ -64,4 +64,4 @@ HostPlan host_memory(const Workload& workload, const TrainOptions& options, std:
   return memory;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

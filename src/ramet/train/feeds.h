@@ -8,7 +8,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/train/workload.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// How a workload's data feeds training, and its evaluation.
 FeederOptions training_feed(const Workload& workload, const TrainOptions& options);
@@ -35,4 +35,4 @@ struct HostPlan {
 HostPlan host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
                        std::span<const int> devices);
 
-}  // namespace ramet
+}  // namespace ramet::train

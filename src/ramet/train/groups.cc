@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 
 bool matches_pattern(const std::string& pattern, const std::string& name) {
   // After a star, what follows it is tried at each place in turn, the last star alone being taken back.
@@ -116,4 +116,4 @@ void check_groups_of(const TrainOptions& options, const std::vector<StateTensor>
   if (!any) throw Error({.what = "all weights are frozen: there is nothing to train", .where = "train.groups"});
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Whether the pattern stands for the whole name: * for any text, ? for any one character.
 bool matches_pattern(const std::string& pattern, const std::string& name);
@@ -32,4 +32,4 @@ void check_groups(const TrainOptions& options, const std::string& where);
 /// Throws Error for a pattern that stands for none of the weights, and when no weight is left to train.
 void check_groups_of(const TrainOptions& options, const std::vector<StateTensor>& weights);
 
-}  // namespace ramet
+}  // namespace ramet::train

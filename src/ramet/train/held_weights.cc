@@ -5,7 +5,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/kernel/cpu/rounding.h"
 
-namespace ramet {
+namespace ramet::train {
 
 HeldForm held_form(const TrainOptions& options) {
   if (options.weights == "split") return {DType::kBF16, true};
@@ -59,4 +59,4 @@ void release(const HeldBytes& held, HeldForm form, std::span<float> values) {
     cpu::rounding_loops().widen(form.dtype, held.weight.data(), count, values.data());
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

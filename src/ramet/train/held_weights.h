@@ -9,7 +9,7 @@
 #include "ramet/transform/precision.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// How weights are held (`weights`).
 HeldForm held_form(const TrainOptions& options);
@@ -29,4 +29,4 @@ HeldBytes hold(std::span<const float> values, HeldForm form);
 /// And back, exactly.
 void release(const HeldBytes& held, HeldForm form, std::span<float> values);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -9,7 +9,7 @@
 #include "ramet/base/hash.h"
 #include "ramet/base/rng.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 constexpr int64_t kBlock = 4;  // elements of one draw
@@ -114,4 +114,4 @@ void initialize_as_held(const StateTensor& state, uint64_t seed, std::span<std::
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Fills the bytes of a state (f32), or of a part of it that begins with element `first` (a multiple of 4), with its
 /// first value, 0 in padding: each element is a function of (seed, the state's name, the element's index) alone, so
@@ -19,4 +19,4 @@ void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::by
 void initialize_as_held(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team,
                         int64_t first = 0);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 
 void check_signature(const std::vector<InputSpec>& inputs,
                      const std::vector<std::pair<std::string, TensorType>>& given, const std::string& source) {
@@ -53,4 +53,4 @@ int64_t count_nonzero(const TensorType& type, const std::byte* data) {
   return count;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -7,7 +7,7 @@
 #include "ramet/data/source.h"
 #include "ramet/model/model.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Throws one Error that names all in which a source's tensors are not what the model's inputs want: names that are
 /// missing, types and shapes that differ. Tensors that the model does not read are no fault. `source` is "the training
@@ -18,4 +18,4 @@ void check_signature(const std::vector<InputSpec>& inputs,
 /// Elements that are not 0, whatever their type is.
 int64_t count_nonzero(const TensorType& type, const std::byte* data);
 
-}  // namespace ramet
+}  // namespace ramet::train

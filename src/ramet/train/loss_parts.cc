@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& metric, const std::string& expected) {
@@ -78,4 +78,4 @@ Error no_items_error(const std::string& metric, int64_t step) {
                ErrorKind::kFailure);
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -8,7 +8,7 @@
 #include "ramet/model/model.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// A part of the loss that a step differentiates and sums by itself.
 struct LossPart {
@@ -35,4 +35,4 @@ std::string metric_without_items(const std::vector<LossPart>& parts,
 /// The error of such a step, from 0.
 Error no_items_error(const std::string& metric, int64_t step);
 
-}  // namespace ramet
+}  // namespace ramet::train

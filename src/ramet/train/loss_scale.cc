@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ramet {
+namespace ramet::train {
 
 std::optional<LossScaleRange> loss_scale_range(const TrainOptions& options) {
   const std::string& precision = options.precision;
@@ -34,4 +34,4 @@ LossScale after_step(const LossScale& scale, double near, double room, int64_t w
   return next;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -5,7 +5,7 @@
 
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// What an automatic loss scale looks at: the gradients' histogram of exponents, of which the update gives two shares
 /// (results "grad_near_overflow" and "grad_room"), and whether a step overflowed. Gradients are seen as they are
@@ -44,4 +44,4 @@ LossScale after_overflow(const LossScale& scale);
 /// many are near the end, double after `window` steps with room, otherwise the same.
 LossScale after_step(const LossScale& scale, double near, double room, int64_t window);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace ramet {
+namespace ramet::train {
 
 double number_of(const Numbers& numbers, const std::string& name) {
   for (const auto& [key, value] : numbers)
@@ -68,4 +68,4 @@ Numbers MetricSums::numbers() const {
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -7,7 +7,7 @@
 #include "ramet/model/model.h"
 #include "ramet/runtime/cluster.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Named numbers, in the order in which they are shown. NaN: not defined.
 using Numbers = NamedNumbers;
@@ -35,4 +35,4 @@ class MetricSums {
   double batches_ = 0;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

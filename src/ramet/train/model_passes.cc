@@ -4,7 +4,7 @@
 
 #include "ramet/train/scaling.h"
 
-namespace ramet {
+namespace ramet::train {
 
 const std::vector<ModelPass>& model_passes() {
   static const std::vector<ModelPass> passes = {
@@ -25,4 +25,4 @@ Model apply_model_passes(Model model, const TrainOptions& options) {
   return model;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 #include "ramet/model/model.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// A rewriting of any kind of model that options may ask for, before its training step is made.
 struct ModelPass {
@@ -22,4 +22,4 @@ const std::vector<ModelPass>& model_passes();
 /// of those that were.
 Model apply_model_passes(Model model, const TrainOptions& options);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 using Kind = NumericsRow::Kind;
@@ -69,4 +69,4 @@ NumericsReport judge_numerics(std::vector<NumericsRecord> records, const TrainOp
   return report;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 #include "ramet/runtime/numerics.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// The powers of two that a type holds.
 struct NumericRange {
@@ -50,4 +50,4 @@ NumericsReport judge_numerics(std::vector<NumericsRecord> records, const TrainOp
 /// {"-3": count}}], in the order of the program.
 std::string json_of(const NumericsReport& report);
 
-}  // namespace ramet
+}  // namespace ramet::train

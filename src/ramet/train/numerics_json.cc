@@ -2,7 +2,7 @@
 
 #include "ramet/train/numerics.h"
 
-namespace ramet {
+namespace ramet::train {
 
 std::string json_of(const NumericsReport& report) {
   using nlohmann::ordered_json;
@@ -40,4 +40,4 @@ std::string json_of(const NumericsReport& report) {
   return json.dump();
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -8,16 +8,16 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
+#include "ramet/measure/probe.h"
 #include "ramet/program/refuse.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
 #include "ramet/sim/machine_kernels.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/step.h"
+#include "ramet/transport/process.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// The settings of "auto p=4 t=1" as a layout, and their keys.
@@ -240,4 +240,4 @@ SearchResult WorkloadPlanner::search(const SearchOptions& options,
       space_, model, [&](const Candidate& candidate) { return evaluate(candidate); }, how, progress, stop);
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -12,7 +12,7 @@
 #include "ramet/train/compile.h"
 #include "ramet/train/feeds.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// The model of a workload for options with another micro-batch.
 using BuildModel = std::function<Model(const TrainOptions& options)>;
@@ -66,4 +66,4 @@ class WorkloadPlanner {
   std::unique_ptr<Steps> steps_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

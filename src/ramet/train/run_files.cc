@@ -6,7 +6,7 @@
 #include "ramet/base/version.h"
 #include "ramet/sim/shared_processors.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -204,4 +204,4 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
   return text_of(times);
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -6,7 +6,7 @@
 #include "ramet/machine/machine.h"
 #include "ramet/train/training_loop.h"
 
-namespace ramet {
+namespace ramet::train {
 
 // What the folder of a run says of its programs, as JSON (docs/runs.md). Each object begins with "version".
 inline constexpr int kRunFilesVersion = 1;
@@ -23,4 +23,4 @@ std::string program_json(const Training& training);
 std::string times_json(const Training& training, int64_t steps, double step_seconds,
                        const std::optional<Machine>& machine);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -5,11 +5,11 @@
 
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
-#include "ramet/runtime/probe.h"
-#include "ramet/runtime/process.h"
+#include "ramet/measure/probe.h"
 #include "ramet/train/run_files.h"
+#include "ramet/transport/process.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,4 +154,4 @@ std::string RunRecorder::finish(const Training& training, const TrainingResult& 
   return warnings;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

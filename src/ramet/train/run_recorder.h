@@ -9,7 +9,7 @@
 #include "ramet/track/run_log.h"
 #include "ramet/train/training_loop.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Writes a run into its folder: the log of its metrics and events, the files of its plan (train/run_files.h), measured
 /// times at each checkpoint and at the end, and checks of numerics. Files are replaced whole or not at all.
@@ -46,4 +46,4 @@ class RunRecorder final : public TrainingObserver {
 /// arena_bytes}].
 std::string devices_json(const Cluster& cluster);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -10,7 +10,7 @@
 #include "ramet/train/step.h"
 #include "ramet/transform/simplify.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// The values to look at, which become outputs of the graph. After simplification factors are `scale` nodes.
@@ -134,4 +134,4 @@ std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOpt
   return scales;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

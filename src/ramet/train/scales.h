@@ -6,7 +6,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/train/workload.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// How large the elements of a tensor are before the first step.
 struct TensorScale {
@@ -24,4 +24,4 @@ std::string_view name_of(TensorScale::Kind kind);
 /// of gradients reads (parts of one scaled op), and statistics of rows. For measuring: it keeps every tensor.
 std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOptions& options);
 
-}  // namespace ramet
+}  // namespace ramet::train

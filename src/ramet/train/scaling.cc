@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/train/optimizers/optimizer.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// Whether the optimizer's step is in proportion to the weight's norm.
@@ -81,4 +81,4 @@ WeightScale weight_scale(const TrainOptions& options, const Model& model, const 
   return scale;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

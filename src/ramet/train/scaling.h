@@ -7,7 +7,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/transform/unit_scale.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Whether unit scaling or u-muP is asked for.
 bool is_scaled(const TrainOptions& options);
@@ -38,4 +38,4 @@ struct WeightScale {
 WeightScale weight_scale(const TrainOptions& options, const Model& model, const StateTensor& weight,
                          const ScaledWeight& scaled);
 
-}  // namespace ramet
+}  // namespace ramet::train

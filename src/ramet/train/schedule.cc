@@ -6,7 +6,7 @@
 
 #include "ramet/train/optimizers/optimizer.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 // Plain arithmetic in a fixed order, compiled without contraction: equal bits on every machine, whatever its C library.
@@ -93,4 +93,4 @@ double bias_correction(double beta, int64_t step) {
   return 1 - power;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

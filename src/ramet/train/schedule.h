@@ -4,7 +4,7 @@
 
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Samples of a step.
 int64_t global_batch(const TrainOptions& options);
@@ -27,4 +27,4 @@ double bias_correction(double beta, int64_t step);
 /// 1 - t^-rate for t = step + 1: Adafactor's decay of second moments (Shazeer & Stern, arXiv 1804.04235, section 7.2).
 double rising_decay(double rate, int64_t step);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -19,7 +19,7 @@
 #include "ramet/transform/parts.h"
 #include "ramet/transform/precision.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 /// "before encoder 0", "in encoder 3", "after encoder 11"
@@ -313,4 +313,4 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   return lower_states(std::move(step));
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

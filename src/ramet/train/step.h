@@ -5,7 +5,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// The whole training step of a model, before it knows of devices:
 /// - micro: forward and backward in the precision asked for with its chunks; adds each gradient to its accumulator, and
@@ -28,4 +28,4 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options);
 /// fewest that the layout can split, one lane a replica and one chunk a tensor shard.
 TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -9,7 +9,7 @@
 #include "ramet/train/optimizers/optimizer.h"
 #include "ramet/train/schedule.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 const std::string kRate = "learning_rate";
@@ -76,4 +76,4 @@ std::vector<ScalarValue> step_scalars(const TrainOptions& options, int64_t step,
   return scalars;
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -8,7 +8,7 @@
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/train_options.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Rates of one step that a caller with a schedule of its own gives: "learning_rate" for all weights, and
 /// "learning_rate.GROUP" for a group. A group follows a given "learning_rate" by its factor, unless it has a learning
@@ -24,4 +24,4 @@ double group_rate_at(const TrainOptions& options, int group, int64_t step, const
 std::vector<ScalarValue> step_scalars(const TrainOptions& options, int64_t step, const LossScale& loss_scale,
                                       const StepScalars& given = {});
 
-}  // namespace ramet
+}  // namespace ramet::train

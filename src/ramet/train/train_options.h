@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace ramet {
+#include "ramet/base/house.h"
+
+namespace ramet::train {
 
 /// A number, the word "auto", or neither yet.
 struct NumberOrAuto {
@@ -86,4 +88,4 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

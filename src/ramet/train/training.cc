@@ -12,9 +12,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
 #include "ramet/kernel/devices.h"
-#include "ramet/model/array_file.h"
 #include "ramet/model/hugging_face.h"
-#include "ramet/model/tensor_file.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/held_weights.h"
@@ -23,8 +21,10 @@
 #include "ramet/train/loss_parts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/scaling.h"
+#include "ramet/weights/array_file.h"
+#include "ramet/weights/tensor_file.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -71,7 +71,7 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   }
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
-  host_ = ramet::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
+  host_ = train::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
 }
 
 Training::~Training() = default;
@@ -83,8 +83,8 @@ void Training::check_inputs() {
     check_signature(inputs_, workload_.train->signature(options_.micro_batch), "the training data");
   if (workload_.held_out)
     check_signature(inputs_, workload_.held_out->signature(options_.micro_batch), "the held-out data");
-  if (workload_.train) workload_.train = ramet::check_inputs(workload_.train, inputs_, options_.micro_batch);
-  if (workload_.held_out) workload_.held_out = ramet::check_inputs(workload_.held_out, inputs_, options_.micro_batch);
+  if (workload_.train) workload_.train = train::check_inputs(workload_.train, inputs_, options_.micro_batch);
+  if (workload_.held_out) workload_.held_out = train::check_inputs(workload_.held_out, inputs_, options_.micro_batch);
 }
 
 void Training::write_state(const StateTensor& state, std::span<const std::byte> bytes) {
@@ -423,13 +423,13 @@ std::filesystem::path Training::save(const std::filesystem::path& folder, int64_
 
 void Training::export_weights(const std::filesystem::path& path) const {
   check_exportable(options_, path.string());
-  ramet::export_weights(path, workload_.model.weights,
+  model::export_weights(path, workload_.model.weights,
                         [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
 }
 
 std::string Training::weights_hash() const {
-  const std::string hash = ramet::weights_hash(compiled_.states, reader()).hex();
+  const std::string hash = train::weights_hash(compiled_.states, reader()).hex();
   return cluster_->leads() ? hash : "";
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -16,7 +16,7 @@
 #include "ramet/train/step_scalars.h"
 #include "ramet/train/workload.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// A workload compiled for a layout and in memory, ready to train, to evaluate, to save and to go on. Under MPI every
 /// rank has one, and all make the same calls in the same order; what they return is the same on all ranks but for
@@ -130,4 +130,4 @@ class Training {
   bool whole_ = true;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

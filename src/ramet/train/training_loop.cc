@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 double median(std::vector<double> values) {
@@ -151,4 +151,4 @@ TrainingResult train(Training& training, const TrainingPlan& plan, TrainingObser
   return train(training, plan, std::span(&one, 1));
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -9,7 +9,7 @@
 
 #include "ramet/train/training.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// Asks a training run to end well: after the step that runs, with a checkpoint. From any thread, an observer or a
 /// signal handler.
@@ -72,4 +72,4 @@ TrainingResult train(Training& training, const TrainingPlan& plan, std::span<Tra
 /// With one observer.
 TrainingResult train(Training& training, const TrainingPlan& plan, TrainingObserver& observer);
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -11,7 +11,7 @@
 #include "ramet/train/optimizers/optimizer.h"
 #include "ramet/train/scaling.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 class UpdateBuilder {
@@ -218,4 +218,4 @@ void build_update(const Model& model, const std::vector<GradientPart>& parts, co
   UpdateBuilder(model, parts, losses, options, step).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -8,7 +8,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/transform/unit_scale.h"
 
-namespace ramet {
+namespace ramet::train {
 
 /// A sum over micro-batches: of the gradient of one part of the loss.
 struct GradientSum {
@@ -35,4 +35,4 @@ double accumulation_factor(const TrainOptions& options);
 void build_update(const Model& model, const std::vector<GradientPart>& parts, const std::vector<LossPart>& losses,
                   const TrainOptions& options, StepGraph& step);
 
-}  // namespace ramet
+}  // namespace ramet::train

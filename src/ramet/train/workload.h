@@ -9,7 +9,7 @@
 #include "ramet/model/model.h"
 #include "ramet/train/metrics.h"
 
-namespace ramet {
+namespace ramet::train {
 
 class Training;
 
@@ -49,4 +49,4 @@ struct Workload {
   std::vector<std::string> remarks;  ///< what a person should know before the run
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

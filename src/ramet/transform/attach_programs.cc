@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 void attach(const StepProgram& program, Graph& micro) {
@@ -34,4 +34,4 @@ StepGraph attach_programs(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

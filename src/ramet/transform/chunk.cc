@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// What is known of a dimension.
@@ -156,4 +156,4 @@ Graph set_sums_in_order(const Graph& graph) {
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

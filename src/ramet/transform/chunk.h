@@ -2,7 +2,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// Defines the order of sums that a tensor layout may split (DESIGN, exact bits rule 2): every node with a `chunks`
 /// attribute whose reduced dimensions do not come from the batch gets `chunks` = C where C divides them; others keep
@@ -19,4 +19,4 @@ Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTens
 /// which leaves such sums whole.
 Graph set_sums_in_order(const Graph& graph);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// A dimension, or a part of one: what it runs along.
@@ -78,4 +78,4 @@ std::vector<int> dims_along(const Graph& graph, std::string_view axis) {
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// Whether the model says what the dimensions of some data input mean.
 bool declares_axes(const Graph& graph);
@@ -15,4 +15,4 @@ bool declares_axes(const Graph& graph);
 /// it is taken apart again.
 std::vector<int> dims_along(const Graph& graph, std::string_view axis);
 
-}  // namespace ramet
+}  // namespace ramet::transform

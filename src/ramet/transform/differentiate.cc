@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 class Differentiator {
@@ -153,4 +153,4 @@ Graph differentiate(const Graph& forward, const std::string& loss, const std::ve
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// Reverse-mode differentiation. The result is the forward graph followed by its backward part, with the forward's
 /// outputs and, for each name in `wrt` (graph inputs), an output "grad.NAME": the derivative of the scalar output
@@ -14,4 +14,4 @@ namespace ramet {
 /// is not a scalar float, a name is unknown, or an op on the way has no gradient.
 Graph differentiate(const Graph& forward, const std::string& loss, const std::vector<std::string>& wrt);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -6,7 +6,7 @@
 
 #include "ramet/transform/parts.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 double Rates::seconds(const Cost& cost) const {
   return std::max(cost.flops / flops, static_cast<double>(cost.bytes_read + cost.bytes_written) / bandwidth);
@@ -350,4 +350,4 @@ std::string text_of(const ActivationPlan& plan) {
   return text + (text.empty() ? head + " all" : head == last ? " and the head" : ", " + head + " the head");
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -7,7 +7,7 @@
 
 #include "ramet/transform/recompute.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// What `fit_activations` chooses for.
 struct FitProblem {
@@ -33,4 +33,4 @@ ActivationPlan fit_activations(const StepGraph& step, const FitProblem& problem)
 /// "stream 0-3, recompute 4-6, recompute cheap 7, keep 8-11, head" for people; the head is what follows the layers.
 std::string text_of(const ActivationPlan& plan);
 
-}  // namespace ramet
+}  // namespace ramet::transform

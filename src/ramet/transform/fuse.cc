@@ -6,7 +6,7 @@
 
 #include "ramet/ops/map_program.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 constexpr int kNoCluster = -1;
@@ -174,4 +174,4 @@ StepGraph fuse(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -2,7 +2,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 struct FuseLimits {
   int inputs = 8;  ///< of one map: bounds the streams that a kernel reads at once
@@ -16,4 +16,4 @@ struct FuseLimits {
 Graph fuse(const Graph& graph, const FuseLimits& limits = {});
 StepGraph fuse(StepGraph step);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// Whether no micro-batch changes such a state.
@@ -242,4 +242,4 @@ StepGraph unhoist(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -2,7 +2,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// Moves what is computed from weights alone (casts to the compute type, scalings) out of `micro`, and out of programs that change no state, into
 /// `derive`, where it is done once an update instead of once a micro-batch; its results become states of kind kDerived
@@ -14,4 +14,4 @@ StepGraph hoist(StepGraph step);
 /// of them outlives its use. The same nodes on the same numbers: no bit changes. Costs their computation once a reader.
 StepGraph unhoist(StepGraph step);
 
-}  // namespace ramet
+}  // namespace ramet::transform

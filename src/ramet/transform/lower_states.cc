@@ -8,7 +8,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/transform/simplify.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 bool is_constant(const Node& node) { return node.op->name == "constant"; }
@@ -152,4 +152,4 @@ StepGraph lower_states(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

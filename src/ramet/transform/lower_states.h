@@ -2,7 +2,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// The step with constants and deferred states in the form that layouts and programs know:
 ///  - a `constant` node becomes a state of kind kConstant that starts with its data; equal ones become one state, and
@@ -15,4 +15,4 @@ namespace ramet {
 /// A step that has neither is left as it is. Throws Error where the update writes a deferred state that has values.
 StepGraph lower_states(StepGraph step);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// Whether each value depends on what the host feeds.
@@ -103,4 +103,4 @@ std::vector<ModelRegion> regions_of(const Graph& forward, const PartOrder& parts
   return regions;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

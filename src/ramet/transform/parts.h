@@ -7,7 +7,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// The parts of all stacks of a model (ir/graph.h), in the order in which a graph comes to them: the layers 0, 1, 2, ...
 /// of layouts, of recomputation and of reports. A part stands where the graph first computes something of it from data;
@@ -44,4 +44,4 @@ struct ModelRegion {
 /// depends on, or, where it depends on none, before the first part that reads it.
 std::vector<ModelRegion> regions_of(const Graph& forward, const PartOrder& parts);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -9,7 +9,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 class Lowering {
@@ -202,4 +202,4 @@ Graph lower_precision(const Graph& graph, const Precision& precision) {
   return result;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// What a graph computes in.
 struct Precision {
@@ -39,4 +39,4 @@ inline std::string low_half_of(const std::string& weight) { return weight + ".lo
 /// a bias, gets the weight in f32 for itself.
 Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, HeldForm form);
 
-}  // namespace ramet
+}  // namespace ramet::transform

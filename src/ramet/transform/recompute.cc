@@ -9,7 +9,7 @@
 #include "ramet/transform/fit_activations.h"
 #include "ramet/transform/parts.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 class Recomputer {
@@ -191,4 +191,4 @@ StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
   return recompute(step, plan_activations(step, options, Rates(), peak_bytes));
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -6,7 +6,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// What of a layer's forward pass is computed again in its backward pass instead of being kept.
 enum class RecomputeLevel : uint8_t {
@@ -71,4 +71,4 @@ ActivationPlan plan_activations(const StepGraph& step, const RecomputeOptions& o
 StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
                     const std::function<int64_t(const StepGraph&)>& peak_bytes = {});
 
-}  // namespace ramet
+}  // namespace ramet::transform

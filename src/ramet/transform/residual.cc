@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 /// The nodes on ways from `from` to `to`; none when `to` does not depend on `from`.
@@ -68,4 +68,4 @@ std::map<NodeId, Residual> find_residuals(const Graph& graph) {
   return residuals;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

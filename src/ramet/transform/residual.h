@@ -5,7 +5,7 @@
 
 #include "ramet/ir/graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// A sum x + f(x) in a graph.
 struct Residual {
@@ -19,4 +19,4 @@ struct Residual {
 /// where something else than a change of form or dropout is done to it, as a norm.
 std::map<NodeId, Residual> find_residuals(const Graph& graph);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -6,7 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/builder.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 constexpr int kMaxRounds = 8;
@@ -121,4 +121,4 @@ StepGraph simplify(StepGraph step) {
   return step;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

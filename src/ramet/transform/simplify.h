@@ -2,7 +2,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// Removes what is not needed, without changing a bit of any result: dead nodes and unused state inputs, common
 /// subexpressions, the ops' own identities (OpDef::simplify: constants folded, casts and reshapes merged, x * 1, ...).
@@ -10,4 +10,4 @@ namespace ramet {
 Graph simplify(const Graph& graph);
 StepGraph simplify(StepGraph step);
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -7,7 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 // Which of a step's graphs read or write a state. A program is one of three, by when it runs.
@@ -138,7 +138,7 @@ void verify_states(const Graph& graph, const std::map<std::string, const StateTe
     if (output.role == OutputRole::kState) check(output.name, graph.type(output.value), "output");
 }
 
-std::string quote_text(const std::string& text) { return text_of(Attribute(text)); }
+std::string quote_text(const std::string& text) { return ir::text_of(Attribute(text)); }
 
 void verify_axes(const StateTensor& state, const std::string& after, const std::string& where) {
   if (state.axes.empty()) return;
@@ -342,14 +342,14 @@ std::string print(const StepGraph& step, PrintedText how) {
       text += " function(" + quote_text(state.init.function) + ")";
     else if (state.init.kind != StateInit::Kind::kZeros)
       text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" +
-              text_of(Attribute(state.init.a)) + ", " + text_of(Attribute(state.init.b)) + ")";
+              ir::text_of(Attribute(state.init.a)) + ", " + ir::text_of(Attribute(state.init.b)) + ")";
     if (state.kind == StateKind::kDeferred)
-      text += " fold=" + state.fold.by + "(" + text_of(Attribute(state.fold.momentum)) + ")";
-    if (!state.group.empty()) text += " group=" + text_of(Attribute(state.group));
+      text += " fold=" + state.fold.by + "(" + ir::text_of(Attribute(state.fold.momentum)) + ")";
+    if (!state.group.empty()) text += " group=" + ir::text_of(Attribute(state.group));
     for (size_t dim = 0; dim < state.axes.size(); ++dim) text += (dim ? "," : " axes=") + text_of(state.axes[dim]);
     for (const auto& [field, value] : {std::pair{" of=", &state.of}, std::pair{" role=", &state.role},
                                        std::pair{" part=", &state.part}, std::pair{" external=", &state.external_name}})
-      if (!value->empty()) text += field + text_of(Attribute(*value));
+      if (!value->empty()) text += field + ir::text_of(Attribute(*value));
     if (state.low_half) text += " low_half";
     text += "\n";
   }
@@ -360,4 +360,4 @@ std::string print(const StepGraph& step, PrintedText how) {
   return text;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

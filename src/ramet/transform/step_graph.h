@@ -9,7 +9,7 @@
 #include "ramet/ir/graph.h"
 #include "ramet/ir/text.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// The role of a state: which graphs may read and write it (check_roles), whether it is saved, and how it lies in a
 /// layout.
@@ -184,4 +184,4 @@ void verify(const StepGraph& step, const std::string& after);
 /// Text of all: states, then the graphs.
 std::string print(const StepGraph& step, PrintedText how = PrintedText::kListing);
 
-}  // namespace ramet
+}  // namespace ramet::transform

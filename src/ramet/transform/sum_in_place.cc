@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 bool can_accumulate(const Node& node) {
@@ -82,4 +82,4 @@ Graph sum_in_place(const Graph& graph, const std::function<bool(const std::strin
   return InPlace(graph, is_sum).run();
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

@@ -7,7 +7,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/transform/residual.h"
 
-namespace ramet {
+namespace ramet::transform {
 namespace {
 
 size_t at(int32_t id) { return static_cast<size_t>(id); }
@@ -402,4 +402,4 @@ std::vector<StateTensor> unit_weights(std::vector<StateTensor> weights) {
   return weights;
 }
 
-}  // namespace ramet
+}  // namespace ramet::transform

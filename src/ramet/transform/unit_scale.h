@@ -7,7 +7,7 @@
 
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::transform {
 
 /// How a graph is scaled to unit variance.
 struct UnitScaling {
@@ -62,4 +62,4 @@ std::vector<StateTensor> unit_weights(std::vector<StateTensor> weights);
 /// Standard deviation of the initial values.
 double deviation_of(const StateInit& init);
 
-}  // namespace ramet
+}  // namespace ramet::transform

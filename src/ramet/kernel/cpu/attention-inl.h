@@ -18,7 +18,7 @@
 #include "ramet/ops/random_bits.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
 /// Sixteen columns of f32 at a time, in as many vectors as they take, so that sums over columns are the same
@@ -135,7 +135,7 @@ inline std::optional<DropoutDraw> DrawOf(const AttentionForm& form, const int64_
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_ATTENTION_INL_H_

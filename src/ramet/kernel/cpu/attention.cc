@@ -2,7 +2,7 @@
 
 #include "ramet/kernel/cpu/attention_plan.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// An address `offset` elements further; null stays null.
@@ -73,4 +73,4 @@ void add_cpu_attention(Backend& backend) {
   backend.add(attention_entry("attention_grad", true));
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

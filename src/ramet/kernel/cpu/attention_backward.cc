@@ -9,7 +9,7 @@
 #include "ramet/kernel/cpu/attention_pass.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
 /// One thread's work: T is the operands' type, C that of products. Tiles of scores have keys as rows and queries as
@@ -286,11 +286,11 @@ void BackwardHeads(const AttentionForm& form, bool bf16, const AttentionOperands
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(BackwardHeads);
 
 void attention_backward_heads(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
@@ -298,5 +298,5 @@ void attention_backward_heads(const AttentionForm& form, bool bf16, const Attent
   HWY_DYNAMIC_DISPATCH(BackwardHeads)(form, bf16, operands, scratch, begin, end);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif

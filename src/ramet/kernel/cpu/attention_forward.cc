@@ -9,7 +9,7 @@
 #include "ramet/kernel/cpu/attention_pass.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
 /// One thread's work: T is the operands' type, C that of products.
@@ -215,11 +215,11 @@ void ForwardBlocks(const AttentionForm& form, bool bf16, const AttentionOperands
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(ForwardBlocks);
 
 void attention_forward_blocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
@@ -227,5 +227,5 @@ void attention_forward_blocks(const AttentionForm& form, bool bf16, const Attent
   HWY_DYNAMIC_DISPATCH(ForwardBlocks)(form, bf16, operands, scratch, begin, end);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif

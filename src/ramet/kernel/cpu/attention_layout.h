@@ -4,7 +4,7 @@
 
 #include "ramet/kernel/cpu/attention_tile.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 // Tile sizes of attention. They decide the order of sums, so they are part of the kernel class.
 inline constexpr int64_t kForwardQueries = 64;
@@ -101,4 +101,4 @@ struct BackwardBuffers {
         dquery_stride(layout.positions() + 16) {}
 };
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -2,7 +2,7 @@
 
 #include "ramet/kernel/cpu/attention_plan.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Blocks of queries [begin, end) of all heads of all samples, in that order, or whole heads when the form has
 /// segments; `bf16` says how products are made.
@@ -12,4 +12,4 @@ void attention_forward_blocks(const AttentionForm& form, bool bf16, const Attent
 void attention_backward_heads(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
                               int64_t begin, int64_t end);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -7,7 +7,7 @@
 #include "ramet/kernel/cpu/attention_pass.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// First block of rank's share: blocks are shared by the work in them, which under a causal mask grows with the
@@ -75,4 +75,4 @@ void AttentionPlan::backward(const AttentionOperands& operands, char* scratch, T
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -6,7 +6,7 @@
 #include "ramet/base/thread_team.h"
 #include "ramet/ops/attention.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Addresses of the operands of an attention; those that a form lacks, or a direction does not use, are null.
 /// query, key and value (and their gradients) are the addresses of position 0 of each, also when packed in one tensor.
@@ -44,4 +44,4 @@ class AttentionPlan {
   int64_t rank_bytes_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::kernel

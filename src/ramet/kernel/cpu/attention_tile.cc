@@ -10,7 +10,7 @@
 #include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -79,11 +79,11 @@ void TileProductF32(const TileProduct& p) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(TileProductF32);
 
 void tile_product_f32(const TileProduct& product) { HWY_DYNAMIC_DISPATCH(TileProductF32)(product); }
@@ -92,5 +92,5 @@ void tile_product_f32(const TileProduct& product) { HWY_DYNAMIC_DISPATCH(TilePro
 void tile_product_bf16(const TileProduct&) { internal_error("tile_product_bf16", "no such instructions here"); }
 #endif
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Columns of a panel of operand b of a tile product.
 inline constexpr int64_t kPanel = 64;
@@ -25,4 +25,4 @@ void tile_product_f32(const TileProduct& product);
 /// On processors with AVX512_BF16 only.
 void tile_product_bf16(const TileProduct& product);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

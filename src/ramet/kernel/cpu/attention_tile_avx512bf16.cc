@@ -3,7 +3,7 @@
 #include "ramet/kernel/cpu/attention_tile.h"
 #include "ramet/kernel/cpu/unroll.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 template <int kRows, int kVectors>
@@ -57,4 +57,4 @@ void tile_product_bf16(const TileProduct& p) {
   if (left == 16) panel<1>(p, b, c);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

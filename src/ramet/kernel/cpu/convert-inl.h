@@ -14,7 +14,7 @@
 #include "ramet/base/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -129,7 +129,7 @@ HWY_INLINE void StoreF32N(DF df, hn::Vec<DF> value, T* to, size_t count) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_CONVERT_INL_H_

@@ -5,7 +5,7 @@
 #include "ramet/kernel/kernel.h"
 #include "ramet/kernel/reference/reference.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 const Backend& cpu_backend() {
   static const Backend backend = [] {
@@ -19,4 +19,4 @@ const Backend& cpu_backend() {
   return backend;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -13,7 +13,7 @@
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/onednn.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 const std::vector<std::string>& level_names() {
@@ -94,4 +94,4 @@ std::string cpu_model() {
 #endif
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Instruction sets that kernels tell apart, each containing those before it.
 enum class CpuLevel { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
@@ -22,4 +22,4 @@ std::string cpu_kernel_class();
 /// The processor's own name for itself, with family, model and stepping: what a cached proof holds for.
 std::string cpu_model();
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -18,7 +18,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -70,11 +70,11 @@ void count_block(const float* from, int64_t count, int64_t* bins) {
 cpu::CountExponents GetCountExponents() { return count_block; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetCountExponents);
 
 cpu::CountExponents cpu::count_exponents() {
@@ -132,5 +132,5 @@ void add_cpu_exponents(Backend& backend) {
       scratch);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

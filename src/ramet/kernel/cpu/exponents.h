@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// Elements that are counted at a time.
 inline constexpr int64_t kExponentBlock = 4096;
@@ -10,4 +10,4 @@ inline constexpr int64_t kExponentBlock = 4096;
 using CountExponents = void (*)(const float* from, int64_t count, int64_t* bins);
 CountExponents count_exponents();
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

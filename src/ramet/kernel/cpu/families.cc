@@ -1,6 +1,6 @@
 #include "ramet/kernel/cpu/families.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 void add_all(Backend& backend) {
   add_cpu_map(backend);
@@ -42,4 +42,4 @@ void add_hwy(Backend& backend, const std::string& op, std::function<std::string(
   backend.add(std::move(entry));
 }
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -8,7 +8,7 @@
 
 #include "ramet/kernel/kernel.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 // One function a family; each adds the Highway kernels of its file. The reference takes what they refuse.
 void add_cpu_map(Backend& backend);
@@ -52,4 +52,4 @@ inline bool has_vector_loads(DType dtype) {
 }
 
 }  // namespace cpu
-}  // namespace ramet
+}  // namespace ramet::kernel

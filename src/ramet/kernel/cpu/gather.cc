@@ -11,7 +11,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 using cpu::map_steps;
@@ -387,4 +387,4 @@ void add_cpu_gather(Backend& backend) {
   add(backend, "top_k", run_top_k, {}, lines(2));
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -16,7 +16,7 @@
 #include "ramet/kernel/cpu/onednn.h"
 #include "ramet/kernel/cpu/pack.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 constexpr int kGuardVersion = 1;  // raise when the guard proves other things than before
@@ -239,4 +239,4 @@ std::string guard_prove() {
   return text_of(prove());
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

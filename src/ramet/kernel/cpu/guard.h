@@ -4,7 +4,7 @@
 
 #include "ramet/base/dtype.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Whether oneDNN's implementation of products in `compute` may be used where bits are promised: "" or the reason
 /// why not. On the first call it is found out, in some milliseconds, by running each implementation on a set of
@@ -17,4 +17,4 @@ std::string guard_refuses(DType compute, const std::string& implementation);
 /// "bf16 brg:avx512_core_bf16 equal" or "... differs: M split of 129x96x1000".
 std::string guard_prove();
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -16,7 +16,7 @@
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -82,11 +82,11 @@ constexpr cpu::StepLoops kStepLoops{lion, lars, adafactor, average};
 const cpu::StepLoops* GetStepLoops() { return &kStepLoops; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetStepLoops);
 
 const cpu::StepLoops& cpu::step_loops() {
@@ -204,5 +204,5 @@ void add_cpu_large_batch_optimizer(Backend& backend) {
   add(backend, "adafactor_apply", run_adafactor_apply, {{0, 0}, {2, 1}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

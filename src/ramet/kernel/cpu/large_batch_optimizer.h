@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// One stretch of elements, all f32; outputs may lie over their inputs. `g` is the gradient, or a step; `m` may be null.
 struct StepArguments {
@@ -21,4 +21,4 @@ struct StepLoops {
 };
 const StepLoops& step_loops();
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

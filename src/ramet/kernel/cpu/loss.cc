@@ -22,7 +22,7 @@
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -178,11 +178,11 @@ const cpu::LossLoops* GetLossLoops(DType dtype) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetLossLoops);
 
 const cpu::LossLoops& cpu::loss_loops(DType dtype) {
@@ -319,5 +319,5 @@ void add_cpu_loss(Backend& backend) {
                {}, {{0, 0}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

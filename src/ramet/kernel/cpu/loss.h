@@ -4,7 +4,7 @@
 
 #include "ramet/base/dtype.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// Logits [rows, chunks, width] of one of the vector types, statistics [rows, chunks, kStatistics].
 struct LossArguments {
@@ -39,4 +39,4 @@ struct LossLoops {
 /// For f32, bf16 or f16 logits, for the instruction set at hand.
 const LossLoops& loss_loops(DType dtype);
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -11,7 +11,7 @@
 #include "ramet/ops/random_bits.h"
 #include "ramet/ops/reduce_order.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 namespace {
 
 using Reduce = MapProgram::Reduce;
@@ -342,4 +342,4 @@ void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* cons
   }
 }
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -10,7 +10,7 @@
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/position.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// Evaluates a map program a block of about a thousand elements at a time: operands that lie well in memory are read
 /// there, others are gathered to registers in L1, each step is one loop over the block. Every element's value, and the
@@ -33,4 +33,4 @@ class MapEvaluator {
   std::unique_ptr<const Plan> plan_;
 };
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

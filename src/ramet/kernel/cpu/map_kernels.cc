@@ -3,7 +3,7 @@
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/map.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 cpu::MapEvaluator evaluator_of(const NodeSignature& node, int threads) {
@@ -67,4 +67,4 @@ void add_cpu_map(Backend& backend) {
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

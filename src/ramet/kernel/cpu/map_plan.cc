@@ -5,7 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/reduce_order.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 namespace {
 
 using Reduce = MapProgram::Reduce;
@@ -257,4 +257,4 @@ void MapEvaluator::Plan::lay_out_scratch() {
   bytes = partials_at + partials * 4;
 }
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

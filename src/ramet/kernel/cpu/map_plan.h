@@ -5,7 +5,7 @@
 
 #include "ramet/kernel/cpu/map.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// What MapEvaluator decides before it runs.
 struct MapEvaluator::Plan {
@@ -79,4 +79,4 @@ struct MapEvaluator::Plan {
   void lay_out_scratch();
 };
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

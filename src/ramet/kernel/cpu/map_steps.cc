@@ -18,7 +18,7 @@
 #include "ramet/kernel/cpu/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
 using cpu::kMapPad;
@@ -618,16 +618,16 @@ const cpu::MapSteps* GetMapSteps() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetMapSteps);
 
 const cpu::MapSteps& cpu::map_steps() {
   static const MapSteps* const steps = (cpu_level(), HWY_DYNAMIC_DISPATCH(GetMapSteps)());
   return *steps;
 }
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

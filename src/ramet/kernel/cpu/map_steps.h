@@ -6,11 +6,11 @@
 #include "ramet/base/dtype.h"
 #include "ramet/ops/random_bits.h"
 
-namespace ramet {
+namespace ramet::ops {
 class Position;
-}
+}  // namespace ramet::ops
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 // The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (bools too,
 // as 0 or 1) or i64 an element. Registers are padded to a multiple of kMapPad elements, and loops run over whole
@@ -60,4 +60,4 @@ struct MapSteps {
 };
 const MapSteps& map_steps();
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -14,7 +14,7 @@
 #include "ramet/kernel/cpu/scalar_math.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -305,7 +305,7 @@ HWY_INLINE V Power(D d, V a, V b) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_MATH_INL_H_

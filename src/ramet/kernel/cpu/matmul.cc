@@ -7,7 +7,7 @@
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/matmul_plan.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 std::unique_ptr<MatmulPlan> plan_of(BlockProduct kind, const NodeSignature& node, int threads, std::string* why) {
@@ -135,4 +135,4 @@ void add_cpu_matmul(Backend& backend) {
   backend.add(pack_entry());
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -2,9 +2,9 @@
 
 #include "ramet/kernel/kernel.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Adds the kernels of `matmul`, `linear` and `pack`: "onednn", then "plain".
 void add_cpu_matmul(Backend& backend);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

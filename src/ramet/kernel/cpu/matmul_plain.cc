@@ -12,7 +12,7 @@
 #include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -94,11 +94,11 @@ void PlainProduct(int64_t m, int64_t n, int64_t k, const float* a, const float* 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(PlainBlock);
 HWY_EXPORT(PlainProduct);
 
@@ -111,5 +111,5 @@ void plain_product(int64_t m, int64_t n, int64_t k, const float* a, const float*
   HWY_DYNAMIC_DISPATCH(PlainProduct)(m, n, k, a, b, c, c_stride);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Columns of a block that suit the vectors at hand.
 int64_t plain_block();
@@ -11,4 +11,4 @@ int64_t plain_block();
 /// of fused multiply-adds over k in order, from zero. `c_stride` is the distance of c's rows.
 void plain_product(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c, int64_t c_stride);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -11,7 +11,7 @@
 #include "ramet/kernel/cpu/matmul_plain.h"
 #include "ramet/kernel/cpu/onednn.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 constexpr int64_t kAlign = 64;
@@ -314,4 +314,4 @@ void MatmulPlan::run(const void* a, const void* b, const void* extra, void* out,
     parts_->run(at, team);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -9,7 +9,7 @@
 #include "ramet/kernel/cpu/pack.h"
 #include "ramet/ops/matmul.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Products of one dense block, single-threaded: what a plan is made of. Two kinds: oneDNN's, and our own loop.
 enum class BlockProduct {
@@ -45,4 +45,4 @@ class MatmulPlan {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::kernel

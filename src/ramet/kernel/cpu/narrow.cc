@@ -17,7 +17,7 @@
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -40,11 +40,11 @@ void AddScaled(const float* sum, const float* term, float scale, int64_t count, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(AddScaled);
 
 namespace {
@@ -120,5 +120,5 @@ void add_cpu_narrow(Backend& backend) {
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

@@ -2,7 +2,7 @@
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/onednn.h"
 
-namespace ramet::onednn {
+namespace ramet::kernel::onednn {
 
 struct Gemm::Parts {};
 
@@ -31,4 +31,4 @@ void Gemm::run(int, const void*, const void*, const void*, void*, void*) const {
 std::string version() { return "none"; }
 void limit_isa(CpuLevel) {}
 
-}  // namespace ramet::onednn
+}  // namespace ramet::kernel::onednn

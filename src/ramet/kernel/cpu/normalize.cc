@@ -20,7 +20,7 @@
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -173,11 +173,11 @@ const cpu::NormLoops* GetNormLoops(DType dtype) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetNormLoops);
 
 const cpu::NormLoops& cpu::norm_loops(DType dtype) {
@@ -352,5 +352,5 @@ void add_cpu_normalize(Backend& backend) {
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

@@ -5,7 +5,7 @@
 #include "ramet/base/dtype.h"
 #include "ramet/kernel/cpu/reduce.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// Rows [count, width] of one of the vector types; gain, bias and statistics are f32.
 struct NormArguments {
@@ -35,4 +35,4 @@ struct NormLoops {
 /// For f32, bf16 or f16 rows, for the instruction set at hand.
 const NormLoops& norm_loops(DType dtype);
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

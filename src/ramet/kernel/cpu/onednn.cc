@@ -13,7 +13,7 @@ int omp_get_max_threads(void);
 void omp_set_num_threads(int threads);
 }
 
-namespace ramet::onednn {
+namespace ramet::kernel::onednn {
 namespace {
 
 using dnnl::memory;
@@ -159,4 +159,4 @@ void limit_isa(CpuLevel level) {
   if (level == CpuLevel::kAvx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
 }
 
-}  // namespace ramet::onednn
+}  // namespace ramet::kernel::onednn

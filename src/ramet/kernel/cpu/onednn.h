@@ -12,7 +12,7 @@
 // packing and everything that could decide a bit is ours (docs/architecture.md). Builds without oneDNN link
 // no_onednn.cc in the place of onednn.cc: then nothing here makes a product, and our own loops (matmul_plain.h) compute
 // all of them.
-namespace ramet::onednn {
+namespace ramet::kernel::onednn {
 
 /// Whether this build has oneDNN.
 bool built();
@@ -69,4 +69,4 @@ std::string version();
 /// Holds oneDNN to instruction sets of the level; before its first use.
 void limit_isa(CpuLevel level);
 
-}  // namespace ramet::onednn
+}  // namespace ramet::kernel::onednn

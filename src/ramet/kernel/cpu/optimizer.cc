@@ -19,7 +19,7 @@
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -205,11 +205,11 @@ constexpr cpu::UpdateLoops kUpdateLoops{sgd, adam, lamb_direction, lamb_apply, s
 const cpu::UpdateLoops* GetUpdateLoops() { return &kUpdateLoops; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetUpdateLoops);
 
 const cpu::UpdateLoops& cpu::update_loops() {
@@ -420,5 +420,5 @@ void add_cpu_optimizer(Backend& backend) {
   add(backend, "lamb_apply", run_lamb_apply, 0, {{0, 0}, {6, 1}});
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// One stretch of elements, all f32; outputs may lie over their inputs.
 struct UpdateArguments {
@@ -30,4 +30,4 @@ struct UpdateLoops {
 };
 const UpdateLoops& update_loops();
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

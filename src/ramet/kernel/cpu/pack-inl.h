@@ -15,7 +15,7 @@
 #include "ramet/kernel/cpu/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kUnits = 16;  // units of k in a group
@@ -181,7 +181,7 @@ void WithOperand(DType type, const void* data, const Body& body) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_PACK_INL_H_

@@ -15,7 +15,7 @@
 #include "ramet/ops/reduce_order.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
 /// A group of units whose rows are not neighbours in the source: gathered first.
@@ -163,13 +163,13 @@ void FinishRow(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, con
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <sstream>
 
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(PackBlocks);
 HWY_EXPORT(CopyBlock);
 HWY_EXPORT(FinishRow);
@@ -212,5 +212,5 @@ std::optional<PackedMatrix> PackedMatrix::parse(const std::string& format) {
   return packed;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif

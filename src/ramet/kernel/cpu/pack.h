@@ -6,7 +6,7 @@
 
 #include "ramet/base/dtype.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// A matrix B [k,n] as the product kernels read it: columns in blocks of `n_block`; in each block groups of 16 units of
 /// k, row-major, a unit being one f32 or a pair of neighbouring bf16; zeros behind k and n. With `chunks`, each
@@ -54,4 +54,4 @@ void copy_block(const void* source, DType type, int64_t stride, bool transposed,
 void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
                 const float* c, void* out, DType out_type);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

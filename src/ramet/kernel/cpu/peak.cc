@@ -10,7 +10,7 @@
 #include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -41,11 +41,11 @@ double FmaLoop(int64_t rounds) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(FmaLoop);
 #if defined(__x86_64__)
 double fma_loop_bf16(int64_t rounds);
@@ -60,5 +60,5 @@ double fma_loop(bool bf16, int64_t rounds) {
   return HWY_DYNAMIC_DISPATCH(FmaLoop)(rounds);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif

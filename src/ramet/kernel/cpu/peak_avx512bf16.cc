@@ -4,7 +4,7 @@
 
 #include "ramet/kernel/cpu/unroll.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 double fma_loop_bf16(int64_t rounds) {
   constexpr int kChains = 12;
@@ -19,4 +19,4 @@ double fma_loop_bf16(int64_t rounds) {
   return static_cast<double>(rounds) * kChains * 16 * 4;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -15,7 +15,7 @@
 #include "ramet/base/rng.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -142,7 +142,7 @@ inline const uint16_t* PhiloxBits16(const RandomStream& stream, uint64_t first, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_PHILOX_INL_H_

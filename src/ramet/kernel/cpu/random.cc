@@ -7,7 +7,7 @@
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/ops/random_fill.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 constexpr int64_t kRoom = 256;
@@ -62,4 +62,4 @@ void add_cpu_random(Backend& backend) {
       [](const NodeSignature&, int threads) { return threads * kRoom * 4; });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -22,7 +22,7 @@
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -79,11 +79,11 @@ constexpr cpu::Join kJoins[] = {make_join<Sum>(0), make_join<Product>(1), make_j
 const cpu::Join* GetJoins() { return kJoins; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetJoins);
 
 namespace cpu {
@@ -302,5 +302,5 @@ void add_cpu_reduce(Backend& backend) {
         [](const NodeSignature& node, int threads) { return scratch_floats(node, threads) * 4; });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

@@ -6,7 +6,7 @@
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/ops/reduce_order.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// How a reduction joins f32 values.
 struct Join {
@@ -42,4 +42,4 @@ struct ChunkedRows {
 void combine_row_sums(float* sums, int64_t blocks, int64_t columns, StoreFunction store, int64_t size, void* output,
                       ThreadTeam& team, int64_t chunks = 1);
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -15,7 +15,7 @@
 #include "ramet/kernel/cpu/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -151,7 +151,7 @@ HWY_INLINE void StoreNarrow(DF df, hn::Vec<DF> value, VU draws, VU over, typenam
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_ROUNDING_INL_H_

@@ -19,7 +19,7 @@
 #include "ramet/kernel/cpu/rounding-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -186,11 +186,11 @@ constexpr cpu::RoundingLoops kRoundingLoops{narrow, widen, narrow_state, widen_s
 const cpu::RoundingLoops* GetRoundingLoops() { return &kRoundingLoops; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ramet {
+namespace ramet::kernel {
 HWY_EXPORT(GetRoundingLoops);
 
 const cpu::RoundingLoops& cpu::rounding_loops() {
@@ -198,5 +198,5 @@ const cpu::RoundingLoops& cpu::rounding_loops() {
   return *loops;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel
 #endif  // HWY_ONCE

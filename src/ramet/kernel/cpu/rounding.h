@@ -6,7 +6,7 @@
 #include "ramet/base/rng.h"
 #include "ramet/ops/rounding.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// Most halves that `draw` may write beyond the asked ones.
 inline constexpr int64_t kDrawSlack = 8 * 16 + 8;
@@ -31,4 +31,4 @@ struct RoundingLoops {
 };
 const RoundingLoops& rounding_loops();
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

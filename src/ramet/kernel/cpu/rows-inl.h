@@ -13,7 +13,7 @@
 #include "ramet/kernel/cpu/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace ramet {
+namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -89,7 +89,7 @@ HWY_INLINE void for_each_vector(int64_t width, const Visit& visit) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace ramet
+}  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
 #endif  // RAMET_ROWS_INL_H_

@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -118,4 +118,4 @@ float power_of(float a, float b) {
   return negative && kind == 1 ? -rounded : rounded;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace ramet {
+namespace ramet::kernel {
 
 // The rare functions that are computed an element at a time in double, without libm.
 
@@ -13,4 +13,4 @@ float reduce_quarter_turns(float x, int32_t* quarters);
 /// a to the power b with C's special values, within 1 ulp of f32.
 float power_of(float a, float b);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -9,7 +9,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 using cpu::StridedCopy;
@@ -233,4 +233,4 @@ void add_cpu_shape(Backend& backend) {
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -6,7 +6,7 @@
 
 #include "ramet/kernel/cpu/rounding.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 namespace {
 
 constexpr int64_t kBlock = 256;       // elements; so few that the processor, which reads ahead, reads the next block
@@ -54,9 +54,9 @@ StateBlocks::StateBlocks(const StateNode& state, StateTensors tensors, const Ker
   if (state_.draws)
     draw_.emplace(node, static_cast<const int64_t*>(context_.inputs.back()),
                   state_.position ? state_.position->logical_elements() : node.inputs[0].elements());
-  for (const StateTensor& tensor : tensors_.inputs)
+  for (const StateOperand& tensor : tensors_.inputs)
     if (node.inputs[static_cast<size_t>(tensor.operand)].dtype != DType::kF32) block_ = kBlock;
-  for (const StateTensor& tensor : tensors_.outputs)
+  for (const StateOperand& tensor : tensors_.outputs)
     if (node.outputs[static_cast<size_t>(tensor.operand)].dtype != DType::kF32) block_ = kBlock;
 }
 
@@ -66,7 +66,7 @@ const uint16_t* StateBlocks::low_in() const {
 uint16_t* StateBlocks::low_out() const { return static_cast<uint16_t*>(context_.outputs.back()); }
 
 const float* StateBlocks::read(size_t tensor, int64_t first, int64_t count, const Room& room) const {
-  const StateTensor& at = tensors_.inputs[tensor];
+  const StateOperand& at = tensors_.inputs[tensor];
   const DType dtype = state_.node.inputs[static_cast<size_t>(at.operand)].dtype;
   const char* from = element(context_.inputs[static_cast<size_t>(at.operand)], dtype, first);
   if (dtype == DType::kF32) return reinterpret_cast<const float*>(from);
@@ -81,7 +81,7 @@ const float* StateBlocks::read(size_t tensor, int64_t first, int64_t count, cons
 
 /// Where the loop puts an output: in place, over the input that it follows, or in a block of its own.
 float* StateBlocks::target(size_t tensor, int64_t first, const Room& room) const {
-  const StateTensor& at = tensors_.outputs[tensor];
+  const StateOperand& at = tensors_.outputs[tensor];
   if (state_.node.outputs[static_cast<size_t>(at.operand)].dtype == DType::kF32)
     return static_cast<float*>(context_.outputs[static_cast<size_t>(at.operand)]) + first;
   for (size_t i = 0; i < tensors_.inputs.size(); ++i)
@@ -110,7 +110,7 @@ const uint16_t* StateBlocks::draws_of(int output, int64_t first, int64_t count, 
 }
 
 void StateBlocks::write(size_t tensor, const float* from, int64_t first, int64_t count, Room& room) const {
-  const StateTensor& at = tensors_.outputs[tensor];
+  const StateOperand& at = tensors_.outputs[tensor];
   const DType dtype = state_.node.outputs[static_cast<size_t>(at.operand)].dtype;
   if (dtype == DType::kF32) return;
   void* to = const_cast<char*>(element(context_.outputs[static_cast<size_t>(at.operand)], dtype, first));
@@ -140,7 +140,7 @@ void StateBlocks::keep() const {
   const auto copy = [&](const void* from, void* to, int64_t bytes) {
     if (from != to) std::memcpy(to, from, static_cast<size_t>(bytes));
   };
-  for (const StateTensor& tensor : tensors_.outputs) {
+  for (const StateOperand& tensor : tensors_.outputs) {
     if (tensor.from < 0) continue;
     const auto from = static_cast<size_t>(tensor.from);
     copy(context_.inputs[from], context_.outputs[static_cast<size_t>(tensor.operand)],
@@ -149,4 +149,4 @@ void StateBlocks::keep() const {
   }
 }
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -8,7 +8,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/rounding.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// A node that changes states (ops/optimizer.cc), made ready.
 struct StateNode {
@@ -20,13 +20,13 @@ struct StateNode {
 };
 
 /// One tensor of such a node.
-struct StateTensor {
+struct StateOperand {
   int operand = 0;  ///< index among the inputs, or the outputs
   StateRole role = StateRole::kPlain;
   int from = -1;  ///< of an output: the input that it takes the place of; -1: none
 };
 struct StateTensors {
-  std::vector<StateTensor> inputs, outputs;
+  std::vector<StateOperand> inputs, outputs;
   bool saturate = true;  ///< narrow outputs are never infinite
 };
 
@@ -64,4 +64,4 @@ class StateBlocks {
   int64_t block_ = 0;
 };
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -5,7 +5,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 namespace {
 
 /// Calls `visit` with a value of the unsigned type of `size` bytes.
@@ -152,4 +152,4 @@ void StridedCopy::run(const void* from, void* to, ThreadTeam& team) const {
     with_size(size_, [&]<typename T>(T) { copy_tiles(static_cast<const T*>(from), static_cast<T*>(to), team); });
 }
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

@@ -5,7 +5,7 @@
 
 #include "ramet/base/thread_team.h"
 
-namespace ramet::cpu {
+namespace ramet::kernel::cpu {
 
 /// Moves elements of any type between two strided views of the same extents: what transpose, broadcast_to, slice, pad,
 /// concat, split and reverse come down to. Rows that are dense on both sides are copied whole; where the dense
@@ -31,4 +31,4 @@ class StridedCopy {
   Kind kind_ = Kind::kEmpty;
 };
 
-}  // namespace ramet::cpu
+}  // namespace ramet::kernel::cpu

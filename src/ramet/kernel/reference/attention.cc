@@ -7,7 +7,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/random_bits.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// The attention of one node: every number by its logical indices.
@@ -164,4 +164,4 @@ void add_reference_attention(Backend& backend) {
   add_reference(backend, "dropout", run_dropout);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -4,7 +4,7 @@
 
 #include "ramet/kernel/reference/reference.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 void run_histogram(const ReferenceOperands& operands) {
@@ -38,4 +38,4 @@ void add_reference_exponents(Backend& backend) {
   add_reference(backend, "histogram_share", run_share);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -6,7 +6,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/rules.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// A tensor as [outer, extent, inner] around one axis.
@@ -179,4 +179,4 @@ void add_reference_indexing(Backend& backend) {
   add_reference(backend, "top_k", top_k);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

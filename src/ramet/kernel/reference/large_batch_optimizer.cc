@@ -3,7 +3,7 @@
 
 #include "ramet/kernel/reference/reference.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 void run_lion(const ReferenceOperands& operands) {
@@ -97,4 +97,4 @@ void add_reference_large_batch_optimizer(Backend& backend) {
   add_reference(backend, "adafactor_apply", run_adafactor_apply);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

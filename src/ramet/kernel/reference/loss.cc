@@ -7,7 +7,7 @@
 #include "ramet/ops/reduce_order.h"
 #include "ramet/ops/softmax_statistics.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// Local class of a row's label, -1 when it is ignored or another device's. Throws Error on one that is no class.
@@ -142,4 +142,4 @@ void add_reference_loss(Backend& backend) {
   add_reference(backend, "cross_entropy_grad", run_cross_entropy_grad);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -8,7 +8,7 @@
 
 // The oracle of map programs, and so of every element-wise op: one element at a time, in double.
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// A value of a program at one element: `number` for floats, `integer` for integers and bools.
@@ -162,4 +162,4 @@ void add_reference_map(Backend& backend) {
   });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -4,7 +4,7 @@
 #include "ramet/ops/matmul.h"
 #include "ramet/ops/reduce_order.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 std::vector<double> read_all(const ReferenceOperands& operands, int input) {
@@ -71,4 +71,4 @@ void add_reference_matmul(Backend& backend) {
   add_reference(backend, "linear", run_matmul, refuse);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

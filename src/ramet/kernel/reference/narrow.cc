@@ -1,7 +1,7 @@
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/kernel/reference/states.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 double scale_of(const ReferenceOperands& operands) {
@@ -44,4 +44,4 @@ void add_reference_narrow(Backend& backend) {
   add_reference(backend, "split_halves", run_split);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -4,7 +4,7 @@
 #include "ramet/base/shape.h"
 #include "ramet/kernel/reference/reference.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// Softmax of every line along the axis; `logarithm`: its logarithm.
@@ -126,4 +126,4 @@ void add_reference_normalize(Backend& backend) {
   add_reference(backend, "rms_norm_grad", run_rms_norm_grad);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

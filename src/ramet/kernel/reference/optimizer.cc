@@ -4,7 +4,7 @@
 #include "ramet/kernel/reference/states.h"
 #include "ramet/ops/exact_sum.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// An accumulator that becomes an output.
@@ -167,4 +167,4 @@ void add_reference_optimizer(Backend& backend) {
   add_reference(backend, "lamb_apply", run_lamb_apply);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -4,7 +4,7 @@
 
 #include "ramet/kernel/reference/reference.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// How a tensor of parts lies: [parts, indices a part] and [parts, rows, elements a row].
@@ -56,4 +56,4 @@ void add_reference_parts(Backend& backend) {
   add_reference(backend, "scatter_parts", scatter_parts);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

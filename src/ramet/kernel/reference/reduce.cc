@@ -5,7 +5,7 @@
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/ops/reduce_shape.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 /// The element of the output that an element of the input falls on.
@@ -80,4 +80,4 @@ void add_reference_reduce(Backend& backend) {
              [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b; });
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

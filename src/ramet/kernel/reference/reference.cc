@@ -4,7 +4,7 @@
 
 #include "ramet/base/error.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 // One function a family; each adds the kernels of its file.
 void add_reference_map(Backend& backend);
@@ -106,4 +106,4 @@ int64_t broadcast_offset(const Shape& shape, const std::vector<int64_t>& index) 
   return offset;
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

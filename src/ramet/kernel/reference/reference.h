@@ -4,7 +4,7 @@
 
 #include "ramet/kernel/kernel.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// Operands of a reference kernel, read and written as double whatever their types.
 class ReferenceOperands {
@@ -47,4 +47,4 @@ void for_each_index(const Shape& shape, const std::function<void(const std::vect
 /// Row-major offset of the element of `shape` that a broadcast to the space of `index` reads there.
 int64_t broadcast_offset(const Shape& shape, const std::vector<int64_t>& index);
 
-}  // namespace ramet
+}  // namespace ramet::kernel

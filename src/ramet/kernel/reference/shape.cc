@@ -5,7 +5,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/random_fill.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 using Dims = std::vector<int64_t>;
@@ -165,4 +165,4 @@ void add_reference_shape(Backend& backend) {
   add_reference(backend, "random", random);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -4,7 +4,7 @@
 
 #include "ramet/kernel/reference/reference.h"
 
-namespace ramet {
+namespace ramet::kernel {
 namespace {
 
 void constant(const ReferenceOperands& operands) {
@@ -39,4 +39,4 @@ void add_reference_states(Backend& backend) {
   add_reference(backend, "fold", fold);
 }
 
-}  // namespace ramet
+}  // namespace ramet::kernel

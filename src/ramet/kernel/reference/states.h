@@ -7,7 +7,7 @@
 #include "ramet/ops/position.h"
 #include "ramet/ops/rounding.h"
 
-namespace ramet {
+namespace ramet::kernel {
 
 /// The states of an update as double: narrow ones as ops/rounding.h has them, a split weight joined. Output
 /// `weight_output` is the new weight.
@@ -75,4 +75,4 @@ class States {
   std::optional<RoundingDraw> draw_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::kernel

@@ -3,7 +3,7 @@
 #include "ramet/train/optimizers/optimizer.h"
 #include "ramet/train/schedule.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 bool is_factored(const OptimizerOptions& options, const StateTensor& weight) {
@@ -66,4 +66,4 @@ OptimizerDef adafactor_optimizer() {
       .build = build};
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -1,6 +1,6 @@
 #include "ramet/train/optimizers/moments.h"
 
-namespace ramet {
+namespace ramet::train {
 
 OptimizerDef adam_optimizer() {
   return {.name = "adam",
@@ -12,4 +12,4 @@ OptimizerDef adam_optimizer() {
           .build = [](WeightUpdate& update) { build_with_moments(update, adam, false); }};
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -1,6 +1,6 @@
 #include "ramet/train/optimizers/moments.h"
 
-namespace ramet {
+namespace ramet::train {
 
 OptimizerDef adamw_optimizer() {
   return {.name = "adamw",
@@ -11,4 +11,4 @@ OptimizerDef adamw_optimizer() {
           .build = [](WeightUpdate& update) { build_with_moments(update, adam, true); }};
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

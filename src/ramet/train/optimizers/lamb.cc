@@ -1,6 +1,6 @@
 #include "ramet/train/optimizers/moments.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 void build(WeightUpdate& update) {
@@ -20,4 +20,4 @@ OptimizerDef lamb_optimizer() {
           .build = build};
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -1,6 +1,6 @@
 #include "ramet/train/optimizers/optimizer.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 bool has_momentum(const OptimizerOptions& options, const StateTensor&) { return options.momentum != 0; }
@@ -28,4 +28,4 @@ OptimizerDef lars_optimizer() {
           .build = build};
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -1,6 +1,6 @@
 #include "ramet/train/optimizers/optimizer.h"
 
-namespace ramet {
+namespace ramet::train {
 namespace {
 
 void build(WeightUpdate& update) {
@@ -21,4 +21,4 @@ OptimizerDef lion_optimizer() {
           .build = build};
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

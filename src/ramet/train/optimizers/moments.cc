@@ -2,7 +2,7 @@
 
 #include "ramet/train/schedule.h"
 
-namespace ramet {
+namespace ramet::train {
 
 std::vector<OptimizerState> two_moments() {
   return {{.name = "m", .doc = "mean of gradients"}, {.name = "v", .doc = "mean of their squares"}};
@@ -36,4 +36,4 @@ void build_with_moments(WeightUpdate& update, AdamStep step, bool decoupled) {
   update.write(next.weight, {{"m", next.m}, {"v", next.v}}, next.low);
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

@@ -2,7 +2,7 @@
 
 #include "ramet/train/optimizers/optimizer.h"
 
-namespace ramet {
+namespace ramet::train {
 
 // What Adam, AdamW and LAMB share.
 
@@ -16,4 +16,4 @@ using AdamStep = AdamResult (*)(Tensor weight, Tensor gradient, Tensor m, Tensor
 /// The update by `step`, adam or lamb; `decoupled`: weights decay apart from the gradient.
 void build_with_moments(WeightUpdate& update, AdamStep step, bool decoupled);
 
-}  // namespace ramet
+}  // namespace ramet::train

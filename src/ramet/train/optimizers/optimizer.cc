@@ -8,7 +8,7 @@
 #include "ramet/ops/rounding.h"
 #include "ramet/train/held_weights.h"
 
-namespace ramet {
+namespace ramet::train {
 
 OptimizerDef sgd_optimizer();
 OptimizerDef adam_optimizer();
@@ -133,4 +133,4 @@ void WeightUpdate::write(Tensor weight, const std::map<std::string, Tensor>& sta
   }
 }
 
-}  // namespace ramet
+}  // namespace ramet::train

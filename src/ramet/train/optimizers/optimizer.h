@@ -8,7 +8,7 @@
 #include "ramet/train/train_options.h"
 #include "ramet/transform/step_graph.h"
 
-namespace ramet {
+namespace ramet::train {
 
 class WeightUpdate;
 
@@ -120,4 +120,4 @@ class WeightUpdate {
   GraphBuilder& build_;
 };
 
-}  // namespace ramet
+}  // namespace ramet::train

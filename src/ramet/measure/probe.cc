@@ -1,0 +1,283 @@
+#include "ramet/measure/probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/base/hash.h"
+#include "ramet/kernel/devices.h"
+#include "ramet/machine/machine_toml.h"
+#include "ramet/measure/rehearsal.h"
+#include "ramet/measure/survey_links.h"
+#include "ramet/measure/task_clock.h"
+#include "ramet/runtime/streaming_store.h"
+#include "ramet/transport/process.h"
+
+namespace ramet::measure {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Bytes a second, read and written, that each of so many devices copies while all of them do, where caches hold
+/// nothing of it.
+double copy_bandwidth(int devices, int threads) {
+  constexpr int64_t kMost = int64_t{48} << 20, kLeast = int64_t{8} << 20, kOfAll = int64_t{768} << 20;
+  constexpr int64_t kPiece = int64_t{256} << 10;  // as transfers are: memcpy does large ones another way
+  const int64_t bytes = devices * std::clamp(kOfAll / devices, kLeast, kMost);
+  ThreadTeam all(devices * threads);
+  Scratchpad pad(2 * bytes);
+  std::byte *const from = pad.take(bytes), *const to = pad.take(bytes);
+  const auto copy = [&] {
+    const auto start = Clock::now();
+    all.split(bytes, kPiece, [&](int64_t begin, int64_t end, int) {
+      for (int64_t at = begin; at < end; at += kPiece)
+        std::memcpy(to + at, from + at, static_cast<size_t>(std::min(kPiece, end - at)));
+    });
+    return seconds_since(start);
+  };
+  std::vector<double> seconds(12);
+  std::generate(seconds.begin(), seconds.end(), copy);
+  return 2.0 * static_cast<double>(bytes) / devices / timing_of(seconds).seconds;
+}
+
+/// Operations a second of a square product: some milliseconds.
+double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
+  const TensorType matrix{dtype, {768, 768}};
+  const Task product = make_task(backend, team.size(), "matmul", {matrix, matrix}, {});
+  return product.cost.flops / time_task(product, backend, team, 8, 0.15).seconds;
+}
+
+/// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
+bool was_busy(const Machine& machine, const Backend& backend) {
+  constexpr double kMuch = 1.15;
+  ThreadTeam team(machine.device.units);
+  return product_rate(backend, team, DType::kF32) > kMuch * machine.device.peak(DType::kF32);
+}
+
+/// Bytes a second of transfers of `piece` bytes, several of them under way; `start(at)` starts the one at an offset.
+template <typename Start>
+double transfer_rate(StreamingStore& store, int64_t bytes, int64_t piece, const Start& start) {
+  const auto begin = Clock::now();
+  std::vector<Ticket> tickets;
+  for (int64_t at = 0; at < bytes; at += piece) tickets.push_back(start(at));
+  for (const Ticket ticket : tickets) store.wait(ticket);
+  return static_cast<double>(bytes) / std::max(seconds_since(begin), 1e-9);
+}
+
+std::string files_source(const std::filesystem::path& folder) {
+  return "measured in " + std::filesystem::absolute(folder).lexically_normal().string();
+}
+
+std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int devices,
+                                 bool between_processes) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (cache && *cache)
+    folder = cache;
+  else if (home && *home)
+    folder = std::filesystem::path(home) / ".cache";
+  else
+    return {};
+  const std::string name = hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" +
+                                     std::to_string(devices) + (between_processes ? "\nranks" : ""))
+                               .hex()
+                               .substr(0, 16);
+  return folder / "ramet" / ("machine-" + name + ".toml");
+}
+
+/// Measures messages and meetings of so many devices, which are threads, and notes them as the machine's only links.
+void measure_meetings(Machine& machine, int devices) {
+  constexpr double kSeconds = 0.15;
+  machine.links.clear();
+  if (devices < 2) return;
+  const LinkTiming timing = time_threads(devices, kSeconds);
+  machine.devices = devices;
+  machine.links.push_back({.name = "memory",
+                           .topology = Topology::kHostGateway,
+                           .group = devices,
+                           .links = 1,
+                           .bandwidth = timing.bandwidth,
+                           .latency = std::min(timing.latency, 1e-3),
+                           .barrier = std::min(timing.barrier, 1e-2)});
+}
+
+/// Whether the stages' training has tasks whose time the machine does not know.
+bool lacks_tasks(const Machine& machine, std::span<const Executable> stages) {
+  for (const Executable& exe : stages) {
+    std::set<int32_t> tasks;
+    for (const ProgramStep& step : distinct_runs(exe.train().steps))
+      for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
+        if (instruction.task >= 0) tasks.insert(instruction.task);
+    for (const int32_t id : tasks) {
+      const Task& task = exe.tasks[static_cast<size_t>(id)];
+      if (task.node.op->exchange == Exchange::kNone && !machine.tasks.contains(task_key(task.node, task.kernel)))
+        return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0)
+      if (const size_t colon = line.find(':'); colon != std::string::npos)
+        return line.substr(std::min(line.size(), colon + 2));
+  return "unknown CPU";
+}
+
+Machine probe_machine(const Backend& backend, int threads) {
+  Machine machine;
+  machine.name = cpu_name();
+  machine.kernel_class = backend.kernel_class();
+  machine.devices = std::max(available_processors() / threads, 1);
+  machine.processors = available_processors();
+  DeviceKind& device = machine.device;
+  device.name = machine.name;
+  device.units = threads;
+  device.clock = 1e9;  // rates are measured whole, so that any clock will do
+  ThreadTeam team(threads);
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    device.operations_per_cycle[std::string(name_of(dtype))] =
+        product_rate(backend, team, dtype) / (device.clock * threads);
+  const double bandwidth = copy_bandwidth(machine.devices, threads);
+  machine.memories.push_back({.role = MemoryRole::kDevice,
+                              .bytes = available_memory(),
+                              .read = bandwidth,
+                              .write = bandwidth,
+                              .total = bandwidth});
+  if (machine.devices > 1)
+    machine.links.push_back({.name = "memory",
+                             .topology = Topology::kHostGateway,
+                             .group = machine.devices,
+                             .links = 1,
+                             .bandwidth = bandwidth / 2,
+                             .latency = 1e-6});
+  const TensorType tiny{DType::kF32, {16}};
+  device.overhead =
+      std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02).seconds, 1e-3);
+  return machine;
+}
+
+bool measure_files(Machine& machine, const std::filesystem::path& folder) {
+  constexpr int64_t kBytes = int64_t{96} << 20, kPiece = int64_t{8} << 20;
+  const std::string source = files_source(folder), key = "memory." + std::string(name_of(MemoryRole::kDisk));
+  if (machine.memory(MemoryRole::kDisk) && machine.notes[key].source == source) return true;
+  std::erase_if(machine.memories, [](const MemoryKind& memory) { return memory.role == MemoryRole::kDisk; });
+  std::erase_if(machine.notes, [&](const auto& note) { return note.first.starts_with(key); });
+  try {
+    const auto store = make_file_store(kBytes, {.folder = folder, .name = "measure"});
+    Scratchpad pad(2 * kPiece + 4096);
+    std::byte* const memory = pad.take(2 * kPiece);
+    std::memset(memory, 1, static_cast<size_t>(2 * kPiece));
+    const auto load = [&](int64_t at) { return store->start_load(at, memory, kPiece); };
+    const auto save = [&](int64_t at) { return store->start_store(at, memory + kPiece, kPiece); };
+    MemoryKind disk{.role = MemoryRole::kDisk, .bytes = kBytes, .devices = machine.devices};
+    const double most = machine.bandwidth();
+    disk.write = std::min(most, transfer_rate(*store, kBytes, kPiece, save));
+    disk.read = std::min(most, transfer_rate(*store, kBytes, kPiece, load));
+    // Both at once, as phases come and go.
+    const double both =
+        transfer_rate(*store, kBytes, kPiece, [&](int64_t at) { return at / kPiece % 2 == 0 ? load(at) : save(at); });
+    disk.total = std::clamp(both, std::max(disk.read, disk.write), (disk.read + disk.write) * disk.devices);
+    std::error_code error;
+    const auto space = std::filesystem::space(folder, error);
+    if (!error) disk.bytes = static_cast<int64_t>(space.available);
+    machine.memories.push_back(disk);
+    machine.notes[key].source = source;
+    return true;
+  } catch (const Error&) {
+    return false;  // the run itself will say why
+  }
+}
+
+void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
+  // What matters most first: how often a task runs times what the rates say it takes.
+  std::vector<double> weight(exe.tasks.size(), 0);
+  std::vector<double> runs(exe.segments.size(), 0);
+  for (const ProgramStep& step : exe.train().steps)
+    if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
+  for (size_t id = 0; id < exe.segments.size(); ++id) {
+    if (runs[id] == 0) continue;
+    for (const Instruction& instruction : exe.segments[id].instructions)
+      if (instruction.task >= 0) {
+        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
+        if (task.node.op->exchange != Exchange::kNone) continue;  // no work of one device alone
+        weight[static_cast<size_t>(instruction.task)] +=
+            runs[id] * task_seconds(machine, task.node, task.kernel, task.cost);
+      }
+  }
+  std::vector<size_t> order;
+  for (size_t i = 0; i < weight.size(); ++i)
+    if (weight[i] > 0) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weight[a] > weight[b]; });
+  ThreadTeam team(machine.device.units);
+  Evictor evictor(team);
+  const auto start = Clock::now();
+  const int64_t most_bytes = available_memory() / 2;
+  for (const size_t i : order) {
+    const Task& task = exe.tasks[i];
+    const std::string key = task_key(task.node, task.kernel);
+    if (machine.tasks.count(key) || operand_bytes(task) > most_bytes) continue;
+    if (seconds_since(start) > budget_seconds) break;
+    const Neighbours neighbours(task, backend, team.size(), beside);
+    machine.tasks[key] = time_task(task, backend, team, 3, 0.03, &evictor).seconds;
+  }
+}
+
+Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds,
+                      const std::filesystem::path& streaming, bool between_processes,
+                      std::span<const TensorView> batch) {
+  const std::string cpu = cpu_name();
+  const int threads = stages[0].threads;
+  const int beside = std::max(std::min(stages[0].mesh.devices(), available_processors() / threads) - 1, 0);
+  const int devices = stages[0].mesh.devices();
+  const std::filesystem::path file = cache_file(cpu, backend, threads, devices, between_processes);
+  Machine machine;
+  try {
+    if (!file.empty() && std::filesystem::exists(file)) machine = parse_machine(read_file(file), file.string());
+  } catch (const std::exception&) {
+    machine = {};
+  }
+  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.device.units != threads ||
+      was_busy(machine, backend)) {
+    machine = probe_machine(backend, threads);
+    measure_meetings(machine, devices);
+  }
+  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside, between_processes, batch);
+  for (const Executable& exe : stages)
+    measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
+  if (!streaming.empty()) measure_files(machine, streaming);
+  if (file.empty()) return machine;
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    write_file_atomic(file, print_machine(machine));
+  } catch (const std::exception&) {  // no place to keep it: measured again next time
+  }
+  return machine;
+}
+
+Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes,
+                      std::span<const TensorView> batch) {
+  constexpr double kBudgetSeconds = 2;
+  return local_machine(stages, find_device().backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
+                       between_processes, batch);
+}
+
+Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds,
+                      const std::filesystem::path& streaming, std::span<const TensorView> batch) {
+  return local_machine(std::span(&exe, 1), backend, budget_seconds, streaming, false, batch);
+}
+
+}  // namespace ramet::measure

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "ramet/weights/tensor_file.h"
+
+namespace ramet::weights {
+
+/// Opens a zip file as torch.save writes it (PyTorch 1.6 and newer). Its pickle is read, not run (weights/pickle.h).
+/// Throws Error for what is no such file, for damage, and for what is missing in it.
+std::unique_ptr<TensorFile> open_torch_zip(const std::filesystem::path& path);
+
+}  // namespace ramet::weights
