@@ -23,6 +23,13 @@ const NamedTensor& Batch::at(std::string_view name) const {
   throw Error({.what = "a batch has no tensor '" + std::string(name) + "'", .expected = "one of " + there});
 }
 
+Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options) {
+  Hasher hasher;
+  hasher.update(kind).update("\n").update(contents).update("\n");
+  for (const double option : options) hasher.update(&option, sizeof option);
+  return hasher.digest();
+}
+
 void check_samples(int64_t first, int64_t count) {
   if (first < 0 || count < 1 || first > INT64_MAX - count)
     throw Error({.what = "a batch of samples that cannot be",

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -73,6 +74,8 @@ class Source {
   Batch make(int64_t first, int64_t count) const;
 };
 
+/// Hash of a kind of source, what it reads and its options, each as a number.
+Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options);
 /// Throws Error when the range of samples cannot be.
 void check_samples(int64_t first, int64_t count);
 /// Bytes of a place for each tensor, each a multiple of kPlaceAlignment.

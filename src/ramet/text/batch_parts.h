@@ -34,8 +34,6 @@ class Rows {
   std::span<std::byte* const> places_;
 };
 
-/// Hash of a kind of source, what it reads and its options, each as a number.
-Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options);
 Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options);
 Hash identity_of(std::string_view kind, std::string_view contents, const CausalBatchOptions& options);
 

@@ -38,13 +38,6 @@ int32_t* Rows::of(size_t tensor, int64_t row) const {
   return reinterpret_cast<int32_t*>(places_[tensor]) + row * (shape.rank() > 1 ? shape[1] : 1);
 }
 
-Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options) {
-  Hasher hasher;
-  hasher.update(kind).update("\n").update(contents).update("\n");
-  for (const double option : options) hasher.update(&option, sizeof option);
-  return hasher.digest();
-}
-
 Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options) {
   return identity_of(
       kind, contents,
