@@ -12,7 +12,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/data/checked.h"
-#include "ramet/weights/array_file.h"
+#include "ramet/model/array_file.h"
 #include "ramet/weights/safetensors.h"
 #include "text/temporary_folder.h"
 

@@ -13,6 +13,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/parts.h"
 #include "ramet/program/compile.h"
+#include "ramet/report/memory.h"
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/initialize.h"
 #include "ramet/transform/chunk.h"
@@ -201,6 +202,21 @@ TEST(Parts, EachDeviceHoldsTheTablesOfItsParts) {
   ASSERT_EQ(stages.size(), 1u) << "one executable for all devices";
   for (const char* name : {"send", "sources", "targets", "features"})
     EXPECT_EQ(stages[0].states[static_cast<size_t>(stages[0].find_state(name))].tensor.type.shape[0], 1) << name;
+}
+
+TEST(Parts, ThePlanNamesWhatIsPaddingInTheirTables) {
+  const auto stages = compile(make_step(), parse_layout("t=2"), cpu_backend());
+  const report::MemoryReport report = report::memory_report(stages[0]);
+  const Tables of_parts = tables();
+  std::map<std::string, double> found;
+  for (const auto& table : report.tables) found[table.name] = table.padding;
+  EXPECT_EQ(found, (std::map<std::string, double>{{"send", padding_of(of_parts.send)},
+                                                  {"sources", padding_of(of_parts.sources)},
+                                                  {"targets", padding_of(of_parts.targets)}}));
+  EXPECT_GT(found["send"], 0);
+  EXPECT_LT(found["send"], 1);
+  EXPECT_NE(text_of(report).find("of sources i32"), std::string::npos) << text_of(report);
+  EXPECT_NE(json_of(report).find("\"padding\""), std::string::npos);
 }
 
 }  // namespace

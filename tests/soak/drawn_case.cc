@@ -114,6 +114,13 @@ class Drawer {
         layer.push_back(chance(40) ? one_of(usual) : one_of(names));
       case_.model.layers.push_back(alike && i > 0 ? case_.model.layers[0] : layer);
     }
+    // A memory goes from each micro-batch to the next: one lane, and no step is skipped.
+    if (case_.model.has_block("memory")) {
+      case_.recipe.erase("train.lanes");
+      if (case_.recipe["train.loss_scale"] == "auto" || case_.recipe["train.loss_scale"].empty())
+        case_.recipe.erase("train.loss_scale");
+      lanes_ = 1;
+    }
     // One weight for all is for models that lie on one stage: most cases with it would be refused.
     const bool keep_shared = chance(20);
     for (auto& layer : case_.model.layers)

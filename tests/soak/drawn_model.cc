@@ -1,5 +1,6 @@
 #include "soak/drawn_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -27,8 +28,12 @@ std::vector<std::string> split_text(const std::string& text, char separator) {
 /// Builds one of the two graphs of a drawn model.
 class Builder {
  public:
-  Builder(const DrawnModel& drawn, Graph& graph, std::vector<StateTensor>* weights, bool training)
-      : drawn_(drawn), model_(graph, weights, kInit, training, kSeed), build_(model_.build()) {
+  /// `model`: gets weights, states and programs; null for the graph without dropout.
+  Builder(const DrawnModel& drawn, Graph& graph, Model* model)
+      : drawn_(drawn),
+        into_(model),
+        model_(graph, model ? &model->weights : nullptr, kInit, model != nullptr, kSeed),
+        build_(model_.build()) {
     batch_ = drawn.number("batch"), length_ = drawn.number("sequence"), heads_ = drawn.number("heads");
     hidden_ = heads_ * drawn.number("head_size");
     inner_ = drawn.number("inner"), vocabulary_ = drawn.number("vocabulary"),
@@ -307,6 +312,43 @@ class Builder {
     return add(x, cast(matmul(low, weight), x.dtype()));
   }
 
+  // --- blocks with a state beside weights ---
+
+  Tensor declare(const std::string& name, const TensorType& type, StateKind kind, StateInit init) {
+    if (into_) into_->states.push_back({name, type, kind, std::move(init), ""});
+    return build_.state(name, type.dtype, type.shape);
+  }
+
+  /// Less a running mean, to which every micro-batch gives its own (a deferred state).
+  Tensor statistic(Tensor x, const std::string& path) {
+    const Tensor mean = declare(path + ".mean", {DType::kF32, {hidden_}}, StateKind::kDeferred, {});
+    if (into_) build_.output(path + ".mean", reduce_mean(cast(x, DType::kF32), {0, 1}), OutputRole::kState);
+    return subtract(x, cast(mean, x.dtype()));
+  }
+
+  /// What the micro-batches before left behind (a chained state).
+  Tensor memory(Tensor x, const std::string& path) {
+    const Tensor old = declare(path + ".memory", {DType::kF32, {batch_, hidden_}}, StateKind::kChained, {});
+    if (into_)
+      build_.output(path + ".memory", tanh(add(scale(old, 0.5), reduce_mean(cast(x, DType::kF32), {1}))),
+                    OutputRole::kState);
+    return add(x, cast(reshape(old, {batch_, 1, hidden_}), x.dtype()));
+  }
+
+  /// Gains in the order of a pattern, which a program turns by one place every three steps.
+  Tensor turned(Tensor x, const std::string& path) {
+    const std::string name = path + ".places";
+    const Tensor places = declare(name, {DType::kI32, {hidden_}}, StateKind::kPattern, StateInit::iota());
+    if (into_) {
+      NamedGraph program{"turn " + path, Graph("turn"), When::each_step(3)};
+      GraphBuilder turn(program.graph);
+      const Tensor old = turn.state(name, DType::kI32, {hidden_});
+      turn.output(name, concat({slice(old, {1}, {hidden_}), slice(old, {0}, {1})}, 0), OutputRole::kState);
+      into_->programs.push_back(std::move(program));
+    }
+    return multiply(x, gather(model_.vector(path + ".gain", hidden_, kEmbed, 0.9), places));
+  }
+
   // --- what comes after them ---
 
   void add_head(Tensor x) {
@@ -377,6 +419,7 @@ class Builder {
   }
 
   const DrawnModel& drawn_;
+  Model* const into_;
   ModelBuilder model_;
   GraphBuilder& build_;
   Tensor words_, start_, first_, bias_;
@@ -413,7 +456,10 @@ const std::map<std::string, Builder::Block>& Builder::blocks() {
                                                    {"biased", &Builder::biased},
                                                    {"bag", &Builder::bag},
                                                    {"products", &Builder::products},
-                                                   {"cast_twice", &Builder::cast_twice}};
+                                                   {"cast_twice", &Builder::cast_twice},
+                                                   {"statistic", &Builder::statistic},
+                                                   {"memory", &Builder::memory},
+                                                   {"turned", &Builder::turned}};
   return all;
 }
 
@@ -542,13 +588,18 @@ const std::string& DrawnModel::word(const std::string& name) const {
   const auto found = words.find(name);
   return found != words.end() ? found->second : model_defaults().at(name);
 }
+bool DrawnModel::has_block(const std::string& name) const {
+  return std::any_of(layers.begin(), layers.end(), [&](const std::vector<std::string>& layer) {
+    return std::find(layer.begin(), layer.end(), name) != layer.end();
+  });
+}
 int64_t DrawnModel::number(const std::string& name) const { return std::stoll(word(name)); }
 
 Model build(const DrawnModel& drawn) {
   Model model;
   model.name = "drawn";
-  Builder(drawn, model.forward, &model.weights, true).run();
-  Builder(drawn, model.evaluate, nullptr, false).run();
+  Builder(drawn, model.forward, &model).run();
+  Builder(drawn, model.evaluate, nullptr).run();
   if (const int64_t axes = drawn.number("axes"); axes > 0) draw_axes(static_cast<uint64_t>(axes), model.weights);
   declare_inputs(model, drawn.number("sequence"));
   limit_input(model, "input_ids", 0, static_cast<double>(drawn.number("vocabulary") - 1));

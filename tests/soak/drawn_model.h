@@ -20,6 +20,7 @@ struct DrawnModel {
   std::string text() const;
   int64_t number(const std::string& name) const;
   const std::string& word(const std::string& name) const;
+  bool has_block(const std::string& name) const;
 };
 
 /// Every key of a model and its default.

@@ -15,7 +15,7 @@
 namespace ramet::tests::soak {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kSteps = 2, kStepsOfPrograms = 4;  // programs run every three steps
 constexpr std::chrono::milliseconds kDeviceLimit{30'000};  // longest wait of a device for another
 constexpr int kCaseSeconds = 120;                          // longest time for a case of some milliseconds
 
@@ -169,7 +169,7 @@ Verdict run(const DrawnCase& given) {
     auto many = make_training(given, given.layout, folder.path().string(), verdict);
     if (!many) return verdict;
     many->initialize();
-    verdict = compare(one, *many, kSteps);
+    verdict = compare(one, *many, one.model().programs.empty() ? kSteps : kStepsOfPrograms);
     if (verdict.kind != Verdict::Kind::kSame || given.second.empty()) return verdict;
     const auto saved = many->save(folder / "checkpoints");
     many.reset();

@@ -13,7 +13,7 @@
 #include "ramet/base/error.h"
 #include "ramet/data/stream.h"
 #include "ramet/recipe/prepare.h"
-#include "ramet/weights/array_file.h"
+#include "ramet/model/array_file.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {

@@ -163,7 +163,7 @@ TEST(Workload, ANumberOutsideItsLimitsEndsTheRunAndLosesNothing) {
   training.initialize();
   EXPECT_THAT(error_of([&] {
                 std::span<TrainingObserver* const> none;
-                train(training, {.checkpoints = folder / "checkpoints"}, none);
+                train::train(training, {.checkpoints = folder / "checkpoints"}, none);
               }),
               HasSubstr("'rows' of sample 33, element 0: a value of the data is outside what the model takes; found 10"));
   const auto saved = list_checkpoints(folder / "checkpoints");
@@ -230,7 +230,7 @@ TEST(Observers, OneThatFailsStopsNeitherTheRunNorTheOthers) {
   Stopper stopper(stop);
   std::vector<std::string> errors;
   TrainingObserver* const observers[] = {&broken, &stopper};
-  const TrainingResult result = train(training,
+  const TrainingResult result = train::train(training,
                                       {.checkpoints = folder / "checkpoints",
                                        .stop = &stop,
                                        .on_observer_error = [&](const std::string& error) { errors.push_back(error); }},
@@ -247,7 +247,7 @@ TEST(Observers, ARunsFolderHoldsItsPlanItsProgramAndItsTimes) {
   training.initialize();
   const auto directory = RunDirectory::create_at(folder / "run", {.name = "rows"});
   RunRecorder recorder(directory);
-  const TrainingResult result = train(training, {.checkpoints = directory.checkpoints()}, recorder);
+  const TrainingResult result = train::train(training, {.checkpoints = directory.checkpoints()}, recorder);
   EXPECT_EQ(recorder.finish(training, result, training.weights_hash()), "");
   const auto read = [](const std::filesystem::path& path) { return nlohmann::json::parse(read_file(path)); };
   const auto plan = read(directory.plan()), liveness = read(directory.liveness()), program = read(directory.program()),

@@ -237,7 +237,7 @@ class ArraySource final : public Source {
         if (options_.progress) options_.progress(done, total);
       }
     }
-    return identity_of("arrays", hasher.digest().hex(),
+    return source_identity("arrays", hasher.digest().hex(),
                        {options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
                         static_cast<double>(options_.seed & 0xFFFFFFFFu), options_.held_out,
                         options_.evaluation ? 1.0 : 0.0});

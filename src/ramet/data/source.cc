@@ -23,7 +23,7 @@ const NamedTensor& Batch::at(std::string_view name) const {
   throw Error({.what = "a batch has no tensor '" + std::string(name) + "'", .expected = "one of " + there});
 }
 
-Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options) {
+Hash source_identity(std::string_view kind, std::string_view contents, std::initializer_list<double> options) {
   Hasher hasher;
   hasher.update(kind).update("\n").update(contents).update("\n");
   for (const double option : options) hasher.update(&option, sizeof option);

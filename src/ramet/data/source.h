@@ -75,7 +75,7 @@ class Source {
 };
 
 /// Hash of a kind of source, what it reads and its options, each as a number.
-Hash identity_of(std::string_view kind, std::string_view contents, std::initializer_list<double> options);
+Hash source_identity(std::string_view kind, std::string_view contents, std::initializer_list<double> options);
 /// Throws Error when the range of samples cannot be.
 void check_samples(int64_t first, int64_t count);
 /// Bytes of a place for each tensor, each a multiple of kPlaceAlignment.

@@ -1,12 +1,9 @@
 #include "ramet/ir/op.h"
 
 #include "ramet/base/error.h"
+#include "ramet/ir/all_ops.h"
 
 namespace ramet::ir {
-
-/// Fills the table; defined in ops/register.cc. Which ops there are is chosen when the program is linked, so that
-/// the table is whole before anyone can look into it and `ir/` includes nothing of `ops/`.
-void register_all_ops(OpRegistry& registry);
 
 std::string NodeSignature::text() const {
   std::string text = op ? op->name : "node";

@@ -1,4 +1,4 @@
-#include "ramet/ir/op.h"
+#include "ramet/ir/all_ops.h"
 
 namespace ramet::ops {
 
@@ -21,24 +21,24 @@ void register_large_batch_optimizer_ops(OpRegistry& registry);
 void register_exponent_ops(OpRegistry& registry);
 void register_collective_ops(OpRegistry& registry);
 
-void register_all_ops(OpRegistry& registry) {
-  register_elementwise_ops(registry);
-  register_map_ops(registry);
-  register_shape_ops(registry);
-  register_state_ops(registry);
-  register_part_ops(registry);
-  register_indexing_ops(registry);
-  register_reduce_ops(registry);
-  register_matmul_ops(registry);
-  register_rescale_op(registry);
-  register_normalize_ops(registry);
-  register_attention_ops(registry);
-  register_loss_ops(registry);
-  register_optimizer_ops(registry);
-  register_rounding_ops(registry);
-  register_large_batch_optimizer_ops(registry);
-  register_exponent_ops(registry);
-  register_collective_ops(registry);
-}
-
 }  // namespace ramet::ops
+
+void ramet::ir::register_all_ops(OpRegistry& registry) {
+  ops::register_elementwise_ops(registry);
+  ops::register_map_ops(registry);
+  ops::register_shape_ops(registry);
+  ops::register_state_ops(registry);
+  ops::register_part_ops(registry);
+  ops::register_indexing_ops(registry);
+  ops::register_reduce_ops(registry);
+  ops::register_matmul_ops(registry);
+  ops::register_rescale_op(registry);
+  ops::register_normalize_ops(registry);
+  ops::register_attention_ops(registry);
+  ops::register_loss_ops(registry);
+  ops::register_optimizer_ops(registry);
+  ops::register_rounding_ops(registry);
+  ops::register_large_batch_optimizer_ops(registry);
+  ops::register_exponent_ops(registry);
+  ops::register_collective_ops(registry);
+}

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ramet/base/file.h"
+#include "ramet/ops/parts.h"
 
 namespace ramet::report {
 namespace {
@@ -54,6 +55,13 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
   for (const Buffer* buffer : alive)
     report.largest.push_back(
         {buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last)});
+  for (const StatePlace& place : exe.states) {
+    const StateTensor& state = place.tensor;
+    const bool of_parts = std::any_of(state.axes.begin(), state.axes.end(),
+                                      [](const LogicalAxis& axis) { return !axis.name.empty(); });
+    if (state.kind == StateKind::kConstant && of_parts && is_integer(state.type.dtype) && state.init.data)
+      report.tables.push_back({state.name, state.init.data->type(), padding_of(state.init.data->tensor())});
+  }
   return report;
 }
 
@@ -92,6 +100,11 @@ std::string text_of(const MemoryReport& report) {
     std::snprintf(line, sizeof line, "%12s  %-11s ", format_size(large.bytes).c_str(),
                   std::string(name_of(large.kind)).c_str());
     text += line + large.name + "\n";
+  }
+  if (!report.tables.empty()) text += "\ntables of parts, padded to the longest\n";
+  for (const auto& table : report.tables) {
+    std::snprintf(line, sizeof line, "%11.1f%%  ", 100 * table.padding);
+    text += std::string(line) + "of " + table.name + " " + table.type.text() + " is padding\n";
   }
   return text;
 }
@@ -134,6 +147,9 @@ std::string json_of(const MemoryReport& report) {
                                {"bytes", large.bytes},
                                {"from", large.from},
                                {"to", large.to}});
+  json["tables"] = nlohmann::ordered_json::array();
+  for (const auto& table : report.tables)
+    json["tables"].push_back({{"name", table.name}, {"type", table.type.text()}, {"padding", table.padding}});
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

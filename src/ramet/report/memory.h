@@ -27,6 +27,13 @@ struct MemoryReport {
     std::string from, to;  ///< what happens when its life begins and ends
   };
   std::vector<Large> largest;  ///< alive at the peak, largest first
+  /// A table of indices that each part of the model has its own rows of, padded to the longest (ops/parts.h).
+  struct Table {
+    std::string name;
+    TensorType type;     ///< of the whole table
+    double padding = 0;  ///< share of its indices that name no row
+  };
+  std::vector<Table> tables;
 };
 
 /// `largest` is how many buffers to name.
@@ -34,7 +41,7 @@ MemoryReport memory_report(const Executable& executable, size_t largest = 12);
 /// As a table.
 std::string text_of(const MemoryReport& report);
 /// As one JSON object: planned_bytes, bound_bytes, gap, placement, peak, streaming_bytes, classes {NAME: {at_peak,
-/// most, streaming}}, largest [...].
+/// most, streaming}}, largest [...], tables [{name, type, padding}].
 std::string json_of(const MemoryReport& report);
 
 /// Host memory of a process with so many devices, as a row "host": text and one JSON object (bytes, batches, tables,

@@ -39,7 +39,7 @@ int32_t* Rows::of(size_t tensor, int64_t row) const {
 }
 
 Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options) {
-  return identity_of(
+  return source_identity(
       kind, contents,
       {static_cast<double>(options.objective), static_cast<double>(options.sequence_length),
        static_cast<double>(options.max_predictions), options.masked_share, options.mask_token_share,
@@ -50,7 +50,7 @@ Hash identity_of(std::string_view kind, std::string_view contents, const BertBat
 }
 
 Hash identity_of(std::string_view kind, std::string_view contents, const CausalBatchOptions& options) {
-  return identity_of(kind, contents,
+  return source_identity(kind, contents,
                      {static_cast<double>(options.sequence_length), options.shuffle ? 1.0 : 0.0,
                       static_cast<double>(options.seed >> 32), static_cast<double>(options.seed & 0xFFFFFFFFu)});
 }

@@ -82,7 +82,7 @@ class PackedSource final : public Source {
   }
 
   Hash identity() const override {
-    return identity_of("packed", samples_->identity().hex(),
+    return source_identity("packed", samples_->identity().hex(),
                        {static_cast<double>(options_.algorithm), static_cast<double>(options_.depth),
                         static_cast<double>(options_.sequence_length), static_cast<double>(options_.max_predictions),
                         options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),

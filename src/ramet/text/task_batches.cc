@@ -90,7 +90,7 @@ class TaskBatches final : public SequenceSource {
     return static_cast<int32_t>(split_->feature(feature_of(index)).rows.front().input_ids.size());
   }
   Hash identity() const override {
-    return identity_of("task", options_.contents,
+    return source_identity("task", options_.contents,
                        {static_cast<double>(options_.head), static_cast<double>(options_.choices),
                         static_cast<double>(options_.max_length), static_cast<double>(options_.padding),
                         options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
@@ -153,7 +153,7 @@ class PredictionRows final : public Source {
     for (int64_t i = 0; i < count; ++i)
       write_rows(batch, i, split_->feature(std::min(first + i, split_->features() - 1)), options_);
   }
-  Hash identity() const override { return identity_of("prediction", options_.contents, {}); }
+  Hash identity() const override { return source_identity("prediction", options_.contents, {}); }
   int64_t epoch_of(int64_t) const override { return 0; }
   int64_t epoch_samples(int64_t) const override { return split_->features(); }
 

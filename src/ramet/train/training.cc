@@ -21,7 +21,7 @@
 #include "ramet/train/loss_parts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/scaling.h"
-#include "ramet/weights/array_file.h"
+#include "ramet/model/array_file.h"
 #include "ramet/weights/tensor_file.h"
 
 namespace ramet::train {

@@ -7,7 +7,7 @@
 #include "ramet/data/arrays.h"
 #include "ramet/model/model.h"
 
-namespace ramet::weights {
+namespace ramet::model {
 
 /// The arrays of a file (.npy, .npz, .safetensors) or of a folder of .npy files, each named as its file. They are
 /// mapped, not read, but for what is compressed. Throws Error with the file for what is none of these or damaged.
@@ -21,4 +21,4 @@ std::map<std::string, DType> types_of(const std::vector<ArrayColumn>& columns, c
 std::shared_ptr<const Source> check_inputs(std::shared_ptr<const Source> source, const std::vector<InputSpec>& inputs,
                                            int64_t samples);
 
-}  // namespace ramet::weights
+}  // namespace ramet::model

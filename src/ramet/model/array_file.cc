@@ -1,4 +1,4 @@
-#include "ramet/weights/array_file.h"
+#include "ramet/model/array_file.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "ramet/data/checked.h"
 #include "ramet/weights/safetensors.h"
 
-namespace ramet::weights {
+namespace ramet::model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ std::shared_ptr<const Source> check_inputs(std::shared_ptr<const Source> source,
   return make_checked(std::move(source), std::move(expected), samples);
 }
 
-}  // namespace ramet::weights
+}  // namespace ramet::model
