@@ -10,6 +10,7 @@
 #include "ramet/ops/random_fill.h"
 #include "ramet/ops/reduce_order.h"
 #include "ramet/ops/reduce_shape.h"
+#include "support/errors.h"
 
 // What the case table cannot say of element-wise, shape, indexing and reduction ops: error texts, builder functions,
 // identities, sharding text, orders of sums.
@@ -18,15 +19,6 @@ namespace ramet::tests {
 namespace {
 
 using Dims = std::vector<int64_t>;
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class CoreOps : public testing::Test {
  protected:

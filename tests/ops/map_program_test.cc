@@ -6,18 +6,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ir/op.h"
+#include "support/errors.h"
 
 namespace ramet::tests {
 namespace {
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(MapProgram, PrintsAndParsesBackToTheSame) {
   for (const char* text : {"2:%2=add(%0,%1);%3=gelu(%2);%4=scale[0.5](%3)->%3,sum_rows(%4)", "1:->%0",

@@ -11,6 +11,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/rng.h"
+#include "support/errors.h"
 
 namespace ramet::tests {
 namespace {
@@ -20,15 +21,6 @@ using testing::HasSubstr;
 
 constexpr PackingAlgorithm kAlgorithms[] = {PackingAlgorithm::kSpfhp, PackingAlgorithm::kLpfhp,
                                             PackingAlgorithm::kNnlshp};
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// How often each length is in a packing, which is checked on the way.
 std::vector<int64_t> counted(const Packing& packing, int64_t depth) {

@@ -12,6 +12,7 @@
 #include "ramet/text/unicode.h"
 #include "ramet/text/wordpiece.h"
 #include "text/temporary_folder.h"
+#include "support/errors.h"
 
 namespace ramet::tests {
 namespace {
@@ -27,15 +28,6 @@ std::unique_ptr<WordPieceTokenizer> tiny_wordpiece(WordPieceOptions options = {}
 }
 std::unique_ptr<BpeTokenizer> tiny_bpe(BpeOptions options = {}) {
   return BpeTokenizer::load(kSamples / "tiny-vocab.json", kSamples / "tiny-merges.txt", options);
-}
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 /// Random bytes, or text-like bytes that cut words, blanks and broken sequences.

@@ -9,6 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/track/run_directory.h"
+#include "support/errors.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -24,15 +25,6 @@ const RunFacts kFacts = {.name = "a b/c",
                          .command = {"ramet", "train", "\xff"},
                          .kernel_class = "k",
                          .threads = 2};
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 fs::path make_run(const fs::path& parent, const std::string& end) {
   const RunDirectory run = RunDirectory::create(parent, kFacts);

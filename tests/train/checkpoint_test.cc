@@ -13,6 +13,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "support/errors.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -71,15 +72,6 @@ void expect_holds(const fs::path& path, int step) {
 
 /// Without fsync: for damage by the thousand.
 void overwrite(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Checkpoint, SavesAndLoads) {
   const TemporaryFolder folder;

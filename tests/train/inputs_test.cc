@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ramet/base/error.h"
+#include "support/errors.h"
 
 namespace ramet::tests {
 namespace {
@@ -19,16 +20,6 @@ NamedTensor tensor(const std::string& name, TensorType type, const std::vector<T
   made.bytes.resize(values.size() * sizeof(T));
   std::memcpy(made.bytes.data(), values.data(), made.bytes.size());
   return made;
-}
-
-template <typename Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Inputs, OneMessageNamesAllThatIsWrong) {

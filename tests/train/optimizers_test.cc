@@ -12,6 +12,7 @@
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
+#include "support/errors.h"
 
 // Optimizers as a table, groups of weights, and rates that a caller gives.
 
@@ -62,15 +63,6 @@ std::string hash_after(const Recipe& recipe, int steps = 2, const StepScalars& g
   trainer.initialize();
   for (int i = 0; i < steps; ++i) trainer.step(given);
   return trainer.weights_hash();
-}
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Optimizers, EachHasTheStatesAndScalarsOfItsEntry) {

@@ -14,6 +14,7 @@
 #include "ramet/train/run_files.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/train/training_loop.h"
+#include "support/errors.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -100,16 +101,6 @@ TrainOptions options(int64_t steps = 4) {
   made.schedule.kind = "constant", made.schedule.learning_rate = 0.01;
   made.evaluation.batches = 2;
   return made;
-}
-
-template <typename Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Workload, AModelOfNoRecipeTrainsWithTheSameBitsOnAnyLayout) {

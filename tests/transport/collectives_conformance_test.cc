@@ -11,6 +11,7 @@
 #include "ramet/transport/thread_transport.h"
 #include "support/collectives_checks.h"
 #include "support/devices.h"
+#include "support/errors.h"
 
 namespace ramet::tests {
 namespace {
@@ -187,16 +188,6 @@ TEST(ThreadFaults, StoppingEndsEveryWait) {
 }
 
 // ---- Wrong use
-
-template <typename Body>
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(WrongUse, IsRefusedWithWords) {
   Transports endpoints = make_thread_transports(4);

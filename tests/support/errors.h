@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "ramet/base/error.h"
+
+namespace ramet::tests {
+
+/// The text of the Error that an act throws, or "no error".
+template <typename Act>
+std::string error_of(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace ramet::tests
