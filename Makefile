@@ -30,6 +30,10 @@ debug: setup ## every test, without optimisation
 	$(call compile,debug)
 	scripts/run_tests.py --build build-debug
 
+core: setup ## the quick tests without oneDNN, ICU and MPI, without optimisation, with the standard library's checks
+	$(call compile,core)
+	scripts/run_tests.py --build build-core --no-scripts base ir ops transform machine layout program device runtime data weights model track sim report
+
 asan: setup ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call compile,asan)
 	ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:$$ASAN_OPTIONS UBSAN_OPTIONS=print_stacktrace=1:$$UBSAN_OPTIONS \
@@ -76,6 +80,6 @@ lint: ## the rules of the tree, formatting and clang-tidy
 	scripts/tidy.sh build $(JOBS)
 
 clean: ## remove the build folders
-	rm -rf build build-debug build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-core build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test debug asan tsan bench minilm soak layouts fuzz format lint clean
+.PHONY: help setup build demo test debug core asan tsan bench minilm soak layouts fuzz format lint clean
