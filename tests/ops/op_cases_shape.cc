@@ -1,4 +1,7 @@
 #include "ops/op_cases.h"
+
+#include <limits>
+
 #include "ramet/base/hash.h"
 
 namespace ramet::tests {
@@ -151,6 +154,14 @@ void add_sources(std::vector<OpCase>& cases) {
   fold("max", {}, {5, 8});
   fold("min", {}, {-3, -4});
   fold("last", {}, {2, 8});
+  for (const double guard : {3.0, std::numeric_limits<double>::infinity()})
+    cases.push_back({.op = "fold",
+                     .name = guard == 3.0 ? "guarded" : "guarded, not finite",
+                     .inputs = {given(DType::kF32, {2}, {1, -2}), given(DType::kF32, {1, 2}, {5, 1}),
+                                given(DType::kF32, {}, {guard})},
+                     .attributes = Attributes{{"by", "sum"}},
+                     .expected = {guard == 3.0 ? std::vector<double>{6, -1} : std::vector<double>{1, -2}},
+                     .low_types = false});
   for (const char* kind : {"uniform", "normal", "truncated_normal"})
     cases.push_back({.op = "random",
                      .name = kind,

@@ -10,11 +10,13 @@
 #include "ramet/base/rng.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/layout/layout.h"
+#include "ramet/machine/machine_toml.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/parts.h"
 #include "ramet/program/compile.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/cluster.h"
+#include "ramet/sim/simulate.h"
 #include "ramet/train/initialize.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
@@ -217,6 +219,21 @@ TEST(Parts, ThePlanNamesWhatIsPaddingInTheirTables) {
   EXPECT_LT(found["send"], 1);
   EXPECT_NE(text_of(report).find("of sources i32"), std::string::npos) << text_of(report);
   EXPECT_NE(json_of(report).find("\"padding\""), std::string::npos);
+}
+
+TEST(Parts, AreSimulatedWithTheRowsThatTravel) {
+  const auto seconds = [](const std::string& layout) {
+    return simulate(compile(make_step(), parse_layout(layout), cpu_backend()), load_machine("dgx-h100"));
+  };
+  const Simulation one = seconds("t=2"), four = seconds("t=4");
+  EXPECT_GT(one.seconds, 0);
+  const auto moved = [](const Simulation& simulation) {
+    double bytes = 0;
+    for (const auto& channel : simulation.channels) bytes += channel.bytes;
+    return bytes;
+  };
+  EXPECT_GT(moved(one), 0);
+  EXPECT_GT(moved(four), moved(one)) << "the more parts are apart, the more rows travel";
 }
 
 }  // namespace

@@ -78,8 +78,9 @@ Tensor iota(GraphBuilder& builder, DType dtype, const Shape& shape, int64_t axis
 /// A tensor that the graph carries.
 Tensor constant(GraphBuilder& builder, TensorData data);
 /// A state after the rows of `values` [M, ...], one after another. `by`: "average" (s = (1 - momentum) s + momentum v),
-/// "sum", "max", "min" or "last".
-Tensor fold(Tensor state, Tensor values, const std::string& by, double momentum = 0);
+/// "sum", "max", "min" or "last". Where one of `guards` (f32[]) is not finite the state stays as it is.
+Tensor fold(Tensor state, Tensor values, const std::string& by, double momentum = 0,
+            const std::vector<Tensor>& guards = {});
 
 // --- reductions (axes empty: all) ---
 Tensor reduce_sum(Tensor a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);

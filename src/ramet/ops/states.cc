@@ -59,13 +59,19 @@ OpDef fold_op() {
   op.name = "fold";
   op.doc =
       "a state s [...] and values [M, ...], all f32 -> s after all values in order of m: \"average\" "
-      "s = (1 - momentum) s + momentum v, \"sum\" s + v, \"max\", \"min\" (NaN wins), \"last\" v";
-  op.min_inputs = op.max_inputs = 2;
+      "s = (1 - momentum) s + momentum v, \"sum\" s + v, \"max\", \"min\" (NaN wins), \"last\" v; with guards (f32[], "
+      "any "
+      "number of them) the state stays as it is where one is not finite";
+  op.min_inputs = 2;
+  op.max_inputs = -1;
   op.attributes = {required_attribute("by", Kind::kString, "average, sum, max, min or last"),
                    optional_attribute("momentum", Kind::kFloat, "of an average, 0 to 1")};
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     require_dtype(node, 0, "the state", {DType::kF32});
     require_dtype(node, 1, "values", {DType::kF32});
+    for (size_t i = 2; i < node.inputs.size(); ++i)
+      if (node.inputs[i] != TensorType{DType::kF32, Shape{}})
+        refuse(node, "a guard is one number", node.inputs[i].text(), "f32[]");
     std::vector<int64_t> dims = node.inputs[1].shape.dims();
     if (dims.empty() || std::vector<int64_t>(dims.begin() + 1, dims.end()) != node.inputs[0].shape.dims())
       refuse(node, "the values are no rows of the state's shape", node.inputs[1].text(),
@@ -86,7 +92,9 @@ OpDef fold_op() {
     ShardingRule::Operand state, values{{rule.factor(node.inputs[1].shape.dim(0), true)}};
     for (int64_t extent : node.inputs[0].shape.dims()) state.push_back({rule.factor(extent)});
     values.insert(values.end(), state.begin(), state.end());
-    return rule.input(state).input(values).output(state).build();
+    rule.input(state).input(values);
+    for (size_t i = 2; i < node.inputs.size(); ++i) rule.input({});
+    return rule.output(state).build();
   };
   op.cost = [](const NodeSignature& node) {
     return streaming_cost(node, 3.0 * static_cast<double>(node.inputs[1].elements()));
@@ -104,10 +112,12 @@ void register_state_ops(OpRegistry& registry) {
 Tensor constant(GraphBuilder& builder, TensorData data) {
   return builder.op("constant", {}, {{"data", std::move(data)}});
 }
-Tensor fold(Tensor state, Tensor values, const std::string& by, double momentum) {
+Tensor fold(Tensor state, Tensor values, const std::string& by, double momentum, const std::vector<Tensor>& guards) {
   Attributes attributes{{"by", by}};
   if (by == "average") attributes.set("momentum", momentum);
-  return state.builder->op("fold", {state, values}, attributes);
+  std::vector<Tensor> inputs{state, values};
+  inputs.insert(inputs.end(), guards.begin(), guards.end());
+  return state.builder->ops("fold", inputs, attributes).at(0);
 }
 
 }  // namespace ramet::ops

@@ -90,13 +90,8 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   for (const Piece& piece : stage.pieces) verify(piece.graph, "pack");
 #endif
   const auto schedules = log.run("schedule", [&] {
-    // Weights and optimizer states wait for the guards by what they are computed from.
-    std::set<std::string> waiting;
-    for (const LocalState& state : stage.states)
-      if (state.tensor.kind == StateKind::kPattern || state.tensor.kind == StateKind::kDeferred)
-        waiting.insert(state.tensor.name);
     std::vector<Schedule> all;
-    for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph, stage.guards, waiting));
+    for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph));
     return all;
   });
   const KernelChoices kernels =

@@ -16,12 +16,9 @@ constexpr int64_t kTinyBytes = 4096;
 /// What the heuristics must know of a graph, in flat arrays.
 class Analysis {
  public:
-  explicit Analysis(const Graph& graph, const std::vector<std::string>& guards = {},
-                    const std::set<std::string>& waiting = {})
-      : graph(graph), nodes(graph.nodes().size()) {
+  explicit Analysis(const Graph& graph) : graph(graph), nodes(graph.nodes().size()) {
     find_roots();
     find_edges();
-    for (const std::string& guard : guards) add_guard(guard, waiting);
   }
 
   /// Bytes that a root takes of the transient memory.
@@ -96,18 +93,6 @@ class Analysis {
       if (writer == kNoNode || state == old.end()) continue;
       for (NodeId reader : readers[static_cast<size_t>(state->second)])
         if (reader < writer) add_edge(reader, writer);
-    }
-  }
-
-  /// The guard before whoever writes a state that waits for it.
-  void add_guard(const std::string& guard, const std::set<std::string>& waiting) {
-    const GraphOutput* result = waiting.empty() ? nullptr : graph.find_output(guard);
-    if (!result) return;
-    const NodeId before = graph.value(root(result->value)).producer;
-    for (const GraphOutput& output : graph.outputs()) {
-      if (output.role != OutputRole::kState || !waiting.count(output.name)) continue;
-      const NodeId writer = graph.value(root(output.value)).producer;
-      if (before < writer) add_edge(before, writer);
     }
   }
 
@@ -322,8 +307,8 @@ int64_t peak_of(const Graph& graph, const std::vector<NodeId>& order) {
   return in_order(Analysis(graph), order, "").peak_bytes;
 }
 
-Schedule schedule(const Graph& graph, const std::vector<std::string>& guards, const std::set<std::string>& waiting) {
-  const Analysis analysis(graph, guards, waiting);
+Schedule schedule(const Graph& graph) {
+  const Analysis analysis(graph);
   const std::vector<NodeId> base = graph_order(analysis);
   Schedule best = in_order(analysis, base, "graph");
   const auto consider = [&](Schedule candidate) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,10 +22,8 @@ struct Schedule {
 ///  - late sources: early, and what needs only states or scalars goes right before its first use
 ///  - greedy: always the ready node that frees most
 /// A node that becomes a state's next value goes after all nodes that read the old one, so that it can be written in
-/// its place. What makes a next value of one of `waiting` (states) goes after the results named `guards`, where the
-/// graph's own order has them so: a step that a guard ends has then changed none of them.
-Schedule schedule(const Graph& graph, const std::vector<std::string>& guards = {},
-                  const std::set<std::string>& waiting = {});
+/// its place.
+Schedule schedule(const Graph& graph);
 
 /// Most transient bytes alive at one node under an order. Views share their operand's bytes, next values of states
 /// live in the state.

@@ -133,8 +133,13 @@ class Deferrer {
   void apply(const StateTensor& state, const StateTensor& sum) {
     GraphBuilder build(step_.update);
     Scope scope(build, "fold/" + state.name);
-    const Tensor next = fold(input(build, state.name, state.type, InputRole::kState),
-                             input(build, sum.name, sum.type, InputRole::kState), state.fold.by, state.fold.momentum);
+    // A step that a guard ends changes no state.
+    std::vector<Tensor> guards;
+    for (const std::string& guard : step_.guards)
+      if (const GraphOutput* result = step_.update.find_output(guard)) guards.push_back(build.tensor(result->value));
+    const Tensor next =
+        fold(input(build, state.name, state.type, InputRole::kState),
+             input(build, sum.name, sum.type, InputRole::kState), state.fold.by, state.fold.momentum, guards);
     build.output(state.name, next, OutputRole::kState);
   }
 

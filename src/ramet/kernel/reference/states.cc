@@ -23,7 +23,10 @@ void fold(const ReferenceOperands& operands) {
     if (std::isnan(state) || std::isnan(value)) return std::nanf("");
     return (by == "max" ? value > state : value < state) ? value : state;
   };
-  const int64_t elements = operands.output_type(0).elements(), rows = operands.input_type(1).shape.dim(0);
+  bool finite = true;
+  for (int guard = 2; guard < operands.inputs(); ++guard) finite = finite && std::isfinite(operands.get(guard, 0));
+  const int64_t elements = operands.output_type(0).elements();
+  const int64_t rows = finite ? operands.input_type(1).shape.dim(0) : 0;
   for (int64_t i = 0; i < elements; ++i) {
     auto state = static_cast<float>(operands.get(0, i));
     for (int64_t row = 0; row < rows; ++row)
