@@ -173,7 +173,10 @@ void add_inspect(CLI::App& app, Session& session) {
   graph->add_option("subject", arguments->subject, "a recipe (*.toml) or a file with a graph's text")
       ->type_name("RECIPE|FILE")
       ->required();
-  graph->add_option("--part", arguments->part, "which graph: all, forward (the model as it was built), micro, update, or a program's name")
+  graph
+      ->add_option("--part", arguments->part,
+                   "which graph: all, forward (the model as it was built), micro, update, or a program's name")
+      ->type_name("all|forward|micro|update|PROGRAM")
       ->capture_default_str();
   graph->add_flag("--dot", arguments->dot, "as Graphviz (all: micro alone)");
   add_model_options(*graph, *arguments);

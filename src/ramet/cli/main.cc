@@ -8,6 +8,7 @@
 
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
+#include "ramet/cli/command_table.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/track/catalogue.h"
@@ -127,9 +128,6 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 
 namespace {
 
-const std::vector<std::string> kCommands = {"train",  "plan", "probe", "eval",    "predict", "vocab",   "corpus",
-                                            "pack",   "runs", "inspect", "export", "recipe",  "simulate", "score"};
-
 /// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
 /// which has ended or was halted, here or on a host that this one does not see.
 int report(const Session& session, const Error& error) {
@@ -161,19 +159,14 @@ int run(int argc, char** argv, Session& session) {
   add_recipe(app, session);
   add_simulate(app, session);
   add_score(app, session);
+  add_help(app, session);
+  add_completion(app, session);
   try {
     if (argc == 1) {
       std::fputs(app.help().c_str(), stderr);
       return 2;
     }
-    if (const std::string first = argv[1];
-        !first.starts_with("-") && std::find(kCommands.begin(), kCommands.end(), first) == kCommands.end()) {
-      const std::string near = nearest_name(first, kCommands);
-      throw Error({.what = "no such command",
-                   .found = "'" + first.substr(0, 80) + "'",
-                   .expected = near.empty() ? "" : "perhaps '" + near + "'",
-                   .remedy = "`ramet --help` lists the commands"});
-    }
+    if (argv[1][0] != '-') find_command(app, argv[1]);
     app.parse(argc, argv);
     return session.action();
   } catch (const CLI::ParseError& error) {

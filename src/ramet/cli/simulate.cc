@@ -105,7 +105,7 @@ void add_simulate(CLI::App& app, Session& session) {
   command
       ->add_option("--machine", arguments->machine,
                    "name of a machine, or a TOML file (docs/machines.md); local: this one, measured now")
-      ->type_name("MACHINE")
+      ->type_name("local|MACHINE")
       ->capture_default_str();
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);

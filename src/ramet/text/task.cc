@@ -80,12 +80,17 @@ TextKind adapted(TextKind kind, const TaskOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> task_names() {
+std::vector<std::string> published_task_names() {
   std::vector<std::string> names;
   for (const auto* kinds : {&glue_kinds(), &clue_kinds()})
     for (const TextKind& kind : *kinds) names.push_back(kind.name);
-  for (const auto* kinds : {&span_kinds(), &token_kinds(), &kOwnKinds})
-    names.insert(names.end(), kinds->begin(), kinds->end());
+  for (const auto* kinds : {&span_kinds(), &token_kinds()}) names.insert(names.end(), kinds->begin(), kinds->end());
+  return names;
+}
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names = published_task_names();
+  names.insert(names.end(), kOwnKinds.begin(), kOwnKinds.end());
   return names;
 }
 

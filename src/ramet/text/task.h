@@ -100,6 +100,8 @@ class TaskSet {
 /// Names of kinds: "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "squad", "squad2", "conll",
 /// "tnews", ..., and "classification", "regression", "tokens", "choice" for files of anybody's own.
 std::vector<std::string> task_names();
+/// Those with published files and measures: all but the last four.
+std::vector<std::string> published_task_names();
 /// Reads the files. Throws Error for kinds that are not known, missing files, and contents that are not as the format
 /// says, with file and line.
 std::unique_ptr<TaskSet> open_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer);

@@ -180,10 +180,7 @@ FileScores score_files(const ScoreRequest& request) {
   if (chunks) return score_chunks(request);
   if (is_one(span_kinds())) return score_answers(request);
   if (const TextKind* kind = find_text_kind(request.kind)) return score_texts(*kind, request);
-  std::vector<std::string> names;
-  for (const auto* kinds : {&glue_kinds(), &clue_kinds()})
-    for (const TextKind& kind : *kinds) names.push_back(kind.name);
-  for (const auto* kinds : {&span_kinds(), &token_kinds()}) names.insert(names.end(), kinds->begin(), kinds->end());
+  const std::vector<std::string> names = published_task_names();
   const std::string near = nearest_name(request.kind, names);
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;

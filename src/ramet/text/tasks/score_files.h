@@ -13,7 +13,7 @@
 namespace ramet::text {
 
 struct ScoreRequest {
-  std::string kind;  ///< a kind of task_names() that is no own one, or "conll"
+  std::string kind;  ///< one of published_task_names()
   std::filesystem::path data, predictions;
   /// conll: without a file of predictions, `data` has the right label in the last column but one, the predicted one in
   /// the last, as conlleval reads it.
