@@ -1,12 +1,19 @@
-// The conformance checks as one rank of an MPI job: test_mpi CHECK [DEVICES_PER_RANK [PRETENDED_HOSTS]]. Started by
-// tests/mpi/mpi_test.py under mpirun. Without arguments it has no tests of its own.
+// One rank of an MPI job, started under mpirun by the tests of tests/transport:
+//   test_mpi CHECK [DEVICES_PER_RANK [PRETENDED_HOSTS]]    the conformance checks of the transport
+//   test_mpi training|tensors LAYOUT                       a training, the tensors of a program
+//   test_mpi fault LAYOUT WHAT [RANK]                      a training with a fault on a rank, or on all
+// The second and the third run in one process too, without mpirun. Without arguments there are no tests.
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "mpi/training.h"
 #include "ramet/base/error.h"
 #include "ramet/transport/mpi_transport.h"
 #include "support/collectives_checks.h"
@@ -97,6 +104,29 @@ int run(const std::string& name, int devices_per_rank, int pretend_hosts) {
   return 0;
 }
 
+bool is_of_training(const std::string& name) { return name == "training" || name == "tensors" || name == "fault"; }
+
+/// `words`: the arguments behind the check's name.
+int run_training(const std::string& name, const std::vector<std::string>& words) {
+  const std::string layout = words.at(0);
+  std::optional<MpiSession> session;
+  if (started_by_mpi()) session.emplace();
+  MpiSession* const mpi = session ? &*session : nullptr;
+  bool failed = false;
+  try {
+    if (name == "training") check_training(mpi, layout);
+    if (name == "tensors") check_tensors(mpi, layout);
+    if (name == "fault") check_fault(mpi, layout, words.at(1), words.size() > 2 ? std::stoi(words[2]) : -1);
+  } catch (const std::exception& error) {
+    failed = true;
+    std::printf("rank %d: %s\n", mpi ? mpi->rank() : 0, error.what());
+    std::fflush(stdout);
+  }
+  const bool orderly = !mpi || mpi->leave();
+  if (!orderly || failed) exit_after_fault(3);
+  return 0;
+}
+
 }  // namespace
 }  // namespace ramet::tests
 
@@ -104,6 +134,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc < 2) return RUN_ALL_TESTS();
   try {
+    if (ramet::tests::is_of_training(argv[1])) return ramet::tests::run_training(argv[1], {argv + 2, argv + argc});
     return ramet::tests::run(argv[1], argc > 2 ? std::atoi(argv[2]) : 1, argc > 3 ? std::atoi(argv[3]) : 1);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "test_mpi: %s\n", error.what());

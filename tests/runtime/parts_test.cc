@@ -7,7 +7,6 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rng.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/layout/layout.h"
 #include "ramet/machine/machine_toml.h"
@@ -20,59 +19,12 @@
 #include "ramet/train/initialize.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "support/part_tables.h"
 
 namespace ramet::tests {
 namespace {
 
-constexpr int64_t kParts = 4, kRows = 6, kFeatures = 8;
-
-/// A random graph of kParts x kRows nodes: for each node its neighbours in global numbers.
-std::vector<std::vector<int32_t>> neighbours() {
-  std::vector<std::vector<int32_t>> result;
-  const RandomStream stream(1, RandomPurpose::kTest, 0, 0);
-  uint64_t drawn = 0;
-  for (int64_t node = 0; node < kParts * kRows; ++node) {
-    auto& list = result.emplace_back();
-    // Part 3 has few edges, so that its tables are padded.
-    const uint32_t degree = node / kRows == 3 ? 1 : 1 + stream.below(drawn++, 5);
-    for (uint32_t i = 0; i < degree; ++i)
-      list.push_back(static_cast<int32_t>(stream.below(drawn++, static_cast<uint32_t>(kParts * kRows))));
-  }
-  return result;
-}
-
-struct Tables {
-  HostTensor send, sources, targets;
-};
-
-/// Tables of all parts. Sources count a part's own rows first, then what each part sends it.
-Tables tables() {
-  const auto graph = neighbours();
-  std::vector<std::vector<int32_t>> sent(static_cast<size_t>(kParts * kParts));  // [from, to]
-  std::map<std::pair<int64_t, int32_t>, int64_t> place;                          // of a foreign node in a part
-  for (int64_t node = 0; node < kParts * kRows; ++node)
-    for (int32_t source : graph[static_cast<size_t>(node)]) {
-      const int64_t to = node / kRows, from = source / kRows;
-      auto& list = sent[static_cast<size_t>(from * kParts + to)];
-      if (from == to || !place.emplace(std::pair{to, source}, static_cast<int64_t>(list.size())).second) continue;
-      list.push_back(static_cast<int32_t>(source % kRows));
-    }
-  Tables result;
-  result.send = padded_table(sent);
-  const int64_t longest = result.send.type.shape[1];
-  result.send.type.shape = Shape{kParts, kParts, longest};
-  std::vector<std::vector<int32_t>> sources(kParts), targets(kParts);
-  for (int64_t node = 0; node < kParts * kRows; ++node)
-    for (int32_t source : graph[static_cast<size_t>(node)]) {
-      const int64_t to = node / kRows, from = source / kRows;
-      sources[static_cast<size_t>(to)].push_back(
-          static_cast<int32_t>(from == to ? source % kRows : kRows + from * longest + place.at({to, source})));
-      targets[static_cast<size_t>(to)].push_back(static_cast<int32_t>(node % kRows));
-    }
-  result.sources = padded_table(sources);
-  result.targets = padded_table(targets);
-  return result;
-}
+using namespace parts;
 
 StepGraph make_step() {
   StepGraph step;
@@ -87,16 +39,13 @@ StepGraph make_step() {
     axes[0].name = "parts";
     return declare(build, name, data.type, StateKind::kConstant, StateInit::from(TensorData(data)), axes);
   };
-  HostTensor features(TensorType{DType::kF32, Shape{kParts, kRows, kFeatures}});
-  const RandomStream stream(2, RandomPurpose::kTest, 0, 0);
-  for (int64_t i = 0; i < features.elements(); ++i) features.set(i, stream.normal(static_cast<uint64_t>(i)));
   const Tables of_parts = tables();
   Graph forward("forward");
   GraphBuilder build(forward);
   const Tensor factor = build.input("factor", DType::kF32, {kFeatures});
   const Tensor send = constant(build, "send", of_parts.send), sources = constant(build, "sources", of_parts.sources),
                targets = constant(build, "targets", of_parts.targets);
-  Tensor x = multiply(constant(build, "features", features), factor);
+  Tensor x = multiply(constant(build, "features", features()), factor);
   std::vector<std::string> weights;
   for (int layer = 0; layer < 2; ++layer) {
     PartScope scope(build, "layer", layer);

@@ -1,16 +1,12 @@
 // The conformance checks and the faults between MPI ranks: runs tests/mpi/ranks.cc under mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <chrono>
-#include <cstdio>
 #include <string>
 
 #include "ramet/base/error.h"
 #include "ramet/transport/mpi_transport.h"
-#include "support/mpi.h"
+#include "support/mpi_ranks.h"
 
 namespace ramet::tests {
 namespace {
@@ -19,38 +15,17 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-  double seconds = 0;
-};
-
-Outcome run_command(const std::string& command) {
-  Outcome outcome;
-  const auto began = std::chrono::steady_clock::now();
-  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (!pipe) return outcome;
-  std::array<char, 4096> part;
-  while (const size_t bytes = std::fread(part.data(), 1, part.size(), pipe)) outcome.output.append(part.data(), bytes);
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  return outcome;
-}
-
 class Mpi : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   }
   /// `what`: "CHECK [DEVICES_PER_RANK [PRETENDED_HOSTS]]"
-  static Outcome ranks(int count, const std::string& what, const std::string& more = "") {
-    std::string command = "timeout 120";
-    for (const std::string& word : mpi_launcher(count)) command += " " + word;
-    return run_command(command + " " + more + " " RAMET_BINARY_DIR "/tests/test_mpi " + what + " </dev/null");
+  static RanksOutcome ranks(int count, const std::string& what, const std::string& more = "") {
+    return run_ranks(count, what, more);
   }
   static void expect_right(int count, const std::string& what) {
-    const Outcome outcome = ranks(count, what);
+    const RanksOutcome outcome = ranks(count, what);
     EXPECT_EQ(outcome.status, 0) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr("all right")) << what << " among " << count;
   }
@@ -82,7 +57,7 @@ constexpr char kWhoHoldsUpWhom[] =
     "rank 1 last finished superstep 19 (layer 7 forward of stage 1, all-gather); others wait in 20";
 
 TEST_F(Mpi, ARankThatIsKilledEndsTheOthersAtOnce) {
-  const Outcome outcome = ranks(4, "killed", "--enable-recovery");
+  const RanksOutcome outcome = ranks(4, "killed", "--enable-recovery");
   EXPECT_THAT(outcome.output, HasSubstr("rank 1 has ended (process "));
   EXPECT_THAT(outcome.output, HasSubstr(kWhoHoldsUpWhom));
   EXPECT_THAT(outcome.output, HasSubstr("the run was stopped by rank"));
@@ -91,7 +66,7 @@ TEST_F(Mpi, ARankThatIsKilledEndsTheOthersAtOnce) {
 }
 TEST_F(Mpi, ARankThatIsHaltedEndsTheOthersByTheTimeLimit) {
   for (const std::string more : {"", "--enable-recovery"}) {
-    const Outcome outcome = ranks(4, "halted", more);
+    const RanksOutcome outcome = ranks(4, "halted", more);
     EXPECT_THAT(outcome.output, HasSubstr("all-reduce of 4096 f32 by max among ranks 0..3"));
     EXPECT_THAT(outcome.output, HasSubstr("no answer within 2 s"));
     EXPECT_THAT(outcome.output, HasSubstr(kWhoHoldsUpWhom));
@@ -99,20 +74,20 @@ TEST_F(Mpi, ARankThatIsHaltedEndsTheOthersByTheTimeLimit) {
   }
 }
 TEST_F(Mpi, ARankThatIsSilentEndsTheOthersByTheTimeLimit) {
-  const Outcome outcome = ranks(4, "silent", "--enable-recovery");
+  const RanksOutcome outcome = ranks(4, "silent", "--enable-recovery");
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("no answer within 2 s; found rank 1"), HasSubstr(kWhoHoldsUpWhom)));
   EXPECT_LT(outcome.seconds, 30);
 }
 TEST_F(Mpi, StoppingReachesOtherHosts) {
   for (const std::string what : {"stopped", "stopped 1 2"}) {
-    const Outcome outcome = ranks(4, what, "--enable-recovery");
+    const RanksOutcome outcome = ranks(4, what, "--enable-recovery");
     EXPECT_THAT(outcome.output, HasSubstr("the run was stopped by rank 1; found the disk is full")) << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr("rank 3: the run was stopped by rank 1"));
     EXPECT_LT(outcome.seconds, 30);
   }
 }
 TEST_F(Mpi, AFaultEndsOtherHostsToo) {
-  const Outcome outcome = ranks(4, "killed 1 2", "--enable-recovery");
+  const RanksOutcome outcome = ranks(4, "killed 1 2", "--enable-recovery");
   EXPECT_THAT(outcome.output, HasSubstr("rank 1 has ended (process "));
   EXPECT_THAT(outcome.output, HasSubstr("on rank 3: the run was stopped by rank 0")) << outcome.output;
   EXPECT_LT(outcome.seconds, 30);

@@ -200,17 +200,40 @@ class Partitioner {
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
     std::vector<bool> stays;
     for (const LayerActivations& layer : plan_) stays.push_back(!layer.stream);
+    const ChunkMap map = map_chunks(graph, parts, chunk_of_layer, into_.chunks, chains);
+    homes_ = homes_of(graph, map, {});
     PieceCutter{.stage_of_chunk = into_.stage_of_chunk,
                 .parts = &parts,
                 .split_backward = split,
                 .stream = layout_.offload.activations,
                 .stays = std::move(stays),
                 .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0,
-                .results = micro.results}
-        .cut(graph, map_chunks(graph, parts, chunk_of_layer, into_.chunks, chains), into_);
+                .results = micro.results,
+                .homes = homes_}
+        .cut(graph, map, into_);
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
     if (!chains.empty()) check_order(chains[0].state);
+  }
+
+  /// The first chunk whose nodes read each state, or what `derive` makes of it; of states that the graph does not read,
+  /// that in `known`.
+  std::map<std::string, int> homes_of(const Graph& graph, const ChunkMap& map, std::map<std::string, int> known) const {
+    std::map<std::string, int> homes;
+    const auto read = [&](const std::string& name, int chunk) {
+      const auto [at, fresh] = homes.emplace(name, chunk);
+      if (!fresh) at->second = std::min(at->second, chunk);
+    };
+    for (size_t n = 0; n < graph.nodes().size(); ++n)
+      for (ValueId input : graph.nodes()[n].inputs)
+        if (!map.anywhere[n] && graph.value(input).producer == kNoNode) read(graph.value(input).name, map.chunk[n]);
+    for (const GraphOutput& output : step_.derive.outputs())
+      if (const auto home = homes.find(output.name); home != homes.end()) {
+        const Graph made = part_of(step_.derive, {output.name});
+        for (const GraphInput& input : made.inputs()) read(made.value(input.value).name, home->second);
+      }
+    homes.merge(known);
+    return homes;
   }
 
   /// Every chunk's forward passes take the micro-batches in order.
@@ -263,7 +286,8 @@ class Partitioner {
                 .kind = PieceKind::kProgram,
                 .prefix = prefix_of(index),
                 .program = index,
-                .results = program.results}
+                .results = program.results,
+                .homes = homes_of(graph, map, homes_)}
         .cut(graph, map, into_);
     for (StageGraphs& stage : into_.stages)
       for (Piece& piece : stage.pieces)
@@ -459,6 +483,7 @@ class Partitioner {
   DeviceGraphs into_;
   StateSpreads spreads_;
   std::map<std::string, int> owner_, chunk_;  // stage and first chunk of each state
+  std::map<std::string, int> homes_;          // chunk of each state that the micro graph reads
 };
 
 }  // namespace

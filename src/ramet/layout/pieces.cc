@@ -112,14 +112,17 @@ class Cutting {
     }
   }
 
-  /// The piece that gives an output of the graph: its maker's, for an input the first that reads it, else chunk 0's.
+  /// The piece that gives an output of the graph: its maker's; for an input the first that reads it, or that of the
+  /// state's home; else chunk 0's.
   PieceKey giver(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
     if (producer != kNoNode && !anywhere(static_cast<size_t>(producer))) return key_[static_cast<size_t>(producer)];
     std::optional<PieceKey> first;
     for (NodeId user : uses_[static_cast<size_t>(value)])
       if (const auto u = static_cast<size_t>(user); !anywhere(u) && (!first || key_[u] < *first)) first = key_[u];
-    return first.value_or(PieceKey{options_.kind.value_or(PieceKind::kForward), 0});
+    if (first) return *first;
+    const auto home = options_.homes.find(graph_.value(value).name);
+    return {options_.kind.value_or(PieceKind::kForward), home == options_.homes.end() ? 0 : home->second};
   }
 
   void build(const PieceKey& key) {

@@ -24,6 +24,8 @@ struct PieceCutter {
   std::string prefix{};             ///< of the boundaries' names
   int program = -1;                 ///< kProgram: of all pieces, whose chunks are then places in its order
   std::map<std::string, Sharding> results{};  ///< of results that a device holds a part of
+  /// Chunks of states, for results that are a state as it is and that no node of the graph reads.
+  std::map<std::string, int> homes{};
 
   void cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const;
 };

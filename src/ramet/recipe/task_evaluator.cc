@@ -22,12 +22,7 @@ class TaskEvaluator final : public Evaluator {
     const TaskSplit& split = *task_->dev();
     const std::vector<TaskOutputs> outputs = {answers(training, split)};
     if (!training.cluster().leads()) return {};
-    try {
-      return task_numbers(recipe_, split, outputs);
-    } catch (const Error& error) {
-      if (training.cluster().ranks() > 1) training.cluster().stop(error.what());
-      throw;
-    }
+    return task_numbers(recipe_, split, outputs);
   }
 
  private:

@@ -75,7 +75,11 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
   for (const Segment& segment : exe_.segments)
     if (may_take(segment))
       for (const Binding& feed : segment.feeds) names.push_back(feed.name);
-  if (!alone() || std::find(names.begin(), names.end(), name) != names.end()) return;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  if (!alone()) {  // another device may take it
+    not_taken_.emplace_back(name);
+    return;
+  }
   const std::string near = nearest_name(std::string(name), names);
   throw Error({.what = "there is no data input of this name",
                .where = "segment '" + feeding_->name + "'",
@@ -104,9 +108,11 @@ void EngineState::give_zeros(const Segment& segment) {
 void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro) {
   feeding_ = &segment;
   fed_.assign(segment.feeds.size(), false);
+  not_taken_.clear();
   if (feed_error_) return give_zeros(segment);
   try {
     (*feed_)(lane, micro, *this);
+    check_fed(segment);
   } catch (...) {
     if (!goes_on_ || (may_change_ && agreed_ && !alone())) throw;
     feed_error_ = std::current_exception();
@@ -114,11 +120,17 @@ void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro
     if (may_change_ && alone()) ended_ = stale_ = true;
     return give_zeros(segment);
   }
-  for (size_t i = 0; i < segment.feeds.size(); ++i)
-    if (!fed_[i])
-      throw Error({.what = "a data input was not fed",
-                   .where = "segment '" + segment.name + "'",
-                   .expected = "'" + segment.feeds[i].name + "' " + segment.feeds[i].type.text()});
+}
+
+void EngineState::check_fed(const Segment& segment) const {
+  for (size_t i = 0; i < segment.feeds.size(); ++i) {
+    if (fed_[i]) continue;
+    const std::string near = nearest_name(segment.feeds[i].name, not_taken_);
+    throw Error({.what = "a data input was not fed",
+                 .where = "segment '" + segment.name + "'",
+                 .found = near.empty() ? "" : "'" + near + "'",
+                 .expected = "'" + segment.feeds[i].name + "' " + segment.feeds[i].type.text()});
+  }
 }
 
 /// Places of a segment's results, in their order.

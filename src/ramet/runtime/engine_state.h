@@ -171,6 +171,7 @@ class EngineState final : private FeedSink {
   int32_t segment() const override { return static_cast<int32_t>(feeding_ - exe_.segments.data()); }
   void put(size_t input, const void* data) override;
   void give_zeros(const Segment& segment);
+  void check_fed(const Segment& segment) const;
   bool takes(std::string_view name) const override;
   std::span<const TensorView> views_of(const ProgramStep& step) const;
   void copy_result(const ProgramStep& step, size_t result);
@@ -220,6 +221,7 @@ class EngineState final : private FeedSink {
   RequestRound request_;               ///< of the request at hand
   const ResultSink* sink_ = nullptr;   ///< that hears its results
   std::vector<bool> fed_;
+  std::vector<std::string> not_taken_;  // names that were fed and that this device's program does not have
   bool may_change_ = false;  ///< the program at hand changes weights
   std::exception_ptr feed_error_;
 };

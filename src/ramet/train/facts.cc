@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "ramet/base/thread_team.h"
 #include "ramet/layout/chunks.h"
@@ -59,14 +60,18 @@ LayoutFacts layout_facts(const Model& model, const TrainOptions& options) {
           .memory = available_memory()};
 }
 
-bool has_tied_weights(const Graph& forward) {
+bool has_tied_weights(const Model& model) {
+  const Graph& forward = model.forward;
+  std::set<std::string> constants;
+  for (const StateTensor& state : model.states)
+    if (state.kind == StateKind::kConstant) constants.insert(state.name);
   const std::vector<ModelRegion> regions = regions_of(forward, PartOrder(forward));
   std::map<ValueId, ModelRegion> reader;
   for (size_t n = 0; n < regions.size(); ++n)
     for (ValueId input : forward.nodes()[n].inputs) {
       if (forward.value(input).producer != kNoNode) continue;
       const auto is_state = [&](const GraphInput& each) {
-        return each.value == input && each.role == InputRole::kState;
+        return each.value == input && each.role == InputRole::kState && !constants.contains(forward.value(input).name);
       };
       if (std::none_of(forward.inputs().begin(), forward.inputs().end(), is_state)) continue;
       if (reader.emplace(input, regions[n]).first->second != regions[n]) return true;
@@ -74,16 +79,16 @@ bool has_tied_weights(const Graph& forward) {
   return false;
 }
 
-void settle_head(Layout& layout, const Graph& forward) {
+void settle_head(Layout& layout, const Model& model) {
   if (layout.head != Layout::Head::kAuto) return;
-  layout.head = layout.p > 1 && has_tied_weights(forward) ? Layout::Head::kFirst : Layout::Head::kLast;
+  layout.head = layout.p > 1 && has_tied_weights(model) ? Layout::Head::kFirst : Layout::Head::kLast;
 }
 
 Layout fitted_layout(Layout layout, const Model& model, const TrainOptions& options, const std::string& source,
                      std::vector<std::string>& remarks) {
   for (std::string& remark : validate(layout, layout_facts(model, options), source))
     if (std::find(remarks.begin(), remarks.end(), remark) == remarks.end()) remarks.push_back(std::move(remark));
-  settle_head(layout, model.forward);
+  settle_head(layout, model);
   return layout;
 }
 

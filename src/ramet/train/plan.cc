@@ -124,7 +124,7 @@ WorkloadPlanner::WorkloadPlanner(BuildModel build, std::shared_ptr<const Source>
   if (local_) space_.base.device_memory = asked;
   space_.recomputes = options_.recompute != "none";
   steps_->entries.push_back({options_, std::nullopt, {}});
-  space_.tied_head = has_tied_weights(model().forward);
+  space_.tied_head = has_tied_weights(model());
   find_batches(other_batches);
 }
 

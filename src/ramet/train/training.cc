@@ -12,6 +12,7 @@
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
 #include "ramet/kernel/devices.h"
+#include "ramet/model/array_file.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/groups.h"
@@ -21,7 +22,7 @@
 #include "ramet/train/loss_parts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/scaling.h"
-#include "ramet/model/array_file.h"
+#include "ramet/transport/mpi_transport.h"
 #include "ramet/weights/tensor_file.h"
 
 namespace ramet::train {
@@ -44,17 +45,32 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
 
 }  // namespace
 
+template <typename Call>
+auto Training::or_end_all(const Call& call) const {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    if (cluster_->ranks() > 1) cluster_->stop(error.what());
+    throw;
+  }
+}
+
 Training::Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where)
     : workload_(std::move(workload)),
       options_(std::move(options)),
       asked_layout_(layout),
       progress_(where.progress),
       profiled_(where.profile) {
-  check_inputs();
-  workload_.model = apply_model_passes(std::move(workload_.model), options_);
-  layout_ = fitted_layout(layout, workload_.model, options_, where.layout_source, workload_.remarks);
-  identity_ = workload_.model.identity().hex();
-  compiled_ = compile_workload(workload_.model, options_, layout_, where);
+  std::exception_ptr fault;
+  std::string text;
+  try {
+    compile(layout, where);
+  } catch (const std::exception& error) {
+    fault = std::current_exception();
+    text = error.what();
+  }
+  if (where.mpi) where.mpi->agree(text);
+  if (fault) std::rethrow_exception(fault);
   ClusterOptions cluster;
   cluster.mpi = where.mpi;
   cluster.streaming = layout_.streaming;
@@ -71,7 +87,17 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   }
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
-  host_ = train::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
+  host_ = or_end_all([&] {
+    return train::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
+  });
+}
+
+void Training::compile(const Layout& layout, const Where& where) {
+  check_inputs();
+  workload_.model = apply_model_passes(std::move(workload_.model), options_);
+  layout_ = fitted_layout(layout, workload_.model, options_, where.layout_source, workload_.remarks);
+  identity_ = workload_.model.identity().hex();
+  compiled_ = compile_workload(workload_.model, options_, layout_, where);
 }
 
 Training::~Training() = default;
@@ -153,7 +179,8 @@ void Training::write_whole_weight(const StateTensor& weight, std::span<const std
 
 void Training::load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held) {
   begin_progress("reading the checkpoint", states);
-  try {
+  // What is damaged may be a tensor that the other ranks do not read.
+  or_end_all([&] {
     checkpoint.load(
         states,
         [&](const StateTensor& state, std::span<const std::byte> bytes) {
@@ -164,14 +191,17 @@ void Training::load(const Checkpoint& checkpoint, const std::vector<StateTensor>
           add_progress(state.type.bytes());
         },
         [&](const StateTensor& state) { return cluster_->holds(state); });
-  } catch (const Error& error) {
-    // What is damaged may be a tensor that the other ranks do not read.
-    if (cluster_->ranks() > 1) cluster_->stop(error.what());
-    throw;
-  }
+  });
 }
 
 void Training::initialize() {
+  or_end_all([&] { draw_or_import(); });
+  cluster_->run_derive();
+  steps_done_ = 0;
+  loss_scale_ = first_loss_scale(options_);
+}
+
+void Training::draw_or_import() {
   const std::string& file = workload_.init_from;
   std::vector<StateTensor> drawn;
   for (const auto& state : compiled_.states)
@@ -203,9 +233,6 @@ void Training::initialize() {
     for (const std::string& name : match.drawn)
       if (cluster_->holds(*weights.at(name))) write_initial(*weights.at(name));
   }
-  cluster_->run_derive();
-  steps_done_ = 0;
-  loss_scale_ = first_loss_scale(options_);
 }
 
 std::string Training::restore(const Checkpoint& checkpoint) {
@@ -260,7 +287,8 @@ std::string Training::restore(const Checkpoint& checkpoint) {
 
 const ClusterFeed& Training::feed_of_step() {
   if (!feeder_)
-    feeder_ = std::make_unique<Feeder>(workload_.train, *cluster_, training_feed(workload_, options_));
+    feeder_ = or_end_all(
+        [&] { return std::make_unique<Feeder>(workload_.train, *cluster_, training_feed(workload_, options_)); });
   feeder_->begin(steps_done_);
   return feeder_->feed();
 }
@@ -359,16 +387,17 @@ NumericsReport Training::check_numerics() {
 }
 
 Numbers Training::evaluate() {
-  return workload_.evaluator ? workload_.evaluator->evaluate(*this) : evaluate_held_out();
+  return workload_.evaluator ? or_end_all([&] { return workload_.evaluator->evaluate(*this); }) : evaluate_held_out();
 }
 
 Numbers Training::evaluate_held_out() {
-  const int64_t batches = evaluation_batches(workload_, options_);
+  const int64_t batches = or_end_all([&] { return evaluation_batches(workload_, options_); });
   if (batches == 0) return {};
-  Feeder feeder(workload_.held_out, *cluster_, evaluation_feed(workload_, options_));
-  feeder.begin(0);
+  const auto feeder = or_end_all(
+      [&] { return std::make_unique<Feeder>(workload_.held_out, *cluster_, evaluation_feed(workload_, options_)); });
+  feeder->begin(0);
   MetricSums sums(workload_.model.metrics, true, true);
-  for (const ResultTensors& results : cluster_->run("evaluate", batches, feeder.feed(), {}, {.everywhere = true}))
+  for (const ResultTensors& results : cluster_->run("evaluate", batches, feeder->feed(), {}, {.everywhere = true}))
     sums.add(numbers_of(results));
   return sums.numbers();
 }
@@ -412,13 +441,8 @@ std::filesystem::path Training::save(const std::filesystem::path& folder, int64_
     read_as_saved(compiled_.states, reader(), options);
     return {};
   }
-  try {
-    return save_checkpoint(folder, info, compiled_.states, reader(), options);
-  } catch (const Error& error) {
-    // The other ranks still wait to give what they hold.
-    if (cluster_->ranks() > 1) cluster_->stop(error.what());
-    throw;
-  }
+  // Where that fails the other ranks still wait to give what they hold.
+  return or_end_all([&] { return save_checkpoint(folder, info, compiled_.states, reader(), options); });
 }
 
 void Training::export_weights(const std::filesystem::path& path) const {

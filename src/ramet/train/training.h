@@ -91,11 +91,18 @@ class Training {
 
  private:
   void check_inputs();
+  /// What comes before the cluster: checks the workload, and compiles it.
+  void compile(const Layout& layout, const Where& where);
+  /// Calls what may throw on this rank alone, as a caller's source or evaluator may, while the others go on to where
+  /// they wait for this one: then the run ends on all.
+  template <typename Call>
+  auto or_end_all(const Call& call) const;
   /// The samples of the next step, from its first micro-batch on.
   const ClusterFeed& feed_of_step();
   std::vector<ScalarValue> scalars_of(int64_t step, const StepScalars& given = {}) const;
   bool has_automatic_loss_scale() const { return options_.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
+  void draw_or_import();
   void write_initial(const StateTensor& state);
   void write_first(const StateTensor& state, ThreadTeam& team);
   /// Elements from `first` on of an f32 weight, as the options hold it.

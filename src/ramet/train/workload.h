@@ -19,7 +19,7 @@ class Evaluator {
  public:
   virtual ~Evaluator() = default;
   /// Numbers with the weights as they are, the one that decides first; on the leading rank, empty on others. Empty
-  /// when there is nothing to evaluate on.
+  /// when there is nothing to evaluate on. What it throws on one rank ends all ranks.
   virtual Numbers evaluate(Training& training) = 0;
   /// Whether a greater first number means better weights, so that those of the best evaluation are worth a checkpoint of
   /// their own. Such a run is not evaluated before its first step.

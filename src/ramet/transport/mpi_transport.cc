@@ -152,6 +152,22 @@ MpiSession::~MpiSession() { leave(); }
 int MpiSession::rank() const { return state_->rank; }
 int MpiSession::ranks() const { return state_->ranks; }
 
+void MpiSession::agree(const std::string& fault) const {
+  const MPI_Comm comm = state_->messages;
+  const int mine = fault.empty() ? state_->ranks : state_->rank;
+  int first = state_->ranks;
+  MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm);
+  if (first == state_->ranks) return;
+  std::string text = fault;
+  int size = static_cast<int>(std::min<size_t>(text.size(), 1 << 16));
+  MPI_Bcast(&size, 1, MPI_INT, first, comm);
+  text.resize(static_cast<size_t>(size));
+  MPI_Bcast(text.data(), size, MPI_CHAR, first, comm);
+  if (fault.empty())
+    throw Error({.what = "another rank cannot begin", .where = fmt::format("rank {}", first), .found = text},
+                ErrorKind::kFailure);
+}
+
 /// The first rank of each host makes the region; the others of the host open it.
 void MpiSession::State::join_region(WorldPlan plan, const std::vector<int>& hosts, const std::vector<int>& own) {
   const int host = hosts[static_cast<size_t>(rank)];

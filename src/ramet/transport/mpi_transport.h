@@ -33,6 +33,10 @@ class MpiSession {
 
   int rank() const;
   int ranks() const;
+  /// For what may fail on one rank alone before there are transports, where the others would wait for it for ever. All
+  /// ranks call it together, each with what failed on it, or with "". Throws Error on every rank where nothing failed
+  /// while something did elsewhere, naming the first such rank and what failed there.
+  void agree(const std::string& fault) const;
   /// Endpoints of this rank's devices: device = rank * devices_per_rank + index. All ranks call it together, once, with
   /// the same numbers. `pretend_hosts` > 1 treats equal shares of the ranks as hosts of their own, for tests of what
   /// passes between hosts. Throws Error when ranks disagree or memory cannot be shared.

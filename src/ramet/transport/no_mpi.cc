@@ -19,6 +19,7 @@ MpiSession::MpiSession() {
 MpiSession::~MpiSession() = default;
 int MpiSession::rank() const { return 0; }
 int MpiSession::ranks() const { return 1; }
+void MpiSession::agree(const std::string&) const {}
 Transports MpiSession::make_transports(int, const TransportOptions&, int) { return {}; }
 bool MpiSession::stopped() const { return false; }
 bool MpiSession::is_first_running() const { return true; }
