@@ -102,15 +102,5 @@ TEST_F(TaskLayouts, TakeLessMemoryThanTheWeights) {
   EXPECT_LT(most_, weights_);
 }
 
-// The upper halves of the weights are what the passes compute with; the lower halves are streamed as moments are.
-TEST_F(TaskLayouts, TakeLessMemoryThanTheWeightsWithOptimizerStatesElsewhereAlone) {
-  const std::vector<std::string> more = {"train.precision=bf16",       "train.weights=split", "train.accumulators=bf16",
-                                         "train.optimizer.kind=adamw", "model.hidden=128",    "model.intermediate=512",
-                                         "train.micro_batch=1",        "train.accumulation=2"};
-  const std::vector<Numbers> expected = scores(recipe("p=1", more));
-  EXPECT_EQ(scores(recipe("p=2 phases=2 offload=optimizer", more), weights_ * 9 / 10), expected);
-  EXPECT_LT(most_, weights_);
-}
-
 }  // namespace
 }  // namespace ramet::tests
