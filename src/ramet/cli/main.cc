@@ -128,7 +128,7 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 namespace {
 
 const std::vector<std::string> kCommands = {"train",  "plan", "probe", "eval",    "predict", "vocab",   "corpus",
-                                            "pack",   "runs", "inspect", "export", "recipe",  "simulate", "score"};
+                                            "pack",   "runs", "inspect", "export", "recipe",  "simulate", "score",  "bench"};
 
 /// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
 /// which has ended or was halted, here or on a host that this one does not see.
@@ -152,6 +152,7 @@ int run(int argc, char** argv, Session& session) {
   add_probe(app, session);
   add_eval(app, session);
   add_predict(app, session);
+  add_bench(app, session);
   add_vocab(app, session);
   add_corpus(app, session);
   add_pack(app, session);
