@@ -39,6 +39,7 @@ void add_probe(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
 void add_eval(CLI::App& app, Session& session);
 void add_predict(CLI::App& app, Session& session);
+void add_bench(CLI::App& app, Session& session);
 void add_vocab(CLI::App& app, Session& session);
 void add_corpus(CLI::App& app, Session& session);
 void add_pack(CLI::App& app, Session& session);

@@ -150,6 +150,7 @@ int run(int argc, char** argv, Session& session) {
   add_probe(app, session);
   add_eval(app, session);
   add_predict(app, session);
+  add_bench(app, session);
   add_vocab(app, session);
   add_corpus(app, session);
   add_pack(app, session);

@@ -9,6 +9,8 @@
 #include "ramet/model/hugging_face.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/publish.h"
+#include "ramet/train/evaluate.h"
+#include "ramet/train/predictor.h"
 #include "ramet/train/scaling.h"
 
 namespace ramet::cli {
@@ -38,25 +40,35 @@ int eval(const SubjectArguments& arguments, const Session& session) {
                  .where = subject.recipe.where("train.evaluation.batches"),
                  .found = "0",
                  .expected = "1 or more"});
-  Training trainer = make_training(std::move(preparation), arguments.where(session.mpi.get()));
+  Where where = arguments.where(session.mpi.get());
+  where.layout_source = layout_source(preparation.recipe);
+  const Workload& workload = preparation.workload;
+  Predictor predictor(workload.model, preparation.options, parse_layout(preparation.recipe.layout, where.layout_source),
+                      where, {evaluation_program(workload)});
+  int64_t steps = 0;
+  std::string weights_hash;
   if (subject.checkpoint) {
-    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint));
-        !warnings.empty() && session.leads())
-      warn(warnings.substr(0, warnings.size() - 1));
+    const Checkpoint checkpoint(*subject.checkpoint);
+    const std::string warnings = check_origin(checkpoint, workload, predictor.model().identity().hex(),
+                                              predictor.cluster().stages()[0].kernel_class);
+    if (!warnings.empty() && session.leads()) warn(warnings.substr(0, warnings.size() - 1));
+    predictor.load(checkpoint);
+    steps = checkpoint.info().step;
+    weights_hash = checkpoint.info().weights_hash;
   } else {
-    trainer.initialize();
+    predictor.initialize(workload.init_from);
+    weights_hash = predictor.weights_hash();
   }
-  const Numbers numbers = trainer.evaluate();
-  const std::string weights_hash = trainer.weights_hash();
+  const Numbers numbers = evaluate(predictor.cluster(), workload, preparation.options);
   if (!session.leads()) return 0;
   if (session.json) {
     JsonLine line;
-    line.set("event", "end").set("steps", trainer.steps_done());
+    line.set("event", "end").set("steps", steps);
     for (const auto& [name, value] : numbers) line.set("held_out_" + name, value);
     line.set("weights_hash", weights_hash).print();
   } else {
     const std::string weights =
-        subject.checkpoint ? "after " + std::to_string(trainer.steps_done()) + " steps" : "before training";
+        subject.checkpoint ? "after " + std::to_string(steps) + " steps" : "before training";
     std::printf("held out, %s: %s\n", weights.c_str(), numbers_text(numbers, !subject.recipe.is_task()).c_str());
   }
   return 0;

@@ -31,6 +31,12 @@ Graph RecipeKind::build_predictor(const Recipe& complete, int64_t, int64_t, int6
                .found = "a recipe of " + title()});
 }
 
+void RecipeKind::add_decoding(const Recipe& complete, const Decoding&, Model&) const {
+  throw Error({.what = "the model does not continue texts",
+               .where = complete.name,
+               .found = "a recipe of " + title()});
+}
+
 const std::vector<const RecipeKind*>& recipe_kinds() {
   static const std::vector<const RecipeKind*> kinds = {&bert_kind(), &gpt2_kind(), &task_kind()};
   return kinds;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ramet/model/decoding.h"
 #include "ramet/model/model.h"
 #include "ramet/model/published_config.h"
 #include "ramet/recipe/recipe.h"
@@ -50,6 +51,8 @@ class RecipeKind {
 
   /// Forward only, giving the k most likely tokens (model/presets.h). Throws Error where the kind has no such program.
   virtual Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k) const;
+  /// Adds the programs that continue texts (model/decoding.h). Throws Error where the model cannot.
+  virtual void add_decoding(const Recipe& complete, const Decoding& decoding, Model& model) const;
   /// Whether the model continues texts; otherwise it fills masks.
   virtual bool continues_texts() const { return false; }
   /// How others open the model of a complete recipe.
