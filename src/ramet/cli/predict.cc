@@ -4,6 +4,9 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
+#include "ramet/data/arrays.h"
+#include "ramet/model/array_file.h"
+#include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/predictor.h"
 #include "ramet/text/corpus.h"
@@ -14,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PredictArguments : ModelOptions {
-  std::string subject, weights, tokenizer;
+  std::string subject, weights, tokenizer, arrays, program = "evaluate";
   std::vector<std::string> texts;
   int64_t k = 5, tokens = 40, seed = 0;
   double temperature = 0;
@@ -66,10 +69,55 @@ void tell_masks(const std::string& text, const std::vector<std::vector<Predictor
   }
 }
 
+/// What the model of a file gives for a file of arrays.
+int predict_arrays(const Subject& subject, const PredictArguments& arguments, bool json) {
+  for (const auto& [option, value] : {std::pair("--in", &arguments.arrays), std::pair("--out", &arguments.task.out)})
+    if (value->empty())
+      throw Error({.what = std::string("no file of arrays ") + (option[2] == 'i' ? "to read" : "to write"),
+                   .where = "predict",
+                   .expected = option + std::string(" FILE"),
+                   .remedy = "`ramet predict RUN --in rows.npz --out results.npz`"});
+  if (!arguments.texts.empty())
+    throw Error({.what = "the model of a file reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
+  const Recipe recipe = complete_recipe(subject.recipe);
+  ArrayPredictor predictor(recipe, arguments.program, open_arrays(arguments.arrays), arguments.arrays,
+                           arguments.threads);
+  if (!arguments.weights.empty())
+    predictor.begin(arguments.weights);
+  else if (subject.checkpoint)
+    predictor.load(Checkpoint(*subject.checkpoint));
+  else
+    predictor.begin(recipe.model.init_from);
+  StatusLine line;
+  const std::vector<NamedTensor> results = predictor.predict([&](int64_t done, int64_t total) {
+    if (!json && is_terminal()) line.show(std::to_string(done) + " of " + std::to_string(total));
+  });
+  line.clear();
+  save_npz(arguments.task.out, results);
+  std::vector<std::string> names;
+  for (const NamedTensor& result : results) names.push_back(result.name);
+  if (json) {
+    JsonLine()
+        .set("event", "end")
+        .set("samples", predictor.samples())
+        .set("results", names)
+        .set("left_out", predictor.left_out())
+        .set("out", arguments.task.out)
+        .print();
+    return 0;
+  }
+  std::printf("%s: for %lld samples\n", arguments.task.out.c_str(), static_cast<long long>(predictor.samples()));
+  for (const NamedTensor& result : results) std::printf("  %s %s\n", result.name.c_str(), result.type.text().c_str());
+  for (const std::string& name : predictor.left_out())
+    std::printf("  %s needs an input that the arrays lack\n", name.c_str());
+  return 0;
+}
+
 int predict(const PredictArguments& arguments, const Session& session) {
   const bool json = session.json;
   const Subject subject = find_subject(arguments.subject, arguments);
   if (subject.recipe.is_task()) return predict_task(subject, arguments.task, arguments, session);
+  if (!kind_of(subject.recipe).reads_text()) return predict_arrays(subject, arguments, json);
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
   const auto tokenizer = find_tokenizer(arguments, subject);
@@ -105,15 +153,28 @@ int predict(const PredictArguments& arguments, const Session& session) {
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), continue texts (gpt2), or answer a task's file");
+  CLI::App* command = app.add_subcommand("predict",
+                                         "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
+                                         "file, or give a model file's results for arrays");
   command
-      ->add_option("subject", arguments->subject,
-                   "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")
-      ->type_name("RUN|RECIPE")
+      ->add_option(
+          "subject", arguments->subject,
+          "a run (its newest checkpoint), a checkpoint of a run, a recipe with --weights, or a model's file (*.ramet)")
+      ->type_name("RUN|RECIPE|MODEL")
       ->required();
   command->add_option("text", arguments->texts, "texts")->type_name("TEXT");
-  command->add_option("--out", arguments->task.out, "tasks: write the answers here, in the task's public format")
+  command
+      ->add_option("--out", arguments->task.out,
+                   "tasks: write the answers here, in the task's public format; model files: the results, as .npz")
       ->type_name("FILE");
+  command
+      ->add_option("--in", arguments->arrays,
+                   "model files: arrays to read (.npz, .npy, .safetensors or a folder of .npy); results that need more "
+                   "inputs than it has are left out")
+      ->type_name("FILE");
+  command->add_option("--program", arguments->program, "model files: evaluate, or a program on request")
+      ->type_name("NAME")
+      ->capture_default_str();
   add_task_options(*command, arguments->task);
   command
       ->add_option("--weights", arguments->weights,

@@ -225,8 +225,8 @@ std::string Training::restore(const Checkpoint& checkpoint) {
            "model '" + workload_.model.name + "' " + identity_,
            "Go on with the model that the run began with; to begin a new run from its weights, set model.init_from to it");
   if (info.data_hash != workload_.data_identity)
-    refuse("the checkpoint was made with other data", "corpus " + info.data_hash, workload_.data_identity,
-           "Point data.corpus to the corpus of that run");
+    refuse("the checkpoint was made with other data", "data " + info.data_hash, workload_.data_identity,
+           "Give the data of that run: data.corpus or data.train");
   if (info.samples != info.step * samples_per_step())
     refuse("the checkpoint's step and data position contradict each other",
            std::to_string(info.samples) + " samples at step " + std::to_string(info.step), "", "");
