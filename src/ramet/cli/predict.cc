@@ -5,6 +5,9 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
+#include "ramet/data/arrays.h"
+#include "ramet/model/array_file.h"
+#include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/text_predictor.h"
 #include "ramet/text/corpus.h"
@@ -15,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PredictArguments : ModelOptions {
-  std::string subject, weights, tokenizer;
+  std::string subject, weights, tokenizer, arrays, program = "evaluate";
   std::vector<std::string> texts, prompts;
   int64_t k = 5, batch = 0;
   GenerateOptions generate;
@@ -164,11 +167,56 @@ int continue_texts(const PredictArguments& arguments, const Subject& subject, co
   return 0;
 }
 
+/// What the model of a file gives for a file of arrays.
+int predict_arrays(const Subject& subject, const PredictArguments& arguments, bool json) {
+  for (const auto& [option, value] : {std::pair("--in", &arguments.arrays), std::pair("--out", &arguments.task.out)})
+    if (value->empty())
+      throw Error({.what = std::string("no file of arrays ") + (option[2] == 'i' ? "to read" : "to write"),
+                   .where = "predict",
+                   .expected = option + std::string(" FILE"),
+                   .remedy = "`ramet predict RUN --in rows.npz --out results.npz`"});
+  if (!arguments.texts.empty())
+    throw Error({.what = "the model of a file reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
+  const Recipe recipe = complete_recipe(subject.recipe);
+  ArrayPredictor predictor(recipe, arguments.program, open_arrays(arguments.arrays), arguments.arrays,
+                           arguments.threads);
+  if (!arguments.weights.empty())
+    predictor.begin(arguments.weights);
+  else if (subject.checkpoint)
+    predictor.load(Checkpoint(*subject.checkpoint));
+  else
+    predictor.begin(recipe.model.init_from);
+  StatusLine line;
+  const std::vector<NamedTensor> results = predictor.predict([&](int64_t done, int64_t total) {
+    if (!json && is_terminal()) line.show(std::to_string(done) + " of " + std::to_string(total));
+  });
+  line.clear();
+  save_npz(arguments.task.out, results);
+  std::vector<std::string> names;
+  for (const NamedTensor& result : results) names.push_back(result.name);
+  if (json) {
+    JsonLine()
+        .set("event", "end")
+        .set("samples", predictor.samples())
+        .set("results", names)
+        .set("left_out", predictor.left_out())
+        .set("out", arguments.task.out)
+        .print();
+    return 0;
+  }
+  std::printf("%s: for %lld samples\n", arguments.task.out.c_str(), static_cast<long long>(predictor.samples()));
+  for (const NamedTensor& result : results) std::printf("  %s %s\n", result.name.c_str(), result.type.text().c_str());
+  for (const std::string& name : predictor.left_out())
+    std::printf("  %s needs an input that the arrays lack\n", name.c_str());
+  return 0;
+}
+
 int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
-  if (subject.recipe.is_task())
-    return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
+  if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
+  if (!kind_of(subject.recipe).reads_text())
+    return session.leads() ? predict_arrays(subject, arguments, session.json) : 0;
   arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
@@ -177,28 +225,40 @@ int predict(PredictArguments arguments, Session& session) {
       complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
   const Layout layout = parse_layout(arguments.layout);
   if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
-  return kind_of(recipe).continues_texts()
-             ? continue_texts(arguments, subject, recipe, tokenizer, layout, session)
-             : fill_masks(arguments, subject, recipe, tokenizer, layout, session);
+  return kind_of(recipe).continues_texts() ? continue_texts(arguments, subject, recipe, tokenizer, layout, session)
+                                           : fill_masks(arguments, subject, recipe, tokenizer, layout, session);
 }
 
 }  // namespace
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), continue texts (gpt2), or answer a task's file");
+  CLI::App* command = app.add_subcommand("predict",
+                                         "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
+                                         "file, or give a model file's results for arrays");
   command
-      ->add_option("subject", arguments->subject,
-                   "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")
-      ->type_name("RUN|RECIPE")
+      ->add_option(
+          "subject", arguments->subject,
+          "a run (its newest checkpoint), a checkpoint of a run, a recipe with --weights, or a model's file (*.ramet)")
+      ->type_name("RUN|RECIPE|MODEL")
       ->required();
   command->add_option("text", arguments->texts, "texts")->type_name("TEXT");
   command->add_option("--prompt", arguments->prompts, "a text, as the positional ones; may stand several times")
       ->type_name("TEXT")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--out", arguments->task.out, "tasks: write the answers here, in the task's public format")
+  command
+      ->add_option("--out", arguments->task.out,
+                   "tasks: write the answers here, in the task's public format; model files: the results, as .npz")
       ->type_name("FILE");
+  command
+      ->add_option("--in", arguments->arrays,
+                   "model files: arrays to read (.npz, .npy, .safetensors or a folder of .npy); results that need more "
+                   "inputs than it has are left out")
+      ->type_name("FILE");
+  command->add_option("--program", arguments->program, "model files: evaluate, or a program on request")
+      ->type_name("NAME")
+      ->capture_default_str();
   add_task_options(*command, arguments->task);
   command
       ->add_option("--weights", arguments->weights,
@@ -251,7 +311,8 @@ void add_predict(CLI::App& app, Session& session) {
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->footer(
-      "The same prompts, options and seed give the same texts on every layout, number of threads and --batch. A text ends\n"
+      "The same prompts, options and seed give the same texts on every layout, number of threads and --batch. A text "
+      "ends\n"
       "with its last token, before a stop word or <|endoftext|>, or with the last position that the model has.");
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session); }; });

@@ -49,8 +49,8 @@ std::string check_origin(const Checkpoint& checkpoint, const Workload& workload,
         "model '" + workload.model.name + "' " + identity,
         "Go on with the model that the run began with; to begin a new run from its weights, set model.init_from to it");
   if (info.data_hash != workload.data_identity)
-    refuse("the checkpoint was made with other data", "corpus " + info.data_hash, workload.data_identity,
-           "Point data.corpus to the corpus of that run");
+    refuse("the checkpoint was made with other data", "data " + info.data_hash, workload.data_identity,
+           "Give the data of that run: data.corpus or data.train");
   std::string warnings;
   if (info.kernel_class != kernel_class)
     warnings += "the checkpoint was made with kernels of class " + info.kernel_class + ", this is " + kernel_class +

@@ -27,13 +27,6 @@ class Evaluator {
   virtual bool finds_best() const { return false; }
 };
 
-/// What a sample consists of, for speeds.
-struct Units {
-  std::string name = "samples";  ///< "tokens"
-  int64_t per_sample = 1;        ///< with padding
-  std::string mask{};            ///< input that is 0 where there is padding; "": there is none
-};
-
 /// All that a training run needs but its options, its layout and a place: what is trained, and on what.
 struct Workload {
   Model model;
