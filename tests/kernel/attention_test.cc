@@ -19,7 +19,8 @@ struct Case {
   std::string text() const {
     return std::to_string(batch) + "x" + std::to_string(sequence) + "x" + std::to_string(heads) + "x" +
            std::to_string(head_size) + " " + std::string(name_of(dtype)) + (packed ? " packed" : "") +
-           (causal ? " causal" : "") + (masked ? " masked" : "") + (segments ? " segments" : "") + (dropout > 0 ? " dropout" : "");
+           (causal ? " causal" : "") + (masked ? " masked" : "") + (segments ? " segments" : "") +
+           (dropout > 0 ? " dropout" : "");
   }
 
   Attributes attributes() const {
@@ -180,11 +181,11 @@ TEST(Attention, SequencesOfARowHaveTheBitsOfThoseAlone) {
             for (int64_t d = 0; d < 2 * 64; ++d)
               slope.set(i * 128 + d, dout.get((b * packed.sequence + begin + i) * 128 + d));
           }
-          const auto forward = interpret_node(node_of("attention", values, one.attributes()), cpu_backend(), values, 1,
-                                              "tiles");
+          const auto forward =
+              interpret_node(node_of("attention", values, one.attributes()), cpu_backend(), values, 1, "tiles");
           values.insert(values.end(), {forward[0], forward[1], slope});
-          const auto gradient = interpret_node(node_of("attention_grad", values, one.attributes()), cpu_backend(),
-                                               values, 1, "tiles");
+          const auto gradient =
+              interpret_node(node_of("attention_grad", values, one.attributes()), cpu_backend(), values, 1, "tiles");
           const int64_t length = end - begin;
           ASSERT_EQ(part_of(forward[0], 0, 0, length, false), part_of(all.forward[0], b, begin, length, false));
           ASSERT_EQ(part_of(forward[1], 0, 0, length, true), part_of(all.forward[1], b, begin, length, true));
@@ -198,6 +199,71 @@ TEST(Attention, SequencesOfARowHaveTheBitsOfThoseAlone) {
 TEST(Attention, NothingToAttend) {
   const Case one{0, 4, 2, 8, DType::kBF16};
   EXPECT_EQ(run(one, "tiles", 2).forward[0].elements(), 0);
+}
+
+/// Positions [first, first + count) of a tensor [B, S, ...], in a table of `room` positions that holds NaN elsewhere.
+HostTensor some_positions(const HostTensor& all, int64_t first, int64_t count, int64_t room, int64_t at) {
+  std::vector<int64_t> dims = all.type.shape.dims();
+  const int64_t sequence = dims[1], row = all.elements() / (dims[0] * sequence);
+  dims[1] = room;
+  HostTensor result(TensorType{all.type.dtype, Shape(dims)});
+  for (int64_t i = 0; i < result.elements(); ++i) result.set(i, NAN);
+  for (int64_t b = 0; b < dims[0]; ++b)
+    for (int64_t i = 0; i < count * row; ++i)
+      result.set((b * room + at) * row + i, all.get((b * sequence + first) * row + i));
+  return result;
+}
+
+TEST(CachedAttention, HasTheBitsOfAttentionOverTheWholeSequence) {
+  struct Pieces {
+    int64_t first, count;
+  };
+  for (const Case& one : {Case{2, 200, 2, 64, DType::kF32, false, true}, Case{2, 200, 2, 64, DType::kBF16, false, true},
+                          Case{1, 131, 3, 20, DType::kF16, false, true}, Case{1, 70, 1, 5, DType::kF32, false, true}}) {
+    SCOPED_TRACE(one.text());
+    const std::vector<HostTensor> whole = one.inputs();
+    const HostTensor expected =
+        interpret_node(node_of("attention", whole, one.attributes()), cpu_backend(), whole, 1)[0];
+    const Attributes attributes{{"scale", one.attributes().get_float("scale")}};
+    const int64_t last = one.sequence - 1, room = one.sequence + 9;
+    for (const Pieces& piece : {Pieces{0, 1}, Pieces{1, 1}, Pieces{63, 1}, Pieces{64, 1}, Pieces{last, 1},
+                                Pieces{0, one.sequence}, Pieces{3, 66}, Pieces{60, one.sequence - 60}})
+      for (int threads : {1, 3}) {
+        SCOPED_TRACE(std::to_string(piece.first) + " " + std::to_string(piece.count));
+        // What stands behind the last query's position is not read, even where it is no number.
+        const int64_t seen = piece.first + piece.count;
+        const std::vector<HostTensor> inputs = {
+            some_positions(whole[0], piece.first, piece.count, piece.count, 0),
+            some_positions(whole[1], 0, seen, room, 0), some_positions(whole[2], 0, seen, room, 0),
+            HostTensor::of(DType::kI32, {one.batch},
+                           std::vector<double>(static_cast<size_t>(one.batch), static_cast<double>(piece.first)))};
+        const NodeSignature node = node_of("cached_attention", inputs, attributes);
+        const HostTensor found = interpret_node(node, cpu_backend(), inputs, threads, "tiles")[0];
+        EXPECT_EQ(found, some_positions(expected, piece.first, piece.count, piece.count, 0));
+      }
+  }
+}
+
+TEST(CachedAttention, OfSamplesOfDifferentLengthsAgreesWithTheReference) {
+  const std::vector<HostTensor> inputs = {
+      random_tensor(DType::kF32, {3, 2, 2, 16}, 1), random_tensor(DType::kF32, {3, 150, 2, 16}, 2),
+      random_tensor(DType::kF32, {3, 150, 2, 16}, 3), HostTensor::of(DType::kI32, {3}, {0, 127, 149})};
+  const NodeSignature node = node_of("cached_attention", inputs, {{"scale", 0.25}});
+  EXPECT_EQ(compare(interpret_node(node, cpu_backend(), inputs, 2, "tiles")[0],
+                    interpret_node(node, cpu_backend(), inputs, 1, "reference")[0], 2e-5),
+            "");
+}
+
+TEST(WriteRows, ChangesNoOtherRowAndMayBeInPlace) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const std::vector<HostTensor> inputs = {random_tensor(dtype, {3, 6, 2, 4}, 1),
+                                            random_tensor(dtype, {3, 2, 2, 4}, 2),
+                                            HostTensor::of(DType::kI32, {3}, {0, 5, -1})};
+    const NodeSignature node = node_of("write_rows", inputs, {});
+    EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, 1, "hwy"),
+              interpret_node(node, cpu_backend(), inputs, 1, "reference"));
+    EXPECT_EQ(cpu_backend().choose(node, 1).may_alias, (std::vector<std::pair<int, int>>{{0, 0}}));
+  }
 }
 
 }  // namespace

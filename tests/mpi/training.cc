@@ -97,7 +97,8 @@ constexpr int64_t kFaultyHeldOutSample = 3;  // of evaluations and requests, lik
 
 /// Fails where it is asked for numbers.
 struct FaultyEvaluator final : Evaluator {
-  Numbers evaluate(Training&) override { throw Error({.what = "the answers cannot be judged"}); }
+  std::string program() const override { return "evaluate"; }
+  Numbers evaluate(Cluster&) override { throw Error({.what = "the answers cannot be judged"}); }
 };
 
 struct FaultySource {

@@ -276,6 +276,32 @@ void add_attention(std::vector<OpCase>& cases) {
                      .attributes = forward.attributes,
                      .low_types = false});
   }
+  const auto positions = [](std::vector<double> values) {
+    return CaseInput{{kI32, Shape{static_cast<int64_t>(values.size())}}, 0, 0, std::move(values)};
+  };
+  for (const auto& [name, queries, first] :
+       {std::tuple("one query", 1, std::vector<double>{0, 4}), std::tuple("some queries", 3, std::vector<double>{2, 0}),
+        std::tuple("queries beyond the keys", 2, std::vector<double>{4, -1})})
+    cases.push_back({.op = "cached_attention",
+                     .name = name,
+                     .inputs = {f32({2, queries, 2, 3}), f32({2, 5, 2, 3}), f32({2, 5, 2, 3}), positions(first)},
+                     .attributes = {{"scale", 0.5}}});
+  // A query that sees one key takes its value.
+  cases.push_back({.op = "cached_attention",
+                   .name = "first position",
+                   .inputs = {f32({1, 1, 1, 2}), f32({1, 3, 1, 2}), {{kF32, Shape{1, 3, 1, 2}}, 0, 0, {5, 6, 7, 8, 9, 10}},
+                              positions({0})},
+                   .attributes = {{"scale", 1.0}},
+                   .expected = {{5, 6}}});
+  cases.push_back({.op = "write_rows",
+                   .name = "rows",
+                   .inputs = {{{kF32, Shape{2, 3, 2}}, 0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
+                              {{kF32, Shape{2, 2, 2}}, 0, 0, {-1, -2, -3, -4, -5, -6, -7, -8}},
+                              positions({1, 2})},
+                   .expected = {{1, 2, -1, -2, -3, -4, 7, 8, 9, 10, -5, -6}}});
+  cases.push_back({.op = "write_rows",
+                   .name = "of heads, before the table and behind it",
+                   .inputs = {f32({2, 4, 2, 3}), f32({2, 2, 2, 3}), positions({-1, 7})}});
   const Attributes drop{{"rate", 0.25}, {"seed", int64_t{11}}, {"tensor", int64_t{-5}}};
   cases.push_back({.op = "dropout", .name = "matrix", .inputs = {f32({6, 10}), counter(2, 3)}, .attributes = drop});
 }

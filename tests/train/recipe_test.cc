@@ -243,17 +243,17 @@ TEST(Recipe, KeysStandWhereTheyAlwaysStood) {
   std::vector<std::string> names;
   for (const auto& key : recipe_keys())
     if (key.name.starts_with("model.") || key.name.starts_with("data.")) names.push_back(key.name);
-  EXPECT_THAT(names,
-              ElementsAre("model.kind", "model.preset", "model.layers", "model.hidden", "model.heads",
-                          "model.intermediate", "model.vocabulary_size", "model.pad_vocabulary", "model.max_positions",
-                          "model.dropout", "model.attention_dropout", "model.epsilon", "model.types",
-                          "model.activation", "model.init_from", "data.kind", "data.corpus", "data.sequence_length",
-                          "data.next_sentence", "data.short_sequences", "data.variants", "data.shuffle",
-                          "data.prefetch", "data.packing", "data.packing_depth", "data.masking.probability",
-                          "data.masking.whole_word", "data.masking.max_predictions"));
+  EXPECT_THAT(
+      names,
+      ElementsAre("model.kind", "model.preset", "model.layers", "model.hidden", "model.heads", "model.intermediate",
+                  "model.vocabulary_size", "model.pad_vocabulary", "model.max_positions", "model.dropout",
+                  "model.attention_dropout", "model.epsilon", "model.types", "model.activation", "model.init_from",
+                  "model.file", "data.kind", "data.train", "data.held_out", "data.held_out_share", "data.corpus",
+                  "data.sequence_length", "data.next_sentence", "data.short_sequences", "data.variants", "data.shuffle",
+                  "data.prefetch", "data.packing", "data.packing_depth", "data.masking.probability",
+                  "data.masking.whole_word", "data.masking.max_predictions"));
   const auto hash_of = [](const std::string& kind) {
-    return recipe_hash(complete_recipe(
-                           parse_recipe("", "a.toml", ".", std::vector<std::string>{"model.kind=" + kind})))
+    return recipe_hash(complete_recipe(parse_recipe("", "a.toml", ".", std::vector<std::string>{"model.kind=" + kind})))
         .hex();
   };
   // As they were when every key stood in one table.

@@ -39,6 +39,7 @@ void add_probe(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
 void add_eval(CLI::App& app, Session& session);
 void add_predict(CLI::App& app, Session& session);
+void add_bench(CLI::App& app, Session& session);
 void add_vocab(CLI::App& app, Session& session);
 void add_corpus(CLI::App& app, Session& session);
 void add_pack(CLI::App& app, Session& session);
@@ -68,7 +69,7 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 void add_layout_option(CLI::App& command, ModelOptions& options);
 /// --time-limit, for the commands that run it.
 void add_time_limit_option(CLI::App& command, ModelOptions& options);
-/// The recipe of a file, with the command line's settings and layout.
+/// The recipe of a file, with the command line's settings and layout; of a model's file (*.ramet) the defaults with it.
 Recipe open_recipe(const std::string& path, const ModelOptions& options);
 void add_runs_option(CLI::App& command, std::string& folder);
 void add_json_option(CLI::App& command, Session& session);

@@ -185,14 +185,14 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-StepProgress::StepProgress(std::string name, int64_t begin, int64_t end)
-    : name_(std::move(name)), begin_(begin), end_(end), started_(now()) {}
+StepProgress::StepProgress(std::string name, std::string units, int64_t begin, int64_t end)
+    : name_(std::move(name)), units_(std::move(units)), begin_(begin), end_(end), started_(now()) {}
 
 StepProgress::~StepProgress() { clear(); }
 
 void StepProgress::step(int64_t done, const Numbers& metrics) {
   const double loss = number_of(metrics, "loss"), seconds = number_of(metrics, "step_seconds"),
-               rate = number_of(metrics, "tokens_per_second");
+               rate = number_of(metrics, units_ + "_per_second");
   const double keep = done == begin_ + 1 ? 0 : kSmooth;
   loss_ = loss;
   rate_ = keep * rate_ + (1 - keep) * rate;
@@ -212,7 +212,7 @@ void StepProgress::draw(int64_t done) {
   const std::string left = done >= end_ ? duration_text(now() - started_) + " in all"
                                         : duration_text(seconds_a_step_ * static_cast<double>(end_ - done)) + " left";
   tail_ = std::to_string(done) + "/" + std::to_string(end_) + "  loss " + number_text(loss_) + scale_ + "  " +
-          number_text(std::round(rate_)) + " tokens/s  " + left;
+          number_text(std::round(rate_)) + " " + units_ + "/s  " + left;
   if (!is_terminal()) {
     std::fputs((name_ + "  step " + tail_ + "\n").c_str(), stderr);
     return;

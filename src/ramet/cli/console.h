@@ -66,7 +66,8 @@ class StatusLine {
 /// Shows how far a run is: a bar with loss, speed and time left on a terminal; elsewhere a line every few seconds.
 class StepProgress {
  public:
-  StepProgress(std::string name, int64_t begin, int64_t end);
+  /// `units`: what the speed counts, "tokens".
+  StepProgress(std::string name, std::string units, int64_t begin, int64_t end);
   ~StepProgress();
   void step(int64_t done, const Numbers& metrics);
   /// Prints a line above the bar.
@@ -76,7 +77,7 @@ class StepProgress {
   void draw(int64_t done);
   void clear();
 
-  std::string name_, tail_;
+  std::string name_, units_, tail_;
   int64_t begin_, end_;
   double started_, drawn_ = -1e9;
   double loss_ = 0, rate_ = 0, seconds_a_step_ = 0;

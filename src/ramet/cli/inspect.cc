@@ -7,6 +7,8 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/ir/text.h"
+#include "ramet/model/model_file.h"
+#include "ramet/model/model_text.h"
 #include "ramet/report/memory.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/train/step.h"
@@ -15,7 +17,7 @@ namespace ramet::cli {
 namespace {
 
 struct InspectArguments : ModelOptions {
-  std::string subject, part = "all";
+  std::string subject, model, part = "all";
   bool dot = false, verify = false, instructions = false, program = false;
 };
 
@@ -29,8 +31,10 @@ int inspect_graph(const InspectArguments& arguments) {
   }
   const Preparation preparation = prepare(open_recipe(arguments.subject, arguments));
   if (arguments.part == "forward") {
-    std::fputs((arguments.dot ? print_dot(preparation.workload.model.forward) : print(preparation.workload.model.forward)).c_str(),
-               stdout);
+    std::fputs(
+        (arguments.dot ? print_dot(preparation.workload.model.forward) : print(preparation.workload.model.forward))
+            .c_str(),
+        stdout);
     return 0;
   }
   step = make_training_step(preparation.workload.model, with_order_of_sums(preparation.options, preparation.layout));
@@ -49,6 +53,32 @@ int inspect_graph(const InspectArguments& arguments) {
   }
   const Graph& graph = program ? program->graph : arguments.part == "update" ? step.update : step.micro;
   std::fputs((arguments.dot ? print_dot(graph) : print(graph)).c_str(), stdout);
+  return 0;
+}
+
+int inspect_model(const InspectArguments& arguments, bool json) {
+  const auto [model, units] = load_model(arguments.subject);
+  const std::vector<InputSpec> inputs = checked_inputs(model);
+  if (json) {
+    JsonLine line;
+    std::vector<std::string> names, programs, metrics;
+    for (const InputSpec& input : inputs) names.push_back(input.name + " " + input.type.text());
+    for (const NamedGraph& program : model.programs) programs.push_back(program.name);
+    for (const Metric& metric : model.metrics) metrics.push_back(metric.name);
+    line.set("name", model.name)
+        .set("identity", model.identity().hex())
+        .set("parameters", model.parameters())
+        .set("inputs", names)
+        .set("weights", static_cast<int64_t>(model.weights.size()))
+        .set("states", static_cast<int64_t>(model.states.size()))
+        .set("metrics", metrics)
+        .set("programs", programs)
+        .set("units", units.name)
+        .print();
+    return 0;
+  }
+  std::printf("# %s parameters, identity %s\n%s", number_text(static_cast<double>(model.parameters())).c_str(),
+              model.identity().hex().c_str(), print_model(model, units).c_str());
   return 0;
 }
 
@@ -165,8 +195,29 @@ int inspect_checkpoint(const InspectArguments& arguments, bool json) {
 
 void add_inspect(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* inspect = app.add_subcommand("inspect", "Look inside: graph, executable, checkpoint");
-  inspect->require_subcommand(1);
+  CLI::App* inspect = app.add_subcommand("inspect", "Look inside: model, graph, executable, checkpoint");
+  inspect->require_subcommand(0, 1);
+  inspect->add_option("model", arguments->model, "a model's file: the same as `ramet inspect model FILE`")
+      ->type_name("FILE.ramet");
+  inspect->callback([arguments, inspect, &session] {
+    if (!inspect->get_subcommands().empty()) return;
+    if (arguments->model.empty())
+      throw Error({.what = "nothing to look at",
+                   .where = "inspect",
+                   .remedy = "`ramet inspect --help` lists what can be named"});
+    arguments->subject = arguments->model;
+    session.action = [arguments] { return inspect_model(*arguments, false); };
+  });
+
+  CLI::App* model =
+      inspect->add_subcommand("model", "A model's file: its inputs, states, metrics, programs and graphs");
+  model->add_option("subject", arguments->subject, "a file that save_model or `ramet export` wrote")
+      ->type_name("FILE.ramet")
+      ->required();
+  add_json_option(*model, session);
+  model->callback([arguments, &session] {
+    session.action = [arguments, &session] { return inspect_model(*arguments, session.json); };
+  });
 
   CLI::App* graph =
       inspect->add_subcommand("graph", "The graphs of a recipe's training step, or a file of a graph's text, checked");

@@ -76,6 +76,7 @@ SearchReport report_of(const RecipePlanner& planner, const SearchResult& result)
   report.result = &result;
   report.samples = preparation.samples_per_step();
   report.tokens = preparation.units_per_step();
+  report.units = preparation.workload.units.name;
   report.parameters = preparation.workload.model.parameters();
   report.device_memory = planner.device_memory();
   if (!result.fitting.empty()) report.command = planner.command_of(result.fitting.front().candidate);

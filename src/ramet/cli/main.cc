@@ -11,6 +11,7 @@
 #include "ramet/cli/command_table.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/recipe/kinds.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/transport/mpi_transport.h"
@@ -77,8 +78,19 @@ void add_time_limit_option(CLI::App& command, ModelOptions& options) {
       ->check(CLI::Range(0.1, 1e6));
 }
 
+namespace {
+
+/// The defaults of a recipe with a model's file, changed by settings.
+Recipe recipe_of_model_file(const std::string& path, std::vector<std::string> settings) {
+  settings.insert(settings.begin(), "model.file=" + path);
+  return parse_recipe("", std::filesystem::path(path).stem().string(), ".", settings);
+}
+
+}  // namespace
+
 Recipe open_recipe(const std::string& path, const ModelOptions& options) {
-  Recipe recipe = load_recipe(path, options.settings);
+  Recipe recipe = path.ends_with(".ramet") ? recipe_of_model_file(path, options.settings)
+                                           : load_recipe(path, options.settings);
   if (!options.layout.empty()) set_layout(recipe, options.layout);
   return recipe;
 }
@@ -92,10 +104,8 @@ void add_json_option(CLI::App& command, Session& session) {
 }
 
 void begin_from_run(Recipe& recipe, const std::filesystem::path& run, bool has_weights) {
-  std::error_code error;
   if (has_weights) recipe.model.init_from.clear();
-  if (recipe.is_task() && std::filesystem::is_directory(run / "tokenizer", error))
-    recipe.task.tokenizer = (run / "tokenizer").string();
+  kind_of(recipe).begin_from_run(recipe, run);
 }
 
 Subject find_subject(const std::string& text, const ModelOptions& options) {
@@ -150,6 +160,7 @@ int run(int argc, char** argv, Session& session) {
   add_probe(app, session);
   add_eval(app, session);
   add_predict(app, session);
+  add_bench(app, session);
   add_vocab(app, session);
   add_corpus(app, session);
   add_pack(app, session);

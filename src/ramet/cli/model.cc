@@ -7,8 +7,12 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/model/model_file.h"
+#include "ramet/recipe/kinds.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/publish.h"
+#include "ramet/train/evaluate.h"
+#include "ramet/train/predictor.h"
 #include "ramet/train/scaling.h"
 
 namespace ramet::cli {
@@ -30,33 +34,41 @@ int eval(const SubjectArguments& arguments, const Session& session) {
   if (preparation.task && !task_split(*preparation.task, "dev")->labelled())
     throw Error({.what = "the file has no answers to measure against", .where = subject.recipe.where("task.dev")});
   if (!preparation.workload.held_out && !preparation.task)
-    throw Error({.what = "the corpus holds nothing out for evaluation",
-                 .where = subject.recipe.where("data.corpus"),
-                 .remedy = "Build it with `ramet corpus --heldout 0.02`"});
+    throw kind_of(subject.recipe).without_samples(subject.recipe, true);
   if (preparation.recipe.train.evaluation.batches == 0)
     throw Error({.what = "the recipe evaluates no batches",
                  .where = subject.recipe.where("train.evaluation.batches"),
                  .found = "0",
                  .expected = "1 or more"});
-  Training trainer = make_training(std::move(preparation), arguments.where(session.mpi.get()));
+  Where where = arguments.where(session.mpi.get());
+  where.layout_source = layout_source(preparation.recipe);
+  const Workload& workload = preparation.workload;
+  Predictor predictor(workload.model, preparation.options, parse_layout(preparation.recipe.layout, where.layout_source),
+                      where, {evaluation_program(workload)});
+  int64_t steps = 0;
+  std::string weights_hash;
   if (subject.checkpoint) {
-    if (const std::string warnings = trainer.restore(Checkpoint(*subject.checkpoint));
-        !warnings.empty() && session.leads())
-      warn(warnings.substr(0, warnings.size() - 1));
+    const Checkpoint checkpoint(*subject.checkpoint);
+    const std::string warnings = check_origin(checkpoint, workload, predictor.model().identity().hex(),
+                                              predictor.cluster().stages()[0].kernel_class);
+    if (!warnings.empty() && session.leads()) warn(warnings.substr(0, warnings.size() - 1));
+    predictor.load(checkpoint);
+    steps = checkpoint.info().step;
+    weights_hash = checkpoint.info().weights_hash;
   } else {
-    trainer.initialize();
+    predictor.initialize(workload.init_from);
+    weights_hash = predictor.weights_hash();
   }
-  const Numbers numbers = trainer.evaluate();
-  const std::string weights_hash = trainer.weights_hash();
+  const Numbers numbers = evaluate(predictor.cluster(), workload, preparation.options);
   if (!session.leads()) return 0;
   if (session.json) {
     JsonLine line;
-    line.set("event", "end").set("steps", trainer.steps_done());
+    line.set("event", "end").set("steps", steps);
     for (const auto& [name, value] : numbers) line.set("held_out_" + name, value);
     line.set("weights_hash", weights_hash).print();
   } else {
     const std::string weights =
-        subject.checkpoint ? "after " + std::to_string(trainer.steps_done()) + " steps" : "before training";
+        subject.checkpoint ? "after " + std::to_string(steps) + " steps" : "before training";
     std::printf("held out, %s: %s\n", weights.c_str(), numbers_text(numbers, !subject.recipe.is_task()).c_str());
   }
   return 0;
@@ -65,13 +77,43 @@ int eval(const SubjectArguments& arguments, const Session& session) {
 /// A name that ends as a file of weights does is one; any other is a folder.
 bool is_file_name(const std::string& out) { return std::filesystem::path(out).extension() == ".safetensors"; }
 
+/// The model as a file, whose states begin as a checkpoint has them.
+void export_model_file(const std::string& out, const Recipe& recipe, const Checkpoint& checkpoint) {
+  Model model = build_model(recipe);
+  std::map<std::string, StateTensor*> states;
+  std::vector<StateTensor> saved;
+  for (std::vector<StateTensor>* list : {&model.weights, &model.states})
+    for (StateTensor& state : *list) {
+      states[state.name] = &state;
+      if (is_saved(state.kind) || state.kind == StateKind::kConstant) saved.push_back(state);
+    }
+  checkpoint.load(saved, [&](const StateTensor& state, std::span<const std::byte> bytes) {
+    HostTensor tensor(state.type);
+    std::copy(bytes.begin(), bytes.end(), tensor.data.begin());
+    states.at(state.name)->init = StateInit::from(TensorData(std::move(tensor)));
+  });
+  save_model(out, model, recipe.model.file.empty() ? Units{} : load_model(recipe.model.file).second);
+}
+
+int tell_exported(const SubjectArguments& arguments, const Subject& subject, bool json) {
+  if (json)
+    JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
+  else
+    std::printf("%s from %s\n", arguments.out.c_str(), subject.checkpoint->c_str());
+  return 0;
+}
+
 int export_model(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
   const Recipe recipe = complete_recipe(subject.recipe);
+  const Checkpoint checkpoint(*subject.checkpoint);
+  if (std::filesystem::path(arguments.out).extension() == ".ramet") {
+    export_model_file(arguments.out, recipe, checkpoint);
+    return tell_exported(arguments, subject, json);
+  }
   check_exportable(recipe.train, arguments.subject);
   const Model model = build_model(recipe);
-  const Checkpoint checkpoint(*subject.checkpoint);
   const auto read = [&](const std::string& name, std::span<std::byte> to) {
     for (const auto& weight : model.weights)
       if (weight.name == name)
@@ -88,11 +130,7 @@ int export_model(const SubjectArguments& arguments, bool json) {
       tokenizer = load_tokenizer(subject.run / "tokenizer");
     publish_model(arguments.out, recipe, model.weights, tokenizer.get(), read);
   }
-  if (json)
-    JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
-  else
-    std::printf("%s from %s\n", arguments.out.c_str(), subject.checkpoint->c_str());
-  return 0;
+  return tell_exported(arguments, subject, json);
 }
 
 }  // namespace
@@ -121,14 +159,14 @@ void add_eval(CLI::App& app, Session& session) {
 
 void add_export(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SubjectArguments>();
-  CLI::App* command = app.add_subcommand("export", "Write a run's model as Hugging Face's libraries read it");
+  CLI::App* command = app.add_subcommand("export", "Write a run's model as Hugging Face's libraries read it, or as a model file");
   command->add_option("subject", arguments->subject, "a run (its newest checkpoint) or a checkpoint of a run")
       ->type_name("RUN")
       ->required();
   command
       ->add_option("--out", arguments->out,
-                   "the folder to write (model.safetensors, config.json and the tokenizer), or FILE.safetensors for "
-                   "the weights alone")
+                   "the folder to write (model.safetensors, config.json and the tokenizer), FILE.safetensors for "
+                   "the weights alone, or FILE.ramet for the model as a file that begins with them")
       ->type_name("PATH")
       ->required();
   add_runs_option(*command, arguments->runs);

@@ -72,6 +72,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
   if (!arguments.schedule_svg.empty())
     write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
+  const std::string& units = preparation.workload.units.name;
   int64_t most = 0;
   for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
   const auto [host, host_devices] = host_of(preparation, compiled, arguments.as_ranks);
@@ -79,7 +80,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     JsonLine line;
     if (devices.time)
       line.set("step_seconds", devices.time->seconds)
-          .set("tokens_per_second", static_cast<double>(preparation.units_per_step()) / devices.time->seconds);
+          .set(units + "_per_second", static_cast<double>(preparation.units_per_step()) / devices.time->seconds);
     if (!devices.activations.empty()) line.set("activations", devices.activations);
     line.set("event", "end")
         .set("name", preparation.recipe.name)
@@ -89,7 +90,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .set("compile_seconds", compiled.seconds)
         .set("threads", static_cast<int64_t>(compiled.stages[0].threads))
         .set("kernel_class", compiled.stages[0].kernel_class)
-        .set("tokens_per_step", preparation.units_per_step())
+        .set(units + "_per_step", preparation.units_per_step())
         .set("bubble", devices.bubble_of_step())
         .set_json("layout", json_of(schedule))
         .set_json("devices", json_of(devices))
@@ -97,9 +98,9 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .print();
     return 0;
   }
-  std::printf("%s: %s parameters, %s tokens a step; compiled in %s for %d threads a device\n",
+  std::printf("%s: %s parameters, %s %s a step; compiled in %s for %d threads a device\n",
               preparation.recipe.name.c_str(), number_text(static_cast<double>(preparation.workload.model.parameters())).c_str(),
-              number_text(static_cast<double>(preparation.units_per_step())).c_str(),
+              number_text(static_cast<double>(preparation.units_per_step())).c_str(), units.c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
   std::printf("%s%s\n%s", text_of(devices).c_str(), text_of(host, host_devices).c_str(), text_of(schedule).c_str());
   return 0;
@@ -129,7 +130,8 @@ int plan(const PlanArguments& arguments, bool json) {
     const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
     step_seconds = predict_step_seconds(exe, local_machine(exe, find_device().backend(), 1.5, {}, real.views));
   }
-  const double tokens = static_cast<double>(preparation.units_per_step());
+  const double done = static_cast<double>(preparation.units_per_step());
+  const std::string& units = preparation.workload.units.name;
   const int64_t parameters = preparation.workload.model.parameters();
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(exe));
   if (!arguments.save.empty()) save_executable(exe, arguments.save);
@@ -149,16 +151,16 @@ int plan(const PlanArguments& arguments, bool json) {
         .set("compile_seconds", compile_seconds)
         .set("threads", static_cast<int64_t>(exe.threads))
         .set("kernel_class", exe.kernel_class)
-        .set("tokens_per_step", preparation.units_per_step());
+        .set(units + "_per_step", preparation.units_per_step());
     if (!arguments.no_time)
       line.set("step_seconds", step_seconds)
-          .set("tokens_per_second", tokens / step_seconds)
+          .set(units + "_per_second", done / step_seconds)
           .set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
     line.set_json("memory", json_of(memory)).set_json("host", json_of(host, 1)).print();
     return 0;
   }
-  std::printf("%s: %s parameters, %s tokens a step, %lld steps\n", recipe.name.c_str(),
-              number_text(static_cast<double>(parameters)).c_str(), number_text(tokens).c_str(),
+  std::printf("%s: %s parameters, %s %s a step, %lld steps\n", recipe.name.c_str(),
+              number_text(static_cast<double>(parameters)).c_str(), number_text(done).c_str(), units.c_str(),
               static_cast<long long>(recipe.train.steps));
   std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), exe.threads,
               exe.kernel_class.c_str());
@@ -166,8 +168,8 @@ int plan(const PlanArguments& arguments, bool json) {
   if (!exe.activations.empty()) std::printf("\nactivations, chosen to fit: %s\n", exe.activations.c_str());
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());
   if (!arguments.no_time)
-    std::printf("time: about %s a step, %s tokens/s, %s in all\n", duration_text(step_seconds).c_str(),
-                number_text(tokens / step_seconds).c_str(),
+    std::printf("time: about %s a step, %s %s/s, %s in all\n", duration_text(step_seconds).c_str(),
+                number_text(done / step_seconds).c_str(), units.c_str(),
                 duration_text(step_seconds * static_cast<double>(recipe.train.steps)).c_str());
   return 0;
 }

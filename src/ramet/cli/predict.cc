@@ -1,11 +1,15 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
+#include "ramet/data/arrays.h"
+#include "ramet/model/array_file.h"
+#include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/kinds.h"
-#include "ramet/recipe/predictor.h"
+#include "ramet/recipe/text_predictor.h"
 #include "ramet/text/corpus.h"
 
 namespace ramet::cli {
@@ -14,10 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PredictArguments : ModelOptions {
-  std::string subject, weights, tokenizer;
-  std::vector<std::string> texts;
-  int64_t k = 5, tokens = 40, seed = 0;
-  double temperature = 0;
+  std::string subject, weights, tokenizer, arrays, program = "evaluate";
+  std::vector<std::string> texts, prompts;
+  int64_t k = 5, batch = 0;
+  GenerateOptions generate;
+  bool stream = false;
   TaskArguments task;
 };
 
@@ -39,7 +44,7 @@ std::string percent(double share) {
   return text;
 }
 
-void tell_masks(const std::string& text, const std::vector<std::vector<Predictor::Candidate>>& masks, bool json) {
+void tell_masks(const std::string& text, const std::vector<std::vector<LikelyToken>>& masks, bool json) {
   if (json) {
     for (size_t m = 0; m < masks.size(); ++m) {
       std::vector<std::string> tokens;
@@ -66,54 +71,194 @@ void tell_masks(const std::string& text, const std::vector<std::vector<Predictor
   }
 }
 
-int predict(const PredictArguments& arguments, const Session& session) {
-  const bool json = session.json;
+/// Gives a predictor its weights: of a file, of the run, or those that the recipe begins from.
+void load_weights(Predictor& predictor, const PredictArguments& arguments, const Subject& subject) {
+  if (!arguments.weights.empty()) return predictor.import_weights(arguments.weights);
+  if (subject.checkpoint) return predictor.load(Checkpoint(*subject.checkpoint));
+  if (!subject.recipe.model.init_from.empty()) return predictor.initialize(subject.recipe.model.init_from);
+  throw Error({.what = "no weights: a recipe has none of its own, and the run has no checkpoint yet",
+               .where = arguments.subject,
+               .remedy = "Name a run with a checkpoint, or give a file with --weights"});
+}
+
+int fill_masks(const PredictArguments& arguments, const Subject& subject, const Recipe& recipe,
+               std::shared_ptr<const Tokenizer> tokenizer, const Layout& layout, const Session& session) {
+  MaskFiller filler(recipe, std::move(tokenizer), layout, arguments.where(session.mpi.get()), arguments.k,
+                    arguments.batch);
+  load_weights(filler.predictor(), arguments, subject);
+  const auto masks = filler.fill(arguments.texts);
+  for (size_t i = 0; i < masks.size() && session.leads(); ++i) tell_masks(arguments.texts[i], masks[i], session.json);
+  return 0;
+}
+
+/// Prints texts as they come: the first at once, piece by piece, the others behind it.
+class TextPrinter {
+ public:
+  TextPrinter(const PredictArguments& arguments, const Session& session) : arguments_(arguments), session_(session) {}
+
+  void piece(size_t prompt, const std::string& text) {
+    if (!session_.leads()) return;
+    if (session_.json) {
+      if (arguments_.stream)
+        JsonLine().set("event", "piece").set("prompt", static_cast<int64_t>(prompt)).set("text", text).print();
+      return;
+    }
+    if (prompt > 0) return;
+    begin();
+    print(text);
+  }
+
+  void end(const std::vector<GeneratedText>& texts) {
+    if (!session_.leads()) return;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (session_.json) {
+        JsonLine()
+            .set("event", "text")
+            .set("text", arguments_.texts[i])
+            .set("continuation", texts[i].text)
+            .set("tokens", static_cast<int64_t>(texts[i].tokens.size()))
+            .set("end", std::string(name_of(texts[i].end)))
+            .print();
+        continue;
+      }
+      if (i == 0)
+        begin(), print("\n");
+      else
+        print(arguments_.texts[i] + texts[i].text + "\n");
+    }
+  }
+
+ private:
+  void begin() {
+    if (!begun_) print(arguments_.texts[0]);
+    begun_ = true;
+  }
+  static void print(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  const PredictArguments& arguments_;
+  const Session& session_;
+  bool begun_ = false;
+};
+
+/// Positions that texts of these prompts may take.
+int64_t room_of(const PredictArguments& arguments, const Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (const std::string& text : arguments.texts) longest = std::max(longest, tokenizer.encode(text).size());
+  return static_cast<int64_t>(longest) + arguments.generate.tokens;
+}
+
+int continue_texts(const PredictArguments& arguments, const Subject& subject, const Recipe& recipe,
+                   const std::shared_ptr<const Tokenizer>& tokenizer, const Layout& layout, const Session& session) {
+  const int64_t room = room_of(arguments, *tokenizer);
+  if (room > recipe.data.sequence_length && arguments.weights.empty() && recipe.model.init_from.empty() &&
+      session.leads())
+    warn("the run was trained on sequences of " + std::to_string(recipe.data.sequence_length) +
+         " tokens: its positions behind them mean nothing yet");
+  TextGenerator generator(recipe, tokenizer, layout, arguments.where(session.mpi.get()), arguments.batch, room);
+  load_weights(generator.predictor(), arguments, subject);
+  TextPrinter printer(arguments, session);
+  const std::vector<GeneratedText> texts =
+      generator.generate(arguments.texts, arguments.generate,
+                         [&](size_t prompt, const std::string& piece) { printer.piece(prompt, piece); });
+  printer.end(texts);
+  return 0;
+}
+
+/// What the model of a file gives for a file of arrays.
+int predict_arrays(const Subject& subject, const PredictArguments& arguments, bool json) {
+  for (const auto& [option, value] : {std::pair("--in", &arguments.arrays), std::pair("--out", &arguments.task.out)})
+    if (value->empty())
+      throw Error({.what = std::string("no file of arrays ") + (option[2] == 'i' ? "to read" : "to write"),
+                   .where = "predict",
+                   .expected = option + std::string(" FILE"),
+                   .remedy = "`ramet predict RUN --in rows.npz --out results.npz`"});
+  if (!arguments.texts.empty())
+    throw Error({.what = "the model of a file reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
+  const Recipe recipe = complete_recipe(subject.recipe);
+  ArrayPredictor predictor(recipe, arguments.program, open_arrays(arguments.arrays), arguments.arrays,
+                           arguments.threads);
+  if (!arguments.weights.empty())
+    predictor.begin(arguments.weights);
+  else if (subject.checkpoint)
+    predictor.load(Checkpoint(*subject.checkpoint));
+  else
+    predictor.begin(recipe.model.init_from);
+  StatusLine line;
+  const std::vector<NamedTensor> results = predictor.predict([&](int64_t done, int64_t total) {
+    if (!json && is_terminal()) line.show(std::to_string(done) + " of " + std::to_string(total));
+  });
+  line.clear();
+  save_npz(arguments.task.out, results);
+  std::vector<std::string> names;
+  for (const NamedTensor& result : results) names.push_back(result.name);
+  if (json) {
+    JsonLine()
+        .set("event", "end")
+        .set("samples", predictor.samples())
+        .set("results", names)
+        .set("left_out", predictor.left_out())
+        .set("out", arguments.task.out)
+        .print();
+    return 0;
+  }
+  std::printf("%s: for %lld samples\n", arguments.task.out.c_str(), static_cast<long long>(predictor.samples()));
+  for (const NamedTensor& result : results) std::printf("  %s %s\n", result.name.c_str(), result.type.text().c_str());
+  for (const std::string& name : predictor.left_out())
+    std::printf("  %s needs an input that the arrays lack\n", name.c_str());
+  return 0;
+}
+
+int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
-  if (subject.recipe.is_task()) return predict_task(subject, arguments.task, arguments, session);
+  join_job(session);
+  if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
+  if (!kind_of(subject.recipe).reads_text())
+    return session.leads() ? predict_arrays(subject, arguments, session.json) : 0;
+  arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
   const auto tokenizer = find_tokenizer(arguments, subject);
   const Recipe recipe =
       complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
-  Predictor predictor(recipe, tokenizer, arguments.threads, arguments.k);
-  if (!arguments.weights.empty())
-    predictor.load_weights(arguments.weights);
-  else if (subject.checkpoint)
-    predictor.load(Checkpoint(*subject.checkpoint));
-  else if (!recipe.model.init_from.empty())
-    predictor.load_weights(recipe.model.init_from);
-  else
-    throw Error({.what = "no weights: a recipe has none of its own, and the run has no checkpoint yet",
-                 .where = arguments.subject,
-                 .remedy = "Name a run with a checkpoint, or give a file with --weights"});
-  for (const auto& text : arguments.texts) {
-    if (!kind_of(recipe).continues_texts()) {
-      tell_masks(text, predictor.fill_masks(text), json);
-      continue;
-    }
-    const std::string more =
-        predictor.continue_text(text, arguments.tokens, arguments.temperature, static_cast<uint64_t>(arguments.seed));
-    if (json)
-      JsonLine().set("event", "text").set("text", text).set("continuation", more).print();
-    else
-      std::printf("%s%s\n", text.c_str(), more.c_str());
-  }
-  return 0;
+  const Layout layout = parse_layout(arguments.layout);
+  if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
+  return kind_of(recipe).continues_texts() ? continue_texts(arguments, subject, recipe, tokenizer, layout, session)
+                                           : fill_masks(arguments, subject, recipe, tokenizer, layout, session);
 }
 
 }  // namespace
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), continue texts (gpt2), or answer a task's file");
+  CLI::App* command = app.add_subcommand("predict",
+                                         "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
+                                         "file, or give a model file's results for arrays");
   command
-      ->add_option("subject", arguments->subject,
-                   "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")
-      ->type_name("RUN|RECIPE")
+      ->add_option(
+          "subject", arguments->subject,
+          "a run (its newest checkpoint), a checkpoint of a run, a recipe with --weights, or a model's file (*.ramet)")
+      ->type_name("RUN|RECIPE|MODEL")
       ->required();
   command->add_option("text", arguments->texts, "texts")->type_name("TEXT");
-  command->add_option("--out", arguments->task.out, "tasks: write the answers here, in the task's public format")
+  command->add_option("--prompt", arguments->prompts, "a text, as the positional ones; may stand several times")
+      ->type_name("TEXT")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--out", arguments->task.out,
+                   "tasks: write the answers here, in the task's public format; model files: the results, as .npz")
       ->type_name("FILE");
+  command
+      ->add_option("--in", arguments->arrays,
+                   "model files: arrays to read (.npz, .npy, .safetensors or a folder of .npy); results that need more "
+                   "inputs than it has are left out")
+      ->type_name("FILE");
+  command->add_option("--program", arguments->program, "model files: evaluate, or a program on request")
+      ->type_name("NAME")
+      ->capture_default_str();
   add_task_options(*command, arguments->task);
   command
       ->add_option("--weights", arguments->weights,
@@ -121,25 +266,54 @@ void add_predict(CLI::App& app, Session& session) {
       ->type_name("FILE");
   command->add_option("--tokenizer", arguments->tokenizer, "tokenizer's folder or file (default: the run's own)")
       ->type_name("PATH");
-  command->add_option("--top", arguments->k, "candidates for each place")
+  command->add_option("--batch", arguments->batch, "texts that are computed at once (default: all, at most 8)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  command->add_option("--top", arguments->k, "bert: candidates for each mask")
       ->type_name("K")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->capture_default_str();
-  command->add_option("--tokens", arguments->tokens, "gpt2: tokens to add")
+  GenerateOptions& generate = arguments->generate;
+  command->add_option("--tokens", generate.tokens, "gpt2: most tokens to add")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
       ->capture_default_str();
   command
-      ->add_option("--temperature", arguments->temperature,
-                   "gpt2: 0 takes the likeliest token, above it one of the likeliest is drawn")
+      ->add_option("--temperature", generate.sampling.temperature,
+                   "gpt2: 0 takes the likeliest token; above it tokens are drawn, the more evenly the higher it is")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_option("--seed", arguments->seed, "gpt2: of the draws")
-      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+  command->add_option("--top-k", generate.sampling.top_k, "gpt2: draw from the K likeliest tokens; 0: from all")
+      ->type_name("K")
+      ->check(CLI::Range(int64_t{0}, int64_t{10'000'000}))
       ->capture_default_str();
+  command
+      ->add_option("--top-p", generate.sampling.top_p,
+                   "gpt2: draw from the likeliest tokens that have this share of the probability together")
+      ->type_name("SHARE")
+      ->capture_default_str();
+  command
+      ->add_option("--repetition-penalty", generate.sampling.repetition_penalty,
+                   "gpt2: make tokens that the text holds already less likely; 1: no less")
+      ->type_name("FACTOR")
+      ->capture_default_str();
+  command->add_option("--stop", generate.stop_words, "gpt2: end a text before this word; may stand several times")
+      ->type_name("WORD")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--seed", generate.sampling.seed, "gpt2: of the draws")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{INT64_MAX}))
+      ->capture_default_str();
+  command->add_flag("--stream", arguments->stream, "gpt2 with --json: a line for each new piece of a text as well");
   add_model_options(*command, *arguments);
+  add_layout_option(*command, *arguments);
+  add_time_limit_option(*command, *arguments);
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
+  command->footer(
+      "The same prompts, options and seed give the same texts on every layout, number of threads and --batch. A text "
+      "ends\n"
+      "with its last token, before a stop word or <|endoftext|>, or with the last position that the model has.");
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session); }; });
 }

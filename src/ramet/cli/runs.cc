@@ -16,9 +16,19 @@ struct RunsArguments {
   std::vector<std::string> runs;
 };
 
+/// The speed of a run by what it counts: {"tokens", 1234}; "" where the log has none.
+std::pair<std::string, double> speed_of(const RunRecord& run) {
+  constexpr std::string_view kEnd = "_per_second";
+  for (const std::string& name : run.log.names())
+    if (name.ends_with(kEnd) && !name.starts_with("real_"))
+      return {name.substr(0, name.size() - kEnd.size()), run.log.last(name)};
+  return {"", std::nan("")};
+}
+
 std::string or_dash(double value) { return std::isnan(value) ? "-" : number_text(value); }
 
 void set_summary(JsonLine& line, const RunRecord& run) {
+  const auto [units, speed] = speed_of(run);
   line.set("id", run.id)
       .set("name", run.name)
       .set("status", std::string(name_of(run.status)))
@@ -26,7 +36,7 @@ void set_summary(JsonLine& line, const RunRecord& run) {
       .set("steps", run.steps())
       .set("loss", run.log.last("loss"))
       .set("held_out_loss", run.log.last("held_out_loss"))
-      .set("tokens_per_second", run.log.last("tokens_per_second"))
+      .set((units.empty() ? "units" : units) + "_per_second", speed)
       .set("path", run.path.string());
 }
 
@@ -44,11 +54,13 @@ int list(const RunsArguments& arguments, bool json) {
     std::printf("no runs in %s\n", arguments.folder.c_str());
     return 0;
   }
-  std::vector<std::vector<std::string>> rows = {{"run", "status", "steps", "loss", "held out", "tokens/s", "started"}};
-  for (const auto& run : runs)
+  std::vector<std::vector<std::string>> rows = {{"run", "status", "steps", "loss", "held out", "a second", "started"}};
+  for (const auto& run : runs) {
+    const auto [units, speed] = speed_of(run);
     rows.push_back({run.id, std::string(name_of(run.status)), std::to_string(run.steps()),
                     or_dash(run.log.last("loss")), or_dash(run.log.last("held_out_loss")),
-                    or_dash(std::round(run.log.last("tokens_per_second"))), run.started.substr(0, 19)});
+                    or_dash(std::round(speed)) + (units.empty() ? "" : " " + units), run.started.substr(0, 19)});
+  }
   std::fputs(table_text(rows).c_str(), stdout);
   return 0;
 }

@@ -66,7 +66,8 @@ int simulate(const SimulateArguments& arguments, bool json) {
                     title = preparation.recipe.name + " on " + machine.name + ", layout " + layout;
   if (!arguments.trace.empty()) write_file_atomic(arguments.trace, perfetto_trace(simulation));
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, timeline_svg(simulation, title));
-  const auto tokens = static_cast<double>(preparation.units_per_step()),
+  const std::string& units = preparation.workload.units.name;
+  const auto done = static_cast<double>(preparation.units_per_step()),
              samples = static_cast<double>(preparation.samples_per_step());
   if (json) {
     JsonLine()
@@ -76,7 +77,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
         .set("machine_devices", static_cast<int64_t>(machine.devices))
         .set("layout", layout)
         .set("samples_per_second", samples / simulation.seconds)
-        .set("tokens_per_second", tokens / simulation.seconds)
+        .set(units + "_per_second", done / simulation.seconds)
         .set("compile_seconds", compiled.seconds)
         .set("simulate_seconds", seconds)
         .set_json("simulation", json_of(simulation, compiled.stages))
@@ -88,8 +89,9 @@ int simulate(const SimulateArguments& arguments, bool json) {
               duration_text(compiled.seconds).c_str(), duration_text(seconds).c_str(),
               static_cast<long long>(simulation.events), simulation.timelines.size());
   std::fputs(text_of(simulation, compiled.stages).c_str(), stdout);
-  std::printf("\nstep: %.4g s, %s samples/s, %s tokens/s\n", simulation.seconds,
-              number_text(samples / simulation.seconds).c_str(), number_text(tokens / simulation.seconds).c_str());
+  std::printf("\nstep: %.4g s, %s samples/s, %s %s/s\n", simulation.seconds,
+              number_text(samples / simulation.seconds).c_str(), number_text(done / simulation.seconds).c_str(),
+              units.c_str());
   std::printf("bubble: %.1f%% of it, devices wait for each other; matrix products at %.1f%% of the peak\n",
               100 * simulation.bubble, 100 * simulation.share_of_peak);
   return 0;

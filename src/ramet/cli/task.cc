@@ -56,10 +56,11 @@ class Ensemble {
                    .where = subject.run.string(),
                    .found = its.recipe.task.kind + ", sequences of " + std::to_string(its.recipe.data.sequence_length),
                    .expected = "the task, tokenizer, labels and lengths of the first run"});
-    TaskPredictor predictor(its.recipe, preparation_.tokenizer, options_.threads);
-    predictor.load(Checkpoint(*subject.checkpoint));
+    TaskPredictor predictor(its.recipe, preparation_.tokenizer, parse_layout(options_.layout, "--layout"),
+                            options_.where());
+    predictor.predictor().load(Checkpoint(*subject.checkpoint));
     StatusLine line;
-    outputs_.push_back(predictor.predict(*data_, [&](int64_t done, int64_t total) {
+    outputs_.push_back(predictor.predict(data_, [&](int64_t done, int64_t total) {
       if (!quiet_ && is_terminal()) line.show(std::to_string(done) + " of " + std::to_string(total));
     }));
   }

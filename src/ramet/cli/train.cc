@@ -9,6 +9,7 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/layout_search.h"
 #include "ramet/cli/task.h"
+#include "ramet/recipe/kinds.h"
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
@@ -71,8 +72,9 @@ Numbers results_of(const Numbers& metrics) {
 /// What a person sees of a run on the console.
 class ConsoleObserver final : public TrainingObserver {
  public:
-  ConsoleObserver(const Recipe& recipe, int64_t begin, int64_t end, const RunDirectory& directory)
-      : progress_(std::make_unique<StepProgress>(recipe.name, begin, end)),
+  ConsoleObserver(const Recipe& recipe, const std::string& units, int64_t begin, int64_t end,
+                  const RunDirectory& directory)
+      : progress_(std::make_unique<StepProgress>(recipe.name, units, begin, end)),
         directory_(directory),
         shares_(!recipe.is_task()) {}
 
@@ -138,12 +140,10 @@ class TrainCommand {
     where.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
     for (const auto& remark : preparation.workload.remarks) tell(remark);
-    if (!preparation.workload.train)
-      throw Error({.what = "the task has no file to train on",
-                   .where = recipe.where("task.kind"),
-                   .remedy = "Set task.train, or name a folder that has it in task.data"});
+    if (!preparation.workload.train) throw kind_of(recipe).without_samples(recipe, false);
     const Recipe complete = preparation.recipe;
     const std::shared_ptr<const Tokenizer> tokenizer = preparation.tokenizer;
+    const fs::path model_file = preparation.model_file;
     std::optional<StartProgress> start(std::in_place);
     if (session_.leads() && !session_.json)
       where.progress = [&start](std::string_view what, int64_t done, int64_t total) {
@@ -169,6 +169,7 @@ class TrainCommand {
       directory.emplace(arguments_.exactly.empty() ? RunDirectory::create(arguments_.runs, facts)
                                                    : RunDirectory::create_at(arguments_.exactly, facts));
       if (tokenizer) tokenizer->save(directory->tokenizer());
+      if (!model_file.empty()) write_file_atomic(directory->model(), MappedFile(model_file).view());
     }
     return train_in(*directory, complete, trainer);
   }
@@ -225,7 +226,7 @@ class TrainCommand {
       std::fprintf(stderr, "%s: %s planned, compiled in %s, %d threads; run %s\n", recipe.name.c_str(),
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
-      observers.push_back(&console.emplace(recipe, begin, end, directory));
+      observers.push_back(&console.emplace(recipe, trainer.workload().units.name, begin, end, directory));
     }
     catch_stop_signals();
     try {

@@ -34,6 +34,10 @@ std::vector<ArrayColumn> open_npz(const std::filesystem::path& path);
 /// The array of a file's bytes; `source` names it in messages. Its data points into `file`.
 ArrayColumn parse_npy(std::string_view file, const std::string& source);
 
+/// Writes arrays as one .npz, each under its name, uncompressed; equal arrays give equal files. Types that NumPy does
+/// not have (bf16, f8) become f32. The file is replaced whole or not at all.
+void save_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+
 /// The type in which a model gets elements: as they lie where it is a DType; f64 as f32; i8, i16 and u16 as i32; u32 and
 /// u64 as i64. Throws Error for a name that is none.
 DType delivered_type(std::string_view stored);

@@ -55,7 +55,7 @@ class Partitioner {
   DeviceGraphs run() {
     check_replicas();
     const PartOrder parts(graph_with_parts());
-    const LayerCosts costs = layer_costs(step_.micro, parts);
+    const LayerCosts costs = layer_costs(graph_with_parts(), parts);
     gather_sharded_weights();
     spread_states();
     const Graph derive = spread(step_.derive, spreads_).graph;

@@ -133,8 +133,9 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
   const auto [values, indices] = top_k(softmax(slice(bert.masked_logits(bert.encode()), {0, 0},
                                                      {batch.micro_batch * batch.predictions, config.vocabulary})),
                                        k);
-  graph.add_output("top_values", values.id);
-  graph.add_output("top_indices", indices.id);
+  const Shape places{batch.micro_batch, batch.predictions, k};
+  graph.add_output("top_values", reshape(values, places).id);
+  graph.add_output("top_indices", reshape(indices, places).id);
   return graph;
 }
 

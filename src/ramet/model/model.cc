@@ -1,6 +1,7 @@
 #include "ramet/model/model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "ramet/base/error.h"
@@ -111,6 +112,29 @@ Hash Model::identity() const {
     if (program.when.kind != When::Kind::kRequest)
       hasher.update("program " + program.name + " " + text_of(program.when) + "\n").update(program.graph.hash().hex());
   return hasher.digest();
+}
+
+void check_states(const Model& model) {
+  std::map<std::string, const StateTensor*> states;
+  for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
+    for (const StateTensor& state : *list)
+      if (!states.emplace(state.name, &state).second) refuse(model, "two states of one name", "'" + state.name + "'");
+  const auto check = [&](const Graph& graph, const std::string& name, const TensorType& type) {
+    const auto state = states.find(name);
+    if (state == states.end())
+      refuse(model, "graph '" + graph.name() + "' has a state that the model does not declare", "'" + name + "'");
+    if (state->second->type != type)
+      refuse(model, "state '" + name + "' is of another type in graph '" + graph.name() + "'", type.text(),
+             state->second->type.text());
+  };
+  std::vector<const Graph*> graphs = {&model.forward, &model.evaluate};
+  for (const NamedGraph& program : model.programs) graphs.push_back(&program.graph);
+  for (const Graph* graph : graphs) {
+    for (const GraphInput& input : graph->inputs())
+      if (input.role == InputRole::kState) check(*graph, graph->value(input.value).name, graph->type(input.value));
+    for (const GraphOutput& output : graph->outputs())
+      if (output.role == OutputRole::kState) check(*graph, output.name, graph->type(output.value));
+  }
 }
 
 std::vector<InputSpec> checked_inputs(const Model& model) {

@@ -53,6 +53,13 @@ struct NamedGraph {
   When when = When::on_request();
 };
 
+/// What a sample consists of, for speeds.
+struct Units {
+  std::string name = "samples";  ///< "tokens"
+  int64_t per_sample = 1;        ///< with padding
+  std::string mask{};            ///< input that is 0 where there is padding; "": there is none
+};
+
 /// A model as the compiler gets it: the forward graph with its loss, and what its weights are.
 /// `forward` has data inputs (the names of text/batches.h), the scalar input "counter" i64[2] = {step, micro-batch
 /// index} when it draws random numbers, one f32 state input a weight, and the outputs "loss" (f32[]) and any metrics
@@ -97,6 +104,10 @@ struct Model {
   /// inputs and metrics. A checkpoint keeps it, so that no other model goes on from it.
   Hash identity() const;
 };
+
+/// Throws Error when a graph of the model reads or writes a state that the model does not declare, or of another type,
+/// or when two states have one name.
+void check_states(const Model& model);
 
 /// The inputs of a model: those it declares, and those that its graphs read beside them (without axes and limits).
 /// Throws Error when a declared one is not what the graph reads, or a metric or a guard is no scalar output.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ramet/model/decoding.h"
 #include "ramet/model/model.h"
 #include "ramet/text/task_head.h"
 
@@ -82,7 +83,7 @@ struct HeadShape {
 /// and value, which are one tensor "...self.qkv.weight" [3H,H]. Throws Error when sizes contradict each other.
 Model build_bert(const BertConfig& config, const BatchShape& batch);
 /// Forward only, for filling masks: inputs input_ids, token_type_ids, attention_mask, masked_positions -> "top_values"
-/// f32[B*P,k] (probabilities) and "top_indices" i32[B*P,k].
+/// f32[B,P,k] (probabilities) and "top_indices" i32[B,P,k].
 Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int64_t k);
 
 /// The same encoder with a task's head (names and order of ops as Hugging Face has them). Data inputs input_ids,
@@ -99,8 +100,8 @@ Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch,
 
 /// GPT-2 with its tied language-model head: input_ids, labels i32[B,S] -> loss, correct, count.
 Model build_gpt2(const Gpt2Config& config, const BatchShape& batch);
-/// Forward only, for continuing text: input_ids i32[B,S], last_position i32[B] -> "top_values" f32[B,k], "top_indices"
-/// i32[B,k].
-Graph build_gpt2_predict(const Gpt2Config& config, const BatchShape& batch, int64_t k);
+/// Adds to a GPT-2 of these sizes the programs and caches that `decoding` asks for. A cache is [samples, room, heads,
+/// head size], cut over tensor shards by heads. Throws Error when the room is more than the table of positions.
+void add_gpt2_decoding(const Gpt2Config& config, const Decoding& decoding, Model& model);
 
 }  // namespace ramet::model

@@ -43,7 +43,7 @@ void read_shape(const NodeSignature& node, AttentionForm& form) {
            form.packed ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
   form.dtype = query.dtype;
   form.batch = query.shape[0];
-  form.sequence = query.shape[1];
+  form.sequence = form.keys = query.shape[1];
   form.heads = query.shape.dim(-2);
   form.head_size = query.shape.dim(-1);
   if (form.head_size == 0) refuse(node, "heads have no size", query.text());

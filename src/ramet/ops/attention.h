@@ -18,6 +18,7 @@ namespace ramet::ops {
 /// key of its run when there are segments, where b, h, B and heads are those of the logical tensor when the node has a part of the samples or heads (attributes `cuts` and `position`).
 struct AttentionForm {
   int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
+  int64_t keys = 0;  ///< positions of k and v; of `attention` as many as queries
   bool packed = false;  ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
   bool causal = false;
   bool segments = false;
@@ -28,6 +29,7 @@ struct AttentionForm {
   DType mask_dtype = DType::kI32;
   // Which inputs hold what; -1: absent. The last three are attention_grad's.
   int query = 0, key = 0, value = 0, mask = -1, counter = -1, out = -1, lse = -1, dout = -1;
+  int first = -1;  ///< of `cached_attention`: the position of each sample's first query
 
   int64_t logical_heads = 0;            ///< B heads of the logical tensor
   std::vector<int64_t> logical_head{};  ///< b heads + h in the logical tensor, for each here; empty: the same
@@ -42,5 +44,8 @@ struct AttentionForm {
 };
 /// Throws Error naming the node when the operands do not fit.
 AttentionForm attention_form(const NodeSignature& node);
+/// The same of a node `cached_attention`: causal, with `keys` positions of which query i of sample b sees those from 0
+/// to first[b] + i.
+AttentionForm cached_attention_form(const NodeSignature& node);
 
 }  // namespace ramet::ops

@@ -125,6 +125,13 @@ struct AttentionOptions {
 /// (0 = hidden), or invalid. -> [B, S, heads, D]. `counter` is the scalar input i64[2], needed with dropout.
 Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options);
 
+/// A cache's table [B, R, ...] with the rows [B, n, ...] of new positions: row i of sample b at first[b] + i (i32[B]).
+/// Rows beyond the table are left out. As the next value of a state it is written in place.
+Tensor write_rows(Tensor table, Tensor rows, Tensor first);
+/// Causal attention of queries [B, n, heads, D] that stand at positions first[b], first[b] + 1, ... (i32[B]) over the
+/// keys and values [B, R, heads, D] of positions 0 to their own. What the tables hold further on is not read.
+Tensor cached_attention(Tensor query, Tensor keys, Tensor values, Tensor first, double scale);
+
 /// Inverted dropout: keeps each element with probability 1 - rate and scales by 1/(1-rate). Numbers come from Philox
 /// (seed, kDropout, step, hash64(random_name), micro-batch index * elements + element), 16 bits an element; `counter`
 /// is the scalar input "counter" i64[2] = {step, micro-batch index}.

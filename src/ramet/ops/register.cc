@@ -14,6 +14,7 @@ void register_matmul_ops(OpRegistry& registry);
 void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
+void register_cache_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
 void register_optimizer_ops(OpRegistry& registry);
 void register_rounding_ops(OpRegistry& registry);
@@ -35,6 +36,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_rescale_op(registry);
   ops::register_normalize_ops(registry);
   ops::register_attention_ops(registry);
+  ops::register_cache_ops(registry);
   ops::register_loss_ops(registry);
   ops::register_optimizer_ops(registry);
   ops::register_rounding_ops(registry);

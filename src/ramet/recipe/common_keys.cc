@@ -37,7 +37,8 @@ std::vector<RecipeKey> common_keys() {
        .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
               "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2)",
        .field = RAMET_FIELD(model.preset),
-       .otherwise = "mini"},
+       .otherwise = "mini",
+       .of_text = true},
       {.name = "model.init_from",
        .doc =
            "weights to begin from: the folder of a published model (config.json then gives what this table leaves "
@@ -47,9 +48,11 @@ std::vector<RecipeKey> common_keys() {
        .kind = Kind::kPath,
        .decides = false},
       {.name = "data.kind",
-       .doc = "synthetic: tokens drawn from the counter-based generator; text: a corpus made by `ramet corpus`",
+       .doc = "synthetic: tokens drawn from the counter-based generator; text: a corpus made by `ramet corpus`; arrays: "
+              "files of arrays, one for each input of a model file",
        .field = RAMET_FIELD(data.kind),
-       .choices = {"synthetic", "text"}},
+       .choices = {"synthetic", "text", "arrays"},
+       .otherwise = "synthetic; arrays with model.file"},
       {.name = "data.prefetch",
        .doc = "micro-batches made ahead of their use for each device (more than 3 are 3)",
        .field = RAMET_FIELD(data.prefetch),

@@ -50,8 +50,13 @@ class Gpt2Kind final : public RecipeKind {
   Model build_model(const Recipe& recipe) const override {
     return build_gpt2(gpt2_config(recipe), batch_shape(recipe, recipe.train.micro_batch));
   }
-  Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t, int64_t k) const override {
-    return build_gpt2_predict(gpt2_config(recipe), batch_shape(recipe, samples), k);
+  void add_decoding(const Recipe& recipe, const Decoding& decoding, Model& model) const override {
+    if (recipe.train.scaling != "none")
+      throw Error({.what = "a unit-scaled model cannot continue texts yet",
+                   .where = recipe.where("train.scaling"),
+                   .found = recipe.train.scaling,
+                   .expected = "none"});
+    add_gpt2_decoding(gpt2_config(recipe), decoding, model);
   }
   bool continues_texts() const override { return true; }
   PublishedModel published(const Recipe& recipe, const Tokenizer*) const override {

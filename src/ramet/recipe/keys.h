@@ -17,5 +17,6 @@ std::vector<RecipeKey> common_keys();    ///< of every recipe
 std::vector<RecipeKey> language_keys();  ///< that models of text share
 std::vector<RecipeKey> bert_keys();
 std::vector<RecipeKey> task_keys();
+std::vector<RecipeKey> model_file_keys();
 
 }  // namespace ramet::recipe

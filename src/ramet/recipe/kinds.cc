@@ -26,13 +26,22 @@ void merge(std::vector<RecipeKey>& all, std::vector<RecipeKey> table, const Reci
 }  // namespace
 
 Graph RecipeKind::build_predictor(const Recipe& complete, int64_t, int64_t, int64_t) const {
-  throw Error({.what = "the model has no words to predict",
-               .where = complete.name,
-               .found = "a recipe of " + title()});
+  throw Error({.what = "the model has no words to predict", .where = complete.name, .found = "a recipe of " + title()});
+}
+
+void RecipeKind::add_decoding(const Recipe& complete, const Decoding&, Model&) const {
+  throw Error({.what = "the model does not continue texts", .where = complete.name, .found = "a recipe of " + title()});
+}
+
+Error RecipeKind::without_samples(const Recipe& recipe, bool held_out) const {
+  if (!held_out) return Error({.what = "there is nothing to train on", .where = recipe.where("data.kind")});
+  return Error({.what = "the corpus holds nothing out for evaluation",
+                .where = recipe.where("data.corpus"),
+                .remedy = "Build it with `ramet corpus --heldout 0.02`"});
 }
 
 const std::vector<const RecipeKind*>& recipe_kinds() {
-  static const std::vector<const RecipeKind*> kinds = {&bert_kind(), &gpt2_kind(), &task_kind()};
+  static const std::vector<const RecipeKind*> kinds = {&bert_kind(), &gpt2_kind(), &task_kind(), &model_file_kind()};
   return kinds;
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ramet/base/error.h"
+#include "ramet/model/decoding.h"
 #include "ramet/model/model.h"
 #include "ramet/model/published_config.h"
 #include "ramet/recipe/recipe.h"
@@ -28,6 +31,8 @@ class RecipeKind {
   virtual ~RecipeKind() = default;
   /// Whose keys these are, for the documentation: "bert, roberta, distilbert".
   virtual std::string title() const = 0;
+  /// The key by which a recipe becomes one of this kind, where that is not model.kind alone.
+  virtual std::string chosen_by() const { return "model.kind"; }
   /// Values of model.kind that are of this kind; none where another key tells it.
   virtual std::vector<std::string> model_kinds() const { return {}; }
   virtual bool takes(const Recipe& recipe) const = 0;
@@ -35,6 +40,10 @@ class RecipeKind {
   virtual std::vector<RecipeKey> keys() const { return {}; }
   /// Whether a recipe of another kind may not have these keys; then `title` is what it lacks.
   virtual bool keeps_its_keys() const { return false; }
+  /// Whether the model reads text and has a preset's sizes: the keys of other models are refused.
+  virtual bool reads_text() const { return true; }
+  /// Whether the model can be built for any train.micro_batch.
+  virtual bool takes_any_batch() const { return true; }
   /// Names of presets of a recipe's model.kind.
   virtual std::vector<std::string> presets(const Recipe& recipe) const = 0;
   /// Throws Error where keys do not fit together.
@@ -43,13 +52,19 @@ class RecipeKind {
   virtual void complete(Recipe& recipe, int64_t corpus_vocabulary) const = 0;
   /// Takes what config.json beside published weights says of sizes that only this kind has.
   virtual void take_published(Recipe&, const PublishedConfig&) const {}
-  /// Opens the data, completes the recipe, and makes of it all of the workload but the model.
+  /// Opens the data, completes the recipe, and makes the workload of it, its model before any pass.
   virtual void open(const Recipe& recipe, Preparation& into) const = 0;
+  /// What a run keeps in its folder takes the place of where it was when the run began.
+  virtual void begin_from_run(Recipe&, const std::filesystem::path& /*run*/) const {}
+  /// The error of a command that needs samples to train on, or held-out ones, where the recipe has none.
+  virtual Error without_samples(const Recipe& recipe, bool held_out) const;
   /// The model of a complete recipe, before any pass.
   virtual Model build_model(const Recipe& complete) const = 0;
 
   /// Forward only, giving the k most likely tokens (model/presets.h). Throws Error where the kind has no such program.
   virtual Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k) const;
+  /// Adds the programs that continue texts (model/decoding.h). Throws Error where the model cannot.
+  virtual void add_decoding(const Recipe& complete, const Decoding& decoding, Model& model) const;
   /// Whether the model continues texts; otherwise it fills masks.
   virtual bool continues_texts() const { return false; }
   /// How others open the model of a complete recipe.
@@ -67,5 +82,6 @@ std::vector<std::string> model_kinds();
 const RecipeKind& bert_kind();
 const RecipeKind& gpt2_kind();
 const RecipeKind& task_kind();
+const RecipeKind& model_file_kind();
 
 }  // namespace ramet::recipe

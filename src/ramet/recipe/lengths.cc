@@ -38,6 +38,18 @@ void only_one(const Recipe& recipe, const std::string& one, bool has_one, const 
 
 }  // namespace
 
+void settle_epochs(Recipe& recipe, const Source& source) {
+  if (!recipe.train.epochs) return;
+  const int64_t samples = source.epoch_samples(0);
+  if (samples == 0)
+    throw Error({.what = "synthetic data has no epochs",
+                 .where = recipe.where("train.epochs"),
+                 .remedy = "Give train.steps or train.samples instead, or a corpus"});
+  settle_lengths(recipe, samples);
+  auto& schedule = recipe.train.schedule;
+  if (!schedule.steps) schedule.steps = std::max(recipe.train.steps, schedule.warmup_steps);
+}
+
 void settle_lengths(Recipe& recipe, int64_t epoch_samples) {
   auto& train = recipe.train;
   auto& schedule = recipe.train.schedule;

@@ -1,5 +1,7 @@
 #include "ramet/recipe/plan_recipe.h"
 
+#include "ramet/recipe/kinds.h"
+
 namespace ramet::recipe {
 namespace {
 
@@ -24,7 +26,7 @@ BuildModel models_of(const Recipe& complete) {
 RecipePlanner::RecipePlanner(const Recipe& recipe, std::optional<Machine> machine, const std::string& layout,
                              const Where& where, bool other_batches)
     : RecipePlanner(prepared_alone(recipe), std::move(machine), layout, where,
-                    other_batches && !recipe.places.count("train.micro_batch")) {}
+                    other_batches && kind_of(recipe).takes_any_batch() && !recipe.places.count("train.micro_batch")) {}
 
 RecipePlanner::RecipePlanner(Preparation preparation, std::optional<Machine> machine, const std::string& layout,
                              const Where& where, bool other_batches)

@@ -31,7 +31,7 @@ void match_first_weights(const Recipe& recipe, Workload& workload) {
 
 Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
   take_published_sizes(recipe);
-  if (recipe.model.preset.empty()) recipe.model.preset = "mini";
+  if (recipe.model.preset.empty() && kind_of(recipe).reads_text()) recipe.model.preset = "mini";
   auto& train = recipe.train;
   const bool short_range = train.precision == "f16" || train.precision == "f8";
   if (train.loss_scale.empty()) train.loss_scale.number = short_range && train.scaling == "none" ? 1024.0 : 1.0;
@@ -50,7 +50,7 @@ Preparation prepare(const Recipe& recipe) {
   kind_of(sized).open(sized, result);
   Workload& workload = result.workload;
   result.options = result.recipe.train;
-  workload.model = build_model(result.recipe);
+  workload.model = apply_model_passes(std::move(workload.model), result.recipe.train);
   workload.recipe_identity = recipe_hash(result.recipe).hex();
   workload.prefetch = static_cast<int>(result.recipe.data.prefetch);
   const std::string source = layout_source(result.recipe);

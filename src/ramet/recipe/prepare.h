@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@ struct Preparation {
   Layout layout;                               ///< fits the model and the options
   std::shared_ptr<const Tokenizer> tokenizer;  ///< of the corpus or the task; null for synthetic data
   std::shared_ptr<const TaskSet> task;         ///< of a task recipe
+  std::filesystem::path model_file;            ///< of a recipe of a model file, which its run keeps; else empty
 
   int64_t samples_per_step() const { return options.micro_batch * options.accumulation; }
   int64_t units_per_step() const { return samples_per_step() * workload.units.per_sample; }

@@ -300,15 +300,28 @@ std::string divisors_near(int64_t value, int64_t wanted) {
 
 /// Keys that only another kind of recipe may have.
 void check_kind(const Recipe& recipe) {
+  const RecipeKind& kind = kind_of(recipe);
   for (const RecipeKey& key : recipe_keys()) {
     const auto place = recipe.places.find(key.name);
-    if (place == recipe.places.end() || !key.owner || !key.owner->keeps_its_keys() || key.owner->takes(recipe)) continue;
-    const std::string kind = key.owner->title();
-    throw Error({.what = "a key of a " + kind + " without a " + kind,
+    if (place == recipe.places.end()) continue;
+    if (key.of_text && !kind.reads_text())
+      throw Error({.what = "a key of models of text",
+                   .where = place->second + " " + key.name,
+                   .found = "a recipe of a " + kind.title(),
+                   .remedy = "Leave the key out"});
+    if (!key.owner || !key.owner->keeps_its_keys() || key.owner->takes(recipe)) continue;
+    const std::string other = key.owner->title();
+    throw Error({.what = "a key of a " + other + " without a " + other,
                  .where = place->second + " " + key.name,
-                 .remedy = "Set " + kind + ".kind as well"});
+                 .remedy = "Set " + key.owner->chosen_by() + " as well"});
   }
-  kind_of(recipe).check(recipe);
+  if (recipe.data.kind == "arrays" && kind.reads_text())
+    throw Error({.what = "arrays are the data of model files",
+                 .where = recipe.where("data.kind"),
+                 .found = "model.kind = \"" + recipe.model.kind + "\"",
+                 .expected = "\"synthetic\" or \"text\"",
+                 .remedy = "Set model.file to the file of a model, or change data.kind"});
+  kind.check(recipe);
 }
 
 /// Keys of unit scaling and of u-muP where there is none, and what they cannot be used with.
@@ -337,6 +350,15 @@ void check_scaling(const Recipe& recipe) {
                  .found = "'" + optimizer + "'",
                  .expected = joined(fitting),
                  .remedy = "Set train.optimizer.kind, or train.scaling = \"unit\""});
+}
+
+/// What the kind of the recipe says where keys are left out.
+void settle_kind(Recipe& recipe) {
+  if (!recipe.model.file.empty()) {
+    if (!recipe.places.count("model.kind")) recipe.model.kind = "file";
+    if (!recipe.places.count("data.kind")) recipe.data.kind = "arrays";
+  }
+  if (recipe.model.preset.empty() && kind_of(recipe).reads_text()) recipe.model.preset = "mini";
 }
 
 /// What keys must mean together.
@@ -446,6 +468,7 @@ std::string print_keys(const Recipe& recipe, bool deciding_only) {
     if (deciding_only && value == "\"\"") continue;  // says as much as a key that is not there
     if (deciding_only && key.quiet && value == field_text(key.field(defaults))) continue;
     if (key.owner && key.owner->keeps_its_keys() && !key.owner->takes(recipe)) continue;
+    if (key.of_text && !kind_of(recipe).reads_text()) continue;
     if (table_of(key.name) != table) {
       table = table_of(key.name);
       text += (text.empty() ? "[" : "\n[") + table + "]\n";
@@ -519,7 +542,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source, const fs::
   }
   for (const auto& setting : settings) apply_setting(recipe, setting, false);
   if (recipe.name.empty()) recipe.name = fs::path(source).stem().string();
-  if (recipe.model.preset.empty()) recipe.model.preset = "mini";
+  settle_kind(recipe);
   check_recipe(recipe);
   return recipe;
 }
@@ -531,6 +554,7 @@ Recipe load_recipe(const fs::path& path, std::span<const std::string> settings) 
 
 void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings) {
   for (const auto& setting : settings) apply_setting(recipe, setting, true);
+  settle_kind(recipe);
   check_recipe(recipe);
 }
 

@@ -26,11 +26,11 @@ struct Recipe {
     std::optional<int64_t> layers, hidden, heads, intermediate, vocabulary_size, pad_vocabulary, max_positions;
     std::optional<int64_t> types;
     std::optional<double> dropout, attention_dropout, epsilon;
-    std::string activation, init_from;
+    std::string activation, init_from, file;
   } model;
 
   struct Data {
-    std::string kind = "synthetic", corpus;
+    std::string kind = "synthetic", corpus, train, held_out;
     int64_t sequence_length = 128;
     double masking_probability = 0.15;
     bool whole_word = false;
@@ -42,6 +42,7 @@ struct Recipe {
     int64_t prefetch = 2;
     std::string packing = "none";
     int64_t packing_depth = 3;
+    double held_out_share = 0;
     bool packs() const { return packing != "none"; }
   } data;
 
@@ -88,6 +89,7 @@ struct RecipeKey {
   std::string otherwise{};  ///< what an unset value means, for the documentation
   const RecipeKind* owner = nullptr;  ///< set by `recipe_keys`: null for keys that several kinds share
   bool quiet = false;       ///< not hashed at its default, as checkpoints are older than the key
+  bool of_text = false;     ///< of models of text alone (RecipeKind::reads_text)
 };
 /// The keys of all tables: those that every recipe has, those that models of text share, and those of each kind
 /// (recipe/kinds.h).

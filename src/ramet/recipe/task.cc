@@ -140,6 +140,7 @@ std::vector<std::string> labels_of(const Recipe& recipe) {
 class TaskKind final : public RecipeKind {
  public:
   std::string title() const override { return "task"; }
+  std::string chosen_by() const override { return "task.kind"; }
   bool takes(const Recipe& recipe) const override { return recipe.is_task(); }
   std::vector<RecipeKey> keys() const override { return task_keys(); }
   bool keeps_its_keys() const override { return true; }
@@ -164,6 +165,16 @@ class TaskKind final : public RecipeKind {
     take_published_encoder(recipe, config);
   }
   void open(const Recipe& recipe, Preparation& into) const override;
+  void begin_from_run(Recipe& recipe, const std::filesystem::path& run) const override {
+    std::error_code error;
+    if (std::filesystem::is_directory(run / "tokenizer", error)) recipe.task.tokenizer = (run / "tokenizer").string();
+  }
+  Error without_samples(const Recipe& recipe, bool held_out) const override {
+    if (held_out) return RecipeKind::without_samples(recipe, held_out);
+    return Error({.what = "the task has no file to train on",
+                  .where = recipe.where("task.kind"),
+                  .remedy = "Set task.train, or name a folder that has it in task.data"});
+  }
   Model build_model(const Recipe& recipe) const override {
     Model model =
         build_bert_task(bert_config(recipe), encoder_batch(recipe, recipe.train.micro_batch), head_shape(recipe));
@@ -228,6 +239,7 @@ void TaskKind::open(const Recipe& recipe, Preparation& result) const {
                            .per_sample = complete.task.choices.value_or(1) * complete.data.sequence_length,
                            .mask = padding_mask(complete)};
   result.workload.evaluator = make_task_evaluator(complete, result.tokenizer, result.task);
+  result.workload.model = build_model(complete);
 }
 
 Graph build_task_predictor(const Recipe& recipe, int64_t samples) {

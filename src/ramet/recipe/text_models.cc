@@ -19,18 +19,6 @@ std::optional<Corpus> open_split(const Recipe& recipe, const std::string& split)
   return corpus;
 }
 
-/// The length of a run that is given in epochs, now that the data is there.
-void settle_epochs(Recipe& recipe, const Source& source) {
-  if (!recipe.train.epochs) return;
-  const int64_t samples = source.epoch_samples(0);
-  if (samples == 0)
-    throw Error({.what = "synthetic data has no epochs",
-                 .where = recipe.where("train.epochs"),
-                 .remedy = "Give train.steps or train.samples instead, or a corpus"});
-  settle_lengths(recipe, samples);
-  fill(recipe.train.schedule.steps, std::max(recipe.train.steps, recipe.train.schedule.warmup_steps));
-}
-
 }  // namespace
 
 void refuse_published_size(const Recipe& recipe, const std::string& key, const std::string& found,
@@ -65,7 +53,7 @@ void check_text_sizes(const Recipe& recipe, int64_t corpus_vocabulary) {
 void take_published_sizes(Recipe& recipe) {
   auto& model = recipe.model;
   std::error_code ignored;
-  if (model.init_from.empty() || !fs::is_directory(model.init_from, ignored)) return;
+  if (model.init_from.empty() || !kind_of(recipe).reads_text() || !fs::is_directory(model.init_from, ignored)) return;
   const auto config = read_published_config(model.init_from);
   if (!config) return;
   if (recipe.places.count("model.kind") && model.kind != config->kind)
@@ -116,6 +104,7 @@ void open_text(const Recipe& recipe, const std::string& tokenizer, const MakeTex
   if (splits.held_out || !splits.train)
     workload.held_out = make(into.recipe, splits.held_out ? &*splits.held_out : nullptr, false);
   workload.units = {.name = "tokens", .per_sample = into.recipe.data.sequence_length};
+  workload.model = kind_of(into.recipe).build_model(into.recipe);
 }
 
 }  // namespace ramet::recipe

@@ -97,7 +97,7 @@ std::string layouts_table(const SearchReport& report) {
                     outcome.streaming_bytes > 0 ? format_size(outcome.streaming_bytes) : "-",
                     fmt::format("{:.1f}%", 100 * outcome.bubble), outcome.limit, outcome.fullest});
   }
-  body.insert(body.begin(), {"   layout", "devices", "step", "samples/s", "tokens/s", "memory", "streaming", "bubble",
+  body.insert(body.begin(), {"   layout", "devices", "step", "samples/s", report.units + "/s", "memory", "streaming", "bubble",
                              "limit", "most memory"});
   return table(body, 8);
 }
@@ -169,7 +169,7 @@ std::string json_of(const SearchReport& report) {
     auto entry = json_layout(report, each.candidate);
     entry["step_seconds"] = outcome.seconds;
     entry["samples_per_second"] = static_cast<double>(report.samples) / outcome.seconds;
-    entry["tokens_per_second"] = static_cast<double>(report.tokens) / outcome.seconds;
+    entry[report.units + "_per_second"] = static_cast<double>(report.tokens) / outcome.seconds;
     entry["memory_bytes"] = outcome.bytes;
     entry["streaming_bytes"] = outcome.streaming_bytes;
     entry["stage_bytes"] = outcome.stage_bytes;

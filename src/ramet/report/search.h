@@ -15,6 +15,7 @@ struct SearchReport {
   const SearchSpace* space = nullptr;
   const SearchResult* result = nullptr;
   int64_t samples = 0, tokens = 0;  ///< of a step
+  std::string units = "tokens";     ///< what `tokens` counts
   int64_t parameters = 0;
   int64_t device_memory = 0;  ///< bytes that a device has; 0: as the system has
   int64_t to_samples = 0;     ///< how long until so many samples are done; 0: not asked
@@ -26,7 +27,7 @@ struct SearchReport {
 /// each; "+" marks those that no other beats in both time and memory; then why not the layouts beside the best.
 std::string text_of(const SearchReport& report);
 /// As one JSON object: name, machine, considered, too_large, evaluated, proven, stopped, layouts [{layout, micro_batch,
-/// devices, step_seconds, samples_per_second, tokens_per_second, memory_bytes, streaming_bytes, bubble, limit, fullest,
+/// devices, step_seconds, samples_per_second, UNITS_per_second, memory_bytes, streaming_bytes, bubble, limit, fullest,
 /// stage_bytes [], front, estimated_seconds, estimated_bytes, bound_seconds, bound_bytes}], refused [{layout, why}],
 /// neighbours [{change, layout, refused, why}].
 std::string json_of(const SearchReport& report);

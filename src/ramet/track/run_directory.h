@@ -19,7 +19,8 @@ struct RunFacts {
 };
 
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
-/// plan.json, liveness.json, program.json, times.json, checkpoints/, for text tokenizer/, and of `--check-numerics`
+/// plan.json, liveness.json, program.json, times.json, checkpoints/, for text tokenizer/, of model
+/// files model.ramet, and of `--check-numerics`
 /// numerics/. A process that writes to a run holds its lock, so that one run is never continued
 /// twice at once, and so that a reader can tell a live run from a killed one.
 class RunDirectory {
@@ -47,6 +48,7 @@ class RunDirectory {
   std::filesystem::path program() const { return path_ / "program.json"; }
   std::filesystem::path times() const { return path_ / "times.json"; }
   std::filesystem::path tokenizer() const { return path_ / "tokenizer"; }
+  std::filesystem::path model() const { return path_ / "model.ramet"; }  ///< of a recipe of a model file
 
  private:
   RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}

@@ -79,6 +79,14 @@ Executable compile_single(const StepGraph& step, const KernelLibrary& kernels, C
 }
 
 /// `here`: for the memory at hand, where nobody gave a limit.
+std::vector<Executable> compile_stages(StepGraph step, const Layout& layout, const KernelLibrary& kernels,
+                                       const CompileOptions& compiling, bool here) {
+  if (!layout.is_single()) return compile(std::move(step), layout, kernels, compiling);
+  std::vector<Executable> stages;
+  stages.push_back(here ? compile_single(step, kernels, compiling) : compile(std::move(step), kernels, compiling));
+  return stages;
+}
+
 CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, const TrainOptions& options,
                               const Layout& layout, const CompileOptions& compiling, bool here) {
   const auto start = std::chrono::steady_clock::now();
@@ -88,10 +96,7 @@ CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, 
                                StateKind::kChained, StateKind::kKept, StateKind::kConstant})
     for (const StateTensor& state : step.states)
       if (state.kind == kind) compiled.states.push_back(state);
-  if (!layout.is_single())
-    compiled.stages = compile(std::move(step), layout, kernels, compiling);
-  else
-    compiled.stages.push_back(here ? compile_single(step, kernels, compiling) : compile(std::move(step), kernels, compiling));
+  compiled.stages = compile_stages(std::move(step), layout, kernels, compiling, here);
   for (const Executable& exe : compiled.stages) add_work(exe, compiled);
   compiled.micro_batches = options.accumulation / layout.r;
   compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -115,6 +120,12 @@ CompileOptions compile_options(const TrainOptions& options, const Layout& layout
     result.recompute.byte_limit = result.device_memory;
   }
   return result;
+}
+
+std::vector<Executable> compile_step(StepGraph step, const TrainOptions& options, const Layout& layout,
+                                     const Where& where) {
+  return compile_stages(std::move(step), layout, find_device(where.device).backend(),
+                        compile_options(options, layout, where, devices_of_process(layout, where)), true);
 }
 
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,

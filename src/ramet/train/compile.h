@@ -53,6 +53,10 @@ CompiledWorkload compile_workload(const Model& model, const TrainOptions& option
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
                                   const Machine& machine, const Where& where);
 
+/// Only the programs of a step, one for each stage, for this machine.
+std::vector<Executable> compile_step(StepGraph step, const TrainOptions& options, const Layout& layout,
+                                     const Where& where);
+
 /// The compile options that options, a layout and a command line mean together: the command line overrules the layout,
 /// the layout the options. Of one device, of the `local` ones that a process has.
 CompileOptions compile_options(const TrainOptions& options, const Layout& layout, const Where& where, int local = 1);

@@ -257,6 +257,23 @@ Graph make_micro(const Model& model, const Graph& aliased, const std::vector<Gra
   return micro;
 }
 
+/// A program of the model as the options compute it.
+StepProgram make_program(const Model& model, const TrainOptions& options, const std::string& name) {
+  const Precision compute = precision_from_name(options.precision);
+  const auto lowered = [&](const Graph& graph) {
+    return lower_precision(scaled_graph(options, graph, model.weights).graph, compute);
+  };
+  const auto found = std::find_if(model.programs.begin(), model.programs.end(),
+                                  [&](const NamedGraph& program) { return program.name == name; });
+  const bool evaluates = found == model.programs.end();
+  std::vector<std::string> weights;
+  for (const StateTensor& weight : model.weights) weights.push_back(weight.name);
+  const Graph graph = evaluates ? with_sums(lowered(model.evaluate), model, options) : lowered(found->graph);
+  Graph held = hold_weights(set_chunks(graph, options.chunks, model.weights), weights, held_form(options));
+  held.set_name(name);
+  return {name, std::move(held), evaluates ? When::on_request() : found->when};
+}
+
 }  // namespace
 
 TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout) {
@@ -264,6 +281,42 @@ TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout) {
   options.lanes = layout.r;
   options.chunks = std::lcm(layout.t1, layout.t2);
   return options;
+}
+
+std::vector<std::string> program_names(const Model& model) {
+  std::vector<std::string> names;
+  if (!model.evaluate.nodes().empty()) names.push_back("evaluate");
+  for (const NamedGraph& program : model.programs) names.push_back(program.name);
+  return names;
+}
+
+StepGraph make_prediction_step(const Model& model, const TrainOptions& options,
+                               const std::vector<std::string>& programs) {
+  const std::vector<std::string> known = program_names(model);
+  StepGraph step;
+  step.axes = model.axes;
+  step.lanes = options.lanes;
+  std::set<std::string> met;
+  for (const std::string& name : programs) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string all;
+      for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+      throw Error({.what = "the model has no program of this name",
+                   .where = "model '" + model.name + "'",
+                   .found = "'" + name + "'",
+                   .expected = all.empty() ? "none: it has only a loss" : "one of " + all});
+    }
+    StepProgram program = make_program(model, options, name);
+    program.when = When::on_request();
+    for (const GraphInput& input : program.graph.inputs()) met.insert(program.graph.value(input.value).name);
+    for (const GraphOutput& output : program.graph.outputs()) met.insert(output.name);
+    step.programs.push_back(std::move(program));
+  }
+  std::vector<StateTensor> states = held_weights(model.weights, held_form(options));
+  states.insert(states.end(), model.states.begin(), model.states.end());
+  for (StateTensor& state : states)
+    if (met.count(state.name)) step.states.push_back(std::move(state));
+  return lower_states(std::move(step));
 }
 
 StepGraph make_training_step(const Model& model, const TrainOptions& options) {
@@ -294,18 +347,7 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   step.micro = make_micro(model, aliased, parts, losses, options, compute);
   build_update(model, parts, losses, options, step);
   step.update = set_chunks(step.update, options.chunks, step.states);
-  std::vector<std::string> names;
-  for (const StateTensor& weight : model.weights) names.push_back(weight.name);
-  const Graph evaluate = scaled_graph(options, model.evaluate, model.weights).graph;
-  const auto add_program = [&](const std::string& name, const Graph& graph, const When& when) {
-    Graph held = hold_weights(set_chunks(graph, options.chunks, model.weights), names, held_form(options));
-    held.set_name(name);
-    step.programs.push_back({name, std::move(held), when});
-  };
-  if (!evaluate.nodes().empty()) add_program("evaluate", with_sums(lower_precision(evaluate, compute), model, options), When::on_request());
-  for (const NamedGraph& program : model.programs)
-    add_program(program.name, lower_precision(scaled_graph(options, program.graph, model.weights).graph, compute),
-                program.when);
+  for (const std::string& name : program_names(model)) step.programs.push_back(make_program(model, options, name));
   step.guards = model.guards;
   if (step.guards.empty()) step.guards.push_back("loss");
   step.guards.push_back("grad_norm");

@@ -24,6 +24,14 @@ namespace ramet::train {
 /// that is not finite changes nothing. Throws Error for groups and for a loss that do not fit the model.
 StepGraph make_training_step(const Model& model, const TrainOptions& options);
 
+/// The names of the programs that a model's step has: "evaluate", where the model has such a graph, and its own.
+std::vector<std::string> program_names(const Model& model);
+
+/// A step that trains nothing: some programs of the model, on request, in the same precision and with the same bits as in
+/// a training step, and those of the states that they read or write. Throws Error naming a program that the model lacks.
+StepGraph make_prediction_step(const Model& model, const TrainOptions& options,
+                               const std::vector<std::string>& programs);
+
 /// The options with the lanes and chunks that a step on this layout is made of: their own, or with `bits` = "fast" the
 /// fewest that the layout can split, one lane a replica and one chunk a tensor shard.
 TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout);

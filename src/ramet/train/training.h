@@ -13,6 +13,7 @@
 #include "ramet/train/feeds.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
+#include "ramet/train/state_loader.h"
 #include "ramet/train/step_scalars.h"
 #include "ramet/train/workload.h"
 
@@ -93,27 +94,11 @@ class Training {
   void check_inputs();
   /// What comes before the cluster: checks the workload, and compiles it.
   void compile(const Layout& layout, const Where& where);
-  /// Calls what may throw on this rank alone, as a caller's source or evaluator may, while the others go on to where
-  /// they wait for this one: then the run ends on all.
-  template <typename Call>
-  auto or_end_all(const Call& call) const;
   /// The samples of the next step, from its first micro-batch on.
   const ClusterFeed& feed_of_step();
   std::vector<ScalarValue> scalars_of(int64_t step, const StepScalars& given = {}) const;
   bool has_automatic_loss_scale() const { return options_.loss_scale.automatic; }
   void follow_loss_scale(const ClusterResults& results, bool overflows, Numbers& numbers);
-  void draw_or_import();
-  void write_initial(const StateTensor& state);
-  void write_first(const StateTensor& state, ThreadTeam& team);
-  /// Elements from `first` on of an f32 weight, as the options hold it.
-  void write_weight(const StateTensor& weight, std::span<const float> values, int64_t first);
-  void write_whole_weight(const StateTensor& weight, std::span<const std::byte> bytes);
-  /// Brings what this process holds of `states` from a checkpoint: states as they are held, or f32 weights.
-  void load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held);
-  /// For Where::progress: names what begins for the states of this process, and adds bytes that are done.
-  void begin_progress(std::string what, const std::vector<StateTensor>& states);
-  void add_progress(int64_t bytes);
-  void write_state(const StateTensor& state, std::span<const std::byte> bytes);
   ReadState reader() const;
   [[noreturn]] void fail_not_finite(const std::string& result, const std::vector<ScalarValue>& scalars);
 
@@ -122,14 +107,12 @@ class Training {
   Layout layout_, asked_layout_;
   std::vector<InputSpec> inputs_;  ///< what the graphs read
   std::string identity_;           ///< of the model
-  std::function<void(std::string_view, int64_t, int64_t)> progress_;
-  std::string doing_;  ///< what `progress_` is told of
-  int64_t done_bytes_ = 0, all_bytes_ = 0;
   int threads_ = 0;
   bool profiled_ = false;
   int64_t planned_bytes_ = 0;
   CompiledWorkload compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
+  std::optional<StateLoader> loader_;
   HostPlan host_;
   std::unique_ptr<Feeder> feeder_;  ///< of training; from the first step on
   int64_t steps_done_ = 0;

@@ -7,30 +7,24 @@
 
 #include "ramet/data/source.h"
 #include "ramet/model/model.h"
+#include "ramet/runtime/cluster.h"
 #include "ramet/train/metrics.h"
 
 namespace ramet::train {
 
-class Training;
-
-/// What `Training::evaluate` does, where that is not the model's metrics on held-out samples. Under MPI every rank has
+/// What an evaluation does, where that is not the model's metrics on held-out samples. Under MPI every rank has
 /// one, and all make the same calls in the same order.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  /// Numbers with the weights as they are, the one that decides first; on the leading rank, empty on others. Empty
-  /// when there is nothing to evaluate on. What it throws on one rank ends all ranks.
-  virtual Numbers evaluate(Training& training) = 0;
+  /// The program that it runs.
+  virtual std::string program() const = 0;
+  /// Numbers with the weights that the cluster has, the one that decides first; on the leading rank, empty on others.
+  /// Empty when there is nothing to evaluate on. What it throws on one rank ends all ranks.
+  virtual Numbers evaluate(Cluster& cluster) = 0;
   /// Whether a greater first number means better weights, so that those of the best evaluation are worth a checkpoint of
   /// their own. Such a run is not evaluated before its first step.
   virtual bool finds_best() const { return false; }
-};
-
-/// What a sample consists of, for speeds.
-struct Units {
-  std::string name = "samples";  ///< "tokens"
-  int64_t per_sample = 1;        ///< with padding
-  std::string mask{};            ///< input that is 0 where there is padding; "": there is none
 };
 
 /// All that a training run needs but its options, its layout and a place: what is trained, and on what.

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
+#include "ramet/transform/declared_states.h"
 
 namespace ramet::transform {
 namespace {
@@ -226,6 +227,17 @@ StateKind state_kind_from_name(std::string_view name) {
   throw Error({.what = "unknown kind of state", .found = "'" + std::string(name) + "'", .expected = known});
 }
 
+std::string_view name_of(StateInit::Kind kind) {
+  static constexpr std::string_view kNames[kStateInitKinds] = {"zeros",   "constant", "normal",   "truncated_normal",
+                                                               "uniform", "iota",     "function", "data"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void check_declared(const StateTensor& state) {
+  check_state(state, 1);
+  verify_axes(state, "its declaration", std::string(name_of(state.kind)) + " state '" + state.name + "'");
+}
+
 bool is_saved(StateKind kind) { return role_of(kind).saved; }
 bool is_hashed(StateKind kind) { return role_of(kind).hashed; }
 
@@ -332,8 +344,6 @@ std::string print(const StepGraph& step, PrintedText how) {
     if (usual == default_tensor_axes().end() || usual->second != axis)
       text += "axis " + quote_text(name) + " t" + std::to_string(axis) + "\n";
   }
-  static const char* init_names[kStateInitKinds] = {"zeros",   "constant", "normal",   "truncated_normal",
-                                                    "uniform", "iota",     "function", "data"};
   for (const auto& state : step.states) {
     text += "state " + quote_text(state.name) + " : " + state.type.text() + " " + std::string(name_of(state.kind));
     if (state.init.data)
@@ -341,7 +351,7 @@ std::string print(const StepGraph& step, PrintedText how) {
     else if (state.init.of_element)
       text += " function(" + quote_text(state.init.function) + ")";
     else if (state.init.kind != StateInit::Kind::kZeros)
-      text += std::string(" ") + init_names[static_cast<size_t>(state.init.kind)] + "(" +
+      text += " " + std::string(name_of(state.init.kind)) + "(" +
               ir::text_of(Attribute(state.init.a)) + ", " + ir::text_of(Attribute(state.init.b)) + ")";
     if (state.kind == StateKind::kDeferred)
       text += " fold=" + state.fold.by + "(" + ir::text_of(Attribute(state.fold.momentum)) + ")";

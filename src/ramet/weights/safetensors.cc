@@ -256,7 +256,21 @@ std::string build_header(const std::vector<SafetensorsSpec>& tensors,
   return text;
 }
 
+/// Length and header.
+std::string build_head(const std::vector<SafetensorsSpec>& tensors, const std::map<std::string, std::string>& metadata,
+                       const std::string& source, uint64_t& data_bytes) {
+  const std::string header = build_header(tensors, metadata, source, data_bytes);
+  std::string length;
+  for (size_t i = 0; i < kLengthBytes; ++i) length += static_cast<char>(header.size() >> 8 * i & 255);
+  return length + header;
+}
+
 }  // namespace
+
+std::string safetensors_head(const std::vector<SafetensorsSpec>& tensors, const std::string& source) {
+  uint64_t data_bytes = 0;
+  return build_head(tensors, {}, source, data_bytes);
+}
 
 SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& source) {
   if (file.size() < kLengthBytes)
@@ -325,12 +339,9 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
                                      const std::map<std::string, std::string>& metadata)
     : path_(path), file_(path) {
   uint64_t data_bytes = 0;
-  const std::string header = build_header(tensors, metadata, path.string(), data_bytes);
-  file_bytes_ = kLengthBytes + header.size() + data_bytes;
-  std::string length;
-  for (size_t i = 0; i < kLengthBytes; ++i) length += static_cast<char>(header.size() >> 8 * i & 255);
-  write(length.data(), length.size());
-  write(header.data(), header.size());
+  const std::string head = build_head(tensors, metadata, path.string(), data_bytes);
+  file_bytes_ = head.size() + data_bytes;
+  write(head.data(), head.size());
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;

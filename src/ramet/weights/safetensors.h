@@ -67,6 +67,10 @@ struct SafetensorsSpec {
   TensorType type;
 };
 
+/// What stands before the data of such a file: the bytes of the tensors follow it, in order. Throws Error for a name
+/// given twice or not UTF-8; `source` names the file.
+std::string safetensors_head(const std::vector<SafetensorsSpec>& tensors, const std::string& source);
+
 /// Writes a safetensors file front to back: all names and types first, then each tensor's bytes in that order, in
 /// pieces of any size. `close` checks that all was written and fsyncs.
 class SafetensorsWriter {

@@ -28,9 +28,10 @@ class AttentionKernel : public Kernel {
     operands.value = part(form_.value, 2);
     operands.mask = input(form_.mask);
     operands.counter = static_cast<const int64_t*>(input(form_.counter));
+    operands.first = static_cast<const int32_t*>(input(form_.first));
     if (!gradient_) {
       operands.out = context.outputs[0];
-      operands.lse = static_cast<float*>(context.outputs[1]);
+      operands.lse = context.outputs.size() > 1 ? static_cast<float*>(context.outputs[1]) : nullptr;
     } else {
       operands.out = const_cast<void*>(input(form_.out));
       operands.lse = static_cast<float*>(const_cast<void*>(input(form_.lse)));
@@ -52,16 +53,16 @@ class AttentionKernel : public Kernel {
   AttentionPlan plan_;
 };
 
-KernelEntry attention_entry(const std::string& op, bool gradient) {
+KernelEntry attention_entry(const std::string& op, bool gradient, AttentionForm (*form)(const NodeSignature&)) {
   KernelEntry entry;
   entry.op = op;
   entry.name = "tiles";
-  entry.refuse = [](const NodeSignature& node) { return AttentionPlan::refuse(attention_form(node)); };
-  entry.make = [gradient](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
-    return std::make_unique<AttentionKernel>(attention_form(node), gradient, threads);
+  entry.refuse = [form](const NodeSignature& node) { return AttentionPlan::refuse(form(node)); };
+  entry.make = [gradient, form](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<AttentionKernel>(form(node), gradient, threads);
   };
-  entry.scratch = [gradient](const NodeSignature& node, int threads) {
-    return AttentionPlan(attention_form(node), gradient, threads).scratch_bytes();
+  entry.scratch = [gradient, form](const NodeSignature& node, int threads) {
+    return AttentionPlan(form(node), gradient, threads).scratch_bytes();
   };
   return entry;
 }
@@ -69,8 +70,9 @@ KernelEntry attention_entry(const std::string& op, bool gradient) {
 }  // namespace
 
 void add_cpu_attention(Backend& backend) {
-  backend.add(attention_entry("attention", false));
-  backend.add(attention_entry("attention_grad", true));
+  backend.add(attention_entry("attention", false, attention_form));
+  backend.add(attention_entry("attention_grad", true, attention_form));
+  backend.add(attention_entry("cached_attention", false, cached_attention_form));
 }
 
 }  // namespace ramet::kernel

@@ -19,14 +19,14 @@ class Forward {
   Forward(const AttentionForm& form, const AttentionOperands& operands, char* scratch)
       : form_(form),
         operands_(operands),
-        layout_{form.sequence, form.head_size, sizeof(C) == 2 ? 2 : 1},
+        layout_{form.keys, form.head_size, sizeof(C) == 2 ? 2 : 1},
         scratch_(scratch),
         at_(layout_, scratch_),
         draw_(DrawOf(form, operands.counter)) {}
 
   void block(int64_t index) {
     const int64_t blocks = (form_.sequence + kForwardQueries - 1) / kForwardQueries;
-    if (index / blocks != head_) begin_head(index / blocks, {0, form_.sequence});
+    if (index / blocks != head_) begin_head(index / blocks, {0, visible_keys(index / blocks)});
     queries(index % blocks * kForwardQueries);
   }
 
@@ -48,13 +48,22 @@ class Forward {
   }
 
  private:
+  /// Keys of a head's sample that some query sees: all, or those written so far.
+  int64_t visible_keys(int64_t head) const {
+    if (!operands_.first) return form_.keys;
+    return std::clamp<int64_t>(operands_.first[head / form_.heads] + form_.sequence, 0, form_.keys);
+  }
+
   /// The block of queries from `first` of the run on.
   void queries(int64_t first) {
     first_query_ = first;
-    queries_ = std::min(kForwardQueries, layout_.sequence - first_query_);
-    HeadRows<T, C>(layout_, at(operands_.query) + first_query_ * stride(), stride(), queries_, at_.query);
+    queries_ = std::min(kForwardQueries, run_queries_ - first_query_);
+    HeadRows<T, C>(layout_, at(operands_.query, form_.sequence) + first_query_ * stride(), stride(), queries_,
+                   at_.query);
     for (int64_t i = 0; i < queries_; ++i) at_.most[i] = -kInfinity, at_.total[i] = 0;
-    const int64_t seen = form_.causal ? first_query_ + queries_ : layout_.sequence;
+    const int64_t seen =
+        form_.causal ? std::min(ahead_ + first_query_ + queries_, layout_.sequence) : layout_.sequence;
+    if (seen <= 0) std::memset(at_.sums, 0, static_cast<size_t>(queries_ * layout_.sums_stride()) * sizeof(float));
     for (int64_t key = 0; key < seen; key += kForwardKeys) keys(key, std::min(kForwardKeys, seen - key));
     finish();
   }
@@ -66,20 +75,22 @@ class Forward {
   }
 
   int64_t stride() const { return form_.position_stride(); }
-  /// First position of this head's run in q, k or v.
-  const T* at(const void* operand) const {
+  /// First position of this head's run in q, k or v, which has so many `positions` of a sample.
+  const T* at(const void* operand, int64_t positions) const {
     return static_cast<const T*>(operand) +
-           ((sample_ * form_.sequence + begin_) * stride() + in_sample_ * form_.head_size);
+           ((sample_ * positions + begin_) * stride() + in_sample_ * form_.head_size);
   }
 
   void begin_head(int64_t head, SequenceRun run) {
     head_ = head;
     begin_ = run.begin;
     layout_.sequence = run.length;
+    run_queries_ = form_.segments ? run.length : form_.sequence;
     sample_ = head / form_.heads;
     in_sample_ = head % form_.heads;
-    HeadByDepth<T, C>(layout_, at(operands_.key), stride(), at_.key);
-    HeadByPosition<T, C>(layout_, at(operands_.value), stride(), at_.value);
+    ahead_ = operands_.first ? operands_.first[sample_] : 0;
+    HeadByDepth<T, C>(layout_, at(operands_.key, form_.keys), stride(), at_.key);
+    HeadByPosition<T, C>(layout_, at(operands_.value, form_.keys), stride(), at_.value);
     KeyBias(form_, operands_.mask, sample_, layout_.sequence, layout_.positions(), at_.bias);
   }
 
@@ -90,7 +101,8 @@ class Forward {
                 panel, at_.scores, kForwardKeys, false});
     for (int64_t i = 0; i < queries_; ++i) {
       const bool hides = (operands_.mask != nullptr && !form_.segments) || key + columns > layout_.sequence;
-      const int64_t last = form_.causal && first_query_ + i < key + columns ? first_query_ + i - key : columns;
+      const int64_t own = ahead_ + first_query_ + i;  // the position of query i
+      const int64_t last = form_.causal && own < key + columns ? own - key : columns;
       softmax_row(i, key, columns, hides, last);
     }
     Product<C>({queries_, layout_.columns(), columns / layout_.ratio, at_.probabilities, kForwardKeys / layout_.ratio,
@@ -181,8 +193,9 @@ class Forward {
         else
           StoreF32N(df, value, out + d, static_cast<size_t>(left));
       }
-      operands_.lse[head_ * form_.sequence + begin_ + query] =
-          total == 0 ? -kInfinity : at_.most[i] + hn::GetLane(Log(df, hn::Set(df, total)));
+      if (operands_.lse)
+        operands_.lse[head_ * form_.sequence + begin_ + query] =
+            total == 0 ? -kInfinity : at_.most[i] + hn::GetLane(Log(df, hn::Set(df, total)));
     }
   }
 
@@ -193,6 +206,8 @@ class Forward {
   ForwardBuffers at_;
   std::optional<DropoutDraw> draw_;
   int64_t head_ = -1, sample_ = 0, in_sample_ = 0, begin_ = 0, first_query_ = 0, queries_ = 0;
+  int64_t run_queries_ = 0;  ///< of the run
+  int64_t ahead_ = 0;        ///< keys before the position of the run's first query
 };
 
 template <typename T, typename C>

@@ -28,7 +28,7 @@ AttentionPlan::AttentionPlan(const AttentionForm& form, bool gradient, int threa
       gradient_(gradient),
       bf16_(form.dtype == DType::kBF16 && cpu_level() == CpuLevel::kAvx512Bf16),
       threads_(threads) {
-  const AttentionLayout layout{form.sequence, form.head_size, bf16_ ? 2 : 1};
+  const AttentionLayout layout{gradient ? form.sequence : form.keys, form.head_size, bf16_ ? 2 : 1};
   Scratch scratch(nullptr);
   if (gradient)
     BackwardBuffers(layout, scratch);

@@ -13,8 +13,9 @@ namespace ramet::kernel {
 struct AttentionOperands {
   const void *query = nullptr, *key = nullptr, *value = nullptr, *mask = nullptr;
   const int64_t* counter = nullptr;
+  const int32_t* first = nullptr;  ///< of cached attention: the position of each sample's first query
   void* out = nullptr;
-  float* lse = nullptr;
+  float* lse = nullptr;  ///< may be null in the forward pass
   const void* dout = nullptr;
   void *dquery = nullptr, *dkey = nullptr, *dvalue = nullptr;
 };

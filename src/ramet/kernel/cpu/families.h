@@ -19,6 +19,7 @@ void add_cpu_large_batch_optimizer(Backend& backend);
 void add_cpu_exponents(Backend& backend);
 void add_cpu_reduce(Backend& backend);
 void add_cpu_gather(Backend& backend);
+void add_cpu_cache(Backend& backend);
 void add_cpu_shape(Backend& backend);
 void add_cpu_random(Backend& backend);
 void add_cpu_narrow(Backend& backend);

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <exception>
+
+#include "ramet/runtime/cluster.h"
+
+namespace ramet::train {
+
+/// Calls what may throw on this rank alone, as a caller's source or evaluator may, while the other ranks go on to where
+/// they wait for this one: an error then ends the run on all ranks.
+template <typename Call>
+auto or_end_all(Cluster& cluster, const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    if (cluster.ranks() > 1) cluster.stop(error.what());
+    throw;
+  }
+}
+
+}  // namespace ramet::train
