@@ -252,10 +252,14 @@ class RAMET_API ModelBuilder : public Builder {
   /// A mean over `items` of the micro-batch: TrainOptions::loss_mean_of_step makes all items of a step count alike.
   void loss(Operand mean, Operand items);
   /// Numbers that a step and an evaluation tell.
-  void metric(const std::string& name, const Mean& value);
-  void metric(const std::string& name, const Sum& value);
-  void metric(const std::string& name, const Ratio& value);
-  void metric(const std::string& name, const MeanOver& value);
+  void metric(const std::string& name, const Mean& value,
+              const std::source_location& place = std::source_location::current());
+  void metric(const std::string& name, const Sum& value,
+              const std::source_location& place = std::source_location::current());
+  void metric(const std::string& name, const Ratio& value,
+              const std::source_location& place = std::source_location::current());
+  void metric(const std::string& name, const MeanOver& value,
+              const std::source_location& place = std::source_location::current());
   void metric(const std::string& name, const ExpOf& value);
   /// A scalar that ends the run when it is not finite.
   void guard(const std::string& name, Operand value);
@@ -269,6 +273,7 @@ class RAMET_API ModelBuilder : public Builder {
 
  private:
   struct RAMET_PRIVATE State;
+  void add_scalar_output(const std::string& name, const Operand& value);
   std::unique_ptr<State> state_;
 };
 

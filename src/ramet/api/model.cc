@@ -258,43 +258,52 @@ Tensor ModelBuilder::state(const std::string& name, TensorType type, StateRole r
 
 void ModelBuilder::axis_units(const std::string& axis, int64_t units) { state_->model.units_of_axes[axis] = units; }
 
+void ModelBuilder::add_scalar_output(const std::string& name, const Operand& value) {
+  if (value.type() != TensorType{DType::kF32, {}})
+    throw Error({.what = "a loss, a metric or a guard must be one number of a micro-batch",
+                 .where = "'" + name + "' of " + api::where_of(*state_->declared, value.place()),
+                 .found = value.type().text(),
+                 .expected = "f32[]",
+                 .remedy = "Reduce it, as with reduce_mean, or cast it"});
+  graphs_->output(name, value, ir::OutputRole::kResult, 2);
+}
+
 void ModelBuilder::loss(Operand value) {
-  metric("loss", Mean{value.tensor()});
-  guard("loss", value);
+  metric("loss", Mean{value.tensor()}, value.place());
+  state_->model.guards.push_back("loss");
   state_->has_loss = true;
 }
 
 void ModelBuilder::loss(Operand mean, Operand items) {
-  metric("loss", MeanOver{mean.tensor(), items.tensor()});
-  guard("loss", mean);
+  metric("loss", MeanOver{mean.tensor(), items.tensor()}, mean.place());
+  state_->model.guards.push_back("loss");
   state_->has_loss = true;
 }
 
-void ModelBuilder::metric(const std::string& name, const Mean& value) {
-  graphs_->output(name, value.value, ir::OutputRole::kResult, 2);
+void ModelBuilder::metric(const std::string& name, const Mean& value, const std::source_location& place) {
+  add_scalar_output(name, {value.value, place});
   state_->metrics.push_back({.name = name, .numerator = name, .how = model::Metric::How::kMean});
 }
-void ModelBuilder::metric(const std::string& name, const Sum& value) {
-  graphs_->output(name, value.value, ir::OutputRole::kResult, 2);
+void ModelBuilder::metric(const std::string& name, const Sum& value, const std::source_location& place) {
+  add_scalar_output(name, {value.value, place});
   state_->metrics.push_back({.name = name, .numerator = name, .how = model::Metric::How::kSum});
 }
-void ModelBuilder::metric(const std::string& name, const Ratio& value) {
-  graphs_->output(name + ".numerator", value.numerator, ir::OutputRole::kResult, 2);
-  graphs_->output(name + ".denominator", value.denominator, ir::OutputRole::kResult, 2);
+void ModelBuilder::metric(const std::string& name, const Ratio& value, const std::source_location& place) {
+  add_scalar_output(name + ".numerator", {value.numerator, place});
+  add_scalar_output(name + ".denominator", {value.denominator, place});
   state_->metrics.push_back({.name = name, .numerator = name + ".numerator", .denominator = name + ".denominator"});
 }
-void ModelBuilder::metric(const std::string& name, const MeanOver& value) {
-  graphs_->output(name, value.mean, ir::OutputRole::kResult, 2);
-  graphs_->output(name + ".items", value.items, ir::OutputRole::kResult, 2);
+void ModelBuilder::metric(const std::string& name, const MeanOver& value, const std::source_location& place) {
+  add_scalar_output(name, {value.mean, place});
+  add_scalar_output(name + ".items", {value.items, place});
   state_->metrics.push_back(model::mean_metric(name, name + ".items"));
 }
-
 void ModelBuilder::metric(const std::string& name, const ExpOf& value) {
   state_->metrics.push_back({.name = name, .numerator = value.metric, .how = model::Metric::How::kExp});
 }
 
 void ModelBuilder::guard(const std::string& name, Operand value) {
-  if (!graphs_->graph(0).find_output(name)) graphs_->output(name, value, ir::OutputRole::kResult, 2);
+  add_scalar_output(name, value);
   state_->model.guards.push_back(name);
 }
 

@@ -31,6 +31,7 @@ transform::StepGraph prediction_step(const model::Model& model, const ir::Graph&
                                      const train::TrainOptions& options) {
   transform::StepGraph step;
   step.axes = model.axes;
+  step.lanes = options.lanes;
   for (const auto* list : {&model.weights, &model.states})
     for (const auto& state : *list)
       if (outputs.find_input(state.name) != ir::kNoValue) step.states.push_back(state);
@@ -52,10 +53,11 @@ struct Predictor::State {
   State(const Model& the_model, const std::string& weights, const PredictOptions& asked) : model(the_model) {
     const model::Model& engine = model.contents().engine;
     const TrainOptions wanted{.precision = asked.precision, .chunks = asked.chunks};
-    const train::TrainOptions options = api::engine_options(wanted, model.contents());
+    train::TrainOptions options = api::engine_options(wanted, model.contents());
+    layout::Layout layout = layout::parse_layout(asked.layout, "PredictOptions::layout");
+    options.accumulation = options.lanes = layout.r;  // no sums over micro-batches: replicas take what they get
     std::vector<std::string> remarks;
-    const layout::Layout layout = train::fitted_layout(layout::parse_layout(asked.layout, "PredictOptions::layout"),
-                                                       engine, options, "PredictOptions::layout", remarks);
+    layout = train::fitted_layout(std::move(layout), engine, options, "PredictOptions::layout", remarks);
     transform::StepGraph step = prediction_step(engine, outputs_of(model).graph, options);
     states = step.states;
     const train::Where where = api::engine_where(asked.threads, asked.device_memory, "");
