@@ -247,7 +247,8 @@ TEST(Recipe, KeysStandWhereTheyAlwaysStood) {
               ElementsAre("model.kind", "model.preset", "model.layers", "model.hidden", "model.heads",
                           "model.intermediate", "model.vocabulary_size", "model.pad_vocabulary", "model.max_positions",
                           "model.dropout", "model.attention_dropout", "model.epsilon", "model.types",
-                          "model.activation", "model.init_from", "data.kind", "data.corpus", "data.sequence_length",
+                          "model.activation", "model.init_from", "model.file", "data.kind", "data.train",
+                          "data.held_out", "data.held_out_share", "data.corpus", "data.sequence_length",
                           "data.next_sentence", "data.short_sequences", "data.variants", "data.shuffle",
                           "data.prefetch", "data.packing", "data.packing_depth", "data.masking.probability",
                           "data.masking.whole_word", "data.masking.max_predictions"));
