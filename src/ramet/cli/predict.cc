@@ -44,7 +44,7 @@ std::string percent(double share) {
   return text;
 }
 
-void tell_masks(const std::string& text, const std::vector<std::vector<LikelyToken>>& masks, bool json) {
+void tell_masks(const std::string& text, const std::vector<std::vector<MaskCandidate>>& masks, bool json) {
   if (json) {
     for (size_t m = 0; m < masks.size(); ++m) {
       std::vector<std::string> tokens;
