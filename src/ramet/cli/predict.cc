@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <sstream>
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
@@ -19,7 +21,7 @@ struct PredictArguments : ModelOptions {
   std::vector<std::string> texts, prompts;
   int64_t k = 5, batch = 0;
   GenerateOptions generate;
-  bool stream = false;
+  bool stream = false, ids = false;
   TaskArguments task;
 };
 
@@ -41,7 +43,7 @@ std::string percent(double share) {
   return text;
 }
 
-void tell_masks(const std::string& text, const std::vector<std::vector<Candidate>>& masks, bool json) {
+void tell_masks(const std::string& text, const std::vector<std::vector<MaskCandidate>>& masks, bool json) {
   if (json) {
     for (size_t m = 0; m < masks.size(); ++m) {
       std::vector<std::string> tokens;
@@ -88,6 +90,17 @@ int fill_masks(const PredictArguments& arguments, const Subject& subject, const 
   return 0;
 }
 
+/// The line of JSON of a text that has ended.
+void tell_end(const std::string& text, const std::string& continuation, size_t tokens, TextEnd end) {
+  JsonLine()
+      .set("event", "text")
+      .set("text", text)
+      .set("continuation", continuation)
+      .set("tokens", static_cast<int64_t>(tokens))
+      .set("end", std::string(name_of(end)))
+      .print();
+}
+
 /// Prints texts as they come: the first at once, piece by piece, the others behind it.
 class TextPrinter {
  public:
@@ -109,13 +122,7 @@ class TextPrinter {
     if (!session_.leads()) return;
     for (size_t i = 0; i < texts.size(); ++i) {
       if (session_.json) {
-        JsonLine()
-            .set("event", "text")
-            .set("text", arguments_.texts[i])
-            .set("continuation", texts[i].text)
-            .set("tokens", static_cast<int64_t>(texts[i].tokens.size()))
-            .set("end", std::string(name_of(texts[i].end)))
-            .print();
+        tell_end(arguments_.texts[i], texts[i].text, texts[i].tokens.size(), texts[i].end);
         continue;
       }
       if (i == 0)
@@ -164,29 +171,76 @@ int continue_texts(const PredictArguments& arguments, const Subject& subject, co
   return 0;
 }
 
+/// Token ids in text, with blanks or commas between.
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::string apart = text;
+  std::replace(apart.begin(), apart.end(), ',', ' ');
+  std::istringstream words(apart);
+  std::vector<int32_t> ids;
+  for (std::string word; words >> word;) {
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      throw Error({.what = "no token id", .where = "--ids", .found = "'" + word + "'", .expected = "a number"});
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::string text_of_ids(const std::vector<int32_t>& ids) {
+  std::string text;
+  for (const int32_t id : ids) text += (text.empty() ? "" : " ") + std::to_string(id);
+  return text;
+}
+
+/// Texts as token ids, which need no tokenizer.
+int continue_ids(const PredictArguments& arguments, const Subject& subject, const Recipe& recipe, const Layout& layout,
+                 const Session& session) {
+  if (!arguments.generate.stop_words.empty())
+    throw Error(
+        {.what = "stop words are text", .where = "--stop", .found = "--ids", .remedy = "Leave one of them out"});
+  std::vector<std::vector<int32_t>> prompts;
+  int64_t room = 1;
+  for (const std::string& text : arguments.texts) {
+    prompts.push_back(parse_ids(text));
+    room = std::max(room, std::ssize(prompts.back()) + arguments.generate.tokens);
+  }
+  auto [model, decoding] = build_decoding_model(recipe, arguments.batch, room);
+  Decoder decoder(std::move(model), decoding, recipe.train, layout, arguments.where(session.mpi.get()));
+  load_weights(decoder.predictor(), arguments, subject);
+  const std::vector<Continuation> found =
+      decoder.generate(prompts, {.tokens = arguments.generate.tokens, .sampling = arguments.generate.sampling});
+  for (size_t i = 0; i < found.size() && session.leads(); ++i)
+    if (session.json)
+      tell_end(arguments.texts[i], text_of_ids(found[i].tokens), found[i].tokens.size(), found[i].end);
+    else
+      std::printf("%s\n", text_of_ids(found[i].tokens).c_str());
+  return 0;
+}
+
 int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
-  if (subject.recipe.is_task())
-    return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
+  if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
   arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
+  if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
+  const Layout layout = parse_layout(arguments.layout);
+  if (arguments.ids) return continue_ids(arguments, subject, prepare(subject.recipe).recipe, layout, session);
   const auto tokenizer = find_tokenizer(arguments, subject);
   const Recipe recipe =
       complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
-  const Layout layout = parse_layout(arguments.layout);
-  if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
-  return kind_of(recipe).continues_texts()
-             ? continue_texts(arguments, subject, recipe, tokenizer, layout, session)
-             : fill_masks(arguments, subject, recipe, tokenizer, layout, session);
+  return kind_of(recipe).continues_texts() ? continue_texts(arguments, subject, recipe, tokenizer, layout, session)
+                                           : fill_masks(arguments, subject, recipe, tokenizer, layout, session);
 }
 
 }  // namespace
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), continue texts (gpt2), or answer a task's file");
+  CLI::App* command =
+      app.add_subcommand("predict", "Fill the [MASK]s of texts (bert), continue texts (gpt2), or answer a task's file");
   command
       ->add_option("subject", arguments->subject,
                    "a run (its newest checkpoint), a checkpoint of a run, or a recipe with --weights")
@@ -244,6 +298,7 @@ void add_predict(CLI::App& app, Session& session) {
   command->add_option("--seed", generate.sampling.seed, "gpt2: of the draws")
       ->check(CLI::Range(uint64_t{0}, uint64_t{INT64_MAX}))
       ->capture_default_str();
+  command->add_flag("--ids", arguments->ids, "gpt2: texts are token ids, as \"15496 995\"; no tokenizer is needed");
   command->add_flag("--stream", arguments->stream, "gpt2 with --json: a line for each new piece of a text as well");
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);
@@ -251,7 +306,8 @@ void add_predict(CLI::App& app, Session& session) {
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->footer(
-      "The same prompts, options and seed give the same texts on every layout, number of threads and --batch. A text ends\n"
+      "The same prompts, options and seed give the same texts on every layout, number of threads and --batch. A text "
+      "ends\n"
       "with its last token, before a stop word or <|endoftext|>, or with the last position that the model has.");
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return predict(*arguments, session); }; });

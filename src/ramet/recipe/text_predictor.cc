@@ -74,7 +74,7 @@ MaskFiller::MaskFiller(const Recipe& complete, std::shared_ptr<const Tokenizer> 
       masks_(std::min(kMostMasks, complete.data.sequence_length)),
       predictor_(build_mask_model(complete, samples, masks_, k_), complete.train, layout, where, {"predict"}) {}
 
-std::vector<std::vector<std::vector<Candidate>>> MaskFiller::fill(const std::vector<std::string>& texts) {
+std::vector<std::vector<std::vector<MaskCandidate>>> MaskFiller::fill(const std::vector<std::string>& texts) {
   const int32_t mask = tokenizer_->require_special("[MASK]", "filling masks"),
                 begin = tokenizer_->require_special("[CLS]", "filling masks");
   const int32_t end = tokenizer_->require_special("[SEP]", "filling masks"),
@@ -120,7 +120,7 @@ std::vector<std::vector<std::vector<Candidate>>> MaskFiller::fill(const std::vec
       if (result.name == name) return load_element(result.bytes.data(), result.type.dtype, at);
     internal_error("MaskFiller", std::string("no result '") + name + "'");
   };
-  std::vector<std::vector<std::vector<Candidate>>> candidates(texts.size());
+  std::vector<std::vector<std::vector<MaskCandidate>>> candidates(texts.size());
   for (size_t text = 0; text < texts.size(); ++text)
     for (size_t m = 0; m < masks[text]; ++m) {
       auto& of_mask = candidates[text].emplace_back();

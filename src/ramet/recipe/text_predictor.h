@@ -12,7 +12,7 @@
 namespace ramet::recipe {
 
 /// A token that a model proposes.
-struct Candidate {
+struct MaskCandidate {
   std::string token;
   double probability = 0;
 };
@@ -27,7 +27,7 @@ class MaskFiller {
   Predictor& predictor() { return predictor_; }  ///< for its weights
   /// For each text the candidates for each [MASK], in order of the text. Throws Error when a text has none, or is too
   /// long.
-  std::vector<std::vector<std::vector<Candidate>>> fill(const std::vector<std::string>& texts);
+  std::vector<std::vector<std::vector<MaskCandidate>>> fill(const std::vector<std::string>& texts);
 
  private:
   const Recipe recipe_;
