@@ -66,7 +66,7 @@ class Bert(nn.Module):
         self.next_sentence = nn.Linear(hidden, 2)
         self.apply(init_weights)
 
-    def forward(self, batch):
+    def encode(self, batch):
         ids = batch["input_ids"]
         length = ids.shape[1]
         x = self.word(ids) + self.position.weight[:length] + self.token_type(batch["token_type_ids"])
@@ -74,9 +74,20 @@ class Bert(nn.Module):
         mask = batch["attention_mask"].bool()[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)
+        return x
+
+    def masked_logits(self, x, batch):
         masked = torch.gather(x, 1, batch["masked_positions"][:, :, None].expand(-1, -1, self.hidden))
         h = self.transform_norm(F.gelu(self.transform(masked.reshape(-1, self.hidden))))
-        logits = F.linear(h, self.word.weight) + self.decoder_bias
+        return F.linear(h, self.word.weight) + self.decoder_bias
+
+    def predict(self, batch):
+        """The likeliest word of each mask and its probability."""
+        return torch.softmax(self.masked_logits(self.encode(batch), batch).float(), -1).max(-1)
+
+    def forward(self, batch):
+        x = self.encode(batch)
+        logits = self.masked_logits(x, batch)
         mlm = F.cross_entropy(logits.float(), batch["masked_labels"].reshape(-1), ignore_index=-1)
         pooled = torch.tanh(self.pooler(x[:, 0]))
         nsp = F.cross_entropy(self.next_sentence(pooled).float(), batch["next_sentence_label"])

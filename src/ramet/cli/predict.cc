@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <sstream>
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
@@ -22,7 +24,7 @@ struct PredictArguments : ModelOptions {
   std::vector<std::string> texts, prompts;
   int64_t k = 5, batch = 0;
   GenerateOptions generate;
-  bool stream = false;
+  bool stream = false, ids = false;
   TaskArguments task;
 };
 
@@ -91,6 +93,17 @@ int fill_masks(const PredictArguments& arguments, const Subject& subject, const 
   return 0;
 }
 
+/// The line of JSON of a text that has ended.
+void tell_end(const std::string& text, const std::string& continuation, size_t tokens, TextEnd end) {
+  JsonLine()
+      .set("event", "text")
+      .set("text", text)
+      .set("continuation", continuation)
+      .set("tokens", static_cast<int64_t>(tokens))
+      .set("end", std::string(name_of(end)))
+      .print();
+}
+
 /// Prints texts as they come: the first at once, piece by piece, the others behind it.
 class TextPrinter {
  public:
@@ -112,13 +125,7 @@ class TextPrinter {
     if (!session_.leads()) return;
     for (size_t i = 0; i < texts.size(); ++i) {
       if (session_.json) {
-        JsonLine()
-            .set("event", "text")
-            .set("text", arguments_.texts[i])
-            .set("continuation", texts[i].text)
-            .set("tokens", static_cast<int64_t>(texts[i].tokens.size()))
-            .set("end", std::string(name_of(texts[i].end)))
-            .print();
+        tell_end(arguments_.texts[i], texts[i].text, texts[i].tokens.size(), texts[i].end);
         continue;
       }
       if (i == 0)
@@ -211,6 +218,53 @@ int predict_arrays(const Subject& subject, const PredictArguments& arguments, bo
   return 0;
 }
 
+/// Token ids in text, with blanks or commas between.
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::string apart = text;
+  std::replace(apart.begin(), apart.end(), ',', ' ');
+  std::istringstream words(apart);
+  std::vector<int32_t> ids;
+  for (std::string word; words >> word;) {
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      throw Error({.what = "no token id", .where = "--ids", .found = "'" + word + "'", .expected = "a number"});
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::string text_of_ids(const std::vector<int32_t>& ids) {
+  std::string text;
+  for (const int32_t id : ids) text += (text.empty() ? "" : " ") + std::to_string(id);
+  return text;
+}
+
+/// Texts as token ids, which need no tokenizer.
+int continue_ids(const PredictArguments& arguments, const Subject& subject, const Recipe& recipe, const Layout& layout,
+                 const Session& session) {
+  if (!arguments.generate.stop_words.empty())
+    throw Error(
+        {.what = "stop words are text", .where = "--stop", .found = "--ids", .remedy = "Leave one of them out"});
+  std::vector<std::vector<int32_t>> prompts;
+  int64_t room = 1;
+  for (const std::string& text : arguments.texts) {
+    prompts.push_back(parse_ids(text));
+    room = std::max(room, std::ssize(prompts.back()) + arguments.generate.tokens);
+  }
+  auto [model, decoding] = build_decoding_model(recipe, arguments.batch, room);
+  Decoder decoder(std::move(model), decoding, recipe.train, layout, arguments.where(session.mpi.get()));
+  load_weights(decoder.predictor(), arguments, subject);
+  const std::vector<Continuation> found =
+      decoder.generate(prompts, {.tokens = arguments.generate.tokens, .sampling = arguments.generate.sampling});
+  for (size_t i = 0; i < found.size() && session.leads(); ++i)
+    if (session.json)
+      tell_end(arguments.texts[i], text_of_ids(found[i].tokens), found[i].tokens.size(), found[i].end);
+    else
+      std::printf("%s\n", text_of_ids(found[i].tokens).c_str());
+  return 0;
+}
+
 int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
@@ -220,11 +274,12 @@ int predict(PredictArguments arguments, Session& session) {
   arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
+  if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
+  const Layout layout = parse_layout(arguments.layout);
+  if (arguments.ids) return continue_ids(arguments, subject, prepare(subject.recipe).recipe, layout, session);
   const auto tokenizer = find_tokenizer(arguments, subject);
   const Recipe recipe =
       complete_recipe(subject.recipe, subject.recipe.data.kind == "text" ? tokenizer->vocabulary_size() : 0);
-  const Layout layout = parse_layout(arguments.layout);
-  if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
   return kind_of(recipe).continues_texts() ? continue_texts(arguments, subject, recipe, tokenizer, layout, session)
                                            : fill_masks(arguments, subject, recipe, tokenizer, layout, session);
 }
@@ -304,6 +359,7 @@ void add_predict(CLI::App& app, Session& session) {
   command->add_option("--seed", generate.sampling.seed, "gpt2: of the draws")
       ->check(CLI::Range(uint64_t{0}, uint64_t{INT64_MAX}))
       ->capture_default_str();
+  command->add_flag("--ids", arguments->ids, "gpt2: texts are token ids, as \"15496 995\"; no tokenizer is needed");
   command->add_flag("--stream", arguments->stream, "gpt2 with --json: a line for each new piece of a text as well");
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);
