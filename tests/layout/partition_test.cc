@@ -7,6 +7,7 @@
 
 #include "layout/lockstep.h"
 #include "ramet/base/error.h"
+#include "ramet/layout/chunks.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/recompute.h"
@@ -272,6 +273,16 @@ const std::vector<Case> kCases = {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PartitionBits, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
+
+TEST(LayerCosts, SumsOfGradientsCountForNoLayerWhateverTheirType) {
+  const auto before = [](const std::string& accumulators) {
+    const Subject subject("gpt2", {"train.precision=bf16", "train.accumulators=" + accumulators});
+    const LayerCosts costs = layer_costs(subject.step.micro, PartOrder(subject.step.micro));
+    EXPECT_GT(costs.layers.front(), 0);
+    return costs.before;
+  };
+  EXPECT_EQ(before("bf16"), before("f32"));
+}
 
 }  // namespace
 }  // namespace ramet::tests

@@ -102,5 +102,17 @@ TEST_F(TaskLayouts, TakeLessMemoryThanTheWeights) {
   EXPECT_LT(most_, weights_);
 }
 
+TEST_F(TaskLayouts, TakeLessMemoryThanTheWeightsWithTheOptimizerElsewhere) {
+  // Weights, 2 bytes an element, and sums of their gradients, 2 more, of half the layers are in device memory, and the
+  // optimizer's states of about a quarter of these while the update is at work.
+  const std::vector<std::string> more = {"train.precision=bf16",       "train.weights=split", "train.accumulators=bf16",
+                                         "train.optimizer.kind=adamw", "model.hidden=128",    "train.lanes=1",
+                                         "model.intermediate=512",     "train.micro_batch=1", "train.accumulation=2"};
+  const std::vector<Numbers> expected = scores(recipe("p=1", more));
+  EXPECT_GT(most_, 2 * weights_);
+  EXPECT_EQ(scores(recipe("p=2 phases=2 offload=optimizer", more), weights_ * 9 / 10), expected);
+  EXPECT_LT(most_, weights_);
+}
+
 }  // namespace
 }  // namespace ramet::tests

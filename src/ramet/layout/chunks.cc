@@ -228,9 +228,10 @@ class ChunkMapper {
 std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after) {
   const size_t layers = cost.size(), parts = static_cast<size_t>(layout.layer_chunks());
   if (layers == 0)
-    refuse_layers("a model that declares no layers to be cut at", std::to_string(parts) + " or more",
-                  "Build each layer inside a PartScope(builder, \"encoder\", i), or write part \"encoder\" i behind its "
-                  "nodes in the text form; or use p=1 and phases=1");
+    refuse_layers(
+        "a model that declares no layers to be cut at", std::to_string(parts) + " or more",
+        "Build each layer inside a PartScope(builder, \"encoder\", i), or write part \"encoder\" i behind its "
+        "nodes in the text form; or use p=1 and phases=1");
   if (layers < parts)
     refuse_layers(std::to_string(layers) + " layers",
                   std::to_string(parts) + " or more: p x phases x interleave parts");
@@ -275,20 +276,25 @@ LayerCosts layer_costs(const Graph& micro, const PartOrder& parts) {
   LayerCosts costs;
   costs.layers.assign(static_cast<size_t>(parts.size()), 0);
   const int last = static_cast<int>(costs.layers.size()) - 1;
-  std::vector<bool> after(micro.nodes().size(), false);
+  std::vector<bool> after(micro.nodes().size(), false), backward(micro.nodes().size(), false);
   for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
+    const auto at = static_cast<size_t>(id);
     const Node& node = micro.node(id);
     const double work = work_of(node.op->cost(micro.signature(id)));
     const int layer = parts.index_of(node.part);
-    const bool backward = node.pass == NodePass::kBackward;
-    bool behind = layer >= 0 && layer == last && !backward;
+    // What reads a gradient, as the sums over micro-batches do, belongs to the backward pass.
+    backward[at] = node.pass == NodePass::kBackward;
+    bool behind = layer >= 0 && layer == last;
     for (ValueId input : node.inputs)
-      if (const NodeId producer = micro.value(input).producer; producer != kNoNode && !backward)
+      if (const NodeId producer = micro.value(input).producer; producer != kNoNode) {
+        backward[at] = backward[at] || backward[static_cast<size_t>(producer)];
         behind = behind || after[static_cast<size_t>(producer)];
-    after[static_cast<size_t>(id)] = behind;
+      }
+    behind = behind && !backward[at];
+    after[at] = behind;
     if (layer >= 0)
       costs.layers[static_cast<size_t>(layer)] += work;
-    else if (!backward)
+    else if (!backward[at])
       (behind ? costs.after : costs.before) += 3 * work;  // backward is twice the forward pass
   }
   return costs;

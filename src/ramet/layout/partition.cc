@@ -146,7 +146,7 @@ class Partitioner {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
       spread.cuts = cuts_of_state(state, mesh_, step_.axes);
-      spread.flat_parts = rts_of(state.kind);
+      spread.flat_parts = rts_of(step_.placed_as(state));
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
     }
@@ -413,25 +413,29 @@ class Partitioner {
   }
 
   /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a chunk's
-  /// where chunks take turns, and never much more than kGroupBytes where states are streamed.
+  /// where chunks take turns; where states are streamed, about an eighth of a stage's, and never much more than
+  /// kGroupBytes: two groups are in device memory at a time, one at work and one that comes or goes.
   std::map<std::string, int> group_states(const Graph& update, int stage, int& groups) const {
-    const bool streams =
-        layout_.offload.optimizer || layout_.offload.grads || layout_.offload.weights || layout_.phases > 1;
+    const bool streams = layout_.offload.optimizer || layout_.offload.grads || layout_.offload.weights;
     std::map<std::string, int> group;
     groups = 1;
-    if (!streams) return group;
+    if (!streams && layout_.phases == 1) return group;
     int last_chunk = -1;
     int64_t bytes = 0;
     groups = 0;
     std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
     for (const StateTensor& state : step_.states)
-      if (state.kind == StateKind::kWeight && !state.low_half &&
-          update.find_input(state.name) != kNoValue && owner_.count(state.name) && owner_.at(state.name) == stage)
+      if (state.kind == StateKind::kWeight && !state.low_half && update.find_input(state.name) != kNoValue &&
+          owner_.count(state.name) && owner_.at(state.name) == stage)
         order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const auto bytes_of = [&](const std::string& name) { return update.type(update.find_input(name)).bytes(); };
+    int64_t all = 0;
+    for (const auto& [chunk, name] : order) all += bytes_of(name);
+    const int64_t most = streams ? std::min(kGroupBytes, all / kGroups) : kGroupBytes;
     for (const auto& [chunk, name] : order) {
-      const int64_t own = update.type(update.find_input(name)).bytes();
-      if (groups == 0 || (layout_.phases > 1 && chunk != last_chunk) || (bytes > 0 && bytes + own > kGroupBytes))
+      const int64_t own = bytes_of(name);
+      if (groups == 0 || (layout_.phases > 1 && chunk != last_chunk) || (bytes > 0 && bytes + own > most))
         ++groups, bytes = 0;
       bytes += own;
       last_chunk = chunk;
@@ -456,25 +460,26 @@ class Partitioner {
       local.tensor.type = local.sharding.local();
       const bool constant = state.kind == StateKind::kConstant;
       const auto& offload = layout_.offload;
-      const bool streams = (state.kind == StateKind::kOptimizer && offload.optimizer) ||
-                           ((state.kind == StateKind::kWeight || constant) && offload.weights) ||
-                           (state.kind == StateKind::kAccumulator && offload.grads);
+      const StateKind kind = step_.placed_as(state);
+      const bool streams = (kind == StateKind::kOptimizer && offload.optimizer) ||
+                           ((kind == StateKind::kWeight || constant) && offload.weights) ||
+                           (kind == StateKind::kAccumulator && offload.grads);
       local.home = streams ? HomeMemory::kStreaming : HomeMemory::kDevice;
       if (state.kind != StateKind::kDerived && !constant) {
         into_.stages[static_cast<size_t>(owner == owner_.end() ? 0 : owner->second)].states.push_back(std::move(local));
         continue;
       }
       for (StageGraphs& stage : into_.stages)
-        if (std::any_of(stage.pieces.begin(), stage.pieces.end(),
-                        [&](const Piece& piece) {
-                          return constant ? piece.graph.find_input(state.name) != kNoValue
-                                          : piece.graph.find_output(state.name) != nullptr;
-                        }))
+        if (std::any_of(stage.pieces.begin(), stage.pieces.end(), [&](const Piece& piece) {
+              return constant ? piece.graph.find_input(state.name) != kNoValue
+                              : piece.graph.find_output(state.name) != nullptr;
+            }))
           stage.states.push_back(local);
     }
   }
 
   static constexpr int64_t kGroupBytes = int64_t{64} << 20;
+  static constexpr int64_t kGroups = 8;
 
   StepGraph step_;
   const Layout layout_;

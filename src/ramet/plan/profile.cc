@@ -157,7 +157,7 @@ void ModelProfile::place_states(const StepGraph& step) {
     const auto weight = weights.find(state.name);
     const std::string name = weight == weights.end() ? "" : weight->second;
     const auto found = part.find(name);
-    states_.push_back({state, name, found == part.end() ? before() : found->second});
+    states_.push_back({state, step.placed_as(state), name, found == part.end() ? before() : found->second});
   }
 }
 
@@ -178,7 +178,7 @@ std::vector<StateBytes> ModelProfile::states(const Mesh& mesh) const {
     if (state.tensor.kind == StateKind::kDerived)
       if (const auto known = share.find(state.weight); known != share.end())
         held = bytes_of(state.tensor.type) * known->second;
-    result[state.part][static_cast<size_t>(state.tensor.kind)] += held;
+    result[state.part][static_cast<size_t>(state.kind)] += held;
   }
   return result;
 }

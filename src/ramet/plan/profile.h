@@ -48,6 +48,7 @@ class ModelProfile {
  private:
   struct State {
     StateTensor tensor;
+    StateKind kind;      ///< whose place in a layout it takes
     std::string weight;  ///< that it belongs to
     size_t part = 0;
   };

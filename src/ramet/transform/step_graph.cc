@@ -278,6 +278,16 @@ const StateTensor& StepGraph::state(const std::string& name) const {
   throw Error({.what = "no such state", .where = "step", .found = "'" + name + "'"});
 }
 
+StateKind StepGraph::placed_as(const StateTensor& state) const {
+  if (!state.low_half) return state.kind;
+  const auto reads = [&](const Graph& graph) { return graph.find_input(state.name) != kNoValue; };
+  const bool in_passes =
+      reads(micro) || reads(derive) || std::any_of(programs.begin(), programs.end(), [&](const StepProgram& program) {
+        return program.reads_data() && reads(program.graph);
+      });
+  return in_passes ? state.kind : StateKind::kOptimizer;
+}
+
 bool StepGraph::writes_sources(const StepProgram& program) const {
   return std::any_of(program.graph.outputs().begin(), program.graph.outputs().end(), [&](const GraphOutput& output) {
     return output.role == OutputRole::kState && (role_of(state(output.name).kind).reads & kDerive) != 0;
@@ -351,8 +361,8 @@ std::string print(const StepGraph& step, PrintedText how) {
     else if (state.init.of_element)
       text += " function(" + quote_text(state.init.function) + ")";
     else if (state.init.kind != StateInit::Kind::kZeros)
-      text += " " + std::string(name_of(state.init.kind)) + "(" +
-              ir::text_of(Attribute(state.init.a)) + ", " + ir::text_of(Attribute(state.init.b)) + ")";
+      text += " " + std::string(name_of(state.init.kind)) + "(" + ir::text_of(Attribute(state.init.a)) + ", " +
+              ir::text_of(Attribute(state.init.b)) + ")";
     if (state.kind == StateKind::kDeferred)
       text += " fold=" + state.fold.by + "(" + ir::text_of(Attribute(state.fold.momentum)) + ")";
     if (!state.group.empty()) text += " group=" + ir::text_of(Attribute(state.group));

@@ -161,6 +161,9 @@ struct StepGraph {
   bool joined = false;  ///< `micro` is the whole step, with the update in it (program/join.h)
 
   const StateTensor& state(const std::string& name) const;  ///< throws Error on an unknown name
+  /// The kind whose place in a layout (rts, offload) the state takes: its own, but an optimizer state's for the low half
+  /// of a weight that nothing but the update reads.
+  StateKind placed_as(const StateTensor& state) const;
   /// The program of that name, or null.
   const StepProgram* find_program(std::string_view name) const;
   /// Whether the program writes states that derived ones may come from.
