@@ -233,7 +233,7 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   EXPECT_EQ(exe.find_segment(PieceKind::kPrepare)->instructions.size(), 2u);
   EXPECT_EQ(exe.find_segment(PieceKind::kForward)->instructions.size(), 2u);
 
-  const Executable plain = compile(step, PackingLibrary(), {.pack = false});
+  const Executable plain = compile(step, PackingLibrary(), {.copies = {.unpacked = kAllWeights}});
   EXPECT_EQ(plain.states.size(), 3u);
 }
 

@@ -8,12 +8,12 @@
 #include "ramet/base/rng.h"
 #include "ramet/layout/layout.h"
 #include "ramet/machine/machine_toml.h"
-#include "ramet/program/compile.h"
-#include "ramet/runtime/engine.h"
 #include "ramet/measure/probe.h"
 #include "ramet/measure/rehearsal.h"
-#include "ramet/sim/step_time.h"
+#include "ramet/program/compile.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/runtime/engine.h"
+#include "ramet/sim/step_time.h"
 #include "ramet/train/step.h"
 #include "support/temporary.h"
 
@@ -53,11 +53,11 @@ void initialize(Engine& engine) {
 }
 
 Outcome train(const Preparation& ready, const Backend& backend, int threads, const std::string& recompute,
-              int64_t steps, bool pack = true) {
+              int64_t steps, const WeightCopies& copies = {}, int64_t device_memory = 0) {
   CompileOptions options;
   options.threads = threads;
   options.recompute = parse_recompute(recompute);
-  options.pack = pack;
+  options.copies = copies, options.device_memory = device_memory;
   Engine engine(compile(make_training_step(ready.workload.model, ready.options), backend, options), backend);
   initialize(engine);
   Outcome run;
@@ -93,11 +93,34 @@ TEST_P(Models, BitsDependOnTheRecipeAlone) {
   EXPECT_LT(one.losses.back(), one.losses.front());
   EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3).weights, one.weights) << "threads";
   EXPECT_EQ(train(ready, cpu_backend(), 3, "none", 3).weights, one.weights) << "threads";
-  EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3, false).weights, one.weights) << "packing";
+  const int64_t some = std::ssize(ready.workload.model.weights) / 2;
+  for (const WeightCopies& copies : {WeightCopies{some, 0}, WeightCopies{kAllWeights, 0}, WeightCopies{some, some},
+                                     WeightCopies{kAllWeights, some}, WeightCopies{kAllWeights, kAllWeights}}) {
+    const Outcome other = train(ready, cpu_backend(), 2, "none", 3, copies);
+    EXPECT_EQ(other.weights, one.weights) << copies.unpacked << " unpacked, " << copies.remade << " remade";
+  }
   for (const char* recompute : {"cheap", "layer", "layer:1", "all"}) {
     const Outcome other = train(ready, cpu_backend(), 2, recompute, 3);
     EXPECT_EQ(other.weights, one.weights) << recompute;
     EXPECT_EQ(other.losses, one.losses) << recompute;
+  }
+}
+
+TEST(WeightCopies, DeviceMemoryTakesAsManyAsItMust) {
+  const Preparation ready = small_model(
+      "bert", {"train.precision=bf16", "train.accumulation=3", "train.lanes=3", "model.vocabulary_size=8192"});
+  const auto under = [&](int64_t device_memory) {
+    return train(ready, cpu_backend(), 2, "none", 2, {}, device_memory);
+  };
+  const Outcome one = under(0);
+  const int64_t unpacked = train(ready, cpu_backend(), 2, "none", 1, {kAllWeights, 0}).planned;
+  const int64_t remade = train(ready, cpu_backend(), 2, "none", 1, {kAllWeights, kAllWeights}).planned;
+  ASSERT_LT(unpacked, one.planned);
+  ASSERT_LT(remade, unpacked);
+  for (const int64_t limit : {one.planned - 1, (one.planned + unpacked) / 2, unpacked, unpacked - 1, remade}) {
+    const Outcome fitted = under(limit);
+    EXPECT_EQ(fitted.weights, one.weights) << limit;
+    EXPECT_LE(fitted.planned, limit);
   }
 }
 
@@ -151,7 +174,8 @@ TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
 
 TEST(Prediction, RestsOnMeasuredTasks) {
   const Preparation ready = small_model("bert", {});
-  const Executable exe = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+  const Executable exe =
+      compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_GT(machine.device.peak(DType::kF32), 1e8);
   EXPECT_GT(machine.bandwidth(), 1e8);
@@ -175,7 +199,8 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
   for (const bool between_processes : {false, true}) {
     for (const char* kind : {"bert", "gpt2"}) {
       const Preparation ready = small_model(kind, {"train.precision=bf16", "train.accumulation=2"});
-      const Executable exe = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+      const Executable exe =
+          compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
       Machine machine = probe_machine(cpu_backend(), 1);
       ASSERT_TRUE(rehearse(machine, {&exe, 1}, cpu_backend(), 0.5, 1, between_processes)) << kind;
       EXPECT_GT(machine.device.jitter, 0);
@@ -193,8 +218,8 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
 /// Every stage rehearses, whatever the number of its devices.
 TEST(Prediction, RehearsesEveryStage) {
   const Preparation ready = small_model("bert", {"model.layers=4", "train.accumulation=8", "train.chunks=2"});
-  const auto stages =
-      compile(make_training_step(ready.workload.model, ready.options), parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
+  const auto stages = compile(make_training_step(ready.workload.model, ready.options),
+                              parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   ASSERT_TRUE(rehearse(machine, stages, cpu_backend(), 0.5, 1));
   EXPECT_GT(machine.device.jitter, 0);
@@ -215,7 +240,8 @@ TEST(Prediction, RehearsesEveryStage) {
 
 TEST(Prediction, RehearsesNothingThatTakesTooLong) {
   const Preparation ready = small_model("bert", {});
-  const Executable exe = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+  const Executable exe =
+      compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_FALSE(rehearse(machine, {&exe, 1}, cpu_backend(), 1e-9, 0));
   EXPECT_TRUE(machine.tasks.empty());

@@ -82,6 +82,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
       line.set("step_seconds", devices.time->seconds)
           .set(units + "_per_second", static_cast<double>(preparation.units_per_step()) / devices.time->seconds);
     if (!devices.activations.empty()) line.set("activations", devices.activations);
+    if (!devices.given_up.empty()) line.set("given_up", devices.given_up);
     line.set("event", "end")
         .set("name", preparation.recipe.name)
         .set("parameters", preparation.workload.model.parameters())
@@ -140,6 +141,7 @@ int plan(const PlanArguments& arguments, bool json) {
   if (json) {
     JsonLine line;
     if (!exe.activations.empty()) line.set("activations", exe.activations);
+    if (!exe.given_up.empty()) line.set("given_up", exe.given_up);
     line.set("event", "end")
         .set("name", recipe.name)
         .set("parameters", parameters)
@@ -166,6 +168,7 @@ int plan(const PlanArguments& arguments, bool json) {
               exe.kernel_class.c_str());
   std::fputs((text_of(memory) + "\n" + text_of(host, 1)).c_str(), stdout);
   if (!exe.activations.empty()) std::printf("\nactivations, chosen to fit: %s\n", exe.activations.c_str());
+  if (!exe.given_up.empty()) std::printf("\ngiven up to fit: %s\n", exe.given_up.c_str());
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());
   if (!arguments.no_time)
     std::printf("time: about %s a step, %s %s/s, %s in all\n", duration_text(step_seconds).c_str(),

@@ -77,14 +77,29 @@ void sum_in_place(Stage& stage) {
     if (state.tensor.kind == StateKind::kAccumulator) sums.insert(state.tensor.name);
   for (Piece& piece : stage.pieces)
     if (piece.kind != PieceKind::kUpdate)
-      piece.graph = transform::sum_in_place(piece.graph, [&](const std::string& name) { return sums.count(name) != 0; });
+      piece.graph =
+          transform::sum_in_place(piece.graph, [&](const std::string& name) { return sums.count(name) != 0; });
+}
+
+std::vector<std::string> weights_of(const Stage& stage) {
+  std::vector<std::string> names;
+  for (const LocalState& state : stage.states)
+    if (state.tensor.kind == StateKind::kWeight && !state.tensor.low_half) names.push_back(state.tensor.name);
+  return names;
+}
+
+std::set<std::string> first_of(const std::vector<std::string>& names, int64_t count) {
+  return {names.begin(), names.begin() + std::min<int64_t>(count, std::ssize(names))};
 }
 
 /// From a stage that will not change any more to a program without addresses.
 Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
   stage.ahead = options.ahead;
+  const std::vector<std::string> weights = weights_of(stage);
+  log.run("remake", [&] { return remake_derived(stage, first_of(weights, options.copies.remade)), 0; });
   log.run("sum in place", [&] { return sum_in_place(stage), 0; });
-  if (options.pack) log.run("pack", [&] { return pack(stage, library), 0; });
+  if (options.copies.unpacked < kAllWeights)
+    log.run("pack", [&] { return pack(stage, library, first_of(weights, options.copies.unpacked)), 0; });
   if (stage.phased) split_prepare(stage);
 #ifdef RAMET_VERIFY
   for (const Piece& piece : stage.pieces) verify(piece.graph, "pack");
@@ -166,6 +181,81 @@ void place_buffers(Executable& exe, PlaceOptions options, KnownPlacements* known
   exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, known, nullptr);
 }
 
+/// A program of one stage with as much of what buys speed with memory as device memory allows: packed copies of
+/// weights, double buffers of what streams, scratch, casts of weights once an update. No bit depends on any of it.
+class StageFit {
+ public:
+  StageFit(const Stage& stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log,
+           KnownPlacements* known)
+      : stage_(stage), library_(library), options_(options), how_(options), log_(log), known_(known) {}
+
+  /// The fastest program that fits; where none does, the smallest.
+  Executable run() {
+    best_ = build(library_);
+    give_up(&WeightCopies::unpacked, "packed copies");
+    if (!fits(best_) && how_.ahead && !best_.streaming.empty()) {
+      how_.ahead = false;
+      take(build(library_), "double buffers");
+    }
+    for (auto tight = library_.tighter(); tight && !fits(best_); tight = tight->tighter())
+      take(build(*tight), "scratch");
+    give_up(&WeightCopies::remade, "casts ahead of use");
+    for (size_t i = 0; i < given_up_.size(); ++i) best_.given_up += (i ? ", " : "") + given_up_[i];
+    return std::move(best_);
+  }
+
+  bool fits(const Executable& exe) const {
+    return options_.device_memory == 0 || exe.arena_bytes <= options_.device_memory;
+  }
+
+ private:
+  Executable build(const KernelLibrary& kernels) {
+    Executable exe = lower(stage_, kernels, how_, log_);
+    log_.run("place", [&] { return place_buffers(exe, how_.place, known_), 0; });
+    return exe;
+  }
+
+  void take(Executable exe, const std::string& without) {
+    if (exe.arena_bytes >= best_.arena_bytes) return;
+    best_ = std::move(exe);
+    if (given_up_.empty() || given_up_.back() != without) given_up_.push_back(without);
+  }
+
+  /// Gives up the copies of the fewest weights, in eighths of all, that let the program fit; else of all.
+  void give_up(int64_t WeightCopies::* copies, const std::string& name) {
+    const auto weights = static_cast<int64_t>(weights_of(stage_).size());
+    int64_t& count = how_.copies.*copies;
+    if (fits(best_) || count >= weights) return;
+    const int64_t before = best_.arena_bytes, first = count;
+    const auto at = [&](int64_t eighth) { return first + ((weights - first) * eighth + 7) / 8; };
+    int64_t little = 0, enough = 8;
+    count = weights;
+    Executable smaller = build(library_);
+    if (!fits(smaller)) little = 7;  // what does not fit with none does not with a few
+    while (enough - little > 1) {
+      const int64_t middle = (little + enough) / 2;
+      count = at(middle);
+      Executable exe = build(library_);
+      if (fits(exe))
+        enough = middle, smaller = std::move(exe);
+      else
+        little = middle;
+    }
+    count = at(enough);
+    take(std::move(smaller), name + " of " + std::to_string(count) + " of " + std::to_string(weights) + " weights");
+    if (best_.arena_bytes == before) count = first;
+  }
+
+  const Stage& stage_;
+  const KernelLibrary& library_;
+  const CompileOptions& options_;
+  CompileOptions how_;
+  PassLog& log_;
+  KnownPlacements* known_;
+  Executable best_;
+  std::vector<std::string> given_up_;
+};
+
 /// All passes after which no bit of a result changes any more.
 StepGraph decide_bits(StepGraph step, PassLog& log) {
   step = log.step("simplify", [&] { return simplify(std::move(step)); });
@@ -205,40 +295,21 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   // After all that may merge nodes: a copy made here is meant.
   step = log.step("recompute", [&] { return recomputed(step); });
 
-  const auto build = [&](StepGraph whole_step, const CompileOptions& how, const KernelLibrary& kernels) {
-    Executable exe = lower(single_stage(std::move(whole_step)), kernels, how, log);
-    exe.key = key;
-    exe.joined = joined;
-    exe.activations = chosen;
-    log.run("place", [&] { return place_buffers(exe, how.place), 0; });
+  const Stage stage = single_stage(std::move(step));
+  StageFit fit(stage, library, options, log, nullptr);
+  Executable exe = fit.run();
+  exe.key = key;
+  exe.joined = joined;
+  exe.activations = chosen;
 #ifdef RAMET_VERIFY
-    verify(exe, "compile");
+  verify(exe, "compile");
 #endif
-    return exe;
-  };
-  const auto fits = [&](const Executable& exe) {
-    return options.device_memory == 0 || exe.arena_bytes <= options.device_memory;
-  };
-  Executable exe = build(step, options, library);
-  // Packings, and casts of all weights at once, buy speed with memory, and no bit depends on them: what would else not
-  // run goes without.
-  CompileOptions plain = options;
-  plain.pack = false;
-  const auto consider = [&](Executable smaller) {
-    if (smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
-  };
-  if (!fits(exe) && options.pack) consider(build(step, plain, library));
-  for (auto tight = library.tighter(); tight && !fits(exe); tight = tight->tighter())
-    consider(build(step, plain, *tight));
-  if (!fits(exe)) {
-    StepGraph late = log.step("unhoist", [&] { return unhoist(whole); });
-    late = log.step("recompute", [&] { return recomputed(late); });
-    consider(build(std::move(late), plain, library));
-  }
-  if (!fits(exe))
+  if (!fit.fits(exe))
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
       if (!options.advise) return std::nullopt;
       PassLog quiet;
+      CompileOptions plain = options;
+      plain.copies.unpacked = kAllWeights;
       const Executable most_saved =
           lower(single_stage(recompute(unhoist(whole), other, peak_bytes)), library, plain, quiet);
       return live_bound(items_of(most_saved.buffers), options.place.alignment);
@@ -308,7 +379,8 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
   using Mode = RecomputeOptions::Mode;
   std::vector<Advice> result;
   std::vector<std::pair<std::string, std::string>> changes;
-  options.pack = options.ahead = false;
+  options.copies.unpacked = kAllWeights;
+  options.ahead = false;
   const auto fits = [&] { return !result.empty() && result.back().bytes <= options.device_memory; };
   const auto consider = [&](const std::string& key, const std::string& value) {
     if (fits()) return;
@@ -349,27 +421,9 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
   KnownPlacements known;
   for (const Stage& stage : stages_of(graphs)) {
     PassLog log;
-    const auto build = [&](const CompileOptions& how, const KernelLibrary& kernels) {
-      Executable exe = lower(stage, kernels, how, log);
-      log.run("place", [&] { return place_buffers(exe, how.place, &known), 0; });
-      return exe;
-    };
-    const auto fits = [&](const Executable& exe) {
-      return options.device_memory == 0 || exe.arena_bytes <= options.device_memory;
-    };
-    Executable exe = build(options, library);
-    const auto consider = [&](Executable smaller) {
-      if (smaller.arena_bytes < exe.arena_bytes) exe = std::move(smaller);
-    };
-    // What buys speed with memory goes, one thing after another: packings, double buffers of what streams, scratch.
-    CompileOptions plain = options;
-    for (bool CompileOptions::* luxury : {&CompileOptions::pack, &CompileOptions::ahead}) {
-      if (fits(exe) || !(plain.*luxury)) continue;
-      plain.*luxury = false;
-      consider(build(plain, library));
-    }
-    for (auto tight = library.tighter(); tight && !fits(exe); tight = tight->tighter()) consider(build(plain, *tight));
-    if (!fits(exe))
+    StageFit fit(stage, library, options, log, &known);
+    Executable exe = fit.run();
+    if (!fit.fits(exe))
       refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise(exe.planned_bytes()));
     exe.pass_seconds = log.take_seconds();
     executables.push_back(std::move(exe));
@@ -433,7 +487,7 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
     add("rates", std::to_string(options.rates.flops) + " " + std::to_string(options.rates.bandwidth) + " " +
                      std::to_string(options.rates.files));
   for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
-  add("pack", options.pack ? "1" : "0");
+  add("copies", std::to_string(options.copies.unpacked) + " " + std::to_string(options.copies.remade));
   add("ahead", options.ahead ? "1" : "0");
   add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
                    std::to_string(options.place.tolerance));

@@ -16,12 +16,21 @@ struct Layout;
 
 namespace ramet::program {
 
+/// Of how many weights, in the order of a stage's states, fewer copies are kept than speed asks for. No bit depends on
+/// it.
+struct WeightCopies {
+  int64_t unpacked = 0;  ///< the first so many have no copies in the kernels' layouts
+  int64_t remade = 0;    ///< the first so many are not even cast once an update: each reader casts them for itself
+  friend bool operator==(const WeightCopies&, const WeightCopies&) = default;
+};
+inline constexpr int64_t kAllWeights = int64_t{1} << 40;
+
 struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
-  Rates rates{};      ///< of the machine, by which mode kFit chooses what is recomputed and what is streamed
-  bool pack = true;   ///< keep weights in the kernels' layouts too, where device memory allows
+  Rates rates{};          ///< of the machine, by which mode kFit chooses what is recomputed and what is streamed
+  WeightCopies copies{};  ///< at least; where device memory does not allow the others, as few as it does allow
   bool ahead = true;  ///< bring what streams while the part before computes, where device memory allows: double buffers
   bool advise = true;  ///< a refusal tries what would fit, which takes as long as some compilations
   PlaceOptions place{};

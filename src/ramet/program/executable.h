@@ -209,6 +209,7 @@ struct Executable {
   int32_t peak_instant = 0;  ///< where `bound_bytes` are alive
   std::string placement;     ///< how the placement was found
   std::string activations;   ///< what each layer's activations do, where that was chosen to fit; not saved
+  std::string given_up;      ///< what of speed was given up to fit into device memory; not saved
   std::vector<std::pair<std::string, double>> pass_seconds;  ///< of the compilation; not saved
 
   int64_t planned_bytes() const { return arena_bytes; }

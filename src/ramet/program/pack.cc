@@ -1,17 +1,20 @@
 #include "ramet/program/pack.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "ramet/layout/pieces.h"
+#include "ramet/transform/hoist.h"
 
 namespace ramet::program {
 namespace {
 
 class Packer {
  public:
-  Packer(Stage& stage, const KernelLibrary& library) : stage_(stage), library_(library) {
+  Packer(Stage& stage, const KernelLibrary& library, const std::set<std::string>& without)
+      : stage_(stage), library_(library), without_(without) {
     for (const LocalState& state : stage.states) {
       kinds_[state.tensor.name] = state.tensor.kind;
       weights_[state.tensor.name] = state.tensor.weight();
@@ -65,6 +68,7 @@ class Packer {
       inputs.push_back(copier[node.inputs[i]]);
       const std::string letter(1, static_cast<char>('a' + i));
       if (i >= 26 || !is_from_weights(value) || attributes.has(letter + "_packed")) continue;
+      if (without_.count(weights_[value.name])) continue;
       const auto layout = library_.packing(graph.signature(id), static_cast<int>(i));
       if (!layout) continue;
       const std::string state = packed_state(value, *layout);
@@ -123,6 +127,7 @@ class Packer {
 
   Stage& stage_;
   const KernelLibrary& library_;
+  const std::set<std::string>& without_;
   int chunk_ = 0;
   std::map<std::string, StateKind> kinds_;
   std::map<std::string, std::string> weights_;                 // of each state
@@ -172,10 +177,44 @@ void drop_unread_derived_states(Stage& stage) {
   });
 }
 
+/// The derived states that the piece makes, without an exchange, of nothing but `weights` in device memory.
+std::set<std::string> remakable(const Piece& piece, const Stage& stage, const std::set<std::string>& weights) {
+  std::set<std::string> near;
+  for (const LocalState& state : stage.states)
+    if (state.tensor.kind == StateKind::kWeight && state.home == HomeMemory::kDevice &&
+        weights.count(state.tensor.weight()))
+      near.insert(state.tensor.name);
+  std::vector<bool> made(piece.graph.values().size(), false);
+  for (const GraphInput& input : piece.graph.inputs())
+    made[static_cast<size_t>(input.value)] = near.count(piece.graph.value(input.value).name) != 0;
+  for (const Node& node : piece.graph.nodes()) {
+    const bool here = node.op->exchange == Exchange::kNone &&
+                      std::all_of(node.inputs.begin(), node.inputs.end(),
+                                  [&](ValueId input) { return made[static_cast<size_t>(input)]; });
+    for (ValueId output : node.outputs) made[static_cast<size_t>(output)] = here;
+  }
+  std::set<std::string> states;
+  for (const GraphOutput& output : piece.graph.outputs())
+    if (output.role == OutputRole::kState && made[static_cast<size_t>(output.value)]) states.insert(output.name);
+  return states;
+}
+
 }  // namespace
 
-void pack(Stage& stage, const KernelLibrary& library) {
-  Packer(stage, library).run();
+void pack(Stage& stage, const KernelLibrary& library, const std::set<std::string>& without) {
+  Packer(stage, library, without).run();
+  drop_unread_derived_states(stage);
+}
+
+void remake_derived(Stage& stage, const std::set<std::string>& weights) {
+  if (weights.empty()) return;
+  for (const Piece& prepare : stage.pieces) {
+    if (prepare.kind != PieceKind::kPrepare) continue;
+    const std::set<std::string> states = remakable(prepare, stage, weights);
+    if (states.empty()) continue;
+    for (Piece& piece : stage.pieces)
+      if (piece.kind != PieceKind::kPrepare) piece.graph = transform::unhoist(piece.graph, prepare.graph, states);
+  }
   drop_unread_derived_states(stage);
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "ramet/program/kernel_library.h"
 #include "ramet/program/stage.h"
 
@@ -11,6 +14,11 @@ namespace ramet::program {
 /// the node reads that, with the attributes "L_packed" (the format), "L_shape" and "L_dtype" (what the bytes stand
 /// for), L being the letter of the input (a, b, c, ...). Derived states that nobody reads any more are dropped, and so
 /// is what was done for them alone.
-void pack(Stage& stage, const KernelLibrary& library);
+/// Not for the weights of `without`.
+void pack(Stage& stage, const KernelLibrary& library, const std::set<std::string>& without = {});
+
+/// What is derived of these weights alone is made by each of its readers anew, just before, and kept by none. Left as
+/// they are: derived states that take an exchange, or that come from weights in streaming memory.
+void remake_derived(Stage& stage, const std::set<std::string>& weights);
 
 }  // namespace ramet::program

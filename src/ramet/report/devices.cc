@@ -167,11 +167,15 @@ void add_time(std::string& text, const DevicesReport& report) {
 DevicesReport devices_report(std::span<const Executable> stages, const std::string& layout, double bubble) {
   DevicesReport report{.layout = layout,
                        .activations = stages[0].activations,
+                       .given_up = {},
                        .bubble = bubble,
                        .time = {},
                        .stages = {},
                        .stage_of = {}};
-  for (const Executable& exe : stages) report.stages.push_back(report_of(exe));
+  for (const Executable& exe : stages) {
+    report.stages.push_back(report_of(exe));
+    if (report.given_up.empty()) report.given_up = exe.given_up;
+  }
   const Mesh& mesh = stages[0].mesh;
   for (int device = 0; device < mesh.devices(); ++device) report.stage_of.push_back(mesh.position(device).stage);
   return report;
@@ -182,6 +186,7 @@ std::string text_of(const DevicesReport& report) {
   std::string text =
       fmt::format("layout {}: {} devices, {} of each stage alike\n\n", report.layout, report.stage_of.size(), alike);
   if (!report.activations.empty()) text += "activations, chosen to fit: " + report.activations + "\n\n";
+  if (!report.given_up.empty()) text += "given up to fit: " + report.given_up + "\n\n";
   std::vector<std::string> names, supersteps;
   for (const DeviceReport& stage : report.stages) {
     names.push_back(fmt::format("stage {}", stage.stage));

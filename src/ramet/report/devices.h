@@ -33,6 +33,7 @@ struct DeviceReport {
 struct DevicesReport {
   std::string layout;                ///< canonical text
   std::string activations;           ///< what was chosen for them, layer by layer, to fit; empty: nothing was
+  std::string given_up;              ///< what of speed the first stage that gave up any gave up to fit
   double bubble = 0;                 ///< predicted, of the pipeline's schedule, were its stages alike
   std::optional<Simulation> time;    ///< predicted, of the compiled programs on a machine
   std::vector<DeviceReport> stages;  ///< one device of each

@@ -153,8 +153,8 @@ class Hoister {
 /// Puts nodes of `derive` in front of each node that reads a derived state.
 class Unhoister {
  public:
-  Unhoister(const Graph& graph, const Graph& derive)
-      : graph_(graph), derive_(derive), result_(graph.name()), copier_(graph, result_) {}
+  Unhoister(const Graph& graph, const Graph& derive, const std::set<std::string>& wanted)
+      : graph_(graph), derive_(derive), wanted_(wanted), result_(graph.name()), copier_(graph, result_) {}
 
   Graph run() {
     for (const auto& input : graph_.inputs())
@@ -169,7 +169,7 @@ class Unhoister {
 
  private:
   bool is_derived(const GraphInput& input) const {
-    return input.role == InputRole::kState && derive_.find_output(graph_.value(input.value).name) != nullptr;
+    return input.role == InputRole::kState && wanted_.count(graph_.value(input.value).name) != 0;
   }
 
   void copy_node(NodeId id) {
@@ -207,6 +207,7 @@ class Unhoister {
   }
 
   const Graph &graph_, &derive_;
+  const std::set<std::string>& wanted_;
   Graph result_;
   GraphCopier copier_;
 };
@@ -233,10 +234,16 @@ StepGraph hoist(StepGraph step) {
   return step;
 }
 
+Graph unhoist(const Graph& graph, const Graph& derive, const std::set<std::string>& wanted) {
+  return Unhoister(graph, derive, wanted).run();
+}
+
 StepGraph unhoist(StepGraph step) {
   if (!is_from_fixed(step)) return step;
+  std::set<std::string> derived;
+  for (const GraphOutput& output : step.derive.outputs()) derived.insert(output.name);
   for (Graph* graph : step.graphs())
-    if (graph != &step.derive) *graph = Unhoister(*graph, step.derive).run();
+    if (graph != &step.derive) *graph = unhoist(*graph, step.derive, derived);
   std::erase_if(step.states, [](const StateTensor& state) { return state.kind == StateKind::kDerived; });
   step.derive = Graph("derive");
   return step;
