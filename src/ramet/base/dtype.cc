@@ -72,6 +72,8 @@ T to_integer(double value) {
 
 }  // namespace
 
+namespace v0 {
+
 size_t size_of(DType dtype) { return info(dtype).size; }
 std::string_view name_of(DType dtype) { return info(dtype).name; }
 bool is_floating(DType dtype) { return info(dtype).floating; }
@@ -85,6 +87,8 @@ DType dtype_from_name(std::string_view name) {
   }
   throw Error({.what = "unknown element type", .found = "'" + std::string(name) + "'", .expected = "one of " + known});
 }
+
+}  // namespace v0
 
 uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

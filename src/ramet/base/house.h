@@ -1,5 +1,11 @@
 #pragma once
 
+// The public headers (include/ramet/) define what the engine shares with its users: errors, element types, shapes.
+#ifdef RAMET_OUTSIDE
+#error "include a header of src/ramet before the public headers: both have names of their own, as Model"
+#endif
+#define RAMET_INSIDE
+
 // Every folder X of src/ramet has a namespace of its own, ramet::X; what base/ declares stands in ramet itself. A
 // folder sees the names of the folders above it without a prefix, because each directive below passes on those before
 // it. It never sees the names of later folders, even where a header of one comes in by mistake. And no two types can
@@ -78,6 +84,9 @@ namespace ramet::serve {
 using namespace ramet::report;
 }
 namespace ramet::cli {
+using namespace ramet::serve;
+}
+namespace ramet::api {
 using namespace ramet::serve;
 }
 

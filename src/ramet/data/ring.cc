@@ -83,7 +83,7 @@ struct Reader {
 struct BatchRing::State {
   std::shared_ptr<const Source> source;
   RingOptions options;
-  bool repeatable = true;
+  bool repeatable = true, by_step = false;
   int64_t depth = 1;
   std::vector<Reader> readers;
   std::vector<std::unique_ptr<Slot>> slots;
@@ -114,7 +114,10 @@ struct BatchRing::State {
     auto first = static_cast<int64_t>(place.index);  // what was read before it in this round may come again
     int64_t last = -1;
     for (int64_t found = 0; found < depth;) {
-      if (place.index == reader.reads.size()) place = {place.round + 1, 0}, first = 0;
+      if (place.index == reader.reads.size()) {
+        if (by_step) return;  // the next step's samples are not there yet
+        place = {place.round + 1, 0}, first = 0;
+      }
       if (!exists(place.round)) return;
       const int64_t number = number_of(place, reader);
       // At the end of the data several micro-batches may be one.
@@ -200,6 +203,18 @@ struct BatchRing::State {
     }
   }
 
+  /// Empties all slots: the samples are others now, whatever their numbers.
+  void forget(std::unique_lock<std::mutex>& lock) {
+    begun = false;  // nothing more is made of the old ones
+    ready.wait(lock, [&] {
+      return std::none_of(slots.begin(), slots.end(),
+                          [](const auto& slot) { return slot->condition == Slot::Condition::kMaking; });
+    });
+    for (const auto& slot : slots) slot->condition = Slot::Condition::kEmpty;
+    by_number.clear();
+    held = 0;
+  }
+
   void note(int64_t micro, const Slot& slot) {
     if (!options.count || seen[static_cast<size_t>(micro)]) return;
     seen[static_cast<size_t>(micro)] = true;
@@ -214,6 +229,7 @@ BatchRing::BatchRing(std::shared_ptr<const Source> source, std::vector<RingReads
   State& state = *state_;
   const int64_t slots = planned_slots(reads, options, source->repeatable());
   state.repeatable = source->repeatable();
+  state.by_step = source->by_step();
   state.depth = depth_of(reads, options, state.repeatable);
   for (RingReads& each : reads) {
     Reader& reader = state.readers.emplace_back();
@@ -240,12 +256,13 @@ BatchRing::~BatchRing() {
 
 void BatchRing::begin(int64_t round) {
   State& state = *state_;
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   if (!state.repeatable && round <= state.last_round)
     throw Error({.what = "samples of a stream cannot be read again",
                  .found = "step " + std::to_string(round + 1) + " for the second time",
                  .remedy = "Train from a source that can make its samples again"});
   state.last_round = round;
+  if (state.by_step) state.forget(lock);
   for (Reader& reader : state.readers) reader.at = {round, 0}, reader.waited = 0;
   for (const auto& slot : state.slots)
     if (slot->condition == Slot::Condition::kFailed) {

@@ -65,6 +65,9 @@ class Source {
   /// `first_sample` on, and is asked by one thread at a time (data/stream.h).
   virtual bool repeatable() const { return true; }
   virtual int64_t first_sample() const { return 0; }
+  /// Whether only the samples of the step at hand are there, which somebody brings: then nothing is asked for before its
+  /// step begins, and what a step got says nothing of the samples that the same step gets when it is begun again.
+  virtual bool by_step() const { return false; }
   /// What messages call a sample: "sample 17", or where it stands in a file.
   virtual std::string text_of(int64_t index) const { return "sample " + std::to_string(index); }
   /// Bytes of host memory that the source itself keeps: tables, and data that is not mapped from files.

@@ -54,6 +54,9 @@ class GraphBuilder {
   std::vector<NodeInfo> infos_;
 };
 
+/// "model/bert.cc:46": folder, file and line, the same wherever the tree lies. What a node's origin is.
+std::string origin_of(const std::source_location& place);
+
 /// RAII: nodes that are added while it lives know this.
 class InfoScope {
  public:

@@ -170,6 +170,7 @@ Numbers Training::step(const StepScalars& given) {
       throw;
     }
   }();
+  results_ = &results;
   const std::string without_items =
       results.not_finite.empty() ? "" : metric_without_items(loss_parts(workload_.model, options_), results.micro);
   const bool overflows = without_items.empty() && has_automatic_loss_scale() && results.not_finite == "grad_norm" &&
@@ -260,6 +261,23 @@ void Training::read_weight(const std::string& name, std::span<std::byte> to) con
   read_state(name, held.weight);
   if (form.split) held.low.resize(values.size() * size_of(kU16)), read_state(low_half_of(name), held.low);
   release(held, form, values);
+}
+
+void Training::set_weights(const std::function<void(const SetWeight& set)>& weights) {
+  weights([&](const std::string& name, std::span<const float> values) {
+    for (const StateTensor& weight : workload_.model.weights) {
+      if (weight.name != name) continue;
+      if (std::ssize(values) != weight.type.elements())
+        throw Error({.what = "a weight gets another number of values than it has",
+                     .where = "'" + name + "'",
+                     .found = std::to_string(values.size()),
+                     .expected = std::to_string(weight.type.elements())});
+      if (cluster_->holds(weight)) write_weight(weight, values, 0);
+      return;
+    }
+    throw Error({.what = "the model has no weight of this name", .found = "'" + name + "'"});
+  });
+  cluster_->run_derive();
 }
 
 std::filesystem::path Training::save(const std::filesystem::path& folder, int64_t keep) const {

@@ -85,6 +85,13 @@ class Training {
   void read_state(const std::string& name, std::span<std::byte> to) const;
   /// The f32 numbers of a weight, however it is held; on ranks that do not lead `to` is left as it is.
   void read_weight(const std::string& name, std::span<std::byte> to) const;
+  /// Other numbers for some weights: what `weights` calls its argument with, each with all f32 numbers of a weight. All
+  /// ranks bring the same.
+  using SetWeight = std::function<void(const std::string& name, std::span<const float> values)>;
+  void set_weights(const std::function<void(const SetWeight& set)>& weights);
+  /// What the last step gave, before metrics were made of it; null before the first. Holds until the next call that runs
+  /// a program.
+  const ClusterResults* results() const { return results_; }
   /// On the leading rank; others give an empty text.
   std::string weights_hash() const;
   /// Logical OR over all ranks.
@@ -115,6 +122,7 @@ class Training {
   std::optional<StateLoader> loader_;
   HostPlan host_;
   std::unique_ptr<Feeder> feeder_;  ///< of training; from the first step on
+  const ClusterResults* results_ = nullptr;
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
   bool whole_ = true;
