@@ -95,6 +95,10 @@ Recipe open_recipe(const std::string& path, const ModelOptions& options) {
   return recipe;
 }
 
+Layout prediction_layout(const Recipe& recipe, const ModelOptions& options) {
+  return options.layout.empty() ? Layout{} : parse_layout(recipe.layout, layout_source(recipe));
+}
+
 void add_runs_option(CLI::App& command, std::string& folder) {
   command.add_option("--run-dir", folder, "folder of runs")->type_name("DIR")->capture_default_str();
 }

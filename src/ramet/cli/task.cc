@@ -56,7 +56,7 @@ class Ensemble {
                    .where = subject.run.string(),
                    .found = its.recipe.task.kind + ", sequences of " + std::to_string(its.recipe.data.sequence_length),
                    .expected = "the task, tokenizer, labels and lengths of the first run"});
-    TaskPredictor predictor(its.recipe, preparation_.tokenizer, parse_layout(options_.layout, "--layout"),
+    TaskPredictor predictor(its.recipe, preparation_.tokenizer, prediction_layout(subject.recipe, options_),
                             options_.where());
     predictor.predictor().load(Checkpoint(*subject.checkpoint));
     StatusLine line;
