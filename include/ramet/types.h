@@ -12,9 +12,10 @@
 
 namespace ramet::v0 {
 
-/// Element types of tensors. `kU8` holds opaque bytes (packed weights, checkpoints' pieces).
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI32, kI64, kBool, kU8 };
-inline constexpr int kDTypeCount = 9;
+/// Element types of tensors. `kU8` holds opaque bytes (weights in a kernel's own layout, checkpoints' pieces), `kU16`
+/// opaque pairs of bytes: the low halves of f32 numbers whose high halves are bf16.
+enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI32, kI64, kBool, kU8, kU16 };
+inline constexpr int kDTypeCount = 10;
 
 /// Size of one element in bytes.
 RAMET_API size_t size_of(DType dtype);

@@ -8,12 +8,12 @@
 #include "ramet/base/rng.h"
 #include "ramet/layout/layout.h"
 #include "ramet/machine/machine_toml.h"
-#include "ramet/program/compile.h"
-#include "ramet/runtime/engine.h"
 #include "ramet/measure/probe.h"
 #include "ramet/measure/rehearsal.h"
-#include "ramet/sim/step_time.h"
+#include "ramet/program/compile.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/runtime/engine.h"
+#include "ramet/sim/step_time.h"
 #include "ramet/train/step.h"
 #include "support/temporary.h"
 
@@ -53,11 +53,11 @@ void initialize(Engine& engine) {
 }
 
 Outcome train(const Preparation& ready, const Backend& backend, int threads, const std::string& recompute,
-              int64_t steps, bool pack = true) {
+              int64_t steps, bool blocked = true) {
   CompileOptions options;
   options.threads = threads;
   options.recompute = parse_recompute(recompute);
-  options.pack = pack;
+  options.blocked = pack;
   Engine engine(compile(make_training_step(ready.workload.model, ready.options), backend, options), backend);
   initialize(engine);
   Outcome run;
@@ -93,7 +93,7 @@ TEST_P(Models, BitsDependOnTheRecipeAlone) {
   EXPECT_LT(one.losses.back(), one.losses.front());
   EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3).weights, one.weights) << "threads";
   EXPECT_EQ(train(ready, cpu_backend(), 3, "none", 3).weights, one.weights) << "threads";
-  EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3, false).weights, one.weights) << "packing";
+  EXPECT_EQ(train(ready, cpu_backend(), 2, "none", 3, false).weights, one.weights) << "blocking";
   for (const char* recompute : {"cheap", "layer", "layer:1", "all"}) {
     const Outcome other = train(ready, cpu_backend(), 2, recompute, 3);
     EXPECT_EQ(other.weights, one.weights) << recompute;
@@ -149,42 +149,44 @@ TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
   }
 }
 
-TEST(Prediction, RestsOnMeasuredTasks) {
+TEST(Prediction, RestsOnMeasuredCalls) {
   const Preparation ready = small_model("bert", {});
-  const Executable exe = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+  const Executable exe =
+      compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_GT(machine.device.peak(DType::kF32), 1e8);
   EXPECT_GT(machine.bandwidth(), 1e8);
   const double rough = predict_step_seconds(exe, machine);
-  measure_tasks(machine, exe, cpu_backend(), 600);  // all of them, on a busy machine under a sanitizer too
+  measure_calls(machine, exe, cpu_backend(), 600);  // all of them, on a busy machine under a sanitizer too
   const StepTime time = predict_step(exe, machine);
   EXPECT_GT(rough, 0);
   EXPECT_GT(time.measured_share, 0);
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions)
-      if (instruction.task >= 0 && segment.kind != PieceKind::kProgram) {
-        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        EXPECT_TRUE(machine.tasks.count(task_key(task.node, task.kernel))) << task.node.text();
+      if (instruction.call >= 0 && segment.kind != PieceKind::kProgram) {
+        const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+        EXPECT_TRUE(machine.measured_calls.count(timing_key(call.node, call.kernel))) << call.node.text();
       }
   EXPECT_NEAR(time.seconds, time.micro + time.update + time.derive + time.lanes, 1e-12);
   const Machine same = parse_machine(print_machine(machine), "test");
   EXPECT_EQ(predict_step_seconds(exe, same), time.seconds);
 }
 
-TEST(Prediction, RehearsesEveryTaskOfTheStep) {
+TEST(Prediction, RehearsesEveryCallOfTheStep) {
   for (const bool between_processes : {false, true}) {
     for (const char* kind : {"bert", "gpt2"}) {
       const Preparation ready = small_model(kind, {"train.precision=bf16", "train.accumulation=2"});
-      const Executable exe = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+      const Executable exe =
+          compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
       Machine machine = probe_machine(cpu_backend(), 1);
       ASSERT_TRUE(rehearse(machine, {&exe, 1}, cpu_backend(), 0.5, 1, between_processes)) << kind;
       EXPECT_GT(machine.device.jitter, 0);
       EXPECT_NEAR(predict_step(exe, machine).measured_share, 1, 0.1) << "all but copies and lanes";
       for (const ProgramStep& run : distinct_runs(exe.train().steps))
         for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions)
-          if (instruction.task >= 0) {
-            const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-            EXPECT_TRUE(machine.tasks.contains(task_key(task.node, task.kernel))) << task.node.text();
+          if (instruction.call >= 0) {
+            const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+            EXPECT_TRUE(machine.measured_calls.contains(timing_key(call.node, call.kernel))) << call.node.text();
           }
     }
   }
@@ -193,8 +195,8 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
 /// Every stage rehearses, whatever the number of its devices.
 TEST(Prediction, RehearsesEveryStage) {
   const Preparation ready = small_model("bert", {"model.layers=4", "train.accumulation=8", "train.chunks=2"});
-  const auto stages =
-      compile(make_training_step(ready.workload.model, ready.options), parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
+  const auto stages = compile(make_training_step(ready.workload.model, ready.options),
+                              parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   ASSERT_TRUE(rehearse(machine, stages, cpu_backend(), 0.5, 1));
   EXPECT_GT(machine.device.jitter, 0);
@@ -202,12 +204,12 @@ TEST(Prediction, RehearsesEveryStage) {
   for (const Executable& exe : stages)
     for (const ProgramStep& run : distinct_runs(exe.train().steps))
       for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions) {
-        if (instruction.task < 0) continue;
-        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        const auto found = machine.tasks.find(task_key(task.node, task.kernel));
-        EXPECT_EQ(found != machine.tasks.end(), task.node.op->exchange == Exchange::kNone) << task.node.text();
-        if (found == machine.tasks.end()) continue;
-        EXPECT_GT(found->second, 0) << task.node.text();
+        if (instruction.call < 0) continue;
+        const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+        const auto found = machine.measured_calls.find(timing_key(call.node, call.kernel));
+        EXPECT_EQ(found != machine.measured_calls.end(), call.node.op->exchange == Exchange::kNone) << call.node.text();
+        if (found == machine.measured_calls.end()) continue;
+        EXPECT_GT(found->second, 0) << call.node.text();
         ++timed;
       }
   EXPECT_GT(timed, 100);
@@ -215,10 +217,11 @@ TEST(Prediction, RehearsesEveryStage) {
 
 TEST(Prediction, RehearsesNothingThatTakesTooLong) {
   const Preparation ready = small_model("bert", {});
-  const Executable exe = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+  const Executable exe =
+      compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_FALSE(rehearse(machine, {&exe, 1}, cpu_backend(), 1e-9, 0));
-  EXPECT_TRUE(machine.tasks.empty());
+  EXPECT_TRUE(machine.measured_calls.empty());
 }
 
 }  // namespace

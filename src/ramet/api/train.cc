@@ -152,7 +152,7 @@ FitResult Training::fit(const FitOptions& options) {
     }
   } listener(options, *state_, stop);
   const std::stop_callback asked(options.stop, [&] { stop.ask(); });
-  train::TrainingPlan plan;
+  train::LoopOptions plan;
   plan.stop_at = options.until_step;
   plan.checkpoints = options.checkpoints;
   plan.stop = &stop;

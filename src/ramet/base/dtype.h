@@ -18,6 +18,9 @@ using v0::kDTypeCount;
 using v0::name_of;
 using v0::size_of;
 
+/// Whether the elements are bits that are no numbers.
+inline bool is_opaque(DType dtype) { return dtype == DType::kU8 || dtype == DType::kU16; }
+
 /// Scalar conversions, round to nearest even; NaN stays NaN, infinities stay where the format has them
 /// (f8e4m3 has none: overflow saturates to NaN as OCP's "E4M3FN" does).
 uint16_t f32_to_bf16(float value);

@@ -94,7 +94,7 @@ struct BatchRing::State {
   int64_t last_round = -1;  // of a source that is not repeatable: the latest that was begun
   std::vector<bool> seen;   // micro-batches of the round whose count is in `sum`
   int64_t seen_count = 0, sum = 0, held = 0, most = 0;
-  std::vector<std::jthread> threads;  // last: they end before what they use
+  std::vector<std::jthread> threads;  // last: they end before the members that they use
 
   int64_t number_of(int64_t round, int64_t micro) const {
     const int64_t number = round * options.round + micro;
@@ -111,7 +111,7 @@ struct BatchRing::State {
   void each_next(const Reader& reader, const Visit& visit) const {
     if (reader.reads.empty()) return;
     Position place = reader.at;
-    auto first = static_cast<int64_t>(place.index);  // what was read before it in this round may come again
+    auto first = static_cast<int64_t>(place.index);  // micro-batches read before it in this round may be read again
     int64_t last = -1;
     for (int64_t found = 0; found < depth;) {
       if (place.index == reader.reads.size()) {
@@ -135,7 +135,7 @@ struct BatchRing::State {
     return found == by_number.end() ? nullptr : found->second;
   }
 
-  /// A slot for another micro-batch: an empty one, or one that holds what nobody is about to read.
+  /// A slot for another micro-batch: an empty one, or one whose micro-batch no reader is about to read.
   Slot* free_slot() const {
     for (const auto& slot : slots)
       if (slot->condition == Slot::Condition::kEmpty) return slot.get();
@@ -244,7 +244,8 @@ BatchRing::BatchRing(std::shared_ptr<const Source> source, std::vector<RingReads
   state.source = std::move(source);
   constexpr int kProcessorsEach = 4, kMost = 8;
   int threads = options.threads > 0 ? options.threads : std::clamp(available_processors() / kProcessorsEach, 2, kMost);
-  threads = state.repeatable ? static_cast<int>(std::min<int64_t>(threads, slots)) : std::min(1, static_cast<int>(slots));
+  threads =
+      state.repeatable ? static_cast<int>(std::min<int64_t>(threads, slots)) : std::min(1, static_cast<int>(slots));
   state.options = std::move(options);
   for (int i = 0; i < threads; ++i)
     state.threads.emplace_back([&state](const std::stop_token& stop) { state.work(stop); });

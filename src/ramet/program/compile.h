@@ -20,17 +20,18 @@ struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
-  Rates rates{};      ///< of the machine, by which mode kFit chooses what is recomputed and what is streamed
-  bool pack = true;   ///< keep weights in the kernels' layouts too, where device memory allows
-  bool ahead = true;  ///< bring what streams while the part before computes, where device memory allows: double buffers
-  bool advise = true;  ///< a refusal tries what would fit, which takes as long as some compilations
+  Rates rates{};        ///< of the machine; mode kFit chooses by them between recomputing and streaming
+  bool blocked = true;  ///< keep weights in the kernels' blocked layouts too, where device memory allows
+  bool ahead =
+      true;  ///< double buffers, where device memory allows: load streamed states while the region before computes
+  bool advise = true;  ///< a refusal searches for changes that would fit, which takes as long as a few compilations
   PlaceOptions place{};
 };
 
-/// The whole way from a step to a program (DESIGN, the way a model takes): a line a pass. Deterministic: equal
-/// arguments give equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints what each
-/// pass made and took to stderr; builds with RAMET_VERIFY verify after each. Throws Error (refuse.h) when the arena
-/// would exceed `device_memory`.
+/// The whole way from a step to a program (docs/architecture.md): a line a pass. Deterministic: equal
+/// arguments give equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints the result
+/// and the time of each pass to stderr; builds with RAMET_VERIFY verify after each pass. Throws Error (refuse.h) when
+/// the arena would exceed `device_memory`.
 Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options = {});
 
 /// The same for a partitioned step, which every bit-deciding pass has seen already: an executable for each stage, which
@@ -44,9 +45,10 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
 std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
                                 const CompileOptions& options = {});
 
-/// All passes after which no bit of a result changes any more; no layout has a say in them.
+/// Runs all passes that decide bits. They do not depend on the layout; later passes change no bit of a result.
 StepGraph decide_bits(StepGraph step);
-/// The rest of the way for a layout of several devices, phases or offload, for whoever compiles a step for many.
+/// The remaining passes for a layout of several devices, phases or offload. For callers that compile one step for many
+/// layouts.
 std::vector<Executable> compile_decided(StepGraph decided, const Layout& layout, const KernelLibrary& library,
                                         const CompileOptions& options = {});
 

@@ -31,7 +31,7 @@ std::chrono::milliseconds waiting_limit(const std::vector<Executable>& stages) {
   for (const Executable& exe : stages) {
     for (const Segment& segment : exe.segments)
       for (const Instruction& instruction : segment.instructions)
-        if (instruction.task >= 0) flops += exe.tasks[static_cast<size_t>(instruction.task)].cost.flops;
+        if (instruction.call >= 0) flops += exe.calls[static_cast<size_t>(instruction.call)].cost.flops;
     stream += static_cast<double>(exe.streaming_bytes);
   }
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * (60 + flops / kFlops + stream / kBytes)));

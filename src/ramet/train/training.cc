@@ -122,7 +122,7 @@ std::string Training::restore(const Checkpoint& checkpoint) {
            "Begin the stream at that sample, and say so when it is made");
   checkpoint.check_no_others(compiled_.states);
   loader_->load(checkpoint, compiled_.states, true);
-  // What is not saved begins anew.
+  // States that are not saved begin with their first values.
   for (const StateTensor& state : compiled_.states)
     if (state.kind == StateKind::kKept && cluster_->holds(state)) loader_->write_first(state);
   cluster_->run_derive();
@@ -259,7 +259,7 @@ void Training::read_weight(const std::string& name, std::span<std::byte> to) con
   HeldBytes held;
   held.weight.resize(values.size() * size_of(form.dtype));
   read_state(name, held.weight);
-  if (form.split) held.low.resize(values.size() * size_of(kU16)), read_state(low_half_of(name), held.low);
+  if (form.split) held.low.resize(values.size() * size_of(DType::kU16)), read_state(low_half_of(name), held.low);
   release(held, form, values);
 }
 
@@ -297,7 +297,7 @@ std::filesystem::path Training::save(const std::filesystem::path& folder, int64_
     read_as_saved(compiled_.states, reader(), options);
     return {};
   }
-  // Where that fails the other ranks still wait to give what they hold.
+  // When that fails, the other ranks still wait to send their states.
   return or_end_all(*cluster_, [&] { return save_checkpoint(folder, info, compiled_.states, reader(), options); });
 }
 

@@ -74,7 +74,7 @@ void check_graph_roles(const Graph& graph, const std::string& who, unsigned as,
     if ((role_of(state.kind).reads & as) == 0)
       refuse_role(state, "a graph reads a state that it may not", who + " reads it",
                   "read by " + graphs_text(role_of(state.kind).reads));
-    // In a layout other micro-batches come between: there is no telling what it holds.
+    // In a layout other micro-batches come between, so its contents would be undefined.
     const GraphOutput* written = graph.find_output(state.name);
     if (state.kind == StateKind::kAccumulator && as == kMicro && !(written && written->role == OutputRole::kState))
       refuse_role(state, "a micro-batch reads a sum that it does not add to", who + " reads it",
@@ -351,8 +351,8 @@ std::string print(const StepGraph& step, PrintedText how) {
     else if (state.init.of_element)
       text += " function(" + quote_text(state.init.function) + ")";
     else if (state.init.kind != StateInit::Kind::kZeros)
-      text += " " + std::string(name_of(state.init.kind)) + "(" +
-              ir::text_of(Attribute(state.init.a)) + ", " + ir::text_of(Attribute(state.init.b)) + ")";
+      text += " " + std::string(name_of(state.init.kind)) + "(" + ir::text_of(Attribute(state.init.a)) + ", " +
+              ir::text_of(Attribute(state.init.b)) + ")";
     if (state.kind == StateKind::kDeferred)
       text += " fold=" + state.fold.by + "(" + ir::text_of(Attribute(state.fold.momentum)) + ")";
     if (!state.group.empty()) text += " group=" + ir::text_of(Attribute(state.group));

@@ -1,10 +1,10 @@
 // Operands of products as 32-bit units: one f32, or a pair of bf16 that are neighbours along the contraction.
 // Included once per target, as Highway's *-inl.h files are.
-#if defined(RAMET_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAMET_PACK_INL_H_
-#undef RAMET_PACK_INL_H_
+#if defined(RAMET_BLOCKING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAMET_BLOCKING_INL_H_
+#undef RAMET_BLOCKING_INL_H_
 #else
-#define RAMET_PACK_INL_H_
+#define RAMET_BLOCKING_INL_H_
 #endif
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr int64_t kWidth = 64;  // most columns of a block
 using U32 = hn::ScalableTag<uint32_t>;
 using F32 = hn::ScalableTag<float>;
 
-/// f32 that stands for what it rounds to in a narrower type.
+/// An f32 that stands for its rounding to a narrower type.
 struct F32AsBf16 {
   float value;
 };
@@ -169,7 +169,7 @@ void WithStorage(DType type, const void* data, const Body& body) {
   if (type == DType::kF32) return body(static_cast<const float*>(data));
   if (type == DType::kBF16) return body(static_cast<const Bf16*>(data));
   if (type == DType::kF16) return body(static_cast<const F16*>(data));
-  internal_error("pack", "no 16- or 32-bit floating type: " + std::string(name_of(type)));
+  internal_error("block", "no 16- or 32-bit floating type: " + std::string(name_of(type)));
 }
 
 /// The same, of operands that are only read: 8-bit floats too.
@@ -184,4 +184,4 @@ void WithOperand(DType type, const void* data, const Body& body) {
 }  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
 
-#endif  // RAMET_PACK_INL_H_
+#endif  // RAMET_BLOCKING_INL_H_

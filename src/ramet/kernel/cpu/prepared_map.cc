@@ -1,4 +1,4 @@
-#include "ramet/kernel/cpu/map_plan.h"
+#include "ramet/kernel/cpu/prepared_map.h"
 
 #include <algorithm>
 
@@ -15,8 +15,9 @@ int64_t up_to_line(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; 
 
 }  // namespace
 
-MapEvaluator::Plan::Plan(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
-                         std::span<const TensorType> output_types, int thread_count, std::optional<Position> place)
+MapEvaluator::Prepared::Prepared(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
+                                 std::span<const TensorType> output_types, int thread_count,
+                                 std::optional<Position> place)
     : threads(thread_count), position(std::move(place)) {
   if (position && (position->whole() || !program.draws())) position.reset();
   std::vector<DType> dtypes;
@@ -46,8 +47,8 @@ MapEvaluator::Plan::Plan(const MapProgram& program, const Shape& space, std::spa
 }
 
 /// Merges neighbouring dimensions that every input walks as one. The last one stays itself where sums need it.
-void MapEvaluator::Plan::collapse(const Shape& space, std::span<const TensorType> types,
-                                  const std::vector<bool>& counters) {
+void MapEvaluator::Prepared::collapse(const Shape& space, std::span<const TensorType> types,
+                                      const std::vector<bool>& counters) {
   elements = space.elements();
   const bool keep_last = sums_rows || sums_last;
   const int rank = space.rank();
@@ -109,7 +110,7 @@ void MapEvaluator::Plan::collapse(const Shape& space, std::span<const TensorType
   }
 }
 
-void MapEvaluator::Plan::add_step(const MapProgram& program, const MapProgram::Step& step, int value) {
+void MapEvaluator::Prepared::add_step(const MapProgram& program, const MapProgram::Step& step, int value) {
   const MapOpInfo& info = step.info();
   Step made;
   made.value = value;
@@ -152,7 +153,7 @@ void MapEvaluator::Plan::add_step(const MapProgram& program, const MapProgram::S
 }
 
 /// A rounding to bf16 of a value that nothing else wants is done by the loop that makes the value.
-void MapEvaluator::Plan::merge_rounding() {
+void MapEvaluator::Prepared::merge_rounding() {
   std::vector<int> uses(values.size(), 0);
   for (const Step& step : steps)
     for (int operand : step.operands)
@@ -176,7 +177,7 @@ void MapEvaluator::Plan::merge_rounding() {
   steps = std::move(kept);
 }
 
-void MapEvaluator::Plan::count_uses() {
+void MapEvaluator::Prepared::count_uses() {
   for (const Step& step : steps)
     for (int operand : step.operands)
       if (operand >= 0) ++values[static_cast<size_t>(operand)].uses;
@@ -192,7 +193,7 @@ void MapEvaluator::Plan::count_uses() {
 }
 
 /// Linear scan: a register is free again after the last step that reads it, and may then take that step's result.
-void MapEvaluator::Plan::assign_registers() {
+void MapEvaluator::Prepared::assign_registers() {
   std::vector<int> last_use(values.size(), -1);
   const int end = static_cast<int>(steps.size());
   for (int at = 0; at < end; ++at)
@@ -240,7 +241,7 @@ void MapEvaluator::Plan::assign_registers() {
   register_bytes = up_to_line((block + kMapPad) * (wide ? 8 : 4));
 }
 
-void MapEvaluator::Plan::lay_out_scratch() {
+void MapEvaluator::Prepared::lay_out_scratch() {
   int64_t lanes = 0, partials = 0;
   const int64_t row_blocks = (rows + kReduceRows - 1) / kReduceRows;
   for (Output& output : outputs) {

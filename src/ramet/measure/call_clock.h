@@ -28,7 +28,7 @@ class Scratchpad {
   std::byte* memory_;
 };
 
-/// Pushes a task's operands out of the caches, as the rest of a step does between two runs of the same work.
+/// Pushes a call's operands out of the caches, as the rest of a step does between two runs of the same work.
 class Evictor {
  public:
   explicit Evictor(ThreadTeam& team);
@@ -42,10 +42,10 @@ class Evictor {
   int turn_ = 0;
 };
 
-/// Devices that run a task again and again beside the one that is measured: caches, memory and power are shared.
+/// Devices that run a call again and again beside the one that is measured: caches, memory and power are shared.
 class Neighbours {
  public:
-  Neighbours(const Task& task, const Backend& backend, int threads, int count);
+  Neighbours(const Call& call, const Backend& backend, int threads, int count);
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
@@ -55,8 +55,8 @@ class Neighbours {
   std::vector<std::thread> threads_;
 };
 
-/// Numbers that kernels meet, into fresh memory: floats of 0.005 to 0.02 either side of 0 (no denormals, no infinities), integers 0 (valid as
-/// indices and labels).
+/// Numbers that kernels meet, into fresh memory: floats of 0.005 to 0.02 either side of 0 (no denormals, no
+/// infinities), integers 0 (valid as indices and labels).
 void fill_for_measurement(std::byte* data, const TensorType& type);
 
 /// What some work took, measured several times.
@@ -67,17 +67,17 @@ struct Timing {
 /// Of at least one measurement.
 Timing timing_of(std::vector<double> seconds);
 
-/// A few runs of a task, with operands that have been evicted before each run where an evictor is given. At least one,
+/// A few runs of a call, with operands that have been evicted before each run where an evictor is given. At least one,
 /// then until `most_runs` or `most_seconds`. `prepare` fills the inputs where small floats, and integers of 0,
 /// will not do.
-Timing time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
+Timing time_call(const Call& call, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
                  Evictor* evictor = nullptr, const std::function<void(std::span<std::byte* const>)>& prepare = {});
 
-/// A task of one op, as the backend would compute it.
-Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs,
+/// A call of one op, as the backend would compute it.
+Call make_call(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs,
                Attributes attributes);
 
-/// Memory that a task's operands and scratch need.
-int64_t operand_bytes(const Task& task);
+/// Memory that a call's operands and scratch need.
+int64_t operand_bytes(const Call& call);
 
 }  // namespace ramet::measure

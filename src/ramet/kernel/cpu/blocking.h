@@ -10,9 +10,9 @@ namespace ramet::kernel {
 
 /// A matrix B [k,n] as the product kernels read it: columns in blocks of `n_block`; in each block groups of 16 units of
 /// k, row-major, a unit being one f32 or a pair of neighbouring bf16; zeros behind k and n. With `chunks`, each
-/// k/chunks rows are a packed matrix of their own, one after the other; with `chunk_blocks` those of a chunk are
+/// k/chunks rows are a blocked matrix of their own, one after the other; with `chunk_blocks` those of a chunk are
 /// gathered from as many blocks (ops/matmul.h).
-struct PackedMatrix {
+struct BlockedMatrix {
   DType compute = DType::kF32;  ///< f32 or bf16
   int64_t k = 0, n = 0, n_block = 64, chunks = 1, chunk_blocks = 1;
   bool transposed = false;  ///< the source is [n,k]
@@ -36,13 +36,13 @@ struct PackedMatrix {
   /// "blocked bf16 768 3072 64 1 transposed" (type, k, n, n_block, chunks or "8x3": of 3 blocks, source), and back
   /// (nothing on another text).
   std::string format() const;
-  static std::optional<PackedMatrix> parse(const std::string& format);
+  static std::optional<BlockedMatrix> parse(const std::string& format);
 };
 
-/// Packs column blocks [begin, end) of all chunks. `source` is [k,n], or [n,k] if transposed, of any 16- or 32-bit
+/// Fills column blocks [begin, end) of all chunks. `source` is [k,n], or [n,k] if transposed, of any 16- or 32-bit
 /// floating type or 8-bit float, dense; `logical` is the type that b is of: an f32 source is rounded to it first.
-void pack_blocks(const PackedMatrix& packed, const void* source, DType type, DType logical, int64_t begin, int64_t end,
-                 void* out);
+void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin,
+                 int64_t end, void* out);
 
 /// rows x cols of a matrix with `stride` elements between rows (or, if `transposed`, between columns), converted to
 /// `compute` (f32 or bf16), row-major with `out_stride` elements between rows.

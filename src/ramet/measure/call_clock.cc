@@ -1,4 +1,4 @@
-#include "ramet/measure/task_clock.h"
+#include "ramet/measure/call_clock.h"
 
 #include <sys/mman.h>
 
@@ -39,7 +39,8 @@ Scratchpad::Scratchpad(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + kSla
     throw Error({.what = "no memory for a measurement", .found = format_size(bytes)}, ErrorKind::kFailure);
   memory_ = static_cast<std::byte*>(memory);
   madvise(memory_, bytes_, MADV_HUGEPAGE);
-  std::memset(memory_, 0, bytes_);  // what was never written is one page of zeros, which caches hold
+  std::memset(memory_, 0,
+              bytes_);  // memory that was never written maps to one page of zeros, which stays in the caches
 }
 
 Scratchpad::~Scratchpad() { munmap(memory_, bytes_); }
@@ -66,32 +67,32 @@ Timing timing_of(std::vector<double> seconds) {
   return {median, median > 0 ? (seconds[count * 3 / 4] - seconds[count / 4]) / 2 / median : 0};
 }
 
-int64_t operand_bytes(const Task& task) {
-  int64_t bytes = task.scratch_bytes + 64;
-  for (const TensorType& type : task.node.inputs) bytes += type.bytes() + 64;
-  for (const TensorType& type : task.node.outputs) bytes += type.bytes() + 64;
+int64_t operand_bytes(const Call& call) {
+  int64_t bytes = call.scratch_bytes + 64;
+  for (const TensorType& type : call.node.inputs) bytes += type.bytes() + 64;
+  for (const TensorType& type : call.node.outputs) bytes += type.bytes() + 64;
   return bytes;
 }
 
 namespace {
 
-/// A task with operands of its own, ready to run.
+/// A call with operands of its own, ready to run.
 class Trial {
  public:
-  Trial(const Task& task, const Backend& backend, ThreadTeam& team,
+  Trial(const Call& call, const Backend& backend, ThreadTeam& team,
         const std::function<void(std::span<std::byte* const>)>& prepare)
-      : team_(team), pad_(operand_bytes(task)) {
+      : team_(team), pad_(operand_bytes(call)) {
     std::vector<std::byte*> filled;
-    for (const TensorType& type : task.node.inputs) {
+    for (const TensorType& type : call.node.inputs) {
       std::byte* data = pad_.take(type.bytes());
       fill_for_measurement(data, type);
       inputs_.push_back(data);
       filled.push_back(data);
     }
     if (prepare) prepare(filled);
-    for (const TensorType& type : task.node.outputs) outputs_.push_back(pad_.take(type.bytes()));
-    scratch_ = pad_.take(task.scratch_bytes);
-    kernel_ = backend.make(task.node, team.size(), task.kernel);
+    for (const TensorType& type : call.node.outputs) outputs_.push_back(pad_.take(type.bytes()));
+    scratch_ = pad_.take(call.scratch_bytes);
+    kernel_ = backend.make(call.node, team.size(), call.kernel);
   }
   void run() { kernel_->run({inputs_, outputs_, scratch_, team_}); }
 
@@ -106,12 +107,12 @@ class Trial {
 
 }  // namespace
 
-Neighbours::Neighbours(const Task& task, const Backend& backend, int threads, int count) {
+Neighbours::Neighbours(const Call& call, const Backend& backend, int threads, int count) {
   for (int i = 0; i < count; ++i)
-    threads_.emplace_back([this, &task, &backend, threads] {
+    threads_.emplace_back([this, &call, &backend, threads] {
       try {
         ThreadTeam team(threads);
-        Trial trial(task, backend, team, {});
+        Trial trial(call, backend, team, {});
         while (!stop_.load(std::memory_order_relaxed)) trial.run();
       } catch (const std::exception&) {  // the measurement is then without this one
       }
@@ -123,9 +124,9 @@ Neighbours::~Neighbours() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-Timing time_task(const Task& task, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
+Timing time_call(const Call& call, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
                  Evictor* evictor, const std::function<void(std::span<std::byte* const>)>& prepare) {
-  Trial trial(task, backend, team, prepare);
+  Trial trial(call, backend, team, prepare);
   trial.run();  // touches the memory
   std::vector<double> seconds;
   double total = 0;
@@ -139,16 +140,16 @@ Timing time_task(const Task& task, const Backend& backend, ThreadTeam& team, int
   return timing_of(std::move(seconds));
 }
 
-Task make_task(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs,
+Call make_call(const Backend& backend, int threads, const std::string& op, std::vector<TensorType> inputs,
                Attributes attributes) {
-  Task task;
-  task.node = {&OpRegistry::instance().get(op), std::move(inputs), {}, std::move(attributes), "probe"};
-  task.node.outputs = task.node.op->infer(task.node);
-  const KernelChoice choice = backend.choose(task.node, threads);
-  task.kernel = choice.name;
-  task.scratch_bytes = choice.scratch_bytes;
-  if (task.node.op->cost) task.cost = task.node.op->cost(task.node);
-  return task;
+  Call call;
+  call.node = {&OpRegistry::instance().get(op), std::move(inputs), {}, std::move(attributes), "probe"};
+  call.node.outputs = call.node.op->infer(call.node);
+  const KernelChoice choice = backend.choose(call.node, threads);
+  call.kernel = choice.name;
+  call.scratch_bytes = choice.scratch_bytes;
+  if (call.node.op->cost) call.cost = call.node.op->cost(call.node);
+  return call;
 }
 
 }  // namespace ramet::measure

@@ -1,5 +1,5 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/pack.cc"
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/blocking.cc"
 #include "ramet/kernel/cpu/targets.h"
 
 #include <hwy/foreach_target.h>
@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/blocking-inl.h"
+#include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/cpu_features.h"
-#include "ramet/kernel/cpu/pack-inl.h"
-#include "ramet/kernel/cpu/pack.h"
 #include "ramet/ops/reduce_order.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,46 +20,46 @@ namespace HWY_NAMESPACE {
 
 /// A group of units whose rows are not neighbours in the source: gathered first.
 template <typename T, typename C>
-void GatherGroup(const PackedMatrix& packed, const T* source, int64_t chunk, int64_t k, int64_t count, int64_t column,
+void GatherGroup(const BlockedMatrix& blocked, const T* source, int64_t chunk, int64_t k, int64_t count, int64_t column,
                  int64_t cols, uint32_t* to) {
   constexpr bool kPairs = sizeof(C) == 2;
   constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
   HWY_ALIGN T rows[kGroup * kWidth];
   HWY_ALIGN uint32_t tile[kWidth * kUnits];
-  const int64_t width = packed.n_block;
-  if (packed.transposed) {
+  const int64_t width = blocked.n_block;
+  if (blocked.transposed) {
     for (int64_t j = 0; j < cols; ++j)
       for (int64_t i = 0; i < count; ++i)
-        rows[j * kGroup + i] = source[(column + j) * packed.k + packed.source_row(chunk, k + i)];
+        rows[j * kGroup + i] = source[(column + j) * blocked.k + blocked.source_row(chunk, k + i)];
     UnitsFromColumns<T, C>(rows, kGroup, count, cols, width, tile);
     Transpose32(tile, kUnits, to, width, width, kUnits);
     return;
   }
   for (int64_t i = 0; i < count; ++i)
-    std::memcpy(static_cast<void*>(rows + i * kWidth), source + packed.source_row(chunk, k + i) * packed.n + column,
+    std::memcpy(static_cast<void*>(rows + i * kWidth), source + blocked.source_row(chunk, k + i) * blocked.n + column,
                 static_cast<size_t>(cols) * sizeof(T));
   UnitsFromRowsEdge<T, kPairs>(rows, kWidth, count, cols, width, to);
 }
 
 template <typename T, typename C>
-void PackBlocksOf(const PackedMatrix& packed, const T* source, int64_t begin, int64_t end, char* out) {
+void FillBlocksOf(const BlockedMatrix& blocked, const T* source, int64_t begin, int64_t end, char* out) {
   constexpr bool kPairs = sizeof(C) == 2;
   constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
   HWY_ALIGN uint32_t tile[kWidth * kUnits];
-  const int64_t width = packed.n_block, k_chunk = packed.k_chunk(), run = packed.run();
-  for (int64_t chunk = 0; chunk < packed.chunks; ++chunk)
+  const int64_t width = blocked.n_block, k_chunk = blocked.k_chunk(), run = blocked.run();
+  for (int64_t chunk = 0; chunk < blocked.chunks; ++chunk)
     for (int64_t block = begin; block < end; ++block) {
-      auto* to = reinterpret_cast<uint32_t*>(out + chunk * packed.chunk_bytes() + block * packed.block_bytes());
-      const int64_t cols = std::min(width, packed.n - block * width);
+      auto* to = reinterpret_cast<uint32_t*>(out + chunk * blocked.chunk_bytes() + block * blocked.block_bytes());
+      const int64_t cols = std::min(width, blocked.n - block * width);
       for (int64_t k = 0; k < k_chunk; k += kGroup, to += kUnits * width) {
-        const int64_t at = packed.source_row(chunk, k), left = run - k % run;  // rows that follow it in the source
+        const int64_t at = blocked.source_row(chunk, k), left = run - k % run;  // rows that follow it in the source
         if (left < std::min(kGroup, k_chunk - k)) {
-          GatherGroup<T, C>(packed, source, chunk, k, std::min(kGroup, k_chunk - k), block * width, cols, to);
-        } else if (packed.transposed) {
-          UnitsFromColumns<T, C>(source + block * width * packed.k + at, packed.k, left, cols, width, tile);
+          GatherGroup<T, C>(blocked, source, chunk, k, std::min(kGroup, k_chunk - k), block * width, cols, to);
+        } else if (blocked.transposed) {
+          UnitsFromColumns<T, C>(source + block * width * blocked.k + at, blocked.k, left, cols, width, tile);
           Transpose32(tile, kUnits, to, width, width, kUnits);
         } else {
-          UnitsFromRows<T, kPairs>(source + at * packed.n + block * width, packed.n, left, cols, width, to);
+          UnitsFromRows<T, kPairs>(source + at * blocked.n + block * width, blocked.n, left, cols, width, to);
         }
       }
     }
@@ -92,20 +92,20 @@ void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows,
     }
 }
 
-void PackBlocks(const PackedMatrix& packed, const void* source, DType type, DType logical, int64_t begin, int64_t end,
+void FillBlocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin, int64_t end,
                 void* out) {
   char* to = static_cast<char*>(out);
-  const bool rounds = type == DType::kF32 && packed.compute == DType::kF32;
+  const bool rounds = type == DType::kF32 && blocked.compute == DType::kF32;
   if (rounds && logical == DType::kBF16)
-    return PackBlocksOf<F32AsBf16, float>(packed, static_cast<const F32AsBf16*>(source), begin, end, to);
+    return FillBlocksOf<F32AsBf16, float>(blocked, static_cast<const F32AsBf16*>(source), begin, end, to);
   if (rounds && logical == DType::kF16)
-    return PackBlocksOf<F32AsF16, float>(packed, static_cast<const F32AsF16*>(source), begin, end, to);
+    return FillBlocksOf<F32AsF16, float>(blocked, static_cast<const F32AsF16*>(source), begin, end, to);
   WithOperand(type, source, [&](auto* typed) {
     using T = std::remove_cvref_t<decltype(*typed)>;
-    if (packed.compute == DType::kBF16)
-      PackBlocksOf<T, Bf16>(packed, typed, begin, end, to);
+    if (blocked.compute == DType::kBF16)
+      FillBlocksOf<T, Bf16>(blocked, typed, begin, end, to);
     else
-      PackBlocksOf<T, float>(packed, typed, begin, end, to);
+      FillBlocksOf<T, float>(blocked, typed, begin, end, to);
   });
 }
 
@@ -170,13 +170,13 @@ HWY_AFTER_NAMESPACE();
 #include <sstream>
 
 namespace ramet::kernel {
-HWY_EXPORT(PackBlocks);
+HWY_EXPORT(FillBlocks);
 HWY_EXPORT(CopyBlock);
 HWY_EXPORT(FinishRow);
 
-void pack_blocks(const PackedMatrix& packed, const void* source, DType type, DType logical, int64_t begin, int64_t end,
-                 void* out) {
-  HWY_DYNAMIC_DISPATCH(PackBlocks)(packed, source, type, logical, begin, end, out);
+void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin,
+                 int64_t end, void* out) {
+  HWY_DYNAMIC_DISPATCH(FillBlocks)(blocked, source, type, logical, begin, end, out);
 }
 
 void copy_block(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
@@ -189,27 +189,27 @@ void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, co
   HWY_DYNAMIC_DISPATCH(FinishRow)(sums, chunks, chunk_stride, n, bias, bias_type, c, out, out_type);
 }
 
-std::string PackedMatrix::format() const {
+std::string BlockedMatrix::format() const {
   return "blocked " + std::string(name_of(compute)) + " " + std::to_string(k) + " " + std::to_string(n) + " " +
          std::to_string(n_block) + " " + std::to_string(chunks) +
          (chunk_blocks > 1 ? "x" + std::to_string(chunk_blocks) : "") + (transposed ? " transposed" : " plain");
 }
 
-std::optional<PackedMatrix> PackedMatrix::parse(const std::string& format) {
+std::optional<BlockedMatrix> BlockedMatrix::parse(const std::string& format) {
   std::istringstream text(format);
   std::string kind, dtype, order;
-  PackedMatrix packed;
-  text >> kind >> dtype >> packed.k >> packed.n >> packed.n_block >> packed.chunks;
-  if (text.peek() == 'x') text.get(), text >> packed.chunk_blocks;
+  BlockedMatrix blocked;
+  text >> kind >> dtype >> blocked.k >> blocked.n >> blocked.n_block >> blocked.chunks;
+  if (text.peek() == 'x') text.get(), text >> blocked.chunk_blocks;
   text >> order;
   if (!text || kind != "blocked" || (dtype != "f32" && dtype != "bf16")) return std::nullopt;
-  packed.compute = dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  packed.transposed = order == "transposed";
-  const bool sane = packed.k > 0 && packed.n > 0 && packed.chunks > 0 && packed.k % packed.chunks == 0 &&
-                    packed.chunk_blocks > 0 && packed.k_chunk() % packed.chunk_blocks == 0 && packed.n_block > 0 &&
-                    packed.n_block <= 64 && packed.n_block % 16 == 0;
-  if (!sane || packed.format() != format) return std::nullopt;
-  return packed;
+  blocked.compute = dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  blocked.transposed = order == "transposed";
+  const bool sane = blocked.k > 0 && blocked.n > 0 && blocked.chunks > 0 && blocked.k % blocked.chunks == 0 &&
+                    blocked.chunk_blocks > 0 && blocked.k_chunk() % blocked.chunk_blocks == 0 && blocked.n_block > 0 &&
+                    blocked.n_block <= 64 && blocked.n_block % 16 == 0;
+  if (!sane || blocked.format() != format) return std::nullopt;
+  return blocked;
 }
 
 }  // namespace ramet::kernel

@@ -1,4 +1,4 @@
-#include "ramet/train/schedule.h"
+#include "ramet/train/learning_rate.h"
 
 #include <algorithm>
 #include <bit>
@@ -79,9 +79,7 @@ double learning_rate_at(const TrainOptions& options, int64_t step) {
   return optimizer.most_rate ? std::min(rate, optimizer.most_rate(options.optimizer, step)) : rate;
 }
 
-double rising_decay(double rate, int64_t step) {
-  return 1 - exp_of(-rate * log_of(static_cast<double>(step) + 1));
-}
+double rising_decay(double rate, int64_t step) { return 1 - exp_of(-rate * log_of(static_cast<double>(step) + 1)); }
 
 double bias_correction(double beta, int64_t step) {
   // By squaring: at most 64 products, always in the same order.

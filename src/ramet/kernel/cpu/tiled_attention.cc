@@ -1,4 +1,4 @@
-#include "ramet/kernel/cpu/attention_plan.h"
+#include "ramet/kernel/cpu/tiled_attention.h"
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ int64_t share_begin(int64_t heads, int64_t blocks, bool causal, int rank, int pa
 
 }  // namespace
 
-AttentionPlan::AttentionPlan(const AttentionForm& form, bool gradient, int threads)
+TiledAttention::TiledAttention(const AttentionForm& form, bool gradient, int threads)
     : form_(form),
       gradient_(gradient),
       bf16_(form.dtype == DType::kBF16 && cpu_level() == CpuLevel::kAvx512Bf16),
@@ -37,15 +37,15 @@ AttentionPlan::AttentionPlan(const AttentionForm& form, bool gradient, int threa
   rank_bytes_ = scratch.used();
 }
 
-std::string AttentionPlan::refuse(const AttentionForm& form) {
+std::string TiledAttention::refuse(const AttentionForm& form) {
   if (size_of(form.dtype) < 2) return "8-bit floating types are not for this kernel";
   return "";
 }
 
-void AttentionPlan::run(const AttentionOperands& operands, void* scratch, ThreadTeam& team) const {
+void TiledAttention::run(const AttentionOperands& operands, void* scratch, ThreadTeam& team) const {
   if (team.size() != threads_)
-    internal_error("AttentionPlan::run",
-                   "a plan for " + std::to_string(threads_) + " threads got a team of " + std::to_string(team.size()));
+    internal_error("TiledAttention::run", "prepared for " + std::to_string(threads_) + " threads got a team of " +
+                                              std::to_string(team.size()));
   if (form_.batch * form_.heads * form_.sequence == 0) return;
   if (gradient_)
     backward(operands, static_cast<char*>(scratch), team);
@@ -53,7 +53,7 @@ void AttentionPlan::run(const AttentionOperands& operands, void* scratch, Thread
     forward(operands, static_cast<char*>(scratch), team);
 }
 
-void AttentionPlan::forward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {
+void TiledAttention::forward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {
   const int64_t heads = form_.batch * form_.heads;
   if (form_.segments) {
     team.split(heads, 1, [&](int64_t begin, int64_t end, int rank) {
@@ -69,7 +69,7 @@ void AttentionPlan::forward(const AttentionOperands& operands, char* scratch, Th
   });
 }
 
-void AttentionPlan::backward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {
+void TiledAttention::backward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {
   team.split(form_.batch * form_.heads, 1, [&](int64_t begin, int64_t end, int rank) {
     attention_backward_heads(form_, bf16_, operands, scratch + rank * rank_bytes_, begin, end);
   });

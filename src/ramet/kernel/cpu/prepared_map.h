@@ -8,7 +8,7 @@
 namespace ramet::kernel::cpu {
 
 /// What MapEvaluator decides before it runs.
-struct MapEvaluator::Plan {
+struct MapEvaluator::Prepared {
   struct Input {
     DType dtype = DType::kF32;
     int64_t size = 4;  ///< bytes of an element
@@ -67,8 +67,8 @@ struct MapEvaluator::Plan {
   /// blocks.
   int64_t thread_bytes = 0, places_at = 0, lanes_at = 0, draws_at = 0, partials_at = 0, bytes = 0;
 
-  Plan(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
-       std::span<const TensorType> output_types, int thread_count, std::optional<Position> place);
+  Prepared(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
+           std::span<const TensorType> output_types, int thread_count, std::optional<Position> place);
 
  private:
   void collapse(const Shape& space, std::span<const TensorType> types, const std::vector<bool>& counters);

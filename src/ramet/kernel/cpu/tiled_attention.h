@@ -9,7 +9,7 @@
 namespace ramet::kernel {
 
 /// Addresses of the operands of an attention; those that a form lacks, or a direction does not use, are null.
-/// query, key and value (and their gradients) are the addresses of position 0 of each, also when packed in one tensor.
+/// query, key and value (and their gradients) are the addresses of position 0 of each, also in one joint tensor.
 struct AttentionOperands {
   const void *query = nullptr, *key = nullptr, *value = nullptr, *mask = nullptr;
   const int64_t* counter = nullptr;
@@ -25,9 +25,9 @@ struct AttentionOperands {
 /// results depend neither on the team nor on how samples and heads are split.
 /// bf16 operands are multiplied as they are where the processor does, with tiles of probabilities rounded to bf16;
 /// all others in f32.
-class AttentionPlan {
+class TiledAttention {
  public:
-  AttentionPlan(const AttentionForm& form, bool gradient, int threads);
+  TiledAttention(const AttentionForm& form, bool gradient, int threads);
   /// Why this kernel does not take the form; "" when it does.
   static std::string refuse(const AttentionForm& form);
 

@@ -1,4 +1,4 @@
-#include "ramet/program/schedule.h"
+#include "ramet/program/order.h"
 
 #include <algorithm>
 #include <queue>
@@ -9,8 +9,8 @@
 namespace ramet::program {
 namespace {
 
-/// Outputs so small that holding them early costs nothing, while what they are computed from may be large or still in a
-/// cache (norms of gradients, losses).
+/// Outputs so small that holding them early costs nothing, while their inputs may be large or still in a cache (norms
+/// of gradients, losses).
 constexpr int64_t kTinyBytes = 4096;
 
 /// What the heuristics must know of a graph, in flat arrays.
@@ -82,7 +82,7 @@ class Analysis {
       add_edge(meeting, static_cast<NodeId>(id));
       meeting = static_cast<NodeId>(id);
     }
-    // Readers of a state before whoever writes it, where the graph's own order has them so.
+    // Readers of a state before its writer, if the graph's own order has them so.
     std::unordered_map<std::string, ValueId> old;
     for (const GraphInput& input : graph.inputs())
       if (input.role == InputRole::kState) old[graph.value(input.value).name] = input.value;
@@ -108,10 +108,10 @@ class Analysis {
   std::vector<int64_t> size_;
 };
 
-/// A schedule being built: what has run, what is alive.
-class Simulation {
+/// An order in the making: nodes that have run, live values.
+class Trial {
  public:
-  explicit Simulation(const Analysis& analysis)
+  explicit Trial(const Analysis& analysis)
       : analysis_(analysis),
         waiting_(analysis.predecessors),
         unread_(analysis.graph.values().size(), 0),
@@ -145,7 +145,7 @@ class Simulation {
     peak_ = std::max(peak_, live_);
     for (ValueId read : analysis_.reads[static_cast<size_t>(id)])
       if (--unread_[static_cast<size_t>(read)] == 0 && dies(read)) live_ -= analysis_.bytes(read);
-    for (ValueId output : node.outputs)  // what nobody reads dies at once
+    for (ValueId output : node.outputs)  // a value without readers dies at once
       if (analysis_.root(output) == output && unread_[static_cast<size_t>(output)] == 0 && dies(output))
         live_ -= analysis_.bytes(output);
     for (NodeId next : analysis_.successors[static_cast<size_t>(id)]) --waiting_[static_cast<size_t>(next)];
@@ -174,18 +174,18 @@ class Simulation {
   int64_t live_ = 0, peak_ = 0;
 };
 
-Schedule finish(Simulation& simulation, std::string method) {
-  Schedule result;
-  result.peak_bytes = simulation.peak();
-  result.order = simulation.take_order();
+NodeOrder finish(Trial& trial, std::string method) {
+  NodeOrder result;
+  result.peak_bytes = trial.peak();
+  result.order = trial.take_order();
   result.method = std::move(method);
   return result;
 }
 
-Schedule in_order(const Analysis& analysis, const std::vector<NodeId>& order, const std::string& method) {
-  Simulation simulation(analysis);
-  for (NodeId id : order) simulation.run(id);
-  return finish(simulation, method);
+NodeOrder in_order(const Analysis& analysis, const std::vector<NodeId>& order, const std::string& method) {
+  Trial trial(analysis);
+  for (NodeId id : order) trial.run(id);
+  return finish(trial, method);
 }
 
 std::vector<NodeId> graph_order(const Analysis& analysis) {
@@ -196,34 +196,34 @@ std::vector<NodeId> graph_order(const Analysis& analysis) {
 
 /// Small values of small values, as the rates and corrections that updates need: they run first of all, so that nothing
 /// waits for them.
-void run_tiny_sources(const Analysis& analysis, Simulation& simulation) {
+void run_tiny_sources(const Analysis& analysis, Trial& trial) {
   for (size_t id = 0; id < analysis.nodes; ++id) {
-    if (!simulation.ready(static_cast<NodeId>(id))) continue;
+    if (!trial.ready(static_cast<NodeId>(id))) continue;
     const Node& node = analysis.graph.node(static_cast<NodeId>(id));
     int64_t bytes = 0;
     for (ValueId input : node.inputs) bytes += analysis.graph.type(input).bytes();
     for (ValueId output : node.outputs) bytes += analysis.graph.type(output).bytes();
-    if (bytes <= kTinyBytes) simulation.run(static_cast<NodeId>(id));
+    if (bytes <= kTinyBytes) trial.run(static_cast<NodeId>(id));
   }
 }
 
-Schedule early(const Analysis& analysis, const std::vector<NodeId>& base, const std::string& method) {
-  Simulation simulation(analysis);
-  run_tiny_sources(analysis, simulation);
+NodeOrder early(const Analysis& analysis, const std::vector<NodeId>& base, const std::string& method) {
+  Trial trial(analysis);
+  run_tiny_sources(analysis, trial);
   std::vector<NodeId> touched;
   for (NodeId id : base) {
-    if (simulation.done(id)) continue;
-    simulation.run(id);
+    if (trial.done(id)) continue;
+    trial.run(id);
     touched.clear();
-    simulation.each_touched(id, [&](NodeId next) { touched.push_back(next); });
+    trial.each_touched(id, [&](NodeId next) { touched.push_back(next); });
     for (size_t i = 0; i < touched.size(); ++i) {
       const NodeId next = touched[i];
-      if (!simulation.ready(next) || simulation.delta(next) > kTinyBytes) continue;
-      simulation.run(next);
-      simulation.each_touched(next, [&](NodeId after) { touched.push_back(after); });
+      if (!trial.ready(next) || trial.delta(next) > kTinyBytes) continue;
+      trial.run(next);
+      trial.each_touched(next, [&](NodeId after) { touched.push_back(after); });
     }
   }
-  return finish(simulation, method);
+  return finish(trial, method);
 }
 
 /// The graph's order with nodes that need only states, scalars or other such nodes moved to before their first use.
@@ -269,25 +269,25 @@ std::vector<NodeId> late_sources(const Analysis& analysis) {
   return order;
 }
 
-Schedule greedy(const Analysis& analysis) {
-  Simulation simulation(analysis);
+NodeOrder greedy(const Analysis& analysis) {
+  Trial trial(analysis);
   // Deltas only fall while a node waits, so an entry that is out of date stands too low in the queue and is put in
   // again when a touch lowers it.
   using Entry = std::pair<int64_t, NodeId>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   for (size_t id = 0; id < analysis.nodes; ++id)
-    if (simulation.ready(static_cast<NodeId>(id)))
-      queue.emplace(simulation.delta(static_cast<NodeId>(id)), static_cast<NodeId>(id));
+    if (trial.ready(static_cast<NodeId>(id)))
+      queue.emplace(trial.delta(static_cast<NodeId>(id)), static_cast<NodeId>(id));
   while (!queue.empty()) {
     const NodeId id = queue.top().second;
     queue.pop();
-    if (simulation.done(id)) continue;
-    simulation.run(id);
-    simulation.each_touched(id, [&](NodeId next) {
-      if (simulation.ready(next)) queue.emplace(simulation.delta(next), next);
+    if (trial.done(id)) continue;
+    trial.run(id);
+    trial.each_touched(id, [&](NodeId next) {
+      if (trial.ready(next)) queue.emplace(trial.delta(next), next);
     });
   }
-  return finish(simulation, "greedy");
+  return finish(trial, "greedy");
 }
 
 /// An order that respects data but puts a reader of a state after its writer would cost a copy; only `late_sources`
@@ -307,11 +307,11 @@ int64_t peak_of(const Graph& graph, const std::vector<NodeId>& order) {
   return in_order(Analysis(graph), order, "").peak_bytes;
 }
 
-Schedule schedule(const Graph& graph) {
+NodeOrder find_order(const Graph& graph) {
   const Analysis analysis(graph);
   const std::vector<NodeId> base = graph_order(analysis);
-  Schedule best = in_order(analysis, base, "graph");
-  const auto consider = [&](Schedule candidate) {
+  NodeOrder best = in_order(analysis, base, "graph");
+  const auto consider = [&](NodeOrder candidate) {
     if (candidate.peak_bytes < best.peak_bytes) best = std::move(candidate);
   };
   consider(early(analysis, base, "early"));

@@ -1,4 +1,4 @@
-#include "ramet/transform/parts.h"
+#include "ramet/transform/layers.h"
 
 #include <algorithm>
 #include <limits>
@@ -21,7 +21,7 @@ std::vector<bool> find_fed(const Graph& graph) {
 
 }  // namespace
 
-PartOrder::PartOrder(const Graph& graph) {
+LayerOrder::LayerOrder(const Graph& graph) {
   // Where each part is first computed from data, or at all where that never is; parts without nodes have no such place.
   constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
   const std::vector<bool> fed = find_fed(graph);
@@ -55,31 +55,31 @@ PartOrder::PartOrder(const Graph& graph) {
   }
 }
 
-int PartOrder::index_of(const Part& part) const {
-  if (!part.known()) return kNoPart;
+int LayerOrder::index_of(const Part& part) const {
+  if (!part.known()) return kNoLayer;
   const auto stack = places_.find(part.stack);
-  if (stack == places_.end() || static_cast<size_t>(part.index) >= stack->second.size()) return kNoPart;
+  if (stack == places_.end() || static_cast<size_t>(part.index) >= stack->second.size()) return kNoLayer;
   return stack->second[static_cast<size_t>(part.index)];
 }
 
-std::vector<int> backward_parts(const Graph& micro, const PartOrder& parts, const std::vector<bool>& backward) {
+std::vector<int> backward_layers(const Graph& micro, const LayerOrder& layers, const std::vector<bool>& backward) {
   std::vector<int> result(micro.nodes().size(), -1);
-  int at = parts.size();
+  int at = layers.size();
   for (size_t n = 0; n < result.size(); ++n) {
     if (!backward[n]) continue;
-    if (const int own = parts.index_of(micro.nodes()[n].part); own >= 0) at = own;
+    if (const int own = layers.index_of(micro.nodes()[n].part); own >= 0) at = own;
     result[n] = at;
   }
   return result;
 }
 
-std::vector<ModelRegion> regions_of(const Graph& forward, const PartOrder& parts) {
+std::vector<ModelRegion> regions_of(const Graph& forward, const LayerOrder& layers) {
   constexpr int kNone = -1, kNever = std::numeric_limits<int>::max();
   const size_t count = forward.nodes().size();
   std::vector<int> own(count), last(forward.values().size(), kNone), first(forward.values().size(), kNever);
   for (size_t n = 0; n < count; ++n) {
     const Node& node = forward.nodes()[n];
-    own[n] = parts.index_of(node.part);
+    own[n] = layers.index_of(node.part);
     int most = own[n];
     for (ValueId input : node.inputs) most = std::max(most, last[static_cast<size_t>(input)]);
     for (ValueId output : node.outputs) last[static_cast<size_t>(output)] = most;
@@ -87,13 +87,13 @@ std::vector<ModelRegion> regions_of(const Graph& forward, const PartOrder& parts
   std::vector<ModelRegion> regions(count);
   for (size_t n = count; n-- > 0;) {
     const Node& node = forward.nodes()[n];
-    int least = own[n] == PartOrder::kNoPart ? kNever : own[n], most = kNone;
+    int least = own[n] == LayerOrder::kNoLayer ? kNever : own[n], most = kNone;
     for (ValueId output : node.outputs) least = std::min(least, first[static_cast<size_t>(output)]);
     for (ValueId input : node.inputs) {
       first[static_cast<size_t>(input)] = std::min(first[static_cast<size_t>(input)], least);
       most = std::max(most, last[static_cast<size_t>(input)]);
     }
-    if (own[n] != PartOrder::kNoPart)
+    if (own[n] != LayerOrder::kNoLayer)
       regions[n] = {ModelRegion::Where::kIn, own[n]};
     else if (most != kNone)
       regions[n] = {ModelRegion::Where::kAfter, most};

@@ -1,4 +1,4 @@
-#include "ramet/program/pack.h"
+#include "ramet/program/block_operands.h"
 
 #include <map>
 #include <set>
@@ -9,9 +9,9 @@
 namespace ramet::program {
 namespace {
 
-class Packer {
+class OperandBlocker {
  public:
-  Packer(Stage& stage, const KernelLibrary& library) : stage_(stage), library_(library) {
+  OperandBlocker(Stage& stage, const KernelLibrary& library) : stage_(stage), library_(library) {
     for (const LocalState& state : stage.states) {
       kinds_[state.tensor.name] = state.tensor.kind;
       weights_[state.tensor.name] = state.tensor.weight();
@@ -19,32 +19,32 @@ class Packer {
     for (size_t i = 0; i < stage.pieces.size(); ++i) {
       const Piece& piece = stage.pieces[i];
       if (piece.kind != PieceKind::kPrepare) continue;
-      prepare_.emplace(piece.chunk, i);
+      prepare_.emplace(piece.part, i);
       for (const GraphOutput& output : piece.graph.outputs())
         if (output.role == OutputRole::kState) derived_[output.name] = {i, output.value};
     }
   }
 
   void run() {
-    const size_t pieces = stage_.pieces.size();  // packings add more
+    const size_t pieces = stage_.pieces.size();  // blocked copies add more
     for (size_t i = 0; i < pieces; ++i) {
       if (stage_.pieces[i].kind == PieceKind::kPrepare) continue;
-      chunk_ = stage_.pieces[i].chunk;
+      part_ = stage_.pieces[i].part;
       const Graph graph = std::move(stage_.pieces[i].graph);  // the list may grow meanwhile
-      Graph packed = run(graph);
-      stage_.pieces[i].graph = std::move(packed);
+      Graph blocked = run(graph);
+      stage_.pieces[i].graph = std::move(blocked);
     }
   }
 
  private:
   Graph run(const Graph& graph) {
-    Graph packed(graph.name());
-    GraphCopier copier(graph, packed);
+    Graph blocked(graph.name());
+    GraphCopier copier(graph, blocked);
     copier.copy_inputs();
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
-      if (!pack_node(graph, id, packed, copier)) copier.copy_node(id);
+      if (!block_node(graph, id, blocked, copier)) copier.copy_node(id);
     copier.copy_outputs();
-    return packed;
+    return blocked;
   }
 
   /// Whether the value is a state that changes only with the weights.
@@ -54,7 +54,7 @@ class Packer {
     return kind != kinds_.end() && (kind->second == StateKind::kWeight || kind->second == StateKind::kDerived);
   }
 
-  bool pack_node(const Graph& graph, NodeId id, Graph& packed, GraphCopier& copier) {
+  bool block_node(const Graph& graph, NodeId id, Graph& blocked, GraphCopier& copier) {
     const Node& node = graph.node(id);
     if (node.op->exchange != Exchange::kNone) return false;
     Attributes attributes = node.attributes;
@@ -64,33 +64,33 @@ class Packer {
       const Value& value = graph.value(node.inputs[i]);
       inputs.push_back(copier[node.inputs[i]]);
       const std::string letter(1, static_cast<char>('a' + i));
-      if (i >= 26 || !is_from_weights(value) || attributes.has(letter + "_packed")) continue;
-      const auto layout = library_.packing(graph.signature(id), static_cast<int>(i));
+      if (i >= 26 || !is_from_weights(value) || attributes.has(letter + "_blocked")) continue;
+      const auto layout = library_.blocking(graph.signature(id), static_cast<int>(i));
       if (!layout) continue;
-      const std::string state = packed_state(value, *layout);
-      ValueId input = packed.find_input(state);
-      if (input == kNoValue) input = packed.add_input(state, {DType::kU8, Shape{layout->bytes}}, InputRole::kState);
+      const std::string state = blocked_state(value, *layout);
+      ValueId input = blocked.find_input(state);
+      if (input == kNoValue) input = blocked.add_input(state, {DType::kU8, Shape{layout->bytes}}, InputRole::kState);
       inputs.back() = input;
-      attributes.set(letter + "_packed", layout->format);
+      attributes.set(letter + "_blocked", layout->format);
       attributes.set(letter + "_shape", value.type.shape.dims());
       attributes.set(letter + "_dtype", value.type.dtype);
       changed = true;
     }
     if (!changed) return false;
-    const NodeId copy = packed.add_node(*node.op, std::move(inputs), std::move(attributes), node);
+    const NodeId copy = blocked.add_node(*node.op, std::move(inputs), std::move(attributes), node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      copier.map(node.outputs[i], packed.node(copy).outputs[i]);
-      packed.set_value_name(packed.node(copy).outputs[i], graph.value(node.outputs[i]).name);
+      copier.map(node.outputs[i], blocked.node(copy).outputs[i]);
+      blocked.set_value_name(blocked.node(copy).outputs[i], graph.value(node.outputs[i]).name);
     }
     return true;
   }
 
-  /// The derived state with the packing of a state, made on first demand.
-  std::string packed_state(const Value& value, const PackedLayout& layout) {
+  /// The derived state with the blocking of a state, made on first demand.
+  std::string blocked_state(const Value& value, const BlockedLayout& layout) {
     const auto key = std::make_tuple(value.name, layout.format, layout.bytes);
-    if (const auto known = packings_.find(key); known != packings_.end()) return known->second;
-    std::string name = "packed." + value.name;
-    for (int i = 1; kinds_.count(name); ++i) name = "packed." + std::to_string(i) + "." + value.name;
+    if (const auto known = blocked_states_.find(key); known != blocked_states_.end()) return known->second;
+    std::string name = "blocked." + value.name;
+    for (int i = 1; kinds_.count(name); ++i) name = "blocked." + std::to_string(i) + "." + value.name;
     const auto made = derived_.find(value.name);
     Graph& derive = stage_.pieces[made != derived_.end() ? made->second.first : prepare_piece()].graph;
     ValueId source;
@@ -99,36 +99,36 @@ class Packer {
     else if (source = derive.find_input(value.name); source == kNoValue)
       source = derive.add_input(value.name, value.type, InputRole::kState);
     const NodeId node = derive.add_node(
-        OpRegistry::instance().get("pack"), {source},
-        {{"format", layout.format}, {"bytes", layout.bytes}, {"dtype", value.type.dtype}}, "pack/" + value.name);
+        OpRegistry::instance().get("block"), {source},
+        {{"format", layout.format}, {"bytes", layout.bytes}, {"dtype", value.type.dtype}}, "block/" + value.name);
     derive.add_output(name, derive.node(node).outputs[0], OutputRole::kState);
     kinds_[name] = StateKind::kDerived;
     Sharding sharding;
     sharding.logical = derive.type(derive.node(node).outputs[0]);
     StateTensor tensor{name, sharding.logical, StateKind::kDerived, {}, ""};
     tensor.of = weights_[name] = weights_[value.name];
-    tensor.role = "packed";
+    tensor.role = "blocked";
     stage_.states.push_back({std::move(tensor), sharding, HomeMemory::kDevice});
-    return packings_[key] = name;
+    return blocked_states_[key] = name;
   }
 
-  /// The piece that derives states for the chunk at hand.
+  /// The piece that derives states for the part at hand.
   size_t prepare_piece() {
-    const auto [piece, fresh] = prepare_.emplace(chunk_, stage_.pieces.size());
+    const auto [piece, fresh] = prepare_.emplace(part_, stage_.pieces.size());
     if (fresh)
-      stage_.pieces.push_back({Graph(stage_.mesh.devices() == 1 ? "derive" : "prepare" + std::to_string(chunk_)),
-                               PieceKind::kPrepare, chunk_});
+      stage_.pieces.push_back({Graph(stage_.mesh.devices() == 1 ? "derive" : "prepare" + std::to_string(part_)),
+                               PieceKind::kPrepare, part_});
     return piece->second;
   }
 
   Stage& stage_;
   const KernelLibrary& library_;
-  int chunk_ = 0;
+  int part_ = 0;
   std::map<std::string, StateKind> kinds_;
   std::map<std::string, std::string> weights_;                 // of each state
-  std::map<int, size_t> prepare_;                              // pieces by chunk
+  std::map<int, size_t> prepare_;                              // pieces by part
   std::map<std::string, std::pair<size_t, ValueId>> derived_;  // pieces and their values by the state that they become
-  std::map<std::tuple<std::string, std::string, int64_t>, std::string> packings_;
+  std::map<std::tuple<std::string, std::string, int64_t>, std::string> blocked_states_;
 };
 
 /// Without the inputs that no node and no output reads.
@@ -174,8 +174,8 @@ void drop_unread_derived_states(Stage& stage) {
 
 }  // namespace
 
-void pack(Stage& stage, const KernelLibrary& library) {
-  Packer(stage, library).run();
+void block_operands(Stage& stage, const KernelLibrary& library) {
+  OperandBlocker(stage, library).run();
   drop_unread_derived_states(stage);
 }
 

@@ -1,4 +1,4 @@
-#include "ramet/layout/chunks.h"
+#include "ramet/layout/pipeline_parts.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,18 +11,18 @@ namespace {
 
 constexpr int kFree = -1;
 
-class ChunkMapper {
+class PartMapper {
  public:
-  ChunkMapper(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks,
-              const std::vector<Chain>& chains)
+  PartMapper(const Graph& graph, const LayerOrder& layers, const std::vector<int>& part_of_layer, int parts,
+             const std::vector<Chain>& chains)
       : graph_(graph),
-        chunk_of_layer_(chunk_of_layer),
-        chunks_(chunks),
+        part_of_layer_(part_of_layer),
+        parts_(parts),
         chains_(chains),
         uses_(graph.uses()),
         count_(graph.nodes().size()) {
-    for (const Node& node : graph.nodes()) layer_.push_back(parts.index_of(node.part));
-    map_.chunk.assign(count_, kFree);
+    for (const Node& node : graph.nodes()) layer_.push_back(layers.index_of(node.part));
+    map_.part.assign(count_, kFree);
     map_.backward.assign(count_, false);
     map_.anywhere.assign(count_, false);
     always_forward_.assign(count_, false);
@@ -32,18 +32,18 @@ class ChunkMapper {
         if (id != kNoNode) always_forward_[static_cast<size_t>(id)] = true;
   }
 
-  ChunkMap run() {
+  PartMap run() {
     find_backward();
     place_forward();
     if (!chains_.empty()) {
       // What follows from an old value is not before it.
       place_chains();
-      map_.chunk = fixed_;
+      map_.part = fixed_;
       place_forward();
     }
     place_backward();
     place_free(true);
-    for (size_t n = 0; n < count_; ++n) map_.chunk[n] = std::max(map_.chunk[n], 0);
+    for (size_t n = 0; n < count_; ++n) map_.part[n] = std::max(map_.part[n], 0);
     check();
     return std::move(map_);
   }
@@ -63,13 +63,13 @@ class ChunkMapper {
       for (NodeId user : uses_[static_cast<size_t>(output)]) visit(static_cast<size_t>(user));
   }
 
-  int chunk_of(size_t n) const {
-    return layer_[n] >= 0 && static_cast<size_t>(layer_[n]) < chunk_of_layer_.size()
-               ? chunk_of_layer_[static_cast<size_t>(layer_[n])]
+  int part_of(size_t n) const {
+    return layer_[n] >= 0 && static_cast<size_t>(layer_[n]) < part_of_layer_.size()
+               ? part_of_layer_[static_cast<size_t>(layer_[n])]
                : kFree;
   }
   bool is_last_layer(size_t n) const {
-    return !chunk_of_layer_.empty() && layer_[n] == static_cast<int>(chunk_of_layer_.size()) - 1;
+    return !part_of_layer_.empty() && layer_[n] == static_cast<int>(part_of_layer_.size()) - 1;
   }
 
   void find_backward() {
@@ -96,68 +96,68 @@ class ChunkMapper {
       bool after = is_last_layer(n);
       each_producer(n, [&](size_t producer) {
         if (map_.anywhere[producer]) return;
-        most = std::max(most, map_.chunk[producer]);
+        most = std::max(most, map_.part[producer]);
         after = after || after_layers[producer];
       });
       after_layers[n] = after;
-      const int own = fixed_[n] != kFree ? fixed_[n] : chunk_of(n);
-      map_.chunk[n] = own != kFree ? own : after ? chunks_ - 1 : most;
+      const int own = fixed_[n] != kFree ? fixed_[n] : part_of(n);
+      map_.part[n] = own != kFree ? own : after ? parts_ - 1 : most;
     }
     place_free(false);
   }
 
-  /// The chunks of forward nodes outside of the layers, by their serial numbers; of nodes that share one, the last.
-  std::map<int32_t, int> chunks_of_forward() const {
-    std::map<int32_t, int> chunks;
+  /// The parts of forward nodes outside of the layers, by their serial numbers; of nodes that share one, the last.
+  std::map<int32_t, int> parts_of_forward() const {
+    std::map<int32_t, int> parts;
     for (size_t n = 0; n < count_; ++n) {
-      if (map_.backward[n] || map_.anywhere[n] || map_.chunk[n] == kFree || layer_[n] >= 0) continue;
+      if (map_.backward[n] || map_.anywhere[n] || map_.part[n] == kFree || layer_[n] >= 0) continue;
       if (node(n).serial == 0) continue;
-      int& chunk = chunks.emplace(node(n).serial, map_.chunk[n]).first->second;
-      chunk = std::max(chunk, map_.chunk[n]);
+      int& part = parts.emplace(node(n).serial, map_.part[n]).first->second;
+      part = std::max(part, map_.part[n]);
     }
-    return chunks;
+    return parts;
   }
 
   /// The gradient of a layer's node belongs to the layer, that of any other goes where the node is, or further on when
   /// it comes from there only, as through layers that pass it on unchanged.
   void place_backward() {
-    const std::map<int32_t, int> chunks = chunks_of_forward();
+    const std::map<int32_t, int> parts = parts_of_forward();
     for (size_t n = 0; n < count_; ++n) {
       if (!map_.backward[n] || map_.anywhere[n]) continue;
       int least = std::numeric_limits<int>::max(), forward = kFree;
       each_producer(n, [&](size_t producer) {
         if (map_.anywhere[producer]) return;
-        if (map_.backward[producer] && map_.chunk[producer] != kFree) least = std::min(least, map_.chunk[producer]);
-        if (!map_.backward[producer]) forward = std::max(forward, map_.chunk[producer]);
+        if (map_.backward[producer] && map_.part[producer] != kFree) least = std::min(least, map_.part[producer]);
+        if (!map_.backward[producer]) forward = std::max(forward, map_.part[producer]);
       });
-      const auto gradient_of = chunks.find(node(n).forward_of);
-      const int own = chunk_of(n), of_forward = gradient_of == chunks.end() ? kFree : gradient_of->second;
-      map_.chunk[n] = own != kFree                               ? own
-                      : of_forward != kFree                      ? std::min(of_forward, least)
-                      : least != std::numeric_limits<int>::max() ? least
-                                                                 : forward;
+      const auto gradient_of = parts.find(node(n).forward_of);
+      const int own = part_of(n), of_forward = gradient_of == parts.end() ? kFree : gradient_of->second;
+      map_.part[n] = own != kFree                               ? own
+                     : of_forward != kFree                      ? std::min(of_forward, least)
+                     : least != std::numeric_limits<int>::max() ? least
+                                                                : forward;
     }
   }
 
-  /// What depends on no placed node: forward, it goes with the first chunk that reads it, or, before the first layer,
-  /// to chunk 0 even where that has no layers; else, and what only the backward pass reads, with the last.
+  /// What depends on no placed node: forward, it goes with the first part that reads it, or, before the first layer,
+  /// to part 0 even where that has no layers; else, and what only the backward pass reads, with the last.
   void place_free(bool backward_too) {
     for (size_t n = count_; n-- > 0;) {
-      if (map_.chunk[n] != kFree || map_.anywhere[n]) continue;
+      if (map_.part[n] != kFree || map_.anywhere[n]) continue;
       int first = std::numeric_limits<int>::max(), last = kFree;
       bool read = false, read_forward = false;
       each_user(n, [&](size_t user) {
         read = true;
         read_forward = read_forward || !map_.backward[user];
-        if (map_.chunk[user] == kFree) return;
-        if (!map_.backward[user]) first = std::min(first, map_.chunk[user]);
-        last = std::max(last, map_.chunk[user]);
+        if (map_.part[user] == kFree) return;
+        if (!map_.backward[user]) first = std::min(first, map_.part[user]);
+        last = std::max(last, map_.part[user]);
       });
       if (!map_.backward[n] && first != std::numeric_limits<int>::max())
-        map_.chunk[n] = !chunk_of_layer_.empty() && first == chunk_of_layer_.front() ? 0 : first;
+        map_.part[n] = !part_of_layer_.empty() && first == part_of_layer_.front() ? 0 : first;
       else if (backward_too && last != kFree)
-        map_.chunk[n] = last, map_.backward[n] = !always_forward_[n];
-      // Where the model is not cut no user has a chunk either.
+        map_.part[n] = last, map_.backward[n] = !always_forward_[n];
+      // Where the model is not cut no user has a part either.
       else if (backward_too && read && !read_forward)
         map_.backward[n] = !always_forward_[n];
     }
@@ -177,12 +177,12 @@ class ChunkMapper {
       const auto read = static_cast<size_t>(chain.read), write = static_cast<size_t>(chain.write);
       if (map_.backward[write]) refuse(chain, "it is written by the backward pass", "");
       each_producer(write, [&](size_t maker) {
-        if (!map_.anywhere[maker]) map_.chunk[write] = map_.chunk[maker];
+        if (!map_.anywhere[maker]) map_.part[write] = map_.part[maker];
       });
-      const int last = std::max(map_.chunk[write], 0);
-      if (map_.chunk[read] != kFree && map_.chunk[read] < last)
+      const int last = std::max(map_.part[write], 0);
+      if (map_.part[read] != kFree && map_.part[read] < last)
         refuse(chain, "its parts run micro-batches at different times",
-               "read in part " + std::to_string(map_.chunk[read]) + ", written in part " + std::to_string(last));
+               "read in part " + std::to_string(map_.part[read]) + ", written in part " + std::to_string(last));
       fixed_[read] = fixed_[write] = last;
     }
   }
@@ -191,28 +191,28 @@ class ChunkMapper {
     for (size_t n = 0; n < count_; ++n)
       each_producer(n, [&](size_t producer) {
         if (map_.anywhere[producer]) return;
-        const bool against = map_.backward[n] ? map_.backward[producer] && map_.chunk[producer] < map_.chunk[n]
-                                              : map_.backward[producer] || map_.chunk[producer] > map_.chunk[n];
+        const bool against = map_.backward[n] ? map_.backward[producer] && map_.part[producer] < map_.part[n]
+                                              : map_.backward[producer] || map_.part[producer] > map_.part[n];
         if (against)
           throw Error({.what = "the model cannot be cut in a pipeline here: a value would flow against it",
                        .where = graph_.text_of(static_cast<NodeId>(n)),
                        .found = "it reads '" + node(producer).name + "' of part " +
-                                std::to_string(map_.chunk[producer]) + " in part " + std::to_string(map_.chunk[n]),
+                                std::to_string(map_.part[producer]) + " in part " + std::to_string(map_.part[n]),
                        .remedy = "Number the model's parts (PartScope) in the order in which data flows through them, "
                                  "or use p=1 and phases=1"});
       });
   }
 
   const Graph& graph_;
-  const std::vector<int>& chunk_of_layer_;
-  const int chunks_;
+  const std::vector<int>& part_of_layer_;
+  const int parts_;
   std::vector<int> layer_;  // of each node
   const std::vector<Chain>& chains_;
   const std::vector<std::vector<NodeId>> uses_;
   const size_t count_;
   std::vector<bool> always_forward_;  // what reads and writes chained states
-  std::vector<int> fixed_;            // the chunk of what reads and writes them
-  ChunkMap map_;
+  std::vector<int> fixed_;            // the part of the nodes that read and write them
+  PartMap map_;
 };
 
 [[noreturn]] void refuse_layers(const std::string& found, const std::string& expected, const std::string& remedy = "") {
@@ -225,12 +225,13 @@ class ChunkMapper {
 
 }  // namespace
 
-std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after) {
-  const size_t layers = cost.size(), parts = static_cast<size_t>(layout.layer_chunks());
+std::vector<int> parts_of_layers(const Layout& layout, const std::vector<double>& cost, double before, double after) {
+  const size_t layers = cost.size(), parts = static_cast<size_t>(layout.layer_parts());
   if (layers == 0)
-    refuse_layers("a model that declares no layers to be cut at", std::to_string(parts) + " or more",
-                  "Build each layer inside a PartScope(builder, \"encoder\", i), or write part \"encoder\" i behind its "
-                  "nodes in the text form; or use p=1 and phases=1");
+    refuse_layers(
+        "a model that declares no layers to be cut at", std::to_string(parts) + " or more",
+        "Build each layer inside a PartScope(builder, \"encoder\", i), or write part \"encoder\" i behind its "
+        "nodes in the text form; or use p=1 and phases=1");
   if (layers < parts)
     refuse_layers(std::to_string(layers) + " layers",
                   std::to_string(parts) + " or more: p x phases x interleave parts");
@@ -246,7 +247,7 @@ std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double
     const double none = std::numeric_limits<double>::infinity();
     std::vector<double> sums(layers + 1, 0);
     for (size_t i = 0; i < layers; ++i) sums[i + 1] = sums[i] + cost[i];
-    const bool own_head = layout.model_chunks() > layout.layer_chunks();
+    const bool own_head = layout.model_parts() > layout.layer_parts();
     std::vector<std::vector<double>> best(parts + 1, std::vector<double>(layers + 1, none));
     std::vector<std::vector<size_t>> cut(parts + 1, std::vector<size_t>(layers + 1, 0));
     best[0][0] = 0;
@@ -262,24 +263,24 @@ std::vector<int> chunks_of_layers(const Layout& layout, const std::vector<double
     counts.assign(parts, 0);
     for (size_t k = parts, n = layers; k > 0; n = cut[k][n], --k) counts[k - 1] = n - cut[k][n];
   }
-  std::vector<int> chunk;
-  for (size_t k = 0; k < parts; ++k) chunk.insert(chunk.end(), counts[k], static_cast<int>(k));
-  return chunk;
+  std::vector<int> part;
+  for (size_t k = 0; k < parts; ++k) part.insert(part.end(), counts[k], static_cast<int>(k));
+  return part;
 }
 
 double work_of(const Cost& cost) {
   return std::max(cost.flops, kFlopsPerByte * static_cast<double>(cost.bytes_read + cost.bytes_written));
 }
 
-LayerCosts layer_costs(const Graph& micro, const PartOrder& parts) {
+LayerCosts layer_costs(const Graph& micro, const LayerOrder& layers) {
   LayerCosts costs;
-  costs.layers.assign(static_cast<size_t>(parts.size()), 0);
+  costs.layers.assign(static_cast<size_t>(layers.size()), 0);
   const int last = static_cast<int>(costs.layers.size()) - 1;
   std::vector<bool> after(micro.nodes().size(), false);
   for (NodeId id = 0; id < static_cast<NodeId>(micro.nodes().size()); ++id) {
     const Node& node = micro.node(id);
     const double work = work_of(node.op->cost(micro.signature(id)));
-    const int layer = parts.index_of(node.part);
+    const int layer = layers.index_of(node.part);
     const bool backward = node.pass == NodePass::kBackward;
     bool behind = layer >= 0 && layer == last && !backward;
     for (ValueId input : node.inputs)
@@ -326,9 +327,9 @@ Graph hold_chains(const Graph& graph, const std::set<std::string>& states, std::
   return result;
 }
 
-ChunkMap map_chunks(const Graph& graph, const PartOrder& parts, const std::vector<int>& chunk_of_layer, int chunks,
-                    const std::vector<Chain>& chains) {
-  return ChunkMapper(graph, parts, chunk_of_layer, chunks, chains).run();
+PartMap map_parts(const Graph& graph, const LayerOrder& layers, const std::vector<int>& part_of_layer, int parts,
+                  const std::vector<Chain>& chains) {
+  return PartMapper(graph, layers, part_of_layer, parts, chains).run();
 }
 
 }  // namespace ramet::layout
