@@ -100,7 +100,7 @@ const CostModel::MeshCost& CostModel::mesh_of(const Candidate& candidate) {
 }
 
 /// The part of each layer.
-std::vector<int> CostModel::parts_of(int batch, const Layout& layout) {
+std::vector<int> CostModel::cut_layers(int batch, const Layout& layout) {
   const ModelProfile& profile = profiles_[static_cast<size_t>(batch)];
   const auto cut = [&] {
     if (layout.layer_parts() <= 1 || profile.layers() < layout.layer_parts())
@@ -124,7 +124,7 @@ const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
   for (const int64_t n : layout.layers) name += "+" + std::to_string(n);
   if (last_name_ == name && !last_cut_.empty()) return last_cut_[0];
   const MeshCost& mesh = mesh_of(candidate);
-  const std::vector<int> part_of_layer = parts_of(candidate.batch, layout);
+  const std::vector<int> part_of_layer = cut_layers(candidate.batch, layout);
   const double shards = layout.t1 * layout.t2;
   Cut cut;
   cut.stages.resize(static_cast<size_t>(layout.p));
@@ -315,7 +315,7 @@ std::optional<Candidate> CostModel::relieved(const Candidate& candidate, int sta
   std::vector<int64_t>& layers = moved.layout.layers;
   if (layers.empty()) {
     layers.assign(static_cast<size_t>(layout.p), 0);
-    for (const int part : parts_of(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(part)];
+    for (const int part : cut_layers(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(part)];
   }
   const bool may_be_empty = stage == 0 || stage == layout.p - 1;
   if (layers[at] <= (may_be_empty ? 0 : 1)) return std::nullopt;

@@ -72,7 +72,7 @@ class CostModel {
     std::vector<Stage> stages;
   };
   const MeshCost& mesh_of(const Candidate& candidate);
-  std::vector<int> parts_of(int batch, const Layout& layout);
+  std::vector<int> cut_layers(int batch, const Layout& layout);
   const Cut& cut_of(const Candidate& candidate);
   double collective_seconds(Exchange exchange, double bytes, const Layout& layout, MeshAxis axis, int parts);
   double stage_bytes(const Candidate& candidate, const Cut& cut, size_t stage) const;
