@@ -7,8 +7,8 @@
 #include <string>
 
 #include "bench_tools.h"
-#include "ramet/kernel/cpu/attention_plan.h"
 #include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/tiled_attention.h"
 
 namespace ramet::bench {
 namespace {
@@ -31,14 +31,14 @@ void run_one(int64_t batch, int64_t sequence, bool causal, double dropout, DType
   double scores = static_cast<double>(batch * form.heads * sequence) * static_cast<double>(sequence);
   if (causal) scores *= 0.5 * (1 + 1.0 / static_cast<double>(sequence));
   for (bool gradient : {false, true}) {
-    const AttentionPlan plan(form, gradient, team.size());
-    const Buffer scratch(plan.scratch_bytes());
-    const double time = best_time(team, budget, [&] { plan.run(at, scratch.data(), team); });
+    const TiledAttention tiled(form, gradient, team.size());
+    const Buffer scratch(tiled.scratch_bytes());
+    const double time = best_time(team, budget, [&] { tiled.run(at, scratch.data(), team); });
     const double rate = scores * 2 * 64 * (gradient ? 5 : 2) / time * 1e-9;
     std::printf("%-4s %2ldx%-4ld %-6s dropout %.1f %-8s %8.3f ms %7.1f GF/s %5.1f%%  scratch %.1f MiB\n",
                 std::string(name_of(dtype)).c_str(), static_cast<long>(batch), static_cast<long>(sequence),
                 causal ? "causal" : "full", dropout, gradient ? "backward" : "forward", time * 1e3, rate,
-                100 * rate / peak, static_cast<double>(plan.scratch_bytes()) / (1 << 20));
+                100 * rate / peak, static_cast<double>(tiled.scratch_bytes()) / (1 << 20));
   }
 }
 

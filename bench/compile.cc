@@ -12,13 +12,13 @@
 #include "ramet/kernel/kernel.h"
 #include "ramet/layout/partition.h"
 #include "ramet/program/compile.h"
-#include "ramet/report/memory.h"
-#include "ramet/transport/process.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/report/memory.h"
 #include "ramet/train/step.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/simplify.h"
+#include "ramet/transport/process.h"
 
 namespace {
 
@@ -61,12 +61,12 @@ void compile_over(const Case& each, const StepGraph& step, const std::string& te
   const std::vector<Executable> stages = compile_layout(graphs, cpu_backend(), options);
   const double seconds = since(start);
   int64_t most = 0;
-  size_t tasks = 0;
-  for (const Executable& exe : stages) most = std::max(most, exe.planned_bytes()), tasks += exe.tasks.size();
+  size_t calls = 0;
+  for (const Executable& exe : stages) most = std::max(most, exe.planned_bytes()), calls += exe.calls.size();
   std::printf(
-      "%s, %s: %d devices; build %.2f s, partition %.2f s, compile %.2f s; %zu tasks, %s on the fullest device; this "
+      "%s, %s: %d devices; build %.2f s, partition %.2f s, compile %.2f s; %zu calls, %s on the fullest device; this "
       "process took %s\n",
-      each.name, text.c_str(), layout.devices(), build, cut, seconds, tasks, format_size(most).c_str(),
+      each.name, text.c_str(), layout.devices(), build, cut, seconds, calls, format_size(most).c_str(),
       format_size(measured_peak_bytes()).c_str());
 }
 
@@ -103,7 +103,7 @@ int main(int count, char** words) try {
     else
       wanted.push_back(word);
   }
-  std::printf("%-12s %8s %8s %10s %10s %8s %12s %9s  %s\n", "step", "nodes", "build s", "compile s", "tasks", "buffers",
+  std::printf("%-12s %8s %8s %10s %10s %8s %12s %9s  %s\n", "step", "nodes", "build s", "compile s", "calls", "buffers",
               "planned", "gap", "placement");
   std::vector<Case> cases = kCases;
   if (!layout.empty()) cases.push_back(kGpt3);
@@ -125,7 +125,7 @@ int main(int count, char** words) try {
     const Executable exe = compile(step, cpu_backend(), options);
     const double seconds = since(start);
     std::printf("%-12s %8zu %8.2f %10.2f %10zu %8zu %12s %8.3f%%  %s\n", each.name,
-                step.micro.nodes().size() + step.update.nodes().size(), build, seconds, exe.tasks.size(),
+                step.micro.nodes().size() + step.update.nodes().size(), build, seconds, exe.calls.size(),
                 exe.buffers.size(), format_size(exe.planned_bytes()).c_str(), 100 * exe.gap(), exe.placement.c_str());
     if (passes)
       for (const auto& [name, time] : exe.pass_seconds) std::printf("    %-10s %8.1f ms\n", name.c_str(), time * 1e3);

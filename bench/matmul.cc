@@ -6,7 +6,7 @@
 
 #include "bench_tools.h"
 #include "ramet/kernel/cpu/cpu_features.h"
-#include "ramet/kernel/cpu/matmul_plan.h"
+#include "ramet/kernel/cpu/prepared_matmul.h"
 
 namespace ramet::bench {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 struct Case {
   std::string name;
   int64_t m, n, k;
-  bool transpose_a, transpose_b, packed, gradient;
+  bool transpose_a, transpose_b, blocked, gradient;
 };
 
 std::vector<Case> cases() {
@@ -34,32 +34,32 @@ void run_one(const Case& one, DType dtype, ThreadTeam& team, double peak, double
   MatmulForm form;
   form.m = one.m, form.n = one.n, form.k = one.k;
   form.transpose_a = one.transpose_a, form.transpose_b = one.transpose_b;
-  form.packed = one.packed, form.accumulate = one.gradient;
+  form.blocked = one.blocked, form.accumulate = one.gradient;
   form.a_index = form.b_index = {0};
   form.a = {dtype, one.transpose_a ? Shape{one.k, one.m} : Shape{one.m, one.k}};
   form.b = {dtype, one.transpose_b ? Shape{one.n, one.k} : Shape{one.k, one.n}};
   form.output = {one.gradient ? DType::kF32 : dtype, Shape{one.m, one.n}};
   BlockProduct kind = BlockProduct::kOnednn;
   std::string why;
-  std::optional<PackedMatrix> packing;
-  std::unique_ptr<MatmulPlan> plan;
+  std::optional<BlockedMatrix> blocking;
+  std::unique_ptr<PreparedMatmul> prepared;
   for (BlockProduct next : {BlockProduct::kOnednn, BlockProduct::kPlain}) {
     kind = next;
-    packing = MatmulPlan::preferred_packing(kind, form);
-    plan = MatmulPlan::make(kind, form, DType::kF32, packing, team.size(), &why);
-    if (plan) break;
+    blocking = PreparedMatmul::preferred_blocking(kind, form);
+    prepared = PreparedMatmul::make(kind, form, DType::kF32, blocking, team.size(), &why);
+    if (prepared) break;
   }
-  const int64_t b_bytes = one.packed ? packing->bytes() : form.b.bytes();
-  const Buffer a(form.a.bytes()), b(b_bytes), out(form.output.bytes()), scratch(plan->scratch_bytes());
+  const int64_t b_bytes = one.blocked ? blocking->bytes() : form.b.bytes();
+  const Buffer a(form.a.bytes()), b(b_bytes), out(form.output.bytes()), scratch(prepared->scratch_bytes());
   std::memset(out.data(), 0, static_cast<size_t>(form.output.bytes()));
   const void* c = one.gradient ? out.data() : nullptr;
   const double time =
-      best_time(team, budget, [&] { plan->run(a.data(), b.data(), c, out.data(), scratch.data(), team); });
+      best_time(team, budget, [&] { prepared->run(a.data(), b.data(), c, out.data(), scratch.data(), team); });
   const double rate =
       2.0 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(one.k) / time * 1e-9;
   std::printf("%-4s %-14s %9.3f ms %7.1f GF/s %5.1f%%  scratch %.1f MiB  %s\n", std::string(name_of(dtype)).c_str(),
               one.name.c_str(), time * 1e3, rate, 100 * rate / peak,
-              static_cast<double>(plan->scratch_bytes()) / (1 << 20), plan->implementation().c_str());
+              static_cast<double>(prepared->scratch_bytes()) / (1 << 20), prepared->implementation().c_str());
 }
 
 }  // namespace

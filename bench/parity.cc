@@ -10,10 +10,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/weights/safetensors.h"
-#include "ramet/train/schedule.h"
-#include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/train/learning_rate.h"
+#include "ramet/train/training.h"
+#include "ramet/weights/safetensors.h"
 
 #include "../tests/train/parity_recipe.h"
 

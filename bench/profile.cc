@@ -8,15 +8,15 @@
 
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/measure/probe.h"
 #include "ramet/program/compile.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/report/memory.h"
 #include "ramet/runtime/engine.h"
-#include "ramet/measure/probe.h"
-#include "ramet/transport/process.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/initialize.h"
-#include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
+#include "ramet/transport/process.h"
 
 namespace {
 
@@ -109,7 +109,7 @@ int main(int count, char** words) try {
   set_weights(engine, ready);
   const double seconds = run_steps(engine, ready, wanted.steps);
   const auto tokens = static_cast<double>(ready.units_per_step());
-  std::printf("predicted %.3f s a step (%.0f%% of it from measured tasks), measured %.3f s: %+.1f%%\n",
+  std::printf("predicted %.3f s a step (%.0f%% of it from measured calls), measured %.3f s: %+.1f%%\n",
               predicted.seconds, 100 * predicted.measured_share, seconds, 100 * (predicted.seconds / seconds - 1));
   std::printf("%.0f tokens/s, %.1f GF/s in matrix products by the model's count\n", tokens / seconds,
               ready.workload.model.flops_per_token * tokens / seconds * 1e-9);

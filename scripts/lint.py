@@ -2,7 +2,9 @@
 """Checks the rules of the tree that no compiler checks; prints "FILE:LINE: rule" for each breach.
 
 - a folder of src/ramet includes only itself and the folders above it in LAYERS (docs/contributing.md)
-- a file of src/ramet/X opens only namespace ramet::X (base/: ramet), but to declare names of others: `class Y;`
+- a file of src/ramet/X opens only namespace ramet::X (base/: ramet), but to declare names of others: `class Y;`; base/
+  and api/ define what the public headers declare, in ramet::v0
+- a public header (include/ramet/) includes only the standard library and public headers, and opens only ramet::v0
 - no class, struct or enum of namespace scope is defined twice in headers of src/ramet, nor twice in one namespace
 - a header has `#pragma once` (but not Highway's *-inl.h, which are included once per instruction set)
 - a source file has at most 900 lines (a warning from 700)
@@ -16,8 +18,11 @@ import subprocess
 import sys
 
 LAYERS = ("base ir ops transform machine layout program device kernel transport runtime measure sim plan data text "
-          "graphs weights model front track train recipe report serve cli").split()
+          "graphs weights model front track train recipe report serve cli api").split()
 HOUSE = "src/ramet/base/house.h"  # names all namespaces, in order
+PUBLIC = "include/ramet/"          # what users include; its names are in namespace PUBLIC_SPACE
+PUBLIC_SPACE = "ramet::v0"
+DEFINES_PUBLIC = ("base", "api")   # folders that define what the public headers declare
 MOST_LINES = 900
 MANY_LINES = 700
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}
@@ -131,8 +136,20 @@ def check_namespaces(name, scopes):
             continue
         words = space.split("::")
         inside = (space + "::").startswith(own + "::") and (folder != "base" or not set(words[1:2]) & set(LAYERS))
+        inside = inside or folder in DEFINES_PUBLIC and (space + "::").startswith(PUBLIC_SPACE + "::")
         if words[0] == "ramet" and not inside:
             yield line, f"opens namespace {space}; what is in {folder}/ stands in namespace {own}"
+
+
+def check_public(name, lines, scopes):
+    """A public header stands alone: what it includes is there wherever it is installed."""
+    for number, line in enumerate(lines, 1):
+        match = re.match(r'\s*#\s*include\s*(<([^>]*)>|"([^"]*)")', line)
+        if match and not (re.fullmatch(r"[a-z_]+", match[2] or "") or re.fullmatch(r"ramet/[a-z_]+\.h", match[3] or "")):
+            yield number, f"a public header includes {match[1]}: only the standard library and public headers are there"
+    for line, space, _ in scopes.opened:
+        if space not in ("ramet", PUBLIC_SPACE) or (space == "ramet" and not name.endswith("/version.h")):
+            yield line, f"opens namespace {space}; what is public stands in namespace {PUBLIC_SPACE}"
 
 
 def check_types(sources):
@@ -178,6 +195,8 @@ def check(root):
         if folder_of(name):
             sources.append((name, Scopes("\n".join(lines))))
             checks.append(check_namespaces(*sources[-1]))
+        if name.startswith(PUBLIC):
+            checks.append(check_public(name, lines, Scopes("\n".join(lines))))
         for checked in checks:
             breaches += [f"{name}:{number}: {text}" for number, text in checked]
         if path.suffix in SOURCE_SUFFIXES and MANY_LINES < len(lines) <= MOST_LINES:

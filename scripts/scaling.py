@@ -103,7 +103,7 @@ def main():
 
     text = ["# Scale on paper", "",
             "What the simulator says of models and machines that few have. `scripts/scaling.py` writes this page from the tool's own",
-            "output, on any machine, in some minutes. Times are foretold by the model of docs/tiles.md, whose figures that no vendor",
+            "output, on any machine, in some minutes. Times are predicted by the model of docs/tiles.md, whose figures that no vendor",
             "publishes are named in docs/machines.md; memory is that of the programs that would run.", ""]
 
     text += ["## GPT-3 175B on 256 IPUs", ""]

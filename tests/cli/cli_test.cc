@@ -300,7 +300,7 @@ TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
 
 TEST_F(Cli, HelpIsThereForEveryCommand) {
   for (const char* command :
-       {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect", "export", "recipe", "score"}) {
+       {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect", "export", "recipe", "score", "bench"}) {
     const Outcome outcome = ramet({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr(std::string("Usage: ramet ") + command)) << command;
@@ -485,7 +485,78 @@ TEST_F(Cli, FromTextToMoreText) {
   EXPECT_EQ(ramet({"predict", "run", "the dog", "--tokens", "8", "--json"}).out, greedy.out);
   const std::vector<std::string> draw = {"predict",       "run", "the dog", "--tokens", "30",
                                          "--temperature", "2",   "--seed",  "1",        "--json"};
-  EXPECT_EQ(ramet(draw).out, ramet(draw).out);
+  const std::string drawn = ramet(draw).out;
+  EXPECT_EQ(ramet(draw).out, drawn);
+
+  // Several prompts at once, on any layout and in any batch: each text is what it is.
+  const std::vector<std::string> several = {"predict",
+                                            "run",
+                                            "--prompt",
+                                            "the dog",
+                                            "--prompt",
+                                            "a cat sees",
+                                            "--tokens",
+                                            "12",
+                                            "--top-p",
+                                            "0.9",
+                                            "--top-k",
+                                            "40",
+                                            "--seed",
+                                            "4",
+                                            "--temperature",
+                                            "1.5",
+                                            "--repetition-penalty",
+                                            "1.1",
+                                            "--json"};
+  const Outcome plain = ramet(several);
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(std::count(plain.out.begin(), plain.out.end(), '\n'), 2);
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--batch", "1"}, {"--batch", "5"}, {"--threads", "1"}, {"--layout", "r=2"}}) {
+    std::vector<std::string> command = several;
+    command.insert(command.end(), other.begin(), other.end());
+    EXPECT_EQ(ramet(command).out, plain.out) << other[0] << " " << other[1];
+  }
+  std::vector<std::string> streamed = several;
+  streamed.push_back("--stream");
+  std::string text;
+  std::istringstream lines(ramet(streamed).out);
+  for (std::string line; std::getline(lines, line);)
+    if (const json event = json::parse(line); event["event"] == "piece" && event["prompt"] == 1) text += event["text"];
+  EXPECT_EQ(text, last(plain)["continuation"]);
+  const std::string whole = last(greedy)["continuation"];
+  const Outcome stopped = ramet({"predict", "run", "the dog", "--tokens", "8", "--stop", whole.substr(2, 3), "--json"});
+  EXPECT_EQ(last(stopped)["continuation"], whole.substr(0, whole.find(whole.substr(2, 3))));
+  EXPECT_EQ(last(stopped)["end"], "stop");
+  EXPECT_EQ(ramet({"predict", "run", "the dog", "--tokens", "8"}).out, "the dog" + whole + "\n");
+  const Outcome ids = ramet({"predict", "run", "--ids", "5 6 7", "--tokens", "3", "--json"});
+  ASSERT_EQ(ids.status, 0) << ids.err;
+  EXPECT_EQ(last(ids)["tokens"], 3);
+  const auto refused = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"predict", "run"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome outcome = ramet(command);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(refused({""}), HasSubstr("prompt 0: the prompt is empty"));
+  EXPECT_THAT(refused({std::string(200, 'x')}), HasSubstr("the prompt is too long"));
+  EXPECT_THAT(refused({"the", "--top-p", "1.5"}), HasSubstr("top_p: a sampling option is out of range"));
+  EXPECT_THAT(refused({"the", "--top-q", "1"}), HasSubstr("--top-q"));
+  EXPECT_THAT(refused({"--ids", "5 x"}), HasSubstr("no token id; found 'x'"));
+
+  const Outcome bench =
+      ramet({"bench", "run", "--batch", "1,3", "--seconds", "0", "--prompt-tokens", "5", "--tokens", "6", "--json"});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  EXPECT_EQ(last(bench)["batch"], 3);
+  EXPECT_GT(last(bench)["first_token_ms"], 0.0);
+  EXPECT_GE(last(bench)["p99_ms"], last(bench)["p50_ms"]);
+  EXPECT_GT(last(bench)["tokens_per_second"], 0.0);
+  const Outcome preset =
+      ramet({"bench", "bert-tiny", "--batch", "2", "--seconds", "0", "--set", "data.sequence_length=16"});
+  ASSERT_EQ(preset.status, 0) << preset.err;
+  EXPECT_THAT(preset.out, HasSubstr("samples/s"));
+  EXPECT_THAT(ramet({"bench", "run", "--prompt-tokens", "40"}).err, HasSubstr("the model has too few positions"));
 }
 
 TEST_F(Cli, BadTextNamesThePlace) {

@@ -21,7 +21,7 @@ RAMET_FUZZ_SEEDS(executable) {
   exe.kernel_class = "none";
   exe.instants = 4;
   const TensorType vector{DType::kF32, {16}};
-  exe.tasks.push_back(
+  exe.calls.push_back(
       {{&OpRegistry::instance().get("add"), {vector, vector}, {vector}, {}, "sum"}, "plain", 64, {16, 128, 64}});
   exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 3},
                  {"x", BufferClass::kHost, 64, 64, 0, 1},
@@ -41,9 +41,10 @@ RAMET_FUZZ_SEEDS(executable) {
   stage.transfers = {{"ring", vector, 3, 1, 5, kNoBuffer, -1}, {"w", vector, 0, -1, 0, 0, 0}};
   stage.micro_batches_per_lane = 2;
   using Kind = ProgramStep::Kind;
-  stage.train().steps = {{Kind::kLoad, 1, -1, 0, 0, 0},    {Kind::kReceive, 0, 1, 0, 0, 0}, {Kind::kWait, 0, -1, 0, 0, 0},
-                 {Kind::kWait, 1, -1, 0, 0, 0},    {Kind::kZero, 0, -1, 0, 0, 0},   {Kind::kRun, 0, 1, 0, 0, 0},
-                 {Kind::kCombine, 0, -1, 0, 0, 0}, {Kind::kSend, 0, 0, 0, 0, 1},    {Kind::kStore, 1, -1, 0, 0, 1}};
+  stage.train().steps = {
+      {Kind::kLoad, 1, -1, 0, 0, 0},    {Kind::kReceive, 0, 1, 0, 0, 0}, {Kind::kWait, 0, -1, 0, 0, 0},
+      {Kind::kWait, 1, -1, 0, 0, 0},    {Kind::kZero, 0, -1, 0, 0, 0},   {Kind::kRun, 0, 1, 0, 0, 0},
+      {Kind::kCombine, 0, -1, 0, 0, 0}, {Kind::kSend, 0, 0, 0, 0, 1},    {Kind::kStore, 1, -1, 0, 0, 1}};
   stage.arena_bytes = 320;
   stage.streaming_bytes = 4096;
   verify(stage, "seed");

@@ -117,7 +117,7 @@ TEST(GraphText, TensorsReadBackToTheSameBytes) {
     for (size_t i = 0; i < tensor.data.size(); ++i) tensor.data[i] = static_cast<std::byte>(37 * i * i + 11 * i + 5);
     return tensor;
   };
-  for (int dtype = 0; dtype < kStoredDTypeCount; ++dtype)
+  for (int dtype = 0; dtype < kDTypeCount; ++dtype)
     for (int64_t elements : {0, 1, 3, 16, 17, 100}) {
       Graph graph("g");
       GraphBuilder build(graph);
@@ -151,7 +151,8 @@ TEST(GraphText, TensorsThatContradictThemselvesAreRefused) {
             "t:2:40: not as many elements as the tensor's type has; found '[1,2])} : i32[3]'; expected 3");
   EXPECT_EQ(error("tensor(i32[1], [0.5])", "i32[1]"),
             "t:2:41: the number is none of the tensor's type; found '0.5])} : i32[1]'; expected i32");
-  EXPECT_THAT(error("tensor(u8[2], [1,256])", "u8[2]"), ::testing::HasSubstr("the number is none of the tensor's type"));
+  EXPECT_THAT(error("tensor(u8[2], [1,256])", "u8[2]"),
+              ::testing::HasSubstr("the number is none of the tensor's type"));
   EXPECT_THAT(error("tensor(f32[1099511627776,1024], [1])", "f32[1]"), ::testing::HasSubstr("not as many elements"));
   EXPECT_THAT(error("tensor(u8[3], \"0\", \"AAAA\")", "u8[3]"),
               ::testing::HasSubstr("the tensor's bytes are not those of its hash"));

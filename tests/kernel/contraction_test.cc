@@ -7,7 +7,7 @@
 #include "kernel/kernel_tools.h"
 #include "ramet/base/error.h"
 #include "ramet/ir/builder.h"
-#include "ramet/kernel/cpu/pack.h"
+#include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/reduce_order.h"
 #include "support/cut.h"
@@ -167,7 +167,7 @@ TEST(Contraction, NarrowPartsOfRowsAndColumnsHaveTheBitsOfTheWhole) {
 TEST(Contraction, APackedProductIsNotTakenApart) {
   NodeSignature node = node_of("matmul", Product{4, 8, 4, 1}.inputs(), {{"dtype", DType::kBF16}});
   node.inputs[1] = {DType::kU8, Shape{64}};
-  node.attributes.set("b_packed", std::string("some"))
+  node.attributes.set("b_blocked", std::string("some"))
       .set("b_shape", std::vector<int64_t>{8, 4})
       .set("b_dtype", DType::kF32);
   Graph graph;
@@ -271,16 +271,16 @@ TEST(Contraction, PackedBlocksGiveTheSameBits) {
                           .transpose_b = transposed};
         const auto inputs = one.inputs();
         const NodeSignature node = node_of("matmul", inputs, one.attributes(4));
-        const auto layout = cpu_backend().packing(node, 1);
-        if (!layout) GTEST_SKIP() << "this processor packs no " << name_of(dtype);
+        const auto layout = cpu_backend().blocking(node, 1);
+        if (!layout) GTEST_SKIP() << "this processor blocks no " << name_of(dtype);
         ASSERT_THAT(layout->format, testing::HasSubstr(" 4x3 "));
-        ASSERT_EQ(PackedMatrix::parse(layout->format)->format(), layout->format);
-        const Attributes packing{{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}};
-        const HostTensor packed =
-            interpret_node(node_of("pack", {inputs[1]}, packing), cpu_backend(), {inputs[1]}, 2)[0];
+        ASSERT_EQ(BlockedMatrix::parse(layout->format)->format(), layout->format);
+        const Attributes blocking{{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}};
+        const HostTensor blocked =
+            interpret_node(node_of("block", {inputs[1]}, blocking), cpu_backend(), {inputs[1]}, 2)[0];
         Attributes attributes = one.attributes(4);
-        attributes.set("b_packed", layout->format).set("b_shape", inputs[1].type.shape.dims()).set("b_dtype", dtype);
-        const std::vector<HostTensor> operands{inputs[0], packed};
+        attributes.set("b_blocked", layout->format).set("b_shape", inputs[1].type.shape.dims()).set("b_dtype", dtype);
+        const std::vector<HostTensor> operands{inputs[0], blocked};
         EXPECT_EQ(interpret_node(node_of("matmul", operands, attributes), cpu_backend(), operands, 2)[0],
                   run(one, cpu_backend(), inputs));
       }

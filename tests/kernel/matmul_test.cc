@@ -5,11 +5,11 @@
 
 #include "kernel/kernel_tools.h"
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/matmul.h"
-#include "ramet/kernel/cpu/matmul_plan.h"
 #include "ramet/kernel/cpu/onednn.h"
-#include "ramet/kernel/cpu/pack.h"
+#include "ramet/kernel/cpu/prepared_matmul.h"
 #include "ramet/kernel/interpret.h"
 
 namespace ramet::tests {
@@ -86,9 +86,8 @@ TEST(Matmul, AgreesWithTheReferenceAndWithAnyTeam) {
 
 /// 8-bit floats are bf16 numbers: the product of either gives the same bits.
 TEST(Matmul, EightBitOperandsAreExactAsBf16) {
-  const std::pair<DType, DType> types[] = {{DType::kF8E4M3, DType::kF8E4M3},
-                                           {DType::kF8E5M2, DType::kF8E4M3},
-                                           {DType::kF8E4M3, DType::kF8E5M2}};
+  const std::pair<DType, DType> types[] = {
+      {DType::kF8E4M3, DType::kF8E4M3}, {DType::kF8E5M2, DType::kF8E4M3}, {DType::kF8E4M3, DType::kF8E5M2}};
   for (const auto& [a, b] : types)
     for (DType out : {DType::kF32, DType::kF16})
       for (int form = 0; form < 4; ++form)
@@ -164,18 +163,18 @@ TEST(Matmul, PackedOperandsGiveTheSameBits) {
         const Product product{50, 200, 130, dtype, dtype, false, transposed, chunks, false};
         SCOPED_TRACE(product.text());
         auto inputs = product.inputs();
-        // The weight as the optimizer keeps it, in f32: packing rounds it.
+        // The weight as the optimizer keeps it, in f32: blocking rounds it.
         const auto weight = random_tensor(DType::kF32, inputs[1].type.shape, 2);
         inputs[1] = HostTensor::of(dtype, weight.type.shape, weight.values());
         const auto plain = run("matmul", inputs, product.attributes(), 2, "");
-        const auto layout = cpu_backend().packing(node_of("matmul", inputs, product.attributes()), 1);
+        const auto layout = cpu_backend().blocking(node_of("matmul", inputs, product.attributes()), 1);
         ASSERT_TRUE(layout.has_value());
         for (int threads : {1, 3}) {
-          const auto packed = run(
-              "pack", {weight}, {{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}}, threads, "");
+          const auto blocked = run(
+              "block", {weight}, {{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", dtype}}, threads, "");
           Attributes attributes = product.attributes();
-          attributes.set("b_packed", layout->format).set("b_shape", weight.type.shape.dims()).set("b_dtype", dtype);
-          ASSERT_EQ(plain, run("matmul", {inputs[0], packed}, attributes, threads, "")) << threads;
+          attributes.set("b_blocked", layout->format).set("b_shape", weight.type.shape.dims()).set("b_dtype", dtype);
+          ASSERT_EQ(plain, run("matmul", {inputs[0], blocked}, attributes, threads, "")) << threads;
         }
       }
 }
@@ -221,22 +220,22 @@ TEST(Matmul, NothingToSumIsZero) {
 }
 
 TEST(Pack, FormatsReadBack) {
-  const PackedMatrix packed{
+  const BlockedMatrix blocked{
       .compute = DType::kBF16, .k = 768, .n = 3072, .n_block = 64, .chunks = 4, .transposed = true};
-  EXPECT_EQ(packed.format(), "blocked bf16 768 3072 64 4 transposed");
-  const auto read = PackedMatrix::parse(packed.format());
+  EXPECT_EQ(blocked.format(), "blocked bf16 768 3072 64 4 transposed");
+  const auto read = BlockedMatrix::parse(blocked.format());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->bytes(), 768 * 3072 * 2);
   for (const std::string text :
        {"", "blocked", "blocked i32 1 1 64 1 plain", "blocked f32 0 1 64 1 plain", "blocked f32 5 1 64 2 plain",
         "blocked f32 4 1 60 2 plain", "blocked f32 4 1 64 2 plain x", "blocked f32 4 1 64 2 sideways"})
-    EXPECT_FALSE(PackedMatrix::parse(text).has_value()) << text;
+    EXPECT_FALSE(BlockedMatrix::parse(text).has_value()) << text;
 }
 
 TEST(Pack, RefusesWhatItCannotRead) {
   const std::vector<HostTensor> weight{random_tensor(DType::kF32, {8, 8}, 1)};
   try {
-    run("pack", weight, {{"format", "of another"}, {"bytes", 4}, {"dtype", DType::kF32}}, 1, "");
+    run("block", weight, {{"format", "of another"}, {"bytes", 4}, {"dtype", DType::kF32}}, 1, "");
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("skipped blocked: unknown format"));

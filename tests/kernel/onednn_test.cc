@@ -5,8 +5,8 @@
 
 #include "kernel/kernel_tools.h"
 #include "ramet/kernel/cpu/guard.h"
-#include "ramet/kernel/cpu/matmul_plan.h"
 #include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/prepared_matmul.h"
 #include "ramet/kernel/interpret.h"
 
 // oneDNN itself: only in builds that have it.
@@ -21,7 +21,8 @@ bool has_onednn() { return cpu_level() >= CpuLevel::kAvx512; }
 
 TEST(Onednn, LeavesOpenMpAsItFoundIt) {
   omp_set_num_threads(3);
-  const std::vector<HostTensor> inputs{random_tensor(DType::kF32, {64, 64}, 1), random_tensor(DType::kF32, {64, 64}, 2)};
+  const std::vector<HostTensor> inputs{random_tensor(DType::kF32, {64, 64}, 1),
+                                       random_tensor(DType::kF32, {64, 64}, 2)};
   interpret_node(node_of("matmul", inputs, {{"dtype", DType::kF32}}), cpu_backend(), inputs, 2);
   EXPECT_EQ(omp_get_max_threads(), 3);
   {
@@ -45,14 +46,14 @@ TEST(Onednn, StartsNoThreads) {
   form.a = form.b = {DType::kF32, {512, 512}};
   form.output = {DType::kF32, {512, 512}};
   std::string why;
-  const auto plan = MatmulPlan::make(BlockProduct::kOnednn, form, DType::kF32, std::nullopt, 1, &why);
-  ASSERT_NE(plan, nullptr) << why;
+  const auto prepared = PreparedMatmul::make(BlockProduct::kOnednn, form, DType::kF32, std::nullopt, 1, &why);
+  ASSERT_NE(prepared, nullptr) << why;
   const HostTensor a = random_tensor(DType::kF32, {3072, 512}, 1), b = random_tensor(DType::kF32, {3072, 512}, 2);
   HostTensor out(form.output);
-  std::vector<char> scratch(static_cast<size_t>(plan->scratch_bytes()) + 64);
+  std::vector<char> scratch(static_cast<size_t>(prepared->scratch_bytes()) + 64);
   ThreadTeam team(1);
-  plan->run(a.data.data(), b.data.data(), nullptr, out.data.data(),
-            scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64), team);
+  prepared->run(a.data.data(), b.data.data(), nullptr, out.data.data(),
+                scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64), team);
   EXPECT_EQ(tasks(), before);
 }
 

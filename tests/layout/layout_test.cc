@@ -32,7 +32,7 @@ std::string toml_error(const std::string& text) {
 }
 std::string again(const std::string& text) { return print_layout(parse_layout(text)); }
 
-// A recipe and model that leave much open: BERT-base with 12 lanes and 8 chunks.
+// A recipe and model that leave much open: BERT-base with 12 lanes and 8 parts.
 const LayoutFacts kBase{.lanes = 12,
                         .chunks = 8,
                         .micro_batches = 24,
@@ -67,8 +67,8 @@ TEST(Layout, ReadsEveryKey) {
   EXPECT_FALSE(layout.offload.weights || layout.offload.grads);
   EXPECT_EQ(layout.schedule, PipelineSchedule::kOneFOneB);
   EXPECT_THAT(layout.layers, ElementsAre(3, 3, 3, 3, 3, 3, 3, 3));
-  EXPECT_EQ(layout.layer_chunks(), 8);
-  EXPECT_EQ(layout.model_chunks(), 9);
+  EXPECT_EQ(layout.layer_parts(), 8);
+  EXPECT_EQ(layout.model_parts(), 9);
   EXPECT_EQ(layout.stage_of(8), 0);
   EXPECT_TRUE(layout.sequence);
   EXPECT_EQ(layout.device_memory, int64_t{3} << 29);
@@ -82,7 +82,7 @@ TEST(Layout, ReadsEveryKey) {
 TEST(Layout, AnEmptyTextIsOneDevice) {
   const Layout layout = parse_layout("");
   EXPECT_TRUE(layout.is_single());
-  EXPECT_EQ(layout.model_chunks(), 1);
+  EXPECT_EQ(layout.model_parts(), 1);
   EXPECT_FALSE(layout.recompute.has_value());
   EXPECT_EQ(print_layout(layout), "p=1");
   EXPECT_TRUE(parse_layout("p=1").is_single());
@@ -151,14 +151,14 @@ TEST(Layout, BadTextsSayWhatWouldBeRight) {
   EXPECT_THAT(parse_error("offload=disk"),
               HasSubstr("expected none, or some of weights, grads, optimizer and activations"));
   EXPECT_THAT(parse_error("schedule=pipedream"),
-              HasSubstr("expected gpipe, 1f1b, interleaved:V (V model chunks a device) or zero-bubble"));
-  EXPECT_THAT(parse_error("schedule=interleaved"), HasSubstr("says not how many chunks"));
-  EXPECT_THAT(parse_error("schedule=interleaved:1"), HasSubstr("one chunk a device is not interleaved"));
+              HasSubstr("expected gpipe, 1f1b, interleaved:V (V parts of the model a device) or zero-bubble"));
+  EXPECT_THAT(parse_error("schedule=interleaved"), HasSubstr("says not how many parts"));
+  EXPECT_THAT(parse_error("schedule=interleaved:1"), HasSubstr("one part a device is not interleaved"));
   EXPECT_THAT(parse_error("schedule=gpipe:2"), HasSubstr("only interleaved takes a number"));
   EXPECT_THAT(parse_error("recompute=some"),
               HasSubstr("--layout recompute: unknown recomputation; found 'some'; expected none, cheap"));
   EXPECT_THAT(parse_error("device_memory=1Gb"), HasSubstr("--layout device_memory: not a size"));
-  EXPECT_THAT(parse_error("layers=3+x"), HasSubstr("expected layers of every model chunk, as 3+7+7+7"));
+  EXPECT_THAT(parse_error("layers=3+x"), HasSubstr("expected layers of every part of the model, as 3+7+7+7"));
   EXPECT_THAT(parse_error("head=middle"), HasSubstr("expected last or first"));
   EXPECT_THAT(parse_error("sequence=1"), HasSubstr("expected true or false"));
   EXPECT_THAT(parse_error("streaming=\"a"), HasSubstr("a quote without its end"));
@@ -267,7 +267,7 @@ TEST(LayoutFits, SequenceParallelismCutsTokens) {
   LayoutFacts odd = kBase;
   odd.tokens = 100;
   EXPECT_THAT(refusal("t=4 sequence=true", odd),
-              HasSubstr("found 100 tokens, t1=4, chunks=8. Use a data.sequence_length that is a multiple of 8"));
+              HasSubstr("found 100 tokens, t1=4, parts=8. Use a data.sequence_length that is a multiple of 8"));
 }
 
 TEST(LayoutFits, SchedulesNeedStages) {
@@ -287,7 +287,8 @@ TEST(LayoutFits, EveryPartHoldsALayer) {
               HasSubstr("found p x phases = 2 x 7 of 12 layers. With 12 layers and p=2, phases may be at most 6"));
   EXPECT_THAT(
       refusal("p=5 schedule=interleaved:3"),
-      HasSubstr("p x chunks = 5 x 3 of 12 layers. With 12 layers and p=5, the number of interleaved may be at most 2"));
+      HasSubstr(
+          "p x interleave = 5 x 3 of 12 layers. With 12 layers and p=5, the number of interleaved may be at most 2"));
   EXPECT_THAT(refusal("p=2 layers=4+4+4"), HasSubstr("found 3 numbers, p=2. Give 2 numbers, apart by +"));
   EXPECT_THAT(refusal("p=2 layers=4+4"), HasSubstr("found 8 layers. Give numbers whose sum is 12"));
   EXPECT_THAT(refusal("p=3 layers=6+0+6"), HasSubstr("found 0 in place 2"));

@@ -148,9 +148,9 @@ Tensors LockstepMachine::states() const {
   return whole;
 }
 
-const Piece* LockstepMachine::find(int stage, PieceKind kind, int chunk) const {
+const Piece* LockstepMachine::find(int stage, PieceKind kind, int part) const {
   for (const Piece& piece : graphs_.stages[static_cast<size_t>(stage)].pieces)
-    if (piece.kind == kind && piece.chunk == chunk) return &piece;
+    if (piece.kind == kind && piece.part == part) return &piece;
   return nullptr;
 }
 
@@ -347,10 +347,10 @@ void LockstepMachine::run_step(int64_t number, const FeedOf& feed, const Tensors
         return data;
       };
       for (PieceKind kind : {PieceKind::kForward, PieceKind::kBackward, PieceKind::kWeightGradient})
-        for (int i = 0; i < graphs_.chunks; ++i) {
-          const int chunk = kind == PieceKind::kForward ? i : graphs_.chunks - 1 - i,
-                    stage = graphs_.stage_of_chunk[static_cast<size_t>(chunk)];
-          if (const Piece* piece = find(stage, kind, chunk)) run_piece(*piece, stage, feeds);
+        for (int i = 0; i < graphs_.parts; ++i) {
+          const int part = kind == PieceKind::kForward ? i : graphs_.parts - 1 - i,
+                    stage = graphs_.stage_of_part[static_cast<size_t>(part)];
+          if (const Piece* piece = find(stage, kind, part)) run_piece(*piece, stage, feeds);
         }
       for (Device& device : devices_)
         std::erase_if(device.boundaries, [&](const auto& item) {

@@ -64,7 +64,7 @@ class LockstepMachine {
   void exchange_stages(std::vector<Run>& runs);
   std::vector<HostTensor> exchange(const NodeSignature& node, const std::vector<size_t>& members,
                                    const std::vector<HostTensor>& inputs) const;
-  const Piece* find(int stage, PieceKind kind, int chunk) const;
+  const Piece* find(int stage, PieceKind kind, int part) const;
 
   const DeviceGraphs& graphs_;
   std::vector<Device> devices_;

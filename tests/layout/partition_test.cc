@@ -7,7 +7,7 @@
 
 #include "layout/lockstep.h"
 #include "ramet/base/error.h"
-#include "ramet/layout/chunks.h"
+#include "ramet/layout/pipeline_parts.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/recompute.h"

@@ -19,14 +19,14 @@ using testing::Not;
 
 ScheduleOutcome outcome_of(const std::string& layout, int64_t micro_batches) {
   const ScheduleTable table = make_schedule(parse_layout(layout), micro_batches);
-  return simulate(table, unit_times(table.chunks(), table.split_backward));
+  return outcome_of(table, unit_times(table.parts(), table.split_backward));
 }
 std::string drawn(const std::string& layout, int64_t micro_batches, int64_t columns = 0) {
   const ScheduleTable table = make_schedule(parse_layout(layout), micro_batches);
-  return text_of(table, unit_times(table.chunks(), table.split_backward), columns);
+  return text_of(table, unit_times(table.parts(), table.split_backward), columns);
 }
 
-/// Every layout whose schedules are tried: all kinds, stages, phases, chunks a device and places of the head.
+/// Every layout whose schedules are tried: all kinds, stages, phases, parts a device and places of the head.
 std::vector<std::string> all_layouts() {
   std::vector<std::string> layouts = {"p=1", "p=1 schedule=gpipe", "phases=3", "phases=3 schedule=gpipe"};
   for (int p = 2; p <= 6; ++p)
@@ -45,33 +45,33 @@ TEST(Schedule, EveryTableIsWholeInOrderAndRunsToItsEnd) {
     for (int64_t micro_batches = 1; micro_batches <= 14; ++micro_batches) {
       SCOPED_TRACE(text + ", " + std::to_string(micro_batches) + " micro-batches");
       const ScheduleTable table = make_schedule(layout, micro_batches);
-      ASSERT_EQ(table.chunks(), layout.model_chunks());
-      // Each pass of a chunk takes every micro-batch once, in order, on the chunk's stage.
+      ASSERT_EQ(table.parts(), layout.model_parts());
+      // Each pass of a part takes every micro-batch once, in order, on the part's stage.
       std::map<std::pair<Pass, int>, int64_t> next;
       for (size_t stage = 0; stage < table.entries.size(); ++stage)
         for (const auto& entry : table.entries[stage]) {
-          ASSERT_EQ(entry.chunk % layout.p, static_cast<int>(stage));
-          ASSERT_EQ((next[{entry.pass, entry.chunk}]++), entry.micro);
+          ASSERT_EQ(entry.part % layout.p, static_cast<int>(stage));
+          ASSERT_EQ((next[{entry.pass, entry.part}]++), entry.micro);
           if (entry.pass == Pass::kBackward) {
-            ASSERT_GT((next[{Pass::kForward, entry.chunk}]), entry.micro);
+            ASSERT_GT((next[{Pass::kForward, entry.part}]), entry.micro);
           }
           if (entry.pass == Pass::kWeightGradient) {
-            ASSERT_GT((next[{Pass::kBackward, entry.chunk}]), entry.micro);
+            ASSERT_GT((next[{Pass::kBackward, entry.part}]), entry.micro);
           }
         }
-      ASSERT_EQ(next.size(), static_cast<size_t>(table.chunks()) * (table.split_backward ? 3 : 2));
+      ASSERT_EQ(next.size(), static_cast<size_t>(table.parts()) * (table.split_backward ? 3 : 2));
       for (const auto& [pass, count] : next) ASSERT_EQ(count, micro_batches);
       // It runs whatever passes take, and never faster than its busiest stage or its longest chain.
-      PassTimes times = unit_times(table.chunks(), table.split_backward);
+      PassTimes times = unit_times(table.parts(), table.split_backward);
       for (int trial = 0; trial < 3; ++trial) {
-        const ScheduleOutcome outcome = simulate(table, times);
+        const ScheduleOutcome outcome = outcome_of(table, times);
         ASSERT_GE(outcome.makespan, *std::max_element(outcome.busy.begin(), outcome.busy.end()) * (1 - 1e-12));
-        double chain = 2 * (table.chunks() - 1) * (layout.p > 1 ? times.transfer : 0);
-        for (const auto& chunk : times.of_chunk) chain += chunk[0] + chunk[1];
+        double chain = 2 * (table.parts() - 1) * (layout.p > 1 ? times.transfer : 0);
+        for (const auto& part : times.of_part) chain += part[0] + part[1];
         ASSERT_GE(outcome.makespan, chain * (1 - 1e-12));
         ASSERT_THAT(outcome.in_flight, Each(AllOf(testing::Ge(1), testing::Le(micro_batches))));
-        for (auto& chunk : times.of_chunk)
-          chunk = {seconds(random), seconds(random), table.split_backward ? seconds(random) : 0};
+        for (auto& part : times.of_part)
+          part = {seconds(random), seconds(random), table.split_backward ? seconds(random) : 0};
         times.transfer = seconds(random);
       }
     }
@@ -137,24 +137,23 @@ TEST(Schedule, AHeadOnTheFirstStageIsOneMoreHop) {
     const int64_t m = 4 * p;
     // As BERT-large on four devices: the head takes from the first stage what it adds to it.
     PassTimes times = unit_times(static_cast<int>(p) + 1, false);
-    times.of_chunk.front() = {0.5, 1, 0};
-    times.of_chunk.back() = {0.5, 1, 0};
+    times.of_part.front() = {0.5, 1, 0};
+    times.of_part.back() = {0.5, 1, 0};
     const ScheduleTable table = make_schedule(layout, m, &times);
-    const ScheduleOutcome outcome = simulate(table, times);
+    const ScheduleOutcome outcome = outcome_of(table, times);
     // As fast as p + 1 stages would be of which each does 3, and with what these would keep.
     EXPECT_LE(outcome.makespan, 3 * static_cast<double>(m + p)) << p;
-    for (int64_t chunk = 0; chunk <= p; ++chunk)
-      EXPECT_LE(outcome.in_flight[static_cast<size_t>(chunk)], p + 3 - chunk) << p << " " << chunk;
+    for (int64_t part = 0; part <= p; ++part)
+      EXPECT_LE(outcome.in_flight[static_cast<size_t>(part)], p + 3 - part) << p << " " << part;
   }
 }
 
 TEST(Schedule, BertLargeOnFourDevicesWaitsNoLongerWithItsHeadInFront) {
-  const LayoutFacts bert_large{
-      .layers = 24, .layer_work = 12.0 * 1024 * 1024, .head_work = 1024 * 30522 * 0.15};
+  const LayoutFacts bert_large{.layers = 24, .layer_work = 12.0 * 1024 * 1024, .head_work = 1024 * 30522 * 0.15};
   const auto makespan = [&](const std::string& text) {
     const Layout layout = parse_layout(text);
     const PassTimes times = estimated_times(layout, bert_large, layout.schedule == PipelineSchedule::kZeroBubble);
-    return simulate(make_schedule(layout, 16, &times), times).makespan;
+    return outcome_of(make_schedule(layout, 16, &times), times).makespan;
   };
   EXPECT_LE(makespan("p=4 head=first"), makespan("p=4"));
   EXPECT_LE(makespan("p=4 head=first schedule=zero-bubble"), makespan("p=4 schedule=zero-bubble"));
@@ -188,7 +187,7 @@ TEST(Schedule, MegatronsInterleavedOrder) {
   const ScheduleTable table = make_schedule(parse_layout("p=2 schedule=interleaved:2"), 4);
   std::string first;
   for (const auto& entry : table.entries[0])
-    first += letter_of(entry.pass) + std::to_string(entry.micro) + "/" + std::to_string(entry.chunk) + " ";
+    first += letter_of(entry.pass) + std::to_string(entry.micro) + "/" + std::to_string(entry.part) + " ";
   // Lead of 2 (p - 1) + (v - 1) p = 4 forward passes.
   EXPECT_EQ(first, "F0/0 F1/0 F0/2 F1/2 F2/0 B0/2 F3/0 B1/2 F2/2 B0/0 F3/2 B1/0 B2/2 B3/2 B2/0 B3/0 ");
 }
@@ -197,25 +196,24 @@ TEST(Schedule, ATableThatWaitsForEverIsFound) {
   ScheduleTable table = make_schedule(parse_layout("p=2"), 2);
   std::swap(table.entries[1][0], table.entries[1][1]);
   try {
-    simulate(table, unit_times(2, false));
+    outcome_of(table, unit_times(2, false));
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(
         error.what(),
-        HasSubstr(
-            "the schedule waits for ever: stage 0 cannot begin B0 of chunk 0, stage 1 cannot begin B0 of chunk 1"));
+        HasSubstr("the schedule waits for ever: stage 0 cannot begin B0 of part 0, stage 1 cannot begin B0 of part 1"));
   }
   table.entries[1].pop_back();
-  EXPECT_THROW(simulate(table, unit_times(2, false)), Error);
+  EXPECT_THROW(outcome_of(table, unit_times(2, false)), Error);
 }
 
 TEST(Schedule, TransfersDelayOnlyWhatCrossesStages) {
   const ScheduleTable table = make_schedule(parse_layout("p=2"), 1);
   PassTimes times = unit_times(2, false);
   times.transfer = 0.5;
-  EXPECT_EQ(simulate(table, times).makespan, 3 + 3 + 1);
+  EXPECT_EQ(outcome_of(table, times).makespan, 3 + 3 + 1);
   const ScheduleTable alone = make_schedule(parse_layout("phases=2"), 1);
-  EXPECT_EQ(simulate(alone, times).makespan, 6);
+  EXPECT_EQ(outcome_of(alone, times).makespan, 6);
 }
 
 TEST(Schedule, ThePictureHasEveryCell) {
@@ -224,25 +222,24 @@ TEST(Schedule, ThePictureHasEveryCell) {
   EXPECT_THAT(svg, testing::StartsWith("<svg xmlns"));
   EXPECT_THAT(svg, testing::EndsWith("</svg>\n"));
   EXPECT_THAT(svg, HasSubstr("zero-bubble, 2 stages, 2 micro-batches: stages wait 14.3% of the time"));
-  EXPECT_THAT(svg, HasSubstr("<title>weight gradient of micro-batch 1, chunk 1\nfrom 6 to 7</title>"));
+  EXPECT_THAT(svg, HasSubstr("<title>weight gradient of micro-batch 1, part 1\nfrom 6 to 7</title>"));
   size_t cells = 0;
   for (size_t at = svg.find("<title>"); at != svg.npos; at = svg.find("<title>", at + 1)) ++cells;
   EXPECT_EQ(cells, 12u);
 }
 
 TEST(Schedule, EstimatesFollowLayersAndHead) {
-  const LayoutFacts bert_large{
-      .layers = 24, .layer_work = 12.0 * 1024 * 1024, .head_work = 1024 * 30522 * 0.15};
+  const LayoutFacts bert_large{.layers = 24, .layer_work = 12.0 * 1024 * 1024, .head_work = 1024 * 30522 * 0.15};
   const PassTimes times = estimated_times(parse_layout("p=4 layers=3+7+7+7 head=first"), bert_large, false);
-  ASSERT_EQ(times.of_chunk.size(), 5u);
-  EXPECT_NEAR(times.of_chunk[1][0] / times.of_chunk[0][0], 7.0 / 3, 1e-12);
-  EXPECT_NEAR(times.of_chunk[1][1], 2 * times.of_chunk[1][0], 1e-12);
-  EXPECT_NEAR(times.of_chunk[4][0] / (times.of_chunk[0][0] / 3), 1024 * 30522 * 0.15 / (12 * 1024 * 1024), 1e-12);
+  ASSERT_EQ(times.of_part.size(), 5u);
+  EXPECT_NEAR(times.of_part[1][0] / times.of_part[0][0], 7.0 / 3, 1e-12);
+  EXPECT_NEAR(times.of_part[1][1], 2 * times.of_part[1][0], 1e-12);
+  EXPECT_NEAR(times.of_part[4][0] / (times.of_part[0][0] / 3), 1024 * 30522 * 0.15 / (12 * 1024 * 1024), 1e-12);
   double total = 0;
-  for (const auto& chunk : times.of_chunk) total += chunk[0];
+  for (const auto& part : times.of_part) total += part[0];
   EXPECT_NEAR(total, 4, 1e-12);
   const PassTimes split = estimated_times(parse_layout("p=4 recompute=layer"), bert_large, true);
-  for (const auto& chunk : split.of_chunk) EXPECT_THAT(chunk, ElementsAre(1, 2, 1));
+  for (const auto& part : split.of_part) EXPECT_THAT(part, ElementsAre(1, 2, 1));
 }
 
 TEST(Schedule, ChoicesTellWhereZeroBubblePays) {
@@ -256,7 +253,7 @@ TEST(Schedule, ChoicesTellWhereZeroBubblePays) {
   EXPECT_EQ(choices[3].schedule, PipelineSchedule::kZeroBubble);
   EXPECT_LT(choices[3].makespan, choices[2].makespan);
   EXPECT_LT(choices[2].makespan, choices[1].makespan);
-  EXPECT_EQ(compare_schedules(parse_layout("p=4"), {.layers = 4}, 8).size(), 3u);  // no layers for two chunks a stage
+  EXPECT_EQ(compare_schedules(parse_layout("p=4"), {.layers = 4}, 8).size(), 3u);  // no layers for two parts a stage
   EXPECT_EQ(compare_schedules(parse_layout("p=4 phases=2"), {.layers = 24}, 8).size(), 2u);
   EXPECT_EQ(compare_schedules(parse_layout("phases=2"), {.layers = 24}, 8).size(), 1u);
 }

@@ -54,6 +54,25 @@ class BadSamples(unittest.TestCase):
                     **{f"src/ramet/{folder}/x.cc": f'#include "ramet/{included}/y.h"\n'})
                 self.assertEqual(len(breaches), int(index > above), f"{folder} includes {included}")
 
+    def test_public_headers_stand_alone(self):
+        good = '#pragma once\n#include <vector>\n#include "ramet/types.h"\nnamespace ramet::v0 {\nstruct A;\n}\n'
+        self.assertEqual(self.breaches_of(**{"include/ramet/a.h": good}), ([], []))
+        breaches, _ = self.breaches_of(**{
+            "include/ramet/a.h": '#pragma once\n#include <fmt/format.h>\n#include "ramet/base/error.h"\n',
+            "include/ramet/b.h": "#pragma once\nnamespace ramet::train {\nint x;\n}\n"})
+        self.assertEqual([line.split(";")[0].split(":  ")[0] for line in breaches],
+                         ["include/ramet/a.h:2: a public header includes <fmt/format.h>: only the standard library and "
+                          "public headers are there",
+                          'include/ramet/a.h:3: a public header includes "ramet/base/error.h": only the standard '
+                          "library and public headers are there",
+                          "include/ramet/b.h:2: opens namespace ramet::train"])
+
+    def test_public_names_are_defined_in_base_and_api_alone(self):
+        text = "namespace ramet::v0 {\nint x;\n}\n"
+        for folder in lint.LAYERS:
+            breaches, _ = self.breaches_of(**{f"src/ramet/{folder}/x.cc": text})
+            self.assertEqual(len(breaches), 0 if folder in ("base", "api") else 1, folder)
+
     def test_unknown_folders(self):
         breaches, _ = self.breaches_of(**{"src/ramet/util/x.cc": "", "src/ramet/ir/x.cc": '#include "ramet/util/y.h"\n'})
         self.assertEqual([line.split(";")[0] for line in breaches],

@@ -24,7 +24,7 @@ double tera(const MatrixProduct& product, double cycles, double clock) {
 }
 
 double planned_tera(const MatrixProduct& product, double clock = kBow) {
-  return tera(product, plan_product(TileFigures{.clock = clock}, product).cycles.total(), clock);
+  return tera(product, choose_product(TileFigures{.clock = clock}, product).cycles.total(), clock);
 }
 
 double mean_error(const std::vector<Row>& rows) {
@@ -32,8 +32,8 @@ double mean_error(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const MatrixProduct product{1, row.m, row.m, row.n, row.dtype};
     const TileFigures figures{.clock = kBow};
-    const ProductPlan plan = plan_product(figures, product);
-    const double predicted = tera(product, plan.cycles.total(), kBow), error = predicted / row.published - 1;
+    const ProductChoice choice = choose_product(figures, product);
+    const double predicted = tera(product, choice.cycles.total(), kBow), error = predicted / row.published - 1;
     std::printf("%-4s %5lld x %5lld x %5lld: published %6.2f TFLOP/s, predicted %6.2f, %+5.1f%%\n",
                 std::string(name_of(row.dtype)).c_str(), static_cast<long long>(row.m), static_cast<long long>(row.m),
                 static_cast<long long>(row.n), row.published, predicted, 100 * error);
@@ -123,13 +123,13 @@ TEST(TileMatmul, NeverFasterThanTheMatrixUnits) {
         for (int64_t batch : {1, 12, 3000})
           for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
             const MatrixProduct product{batch, m, k, n, dtype};
-            const ProductPlan plan = plan_product(figures, product);
+            const ProductChoice choice = choose_product(figures, product);
             const double peak = 2 * (dtype == DType::kF32 ? 16 : 64) * 1472 * kBow / 1e12;
-            EXPECT_LT(tera(product, plan.cycles.total(), kBow), peak) << batch << " x " << m << " " << k << " " << n;
-            const ProductSplit& s = plan.split;
+            EXPECT_LT(tera(product, choice.cycles.total(), kBow), peak) << batch << " x " << m << " " << k << " " << n;
+            const ProductSplit& s = choice.split;
             EXPECT_LE(s.batches * s.rows * s.sums * s.columns, 1472);
-            EXPECT_LE(plan.cycles.temporary_bytes, 0.6 * 638976);
-            EXPECT_GT(plan.cycles.sync, 0);
+            EXPECT_LE(choice.cycles.temporary_bytes, 0.6 * 638976);
+            EXPECT_GT(choice.cycles.sync, 0);
           }
 }
 
@@ -143,13 +143,13 @@ TEST(TileMatmul, SkewedAndGrowingProductsBehave) {
   const TileFigures figures{.clock = kBow};
   for (int64_t n = 16; n < 100000; n *= 2) {
     const auto cycles = [&](int64_t columns) {
-      return plan_product(figures, {1, 1024, 1024, columns, DType::kF16}).cycles.total();
+      return choose_product(figures, {1, 1024, 1024, columns, DType::kF16}).cycles.total();
     };
     EXPECT_LT(cycles(n), cycles(2 * n)) << n;
     EXPECT_LT(cycles(2 * n), 2.2 * cycles(n)) << n;
   }
-  EXPECT_EQ(plan_product(figures, {1, 512, 1024, 384, DType::kF16}).cycles.total(),
-            plan_product(figures, {1, 384, 1024, 512, DType::kF16}).cycles.total());
+  EXPECT_EQ(choose_product(figures, {1, 512, 1024, 384, DType::kF16}).cycles.total(),
+            choose_product(figures, {1, 384, 1024, 512, DType::kF16}).cycles.total());
 }
 
 TEST(TileMatmul, SumsInSinglePrecisionTakeTwiceTheTime) {
@@ -162,16 +162,16 @@ TEST(TileMatmul, SumsInSinglePrecisionTakeTwiceTheTime) {
 
 // Operands of gigabytes: cut in pieces that fit, at a cost that still stands in proportion.
 TEST(TileMatmul, WhatFitsNoRoundIsCutInPieces) {
-  const ProductPlan plan = plan_product({.clock = kBow}, {1, 65536, 65536, 65536, DType::kF16});
-  EXPECT_GT(plan.split.pieces, 1);
-  EXPECT_LE(plan.cycles.temporary_bytes, 0.6 * 638976);
-  const double rate = tera({1, 65536, 65536, 65536}, plan.cycles.total(), kBow);
+  const ProductChoice choice = choose_product({.clock = kBow}, {1, 65536, 65536, 65536, DType::kF16});
+  EXPECT_GT(choice.split.pieces, 1);
+  EXPECT_LE(choice.cycles.temporary_bytes, 0.6 * 638976);
+  const double rate = tera({1, 65536, 65536, 65536}, choice.cycles.total(), kBow);
   EXPECT_GT(rate, 200);
   EXPECT_LT(rate, 348);
 }
 
 TEST(TileMatmul, EmptyProductsCostNothing) {
-  EXPECT_EQ(plan_product({.clock = kBow}, {1, 0, 16, 16, DType::kF16}).cycles.total(), 0);
+  EXPECT_EQ(choose_product({.clock = kBow}, {1, 0, 16, 16, DType::kF16}).cycles.total(), 0);
 }
 
 }  // namespace

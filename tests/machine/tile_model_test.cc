@@ -22,7 +22,7 @@ const TensorType kHalf{DType::kF16, {1024, 4096}}, kSingle{DType::kF32, {1024, 4
 
 TEST(TileModel, MatrixProductsAreThoseOfThePlan) {
   const NodeSignature node = node_of("matmul", {{DType::kF16, {1024, 512}}, {DType::kF16, {512, 2048}}});
-  const TileCycles expected = plan_product(kFigures, {1, 1024, 512, 2048, DType::kF16}).cycles;
+  const TileCycles expected = choose_product(kFigures, {1, 1024, 512, 2048, DType::kF16}).cycles;
   EXPECT_EQ(cycles_of(node).total(), expected.total());
   EXPECT_EQ(cycles_of(node).temporary_bytes, expected.temporary_bytes);
 }
@@ -76,8 +76,8 @@ TEST(TileModel, AttentionIsItsProductsAndItsSoftmax) {
   attributes.set("packed", true);
   attributes.set("scale", 0.125);
   const NodeSignature node = node_of("attention", {{DType::kF16, {8, 128, 3, 16, 64}}}, attributes);
-  const double products = plan_product(kFigures, {128, 128, 64, 128, DType::kF16}).cycles.total() +
-                          plan_product(kFigures, {128, 128, 128, 64, DType::kF16}).cycles.total();
+  const double products = choose_product(kFigures, {128, 128, 64, 128, DType::kF16}).cycles.total() +
+                          choose_product(kFigures, {128, 128, 128, 64, DType::kF16}).cycles.total();
   EXPECT_GT(cycles_of(node).total(), products);
   EXPECT_LT(cycles_of(node).total(), 2 * products);
 }
@@ -90,16 +90,16 @@ TEST(TileModel, TheFullestTileHoldsWholeVectors) {
   EXPECT_EQ(fullest_tile_bytes(kFigures, 0), 0);
 }
 
-TEST(TileModel, TasksOfMachinesOfTilesTakeTheirCycles) {
+TEST(TileModel, CallsOfMachinesOfTilesTakeTheirCycles) {
   Machine machine;
   machine.device.model = DeviceModel::kTiles;
   machine.device.clock = kFigures.clock;
   machine.device.tiles = kFigures;
   const NodeSignature node = node_of("matmul", {{DType::kF16, {4096, 4096}}, {DType::kF16, {4096, 1024}}});
   const Cost cost = node.op->cost(node);
-  const double seconds = task_seconds(machine, node, "tiles 60%", cost);
+  const double seconds = call_seconds(machine, node, "tiles 60%", cost);
   EXPECT_DOUBLE_EQ(seconds, tile_cycles(kFigures, node, cost).total() / kFigures.clock);
-  EXPECT_GT(task_seconds(machine, node, "tiles 10%", cost), 1.05 * seconds);
+  EXPECT_GT(call_seconds(machine, node, "tiles 10%", cost), 1.05 * seconds);
 }
 
 }  // namespace

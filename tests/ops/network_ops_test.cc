@@ -70,12 +70,12 @@ TEST(Matmul, SaysWhatDoesNotFit) {
 
 TEST(Matmul, HonoursThePackedTypeOfItsWeight) {
   const Attributes packed{
-      {"b_packed", "tiles"}, {"b_shape", std::vector<int64_t>{8, 6}}, {"b_dtype", kBF16}, {"transpose_b", true}};
+      {"b_blocked", "tiles"}, {"b_shape", std::vector<int64_t>{8, 6}}, {"b_dtype", kBF16}, {"transpose_b", true}};
   EXPECT_EQ(node_of("matmul", {{kBF16, {4, 6}}, {DType::kU8, {999}}}, packed).outputs[0].text(), "bf16[4,8]");
   EXPECT_THAT(refusal("matmul", {{kF32, {4, 6}}, {DType::kU8, {999}}}, packed),
               HasSubstr("of different types; found f32[4,6] and bf16[8,6]"));
   EXPECT_THAT(refusal("matmul", {{kBF16, {4, 6}}, {kBF16, {8, 6}}}, packed),
-              HasSubstr("a packed operand must be bytes"));
+              HasSubstr("a blocked operand must be bytes"));
   const NodeSignature node = node_of("matmul", {{kBF16, {4, 6}}, {DType::kU8, {999}}}, packed);
   EXPECT_THROW(reference_backend().choose(node, 1), Error);
 }

@@ -70,12 +70,12 @@ void add_products(std::vector<OpCase>& cases) {
   for (const auto& [a, b] : {std::pair(DType::kF8E4M3, DType::kF8E4M3), std::pair(DType::kF8E5M2, DType::kF8E4M3),
                              std::pair(DType::kF8E4M3, DType::kF8E5M2)})
     for (DType out : {kF32, DType::kF16})
-      cases.push_back({.op = "matmul",
-                       .name = "f8_" + std::string(name_of(a)) + "_" + std::string(name_of(b)) + "_" +
-                               std::string(name_of(out)),
-                       .inputs = {{{a, {4, 6}}}, {{b, {6, 8}}}},
-                       .attributes = {{"dtype", out}},
-                       .low_types = false});
+      cases.push_back(
+          {.op = "matmul",
+           .name = "f8_" + std::string(name_of(a)) + "_" + std::string(name_of(b)) + "_" + std::string(name_of(out)),
+           .inputs = {{{a, {4, 6}}}, {{b, {6, 8}}}},
+           .attributes = {{"dtype", out}},
+           .low_types = false});
   cases.push_back({.op = "matmul",
                    .name = "f8_by_hand",
                    .inputs = {{{DType::kF8E4M3, {1, 3}}, 0, 0, {448, 0.001953125, -1.5}},
@@ -93,7 +93,7 @@ void add_products(std::vector<OpCase>& cases) {
   cases.push_back({.op = "matmul",
                    .name = "packed",
                    .inputs = {f32({4, 6}), {{DType::kU8, Shape{256}}, 0, 255}},
-                   .attributes = {{"b_packed", "tiles16"}, {"b_shape", std::vector<int64_t>{6, 8}}, {"b_dtype", kF32}},
+                   .attributes = {{"b_blocked", "tiles16"}, {"b_shape", std::vector<int64_t>{6, 8}}, {"b_dtype", kF32}},
                    .low_types = false,
                    .in_reference = false});
   cases.push_back(
@@ -109,7 +109,7 @@ void add_products(std::vector<OpCase>& cases) {
                    .name = "chunks",
                    .inputs = {f32({4, 6}), f32({6, 4}), f32({4})},
                    .attributes = {{"chunks", int64_t{3}}}});
-  cases.push_back({.op = "pack",
+  cases.push_back({.op = "block",
                    .name = "bytes",
                    .inputs = {f32({4, 6})},
                    .attributes = {{"format", "tiles16"}, {"bytes", int64_t{256}}, {"dtype", DType::kBF16}},
@@ -289,7 +289,9 @@ void add_attention(std::vector<OpCase>& cases) {
   // A query that sees one key takes its value.
   cases.push_back({.op = "cached_attention",
                    .name = "first position",
-                   .inputs = {f32({1, 1, 1, 2}), f32({1, 3, 1, 2}), {{kF32, Shape{1, 3, 1, 2}}, 0, 0, {5, 6, 7, 8, 9, 10}},
+                   .inputs = {f32({1, 1, 1, 2}),
+                              f32({1, 3, 1, 2}),
+                              {{kF32, Shape{1, 3, 1, 2}}, 0, 0, {5, 6, 7, 8, 9, 10}},
                               positions({0})},
                    .attributes = {{"scale", 1.0}},
                    .expected = {{5, 6}}});
@@ -433,12 +435,11 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .expected = {{5 * 4194304.0 + 1}}});
   std::vector<double> bins(280, 0.0);
   bins[0] = 1, bins[150] = 2, bins[151] = 1, bins[1] = 1, bins[149] = 1, bins[278] = 1, bins[279] = 1, bins[24] = 1;
-  cases.push_back(
-      {.op = "exponent_histogram",
-       .name = "by_hand",
-       .inputs = {{{kF32, {9}}, 0, 0, {0, 1, -1.5, 2, 0x1p-149, 0.5, -INFINITY, nan, 0x1p-126}}},
-       .expected = {bins},
-       .low_types = false});
+  cases.push_back({.op = "exponent_histogram",
+                   .name = "by_hand",
+                   .inputs = {{{kF32, {9}}, 0, 0, {0, 1, -1.5, 2, 0x1p-149, 0.5, -INFINITY, nan, 0x1p-126}}},
+                   .expected = {bins},
+                   .low_types = false});
   cases.push_back({.op = "exponent_histogram", .name = "long", .inputs = {f32({4, 1042})}});
   cases.push_back({.op = "exponent_histogram", .name = "scalar", .inputs = {f32({})}});
   const TensorType histogram{DType::kI64, {280}};
@@ -509,7 +510,8 @@ void add_optimizers(std::vector<OpCase>& cases) {
         cases.push_back({.op = op, .name = name, .inputs = inputs, .attributes = attributes, .low_types = false});
       };
       add("sgd", {weight, w, moment, scalar(0.1), scalar(0.5)}, {{"momentum", 0.9}, {"weight_decay", 0.01}});
-      Attributes coupled{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-6}, {"weight_decay", 0.1}}, direction = coupled;
+      Attributes coupled{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-6}, {"weight_decay", 0.1}},
+          direction = coupled;
       coupled.set("decoupled", true);
       add("adam", {weight, w, moment, square, scalar(0.1), scalar(0.19), scalar(0.0199), scalar(0.5)}, coupled);
       add("lamb_direction", {weight, w, moment, square, scalar(0.19), scalar(0.0199), scalar(0.5)}, direction);
@@ -546,11 +548,12 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .attributes = {{"dtype", DType::kF32}},
                    .low_types = false});
   // 1 and three quarters of its last bf16 bit: above 1 + 2^-7, of which 2^14 units of f32 are taken off.
-  cases.push_back({.op = "join_halves",
-                   .name = "by_hand",
-                   .inputs = {{{DType::kBF16, {3}}, 0, 0, {1, 1.0078125, -2}}, {{kU16, {3}}, 0, 0, {0, 49152, 16384}}},
-                   .expected = {{1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}},
-                   .low_types = false});
+  cases.push_back(
+      {.op = "join_halves",
+       .name = "by_hand",
+       .inputs = {{{DType::kBF16, {3}}, 0, 0, {1, 1.0078125, -2}}, {{DType::kU16, {3}}, 0, 0, {0, 49152, 16384}}},
+       .expected = {{1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}},
+       .low_types = false});
   cases.push_back({.op = "split_halves",
                    .name = "by_hand",
                    .inputs = {{{DType::kF32, {3}}, 0, 0, {1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}}},

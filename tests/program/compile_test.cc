@@ -6,7 +6,7 @@
 
 #include "ramet/ir/text.h"
 #include "ramet/program/join.h"
-#include "ramet/program/schedule.h"
+#include "ramet/program/order.h"
 #include "support/toy.h"
 
 namespace ramet::tests {
@@ -40,7 +40,9 @@ StepGraph chain(int layers, int64_t micro_batches = 1) {
   ValueId gradient = micro.node(loss).outputs[0];
   for (int i = layers; i-- > 0;) {
     const std::string index = std::to_string(i);
-    const auto backward = [&](const std::string& rest) { return toy::in_layer(i, "/backward" + rest, NodePass::kBackward); };
+    const auto backward = [&](const std::string& rest) {
+      return toy::in_layer(i, "/backward" + rest, NodePass::kBackward);
+    };
     const ValueId weight_gradient =
         node(micro, toy::blend(), {gradient, inputs[static_cast<size_t>(i)]}, backward("/weight"), 1);
     gradient = node(micro, toy::mirror(),
@@ -68,7 +70,7 @@ int copies(const Executable& exe) {
   int count = 0;
   for (const Segment& segment : exe.segments)
     count += static_cast<int>(std::count_if(segment.instructions.begin(), segment.instructions.end(),
-                                            [](const Instruction& i) { return i.task < 0; }));
+                                            [](const Instruction& i) { return i.call < 0; }));
   return count;
 }
 
@@ -131,14 +133,14 @@ TEST(Compile, RefusesAStepThatDoesNotFitAndSaysWhatWould) {
     const std::string text = error.what();
     for (const char* part :
          {"device memory: the training step does not fit into device memory", "weights 80.00 KiB",
-          "optimizer 80.00 KiB", "activations", "the most is alive at step:", "What would help: recompute", "fits",
+          "optimizer 80.00 KiB", "activations", "most bytes are live at step:", "What would help: recompute", "fits",
           "optimizer states in half the bytes", "--device-memory of "})
       EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
     EXPECT_NE(text.find(std::to_string(fits.planned_bytes()) + " bytes"), std::string::npos) << text;
   }
 }
 
-TEST(Schedule, UpdatesGoAsEarlyAsTheyCan) {
+TEST(NodeOrder, UpdatesGoAsEarlyAsTheyCan) {
   Graph graph;
   const ValueId x = graph.add_input("x", kVector, InputRole::kData);
   std::vector<ValueId> gradients;
@@ -152,13 +154,13 @@ TEST(Schedule, UpdatesGoAsEarlyAsTheyCan) {
   std::vector<NodeId> plain(graph.nodes().size());
   for (size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<NodeId>(i);
   EXPECT_EQ(peak_of(graph, plain), 31 * kVector.bytes());
-  const Schedule found = schedule(graph);
+  const NodeOrder found = find_order(graph);
   EXPECT_EQ(found.peak_bytes, 2 * kVector.bytes());
   EXPECT_EQ(found.peak_bytes, peak_of(graph, found.order));
   EXPECT_EQ(found.method, "early");
 }
 
-TEST(Schedule, WritersOfAStateWaitForItsReaders) {
+TEST(NodeOrder, WritersOfAStateWaitForItsReaders) {
   // The update could go at once, but the old weight is read later: it must wait, or be copied.
   Graph graph;
   const ValueId x = graph.add_input("x", kVector, InputRole::kData),
@@ -168,14 +170,14 @@ TEST(Schedule, WritersOfAStateWaitForItsReaders) {
   for (int64_t i = 0; i < 5; ++i) y = node(graph, toy::blend(), {y, w}, "reader", i);
   graph.add_output("y", y);
   graph.add_output("w", node(graph, toy::blend(), {w, gradient}, "update", 9), OutputRole::kState);
-  const Schedule found = schedule(graph);
+  const NodeOrder found = find_order(graph);
   const NodeId update = graph.value(graph.find_output("w")->value).producer;
   EXPECT_EQ(found.order.back(), update);
 }
 
-TEST(Schedule, EveryNodeOnceAndAfterItsOperands) {
+TEST(NodeOrder, EveryNodeOnceAndAfterItsOperands) {
   const StepGraph step = join(chain(10));
-  const Schedule found = schedule(step.micro);
+  const NodeOrder found = find_order(step.micro);
   std::vector<bool> done(step.micro.nodes().size(), false);
   for (NodeId id : found.order) {
     EXPECT_FALSE(done[static_cast<size_t>(id)]);
@@ -189,14 +191,14 @@ TEST(Schedule, EveryNodeOnceAndAfterItsOperands) {
 }
 
 /// A library that keeps operand 1 of every toy_blend packed.
-class PackingLibrary final : public KernelLibrary {
+class BlockingLibrary final : public KernelLibrary {
  public:
   KernelChoice choose(const NodeSignature&, int) const override { return {"plain", 0, {}, {}}; }
-  std::optional<PackedLayout> packing(const NodeSignature& node, int index) const override {
+  std::optional<BlockedLayout> blocking(const NodeSignature& node, int index) const override {
     if (node.op->name != "matmul" || index != 1) return std::nullopt;
-    return PackedLayout{"blocks", node.inputs[1].bytes() + 64};
+    return BlockedLayout{"blocks", node.inputs[1].bytes() + 64};
   }
-  std::string kernel_class() const override { return "packing"; }
+  std::string kernel_class() const override { return "blocking"; }
 };
 
 TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
@@ -220,20 +222,20 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   micro.add_output("y", micro.node(b).outputs[0]);
   step.micro_batches_per_lane = 2;
 
-  const Executable exe = compile(step, PackingLibrary());
+  const Executable exe = compile(step, BlockingLibrary());
   std::vector<std::string> names;
   for (const StatePlace& state : exe.states) names.push_back(state.tensor.name);
   EXPECT_EQ(names, (std::vector<std::string>{"w", "packed.low.w"})) << print(exe);
   EXPECT_EQ(exe.states[1].tensor.type.text(), "u8[576]");
-  const Task& product =
-      exe.tasks.at(static_cast<size_t>(exe.find_segment(PieceKind::kForward)->instructions.at(0).task));
-  EXPECT_EQ(product.node.attributes.get_string("b_packed"), "blocks");
+  const Call& product =
+      exe.calls.at(static_cast<size_t>(exe.find_segment(PieceKind::kForward)->instructions.at(0).call));
+  EXPECT_EQ(product.node.attributes.get_string("b_blocked"), "blocks");
   EXPECT_EQ(product.node.attributes.get_ints("b_shape"), (std::vector<int64_t>{16, 16}));
   EXPECT_EQ(product.node.attributes.get_dtype("b_dtype"), DType::kBF16);
   EXPECT_EQ(exe.find_segment(PieceKind::kPrepare)->instructions.size(), 2u);
   EXPECT_EQ(exe.find_segment(PieceKind::kForward)->instructions.size(), 2u);
 
-  const Executable plain = compile(step, PackingLibrary(), {.copies = {.unpacked = kAllWeights}});
+  const Executable plain = compile(step, BlockingLibrary(), {.copies = {.unblocked = kAllWeights}});
   EXPECT_EQ(plain.states.size(), 3u);
 }
 

@@ -56,11 +56,11 @@ Executable sample() {
   exe.instants = 8;
   const TensorType matrix{DType::kF32, {4, 4}}, scalar{DType::kF32, {}};
   const OpRegistry& ops = OpRegistry::instance();
-  exe.tasks.push_back({{&ops.get("matmul"), {matrix, matrix}, {matrix}, {{"transpose_b", true}}, "product"},
+  exe.calls.push_back({{&ops.get("matmul"), {matrix, matrix}, {matrix}, {{"transpose_b", true}}, "product"},
                        "plain",
                        128,
                        {128, 128, 64}});
-  exe.tasks.push_back({{&ops.get("sum_squares"), {matrix}, {scalar}, {}, "norm"}, "plain", 0, {32, 64, 4}});
+  exe.calls.push_back({{&ops.get("sum_squares"), {matrix}, {scalar}, {}, "norm"}, "plain", 0, {32, 64, 4}});
   exe.buffers = {{"w", BufferClass::kWeights, 64, 0, 0, 7},
                  {"x", BufferClass::kHost, 64, 64, 0, 1},
                  {"y", BufferClass::kActivations, 64, 128, 1, 2},
@@ -71,17 +71,18 @@ Executable sample() {
                         {matrix, {}, 1, 1},
                         kNoBuffer});
   exe.states[0].tensor.external_name = "their.w";
-  exe.segments.push_back({"step",
-                          PieceKind::kForward,
-                          0,
-                          0,
-                          {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer, {"encoder", 3}, NodePass::kUpdate, "w"}},
-                          {{"x", matrix, 1, -1}},
-                          {},
-                          {{"norm", scalar, 4, 1, true}},
-                          {},
-                          0,
-                          3});
+  exe.segments.push_back(
+      {"step",
+       PieceKind::kForward,
+       0,
+       0,
+       {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer, {"encoder", 3}, NodePass::kUpdate, "w"}},
+       {{"x", matrix, 1, -1}},
+       {},
+       {{"norm", scalar, 4, 1, true}},
+       {},
+       0,
+       3});
   exe.train().steps = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 320;
   exe.bound_bytes = 320;
@@ -107,7 +108,7 @@ TEST(Executable, IsTheSameAfterSavingAndLoading) {
   const Executable loaded = load_executable(folder / "step.exe");
   EXPECT_EQ(executable_bytes(loaded), executable_bytes(exe));
   EXPECT_EQ(print(loaded), print(exe));
-  EXPECT_EQ(loaded.tasks[0].node.attributes, exe.tasks[0].node.attributes);
+  EXPECT_EQ(loaded.calls[0].node.attributes, exe.calls[0].node.attributes);
   EXPECT_EQ(loaded.states[0].tensor.group, "decay");
   EXPECT_EQ(loaded.states[0].tensor.external_name, "their.w");
   const Instruction& norm = loaded.segments[0].instructions[1];
@@ -180,13 +181,14 @@ TEST(Executable, VerifierFindsWhatIsUnsound) {
                "wrong number of operands");
   expect_error(broken([](Executable& exe) { exe.segments[0].instructions[0].scratch = kNoBuffer; }),
                "lacks its scratch");
-  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[1].task = 2; }), "a task that does not exist");
+  expect_error(broken([](Executable& exe) { exe.segments[0].instructions[1].call = 2; }), "a call that does not exist");
   expect_error(broken([](Executable& exe) { exe.segments[0].results[0].buffer = 17; }), "a buffer that does not exist");
   expect_error(broken([](Executable& exe) { exe.train().steps[0].subject = 1; }),
                "a program names a segment that does not exist");
   expect_error(broken([](Executable& exe) { exe.train().steps[0].micro = 1; }),
                "a program names a micro-batch that does not exist");
-  expect_error(broken([](Executable& exe) { exe.train().steps[0].slot = 1; }), "a program names a slot that does not exist");
+  expect_error(broken([](Executable& exe) { exe.train().steps[0].slot = 1; }),
+               "a program names a slot that does not exist");
   expect_error(broken([](Executable& exe) { exe.segments[0].accumulators = {0}; }),
                "segment 'step' sums into what is no accumulator");
   expect_error(broken([](Executable& exe) { exe.buffers[2].slots = 2; }),

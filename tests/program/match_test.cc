@@ -24,7 +24,7 @@ const Backend& backend() {
 toy::Chain chain_of(const std::string& layout, int64_t micro_batches = 4) {
   toy::Chain chain;
   chain.layout = parse_layout(layout);
-  chain.layers_per_chunk = 1;
+  chain.layers_per_part = 1;
   chain.micro_batches_per_lane = micro_batches;
   return chain;
 }
@@ -126,9 +126,9 @@ TEST(Match, FindsStagesThatWaitForEachOther) {
 
 TEST(Match, FindsStagesInDifferentCollectives) {
   std::vector<Executable> executables = compiled("p=2");
-  for (Task& task : executables[1].tasks)
-    if (task.node.op->name == "all_reduce" && task.node.attributes.get_int("axis") == 0)
-      task.node.attributes.set("kind", std::string("max"));
+  for (Call& call : executables[1].calls)
+    if (call.node.op->name == "all_reduce" && call.node.attributes.get_int("axis") == 0)
+      call.node.attributes.set("kind", std::string("max"));
   expect_part(fault_of([&] { verify_match(executables); }), "stages meet in different collectives");
   std::vector<Executable> missing = compiled("p=2");
   std::erase_if(missing[1].train().steps, [&](const ProgramStep& step) {
@@ -139,7 +139,7 @@ TEST(Match, FindsStagesInDifferentCollectives) {
   expect_part(fault_of([&] { verify_match(missing); }), "waits in all_reduce 'meet'");
 }
 
-/// A table of the same runs in a random order that keeps, on each stage, the order of micro-batches within a chunk's
+/// A table of the same runs in a random order that keeps, on each stage, the order of micro-batches within a part's
 /// pass and forward before backward.
 void shuffle(ScheduleTable& table, std::mt19937& random) {
   for (auto& row : table.entries) {
@@ -148,7 +148,7 @@ void shuffle(ScheduleTable& table, std::mt19937& random) {
       std::vector<size_t> ready;
       for (size_t i = 0; i < rest.size(); ++i) {
         const bool waits = std::any_of(rest.begin(), rest.end(), [&](const ScheduleEntry& other) {
-          const bool same = other.chunk == rest[i].chunk;
+          const bool same = other.part == rest[i].part;
           return same && ((other.pass == rest[i].pass && other.micro < rest[i].micro) ||
                           (other.micro == rest[i].micro && other.pass < rest[i].pass));
         });
@@ -171,7 +171,7 @@ TEST(Match, RandomTablesAreRefusedWhereTheyWouldWaitForEver) {
     shuffle(graphs.table, random);
     bool runs = true;
     try {
-      simulate(graphs.table, unit_times(graphs.table.chunks(), graphs.table.split_backward));
+      simulate(graphs.table, unit_times(graphs.table.parts(), graphs.table.split_backward));
     } catch (const Error&) {
       runs = false;
     }

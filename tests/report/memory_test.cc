@@ -42,7 +42,7 @@ TEST(MemoryReport, CountsByClass) {
   ASSERT_EQ(report.largest.size(), 2u);
   EXPECT_EQ(report.largest[0].name, "w<1>");
   EXPECT_EQ(report.largest[1].to, "step: copy 'second'");
-  EXPECT_NE(text_of(report).find("most is alive at  step: copy 'first'"), std::string::npos) << text_of(report);
+  EXPECT_NE(text_of(report).find("most is live at  step: copy 'first'"), std::string::npos) << text_of(report);
 }
 
 TEST(MemoryReport, JsonReadsBack) {

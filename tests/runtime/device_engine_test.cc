@@ -153,7 +153,8 @@ toy::Chain chain_of(const std::string& layout, int64_t lanes = 1, int64_t micro_
 }
 
 /// Losses of micro-batches 0 to count - 1 of the program "evaluate", each device on a thread of its own.
-std::map<int64_t, double> losses_of_request(const toy::Chain& chain, int64_t count, const std::function<Feed(int)>& feed) {
+std::map<int64_t, double> losses_of_request(const toy::Chain& chain, int64_t count,
+                                            const std::function<Feed(int)>& feed) {
   const DeviceGraphs graphs = chain.cut();
   const std::vector<Executable> executables = compile_layout(graphs, backend());
   Transports transports =
@@ -183,11 +184,9 @@ void requested(int64_t micro, FeedSink& sink) {
 }
 
 TEST(DeviceEngine, ManyMicroBatchesGoThroughAProgram) {
-  const auto plain = [](int) -> Feed {
-    return [](int64_t, int64_t micro, FeedSink& sink) { requested(micro, sink); };
-  };
-  for (const char* text : {"p=1", "p=2", "p=3", "r=2", "p=2 r=2", "p=2 schedule=interleaved:2", "p=2 phases=2", "phases=3",
-                           "p=3 phases=2 r=2", "p=4 schedule=interleaved:3"})
+  const auto plain = [](int) -> Feed { return [](int64_t, int64_t micro, FeedSink& sink) { requested(micro, sink); }; };
+  for (const char* text : {"p=1", "p=2", "p=3", "r=2", "p=2 r=2", "p=2 schedule=interleaved:2", "p=2 phases=2",
+                           "phases=3", "p=3 phases=2 r=2", "p=4 schedule=interleaved:3"})
     for (int64_t width : {1, 2, 4})
       for (int64_t count : {1, 7}) {
         SCOPED_TRACE(std::string(text) + " width " + std::to_string(width) + " count " + std::to_string(count));
@@ -358,7 +357,7 @@ TEST(DeviceEngine, CollectivesMeetWhereTensorsAreCut) {
       graphs.mesh = graphs.layout.mesh();
       graphs.stages.resize(1);
       graphs.table = make_schedule(graphs.layout, 1);
-      graphs.stage_of_chunk = {0};
+      graphs.stage_of_part = {0};
       Graph graph("evaluate");
       const auto collective = [&](const char* op, ValueId value, Attributes more) {
         Attributes attributes{{"axis", int64_t{2}}, {"parts", int64_t{kParts}}};

@@ -97,7 +97,7 @@ TEST_P(Models, BitsDependOnTheRecipeAlone) {
   for (const WeightCopies& copies : {WeightCopies{some, 0}, WeightCopies{kAllWeights, 0}, WeightCopies{some, some},
                                      WeightCopies{kAllWeights, some}, WeightCopies{kAllWeights, kAllWeights}}) {
     const Outcome other = train(ready, cpu_backend(), 2, "none", 3, copies);
-    EXPECT_EQ(other.weights, one.weights) << copies.unpacked << " unpacked, " << copies.remade << " remade";
+    EXPECT_EQ(other.weights, one.weights) << copies.unblocked << " unblocked, " << copies.remade << " remade";
   }
   for (const char* recompute : {"cheap", "layer", "layer:1", "all"}) {
     const Outcome other = train(ready, cpu_backend(), 2, recompute, 3);
@@ -113,11 +113,11 @@ TEST(WeightCopies, DeviceMemoryTakesAsManyAsItMust) {
     return train(ready, cpu_backend(), 2, "none", 2, {}, device_memory);
   };
   const Outcome one = under(0);
-  const int64_t unpacked = train(ready, cpu_backend(), 2, "none", 1, {kAllWeights, 0}).planned;
+  const int64_t unblocked = train(ready, cpu_backend(), 2, "none", 1, {kAllWeights, 0}).planned;
   const int64_t remade = train(ready, cpu_backend(), 2, "none", 1, {kAllWeights, kAllWeights}).planned;
-  ASSERT_LT(unpacked, one.planned);
-  ASSERT_LT(remade, unpacked);
-  for (const int64_t limit : {one.planned - 1, (one.planned + unpacked) / 2, unpacked, unpacked - 1, remade}) {
+  ASSERT_LT(unblocked, one.planned);
+  ASSERT_LT(remade, unblocked);
+  for (const int64_t limit : {one.planned - 1, (one.planned + unblocked) / 2, unblocked, unblocked - 1, remade}) {
     const Outcome fitted = under(limit);
     EXPECT_EQ(fitted.weights, one.weights) << limit;
     EXPECT_LE(fitted.planned, limit);
@@ -172,7 +172,7 @@ TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
   }
 }
 
-TEST(Prediction, RestsOnMeasuredTasks) {
+TEST(Prediction, RestsOnMeasuredCalls) {
   const Preparation ready = small_model("bert", {});
   const Executable exe =
       compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
@@ -180,22 +180,22 @@ TEST(Prediction, RestsOnMeasuredTasks) {
   EXPECT_GT(machine.device.peak(DType::kF32), 1e8);
   EXPECT_GT(machine.bandwidth(), 1e8);
   const double rough = predict_step_seconds(exe, machine);
-  measure_tasks(machine, exe, cpu_backend(), 600);  // all of them, on a busy machine under a sanitizer too
+  measure_calls(machine, exe, cpu_backend(), 600);  // all of them, on a busy machine under a sanitizer too
   const StepTime time = predict_step(exe, machine);
   EXPECT_GT(rough, 0);
   EXPECT_GT(time.measured_share, 0);
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions)
-      if (instruction.task >= 0 && segment.kind != PieceKind::kProgram) {
-        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        EXPECT_TRUE(machine.tasks.count(task_key(task.node, task.kernel))) << task.node.text();
+      if (instruction.call >= 0 && segment.kind != PieceKind::kProgram) {
+        const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+        EXPECT_TRUE(machine.measured_calls.count(timing_key(call.node, call.kernel))) << call.node.text();
       }
   EXPECT_NEAR(time.seconds, time.micro + time.update + time.derive + time.lanes, 1e-12);
   const Machine same = parse_machine(print_machine(machine), "test");
   EXPECT_EQ(predict_step_seconds(exe, same), time.seconds);
 }
 
-TEST(Prediction, RehearsesEveryTaskOfTheStep) {
+TEST(Prediction, RehearsesEveryCallOfTheStep) {
   for (const bool between_processes : {false, true}) {
     for (const char* kind : {"bert", "gpt2"}) {
       const Preparation ready = small_model(kind, {"train.precision=bf16", "train.accumulation=2"});
@@ -207,9 +207,9 @@ TEST(Prediction, RehearsesEveryTaskOfTheStep) {
       EXPECT_NEAR(predict_step(exe, machine).measured_share, 1, 0.1) << "all but copies and lanes";
       for (const ProgramStep& run : distinct_runs(exe.train().steps))
         for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions)
-          if (instruction.task >= 0) {
-            const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-            EXPECT_TRUE(machine.tasks.contains(task_key(task.node, task.kernel))) << task.node.text();
+          if (instruction.call >= 0) {
+            const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+            EXPECT_TRUE(machine.measured_calls.contains(timing_key(call.node, call.kernel))) << call.node.text();
           }
     }
   }
@@ -227,12 +227,12 @@ TEST(Prediction, RehearsesEveryStage) {
   for (const Executable& exe : stages)
     for (const ProgramStep& run : distinct_runs(exe.train().steps))
       for (const Instruction& instruction : exe.segments[static_cast<size_t>(run.subject)].instructions) {
-        if (instruction.task < 0) continue;
-        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        const auto found = machine.tasks.find(task_key(task.node, task.kernel));
-        EXPECT_EQ(found != machine.tasks.end(), task.node.op->exchange == Exchange::kNone) << task.node.text();
-        if (found == machine.tasks.end()) continue;
-        EXPECT_GT(found->second, 0) << task.node.text();
+        if (instruction.call < 0) continue;
+        const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+        const auto found = machine.measured_calls.find(timing_key(call.node, call.kernel));
+        EXPECT_EQ(found != machine.measured_calls.end(), call.node.op->exchange == Exchange::kNone) << call.node.text();
+        if (found == machine.measured_calls.end()) continue;
+        EXPECT_GT(found->second, 0) << call.node.text();
         ++timed;
       }
   EXPECT_GT(timed, 100);
@@ -244,7 +244,7 @@ TEST(Prediction, RehearsesNothingThatTakesTooLong) {
       compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
   EXPECT_FALSE(rehearse(machine, {&exe, 1}, cpu_backend(), 1e-9, 0));
-  EXPECT_TRUE(machine.tasks.empty());
+  EXPECT_TRUE(machine.measured_calls.empty());
 }
 
 }  // namespace

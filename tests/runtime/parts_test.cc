@@ -85,7 +85,7 @@ std::map<std::string, std::vector<std::byte>> after_two_steps(const StepGraph& s
     stages = compile(step, parse_layout(layout), cpu_backend());
   if (ops)
     for (const Executable& exe : stages)
-      for (const Task& task : exe.tasks) ops->insert(task.node.op->name);
+      for (const Call& call : exe.calls) ops->insert(call.node.op->name);
   Cluster cluster(std::move(stages), cpu_backend(), {});
   ThreadTeam team(1);
   for (const StateTensor& state : step.states) {

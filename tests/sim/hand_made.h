@@ -35,23 +35,23 @@ class Program {
   }
   Program& add_work(Machine& machine, double seconds, const std::string& name = "layer0/work") {
     // A node that nothing else is: its type says which one.
-    const TensorType type{DType::kF32, {static_cast<int64_t>(machine.tasks.size()) + 1}};
-    Task task;
-    task.node = {&OpRegistry::instance().get("add"), {type, type}, {type}, {}, name};
-    task.kernel = "by hand";
-    machine.tasks[task_key(task.node, task.kernel)] = seconds;
-    return add(std::move(task), name);
+    const TensorType type{DType::kF32, {static_cast<int64_t>(machine.measured_calls.size()) + 1}};
+    Call call;
+    call.node = {&OpRegistry::instance().get("add"), {type, type}, {type}, {}, name};
+    call.kernel = "by hand";
+    machine.measured_calls[timing_key(call.node, call.kernel)] = seconds;
+    return add(std::move(call), name);
   }
   /// An all-reduce of so many bytes along an axis.
   Program& add_reduce(MeshAxis axis, int64_t parts, int64_t bytes, int64_t stride = 1) {
     const TensorType type{DType::kF32, {bytes / 4}};
-    Task task;
-    task.node = {&OpRegistry::instance().get("all_reduce"),
+    Call call;
+    call.node = {&OpRegistry::instance().get("all_reduce"),
                  {type},
                  {type},
                  {{"axis", static_cast<int64_t>(axis)}, {"parts", parts}, {"stride", stride}},
                  "sum"};
-    return add(std::move(task), "sum");
+    return add(std::move(call), "sum");
   }
 
   /// Returns the step that started it.
@@ -77,11 +77,11 @@ class Program {
     exe.train().steps.push_back(step);
     return static_cast<int32_t>(exe.train().steps.size()) - 1;
   }
-  Program& add(Task task, const std::string& name) {
+  Program& add(Call call, const std::string& name) {
     Instruction instruction;
-    instruction.task = static_cast<int32_t>(exe.tasks.size());
+    instruction.call = static_cast<int32_t>(exe.calls.size());
     instruction.name = name;
-    exe.tasks.push_back(std::move(task));
+    exe.calls.push_back(std::move(call));
     exe.segments.back().instructions.push_back(std::move(instruction));
     return *this;
   }

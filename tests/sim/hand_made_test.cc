@@ -215,14 +215,14 @@ TEST(HandMade, EfficiencyCountsProductsAtTheirPeak) {
   Program program({}, 0);
   program.begin(PieceKind::kForward);
   const TensorType matrix{DType::kF32, {1000, 1000}};
-  Task task;
-  task.node = {&OpRegistry::instance().get("matmul"), {matrix, matrix}, {matrix}, {}, "product"};
-  task.kernel = "by hand";
-  machine.tasks[task_key(task.node, task.kernel)] = 4e-3;  // 2 ms at the peak
+  Call call;
+  call.node = {&OpRegistry::instance().get("matmul"), {matrix, matrix}, {matrix}, {}, "product"};
+  call.kernel = "by hand";
+  machine.measured_calls[timing_key(call.node, call.kernel)] = 4e-3;  // 2 ms at the peak
   Instruction instruction;
-  instruction.task = 0;
+  instruction.call = 0;
   instruction.name = "product";
-  program.exe.tasks.push_back(task);
+  program.exe.calls.push_back(call);
   program.exe.segments.back().instructions.push_back(instruction);
   const Executable stages[] = {program.exe};
   EXPECT_NEAR(simulate(stages, machine).share_of_peak, 0.5, 1e-12);
@@ -255,11 +255,11 @@ TEST(HandMade, AnOpWithoutACostIsNamed) {
   Program program({}, 0);
   program.begin(PieceKind::kForward);
   const TensorType type{DType::kF32, {4}};
-  Task task;
-  task.node = {&op, {type}, {type}, {}, "layer0/riddle"};
-  program.exe.tasks.push_back(task);
+  Call call;
+  call.node = {&op, {type}, {type}, {}, "layer0/riddle"};
+  program.exe.calls.push_back(call);
   Instruction instruction;
-  instruction.task = 0;
+  instruction.call = 0;
   program.exe.segments.back().instructions.push_back(instruction);
   Machine machine = machine_of(1);
   const std::string fault = fault_of([&] { simulate(std::span(&program.exe, 1), machine); });
@@ -267,7 +267,7 @@ TEST(HandMade, AnOpWithoutACostIsNamed) {
                        "of ops, or a measured time in the machine's file"),
             std::string::npos)
       << fault;
-  machine.tasks[task_key(task.node, "")] = 2;
+  machine.measured_calls[timing_key(call.node, "")] = 2;
   EXPECT_DOUBLE_EQ(simulate(std::span(&program.exe, 1), machine).seconds, 2);
 }
 

@@ -81,11 +81,11 @@ TEST(TileLibrary, ProductsGiveWayWhereMemoryLacks) {
   bool smaller = false;
   for (const Executable& tight : compiled(options, few, larger)) {
     EXPECT_LE(tight.arena_bytes, options.device_memory);
-    for (const Task& task : tight.tasks) {
-      if (!task.node.op->products) continue;
-      const TileFigures figures = figures_of_kernel(few, task.kernel);
+    for (const Call& call : tight.calls) {
+      if (!call.node.op->products) continue;
+      const TileFigures figures = figures_of_kernel(few, call.kernel);
       smaller |= figures.temporary_share < few.temporary_share;
-      EXPECT_EQ(task.scratch_bytes, tile_cycles(figures, task.node, task.cost).temporary_bytes * few.tiles);
+      EXPECT_EQ(call.scratch_bytes, tile_cycles(figures, call.node, call.cost).temporary_bytes * few.tiles);
     }
   }
   EXPECT_TRUE(smaller);

@@ -15,15 +15,16 @@ namespace ramet::tests::toy {
 /// weight w<l> forward, the derived state d<l> backward, and keeps its input for the weight's gradient.
 struct Chain {
   Layout layout{};
-  int layers_per_chunk = 2;
+  int layers_per_part = 2;
   int64_t lanes = 1, micro_batches_per_lane = 2;  ///< of the whole step
-  HomeMemory optimizer = HomeMemory::kDevice, weights = HomeMemory::kDevice, gradients = HomeMemory::kDevice, stash = HomeMemory::kDevice;
+  HomeMemory optimizer = HomeMemory::kDevice, weights = HomeMemory::kDevice, gradients = HomeMemory::kDevice,
+             stash = HomeMemory::kDevice;
   TensorType vector{DType::kF32, {96}};
   int64_t width = 1;  ///< of the program "evaluate"
 
-  int chunks() const { return layout.layer_chunks(); }
-  int layers() const { return chunks() * layers_per_chunk; }
-  int stage_of_layer(int layer) const { return layout.stage_of(layer / layers_per_chunk); }
+  int parts() const { return layout.layer_parts(); }
+  int layers() const { return parts() * layers_per_part; }
+  int stage_of_layer(int layer) const { return layout.stage_of(layer / layers_per_part); }
   bool split() const { return layout.schedule == PipelineSchedule::kZeroBubble; }
 
   StepGraph whole() const;
@@ -36,7 +37,8 @@ inline ValueId add_op(Graph& graph, const OpDef& op, std::vector<ValueId> inputs
                       int output = 0) {
   Attributes attributes;
   if (&op == &blend()) attributes.set("salt", salt);
-  return graph.node(graph.add_node(op, std::move(inputs), attributes, std::move(info))).outputs[static_cast<size_t>(output)];
+  return graph.node(graph.add_node(op, std::move(inputs), attributes, std::move(info)))
+      .outputs[static_cast<size_t>(output)];
 }
 
 inline std::string name_of(const char* what, int layer) { return what + std::to_string(layer); }
@@ -115,24 +117,24 @@ class Cutter {
     graphs_.mesh = layout.mesh();
     graphs_.lanes = chain_.lanes / layout.r;
     graphs_.micro_batches_per_lane = chain_.micro_batches_per_lane;
-    graphs_.chunks = chain_.chunks();
+    graphs_.parts = chain_.parts();
     graphs_.stages.resize(static_cast<size_t>(layout.p));
     graphs_.guards = {"loss", "norm"};
     graphs_.programs = {{.name = "evaluate", .when = When::on_request(), .width = chain_.width, .reads_data = true}};
     graphs_.table = make_schedule(layout, graphs_.lanes * graphs_.micro_batches_per_lane);
-    for (int chunk = 0; chunk < chain_.chunks(); ++chunk) {
-      graphs_.stage_of_chunk.push_back(layout.stage_of(chunk));
-      stage_ = layout.stage_of(chunk);
-      add_states(chunk);
-      forward(chunk, PieceKind::kForward);
-      backward(chunk);
-      prepare(chunk);
-      forward(chunk, PieceKind::kProgram);
+    for (int part = 0; part < chain_.parts(); ++part) {
+      graphs_.stage_of_part.push_back(layout.stage_of(part));
+      stage_ = layout.stage_of(part);
+      add_states(part);
+      forward(part, PieceKind::kForward);
+      backward(part);
+      prepare(part);
+      forward(part, PieceKind::kProgram);
     }
     for (stage_ = 0; stage_ < layout.p; ++stage_) norm();
-    for (int chunk = 0; chunk < chain_.chunks(); ++chunk) {
-      stage_ = layout.stage_of(chunk);
-      update(chunk);
+    for (int part = 0; part < chain_.parts(); ++part) {
+      stage_ = layout.stage_of(part);
+      update(part);
     }
     for (const std::string& name : order_) {
       const Ends& ends = ends_.at(name);
@@ -153,14 +155,15 @@ class Cutter {
     std::set<int> readers;
   };
 
-  Graph& piece(PieceKind kind, int chunk) {
+  Graph& piece(PieceKind kind, int part) {
     auto& pieces = graphs_.stages[static_cast<size_t>(stage_)].pieces;
     const bool evaluates = kind == PieceKind::kProgram;
-    pieces.push_back({.graph = Graph((evaluates ? "evaluate" : std::string(layout::name_of(kind))) + " " + std::to_string(chunk)),
-                      .kind = kind,
-                      .chunk = chunk,
-                      .program = evaluates ? 0 : -1,
-                      .place = evaluates ? chunk : 0});
+    pieces.push_back(
+        {.graph = Graph((evaluates ? "evaluate" : std::string(layout::name_of(kind))) + " " + std::to_string(part)),
+         .kind = kind,
+         .part = part,
+         .program = evaluates ? 0 : -1,
+         .place = evaluates ? part : 0});
     return pieces.back().graph;
   }
 
@@ -178,65 +181,65 @@ class Cutter {
     graph.add_output(name, value, OutputRole::kBoundary);
   }
 
-  int first(int chunk) const { return chunk * chain_.layers_per_chunk; }
-  int last(int chunk) const { return first(chunk) + chain_.layers_per_chunk - 1; }
+  int first(int part) const { return part * chain_.layers_per_part; }
+  int last(int part) const { return first(part) + chain_.layers_per_part - 1; }
 
-  void add_states(int chunk) {
-    for (int layer = first(chunk); layer <= last(chunk); ++layer)
+  void add_states(int part) {
+    for (int layer = first(part); layer <= last(part); ++layer)
       for (StateTensor& tensor : states_of_layer(layer, type_)) {
         const HomeMemory home = tensor.kind == StateKind::kWeight        ? chain_.weights
-                            : tensor.kind == StateKind::kOptimizer   ? chain_.optimizer
-                            : tensor.kind == StateKind::kAccumulator ? chain_.gradients
-                                                                     : HomeMemory::kDevice;
+                                : tensor.kind == StateKind::kOptimizer   ? chain_.optimizer
+                                : tensor.kind == StateKind::kAccumulator ? chain_.gradients
+                                                                         : HomeMemory::kDevice;
         Sharding sharding;
         sharding.logical = tensor.type;
         graphs_.stages[static_cast<size_t>(stage_)].states.push_back({std::move(tensor), sharding, home});
       }
   }
 
-  void forward(int chunk, PieceKind kind) {
-    Graph& graph = piece(kind, chunk);
+  void forward(int part, PieceKind kind) {
+    Graph& graph = piece(kind, part);
     const bool trains = kind == PieceKind::kForward;
     const std::string between = trains ? "act" : "eval";
-    ValueId x = chunk == 0 ? graph.add_input("x", type_, InputRole::kData)
-                           : take(graph, between + std::to_string(chunk - 1), type_);
-    for (int layer = first(chunk); layer <= last(chunk); ++layer) {
+    ValueId x = part == 0 ? graph.add_input("x", type_, InputRole::kData)
+                          : take(graph, between + std::to_string(part - 1), type_);
+    for (int layer = first(part); layer <= last(part); ++layer) {
       // What a layer reads is kept; the first one's input came as a boundary itself.
-      if (trains && !(layer == first(chunk) && chunk > 0)) give(graph, name_of("x", layer), x);
+      if (trains && !(layer == first(part) && part > 0)) give(graph, name_of("x", layer), x);
       x = forward_layer(graph, x, layer, type_);
     }
-    if (chunk + 1 < chain_.chunks()) return give(graph, between + std::to_string(chunk), x);
+    if (part + 1 < chain_.parts()) return give(graph, between + std::to_string(part), x);
     const ValueId gradient = loss(graph, x, type_, "loss");
     if (trains) give(graph, "seed", gradient);
   }
 
-  ValueId input_of(Graph& graph, int chunk, int layer) {
-    return take(graph, layer == first(chunk) && chunk > 0 ? "act" + std::to_string(chunk - 1) : name_of("x", layer),
+  ValueId input_of(Graph& graph, int part, int layer) {
+    return take(graph, layer == first(part) && part > 0 ? "act" + std::to_string(part - 1) : name_of("x", layer),
                 type_);
   }
 
-  void backward(int chunk) {
-    Graph& graph = piece(PieceKind::kBackward, chunk);
-    ValueId gradient = take(graph, chunk + 1 == chain_.chunks() ? "seed" : "back" + std::to_string(chunk + 1), type_);
-    for (int layer = last(chunk); layer >= first(chunk); --layer) {
+  void backward(int part) {
+    Graph& graph = piece(PieceKind::kBackward, part);
+    ValueId gradient = take(graph, part + 1 == chain_.parts() ? "seed" : "back" + std::to_string(part + 1), type_);
+    for (int layer = last(part); layer >= first(part); --layer) {
       if (chain_.split())
         give(graph, name_of("g.", layer), gradient);
       else
-        accumulate(graph, gradient, input_of(graph, chunk, layer), layer, type_);
+        accumulate(graph, gradient, input_of(graph, part, layer), layer, type_);
       if (layer > 0) gradient = backward_layer(graph, gradient, layer, type_);
     }
-    if (chunk > 0) give(graph, "back" + std::to_string(chunk), gradient);
+    if (part > 0) give(graph, "back" + std::to_string(part), gradient);
     if (!chain_.split()) return;
-    Graph& weights = piece(PieceKind::kWeightGradient, chunk);
-    for (int layer = last(chunk); layer >= first(chunk); --layer) {
+    Graph& weights = piece(PieceKind::kWeightGradient, part);
+    for (int layer = last(part); layer >= first(part); --layer) {
       const ValueId g = take(weights, name_of("g.", layer), type_);
-      accumulate(weights, g, input_of(weights, chunk, layer), layer, type_);
+      accumulate(weights, g, input_of(weights, part, layer), layer, type_);
     }
   }
 
-  void prepare(int chunk) {
-    Graph& graph = piece(PieceKind::kPrepare, chunk);
-    for (int layer = first(chunk); layer <= last(chunk); ++layer) {
+  void prepare(int part) {
+    Graph& graph = piece(PieceKind::kPrepare, part);
+    for (int layer = first(part); layer <= last(part); ++layer) {
       const ValueId w = state(graph, name_of("w", layer), type_);
       graph.add_output(name_of("d", layer), add_op(graph, blend(), {w, w}, name_of("derive", layer), 5),
                        OutputRole::kState);
@@ -263,12 +266,12 @@ class Cutter {
     if (stage_ == 0) give(graph, "hello", add_op(graph, mirror(), {gradients[0]}, "hello"));
   }
 
-  void update(int chunk) {
-    Graph& graph = piece(PieceKind::kUpdate, 1 + chunk);
-    for (int layer = first(chunk); layer <= last(chunk); ++layer)
+  void update(int part) {
+    Graph& graph = piece(PieceKind::kUpdate, 1 + part);
+    for (int layer = first(part); layer <= last(part); ++layer)
       update_layer(graph, layer, gradient_of(graph, layer),
                    layer + 1 == chain_.layers() ? take(graph, "hello", type_) : kNoValue, type_);
-    if (chunk + chain_.layout.p >= chain_.chunks())
+    if (part + chain_.layout.p >= chain_.parts())
       graph.add_output("after", add_op(graph, mirror(),
                                        {take(graph, "total" + std::to_string(stage_), {DType::kF32, {}})}, "after"));
   }

@@ -4,8 +4,8 @@
 
 #include "ramet/base/rng.h"
 #include "ramet/program/executable.h"
-#include "ramet/runtime/numerics.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/runtime/numerics.h"
 #include "ramet/train/step.h"
 
 // Names of nodes, of values and of stacks are for people: another spelling changes no plan, no cut and no bit.
@@ -52,8 +52,8 @@ class Renamer {
 
  private:
   std::string word() {
-    static const char* const kMisleading[] = {"layer7",          "backward", "recompute", "x.low",         "update",
-                                              "layer0/backward", "grad.w",   "@",         "gradient_norm", "",
+    static const char* const kMisleading[] = {"layer7",          "backward",  "recompute", "x.low",         "update",
+                                              "layer0/backward", "grad.w",    "@",         "gradient_norm", "",
                                               "layer1",          "accumulate"};
     const uint64_t drawn = random_.below(next_++, 24);
     return drawn < std::size(kMisleading) ? kMisleading[drawn] : "z" + std::to_string(drawn * 7919 + next_);
@@ -97,7 +97,7 @@ Graph without_stacks(Graph graph) {
 /// An executable without what is for people.
 std::string without_names(Executable exe) {
   exe.key = {};
-  for (Task& task : exe.tasks) task.node.name.clear();
+  for (Call& call : exe.calls) call.node.name.clear();
   for (auto* buffers : {&exe.buffers, &exe.streaming})
     for (Buffer& buffer : *buffers) buffer.name.clear();
   for (Transfer& transfer : exe.transfers) transfer.name.clear();
@@ -171,7 +171,7 @@ TEST(Renaming, ChangesNoSurveyOfNumerics) {
       const Training training = make_training(std::move(preparation), {});
       std::map<std::pair<int, std::string>, int> count;
       for (const Executable& exe : training.cluster().stages())
-        for (const NumericsRow& row : numerics_plan(exe).rows) {
+        for (const NumericsRow& row : numerics_table(exe).rows) {
           const bool own = row.kind != NumericsRow::Kind::kActivation;  // of a state: its name is no node's
           ++count[{static_cast<int>(row.kind), own ? row.name : ""}];
         }

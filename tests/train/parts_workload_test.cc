@@ -60,7 +60,7 @@ Outcome outcome_of(const std::string& layout) {
   outcome.peek = tensors_of(training, "peek");
   outcome.hash = training.weights_hash();
   for (const Executable& exe : training.cluster().stages())
-    for (const Task& task : exe.tasks) outcome.ops.insert(task.node.op->name);
+    for (const Call& call : exe.calls) outcome.ops.insert(call.node.op->name);
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-#include "ramet/train/schedule.h"
+#include "ramet/train/learning_rate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -150,8 +150,9 @@ TEST(Schedule, LengthsThatContradict) {
     prepare(parse_recipe("", "a.toml", ".", std::vector<std::string>{"train.epochs=2"}));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--set train.epochs: synthetic data has no epochs. Give train.steps or train.samples "
-                               "instead, or a corpus");
+    EXPECT_STREQ(error.what(),
+                 "--set train.epochs: synthetic data has no epochs. Give train.steps or train.samples "
+                 "instead, or a corpus");
   }
 }
 

@@ -12,7 +12,7 @@
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
-#include "ramet/transform/parts.h"
+#include "ramet/transform/layers.h"
 #include "ramet/transform/precision.h"
 #include "ramet/transform/recompute.h"
 #include "ramet/transform/simplify.h"
@@ -122,7 +122,7 @@ TEST(Fields, EveryPassCarriesThem) {
     EXPECT_EQ(share_of_known(graph), 1);
     expect_fields_as_named(hold_weights(graph, weight_names(model), {DType::kBF16, true}), "hold_weights");
     graph = set_chunks(graph, 2, model.weights);
-    expect_fields_as_named(graph, "chunk");
+    expect_fields_as_named(graph, "part");
     graph = simplify(graph);
     expect_fields_as_named(graph, "simplify");
     EXPECT_GT(share_of_known(graph), 0.95);
@@ -193,14 +193,14 @@ TEST(Parts, StandInTheOrderOfTheGraph) {
   z = add(step(z, of("b", 1)), early);
   step(z, of("zebra", 1 + 2));
   build.output("y", z);
-  const PartOrder parts(graph);
+  const LayerOrder parts(graph);
   std::vector<std::string> order;
   for (int i = 0; i < parts.size(); ++i) order.push_back(text_of(parts[i]));
   EXPECT_THAT(order, testing::ElementsAre("zebra 0", "zebra 1", "zebra 2", "b 0", "b 1", "zebra 3"));
   EXPECT_EQ(parts.index_of({"b", 1}), 4);
-  EXPECT_EQ(parts.index_of({"b", 2}), PartOrder::kNoPart);
-  EXPECT_EQ(parts.index_of({"c", 0}), PartOrder::kNoPart);
-  EXPECT_EQ(parts.index_of({}), PartOrder::kNoPart);
+  EXPECT_EQ(parts.index_of({"b", 2}), LayerOrder::kNoLayer);
+  EXPECT_EQ(parts.index_of({"c", 0}), LayerOrder::kNoLayer);
+  EXPECT_EQ(parts.index_of({}), LayerOrder::kNoLayer);
   EXPECT_EQ(count_layers(graph), 6u);
 }
 
@@ -219,9 +219,10 @@ TEST(Parts, RegionsFollowTheData) {
     x = add(behind, before_second);
   }
   build.output("z", exp(x));
-  const std::vector<ModelRegion> regions = regions_of(graph, PartOrder(graph));
-  const std::vector<ModelRegion> expected = {{Where::kBefore, 0}, {Where::kIn, 0}, {Where::kIn, 1},  {Where::kAfter, 1},
-                                             {Where::kBefore, 2}, {Where::kIn, 2}, {Where::kAfter, 2}};
+  const std::vector<ModelRegion> regions = regions_of(graph, LayerOrder(graph));
+  const std::vector<ModelRegion> expected = {{Where::kBefore, 0}, {Where::kIn, 0},     {Where::kIn, 1},
+                                             {Where::kAfter, 1},  {Where::kBefore, 2}, {Where::kIn, 2},
+                                             {Where::kAfter, 2}};
   EXPECT_TRUE(regions == expected);
 }
 
@@ -261,7 +262,7 @@ TEST(DataAxes, FollowTheDataThroughReshapes) {
 }
 
 TEST(DataAxes, OfFeaturesAreNoBatch) {
-  // A product over a feature dimension of an input is cut into chunks; one over samples is not.
+  // A product over a feature dimension of an input is cut into parts; one over samples is not.
   for (const bool declares : {false, true}) {
     Graph graph("g");
     GraphBuilder build(graph);

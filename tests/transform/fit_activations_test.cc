@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "ramet/transform/differentiate.h"
-#include "ramet/transform/parts.h"
+#include "ramet/transform/layers.h"
 #include "ramet/transform/simplify.h"
 #include "random_model.h"
 
@@ -27,19 +27,19 @@ class FitActivations : public testing::Test {
     step_.states = model.weights;
     problem_.stage_of.assign(kLayers + 1, 0);
     problem_.may_stream = problem_.in_parts = true;
-    problem_.peaks = [this](const StepGraph& candidate, const ActivationPlan& plan) {
+    problem_.peaks = [this](const StepGraph& candidate, const ActivationChoices& choices) {
       ++asked_;
-      const std::vector<int64_t> bytes = waiting(candidate, plan);
+      const std::vector<int64_t> bytes = waiting(candidate, choices);
       return std::vector<int64_t>{std::accumulate(bytes.begin(), bytes.end(), int64_t{0})};
     };
   }
 
   /// Bytes that wait in device memory for each layer's backward pass; what streams passes through a quarter of its
   /// room.
-  static std::vector<int64_t> waiting(const StepGraph& candidate, const ActivationPlan& plan) {
+  static std::vector<int64_t> waiting(const StepGraph& candidate, const ActivationChoices& choices) {
     std::vector<int64_t> bytes = all_waiting(candidate.micro);
     for (size_t i = 0; i < bytes.size(); ++i)
-      if (plan[i].stream) bytes[i] /= 4;
+      if (choices[i].stream) bytes[i] /= 4;
     return bytes;
   }
 
@@ -47,7 +47,7 @@ class FitActivations : public testing::Test {
     std::vector<bool> backward;
     for (const Node& node : micro.nodes())
       backward.push_back(node.pass == NodePass::kBackward || node.pass == NodePass::kRecompute);
-    const std::vector<int> layers = backward_parts(micro, PartOrder(micro), backward);
+    const std::vector<int> layers = backward_layers(micro, LayerOrder(micro), backward);
     const auto uses = micro.uses();
     std::vector<int64_t> bytes(kLayers + 1, 0);
     for (size_t value = 0; value < uses.size(); ++value) {
@@ -63,9 +63,9 @@ class FitActivations : public testing::Test {
     return bytes;
   }
 
-  /// Seconds that a plan adds to a micro-batch.
-  double cost(const ActivationPlan& plan) const {
-    const StepGraph candidate = recompute(step_, plan);
+  /// Seconds that a choices adds to a micro-batch.
+  double cost(const ActivationChoices& choices) const {
+    const StepGraph candidate = recompute(step_, choices);
     double seconds = 0;
     for (size_t n = 0; n < candidate.micro.nodes().size(); ++n) {
       const Node& node = candidate.micro.nodes()[n];
@@ -74,18 +74,18 @@ class FitActivations : public testing::Test {
     }
     const std::vector<int64_t> bytes = all_waiting(candidate.micro);
     for (size_t i = 0; i < bytes.size(); ++i)
-      if (plan[i].stream) seconds += 2 * static_cast<double>(bytes[i]) / (problem_.rates.bandwidth / 2);
+      if (choices[i].stream) seconds += 2 * static_cast<double>(bytes[i]) / (problem_.rates.bandwidth / 2);
     return seconds;
   }
 
-  int64_t peak(const ActivationPlan& plan) const {
-    const std::vector<int64_t> bytes = waiting(recompute(step_, plan), plan);
+  int64_t peak(const ActivationChoices& choices) const {
+    const std::vector<int64_t> bytes = waiting(recompute(step_, choices), choices);
     return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   }
-  int64_t kept() const { return peak(ActivationPlan(kLayers + 1)); }
+  int64_t kept() const { return peak(ActivationChoices(kLayers + 1)); }
 
-  static int count(const ActivationPlan& plan, bool (*is)(const LayerActivations&)) {
-    return static_cast<int>(std::count_if(plan.begin(), plan.end(), is));
+  static int count(const ActivationChoices& choices, bool (*is)(const LayerActivations&)) {
+    return static_cast<int>(std::count_if(choices.begin(), choices.end(), is));
   }
   static bool streams(const LayerActivations& layer) { return layer.stream; }
   static bool recomputes(const LayerActivations& layer) { return layer.recompute != RecomputeLevel::kNone; }
@@ -98,15 +98,15 @@ class FitActivations : public testing::Test {
 
 TEST_F(FitActivations, KeepsAllThatFits) {
   problem_.byte_limit = kept();
-  EXPECT_EQ(fit_activations(step_, problem_), ActivationPlan(kLayers + 1));
+  EXPECT_EQ(fit_activations(step_, problem_), ActivationChoices(kLayers + 1));
   EXPECT_EQ(asked_, 1);
-  EXPECT_EQ(text_of(ActivationPlan(kLayers + 1)), "keep layers 0-11 and the head");
+  EXPECT_EQ(text_of(ActivationChoices(kLayers + 1)), "keep layers 0-11 and the head");
 }
 
 TEST_F(FitActivations, FollowsTheRates) {
   problem_.byte_limit = kept() / 2;
   problem_.rates = {.flops = 1e9, .bandwidth = 1e12};  // to compute is dear, to move is cheap
-  const ActivationPlan streamed = fit_activations(step_, problem_);
+  const ActivationChoices streamed = fit_activations(step_, problem_);
   EXPECT_GT(count(streamed, streams), 0) << text_of(streamed);
   EXPECT_THAT(text_of(streamed), HasSubstr("stream layers 0-"));
   EXPECT_FALSE(streamed[kLayers - 1].stream) << "no more than the limit asks for";
@@ -115,7 +115,7 @@ TEST_F(FitActivations, FollowsTheRates) {
   problem_.rates = {.flops = 1e15, .bandwidth = 1e9};  // the other way round
   problem_.to_files = true;
   problem_.rates.files = 1e3;
-  const ActivationPlan again = fit_activations(step_, problem_);
+  const ActivationChoices again = fit_activations(step_, problem_);
   EXPECT_GT(count(again, recomputes), 0) << text_of(again);
   EXPECT_EQ(count(again, streams), 0) << text_of(again);
   EXPECT_LE(peak(again), problem_.byte_limit);
@@ -129,9 +129,9 @@ TEST_F(FitActivations, FilesThatMoveBesideTheWorkCostNextToNothing) {
   problem_.byte_limit = kept() / 2;
   problem_.to_files = true;
   problem_.rates = {.flops = 1e9, .bandwidth = 1e9, .files = 1e9};
-  const ActivationPlan plan = fit_activations(step_, problem_);
-  EXPECT_GT(count(plan, streams), 0) << text_of(plan);
-  EXPECT_EQ(count(plan, recomputes), 0) << text_of(plan);
+  const ActivationChoices choices = fit_activations(step_, problem_);
+  EXPECT_GT(count(choices, streams), 0) << text_of(choices);
+  EXPECT_EQ(count(choices, recomputes), 0) << text_of(choices);
 }
 
 TEST_F(FitActivations, IsNoDearerThanEitherAlone) {
@@ -141,12 +141,12 @@ TEST_F(FitActivations, IsNoDearerThanEitherAlone) {
       problem_.rates = {.flops = flops, .bandwidth = 2.5e10};
       problem_.may_stream = true;
       asked_ = 0;
-      const ActivationPlan both = fit_activations(step_, problem_);
+      const ActivationChoices both = fit_activations(step_, problem_);
       EXPECT_LE(asked_, 20);
       EXPECT_EQ(fit_activations(step_, problem_), both) << "the same question has the same answer";
       problem_.may_stream = false;
-      const ActivationPlan recomputed = fit_activations(step_, problem_);
-      ActivationPlan streamed(kLayers + 1);
+      const ActivationChoices recomputed = fit_activations(step_, problem_);
+      ActivationChoices streamed(kLayers + 1);
       for (LayerActivations& layer : streamed) layer.stream = true;
       const bool any = peak(recomputed) <= problem_.byte_limit || peak(streamed) <= problem_.byte_limit;
       if (any) {
@@ -157,7 +157,7 @@ TEST_F(FitActivations, IsNoDearerThanEitherAlone) {
       for (size_t n = 0; n < step_.micro.nodes().size(); ++n)
         compute +=
             problem_.rates.seconds(step_.micro.nodes()[n].op->cost(step_.micro.signature(static_cast<NodeId>(n))));
-      for (const ActivationPlan& alone : {recomputed, streamed})
+      for (const ActivationChoices& alone : {recomputed, streamed})
         if (peak(alone) <= problem_.byte_limit) {
           EXPECT_LE(cost(both), cost(alone) + 0.005 * compute)
               << share << " " << text_of(both) << "; " << text_of(alone);
@@ -167,25 +167,25 @@ TEST_F(FitActivations, IsNoDearerThanEitherAlone) {
 
 TEST_F(FitActivations, EachStageDoesWhatItsOwnMemoryAsks) {
   for (size_t i = kLayers / 2; i <= kLayers; ++i) problem_.stage_of[i] = 1;
-  problem_.peaks = [](const StepGraph& candidate, const ActivationPlan& plan) {
-    const std::vector<int64_t> bytes = waiting(candidate, plan);
+  problem_.peaks = [](const StepGraph& candidate, const ActivationChoices& choices) {
+    const std::vector<int64_t> bytes = waiting(candidate, choices);
     const auto half = bytes.begin() + kLayers / 2;
     // Four micro-batches are in flight on the first stage.
     return std::vector<int64_t>{4 * std::accumulate(bytes.begin(), half, int64_t{0}),
                                 std::accumulate(half, bytes.end(), int64_t{0})};
   };
-  problem_.byte_limit = problem_.peaks(step_, ActivationPlan(kLayers + 1))[0] / 2;
-  const ActivationPlan plan = fit_activations(step_, problem_);
-  EXPECT_LE(problem_.peaks(recompute(step_, plan), plan)[0], problem_.byte_limit);
-  for (size_t i = kLayers / 2; i <= kLayers; ++i) EXPECT_EQ(plan[i], LayerActivations{}) << text_of(plan);
+  problem_.byte_limit = problem_.peaks(step_, ActivationChoices(kLayers + 1))[0] / 2;
+  const ActivationChoices choices = fit_activations(step_, problem_);
+  EXPECT_LE(problem_.peaks(recompute(step_, choices), choices)[0], problem_.byte_limit);
+  for (size_t i = kLayers / 2; i <= kLayers; ++i) EXPECT_EQ(choices[i], LayerActivations{}) << text_of(choices);
 }
 
 TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {
   problem_.byte_limit = 1;
-  const ActivationPlan plan = fit_activations(step_, problem_);
-  EXPECT_EQ(count(plan, streams), kLayers + 1);
-  EXPECT_EQ(count(plan, recomputes), kLayers) << "nothing of the head is recomputed";
-  EXPECT_EQ(text_of(plan), "recompute and stream layers 0-11, stream the head");
+  const ActivationChoices choices = fit_activations(step_, problem_);
+  EXPECT_EQ(count(choices, streams), kLayers + 1);
+  EXPECT_EQ(count(choices, recomputes), kLayers) << "nothing of the head is recomputed";
+  EXPECT_EQ(text_of(choices), "recompute and stream layers 0-11, stream the head");
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST(SumInPlace, LeavesTermsThatAreReadElsewhere) {
   add_into(build, "sum.twice", twice);
   add_into(build, "sum.result", result);
   build.output("result", result);
-  add_into(build, "weight", narrow);                 // no sum that starts at zero
+  add_into(build, "weight", narrow);                    // no sum that starts at zero
   add_into(build, "sum.map", exp(matmul(x, x, true)));  // no op that adds
   const Graph same = sum_in_place(graph, is_sum);
   EXPECT_EQ(ops_of(same), ops_of(graph));
@@ -256,8 +256,7 @@ TEST(Precision, ComputesProductsInTheLowTypeAndKeepsGradientsOfWeightsFull) {
 TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
   const Model model = tiny_bert();
   StepGraph step = step_of(simplify(training_graph(model, DType::kBF16)), model);
-  step.programs.push_back(
-      {"evaluate", simplify(lower_precision(model.evaluate, DType::kBF16)), When::on_request()});
+  step.programs.push_back({"evaluate", simplify(lower_precision(model.evaluate, DType::kBF16)), When::on_request()});
   const StepGraph hoisted = hoist(step);
   verify(hoisted, "hoist");
   EXPECT_GT(hoisted.derive.nodes().size(), 10u);
@@ -283,8 +282,7 @@ TEST(Hoist, MovesCastsOfWeightsIntoDerive) {
 TEST(Unhoist, MakesWhatWasDerivedWhereItIsRead) {
   const Model model = tiny_bert();
   StepGraph step = step_of(simplify(training_graph(model, DType::kBF16)), model);
-  step.programs.push_back(
-      {"evaluate", simplify(lower_precision(model.evaluate, DType::kBF16)), When::on_request()});
+  step.programs.push_back({"evaluate", simplify(lower_precision(model.evaluate, DType::kBF16)), When::on_request()});
   const StepGraph again = unhoist(hoist(step));
   verify(again, "unhoist");
   EXPECT_TRUE(again.derive.nodes().empty());
@@ -304,7 +302,7 @@ TEST(Unhoist, MakesWhatWasDerivedWhereItIsRead) {
   EXPECT_GT(made, 20);
 }
 
-TEST(Chunks, AreSetOnSumsOverFeaturesAndOverRowsOfVectors) {
+TEST(Parts, AreSetOnSumsOverFeaturesAndOverRowsOfVectors) {
   const Model model = tiny_bert();
   const Graph graph = set_chunks(simplify(training_graph(model)), 2);
   verify(graph, "chunks");

@@ -17,7 +17,7 @@ struct Info {
   size_t size;
   bool floating;
 };
-constexpr std::array<Info, kStoredDTypeCount> kInfo = {{{"f32", 4, true},
+constexpr std::array<Info, kDTypeCount> kInfo = {{{"f32", 4, true},
                                                   {"f16", 2, true},
                                                   {"bf16", 2, true},
                                                   {"f8e4m3", 1, true},
@@ -72,6 +72,8 @@ T to_integer(double value) {
 
 }  // namespace
 
+namespace v0 {
+
 size_t size_of(DType dtype) { return info(dtype).size; }
 std::string_view name_of(DType dtype) { return info(dtype).name; }
 bool is_floating(DType dtype) { return info(dtype).floating; }
@@ -79,12 +81,14 @@ bool is_integer(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI
 
 DType dtype_from_name(std::string_view name) {
   std::string known;
-  for (int i = 0; i < kStoredDTypeCount; ++i) {
+  for (int i = 0; i < kDTypeCount; ++i) {
     if (kInfo[i].name == name) return static_cast<DType>(i);
     known += (i ? ", " : "") + std::string(kInfo[i].name);
   }
   throw Error({.what = "unknown element type", .found = "'" + std::string(name) + "'", .expected = "one of " + known});
 }
+
+}  // namespace v0
 
 uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -99,7 +103,6 @@ float f8e4m3_to_f32(uint8_t bits) { return decode(bits, format_of(DType::kF8E4M3
 float f8e5m2_to_f32(uint8_t bits) { return decode(bits, format_of(DType::kF8E5M2)); }
 
 double load_element(const void* data, DType dtype, int64_t index) {
-  if (dtype == kU16) return load_as<uint16_t>(data, index);
   switch (dtype) {
     case DType::kF32: return load_as<float>(data, index);
     case DType::kF16: return f16_to_f32(load_as<uint16_t>(data, index));
@@ -110,12 +113,12 @@ double load_element(const void* data, DType dtype, int64_t index) {
     case DType::kI64: return static_cast<double>(load_as<int64_t>(data, index));
     case DType::kBool: return load_as<uint8_t>(data, index) != 0;
     case DType::kU8: return load_as<uint8_t>(data, index);
+    case DType::kU16: return load_as<uint16_t>(data, index);
   }
   internal_error("load_element", "unknown dtype");
 }
 
 void store_element(void* data, DType dtype, int64_t index, double value) {
-  if (dtype == kU16) return store_as(data, index, to_integer<uint16_t>(value));
   switch (dtype) {
     case DType::kF32: return store_as(data, index, static_cast<float>(value));
     case DType::kF16: return store_as(data, index, static_cast<uint16_t>(round_nearest(value, dtype)));
@@ -126,6 +129,7 @@ void store_element(void* data, DType dtype, int64_t index, double value) {
     case DType::kI64: return store_as(data, index, to_integer<int64_t>(value));
     case DType::kBool: return store_as(data, index, static_cast<uint8_t>(value != 0));
     case DType::kU8: return store_as(data, index, to_integer<uint8_t>(value));
+    case DType::kU16: return store_as(data, index, to_integer<uint16_t>(value));
   }
   internal_error("store_element", "unknown dtype");
 }

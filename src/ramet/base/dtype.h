@@ -6,21 +6,20 @@
 #include <string_view>
 
 #include "ramet/base/house.h"
+#include "ramet/types.h"
 
 namespace ramet {
 
-/// Element types of tensors. `kU8` holds opaque bytes (packed weights, checkpoints' pieces).
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI32, kI64, kBool, kU8 };
-inline constexpr int kDTypeCount = 9;
+using v0::DType;
+using v0::dtype_from_name;
+using v0::is_floating;
+using v0::is_integer;
+using v0::kDTypeCount;
+using v0::name_of;
+using v0::size_of;
 
-/// Size of one element in bytes.
-size_t size_of(DType dtype);
-/// "f32", "bf16", "i64", "bool", ...
-std::string_view name_of(DType dtype);
-/// The inverse of `name_of`; throws Error naming the known types.
-DType dtype_from_name(std::string_view name);
-bool is_floating(DType dtype);
-bool is_integer(DType dtype);
+/// Whether the elements are bits that are no numbers.
+inline bool is_opaque(DType dtype) { return dtype == DType::kU8 || dtype == DType::kU16; }
 
 /// Scalar conversions, round to nearest even; NaN stays NaN, infinities stay where the format has them
 /// (f8e4m3 has none: overflow saturates to NaN as OCP's "E4M3FN" does).

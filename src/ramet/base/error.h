@@ -3,41 +3,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "ramet/base/house.h"
+#include "ramet/error.h"
 
 namespace ramet {
 
-/// What a user needs to know of a fault, in five parts. Empty parts are left out of the message.
-struct ErrorParts {
-  std::string what{};      ///< what was wrong, one clause: "unknown key"
-  std::string where{};     ///< file and line, node of the graph, name of the tensor: "bert.toml:12 train.stepz"
-  std::string found{};     ///< the offending value
-  std::string expected{};  ///< what would have been right
-  std::string remedy{};    ///< what to do
-};
-
-/// How a command must end when an error reaches it.
-enum class ErrorKind {
-  kUsage,   ///< wrong use or bad input: exit status 2
-  kFailure  ///< a run that failed: exit status 1
-};
-
-/// The only exception that Ramet throws on purpose. `what()` is the parts joined:
-/// "WHERE: WHAT; found X; expected Y. REMEDY".
-class Error : public std::runtime_error {
- public:
-  explicit Error(ErrorParts parts, ErrorKind kind = ErrorKind::kUsage);
-  const ErrorParts& parts() const { return parts_; }
-  ErrorKind kind() const { return kind_; }
-
- private:
-  ErrorParts parts_;
-  ErrorKind kind_;
-};
+using v0::Error;
+using v0::ErrorKind;
+using v0::ErrorParts;
 
 /// Throws an `Error` of kind `kFailure` that says that Ramet itself is at fault. For states that no
 /// input can reach; `where` names the function.

@@ -1,9 +1,15 @@
 #pragma once
 
+// The public headers (include/ramet/) define what the engine shares with its users: errors, element types, shapes.
+#ifdef RAMET_OUTSIDE
+#error "include a header of src/ramet before the public headers: both have names of their own, as Model"
+#endif
+#define RAMET_INSIDE
+
 // Every folder X of src/ramet has a namespace of its own, ramet::X; what base/ declares stands in ramet itself. A
 // folder sees the names of the folders above it without a prefix, because each directive below passes on those before
-// it. It never sees the names of later folders, even where a header of one comes in by mistake. And no two types can
-// collide: of two types with one full name the linker keeps either one's functions, and says nothing.
+// it. It never sees the names of later folders, even where a header of one comes in by mistake. So no two types can
+// collide. (Of two types with one full name, the linker would silently keep the functions of either.)
 namespace ramet {}
 namespace ramet::ir {
 using namespace ramet;
@@ -80,8 +86,11 @@ using namespace ramet::report;
 namespace ramet::cli {
 using namespace ramet::serve;
 }
+namespace ramet::api {
+using namespace ramet::serve;
+}
 
-// Tests and benchmarks see all of it, and the benchmarks what they share with the tests.
+// Tests see all folders. Benchmarks also see the tests' support code.
 namespace ramet::tests {
 using namespace ramet::cli;
 }

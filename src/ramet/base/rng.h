@@ -8,7 +8,7 @@
 
 namespace ramet {
 
-/// What a random draw is for. Part of the counter, so that no two uses share numbers.
+/// The purpose of a random draw. It is mixed into the key, so that no two purposes share numbers.
 enum class RandomPurpose : uint32_t {
   kInit = 1,
   kDropout = 2,

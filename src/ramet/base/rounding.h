@@ -9,22 +9,15 @@
 
 namespace ramet {
 
-/// Opaque 16 bits: the low halves of f32 numbers whose high halves are bf16. Beside the types of `DType` by name, and
-/// like them in size_of, name_of, load_element and the rest.
-inline constexpr DType kU16 = static_cast<DType>(kDTypeCount);
-inline constexpr int kStoredDTypeCount = kDTypeCount + 1;
-/// Bytes that are no numbers.
-inline bool is_opaque(DType dtype) { return dtype == DType::kU8 || dtype == kU16; }
-
-// How numbers become narrower ones, for every backend. A format's finite numbers are k x 2^(e - mantissa_bits) with
-// e >= 1 - bias; those with e = 1 - bias and k < 2^mantissa_bits are its subnormals.
+// How numbers are rounded to narrower formats, for every backend. A format's finite numbers are k x 2^(e -
+// mantissa_bits) with e >= 1 - bias; those with e = 1 - bias and k < 2^mantissa_bits are its subnormals.
 //
-// To nearest: of two neighbours the nearer, of equally near ones the even.
-// Stochastic: of the neighbours k and k + 1 around |x|, the upper with the probability of the fraction f between them:
-// when (draw + 1/2) / 2^16 < f, `draw` being 16 uniform bits. That is f exactly where f has at most 16 bits (bf16 and
-// normal f16 from f32), and f to the nearest 2^-16 elsewhere. A number that the format has stays as it is.
-// What is rounded beyond the largest finite number is infinite, NaN in a format without infinity; with `saturate` it is
-// the largest finite number, as are infinities. NaN stays NaN.
+// To nearest: the nearer of the two neighbours; of two equally near ones, the even one.
+// Stochastic: let f be the place of |x| between its neighbours k and k + 1, from 0 to 1. The upper neighbour is taken
+// when (draw + 1/2) / 2^16 < f, where `draw` has 16 uniform bits. So the probability is f exactly where f has at most
+// 16 bits (bf16 and normal f16 from f32), and f to the nearest 2^-16 elsewhere. A number that the format can represent
+// does not change. A result beyond the largest finite number becomes infinite, or NaN in a format without infinity;
+// with `saturate`, it and infinities become the largest finite number. NaN stays NaN.
 
 /// A narrow binary float: its widths, its bias, and whether the top exponent is for infinity and NaN alone.
 struct FloatFormat {
@@ -54,9 +47,9 @@ uint32_t round_nearest(double value, DType dtype, bool saturate = false);
 /// The code of `value` in a narrow type, stochastic.
 uint32_t round_stochastic(double value, DType dtype, uint16_t draw, bool saturate = false);
 
-/// An f32 number as a bf16 and 16 further bits, from which it is made again: the bf16 is the number rounded to nearest,
-/// of equally near ones the one further from 0 (two f32 numbers that round to the same even neighbour would need a 17th
-/// bit to be told apart). NaN stays NaN.
+/// An f32 number as a bf16 and 16 further bits, from which the number can be restored. The bf16 is the number rounded
+/// to nearest; of two equally near ones, the one further from 0. (With rounding to even, two f32 numbers could share a
+/// bf16, and a 17th bit would be needed to restore them.) NaN stays NaN.
 struct SplitFloat {
   uint16_t high, low;
 };

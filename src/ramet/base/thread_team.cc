@@ -147,7 +147,7 @@ void ThreadTeam::split(int64_t count, int64_t grain, const std::function<void(in
   grain = std::max<int64_t>(grain, 1);
   const int64_t blocks = (count - 1) / grain + 1;
   const int64_t parts = std::min<int64_t>(blocks, size());
-  if (parts == 1) return body(0, count, 0);  // not worth waking anybody
+  if (parts == 1) return body(0, count, 0);  // not worth waking threads
   run([&](int rank) {
     if (rank >= parts) return;
     const int64_t begin = blocks * rank / parts * grain;

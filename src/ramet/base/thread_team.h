@@ -8,8 +8,8 @@
 
 namespace ramet {
 
-/// The threads of one device. Work is split statically by index, so who does what depends only on the
-/// size of the team; kernels must not let that decide a bit of any result.
+/// The threads of one device. Work is split statically by index, so the share of a thread depends only on the size of
+/// the team. No bit of a kernel's result may depend on that size.
 class ThreadTeam {
  public:
   /// A team of `threads` in [1, 4096], the caller among them. Workers spin briefly, then sleep. Throws Error when the

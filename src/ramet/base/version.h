@@ -1,10 +1,10 @@
 #pragma once
 
 #include "ramet/base/house.h"
+#include "ramet/version.h"
 
 namespace ramet {
 
-/// Ramet's version, as "0.1.0".
-const char* version();
+using v0::version;
 
 }  // namespace ramet

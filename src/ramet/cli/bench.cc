@@ -34,7 +34,9 @@ std::optional<Recipe> recipe_of_preset(const std::string& name, const ModelOptio
     if (std::find(known.begin(), known.end(), preset) == known.end()) continue;
     settings.push_back("model.preset=" + preset);
     settings.insert(settings.end(), options.settings.begin(), options.settings.end());
-    return parse_recipe("", name, ".", settings);
+    Recipe recipe = parse_recipe("", name, ".", settings);
+    if (!options.layout.empty()) set_layout(recipe, options.layout);
+    return recipe;
   }
   return {};
 }
@@ -99,7 +101,7 @@ BenchRow bench_program(const BenchArguments& arguments, const Subject& subject, 
   const Graph graph = model.programs.front().graph;
   for (const GraphInput& input : graph.inputs())
     if (input.role == InputRole::kData) inputs.push_back(random_input(graph, input, model));
-  Predictor predictor(std::move(model), recipe.train, parse_layout(arguments.layout),
+  Predictor predictor(std::move(model), recipe.train, prediction_layout(subject.recipe, arguments),
                       arguments.where(session.mpi.get()), {"predict"});
   set_weights(predictor, subject);
   for (int warm = 0; warm < 2; ++warm) predictor.run("predict", inputs);
@@ -120,7 +122,7 @@ BenchRow bench_decoding(const BenchArguments& arguments, const Subject& subject,
                  .where = "--prompt-tokens and --tokens",
                  .found = std::to_string(arguments.prompt + arguments.tokens),
                  .expected = "at most " + std::to_string(decoding.room)});
-  Decoder decoder(std::move(model), decoding, recipe.train, parse_layout(arguments.layout),
+  Decoder decoder(std::move(model), decoding, recipe.train, prediction_layout(subject.recipe, arguments),
                   arguments.where(session.mpi.get()));
   set_weights(decoder.predictor(), subject);
   const RandomStream random(1, RandomPurpose::kSynthetic, 0, 0);

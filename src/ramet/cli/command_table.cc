@@ -8,7 +8,7 @@
 namespace ramet::cli {
 namespace {
 
-/// CLI11 hides what is in the group "".
+/// CLI11 hides options in the group "".
 template <typename Entry>
 bool is_visible(const Entry* entry) {
   return !entry->get_group().empty();

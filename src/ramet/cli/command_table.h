@@ -10,8 +10,8 @@ class Option;
 
 namespace ramet::cli {
 
-// What the program takes, read off the tables of CLI11 that --help is printed from. docs/commands.md and the completion
-// of shells are made with these functions, so that neither can differ from --help.
+// The program's commands and options, read from the tables of CLI11 that --help is printed from. docs/commands.md and
+// the completion of shells are made with these functions, so neither can differ from --help.
 
 /// "ramet runs export"
 std::string full_name(const CLI::App& command);

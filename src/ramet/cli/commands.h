@@ -19,7 +19,7 @@ class MpiSession;
 
 namespace ramet::cli {
 
-/// What the command line asked for: the chosen command sets `action`, which `main` runs and whose result is the exit
+/// The command that was asked for: its parser sets `action`, which `main` runs. The result of `action` is the exit
 /// status.
 struct Session {
   std::function<int()> action;
@@ -27,7 +27,7 @@ struct Session {
   bool json = false;
   std::shared_ptr<MpiSession> mpi{};  ///< the job of which this process is a rank; made by `join_job`
 
-  /// Whether this process tells what happens: rank 0, or the only one.
+  /// Whether this process prints messages: rank 0, or the only process.
   bool leads() const;
 };
 /// Meets the other ranks, if this process was started by mpirun: for the commands that run a layout. Null when it was
@@ -71,6 +71,9 @@ void add_layout_option(CLI::App& command, ModelOptions& options);
 void add_time_limit_option(CLI::App& command, ModelOptions& options);
 /// The recipe of a file, with the command line's settings and layout; of a model's file (*.ramet) the defaults with it.
 Recipe open_recipe(const std::string& path, const ModelOptions& options);
+/// The layout that --layout asks for, of a recipe that was opened with these options; without it one device, whatever
+/// the recipe trains on.
+Layout prediction_layout(const Recipe& recipe, const ModelOptions& options);
 void add_runs_option(CLI::App& command, std::string& folder);
 void add_json_option(CLI::App& command, Session& session);
 
@@ -81,8 +84,8 @@ struct Subject {
   std::filesystem::path run;                        ///< empty for a recipe's file
   std::optional<std::filesystem::path> checkpoint;  ///< absent: fresh weights
 };
-/// What a run keeps of what it began with takes the place of where it was: its tokenizer, and once there is a
-/// checkpoint the weights.
+/// Replaces paths by the copies that a run keeps of the files it began with: its tokenizer and, once there is a
+/// checkpoint, the weights.
 void begin_from_run(Recipe& recipe, const std::filesystem::path& run, bool has_weights);
 /// Throws Error when the text names nothing. A run's weights are those of its best evaluation, where it kept them, or
 /// of its newest checkpoint.

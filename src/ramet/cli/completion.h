@@ -17,14 +17,14 @@ struct CompletionWord {
   std::string word, description;
 };
 
-/// What may stand where the tab key was pressed.
+/// The possible words at the place where the tab key was pressed.
 struct Completion {
   PathKind paths = PathKind::kNone;
   std::vector<CompletionWord> words;
 };
 
 /// `line`: the words of a command line, from the program's name to the one that is being typed (which may be empty).
-/// All words of the result begin with what is typed. Behind a "=" only the text behind it is completed, as in
+/// All words of the result begin with the typed text. Behind a "=" only the text behind it is completed, as in
 /// "--layout=au" or "--set train.precision=b".
 Completion complete(const CLI::App& root, const std::vector<std::string>& line);
 

@@ -1,9 +1,9 @@
 #include "ramet/base/error.h"
 #include "ramet/cli/completion.h"
 
-// Each script asks `ramet complete WORDS...` what may stand where the tab key was pressed. The first line of the answer
-// says which files the shell adds (none, folders or files), all others are a word, a tab and its description. A word
-// takes the place of what is typed behind the last "=", or of all that is typed.
+// Each script asks `ramet complete WORDS...` for the possible words at the place where the tab key was pressed. The
+// first line of the answer says which files the shell adds (none, folders or files); each other line is a word, a tab
+// and its description. A word replaces the typed text behind the last "=", or all of the typed word.
 
 namespace ramet::cli {
 namespace {

@@ -37,7 +37,7 @@ class JsonLine {
 bool is_terminal();
 bool may_colour();
 
-/// Tells an error: one paragraph on stderr, or a JSON object there. Returns the exit status.
+/// Prints an error to stderr: one paragraph, or a JSON object. Returns the exit status.
 int report(const Error& error, bool json);
 /// A warning: on stderr.
 void warn(const std::string& text);
@@ -52,7 +52,8 @@ std::string numbers_text(const Numbers& numbers, bool shares = true);
 /// Columns of text, aligned; the first row is the head. Numbers align right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 
-/// One line that says what is done now: drawn over on a terminal, where it goes with this; elsewhere a line each time.
+/// A progress line. On a terminal it is drawn over, and the destructor removes it; elsewhere each change is a line of
+/// its own.
 class StatusLine {
  public:
   ~StatusLine() { clear(); }
@@ -66,7 +67,7 @@ class StatusLine {
 /// Shows how far a run is: a bar with loss, speed and time left on a terminal; elsewhere a line every few seconds.
 class StepProgress {
  public:
-  /// `units`: what the speed counts, "tokens".
+  /// `units`: the units of the speed, as "tokens".
   StepProgress(std::string name, std::string units, int64_t begin, int64_t end);
   ~StepProgress();
   void step(int64_t done, const Numbers& metrics);

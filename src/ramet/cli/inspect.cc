@@ -86,12 +86,12 @@ void print_instructions(const Executable& exe, const Segment& segment) {
   if (segment.instructions.empty()) return;
   std::vector<std::vector<std::string>> rows = {{segment.name, "op", "kernel", "result", "at", "bytes"}};
   for (const auto& instruction : segment.instructions) {
-    const bool copies = instruction.task < 0;
-    const Task* task = copies ? nullptr : &exe.tasks[static_cast<size_t>(instruction.task)];
+    const bool copies = instruction.call < 0;
+    const Call* call = copies ? nullptr : &exe.calls[static_cast<size_t>(instruction.call)];
     const Buffer* out =
         instruction.outputs.empty() ? nullptr : &exe.buffers[static_cast<size_t>(instruction.outputs[0])];
-    rows.push_back({instruction.name, copies ? "copy" : task->node.op->name, copies ? "" : task->kernel,
-                    copies || task->node.outputs.empty() ? "" : task->node.outputs[0].text(),
+    rows.push_back({instruction.name, copies ? "copy" : call->node.op->name, copies ? "" : call->kernel,
+                    copies || call->node.outputs.empty() ? "" : call->node.outputs[0].text(),
                     out ? std::to_string(out->offset) : "", out ? std::to_string(out->bytes) : ""});
   }
   std::fputs((table_text(rows) + "\n").c_str(), stdout);
@@ -128,7 +128,7 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
         .set("lanes", exe.lanes)
         .set("micro_batches_per_lane", exe.micro_batches_per_lane)
         .set("buffers", static_cast<int64_t>(exe.buffers.size()))
-        .set("tasks", static_cast<int64_t>(exe.tasks.size()));
+        .set("tasks", static_cast<int64_t>(exe.calls.size()));
     for (const auto& segment : exe.segments)
       line.set(segment.name + "_instructions", static_cast<int64_t>(segment.instructions.size()));
     line.set_json("memory", json_of(memory)).print();
@@ -140,7 +140,7 @@ int inspect_executable(const InspectArguments& arguments, bool json) {
   for (const auto& segment : exe.segments)
     if (!segment.instructions.empty())
       std::printf("  %s: %zu instructions\n", segment.name.c_str(), segment.instructions.size());
-  std::printf("  %zu tasks, %zu buffers, %zu states\n\n", exe.tasks.size(), exe.buffers.size(), exe.states.size());
+  std::printf("  %zu calls, %zu buffers, %zu states\n\n", exe.calls.size(), exe.buffers.size(), exe.states.size());
   std::fputs(text_of(memory).c_str(), stdout);
   if (arguments.program) print_program(exe);
   if (arguments.instructions) {

@@ -19,7 +19,8 @@ void add_search_options(CLI::App& command, SearchArguments& arguments);
 /// `ramet plan RECIPE --layout auto`: searches and prints. Returns the exit status.
 int plan_search(const std::string& recipe, const ModelOptions& options, const SearchArguments& arguments, bool json);
 
-/// The recipe with the best layout for this machine, which it tells on stderr: `ramet train RECIPE --layout auto`.
+/// The recipe with the best layout for this machine, for `ramet train RECIPE --layout auto`. Prints the layout to
+/// stderr.
 Recipe with_best_layout(const Recipe& recipe, const ModelOptions& options, bool json);
 
 }  // namespace ramet::cli

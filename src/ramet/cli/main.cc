@@ -89,10 +89,14 @@ Recipe recipe_of_model_file(const std::string& path, std::vector<std::string> se
 }  // namespace
 
 Recipe open_recipe(const std::string& path, const ModelOptions& options) {
-  Recipe recipe = path.ends_with(".ramet") ? recipe_of_model_file(path, options.settings)
-                                           : load_recipe(path, options.settings);
+  Recipe recipe =
+      path.ends_with(".ramet") ? recipe_of_model_file(path, options.settings) : load_recipe(path, options.settings);
   if (!options.layout.empty()) set_layout(recipe, options.layout);
   return recipe;
+}
+
+Layout prediction_layout(const Recipe& recipe, const ModelOptions& options) {
+  return options.layout.empty() ? Layout{} : parse_layout(recipe.layout, layout_source(recipe));
 }
 
 void add_runs_option(CLI::App& command, std::string& folder) {
@@ -138,8 +142,8 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
 
 namespace {
 
-/// What all ranks find wrong alike is told once, by the leading one; another rank tells what the leading one cannot,
-/// which has ended or was halted, here or on a host that this one does not see.
+/// An error that all ranks have is printed once, by the leading rank. Another rank prints an error that the leading one
+/// cannot print, because it has ended or was halted, here or on another host.
 int report(const Session& session, const Error& error) {
   const bool known =
       error.kind() == ErrorKind::kUsage || std::string(error.what()).find("rank 0 ") == std::string::npos;

@@ -8,14 +8,14 @@
 #include "ramet/cli/layout_search.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
-#include "ramet/train/facts.h"
+#include "ramet/measure/probe.h"
+#include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
-#include "ramet/measure/probe.h"
-#include "ramet/transport/process.h"
 #include "ramet/sim/shared_processors.h"
-#include "ramet/recipe/plan_recipe.h"
+#include "ramet/train/facts.h"
+#include "ramet/transport/process.h"
 
 namespace ramet::cli {
 namespace {
@@ -27,8 +27,8 @@ struct PlanArguments : ModelOptions {
   bool as_ranks = false;
 };
 
-/// Time of a step of all devices on the machine; absent, on this one, whose processors they share, but none for layouts
-/// that nobody would run here.
+/// Time of a step of all devices on the machine; absent: on this machine, whose processors they share; none for layouts
+/// that are too large to run here.
 std::optional<Simulation> time_of(const CompiledWorkload& compiled, const Preparation& preparation,
                                   const std::optional<Machine>& machine, bool as_ranks, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
@@ -42,13 +42,14 @@ std::optional<Simulation> time_of(const CompiledWorkload& compiled, const Prepar
 }
 
 /// Host memory of a process of the layout's, which has all its devices where nothing else is said.
-std::pair<HostPlan, int> host_of(const Preparation& preparation, const CompiledWorkload& compiled, bool as_ranks) {
+std::pair<HostBytes, int> host_of(const Preparation& preparation, const CompiledWorkload& compiled, bool as_ranks) {
   const Layout& layout = preparation.layout;
   std::vector<int> devices(static_cast<size_t>(layout.per_process > 0 ? layout.per_process
                                                : as_ranks             ? 1
                                                                       : layout.devices()));
   std::iota(devices.begin(), devices.end(), 0);
-  return {host_memory(preparation.workload, preparation.options, compiled.stages, devices), static_cast<int>(devices.size())};
+  return {host_memory(preparation.workload, preparation.options, compiled.stages, devices),
+          static_cast<int>(devices.size())};
 }
 
 /// Many devices, one that streams, or another machine's: what each holds and moves, and the schedule.
@@ -65,8 +66,9 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     check_devices(*machine, preparation.layout.mesh());
   }
   const CompiledWorkload compiled = machine ? compile_recipe(preparation, *machine, arguments.where())
-                                          : compile_recipe(preparation, arguments.where());
-  const LayoutReport schedule = layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options), compiled.stages);
+                                            : compile_recipe(preparation, arguments.where());
+  const LayoutReport schedule =
+      layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options), compiled.stages);
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
   if (!arguments.no_time) devices.time = time_of(compiled, preparation, machine, arguments.as_ranks, json);
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
@@ -100,7 +102,8 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
     return 0;
   }
   std::printf("%s: %s parameters, %s %s a step; compiled in %s for %d threads a device\n",
-              preparation.recipe.name.c_str(), number_text(static_cast<double>(preparation.workload.model.parameters())).c_str(),
+              preparation.recipe.name.c_str(),
+              number_text(static_cast<double>(preparation.workload.model.parameters())).c_str(),
               number_text(static_cast<double>(preparation.units_per_step())).c_str(), units.c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
   std::printf("%s%s\n%s", text_of(devices).c_str(), text_of(host, host_devices).c_str(), text_of(schedule).c_str());
@@ -108,22 +111,22 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
 }
 
 int plan(const PlanArguments& arguments, bool json) {
-  if (is_automatic_layout(arguments.layout))
-    return plan_search(arguments.recipe, arguments, arguments.search, json);
+  if (is_automatic_layout(arguments.layout)) return plan_search(arguments.recipe, arguments, arguments.search, json);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
   for (const auto& remark : preparation.workload.remarks) warn(remark);
   if (!preparation.layout.is_single() || !arguments.search.machine.empty())
     return plan_layout(arguments, preparation, json);
   if (!arguments.schedule_svg.empty()) {
-    const LayoutReport report = layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options));
+    const LayoutReport report =
+        layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options));
     write_file_atomic(arguments.schedule_svg, svg_of(report.table, report.times));
   }
   const CompiledWorkload compiled = compile_recipe(preparation, arguments.where());
   const Executable& exe = compiled.stages[0];
   const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
-  const HostPlan host = host_of(preparation, compiled, false).first;
+  const HostBytes host = host_of(preparation, compiled, false).first;
   const int64_t process_bytes = exe.planned_bytes() + host.total() + resident_bytes();
   double step_seconds = 0;
   if (!arguments.no_time) {
@@ -191,7 +194,8 @@ void add_plan(CLI::App& app, Session& session) {
       ->type_name("FILE");
   command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")
       ->type_name("FILE");
-  command->add_flag("--as-ranks", arguments->as_ranks, "foretell the time of a layout whose devices are ranks of mpirun");
+  command->add_flag("--as-ranks", arguments->as_ranks,
+                    "predict the time of a layout whose devices are ranks of mpirun");
   command->add_flag("--no-time", arguments->no_time, "memory only: does not measure this machine's speed");
   add_search_options(*command, arguments->search);
   add_json_option(*command, session);

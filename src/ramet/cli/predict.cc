@@ -275,7 +275,7 @@ int predict(PredictArguments arguments, Session& session) {
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
   if (arguments.batch == 0) arguments.batch = std::min<int64_t>(8, std::ssize(arguments.texts));
-  const Layout layout = parse_layout(arguments.layout);
+  const Layout layout = prediction_layout(subject.recipe, arguments);
   if (arguments.ids) return continue_ids(arguments, subject, prepare(subject.recipe).recipe, layout, session);
   const auto tokenizer = find_tokenizer(arguments, subject);
   const Recipe recipe =

@@ -16,7 +16,7 @@ struct RunsArguments {
   std::vector<std::string> runs;
 };
 
-/// The speed of a run by what it counts: {"tokens", 1234}; "" where the log has none.
+/// The speed of a run with its units: {"tokens", 1234}; "" where the log has none.
 std::pair<std::string, double> speed_of(const RunRecord& run) {
   constexpr std::string_view kEnd = "_per_second";
   for (const std::string& name : run.log.names())

@@ -21,7 +21,7 @@ struct SimulateArguments : ModelOptions {
   std::string recipe, machine = "local", trace, svg;
 };
 
-/// Tells before the work of it that a file cannot be written afterwards.
+/// Reports before the work starts that a file cannot be written afterwards.
 void check_target(const std::string& option, const std::string& file) {
   if (file.empty()) return;
   const auto folder = std::filesystem::absolute(file).parent_path();
@@ -49,8 +49,8 @@ int simulate(const SimulateArguments& arguments, bool json) {
     check_devices(machine, preparation.layout.mesh());
   }
   if (!json) std::fputs("compiling ...\n", stderr);
-  const CompiledWorkload compiled = local ? compile_recipe(preparation, arguments.where())
-                                        : compile_recipe(preparation, machine, arguments.where());
+  const CompiledWorkload compiled =
+      local ? compile_recipe(preparation, arguments.where()) : compile_recipe(preparation, machine, arguments.where());
   if (local) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);

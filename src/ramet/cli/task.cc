@@ -1,4 +1,4 @@
-// What eval, predict and train do for tasks beside what they do for all models.
+// The parts of eval, predict and train that are only for tasks.
 #include "ramet/cli/task.h"
 
 #include <CLI/CLI.hpp>
@@ -47,7 +47,8 @@ class Ensemble {
     const Preparation own = outputs_.empty() ? Preparation{} : prepare(subject.recipe);
     const Preparation& its = outputs_.empty() ? preparation_ : own;
     // Answers can be averaged where the features are the same, token by token.
-    if (its.recipe.task.kind != preparation_.recipe.task.kind || its.tokenizer->hash() != preparation_.tokenizer->hash() ||
+    if (its.recipe.task.kind != preparation_.recipe.task.kind ||
+        its.tokenizer->hash() != preparation_.tokenizer->hash() ||
         its.recipe.data.sequence_length != preparation_.recipe.data.sequence_length ||
         its.recipe.task.classes != preparation_.recipe.task.classes ||
         its.recipe.task.stride != preparation_.recipe.task.stride ||
@@ -56,7 +57,7 @@ class Ensemble {
                    .where = subject.run.string(),
                    .found = its.recipe.task.kind + ", sequences of " + std::to_string(its.recipe.data.sequence_length),
                    .expected = "the task, tokenizer, labels and lengths of the first run"});
-    TaskPredictor predictor(its.recipe, preparation_.tokenizer, parse_layout(options_.layout, "--layout"),
+    TaskPredictor predictor(its.recipe, preparation_.tokenizer, prediction_layout(subject.recipe, options_),
                             options_.where());
     predictor.predictor().load(Checkpoint(*subject.checkpoint));
     StatusLine line;
@@ -127,7 +128,8 @@ int predict_task(const Subject& subject, const TaskArguments& task, const ModelO
     result_line(ensemble).set(numbers).set("out", task.out).print();
   } else {
     std::printf("%s: predictions for %lld examples of %s%s\n", task.out.c_str(),
-                static_cast<long long>(ensemble.data().examples()), ensemble.split().c_str(), of_runs(ensemble).c_str());
+                static_cast<long long>(ensemble.data().examples()), ensemble.split().c_str(),
+                of_runs(ensemble).c_str());
     if (!numbers.empty()) std::printf("%s\n", numbers_text(numbers, false).c_str());
   }
   return 0;

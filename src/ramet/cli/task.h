@@ -8,12 +8,12 @@
 
 namespace ramet::cli {
 
-/// What eval and predict are told of a task's run.
+/// Arguments of eval and predict for a task's run.
 struct TaskArguments {
-  std::string split;               ///< "train", "dev" or "test"; empty: the command's own
-  std::string file;                ///< to take instead of the split's file
-  std::vector<std::string> with;   ///< further runs of the same task: an ensemble
-  std::string out;                 ///< predictions are written here
+  std::string split;              ///< "train", "dev" or "test"; empty: the command's own
+  std::string file;               ///< to take instead of the split's file
+  std::vector<std::string> with;  ///< further runs of the same task: an ensemble
+  std::string out;                ///< predictions are written here
 };
 
 /// --split, --file and --with.
@@ -23,7 +23,7 @@ void add_task_options(CLI::App& command, TaskArguments& task);
 bool is_task_run(const Subject& subject);
 /// Metrics of a task's run, or of an ensemble of runs, on a labelled split.
 int eval_task(const Subject& subject, const TaskArguments& task, const ModelOptions& options, const Session& session);
-/// Writes predictions in the task's public format, and tells the metrics where the split is labelled.
+/// Writes predictions in the task's public format, and prints the metrics if the split is labelled.
 int predict_task(const Subject& subject, const TaskArguments& task, const ModelOptions& options,
                  const Session& session);
 

@@ -35,7 +35,7 @@ void catch_stop_signals() {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-/// Shows what comes before the first step, once it has taken longer than anyone waits without a word.
+/// Shows the work before the first step, once it has taken too long to stay silent.
 class StartProgress {
  public:
   void operator()(std::string_view what, int64_t done, int64_t total) {
@@ -58,7 +58,7 @@ struct TrainArguments : ModelOptions {
   bool profile = false;
 };
 
-/// Runs of several seeds are told apart by their names.
+/// Runs of several seeds have different names.
 std::string seed_name(const std::string& name, int64_t seed) { return name + "-seed" + std::to_string(seed); }
 
 /// Losses and accuracies: what a person wants to know of a step.
@@ -114,7 +114,7 @@ class TrainCommand {
   }
 
  private:
-  /// One run after another, and then what they have in common.
+  /// One run after another, and then statistics over all of them.
   int run_seeds(const Recipe& recipe, int64_t seeds) {
     std::vector<SeedResult> results;
     const std::string exactly = arguments_.exactly;
@@ -210,8 +210,7 @@ class TrainCommand {
   /// What a rank that does not lead does beside the leading one: the same calls.
   int follow(Training& trainer) {
     catch_stop_signals();
-    train(trainer,
-          {.stop_at = arguments_.steps, .stop = &stop_request, .check_every = arguments_.check_numerics},
+    train(trainer, {.stop_at = arguments_.steps, .stop = &stop_request, .check_every = arguments_.check_numerics},
           std::span<TrainingObserver* const>());
     trainer.weights_hash();
     return 0;
@@ -264,7 +263,8 @@ class TrainCommand {
     const bool scales = recipe.train.loss_scale.automatic;
     std::printf("%s after %lld steps: %s\n", result.interrupted ? "stopped" : "done",
                 static_cast<long long>(result.steps), numbers_text(results_of(result.last_step)).c_str());
-    if (!result.last_evaluation.empty()) std::printf("held out: %s\n", numbers_text(result.last_evaluation, !recipe.is_task()).c_str());
+    if (!result.last_evaluation.empty())
+      std::printf("held out: %s\n", numbers_text(result.last_evaluation, !recipe.is_task()).c_str());
     if (!result.best_evaluation.empty() && result.best_steps < result.steps)
       std::printf("best, after %lld steps: %s\n", static_cast<long long>(result.best_steps),
                   numbers_text(result.best_evaluation, false).c_str());
@@ -335,16 +335,18 @@ void add_train(CLI::App& app, Session& session) {
       ->excludes(resume);
   add_runs_option(*command, arguments->runs);
   command
-      ->add_option("--run", arguments->exactly,
-                   "make the run in exactly this folder instead of a new one below --run-dir; with several seeds, below it")
+      ->add_option(
+          "--run", arguments->exactly,
+          "make the run in exactly this folder instead of a new one below --run-dir; with several seeds, below it")
       ->type_name("DIR")
       ->excludes(resume);
   command->add_flag("--profile", arguments->profile, "time every kernel, and print at the end where the time went");
   command
-      ->add_option("--check-numerics", arguments->check_numerics,
-                   "before the first step and every EVERY steps (default: 100) count the exponents of weights, optimizer "
-                   "states, gradients and activations, write them into the run's folder, and name the first tensor that "
-                   "leaves its type's range. Changes no bit; a check takes about as long as a step")
+      ->add_option(
+          "--check-numerics", arguments->check_numerics,
+          "before the first step and every EVERY steps (default: 100) count the exponents of weights, optimizer "
+          "states, gradients and activations, write them into the run's folder, and name the first tensor that "
+          "leaves its type's range. Changes no bit; a check takes about as long as a step")
       ->type_name("EVERY")
       ->expected(0, 1)
       ->default_str("100")

@@ -21,14 +21,14 @@ struct ArrayColumn {
   std::string stored;  ///< element type as it lies there: that of a DType ("f32"), or f64, i8, i16, u16, u32, u64
   Shape shape;
   const std::byte* data = nullptr;
-  std::shared_ptr<const void> keeper{};  ///< keeps `data` alive; null: the caller does
+  std::shared_ptr<const void> keeper{};  ///< owns `data`; null: the caller does
   std::string where{};                   ///< file, for messages
   int64_t host_bytes = 0;                ///< memory that it takes; 0 where it is mapped from a file, or the caller's
 };
 
 /// Arrays of a file of NumPy, mapped: .npy, one array named as the file; .npz, one array an entry. Entries that are
-/// compressed are read whole into memory. Throws Error with the file for what is no such file, is not whole, or is
-/// stored in a way that is not read (big-endian, Fortran order, objects).
+/// compressed are read whole into memory. Throws Error, naming the file, when it is no file of NumPy, is not whole, or
+/// is stored in a form that is not supported (big-endian, Fortran order, objects).
 std::vector<ArrayColumn> open_npy(const std::filesystem::path& path);
 std::vector<ArrayColumn> open_npz(const std::filesystem::path& path);
 /// The array of a file's bytes; `source` names it in messages. Its data points into `file`.
@@ -38,8 +38,8 @@ ArrayColumn parse_npy(std::string_view file, const std::string& source);
 /// not have (bf16, f8) become f32. The file is replaced whole or not at all.
 void save_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
-/// The type in which a model gets elements: as they lie where it is a DType; f64 as f32; i8, i16 and u16 as i32; u32 and
-/// u64 as i64. Throws Error for a name that is none.
+/// The type in which a model gets elements: as they lie where it is a DType; f64 as f32; i8, i16 and u16 as i32; u32
+/// and u64 as i64. Throws Error for a name that is none.
 DType delivered_type(std::string_view stored);
 /// Size of a stored element in bytes; Error likewise.
 int64_t stored_size(std::string_view stored);

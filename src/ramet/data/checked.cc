@@ -37,6 +37,7 @@ class CheckedSource final : public Source {
   int64_t epoch_samples(int64_t epoch) const override { return source_->epoch_samples(epoch); }
   Hash identity() const override { return source_->identity(); }
   bool repeatable() const override { return source_->repeatable(); }
+  bool by_step() const override { return source_->by_step(); }
   int64_t first_sample() const override { return source_->first_sample(); }
   std::string text_of(int64_t index) const override { return source_->text_of(index); }
   int64_t host_bytes() const override { return source_->host_bytes(); }

@@ -9,7 +9,7 @@
 
 namespace ramet::data {
 
-/// What a program expects of one tensor of its data.
+/// A program's expectation of one tensor of its data.
 struct ExpectedTensor {
   std::string name;
   TensorType type;  ///< of `samples` samples
@@ -17,9 +17,9 @@ struct ExpectedTensor {
   std::optional<double> low{}, high{};
 };
 
-/// The source with its tensors checked against what is expected of them: names, types and shapes at once, values
-/// whenever samples are made. Throws Error naming the tensor, and for a value the sample and the position, too. Tensors
-/// that nobody expects are left as they are. Where nothing is limited the source itself is given.
+/// The source with its tensors checked against expectations: names, types and shapes at once, values whenever samples
+/// are made. Throws Error naming the tensor, and for a value also the sample and the position. Tensors without an
+/// expectation pass unchecked. When no values are limited, the source itself is returned.
 std::shared_ptr<const Source> make_checked(std::shared_ptr<const Source> source, std::vector<ExpectedTensor> expected,
                                            int64_t samples);
 

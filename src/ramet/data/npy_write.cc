@@ -23,6 +23,7 @@ std::string_view numpy_name(DType dtype) {
     case DType::kI64: return "<i8";
     case DType::kBool: return "|b1";
     case DType::kU8: return "|u1";
+    case DType::kU16: return "<u2";
     default: return "";
   }
 }

@@ -83,7 +83,7 @@ struct Reader {
 struct BatchRing::State {
   std::shared_ptr<const Source> source;
   RingOptions options;
-  bool repeatable = true;
+  bool repeatable = true, by_step = false;
   int64_t depth = 1;
   std::vector<Reader> readers;
   std::vector<std::unique_ptr<Slot>> slots;
@@ -94,7 +94,7 @@ struct BatchRing::State {
   int64_t last_round = -1;  // of a source that is not repeatable: the latest that was begun
   std::vector<bool> seen;   // micro-batches of the round whose count is in `sum`
   int64_t seen_count = 0, sum = 0, held = 0, most = 0;
-  std::vector<std::jthread> threads;  // last: they end before what they use
+  std::vector<std::jthread> threads;  // last: they end before the members that they use
 
   int64_t number_of(int64_t round, int64_t micro) const {
     const int64_t number = round * options.round + micro;
@@ -111,10 +111,13 @@ struct BatchRing::State {
   void each_next(const Reader& reader, const Visit& visit) const {
     if (reader.reads.empty()) return;
     Position place = reader.at;
-    auto first = static_cast<int64_t>(place.index);  // what was read before it in this round may come again
+    auto first = static_cast<int64_t>(place.index);  // micro-batches read before it in this round may be read again
     int64_t last = -1;
     for (int64_t found = 0; found < depth;) {
-      if (place.index == reader.reads.size()) place = {place.round + 1, 0}, first = 0;
+      if (place.index == reader.reads.size()) {
+        if (by_step) return;  // the next step's samples are not there yet
+        place = {place.round + 1, 0}, first = 0;
+      }
       if (!exists(place.round)) return;
       const int64_t number = number_of(place, reader);
       // At the end of the data several micro-batches may be one.
@@ -132,7 +135,7 @@ struct BatchRing::State {
     return found == by_number.end() ? nullptr : found->second;
   }
 
-  /// A slot for another micro-batch: an empty one, or one that holds what nobody is about to read.
+  /// A slot for another micro-batch: an empty one, or one whose micro-batch no reader is about to read.
   Slot* free_slot() const {
     for (const auto& slot : slots)
       if (slot->condition == Slot::Condition::kEmpty) return slot.get();
@@ -200,6 +203,18 @@ struct BatchRing::State {
     }
   }
 
+  /// Empties all slots: the samples are others now, whatever their numbers.
+  void forget(std::unique_lock<std::mutex>& lock) {
+    begun = false;  // nothing more is made of the old ones
+    ready.wait(lock, [&] {
+      return std::none_of(slots.begin(), slots.end(),
+                          [](const auto& slot) { return slot->condition == Slot::Condition::kMaking; });
+    });
+    for (const auto& slot : slots) slot->condition = Slot::Condition::kEmpty;
+    by_number.clear();
+    held = 0;
+  }
+
   void note(int64_t micro, const Slot& slot) {
     if (!options.count || seen[static_cast<size_t>(micro)]) return;
     seen[static_cast<size_t>(micro)] = true;
@@ -214,6 +229,7 @@ BatchRing::BatchRing(std::shared_ptr<const Source> source, std::vector<RingReads
   State& state = *state_;
   const int64_t slots = planned_slots(reads, options, source->repeatable());
   state.repeatable = source->repeatable();
+  state.by_step = source->by_step();
   state.depth = depth_of(reads, options, state.repeatable);
   for (RingReads& each : reads) {
     Reader& reader = state.readers.emplace_back();
@@ -228,7 +244,8 @@ BatchRing::BatchRing(std::shared_ptr<const Source> source, std::vector<RingReads
   state.source = std::move(source);
   constexpr int kProcessorsEach = 4, kMost = 8;
   int threads = options.threads > 0 ? options.threads : std::clamp(available_processors() / kProcessorsEach, 2, kMost);
-  threads = state.repeatable ? static_cast<int>(std::min<int64_t>(threads, slots)) : std::min(1, static_cast<int>(slots));
+  threads =
+      state.repeatable ? static_cast<int>(std::min<int64_t>(threads, slots)) : std::min(1, static_cast<int>(slots));
   state.options = std::move(options);
   for (int i = 0; i < threads; ++i)
     state.threads.emplace_back([&state](const std::stop_token& stop) { state.work(stop); });
@@ -240,12 +257,13 @@ BatchRing::~BatchRing() {
 
 void BatchRing::begin(int64_t round) {
   State& state = *state_;
-  const std::lock_guard lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   if (!state.repeatable && round <= state.last_round)
     throw Error({.what = "samples of a stream cannot be read again",
                  .found = "step " + std::to_string(round + 1) + " for the second time",
                  .remedy = "Train from a source that can make its samples again"});
   state.last_round = round;
+  if (state.by_step) state.forget(lock);
   for (Reader& reader : state.readers) reader.at = {round, 0}, reader.waited = 0;
   for (const auto& slot : state.slots)
     if (slot->condition == Slot::Condition::kFailed) {

@@ -14,12 +14,13 @@ namespace ramet::data {
 /// How a ring deals a source's samples. A micro-batch has `batch` samples; micro-batch k of round n (a training step)
 /// is number n x round + k, and has the samples from number x batch on.
 struct RingOptions {
-  int64_t batch = 1;    ///< samples of a micro-batch
-  int64_t round = 1;    ///< micro-batches of a round
-  int64_t batches = -1; ///< numbers there are in all, -1: without end; a round that reaches beyond the last repeats it
+  int64_t batch = 1;     ///< samples of a micro-batch
+  int64_t round = 1;     ///< micro-batches of a round
+  int64_t batches = -1;  ///< numbers there are in all, -1: without end; a round that reaches beyond the last repeats it
   int64_t ahead = kMostHeld;  ///< micro-batches held for each reader, the one that it reads included; 1 to kMostHeld
   int threads = 0;            ///< that make batches; 0: by the processors
-  /// What a micro-batch counts (its tokens without padding), for `counted`; called on the threads that make batches.
+  /// The count of a micro-batch (as its tokens without padding), for `counted`; called on the threads that make
+  /// batches.
   std::function<int64_t(std::span<std::byte* const> tensors)> count{};
 
   static constexpr int64_t kMostHeld = 4;
@@ -29,11 +30,11 @@ struct RingOptions {
 using RingReads = std::vector<int32_t>;
 
 /// Micro-batches made ahead of their use by several threads, straight into a fixed number of slots. Each reader (a
-/// device) reads those of a round in an order of its own, known beforehand; what several readers read is made once as
-/// long as they are near each other. A slot is free again when no reader is about to read it; what a reader far behind
-/// the others still needs is made again. So what a reader gets depends on its reads alone, never on time, and no reader
-/// ever waits for another. From a source that is not repeatable every micro-batch is kept until its last reader has
-/// read it, so that with several readers the ring holds a whole round.
+/// device) reads those of a round in an order of its own, known beforehand; a micro-batch that several readers read is
+/// made once as long as they are near each other. A slot is free again when no reader is about to read it; a
+/// micro-batch that a reader far behind the others still needs is made again. So the data that a reader gets depends on
+/// its reads alone, never on time, and no reader ever waits for another. From a source that is not repeatable every
+/// micro-batch is kept until its last reader has read it, so that with several readers the ring holds a whole round.
 class BatchRing {
  public:
   /// Takes the memory and starts the threads. Nothing is made before `begin`.
@@ -43,11 +44,12 @@ class BatchRing {
   BatchRing(const BatchRing&) = delete;
   BatchRing& operator=(const BatchRing&) = delete;
 
-  /// All readers begin round `round`: the next one, the same one again, or any other. Nobody may be reading. Throws
+  /// All readers begin round `round`: the next one, the same one again, or any other. No reader may be reading. Throws
   /// Error for a round whose samples were read before from a source that is not repeatable.
   void begin(int64_t round);
-  /// Waits for reader `reader`'s next micro-batch, which must be `micro` of the round, and calls `visit` with its tensors, which hold
-  /// during the call. What went wrong while it was made is thrown here; the next `begin` has it made again.
+  /// Waits for reader `reader`'s next micro-batch, which must be `micro` of the round, and calls `visit` with its
+  /// tensors, which hold during the call. What went wrong while it was made is thrown here; the next `begin` has it
+  /// made again.
   void read(size_t reader, int64_t micro, const std::function<void(std::span<std::byte* const>)>& visit);
 
   /// Seconds that the reader that waited longest has waited since `begin`.

@@ -38,21 +38,21 @@ struct Batch {
 /// bytes and aligned to 16 bytes at least. A place holds anything before it is written.
 struct Places {
   std::span<std::byte* const> tensors;
-  /// Stops when nobody wants the samples any more. A source that waits for something must throw then.
+  /// Requested when the samples are not wanted any more. A source that waits for something must then throw.
   std::stop_token stop{};
 };
 inline constexpr int64_t kPlaceAlignment = 64;  // of the memory that training uses
 
 /// An endless sequence of training samples. Sample i is a pure function of the source's options and i: it does not
-/// depend on which batch, process, replica or machine asks for it, nor on what was asked before. All functions may be
+/// depend on which batch, process, replica or machine asks for it, nor on earlier requests. All functions may be
 /// called from many threads at once.
 class Source {
  public:
   virtual ~Source() = default;
   /// Names and types of the tensors of `count` samples.
   virtual Signature signature(int64_t count) const = 0;
-  /// Writes samples [first, first + count), every byte of signature(count), to `places`. Throws Error where the
-  /// samples cannot be made; what the places hold then is undefined.
+  /// Writes samples [first, first + count), every byte of signature(count), to `places`. Throws Error when the samples
+  /// cannot be made; the contents of the places are then undefined.
   virtual void fill(int64_t first, int64_t count, const Places& places) const = 0;
   /// The epoch that sample `index` belongs to (0 for data without epochs).
   virtual int64_t epoch_of(int64_t index) const = 0;
@@ -65,6 +65,9 @@ class Source {
   /// `first_sample` on, and is asked by one thread at a time (data/stream.h).
   virtual bool repeatable() const { return true; }
   virtual int64_t first_sample() const { return 0; }
+  /// Whether the source has only the samples of the current step, because a caller feeds them. Then no sample is asked
+  /// for before its step begins, and a step that is begun again may get other samples.
+  virtual bool by_step() const { return false; }
   /// What messages call a sample: "sample 17", or where it stands in a file.
   virtual std::string text_of(int64_t index) const { return "sample " + std::to_string(index); }
   /// Bytes of host memory that the source itself keeps: tables, and data that is not mapped from files.
@@ -74,7 +77,7 @@ class Source {
   Batch make(int64_t first, int64_t count) const;
 };
 
-/// Hash of a kind of source, what it reads and its options, each as a number.
+/// Hash of a kind of source, of the data that it reads, and of its options, each as a number.
 Hash source_identity(std::string_view kind, std::string_view contents, std::initializer_list<double> options);
 /// Throws Error when the range of samples cannot be.
 void check_samples(int64_t first, int64_t count);

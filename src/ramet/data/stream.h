@@ -15,7 +15,7 @@ struct StreamOptions {
   Signature signature;          ///< of one batch
   int64_t batch = 1;            ///< samples of a batch: a micro-batch of training
   /// The sample that the first batch begins with. A run that goes on from a checkpoint needs the checkpoint's position
-  /// here, and a caller who begins there.
+  /// here, and its caller must feed samples from there on.
   int64_t first_sample = 0;
   int64_t capacity = 4;  ///< batches that were pushed and not taken, at most
 };

@@ -13,8 +13,8 @@
 
 // What the engine knows of a device: memory, and queues of work. A back end implements Device and Queue, and nothing
 // above this folder knows which one runs. cpu_device.cc is the shortest implementation: all work is done before a call
-// returns. loopback_device.cc is the one to read before writing a back end for an accelerator: its memory is hidden from
-// the host, its queues are asynchronous, and comments say at each place what an accelerator does there.
+// returns. loopback_device.cc is the one to read before writing a back end for an accelerator: its memory is hidden
+// from the host, its queues are asynchronous, and comments say at each place what an accelerator does there.
 //
 // Three kinds of memory:
 //   device memory   where kernels work. Its addresses are numbers with which the host counts (base + offset) but which
@@ -22,9 +22,8 @@
 //   pinned memory   the host's, allocated by Device::take: copies between it and the device go on while the host works
 //   plain memory    any other memory of the process
 //
-// The order of work: a queue does what it is given in the order in which it is given; different queues know nothing of
-// each other's order but what events say. Each method may be called from one thread at a time for a queue, and from any
-// thread for a device.
+// The order of work: a queue does its work in the order in which it was given; only events order the work of different
+// queues. Each method may be called from one thread at a time for a queue, and from any thread for a device.
 
 namespace ramet::device {
 
@@ -33,8 +32,8 @@ class Queue;
 
 enum class Memory : uint8_t { kDevice, kPinned };
 
-/// A block of a device's memory or of pinned memory, zero at first, aligned to at least 4096 bytes. Given back when this
-/// is destroyed: then no queue may have work left that touches it.
+/// A block of a device's memory or of pinned memory, zero at first, aligned to at least 4096 bytes. Given back when
+/// this is destroyed: then no queue may have work left that touches it.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -60,8 +59,8 @@ struct Event {
   uint64_t number = 0;
 };
 
-/// A list of work that a queue recorded, to be replayed any number of times on queues of the same device. What it is
-/// made of is the device's own affair: a plain list on the CPU, a graph on a GPU.
+/// A list of work that a queue recorded, to be replayed any number of times on queues of the same device. Each device
+/// has its own form of it: a plain list on the CPU, a graph on a GPU.
 class CapturedProgram {
  public:
   virtual ~CapturedProgram() = default;
@@ -70,33 +69,35 @@ class CapturedProgram {
   CapturedProgram() = default;
 };
 
-/// What a kernel gets. Addresses are device memory; the lists may change as soon as `launch` has returned.
+/// The operands of a kernel. Addresses are device memory; the caller may change the lists as soon as `launch` has
+/// returned.
 struct KernelOperands {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;
   void* scratch = nullptr;
 };
 
-/// Work in order. Every method that gives work returns before the work is done, or when it is done, as the device likes.
+/// Work in order. A method that gives work may return before the work is done or when it is done; each device decides.
 ///
-/// Errors: arguments that cannot be right (a range outside the device's memory) throw Error at the call. Work that fails
-/// later drops what stands behind it in the queue; the next wait for it or for something behind it throws what it threw,
-/// and a queue that waits for it by an event fails in the same way. After the wait that threw, the queue works again,
-/// unless the device itself is lost.
+/// Errors: arguments that cannot be right (a range outside the device's memory) throw Error at the call. When work
+/// fails later, the queue drops the work behind it. The next wait for it, or for work behind it, throws the same
+/// exception, and a queue that waits for it by an event fails in the same way. After the wait that threw, the queue
+/// works again, unless the device itself is lost.
 class Queue {
  public:
   virtual ~Queue() = default;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  /// To device memory from host memory. Plain memory may be changed when the call returns (the call stages it, or waits);
-  /// pinned memory not before the copy is done.
+  /// To device memory from host memory. Plain memory may be changed when the call returns (the call stages it, or
+  /// waits); pinned memory not before the copy is done.
   virtual void copy_in(std::byte* to, const void* from, int64_t bytes) = 0;
   /// From device memory to host memory. Plain memory is set when the call returns; pinned memory when the copy is done.
   virtual void copy_out(void* to, const std::byte* from, int64_t bytes) = 0;
   /// Within the device's memory; the ranges are the same or do not overlap.
   virtual void copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;
-  /// From another device's memory to this one's. The caller sees to it by events that `from` is ready and stays.
+  /// Copies from another device's memory to this one's. The caller must make sure by events that `from` is ready and
+  /// stays until the copy is done.
   virtual void copy_from(std::byte* to, Device& other, const std::byte* from, int64_t bytes) = 0;
   virtual void fill(std::byte* to, uint8_t value, int64_t bytes) = 0;
   /// From [rows][columns] to [columns][rows] of runs of `bytes` each: how a tensor that is cut along an inner dimension
@@ -107,13 +108,13 @@ class Queue {
   virtual void add(std::byte* to, const std::byte* from, DType dtype, int64_t count) = 0;
   /// Runs a kernel that the backend of this device's kind made; it must live until it is done.
   virtual void launch(const Kernel& kernel, const KernelOperands& operands) = 0;
-  /// Writes the time at which the queue gets here, in seconds of the device's own clock, to a number in host memory
-  /// that lives until it is set. Differences of two stamps of one device are durations. What it costs is small beside a
-  /// kernel.
+  /// Writes the time at which the queue reaches this stamp, in seconds of the device's own clock, to a number in host
+  /// memory, which must live until then. The difference of two stamps of one device is a duration. A stamp costs little
+  /// beside a kernel.
   virtual void stamp(double* seconds) = 0;
 
   virtual Event record() = 0;
-  /// What is given to this queue from now on is done after the event, which may be of another queue of this device. The
+  /// Work given to this queue from now on is done after the event, which may be of another queue of this device. The
   /// host does not wait.
   virtual void wait_for(const Event& event) = 0;
   /// Whether `wait` would return (or throw) at once.
@@ -126,10 +127,11 @@ class Queue {
   Event read(void* to, const std::byte* from, int64_t bytes);
 
   /// From now on work is recorded and not done: copies within the device, to and from pinned memory, fills,
-  /// transpositions, sums and launches, with the addresses that they have now; all else throws Error. One recording at a time.
+  /// transpositions, sums and launches, with the addresses that they have now; all else throws Error. One recording at
+  /// a time.
   virtual void begin_capture() = 0;
   virtual std::unique_ptr<CapturedProgram> end_capture() = 0;
-  /// Does what was recorded, as if it were given to this queue now. The program must live until it is done.
+  /// Does the recorded work, as if it were given to this queue now. The program must live until it is done.
   virtual void replay(const CapturedProgram& program) = 0;
 
  protected:
@@ -144,7 +146,7 @@ class Device {
 
   /// Of its kind: "cpu", "loopback".
   virtual std::string_view name() const = 0;
-  /// Whether host code may use addresses of device memory as pointers, while no queue works on what they point to.
+  /// Whether host code may use addresses of device memory as pointers, while no queue works on that memory.
   virtual bool addressable() const = 0;
   /// What `Backend::make` is given as its number of threads.
   virtual int threads() const = 0;

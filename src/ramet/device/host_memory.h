@@ -7,7 +7,7 @@
 
 namespace ramet::device {
 
-/// Bytes that this process could still take without swapping: what the system has free and the cgroups' limits allow.
+/// Bytes that this process can still take without swapping, within the system's free memory and the cgroups' limits.
 /// Large when unknown.
 int64_t available_memory();
 
@@ -17,7 +17,8 @@ class HostMemory {
  public:
   static constexpr const char* kDeviceMemory = "device memory";
 
-  /// Throws Error (kFailure) when the machine has not so much memory left. `what` is whose memory it is, in that message.
+  /// Throws Error (kFailure) when the machine has not so much memory left. `what` is whose memory it is, in that
+  /// message.
   HostMemory(int64_t bytes, ThreadTeam& team, const char* what = kDeviceMemory);
   ~HostMemory();
   HostMemory(HostMemory&& other) noexcept;

@@ -18,7 +18,7 @@ struct KernelContext {
 /// A kernel made for one node: shapes, types and attributes are known, all preparation is done. `run` allocates
 /// nothing and is called from the team's owner thread.
 ///
-/// Kernels of a device that the host does not compute for derive from this class too: their device (device/device.h)
+/// Kernels of an accelerator derive from this class too: their device (device/device.h)
 /// knows the class that its backend makes, and hands the operands to that class in `Queue::launch`. Their `run` is
 /// never called.
 class Kernel {

@@ -45,7 +45,7 @@ class Timeline {
     changed_.notify_all();
   }
 
-  /// The queue's thread: does what was given until `close`.
+  /// The queue's thread: does the work that it is given, until `close`.
   void run(int threads) {
     ThreadTeam team(threads);
     std::unique_lock lock(mutex_);
@@ -62,7 +62,7 @@ class Timeline {
         } catch (...) {
           thrown = std::current_exception();
         }
-      work = nullptr;  // what it holds is let go before anybody hears that it is done
+      work = nullptr;  // its resources are released before its end is reported
       lock.lock();
       ++done_;
       if (thrown) {
@@ -86,7 +86,8 @@ class Timeline {
     return done_ >= number;
   }
 
-  /// For the host: what failed at or before `number` is thrown once, and with it all that was given until now is dropped.
+  /// For the host: what failed at or before `number` is thrown once, and with it all that was given until now is
+  /// dropped.
   void wait(uint64_t number) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= number; });
@@ -100,8 +101,7 @@ class Timeline {
   void follow(uint64_t number, const Timeline& follower) const {
     std::unique_lock lock(mutex_);
     // The follower's queue may be closed while it waits here: looked at now and then.
-    while (!closed_ && done_ < number && !follower.closed_)
-      changed_.wait_for(lock, std::chrono::milliseconds(10));
+    while (!closed_ && done_ < number && !follower.closed_) changed_.wait_for(lock, std::chrono::milliseconds(10));
     if (failure_ && dropped_.back().first <= number) std::rethrow_exception(failure_);
     for (const auto& [first, last] : dropped_)
       if (first <= number && number <= last)
@@ -265,8 +265,8 @@ class LoopbackQueue final : public Queue {
     const int64_t bytes = count * static_cast<int64_t>(size_of(dtype));
     device_.check_range(to, bytes, "add");
     device_.check_range(from, bytes, "add");
-    give([to = device_.true_address(to, "add"), from = device_.true_address(from, "add"), dtype, count](
-             ThreadTeam& team) { add_elements(team, to, from, dtype, count); });
+    give([to = device_.true_address(to, "add"), from = device_.true_address(from, "add"), dtype,
+          count](ThreadTeam& team) { add_elements(team, to, from, dtype, count); });
   }
   // An accelerator: casts the kernel to the class that its backend makes, and that class calls cuLaunchKernel on this
   // queue's stream with the operands' addresses as arguments. Arguments are copied at the call there, as they are here.
@@ -292,7 +292,7 @@ class LoopbackQueue final : public Queue {
   }
   void wait_for(const Event& event) override {
     refuse_in_capture("wait_for");
-    if (event.queue == this || !event.queue) return;  // what was given before is done before
+    if (event.queue == this || !event.queue) return;  // earlier work is done first
     const auto* other = dynamic_cast<const LoopbackQueue*>(event.queue);
     if (!other) internal_error("Queue::wait_for", "an event of another kind of device");
     timeline_->give([theirs = other->timeline_, mine = timeline_.get(), number = event.number](ThreadTeam&) {

@@ -3,10 +3,8 @@
 #include "ramet/base/error.h"
 
 namespace ramet::ir {
-namespace {
 
-/// "model/bert.cc:46": folder, file and line, the same wherever the tree lies.
-std::string text_of(const std::source_location& place) {
+std::string origin_of(const std::source_location& place) {
   const std::string_view path = place.file_name();
   const size_t file = path.rfind('/');
   const size_t folder = file == std::string_view::npos || file == 0 ? std::string_view::npos : path.rfind('/', file - 1);
@@ -14,9 +12,11 @@ std::string text_of(const std::source_location& place) {
          std::to_string(place.line());
 }
 
+namespace {
+
 NodeInfo scope_info(const GraphBuilder& builder, const std::string& name, const std::source_location& place) {
   NodeInfo info = builder.info().named(builder.path_of(name));
-  info.origin = text_of(place);
+  info.origin = origin_of(place);
   return info;
 }
 
@@ -24,7 +24,7 @@ NodeInfo part_info(const GraphBuilder& builder, const std::string& stack, int64_
                    const std::source_location& place) {
   if (stack.empty() || index < 0 || index >= Part::kMost)
     throw Error({.what = stack.empty() ? "a stack of parts needs a name" : "a part of a stack has an impossible number",
-                 .where = "PartScope at " + text_of(place),
+                 .where = "PartScope at " + origin_of(place),
                  .found = "'" + stack + "', " + std::to_string(index),
                  .expected = "a name, and 0 to " + std::to_string(Part::kMost - 1)});
   NodeInfo info = scope_info(builder, stack + std::to_string(index), place);

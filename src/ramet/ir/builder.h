@@ -39,8 +39,8 @@ class GraphBuilder {
   Tensor op(std::string_view op_name, std::initializer_list<Tensor> inputs, Attributes attributes = {});
   std::vector<Tensor> ops(std::string_view op_name, const std::vector<Tensor>& inputs, Attributes attributes = {});
 
-  /// What nodes added from now on get to know (NodeInfo), until `pop_info`. A scope's name goes behind the names of those
-  /// around it.
+  /// What nodes added from now on get to know (NodeInfo), until `pop_info`. A scope's name goes behind the names of
+  /// those around it.
   void push_info(NodeInfo info) { infos_.push_back(std::move(info)); }
   void pop_info() { infos_.pop_back(); }
   NodeInfo info() const { return infos_.empty() ? NodeInfo() : infos_.back(); }
@@ -53,6 +53,9 @@ class GraphBuilder {
   Graph& graph_;
   std::vector<NodeInfo> infos_;
 };
+
+/// The origin of a node: "model/bert.cc:46", that is folder, file and line, without the path of the tree.
+std::string origin_of(const std::source_location& place);
 
 /// RAII: nodes that are added while it lives know this.
 class InfoScope {
@@ -72,9 +75,9 @@ class Scope : public InfoScope {
         const std::source_location& place = std::source_location::current());
 };
 
-/// A scope named STACK and INDEX, whose nodes are that part of the model: layouts cut between parts, and recomputation
-/// keeps what goes from one to the next. Number the parts of a stack from 0 in the order in which data flows through
-/// them. Throws Error on a negative index or an empty name.
+/// A scope whose nodes are part INDEX of STACK. Layouts cut the model between parts, and recomputation keeps the values
+/// that go from one part to the next. Number the parts of a stack from 0 in the order in which data flows through them.
+/// Throws Error on a negative index or an empty name.
 class PartScope : public InfoScope {
  public:
   PartScope(GraphBuilder& builder, const std::string& stack, int64_t index,

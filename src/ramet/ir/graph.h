@@ -67,8 +67,8 @@ inline constexpr int kNodePassCount = 5;
 /// "forward", "backward", "recompute", "accumulate", "update"
 std::string_view name_of(NodePass pass);
 
-/// What is known of a node beside what it computes. Passes that rebuild graphs carry it. The name and the origin are for
-/// people: no bit, no cut and no plan depends on them.
+/// Facts about a node beside its computation. Passes that rebuild graphs carry them. The name and the origin are for
+/// people: no bit, no cut and no search depends on them.
 struct NodeInfo {
   std::string name;  ///< path of scopes, as in "layer0/attention/query"
   Part part{};
@@ -171,9 +171,9 @@ class Graph {
   std::vector<GraphOutput> outputs_;
 };
 
-/// Checks every rule of a graph: ids in range, SSA order, types equal to what the type rules say, attributes
-/// known and of the right kind, names of inputs and outputs unique. Throws Error naming `after` (a pass), the
-/// node and the rule.
+/// Checks every rule of a graph: ids are in range, nodes are in SSA order, types equal those of the type rules,
+/// attributes are known and of the right kind, names of inputs and outputs are unique. Throws Error naming `after` (a
+/// pass), the node and the rule.
 void verify(const Graph& graph, const std::string& after);
 
 /// A copy of the nodes of one graph into another, value by value; the work-horse of passes that rebuild.
@@ -191,9 +191,10 @@ class GraphCopier {
   /// The same with other attributes, and with inputs of the new graph.
   NodeId copy_node(NodeId id, std::vector<ValueId> inputs, Attributes attributes);
   void copy_outputs();
-  /// The copy of node `from` stands for node `serial` too: what was derived from the latter is derived from the former.
+  /// The copy of node `from` also takes the place of node `serial`: nodes that were derived from `serial` count as
+  /// derived from the copy.
   void stand_in(int32_t serial, int32_t from);
-  /// What is known of a node, in the new graph.
+  /// The facts about a node, for the new graph.
   NodeInfo info(NodeId id) const;
 
  private:

@@ -69,7 +69,7 @@ struct ShardingRule {
   std::string text() const;
 };
 
-/// What a gradient rule gets, and the tools to build its answer.
+/// Arguments of a gradient rule, and the tools to build its result.
 struct GradientContext {
   GraphBuilder& build;                       ///< appends to the graph being differentiated
   const NodeSignature& node;                 ///< the forward node
@@ -78,7 +78,7 @@ struct GradientContext {
   std::vector<bool> needed;                  ///< one an input: whether its gradient is wanted
 };
 
-/// What a simplification rule gets. Inputs are values of the graph under construction, already simplified.
+/// Arguments of a simplification rule. Inputs are values of the graph under construction, already simplified.
 struct SimplifyContext {
   GraphBuilder& build;
   const NodeSignature& node;
@@ -97,8 +97,8 @@ struct AttributeSpec {
 /// kernel.
 enum class Exchange : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 
-/// What is expected of a value's elements before the first step of training, for unit scaling
-/// (transform/unit_scale.h). A row is what the last dimension holds; rows of one sample stand together.
+/// The expected size of a value's elements before the first step of training, for unit scaling
+/// (transform/unit_scale.h). A row runs along the last dimension; the rows of one sample are adjacent.
 struct Amplitude {
   double rms = 1;          ///< root of the mean square
   double in_sample = 0;    ///< mean product of one element in two rows of a sample, over the mean square
@@ -108,8 +108,8 @@ struct Amplitude {
   bool exact = false;      ///< a statistic, a count, a loss: stays as it is
 };
 
-/// What a scaling rule gets: the node, its inputs (once they are scaled) and the number of samples in a micro-batch,
-/// all of the logical tensors.
+/// Arguments of a scaling rule: the node, its inputs (already scaled) and the number of samples in a micro-batch, all
+/// of logical tensors.
 struct ScalingContext {
   const NodeSignature& node;
   std::span<const Amplitude> inputs;

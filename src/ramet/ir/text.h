@@ -28,9 +28,9 @@ enum class PrintedText : uint8_t {
 };
 std::string print(const Graph& graph, PrintedText text = PrintedText::kAll);
 
-/// Parses the text form and verifies the graph. Throws Error with "LINE:COLUMN" in `where`, what was found and what was
-/// expected. Hostile text is refused, never crashes: sizes are bounded (rank 16, 2^40 elements a dimension, no
-/// overflow). `source` names the text in messages.
+/// Parses the text form and verifies the graph. Throws Error with "LINE:COLUMN" in `where`, and with the text that was
+/// found and the one expected. Hostile text is refused and never crashes: sizes are bounded (rank 16, 2^40 elements a
+/// dimension, no overflow). `source` names the text in messages.
 Graph parse_graph(std::string_view text, const std::string& source = "graph");
 
 /// Graphviz form, for people.

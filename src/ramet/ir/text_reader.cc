@@ -8,7 +8,6 @@
 
 #include "ramet/base/base64.h"
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 
 namespace ramet::ir {
 namespace {
@@ -244,7 +243,7 @@ Attribute TextReader::attribute() {
     if (name == "true") return true;
     if (name == "false") return false;
     if (name == "tensor") return tensor();
-    for (int i = 0; i < kStoredDTypeCount; ++i)
+    for (int i = 0; i < kDTypeCount; ++i)
       if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
     position_ = start;
   }

@@ -12,9 +12,9 @@
 namespace ramet::ir {
 
 /// Reads the words of a text form, one after another: of graphs (ir/text.h), and of whole models. Blanks, ends of lines
-/// and comments (from # to the end of the line) stand between words and mean nothing. Everything that does not fit
-/// throws Error with SOURCE:LINE:COLUMN, what was found and what was expected; sizes are bounded, so that no text
-/// costs more memory than its own length.
+/// and comments (from # to the end of the line) separate words and mean nothing else. A text that does not fit throws
+/// Error with SOURCE:LINE:COLUMN and with the text that was found and the one expected. Sizes are bounded, so that no
+/// text takes more memory than its own length.
 class TextReader {
  public:
   /// `source` names the text in messages. `text` must outlive the reader.
@@ -52,7 +52,7 @@ class TextReader {
 
   /// Reads again from a place where something began.
   void back_to(size_t place) { position_ = place; }
-  /// Runs an edit; its errors get the place in the text, and `before` in front of what they say.
+  /// Runs an edit. Errors that it throws get the place in the text, and `before` in front of their message.
   template <typename Edit>
   auto at(size_t place, Edit edit, const std::string& before = "") {
     try {

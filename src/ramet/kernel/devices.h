@@ -16,7 +16,7 @@ struct DeviceEntry {
   std::string_view name;
   std::string_view about;  ///< for people
   const Backend& (*backend)();
-  /// A device with `threads` threads, or what its backend takes that number for.
+  /// A device with `threads` threads; each backend decides what a thread is.
   std::unique_ptr<Device> (*make)(int threads);
   /// Bytes of device memory that this process could still take for all its devices of this kind.
   int64_t (*available)();

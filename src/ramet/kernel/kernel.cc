@@ -64,9 +64,9 @@ KernelChoice Backend::choose(const NodeSignature& node, int threads) const {
   return choice;
 }
 
-std::optional<PackedLayout> Backend::packing(const NodeSignature& node, int index) const {
+std::optional<BlockedLayout> Backend::blocking(const NodeSignature& node, int index) const {
   const KernelEntry& entry = select(node, "", nullptr);
-  return entry.packing ? entry.packing(node, index) : std::nullopt;
+  return entry.blocking ? entry.blocking(node, index) : std::nullopt;
 }
 
 std::unique_ptr<Kernel> Backend::make(const NodeSignature& node, int threads, const std::string& name) const {

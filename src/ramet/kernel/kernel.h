@@ -21,7 +21,7 @@ struct KernelEntry {
   std::function<std::unique_ptr<Kernel>(const NodeSignature& node, int threads)> make;
   std::function<int64_t(const NodeSignature& node, int threads)> scratch{};                ///< empty: none
   std::function<std::vector<std::pair<int, int>>(const NodeSignature& node)> may_alias{};  ///< empty: none
-  std::function<std::optional<PackedLayout>(const NodeSignature& node, int input)> packing{};
+  std::function<std::optional<BlockedLayout>(const NodeSignature& node, int input)> blocking{};
 };
 
 /// A backend: for each op an ordered list of kernels, best first, reference last. RAMET_VERBOSE=dispatch prints every
@@ -32,7 +32,7 @@ class Backend : public KernelLibrary {
   void add(KernelEntry entry);  ///< after all entries of the same op that are better
 
   KernelChoice choose(const NodeSignature& node, int threads) const override;
-  std::optional<PackedLayout> packing(const NodeSignature& node, int index) const override;
+  std::optional<BlockedLayout> blocking(const NodeSignature& node, int index) const override;
   std::string kernel_class() const override { return kernel_class_; }
 
   /// The kernel that `choose` chose (or, with `name` given, the one of that name).

@@ -23,7 +23,7 @@ namespace {
 std::string name_of(const Piece& piece, size_t stage) {
   return "stage " + std::to_string(stage) + ", " +
          (piece.kind == PieceKind::kProgram ? "'" + piece.graph.name() + "'"
-                                            : std::string(name_of(piece.kind)) + " " + std::to_string(piece.chunk));
+                                            : std::string(name_of(piece.kind)) + " " + std::to_string(piece.part));
 }
 
 class DeviceVerifier {
@@ -46,8 +46,8 @@ class DeviceVerifier {
       }
       std::set<std::tuple<PieceKind, int, int, int>> keys;
       for (const Piece& piece : on.pieces) {
-        if (!keys.emplace(piece.kind, piece.chunk, piece.program, piece.place).second)
-          fail(after_, name_of(piece, stage), "a second piece of that kind and chunk");
+        if (!keys.emplace(piece.kind, piece.part, piece.program, piece.place).second)
+          fail(after_, name_of(piece, stage), "a second piece of that kind and part");
         if ((piece.kind == PieceKind::kProgram) !=
             (piece.program >= 0 && static_cast<size_t>(piece.program) < graphs_.programs.size()))
           fail(after_, name_of(piece, stage), "a piece of a program that does not exist");
@@ -63,10 +63,11 @@ class DeviceVerifier {
     for (const auto& [key, writer] : program_writers_)
       for (const auto& [place, reader] : program_readers_[key])
         if (place > writer.first)
-          throw Error({.what = "a program reads a state in one part of the model and writes it in another",
-                       .where = "program '" + graphs_.programs[static_cast<size_t>(key.first)].name + "'",
-                       .found = "'" + key.second + "', read in " + reader + " after it is written in " + writer.second,
-                       .remedy = "Keep what reads and writes a state in one part of the model, or use p=1 and phases=1"});
+          throw Error(
+              {.what = "a program reads a state in one part of the model and writes it in another",
+               .where = "program '" + graphs_.programs[static_cast<size_t>(key.first)].name + "'",
+               .found = "'" + key.second + "', read in " + reader + " after it is written in " + writer.second,
+               .remedy = "Keep what reads and writes a state in one part of the model, or use p=1 and phases=1"});
     for (const Boundary& boundary : graphs_.boundaries)
       if (!written_.count(boundary.name)) fail(after_, boundary.name, "a boundary that no piece writes");
   }

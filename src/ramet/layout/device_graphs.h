@@ -25,14 +25,14 @@ struct LocalState {
 };
 
 PieceKind piece_of(Pass pass);
-/// The other way; nothing for what is no pass of training.
+/// The inverse; nothing for a kind that is no pass of training.
 std::optional<Pass> pass_of(PieceKind kind);
 
 /// A part of the step that runs in one go on one device.
 struct Piece {
   Graph graph;
   PieceKind kind = PieceKind::kForward;
-  int chunk = 0;     ///< of the model; kUpdate: its place in the order of updates
+  int part = 0;      ///< of the model; kUpdate: its place in the order of updates
   int program = -1;  ///< kProgram: index in DeviceGraphs::programs
   int place = 0;     ///< kProgram: in the order in which a micro-batch meets the pieces of the program
   std::map<std::string, Sharding> results{};  ///< how results lie that a device holds a part of only
@@ -57,36 +57,36 @@ struct DeviceProgram {
 struct Boundary {
   std::string name;
   TensorType type;
-  int stage = 0;                  ///< of the writer
-  std::vector<int> readers;       ///< stages, ascending, once each; the writer's own among them where it reads it too
-  HomeMemory home = HomeMemory::kDevice;  ///< where it waits between its writer and its readers on a stage
+  int stage = 0;             ///< of the writer
+  std::vector<int> readers;  ///< stages, ascending, once each; the writer's own among them where it reads it too
+  HomeMemory home = HomeMemory::kDevice;  ///< where the value waits between its writer and its readers on a stage
 };
 
-/// What all devices of one stage run (SPMD over r, t1 and t2).
+/// The graphs that all devices of one stage run (SPMD over r, t1 and t2).
 struct StageGraphs {
   std::vector<LocalState> states;
-  std::vector<Piece> pieces;  ///< each (kind, chunk, program, place) at most once; without nodes where there is nothing
+  std::vector<Piece> pieces;  ///< each (kind, part, program, place) at most once; without nodes where there is nothing
                               ///< to do
 };
 
-/// A step partitioned over a mesh: collectives and transfers are explicit, no shape depends on anything but the layout.
-/// A training step on a device of stage s is:
-///   - prepare: every piece of kind kPrepare (derived states from weights; once at the start, and after each update)
-///   - the entries of `table[s]` in order, each one piece for one micro-batch; accumulators as in StepGraph, over this
-///   replica's
-///     lanes; in each chunk's backward (or weight-gradient) pass, micro-batches come in order, so that each chunk keeps
-///     its own count of lanes
-///   - combine lanes, then the update pieces in order
-/// A program of `programs` runs its pieces in order of their places, each for all micro-batches at hand.
-/// With phases (layout.phases > 1) the table is phase by phase: each run of entries of one pass and chunk is a region;
-/// derived states and accumulators of a chunk live in its regions only, prepared and zeroed at their start.
+/// A step partitioned over a mesh: collectives and transfers are explicit, and every shape depends on the layout
+/// alone. A training step on a device of stage s is:
+///  - prepare: every piece of kind kPrepare (derived states from weights; once at the start, and after each update)
+///  - the entries of `table[s]` in order, each one piece for one micro-batch. Accumulators are as in StepGraph, over
+///    this replica's lanes. In each part's backward (or weight-gradient) pass, micro-batches come in order, so each
+///    part keeps its own count of lanes.
+///  - combine lanes, then the update pieces in order
+/// A program of `programs` runs its pieces in the order of their places, each for all micro-batches at hand.
+/// With phases (layout.phases > 1) the table is phase by phase: each run of entries of one pass and part is a region.
+/// Derived states and accumulators of a part live in its regions only; they are prepared and zeroed at the start of a
+/// region.
 struct DeviceGraphs {
   Layout layout;
   Mesh mesh;
   int64_t lanes = 1, micro_batches_per_lane = 1;  ///< of one replica
-  int chunks = 1;                                 ///< of the model, over all stages
-  std::vector<int> stage_of_chunk;
-  std::vector<int> chunk_of_layer;  ///< of the model; empty where there is one chunk
+  int parts = 1;                                  ///< of the model, over all stages
+  std::vector<int> stage_of_part;
+  std::vector<int> part_of_layer;  ///< of the model; empty where there is one part
   std::vector<DeviceProgram> programs;
   std::vector<std::string> guards;  ///< StepGraph::guards
   std::vector<StageGraphs> stages;

@@ -20,7 +20,7 @@ enum class PipelineSchedule : uint8_t {
   kZeroBubble    ///< weight gradients fill the gaps: ZB-H1 (Qi et al. 2023)
 };
 
-/// All that decides place and time of a training step, and not one bit of its result (DESIGN, words). `parse_layout`
+/// All that decides place and time of a training step, and not one bit of its result. `parse_layout`
 /// reads it, `layout_help` documents every key, `validate` checks it against a model and a recipe.
 struct Layout {
   int p = 1, t1 = 1, t2 = 1, r = 1;
@@ -41,11 +41,12 @@ struct Layout {
   } offload;
 
   PipelineSchedule schedule = PipelineSchedule::kOneFOneB;
-  int interleave = 1;           ///< model chunks a device, of schedule kInterleaved
+  int interleave = 1;           ///< parts of the model a device, of schedule kInterleaved
   bool sequence = false;        ///< sequence parallelism: what lies between the cut products is cut by tokens over t1
-  std::vector<int64_t> layers;  ///< of every model chunk, in the model's order; empty: cut by cost
-  /// Which stage holds the loss head; the first one holds the embeddings, whose table the head often shares. kAuto: the
-  /// first where it does, else the last (`prepare` decides); as long as nobody has decided, the last.
+  std::vector<int64_t> layers;  ///< of every part of the model, in the model's order; empty: cut by cost
+  /// Which stage holds the loss head. The first stage holds the embeddings, whose table the head often shares. kAuto:
+  /// the first stage when they share it, else the last; the recipe's preparation decides, and until then kAuto counts
+  /// as the last.
   enum class Head : uint8_t { kAuto, kLast, kFirst } head = Head::kAuto;
   int64_t device_memory = 0;      ///< bytes each device may plan with; 0: no limit
   std::string streaming = "ram";  ///< streaming memory: "ram", or a folder for files
@@ -54,13 +55,13 @@ struct Layout {
 
   Mesh mesh() const { return {.p = p, .r = r, .t1 = t1, .t2 = t2}; }
   int devices() const { return p * r * t1 * t2; }
-  /// Parts that each stage holds of the model's layers: phases or interleaved chunks.
-  int chunks_per_stage() const { return phases * interleave; }
+  /// Parts that each stage holds of the model's layers: phases or interleaved parts.
+  int parts_per_stage() const { return phases * interleave; }
   /// Parts into which the model's layers are cut; part c lies on stage c % p.
-  int layer_chunks() const { return p * chunks_per_stage(); }
+  int layer_parts() const { return p * parts_per_stage(); }
   /// The same and the loss head, where it is a part of its own: with head=first it follows all layers, on stage 0.
-  int model_chunks() const { return layer_chunks() + (head == Head::kFirst && p > 1 ? 1 : 0); }
-  int stage_of(int chunk) const { return chunk % p; }
+  int model_parts() const { return layer_parts() + (head == Head::kFirst && p > 1 ? 1 : 0); }
+  int stage_of(int part) const { return part % p; }
   bool streams_to_files() const { return streaming != "ram"; }
   /// Whether one device does everything, with all in its memory.
   bool is_single() const { return devices() == 1 && phases == 1 && !offload.any(); }
@@ -73,9 +74,9 @@ struct LayoutSetting {
 };
 
 /// "p=2 t=2x1 r=2 rts=weights,optimizer:4 phases=4 recompute=layer offload=optimizer,activations schedule=1f1b": keys
-/// in any order, apart by white space; a value with white space stands in double quotes. An empty text is one device.
-/// Throws Error (`where`: `source` and the key) with what would have been right. Says nothing yet of whether the layout
-/// fits a model.
+/// in any order, separated by white space; a value with white space stands in double quotes. An empty text means one
+/// device. Throws Error (`where`: `source` and the key) that names the values a key takes. Whether the layout fits a
+/// model is checked by `validate`.
 Layout parse_layout(std::string_view text, const std::string& source = "--layout");
 Layout parse_layout(std::span<const LayoutSetting> settings);
 /// The same keys as TOML, at the top or in a table [layout]; `t`, `rts`, `offload` and `layers` may be lists too.
@@ -94,7 +95,7 @@ std::string print_layout(const Layout& layout);
 std::string layout_help();
 std::string_view name_of(PipelineSchedule schedule);
 
-/// What a layout must fit: sizes of the model and the recipe, and the machine. 0: not known, not checked.
+/// Facts that a layout must fit: sizes of the model, the recipe and the machine. 0: not known, not checked.
 struct LayoutFacts {
   int64_t lanes = 1, chunks = 1;  ///< of the recipe; with fast bits each micro-batch is a lane, and chunks do not count
   bool exact = true;              ///< train.bits: "fast" drops the rules of trees
@@ -106,8 +107,8 @@ struct LayoutFacts {
   int64_t processors = 0, memory = 0;  ///< of one process: threads, bytes
 };
 
-/// Throws Error when the layout cannot run: what contradicts what, and which numbers would work. Returns remarks about
-/// what runs, but worse than it could, one a line of text.
+/// Throws Error when the layout cannot run, naming the contradiction and numbers that would work. Returns remarks about
+/// choices that run but could be better, one a line of text.
 std::vector<std::string> validate(const Layout& layout, const LayoutFacts& facts,
                                   const std::string& source = "--layout");
 

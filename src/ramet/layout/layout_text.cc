@@ -151,7 +151,7 @@ std::string print_offload(const Layout& layout) {
 }
 
 void read_schedule(Layout& layout, const LayoutValue& value) {
-  const char* const expected = "gpipe, 1f1b, interleaved:V (V model chunks a device) or zero-bubble";
+  const char* const expected = "gpipe, 1f1b, interleaved:V (V parts of the model a device) or zero-bubble";
   const size_t colon = std::min(value.text.find(':'), value.text.size());
   const auto found = std::find(kScheduleNames.begin(), kScheduleNames.end(), value.text.substr(0, colon));
   if (found == kScheduleNames.end()) value.refuse("unknown schedule", expected);
@@ -159,11 +159,11 @@ void read_schedule(Layout& layout, const LayoutValue& value) {
   const bool interleaved = layout.schedule == PipelineSchedule::kInterleaved;
   if (interleaved != (colon != value.text.size()))
     value.refuse(
-        interleaved ? "says not how many chunks of the model a device holds" : "only interleaved takes a number",
+        interleaved ? "says not how many parts of the model a device holds" : "only interleaved takes a number",
         expected);
-  layout.interleave = interleaved ? value.part(value.text.substr(colon + 1)).count("model chunks a device,") : 1;
+  layout.interleave = interleaved ? value.part(value.text.substr(colon + 1)).count("parts of the model a device,") : 1;
   if (interleaved && layout.interleave == 1)
-    value.refuse("one chunk a device is not interleaved", "interleaved:2 or more, or 1f1b");
+    value.refuse("one part a device is not interleaved", "interleaved:2 or more, or 1f1b");
 }
 
 std::string print_schedule(const Layout& layout) {
@@ -175,7 +175,7 @@ void read_layers(Layout& layout, const LayoutValue& value) {
   layout.layers.clear();
   if (value.text == "auto") return;
   for (const auto part : split(value.text, '+'))
-    layout.layers.push_back(value.part(part).number(0, kMostParts, "layers of every model chunk, as 3+7+7+7"));
+    layout.layers.push_back(value.part(part).number(0, kMostParts, "layers of every part of the model, as 3+7+7+7"));
 }
 
 std::string print_layers(const Layout& layout) {

@@ -8,8 +8,8 @@
 
 namespace ramet::layout {
 
-/// The settings that a table of TOML holds, each with `source`:LINE and "layout.KEY" as its place. For those few files
-/// that read TOML already. Throws Error for values that no key takes.
+/// The settings that a table of TOML holds, each with `source`:LINE and "layout.KEY" as its place. For the few files
+/// that already read TOML. Throws Error for values that no key takes.
 std::vector<LayoutSetting> layout_settings(const toml::table& table, const std::string& source);
 
 }  // namespace ramet::layout

@@ -186,11 +186,11 @@ class Validator {
   }
 
   void check_layers() const {
-    const int64_t parts = layout_.layer_chunks(), layers = facts_.layers;
-    const std::string product = layout_.chunks_per_stage() == 1 ? "p=" + text(layout_.p)
+    const int64_t parts = layout_.layer_parts(), layers = facts_.layers;
+    const std::string product = layout_.parts_per_stage() == 1 ? "p=" + text(layout_.p)
                                 : layout_.phases > 1
                                     ? "p x phases = " + text(layout_.p) + " x " + text(layout_.phases)
-                                    : "p x chunks = " + text(layout_.p) + " x " + text(layout_.interleave);
+                                    : "p x interleave = " + text(layout_.p) + " x " + text(layout_.interleave);
     if (layout_.layers.empty()) {
       if (layers > 0 && parts > layers)
         refuse(layout_.phases > 1 ? "phases" : "p", "every part of the model must hold a layer at least",
@@ -213,7 +213,7 @@ class Validator {
   }
 
   std::string most_parts(int64_t layers) const {
-    if (layout_.chunks_per_stage() == 1) return "With " + text(layers) + " layers, p may be at most " + text(layers);
+    if (layout_.parts_per_stage() == 1) return "With " + text(layers) + " layers, p may be at most " + text(layers);
     const std::string name = layout_.phases > 1 ? "phases" : "the number of interleaved";
     if (layout_.p > layers) return "With " + text(layers) + " layers, p may be at most " + text(layers);
     return "With " + text(layers) + " layers and p=" + text(layout_.p) + ", " + name + " may be at most " +

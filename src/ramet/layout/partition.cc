@@ -5,8 +5,8 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ir/builder.h"
-#include "ramet/layout/chunks.h"
 #include "ramet/layout/pieces.h"
+#include "ramet/layout/pipeline_parts.h"
 #include "ramet/layout/spread_graph.h"
 #include "ramet/layout/stage_update.h"
 
@@ -42,8 +42,8 @@ Graph take_apart(const Graph& graph, const std::set<NodeId>& nodes) {
 
 class Partitioner {
  public:
-  Partitioner(const StepGraph& step, const Layout& layout, const ActivationPlan& plan)
-      : step_(step), layout_(layout), plan_(plan), mesh_(layout.mesh()) {
+  Partitioner(const StepGraph& step, const Layout& layout, const ActivationChoices& choices)
+      : step_(step), layout_(layout), choices_(choices), mesh_(layout.mesh()) {
     into_.layout = layout;
     into_.mesh = mesh_;
     into_.lanes = step.lanes / layout.r;
@@ -54,8 +54,8 @@ class Partitioner {
 
   DeviceGraphs run() {
     check_replicas();
-    const PartOrder parts(graph_with_parts());
-    const LayerCosts costs = layer_costs(graph_with_parts(), parts);
+    const LayerOrder layers(graph_with_parts());
+    const LayerCosts costs = layer_costs(graph_with_parts(), layers);
     gather_sharded_weights();
     spread_states();
     const Graph derive = spread(step_.derive, spreads_).graph;
@@ -65,10 +65,10 @@ class Partitioner {
       programs.push_back(program.reads_data() ? spread_micro(program.graph) : spread_update(program.graph));
     const SpreadResult update = spread_update(step_.update);
     find_stages();
-    cut_model(parts, costs, micro);
+    cut_model(layers, costs, micro);
     for (size_t i = 0; i < programs.size(); ++i) {
       add_program(step_.programs[i]);
-      if (step_.programs[i].reads_data()) cut_program(parts, programs[i], static_cast<int>(i));
+      if (step_.programs[i].reads_data()) cut_program(layers, programs[i], static_cast<int>(i));
     }
     cut_derive(derive);
     owner_ = cut_update(update, -1);
@@ -79,8 +79,8 @@ class Partitioner {
   }
 
  private:
-  /// The graph that tells which parts the model has: the micro-batch's; where there is no training, the first
-  /// program's that reads data.
+  /// The graph whose nodes name the model's parts: the micro-batch's or, without training, that of the first program
+  /// that reads data.
   const Graph& graph_with_parts() const {
     if (!step_.micro.nodes().empty()) return step_.micro;
     for (const StepProgram& program : step_.programs)
@@ -162,11 +162,11 @@ class Partitioner {
       }
       graph = take_apart(graph, result.to_take_apart);
     }
-    // What could not be cut even so stays gathered.
+    // Operands that still could not be cut stay gathered.
     return SpreadGraph(graph, mesh_, spreads, sequence).run();
   }
 
-  /// In a micro-batch an accumulator is the replica's own.
+  /// In a micro-batch each replica has an accumulator of its own.
   SpreadResult spread_micro(const Graph& graph) const {
     StateSpreads spreads = spreads_;
     for (const StateTensor& state : step_.states)
@@ -187,27 +187,26 @@ class Partitioner {
   }
 
   void find_stages() {
-    for (int chunk = 0; chunk < layout_.model_chunks(); ++chunk)
-      into_.stage_of_chunk.push_back(layout_.stage_of(chunk));
-    into_.chunks = layout_.model_chunks();
+    for (int part = 0; part < layout_.model_parts(); ++part) into_.stage_of_part.push_back(layout_.stage_of(part));
+    into_.parts = layout_.model_parts();
   }
 
-  void cut_model(const PartOrder& parts, const LayerCosts& costs, const SpreadResult& micro) {
+  void cut_model(const LayerOrder& layers, const LayerCosts& costs, const SpreadResult& micro) {
     std::vector<Chain> chains;
     const Graph graph = hold_chains(micro.graph, names_of({StateKind::kChained}), chains);
-    std::vector<int>& chunk_of_layer = into_.chunk_of_layer;
-    if (into_.chunks > 1) chunk_of_layer = chunks_of_layers(layout_, costs.layers, costs.before, costs.after);
+    std::vector<int>& part_of_layer = into_.part_of_layer;
+    if (into_.parts > 1) part_of_layer = parts_of_layers(layout_, costs.layers, costs.before, costs.after);
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
     std::vector<bool> stays;
-    for (const LayerActivations& layer : plan_) stays.push_back(!layer.stream);
-    const ChunkMap map = map_chunks(graph, parts, chunk_of_layer, into_.chunks, chains);
+    for (const LayerActivations& layer : choices_) stays.push_back(!layer.stream);
+    const PartMap map = map_parts(graph, layers, part_of_layer, into_.parts, chains);
     homes_ = homes_of(graph, map, {});
-    PieceCutter{.stage_of_chunk = into_.stage_of_chunk,
-                .parts = &parts,
+    PieceCutter{.stage_of_part = into_.stage_of_part,
+                .layers = &layers,
                 .split_backward = split,
                 .stream = layout_.offload.activations,
                 .stays = std::move(stays),
-                .chunks_per_phase = layout_.phases > 1 ? layout_.p : 0,
+                .parts_per_phase = layout_.phases > 1 ? layout_.p : 0,
                 .results = micro.results,
                 .homes = homes_}
         .cut(graph, map, into_);
@@ -216,17 +215,17 @@ class Partitioner {
     if (!chains.empty()) check_order(chains[0].state);
   }
 
-  /// The first chunk whose nodes read each state, or what `derive` makes of it; of states that the graph does not read,
+  /// The first part whose nodes read each state, or what `derive` makes of it; of states that the graph does not read,
   /// that in `known`.
-  std::map<std::string, int> homes_of(const Graph& graph, const ChunkMap& map, std::map<std::string, int> known) const {
+  std::map<std::string, int> homes_of(const Graph& graph, const PartMap& map, std::map<std::string, int> known) const {
     std::map<std::string, int> homes;
-    const auto read = [&](const std::string& name, int chunk) {
-      const auto [at, fresh] = homes.emplace(name, chunk);
-      if (!fresh) at->second = std::min(at->second, chunk);
+    const auto read = [&](const std::string& name, int part) {
+      const auto [at, fresh] = homes.emplace(name, part);
+      if (!fresh) at->second = std::min(at->second, part);
     };
     for (size_t n = 0; n < graph.nodes().size(); ++n)
       for (ValueId input : graph.nodes()[n].inputs)
-        if (!map.anywhere[n] && graph.value(input).producer == kNoNode) read(graph.value(input).name, map.chunk[n]);
+        if (!map.anywhere[n] && graph.value(input).producer == kNoNode) read(graph.value(input).name, map.part[n]);
     for (const GraphOutput& output : step_.derive.outputs())
       if (const auto home = homes.find(output.name); home != homes.end()) {
         const Graph made = part_of(step_.derive, {output.name});
@@ -236,13 +235,13 @@ class Partitioner {
     return homes;
   }
 
-  /// Every chunk's forward passes take the micro-batches in order.
+  /// Every part's forward passes take the micro-batches in order.
   void check_order(const std::string& chained) const {
     for (const auto& row : into_.table.entries) {
       std::map<int, int64_t> last;
       for (const auto& entry : row) {
         if (entry.pass != Pass::kForward) continue;
-        const auto [at, fresh] = last.emplace(entry.chunk, entry.micro);
+        const auto [at, fresh] = last.emplace(entry.part, entry.micro);
         if (!fresh && entry.micro != at->second + 1)
           throw Error({.what = "a schedule would break the chain from one micro-batch to the next",
                        .where = "layout schedule, chained state '" + chained + "'",
@@ -258,10 +257,10 @@ class Partitioner {
     made.writes_states = program.writes_states();
     made.prepares = step_.writes_sources(program);
     made.reads_data = program.reads_data();
-    // Where a stage has several parts of the model, others have work for it only once as many micro-batches as there
-    // are stages are under way; else a second one travels while the first is worked on.
+    // Where a stage has several parts of the model, all stages have work only when as many micro-batches as stages are
+    // under way. Otherwise two are enough: one travels while a stage works on the other.
     if (program.when.kind == When::Kind::kRequest && made.reads_data && !made.writes_states && layout_.p > 1)
-      made.width = into_.chunks > layout_.p ? layout_.p : 2;
+      made.width = into_.parts > layout_.p ? layout_.p : 2;
     into_.programs.push_back(std::move(made));
   }
 
@@ -271,18 +270,18 @@ class Partitioner {
 
   /// A program that reads data is cut as the model is: its parts in the order of the forward pass, then, where it has a
   /// backward pass, in reverse.
-  void cut_program(const PartOrder& parts, const SpreadResult& program, int index) {
+  void cut_program(const LayerOrder& layers, const SpreadResult& program, int index) {
     std::vector<Chain> chains;
     const Graph graph = hold_chains(program.graph, names_of({StateKind::kChained, StateKind::kKept}), chains);
-    ChunkMap map = map_chunks(graph, parts, into_.chunk_of_layer, into_.chunks, chains);
-    const int last = 2 * into_.chunks - 1;
-    std::vector<int> stage_of_place = into_.stage_of_chunk;
+    PartMap map = map_parts(graph, layers, into_.part_of_layer, into_.parts, chains);
+    const int last = 2 * into_.parts - 1;
+    std::vector<int> stage_of_place = into_.stage_of_part;
     if (std::find(map.backward.begin(), map.backward.end(), true) != map.backward.end())
-      stage_of_place.insert(stage_of_place.end(), into_.stage_of_chunk.rbegin(), into_.stage_of_chunk.rend());
-    for (size_t n = 0; n < map.chunk.size(); ++n)
-      if (map.backward[n] && !map.anywhere[n]) map.chunk[n] = last - map.chunk[n];
-    map.backward.assign(map.chunk.size(), false);
-    PieceCutter{.stage_of_chunk = stage_of_place,
+      stage_of_place.insert(stage_of_place.end(), into_.stage_of_part.rbegin(), into_.stage_of_part.rend());
+    for (size_t n = 0; n < map.part.size(); ++n)
+      if (map.backward[n] && !map.anywhere[n]) map.part[n] = last - map.part[n];
+    map.backward.assign(map.part.size(), false);
+    PieceCutter{.stage_of_part = stage_of_place,
                 .kind = PieceKind::kProgram,
                 .prefix = prefix_of(index),
                 .program = index,
@@ -291,12 +290,12 @@ class Partitioner {
         .cut(graph, map, into_);
     for (StageGraphs& stage : into_.stages)
       for (Piece& piece : stage.pieces)
-        if (piece.program == index && piece.chunk >= into_.chunks) piece.chunk = last - piece.chunk;
+        if (piece.program == index && piece.part >= into_.parts) piece.part = last - piece.part;
   }
 
   /// In forward passes of an average stage.
   PassTimes pass_times() const {
-    std::vector<std::array<double, kPassCount>> work(static_cast<size_t>(into_.chunks), {0, 0, 0});
+    std::vector<std::array<double, kPassCount>> work(static_cast<size_t>(into_.parts), {0, 0, 0});
     double forward = 0;
     for (const StageGraphs& stage : into_.stages)
       for (const Piece& piece : stage.pieces) {
@@ -305,24 +304,24 @@ class Partitioner {
         double sum = 0;
         for (NodeId id = 0; id < static_cast<NodeId>(piece.graph.nodes().size()); ++id)
           sum += work_of(piece.graph.node(id).op->cost(piece.graph.signature(id)));
-        work[static_cast<size_t>(piece.chunk)][static_cast<size_t>(*pass)] += sum;
+        work[static_cast<size_t>(piece.part)][static_cast<size_t>(*pass)] += sum;
         if (*pass == Pass::kForward) forward += sum;
       }
     constexpr double kLeast = 1e-3;  // a pass takes some time
     const double unit = std::max(forward, 1.0) / layout_.p;
     for (auto& passes : work)
       for (double& time : passes) time = std::max(time / unit, kLeast);
-    return {.of_chunk = std::move(work), .transfer = 0};
+    return {.of_part = std::move(work), .transfer = 0};
   }
 
-  /// States by the (stage, chunk) of the pieces that read or write them; the first chunk where there are several.
+  /// States by the (stage, part) of the pieces that read or write them; the first part where there are several.
   std::map<std::string, std::map<int, int>> states_of_pieces() const {
     std::map<std::string, std::map<int, int>> found;
     for (size_t stage = 0; stage < into_.stages.size(); ++stage)
       for (const Piece& piece : into_.stages[stage].pieces) {
         const auto note = [&](const std::string& name) {
-          const auto [at, fresh] = found[name].emplace(static_cast<int>(stage), piece.chunk);
-          if (!fresh) at->second = std::min(at->second, piece.chunk);
+          const auto [at, fresh] = found[name].emplace(static_cast<int>(stage), piece.part);
+          if (!fresh) at->second = std::min(at->second, piece.part);
         };
         for (const GraphInput& input : piece.graph.inputs())
           if (input.role == InputRole::kState) note(piece.graph.value(input.value).name);
@@ -335,36 +334,36 @@ class Partitioner {
   void cut_derive(const Graph& derive) {
     const auto users = states_of_pieces();
     for (size_t stage = 0; stage < into_.stages.size(); ++stage)
-      for (int chunk = 0; chunk < into_.chunks; ++chunk) {
+      for (int part = 0; part < into_.parts; ++part) {
         std::set<std::string> wanted;
         for (const GraphOutput& output : derive.outputs())
-          if (is_read(users, output.name, static_cast<int>(stage), chunk)) wanted.insert(output.name);
+          if (is_read(users, output.name, static_cast<int>(stage), part)) wanted.insert(output.name);
         if (wanted.empty()) continue;
         Graph graph = part_of(derive, wanted);
-        graph.set_name("prepare" + std::to_string(chunk));
+        graph.set_name("prepare" + std::to_string(part));
         for (const GraphInput& input : graph.inputs())
-          own(graph.value(input.value).name, static_cast<int>(stage), chunk);
-        into_.stages[stage].pieces.push_back({std::move(graph), PieceKind::kPrepare, chunk});
+          own(graph.value(input.value).name, static_cast<int>(stage), part);
+        into_.stages[stage].pieces.push_back({std::move(graph), PieceKind::kPrepare, part});
       }
     for (const auto& [name, stages] : users)
       if (step_.state(name).kind != StateKind::kDerived)
-        for (const auto& [stage, chunk] : stages) own(name, stage, chunk);
+        for (const auto& [stage, part] : stages) own(name, stage, part);
   }
 
-  /// Whether chunk `chunk` is the one on its stage that prepares the state: each that reads it where chunks take turns
+  /// Whether part `part` is the one on its stage that prepares the state: each that reads it where parts take turns
   /// in memory (phases), else the first.
   bool is_read(const std::map<std::string, std::map<int, int>>& users, const std::string& name, int stage,
-               int chunk) const {
+               int part) const {
     const auto found = users.find(name);
     if (found == users.end() || !found->second.count(stage)) return false;
-    if (layout_.phases == 1) return found->second.at(stage) == chunk;
+    if (layout_.phases == 1) return found->second.at(stage) == part;
     for (const Piece& piece : into_.stages[static_cast<size_t>(stage)].pieces)
-      if (piece.chunk == chunk && piece.kind != PieceKind::kPrepare && piece.graph.find_input(name) != kNoValue)
+      if (piece.part == part && piece.kind != PieceKind::kPrepare && piece.graph.find_input(name) != kNoValue)
         return true;
     return false;
   }
 
-  void own(const std::string& name, int stage, int chunk) {
+  void own(const std::string& name, int stage, int part) {
     if (step_.state(name).kind == StateKind::kConstant) return;
     const auto [at, fresh] = owner_.emplace(name, stage);
     if (!fresh && at->second != stage)
@@ -372,8 +371,8 @@ class Partitioner {
                    .where = "'" + name + "'",
                    .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
                    .remedy = "Keep its uses on one stage: head=first puts the loss head beside the embeddings"});
-    const auto [group, first] = chunk_.emplace(name, chunk);
-    if (!first) group->second = std::min(group->second, chunk);
+    const auto [group, first] = part_.emplace(name, part);
+    if (!first) group->second = std::min(group->second, part);
   }
 
   /// The update (`program` -1), or a program that reads no data; the stage of every state.
@@ -394,14 +393,14 @@ class Partitioner {
         into_.stages[static_cast<size_t>(stage)].pieces.push_back(std::move(piece));
         continue;
       }
-      ChunkMap map;
-      map.chunk = update_parts(graph, group, groups);
+      PartMap map;
+      map.part = update_parts(graph, group, groups);
       for (const Node& node : graph.nodes()) map.anywhere.push_back(node.inputs.empty());
       map.backward.assign(graph.nodes().size(), false);
       int parts = 2 * groups + 1;
-      for (const int place : map.chunk) parts = std::max(parts, place + 1);
+      for (const int place : map.part) parts = std::max(parts, place + 1);
       const std::vector<int> stage_of_part(static_cast<size_t>(parts), stage);
-      PieceCutter{.stage_of_chunk = stage_of_part,
+      PieceCutter{.stage_of_part = stage_of_part,
                   .stream = program < 0 && layout_.offload.grads,
                   .kind = kind,
                   .prefix = (program < 0 ? "update" : prefix_of(program)) + std::to_string(stage) + ".",
@@ -412,33 +411,33 @@ class Partitioner {
     return updates.owners();
   }
 
-  /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a chunk's
-  /// where chunks take turns; where states are streamed, about an eighth of a stage's, and never much more than
+  /// Groups of weights and accumulators that are updated together: all at once where all is in device memory, a part's
+  /// where parts take turns; where states are streamed, about an eighth of a stage's, and never much more than
   /// kGroupBytes: two groups are in device memory at a time, one at work and one that comes or goes.
   std::map<std::string, int> group_states(const Graph& update, int stage, int& groups) const {
     const bool streams = layout_.offload.optimizer || layout_.offload.grads || layout_.offload.weights;
     std::map<std::string, int> group;
     groups = 1;
     if (!streams && layout_.phases == 1) return group;
-    int last_chunk = -1;
+    int last_part = -1;
     int64_t bytes = 0;
     groups = 0;
-    std::vector<std::pair<int, std::string>> order;  // by chunk, then in the states' order
+    std::vector<std::pair<int, std::string>> order;  // by part, then in the states' order
     for (const StateTensor& state : step_.states)
       if (state.kind == StateKind::kWeight && !state.low_half && update.find_input(state.name) != kNoValue &&
           owner_.count(state.name) && owner_.at(state.name) == stage)
-        order.emplace_back(chunk_.count(state.name) ? chunk_.at(state.name) : 0, state.name);
+        order.emplace_back(part_.count(state.name) ? part_.at(state.name) : 0, state.name);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     const auto bytes_of = [&](const std::string& name) { return update.type(update.find_input(name)).bytes(); };
     int64_t all = 0;
-    for (const auto& [chunk, name] : order) all += bytes_of(name);
+    for (const auto& [part, name] : order) all += bytes_of(name);
     const int64_t most = streams ? std::min(kGroupBytes, all / kGroups) : kGroupBytes;
-    for (const auto& [chunk, name] : order) {
+    for (const auto& [part, name] : order) {
       const int64_t own = bytes_of(name);
-      if (groups == 0 || (layout_.phases > 1 && chunk != last_chunk) || (bytes > 0 && bytes + own > most))
+      if (groups == 0 || (layout_.phases > 1 && part != last_part) || (bytes > 0 && bytes + own > most))
         ++groups, bytes = 0;
       bytes += own;
-      last_chunk = chunk;
+      last_part = part;
       group[name] = groups - 1;
     }
     // Low halves go with their weight, accumulators with the weight whose update reads them.
@@ -483,12 +482,12 @@ class Partitioner {
 
   StepGraph step_;
   const Layout layout_;
-  const ActivationPlan& plan_;
+  const ActivationChoices& choices_;
   const Mesh mesh_;
   DeviceGraphs into_;
   StateSpreads spreads_;
-  std::map<std::string, int> owner_, chunk_;  // stage and first chunk of each state
-  std::map<std::string, int> homes_;          // chunk of each state that the micro graph reads
+  std::map<std::string, int> owner_, part_;  // stage and first part of each state
+  std::map<std::string, int> homes_;         // part of each state that the micro graph reads
 };
 
 }  // namespace
@@ -507,8 +506,8 @@ std::vector<Cut> cuts_of_state(const StateTensor& state, const Mesh& mesh, const
   return cuts;
 }
 
-DeviceGraphs partition(const StepGraph& step, const Layout& layout, const ActivationPlan& plan) {
-  return Partitioner(step, layout, plan).run();
+DeviceGraphs partition(const StepGraph& step, const Layout& layout, const ActivationChoices& choices) {
+  return Partitioner(step, layout, choices).run();
 }
 
 }  // namespace ramet::layout

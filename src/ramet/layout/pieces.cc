@@ -9,27 +9,27 @@
 namespace ramet::layout {
 namespace {
 
-/// A (kind, chunk) in the order in which a micro-batch meets them.
+/// A (kind, part) in the order in which a micro-batch meets them.
 struct PieceKey {
   PieceKind kind;
-  int chunk;
-  bool operator<(const PieceKey& other) const { return std::tie(kind, chunk) < std::tie(other.kind, other.chunk); }
+  int part;
+  bool operator<(const PieceKey& other) const { return std::tie(kind, part) < std::tie(other.kind, other.part); }
   bool operator==(const PieceKey&) const = default;
 };
 
 class Cutting {
  public:
-  Cutting(const PieceCutter& options, const Graph& graph, const ChunkMap& map, DeviceGraphs& into)
+  Cutting(const PieceCutter& options, const Graph& graph, const PartMap& map, DeviceGraphs& into)
       : options_(options), graph_(graph), map_(map), into_(into), uses_(graph.uses()) {}
 
   void run() {
     name_pieces();
     if (options_.split_backward) split_backward();
     find_crossings();
-    if (!options_.stays.empty()) backward_layer_ = backward_parts(graph_, *options_.parts, map_.backward);
+    if (!options_.stays.empty()) backward_layer_ = backward_layers(graph_, *options_.layers, map_.backward);
     std::set<PieceKey> keys(key_.begin(), key_.end());
-    for (size_t chunk = 0; chunk < options_.stage_of_chunk.size(); ++chunk) {
-      const int c = static_cast<int>(chunk);
+    for (size_t part = 0; part < options_.stage_of_part.size(); ++part) {
+      const int c = static_cast<int>(part);
       if (options_.kind) {
         keys.insert({*options_.kind, c});
         continue;
@@ -50,10 +50,10 @@ class Cutting {
       key_.push_back({options_.kind      ? *options_.kind
                       : map_.backward[n] ? PieceKind::kBackward
                                          : PieceKind::kForward,
-                      map_.chunk[n]});
+                      map_.part[n]});
   }
 
-  /// Backward nodes that no other chunk's piece needs wait until later.
+  /// Backward nodes that no other part's piece needs wait until later.
   void split_backward() {
     std::vector<bool> needed(graph_.nodes().size(), false);
     for (size_t n = graph_.nodes().size(); n-- > 0;) {
@@ -61,7 +61,7 @@ class Cutting {
       for (ValueId output : graph_.node(static_cast<NodeId>(n)).outputs)
         for (NodeId user : uses_[static_cast<size_t>(output)]) {
           const size_t u = static_cast<size_t>(user);
-          needed[n] = needed[n] || needed[u] || key_[u].chunk != key_[n].chunk;
+          needed[n] = needed[n] || needed[u] || key_[u].part != key_[n].part;
         }
     }
     for (size_t n = 0; n < key_.size(); ++n)
@@ -113,7 +113,7 @@ class Cutting {
   }
 
   /// The piece that gives an output of the graph: its maker's; for an input the first that reads it, or that of the
-  /// state's home; else chunk 0's.
+  /// state's home; else part 0's.
   PieceKey giver(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
     if (producer != kNoNode && !anywhere(static_cast<size_t>(producer))) return key_[static_cast<size_t>(producer)];
@@ -127,11 +127,11 @@ class Cutting {
 
   void build(const PieceKey& key) {
     const std::string name = key.kind == PieceKind::kProgram ? graph_.name() + " " : std::string(name_of(key.kind));
-    Piece piece{.graph = Graph(name + std::to_string(key.chunk)),
+    Piece piece{.graph = Graph(name + std::to_string(key.part)),
                 .kind = key.kind,
-                .chunk = key.chunk,
+                .part = key.part,
                 .program = options_.program,
-                .place = options_.program < 0 ? 0 : key.chunk};
+                .place = options_.program < 0 ? 0 : key.part};
     std::map<ValueId, ValueId> known;
     for (size_t n = 0; n < graph_.nodes().size(); ++n) {
       if (anywhere(n) || !(key_[n] == key)) continue;
@@ -150,11 +150,11 @@ class Cutting {
     into_.stages[static_cast<size_t>(stage_of(key))].pieces.push_back(std::move(piece));
   }
 
-  int stage_of(const PieceKey& key) const { return options_.stage_of_chunk[static_cast<size_t>(key.chunk)]; }
+  int stage_of(const PieceKey& key) const { return options_.stage_of_part[static_cast<size_t>(key.part)]; }
 
   bool same_phase(const PieceKey& a, const PieceKey& b) const {
-    const int chunks = options_.chunks_per_phase;
-    return chunks == 0 || a.chunk / chunks == b.chunk / chunks;
+    const int parts = options_.parts_per_phase;
+    return parts == 0 || a.part / parts == b.part / parts;
   }
 
   bool stays(ValueId value) const {
@@ -184,7 +184,7 @@ class Cutting {
 
   const PieceCutter& options_;
   const Graph& graph_;
-  const ChunkMap& map_;
+  const PartMap& map_;
   DeviceGraphs& into_;
   const std::vector<std::vector<NodeId>> uses_;
   std::vector<PieceKey> key_;
@@ -195,7 +195,7 @@ class Cutting {
 
 }  // namespace
 
-void PieceCutter::cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const {
+void PieceCutter::cut(const Graph& graph, const PartMap& map, DeviceGraphs& into) const {
   Cutting(*this, graph, map, into).run();
 }
 
@@ -212,8 +212,7 @@ Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
   Graph part(graph.name());
   GraphCopier copier(graph, part);
   for (const GraphInput& input : graph.inputs())
-    if (needed[static_cast<size_t>(input.value)])
-      copier.copy_input(input);
+    if (needed[static_cast<size_t>(input.value)]) copier.copy_input(input);
   for (size_t id = 0; id < keep.size(); ++id)
     if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
   for (const GraphOutput& output : graph.outputs())

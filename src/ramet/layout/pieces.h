@@ -6,31 +6,31 @@
 #include <string>
 #include <vector>
 
-#include "ramet/layout/chunks.h"
 #include "ramet/layout/device_graphs.h"
+#include "ramet/layout/pipeline_parts.h"
 
 namespace ramet::layout {
 
-/// Cuts a graph that is already spread over shards into the pieces of its chunks, and adds them to their stages. Values
+/// Cuts a graph that is already spread over shards into the pieces of its parts, and adds them to their stages. Values
 /// that cross are boundaries; nodes without inputs are copied to where they are read.
 struct PieceCutter {
-  const std::vector<int>& stage_of_chunk;
-  const PartOrder* parts = nullptr;  ///< needed where `stays` says something
-  bool split_backward = false;      ///< weight gradients apart
-  bool stream = false;              ///< what waits for another pass or phase waits in streaming memory,
-  std::vector<bool> stays{};        ///< but for what these layers' backward passes read first (backward_parts)
-  int chunks_per_phase = 0;         ///< 0: no phases
-  std::optional<PieceKind> kind{};  ///< of all pieces; absent: forward and backward, as the map says
-  std::string prefix{};             ///< of the boundaries' names
-  int program = -1;                 ///< kProgram: of all pieces, whose chunks are then places in its order
+  const std::vector<int>& stage_of_part;
+  const LayerOrder* layers = nullptr;  ///< needed where `stays` says something
+  bool split_backward = false;         ///< weight gradients apart
+  bool stream = false;                 ///< values for another pass or phase wait in streaming memory,
+  std::vector<bool> stays{};           ///< except those that these layers' backward passes read first (backward_layers)
+  int parts_per_phase = 0;             ///< 0: no phases
+  std::optional<PieceKind> kind{};     ///< of all pieces; absent: forward and backward, as the map says
+  std::string prefix{};                ///< of the boundaries' names
+  int program = -1;                    ///< kProgram: of all pieces, whose parts are then places in its order
   std::map<std::string, Sharding> results{};  ///< of results that a device holds a part of
-  /// Chunks of states, for results that are a state as it is and that no node of the graph reads.
+  /// Parts of states, for results that are a state as it is and that no node of the graph reads.
   std::map<std::string, int> homes{};
 
-  void cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const;
+  void cut(const Graph& graph, const PartMap& map, DeviceGraphs& into) const;
 };
 
-/// What of a graph makes the outputs named in `wanted`, and nothing else.
+/// The nodes of a graph that the outputs named in `wanted` need, and nothing else.
 Graph part_of(const Graph& graph, const std::set<std::string>& wanted);
 
 }  // namespace ramet::layout

@@ -16,11 +16,11 @@ ForwardCost cost_of(const LayoutFacts& facts) {
   return {.layer = facts.layer_work, .head = facts.head_work};
 }
 
-/// Forward cost of every chunk of the model.
-std::vector<double> chunk_costs(const Layout& layout, const LayoutFacts& facts) {
+/// Forward cost of every part of the model.
+std::vector<double> part_costs(const Layout& layout, const LayoutFacts& facts) {
   const ForwardCost cost = cost_of(facts);
-  const int parts = layout.layer_chunks(), each = layout.chunks_per_stage();
-  const bool own_head = layout.model_chunks() > parts;
+  const int parts = layout.layer_parts(), each = layout.parts_per_stage();
+  const bool own_head = layout.model_parts() > parts;
   std::vector<double> costs;
   if (!layout.layers.empty()) {
     for (const int64_t layers : layout.layers) costs.push_back(static_cast<double>(layers) * cost.layer);
@@ -33,8 +33,8 @@ std::vector<double> chunk_costs(const Layout& layout, const LayoutFacts& facts) 
   // Cut by cost: every stage has an equal share, of which the head may be a part.
   const double layers = facts.layers > 0 ? static_cast<double>(facts.layers) : parts;
   const double share = (layers * cost.layer + cost.head) / layout.p;
-  for (int chunk = 0; chunk < parts; ++chunk) {
-    const double head = own_head && layout.stage_of(chunk) == 0 ? cost.head : 0;
+  for (int part = 0; part < parts; ++part) {
+    const double head = own_head && layout.stage_of(part) == 0 ? cost.head : 0;
     costs.push_back(std::max(share - head, 0.01 * share) / each);
   }
   if (own_head) costs.push_back(cost.head);
@@ -51,11 +51,11 @@ bool recomputes_all(const Layout& layout) {
 ScheduleChoice choice_of(const Layout& layout, const LayoutFacts& facts, int64_t micro_batches) {
   const PassTimes times = estimated_times(layout, facts, layout.schedule == PipelineSchedule::kZeroBubble);
   const ScheduleTable table = make_schedule(layout, micro_batches, &times);
-  const ScheduleOutcome outcome = simulate(table, times);
+  const ScheduleOutcome outcome = outcome_of(table, times);
   std::vector<double> held(static_cast<size_t>(table.stages()), 0);
-  for (int chunk = 0; chunk < table.chunks(); ++chunk)
-    held[static_cast<size_t>(table.stage_of[static_cast<size_t>(chunk)])] +=
-        static_cast<double>(outcome.in_flight[static_cast<size_t>(chunk)]) * times.of({Pass::kForward, chunk, 0});
+  for (int part = 0; part < table.parts(); ++part)
+    held[static_cast<size_t>(table.stage_of[static_cast<size_t>(part)])] +=
+        static_cast<double>(outcome.in_flight[static_cast<size_t>(part)]) * times.of({Pass::kForward, part, 0});
   return {.schedule = layout.schedule,
           .interleave = layout.interleave,
           .makespan = outcome.makespan,
@@ -66,13 +66,13 @@ ScheduleChoice choice_of(const Layout& layout, const LayoutFacts& facts, int64_t
 }  // namespace
 
 PassTimes estimated_times(const Layout& layout, const LayoutFacts& facts, bool split_backward) {
-  const std::vector<double> costs = chunk_costs(layout, facts);
+  const std::vector<double> costs = part_costs(layout, facts);
   double total = 0;
   for (const double cost : costs) total += cost;
   PassTimes times;
   for (const double cost : costs) {
     const double forward = cost * layout.p / total, again = recomputes_all(layout) ? forward : 0;
-    times.of_chunk.push_back({forward, again + (split_backward ? forward : 2 * forward), split_backward ? forward : 0});
+    times.of_part.push_back({forward, again + (split_backward ? forward : 2 * forward), split_backward ? forward : 0});
   }
   return times;
 }
@@ -85,7 +85,7 @@ std::vector<ScheduleChoice> compare_schedules(const Layout& layout, const Layout
     Layout other = layout;
     other.schedule = schedule, other.interleave = interleave;
     if (interleave != layout.interleave) other.layers.clear();  // they were counted for another number of parts
-    if (facts.layers > 0 && other.layers.empty() && other.layer_chunks() > facts.layers) return;
+    if (facts.layers > 0 && other.layers.empty() && other.layer_parts() > facts.layers) return;
     choices.push_back(choice_of(other, facts, micro_batches));
   };
   consider(PipelineSchedule::kGpipe, 1);

@@ -11,8 +11,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kMostBeyond = 2;  // more in flight than this costs more memory than the time is worth
 
-/// Fills a table by running it, with at most `limits[stage]` micro-batches in flight in a stage's chunks (the last
-/// chunk not counted: its backward pass follows at once).
+/// Fills a table by running it, with at most `limits[stage]` micro-batches in flight in a stage's parts (the last
+/// part not counted: its backward pass follows at once).
 class GreedyRun {
  public:
   GreedyRun(const ScheduleTable& table, const PassTimes& times, const std::vector<int64_t>& limits)
@@ -30,7 +30,7 @@ class GreedyRun {
   /// The table and the time it takes, or nothing when these limits let no stage go on.
   std::optional<std::pair<ScheduleTable, double>> run() {
     const int64_t passes = table_.split_backward ? 3 : 2;
-    for (int64_t left = passes * table_.chunks() * table_.micro_batches; left > 0; --left) {
+    for (int64_t left = passes * table_.parts() * table_.micro_batches; left > 0; --left) {
       int best = -1;
       double best_start = kNever;
       for (int stage = 0; stage < table_.stages(); ++stage)
@@ -42,23 +42,23 @@ class GreedyRun {
   }
 
  private:
-  bool is_last(int chunk) const { return chunk + 1 == table_.chunks(); }
+  bool is_last(int part) const { return part + 1 == table_.parts(); }
 
-  /// Groups of as many micro-batches as there are stages take turns on a stage's chunks.
+  /// Groups of as many micro-batches as there are stages take turns on a stage's parts.
   std::vector<ScheduleEntry> forward_order(int stage) const {
     std::vector<ScheduleEntry> order;
     const int64_t group = table_.stages();
     for (int64_t first = 0; first < table_.micro_batches; first += group)
-      for (int chunk = stage; chunk < table_.chunks(); chunk += table_.stages())
-        for (int64_t micro = first; micro < std::min(first + group, table_.micro_batches) && !is_last(chunk); ++micro)
-          order.push_back({Pass::kForward, chunk, micro});
+      for (int part = stage; part < table_.parts(); part += table_.stages())
+        for (int64_t micro = first; micro < std::min(first + group, table_.micro_batches) && !is_last(part); ++micro)
+          order.push_back({Pass::kForward, part, micro});
     return order;
   }
 
-  int64_t done(Pass pass, int chunk) const {
-    return static_cast<int64_t>(finished_[static_cast<size_t>(pass)][static_cast<size_t>(chunk)].size());
+  int64_t done(Pass pass, int part) const {
+    return static_cast<int64_t>(finished_[static_cast<size_t>(pass)][static_cast<size_t>(part)].size());
   }
-  /// When what chunk `from` made in this pass for the micro-batch is at chunk `to`.
+  /// When what part `from` made in this pass for the micro-batch is at part `to`.
   double arrival(Pass pass, int from, int to, int64_t micro) const {
     if (micro >= done(pass, from)) return kNever;
     const bool moves = table_.stage_of[static_cast<size_t>(from)] != table_.stage_of[static_cast<size_t>(to)];
@@ -67,31 +67,29 @@ class GreedyRun {
   }
   double ready(const ScheduleEntry& entry) const {
     if (entry.micro >= table_.micro_batches) return kNever;
-    if (entry.pass == Pass::kWeightGradient) return arrival(Pass::kBackward, entry.chunk, entry.chunk, entry.micro);
+    if (entry.pass == Pass::kWeightGradient) return arrival(Pass::kBackward, entry.part, entry.part, entry.micro);
     if (entry.pass == Pass::kForward)
-      return entry.chunk == 0 ? 0 : arrival(Pass::kForward, entry.chunk - 1, entry.chunk, entry.micro);
-    const double own = arrival(Pass::kForward, entry.chunk, entry.chunk, entry.micro);
-    return is_last(entry.chunk) ? own
-                                : std::max(own, arrival(Pass::kBackward, entry.chunk + 1, entry.chunk, entry.micro));
+      return entry.part == 0 ? 0 : arrival(Pass::kForward, entry.part - 1, entry.part, entry.micro);
+    const double own = arrival(Pass::kForward, entry.part, entry.part, entry.micro);
+    return is_last(entry.part) ? own : std::max(own, arrival(Pass::kBackward, entry.part + 1, entry.part, entry.micro));
   }
 
-  /// Calls `use(entry, ready)` for what the stage could do next, in order of preference.
+  /// Calls `use(entry, ready)` for the entries that the stage could do next, in order of preference.
   template <typename Use>
   void for_candidates(int stage, const Use& use) const {
     const auto offer = [&](const ScheduleEntry& entry) {
       if (const double at = ready(entry); at < kNever) use(entry, at);
     };
-    const int last = table_.chunks() - 1, p = table_.stages();
-    const int top = last - ((last - stage) % p + p) % p;  // the stage's last chunk
-    for (int chunk = top; chunk >= 0; chunk -= p) offer({Pass::kBackward, chunk, done(Pass::kBackward, chunk)});
+    const int last = table_.parts() - 1, p = table_.stages();
+    const int top = last - ((last - stage) % p + p) % p;  // the stage's last part
+    for (int part = top; part >= 0; part -= p) offer({Pass::kBackward, part, done(Pass::kBackward, part)});
     if (top == last) offer({Pass::kForward, last, done(Pass::kForward, last)});
     const auto& order = order_[static_cast<size_t>(stage)];
     const size_t next = forward_done_[static_cast<size_t>(stage)];
     if (next < order.size() && held_[static_cast<size_t>(stage)] < limits_[static_cast<size_t>(stage)])
       offer(order[next]);
     if (!table_.split_backward) return;
-    for (int chunk = top; chunk >= 0; chunk -= p)
-      offer({Pass::kWeightGradient, chunk, done(Pass::kWeightGradient, chunk)});
+    for (int part = top; part >= 0; part -= p) offer({Pass::kWeightGradient, part, done(Pass::kWeightGradient, part)});
   }
 
   double earliest(int stage) const {
@@ -108,12 +106,12 @@ class GreedyRun {
     for_candidates(stage, [&](const ScheduleEntry& entry, double at) {
       if (!chosen && at <= start) chosen = entry;
     });
-    if (!is_last(chosen->chunk)) {
+    if (!is_last(chosen->part)) {
       if (chosen->pass == Pass::kForward) ++held_[s], ++forward_done_[s];
       if (chosen->pass == (table_.split_backward ? Pass::kWeightGradient : Pass::kBackward)) --held_[s];
     }
     free_[s] = start + times_.of(*chosen);
-    finished_[static_cast<size_t>(chosen->pass)][static_cast<size_t>(chosen->chunk)].push_back(free_[s]);
+    finished_[static_cast<size_t>(chosen->pass)][static_cast<size_t>(chosen->part)].push_back(free_[s]);
     table_.entries[s].push_back(*chosen);
   }
 
@@ -124,7 +122,7 @@ class GreedyRun {
   std::vector<int64_t> held_;
   std::vector<size_t> forward_done_;
   std::vector<std::vector<ScheduleEntry>> order_;
-  std::array<std::vector<std::vector<double>>, kPassCount> finished_;  ///< by pass and chunk, one a micro-batch
+  std::array<std::vector<std::vector<double>>, kPassCount> finished_;  ///< by pass and part, one a micro-batch
 };
 
 /// Modulo scheduling: one micro-batch's passes are given times such that the next one can follow a period later, all of
@@ -134,26 +132,25 @@ class Periodic {
  public:
   Periodic(const ScheduleTable& table, const PassTimes& times) : table_(table), times_(times) {
     std::vector<double> load(table.entries.size(), 0);
-    for (int chunk = 0; chunk < table.chunks(); ++chunk)
+    for (int part = 0; part < table.parts(); ++part)
       for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeightGradient})
-        load[stage_of(chunk)] += times.of({pass, chunk, 0});
+        load[stage_of(part)] += times.of({pass, part, 0});
     period_ = *std::max_element(load.begin(), load.end());
     blocks_.resize(load.size());
   }
 
   ScheduleTable run() {
-    const int last = table_.chunks() - 1;
+    const int last = table_.parts() - 1;
     double ready = 0;
     std::vector<double> backward_ends(table_.stage_of.size());
-    for (int chunk = 0; chunk <= last; ++chunk)
-      ready = place({Pass::kForward, chunk, 0}, ready) + transfer(chunk, chunk + 1);
-    for (int chunk = last; chunk >= 0; --chunk) {
-      const double end = place({Pass::kBackward, chunk, 0}, ready);
-      backward_ends[static_cast<size_t>(chunk)] = end;
-      ready = end + transfer(chunk, chunk - 1);
+    for (int part = 0; part <= last; ++part) ready = place({Pass::kForward, part, 0}, ready) + transfer(part, part + 1);
+    for (int part = last; part >= 0; --part) {
+      const double end = place({Pass::kBackward, part, 0}, ready);
+      backward_ends[static_cast<size_t>(part)] = end;
+      ready = end + transfer(part, part - 1);
     }
-    for (int chunk = last; chunk >= 0 && table_.split_backward; --chunk)
-      place({Pass::kWeightGradient, chunk, 0}, backward_ends[static_cast<size_t>(chunk)]);
+    for (int part = last; part >= 0 && table_.split_backward; --part)
+      place({Pass::kWeightGradient, part, 0}, backward_ends[static_cast<size_t>(part)]);
     for (size_t stage = 0; stage < blocks_.size(); ++stage) table_.entries[stage] = in_order(blocks_[stage]);
     return std::move(table_);
   }
@@ -163,9 +160,9 @@ class Periodic {
     double begin = 0, end = 0;  ///< of the passes, in any period
     std::vector<std::pair<double, ScheduleEntry>> passes;
   };
-  size_t stage_of(int chunk) const { return static_cast<size_t>(table_.stage_of[static_cast<size_t>(chunk)]); }
+  size_t stage_of(int part) const { return static_cast<size_t>(table_.stage_of[static_cast<size_t>(part)]); }
   double transfer(int from, int to) const {
-    return to < 0 || to >= table_.chunks() || stage_of(from) == stage_of(to) ? 0 : times_.transfer;
+    return to < 0 || to >= table_.parts() || stage_of(from) == stage_of(to) ? 0 : times_.transfer;
   }
 
   /// The first time from `ready` on that is a whole number of periods away from `time`.
@@ -175,7 +172,7 @@ class Periodic {
 
   /// Gives the pass the first time from `ready` on that is beside its stage's block; returns its end.
   double place(const ScheduleEntry& entry, double ready) {
-    Block& block = blocks_[stage_of(entry.chunk)];
+    Block& block = blocks_[stage_of(entry.part)];
     const double seconds = times_.of(entry);
     double start = ready;
     if (block.passes.empty()) {
@@ -193,7 +190,7 @@ class Periodic {
     std::vector<std::pair<double, ScheduleEntry>> timed;
     for (int64_t micro = 0; micro < table_.micro_batches; ++micro)
       for (const auto& [start, entry] : block.passes)
-        timed.emplace_back(start + static_cast<double>(micro) * period_, ScheduleEntry{entry.pass, entry.chunk, micro});
+        timed.emplace_back(start + static_cast<double>(micro) * period_, ScheduleEntry{entry.pass, entry.part, micro});
     std::stable_sort(timed.begin(), timed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<ScheduleEntry> entries;
     for (const auto& [start, entry] : timed) entries.push_back(entry);
@@ -209,16 +206,16 @@ class Periodic {
 /// Times without zeros, which would leave the order of two passes open.
 PassTimes positive(PassTimes times, bool split_backward) {
   double most = 0;
-  for (const auto& chunk : times.of_chunk) most = std::max({most, chunk[0], chunk[1], chunk[2]});
-  for (auto& chunk : times.of_chunk)
+  for (const auto& part : times.of_part) most = std::max({most, part[0], part[1], part[2]});
+  for (auto& part : times.of_part)
     for (int pass = 0; pass < (split_backward ? 3 : 2); ++pass)
-      chunk[static_cast<size_t>(pass)] = std::max({chunk[static_cast<size_t>(pass)], 1e-6 * most, 1e-300});
+      part[static_cast<size_t>(pass)] = std::max({part[static_cast<size_t>(pass)], 1e-6 * most, 1e-300});
   return times;
 }
 
 /// Micro-batches in flight that the known schedules of as many stages as there are hops would keep.
 std::vector<int64_t> least_limits(const ScheduleTable& table) {
-  const int64_t p = table.stages(), per_stage = table.chunks() / p, hops = p + 1;
+  const int64_t p = table.stages(), per_stage = table.parts() / p, hops = p + 1;
   std::vector<int64_t> limits;
   for (int64_t stage = 0; stage < p; ++stage) {
     int64_t limit = table.split_backward ? hops : hops - stage;
@@ -233,7 +230,7 @@ std::vector<int64_t> least_limits(const ScheduleTable& table) {
 ScheduleTable search_schedule(const ScheduleTable& table, const PassTimes& given) {
   const PassTimes times = positive(given, table.split_backward);
   ScheduleTable best = Periodic(table, times).run();
-  double best_time = simulate(best, times).makespan;
+  double best_time = outcome_of(best, times).makespan;
   std::vector<int64_t> limits = least_limits(table);
   for (int beyond = 0; beyond <= kMostBeyond; ++beyond) {
     auto trial = GreedyRun(table, times, limits).run();

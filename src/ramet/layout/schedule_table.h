@@ -10,7 +10,7 @@
 
 namespace ramet::layout {
 
-/// What a stage does with one part of the model for one micro-batch.
+/// The work of a stage on one pipeline part for one micro-batch.
 enum class Pass : uint8_t {
   kForward,
   kBackward,       ///< gradients of inputs and weights; of inputs alone in a table with `split_backward`
@@ -21,70 +21,70 @@ char letter_of(Pass pass);  ///< 'F', 'B', 'W'
 
 struct ScheduleEntry {
   Pass pass = Pass::kForward;
-  int chunk = 0;
+  int part = 0;
   int64_t micro = 0;
   friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;
 };
 
-/// In which order every stage works on the micro-batches of a step. Chunks are parts of the model in its order: chunk c
-/// reads what chunk c - 1 sent. Every chunk takes the micro-batches of each pass in order, so that sums of gradients
-/// have one order, whatever the schedule (DESIGN, exact bits, rule 3).
+/// In which order every stage works on the micro-batches of a step. The model is cut into pipeline parts, numbered in
+/// its order: part c reads what part c - 1 sent. Every part takes the micro-batches of each pass in order, so that sums
+/// of gradients have one order, whatever the schedule.
 struct ScheduleTable {
   PipelineSchedule kind = PipelineSchedule::kGpipe;
   int64_t micro_batches = 0;  ///< of one replica in one step
   bool split_backward = false;
-  std::vector<int> stage_of;                        ///< of each chunk
+  std::vector<int> stage_of;                        ///< of each part
   std::vector<std::vector<ScheduleEntry>> entries;  ///< of each stage
 
   int stages() const { return static_cast<int>(entries.size()); }
-  int chunks() const { return static_cast<int>(stage_of.size()); }
+  int parts() const { return static_cast<int>(stage_of.size()); }
 };
 
-/// Seconds (or any unit) of each pass of each chunk, and of a transfer from one stage to another.
+/// Seconds (or any unit) of each pass of each part, and of a transfer from one stage to another.
 struct PassTimes {
-  std::vector<std::array<double, kPassCount>> of_chunk;
+  std::vector<std::array<double, kPassCount>> of_part;
   double transfer = 0;
 
   double of(const ScheduleEntry& entry) const {
-    return of_chunk[static_cast<size_t>(entry.chunk)][static_cast<size_t>(entry.pass)];
+    return of_part[static_cast<size_t>(entry.part)][static_cast<size_t>(entry.pass)];
   }
 };
-/// Every chunk alike: forward 1, backward 2; backward 1 and weight gradient 1 when split.
-PassTimes unit_times(int chunks, bool split_backward);
+/// Every part alike: forward 1, backward 2; backward 1 and weight gradient 1 when split.
+PassTimes unit_times(int parts, bool split_backward);
 /// From the facts' work of layers and head, where it is known; a whole stage's forward
 /// pass takes 1 on average. Recomputation of whole layers lengthens the backward pass by a forward pass.
 PassTimes estimated_times(const Layout& layout, const LayoutFacts& facts, bool split_backward);
 
 /// The table of a layout (its schedule, p, phases, interleave and head) for `micro_batches` of one replica.
-/// - GPipe: all forward passes, then all backward passes; with phases, each stage's parts one after another.
-/// - 1F1B: with phases, in the last of them; the others run as in GPipe, backward in reverse.
-/// - Interleaved: Megatron-LM's order (groups of p micro-batches take turns on a device's chunks); a rest joins the
-/// last
-///   group.
-/// - Zero-bubble: ZB-H1, which keeps no more micro-batches than 1F1B does on its first stage.
-/// A loss head on the first stage (head=first) makes p + 1 hops of p stages; such tables are found by simulation with
-/// `times` (unit times when null), taking backward passes first and limiting what is in flight.
+///  - GPipe: all forward passes, then all backward passes; with phases, each stage's parts one after another.
+///  - 1F1B: with phases, in the last of them; the others run as in GPipe, backward in reverse.
+///  - Interleaved: Megatron-LM's order (groups of p micro-batches take turns on a device's parts); micro-batches that
+///    do not fill a group join the last one.
+///  - Zero-bubble: ZB-H1, which keeps no more micro-batches than 1F1B does on its first stage.
+/// A loss head on the first stage (head=first) makes p + 1 hops of p stages. Such tables are searched for by running
+/// them with `times` (unit times when null), backward passes first, with a limit on the micro-batches in flight.
 ScheduleTable make_schedule(const Layout& layout, int64_t micro_batches, const PassTimes* times = nullptr);
 
-/// What a table comes to when every stage blocks on what it receives and never on what it sends.
+/// How long a table takes when every stage waits for the messages that it receives and never for those that it sends.
 struct ScheduleOutcome {
   double makespan = 0;
   double bubble = 0;                        ///< share of stages x makespan in which stages wait
   std::vector<double> busy;                 ///< of each stage
   std::vector<std::vector<double>> starts;  ///< of each entry of each stage
-  /// Of each chunk, the most micro-batches at once between the start of their forward pass and the end of their last
-  /// one: slots that its stash needs. No more than these can wait in the buffers of its boundaries to the next chunk,
+  /// Of each part, the most micro-batches at once between the start of their forward pass and the end of their last
+  /// one: slots that its stash needs. No more than these can wait in the buffers of its boundaries to the next part,
   /// either.
   std::vector<int64_t> in_flight;
 };
 /// Runs the table. Internal error, naming what each stage waits for, when it is not whole, out of order, or would wait
 /// for ever.
-ScheduleOutcome simulate(const ScheduleTable& table, const PassTimes& times);
+ScheduleOutcome outcome_of(const ScheduleTable& table, const PassTimes& times);
 
-/// "stage 0  F0 F1 . . B0" in columns of equal time, one line a stage; with several chunks a stage, F2/1 is micro-batch
-/// 2 in chunk 1. Lines of more than `columns` columns end with what is left out; 0: never.
+/// "stage 0  F0 F1 . . B0" in columns of equal time, one line a stage; with several parts a stage, F2/1 is micro-batch
+/// 2 in part 1. Lines of more than `columns` columns are cut, and end with the number of columns left out; 0: never.
 std::string text_of(const ScheduleTable& table, const PassTimes& times, int64_t columns = 0);
-/// A picture: a row a stage, time from left to right, a colour a pass and a shade a chunk; hovering tells each cell.
+/// A picture: a row a stage, time from left to right, a colour a pass and a shade a part. Hovering over a cell shows
+/// its text.
 std::string svg_of(const ScheduleTable& table, const PassTimes& times);
 
 /// One schedule that a layout could have, beside the others.

@@ -10,7 +10,7 @@ namespace {
 
 std::string label_of(const ScheduleTable& table, const ScheduleEntry& entry) {
   std::string label = letter_of(entry.pass) + std::to_string(entry.micro);
-  if (table.chunks() > table.stages()) label += "/" + std::to_string(entry.chunk);
+  if (table.parts() > table.stages()) label += "/" + std::to_string(entry.part);
   return label;
 }
 
@@ -28,7 +28,7 @@ double column_seconds(const ScheduleTable& table, const PassTimes& times, double
 class TextTable {
  public:
   TextTable(const ScheduleTable& table, const PassTimes& times, int64_t columns)
-      : table_(table), times_(times), most_(columns), outcome_(simulate(table, times)) {
+      : table_(table), times_(times), most_(columns), outcome_(outcome_of(table, times)) {
     unit_ = column_seconds(table, times, outcome_.makespan);
     for (const auto& entries : table.entries)
       for (const auto& entry : entries) width_ = std::max(width_, label_of(table, entry).size() + 1);
@@ -86,7 +86,7 @@ constexpr const char* kPassNames[kPassCount] = {"forward", "backward", "weight g
 class Picture : SvgPicture {
  public:
   Picture(const ScheduleTable& table, const PassTimes& times)
-      : table_(table), times_(times), outcome_(simulate(table, times)) {
+      : table_(table), times_(times), outcome_(outcome_of(table, times)) {
     scale_ = (kWidth - kLeft - kRight) / std::max(1e-300, outcome_.makespan);
     height_ = kTop + table.stages() * (kRow + kGap) + kBottom;
   }
@@ -126,12 +126,12 @@ class Picture : SvgPicture {
     const ScheduleEntry& entry = table_.entries[stage][index];
     const double start = outcome_.starts[stage][index], width = times_.of(entry) * scale_;
     const auto pass = static_cast<size_t>(entry.pass);
-    const int first_of_round = entry.chunk - entry.chunk % table_.stages();
-    const double opacity = 1 - 0.55 * first_of_round / std::max(1, table_.chunks());
+    const int first_of_round = entry.part - entry.part % table_.stages();
+    const double opacity = 1 - 0.55 * first_of_round / std::max(1, table_.parts());
     add("<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" fill=\"%s\" fill-opacity=\"%.2f\" stroke=\"white\" "
-        "stroke-width=\"0.4\"><title>%s of micro-batch %lld, chunk %d\nfrom %.4g to %.4g</title></rect>\n",
+        "stroke-width=\"0.4\"><title>%s of micro-batch %lld, part %d\nfrom %.4g to %.4g</title></rect>\n",
         x(start), y(stage), width, kRow, kColours[pass], opacity, kPassNames[pass], static_cast<long long>(entry.micro),
-        entry.chunk, start, start + times_.of(entry));
+        entry.part, start, start + times_.of(entry));
     if (width >= 18)
       add("<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"10\" pointer-events=\"none\">%lld</text>\n",
           x(start) + width / 2, y(stage) + kRow / 2 + 4, static_cast<long long>(entry.micro));

@@ -20,9 +20,10 @@ struct Cut {
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
-/// How a logical tensor lies on the devices that hold it. First its dimensions are cut; then, with `flat_parts` > 1,
-/// what is left is seen as one range of elements, padded with zeros to a multiple of flat_parts, and each member of the
-/// group (axis r, `flat_stride`) holds an equal part of it (replicated tensor sharding; cf. ZeRO, arXiv 1910.02054).
+/// How a logical tensor lies on the devices that hold it. First its dimensions are cut. Then, with `flat_parts` > 1,
+/// the remaining tensor is seen as one range of elements, padded with zeros to a multiple of flat_parts, and each
+/// member of the group (axis r, `flat_stride`) holds an equal part of the range (replicated tensor sharding; cf. ZeRO,
+/// arXiv 1910.02054).
 struct Sharding {
   TensorType logical;
   std::vector<Cut> cuts;  ///< at most one a dimension

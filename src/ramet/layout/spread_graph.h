@@ -13,33 +13,34 @@ namespace ramet::layout {
 /// How states lie, by name.
 using StateSpreads = std::map<std::string, Spread>;
 
-/// What a graph became on one device, and how its values lie.
+/// A graph for one device, and how its values lie on the mesh.
 struct SpreadResult {
   Graph graph;
-  /// Nodes of the graph given whose contraction is to be cut while more than a bare sum hangs on it: they must be taken
-  /// apart (OpDef::apart), and the graph be spread again.
+  /// Nodes of the source graph whose contraction is to be cut although the node does more than the bare sum. The caller
+  /// must take them apart (OpDef::apart) and spread the graph again.
   std::set<NodeId> to_take_apart;
-  /// How tensors lie that are results and cut over tensor shards; other results are whole on every device.
+  /// How those results lie that are cut over tensor shards; other results are whole on every device.
   std::map<std::string, Sharding> results;
 };
 
-/// Rewrites a graph for one device of the mesh (SPMD): every value is cut as the states that it meets ask for, by the
-/// sharding rules of its ops alone, and collectives stand where cuts do not meet. Nothing is cut over stages here.
-///  - a factor that several operands cut in different ways goes with the states first, then with the first operand; the
-///    others are gathered
-///  - a node whose result all readers would cut alike, as the states that they meet are cut, is cut so itself where no
-///  sum crosses it:
-///    what lies whole before it is sliced without an exchange, and none computes what it would then drop
-///  - a cut of a factor that is summed leaves partial sums, which are reduced at once; only exact sums
-///  (OpDef::regroups) wait, so
-///    that many meet in one collective
-///  - flat states (RTS) are met element by element: sums over replicas are scattered to them, other operands cut
-/// `states` has the spread of every state that the graph reads; those of outputs that are not in it are found here and
-/// added.
+/// Rewrites a graph for one device of the mesh (SPMD). The sharding rules of the ops alone decide how each value is
+/// cut, starting from the cuts of the states; collectives go between nodes whose cuts differ. Nothing is cut over
+/// stages here.
+///  - Where operands cut one factor in different ways, the cut of a state wins, else that of the first operand; the
+///    other operands are gathered.
+///  - A node is cut as its readers cut its result, if all of them cut it alike because of the states that they read,
+///    and if no sum crosses the cut. Its uncut inputs are sliced locally, so no device computes rows that it would
+///    discard.
+///  - A cut of a factor that is summed leaves partial sums, which are reduced at once. Only exact sums
+///    (OpDef::regroups) wait, so that many of them share one collective.
+///  - Flat states (RTS) are met element by element: sums over replicas are scattered to them, other operands are cut.
+/// `states` has the spread of every state that the graph reads. The spreads of other states that the graph writes are
+/// found here and added to it.
 class SpreadGraph {
  public:
-  /// `sequence`: sums of activations are scattered along the positions of sequences over t1 (sequence parallelism): the
-  /// axis "positions" of the data inputs, or, where these declare no axes, dimension 1 of what has three or more.
+  /// `sequence`: sequence parallelism. Sums of activations are scattered over t1 along the positions of sequences: the
+  /// axis "positions" of the data inputs or, where these declare no axes, dimension 1 of values of three or more
+  /// dimensions.
   SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence = false);
   SpreadResult run();
 

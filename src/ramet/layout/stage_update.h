@@ -12,12 +12,13 @@ namespace ramet::layout {
 /// The owner of a state that never changes: each stage that reads it has it.
 inline constexpr int kEveryStage = -1;
 
-/// The update of one stage: what changes the states that it owns, and what that needs. Exact sums over all weights
-/// (OpDef::regroups) keep the stage's own terms and are added up among stages before anything else reads them. Throws
-/// Error when a node needs weights of two stages.
+/// The update of one stage: the nodes that change the states that the stage owns, and the nodes that those need. Exact
+/// sums over all weights (OpDef::regroups) keep the stage's own terms and are added up among stages before anything
+/// else reads them. Throws Error when a node needs weights of two stages.
 class StageUpdates {
  public:
-  /// `owner`: the stage of each weight and accumulator; the other states' are found by what they meet.
+  /// `owner`: the stage of each weight and accumulator. The owner of any other state is the stage whose states it is
+  /// computed with.
   StageUpdates(const Graph& update, const Mesh& mesh, std::map<std::string, int> owner);
 
   Graph of_stage(int stage) const;
@@ -33,10 +34,11 @@ class StageUpdates {
   std::vector<int> label_;  // of each value
 };
 
-/// Parts of one stage's update, so that only a part of its states need be in device memory at once: sums over replicas
-/// and norms of each group of weights; what follows from all norms; the optimizers of each group. Where norms follow
-/// from sums over all weights themselves, there are more such rounds. Nodes of the result by part. `group` of each
-/// state; states that have none go with what they meet.
+/// Cuts one stage's update into pieces, so that only some of its states need be in device memory at once: first, for
+/// each group of weights, sums over replicas and norms; then the nodes that need all norms; then the optimizer of each
+/// group. Where norms themselves need sums over all weights, there are more such rounds. Returns the number of each
+/// node's piece. `group` has the group of each state; a state without one goes with the states that it is computed
+/// with.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 
 }  // namespace ramet::layout

@@ -34,7 +34,7 @@ Steps direct(const Groups& groups, double bytes) {
   return {step};
 }
 
-/// Partners at distance 1, 2, 4, ... exchange half of what they have, then half of the half (reduce-scatter).
+/// Partners at distance 1, 2, 4, ... exchange half of their data, then half of that half (reduce-scatter).
 Steps halving(const Groups& groups, double bytes) {
   Steps steps;
   for (size_t distance = 1; distance < groups[0].size(); distance *= 2) {
@@ -130,7 +130,7 @@ Traffic best_of(const Network& network, Exchange exchange, double bytes, const G
   for (int level = top_level(network, groups); level > 0; --level) {
     const Cut cut = cut_at(network, groups, level);
     if (cut.inner.empty()) continue;
-    // Each member has its part of what its unit holds when units meet.
+    // When units meet, each member has its part of the unit's data.
     Traffic levels = best_of(network, exchange, bytes, cut.inner);
     add(levels, best_of(network, exchange, bytes / count_of(cut.inner), cut.outer));
     if (levels.seconds < best.seconds) best = std::move(levels);

@@ -95,7 +95,7 @@ std::string call_key(const NodeSignature& node) {
   return key;
 }
 
-std::string task_key(const NodeSignature& node, const std::string& kernel) {
+std::string timing_key(const NodeSignature& node, const std::string& kernel) {
   std::string key = kernel + " " + node.op->name + "(";
   for (const TensorType& type : node.inputs) key += type.text() + ",";
   key += ")->";
@@ -109,10 +109,11 @@ std::string task_key(const NodeSignature& node, const std::string& kernel) {
   return key;
 }
 
-double task_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost) {
+double call_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost) {
   const DeviceKind& device = machine.device;
-  if (!machine.tasks.empty())
-    if (const auto measured = machine.tasks.find(task_key(node, kernel)); measured != machine.tasks.end())
+  if (!machine.measured_calls.empty())
+    if (const auto measured = machine.measured_calls.find(timing_key(node, kernel));
+        measured != machine.measured_calls.end())
       return measured->second + device.overhead;
   if (!node.op->cost)
     throw Error({.what = "nobody knows what this op costs",

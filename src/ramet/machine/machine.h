@@ -10,7 +10,7 @@
 
 namespace ramet::machine {
 
-/// How a device computes, and so which model gives a task its time.
+/// How a device computes, and so which model gives a call its time.
 enum class DeviceModel : uint8_t {
   kCores,  ///< cores that share caches and memory: CPUs, GPUs
   kTiles   ///< tiles with a memory of their own that exchange in supersteps: IPUs
@@ -28,7 +28,7 @@ struct Efficiency {
   std::string op;     ///< class of work: "matmul", "attention"; see efficiency_classes()
   std::string dtype;  ///< that it computes in; "any"
   std::string shape;  ///< class of a product's shape (product_shapes()), or "any"
-  double size = 0;   ///< floating-point operations of one task; between points the share is interpolated over log(size)
+  double size = 0;   ///< floating-point operations of one call; between points the share is interpolated over log(size)
   double share = 1;  ///< of DeviceKind::peak
 };
 
@@ -51,9 +51,9 @@ struct DeviceKind {
   double peak(DType dtype) const;
 };
 
-/// What a memory is for.
+/// The use of a memory.
 enum class MemoryRole : uint8_t {
-  kDevice,     ///< holds what a device computes with
+  kDevice,     ///< holds the tensors that a device computes with
   kStreaming,  ///< beside devices: host memory, DRAM of a gateway
   kDisk        ///< files
 };
@@ -111,8 +111,8 @@ struct Machine {
   std::vector<LinkLevel> links;      ///< innermost first; their groups multiply to `devices`
   /// By the figure's key: "device.clock", "links.0.bandwidth"; that of a table ("device") is for all its figures.
   std::map<std::string, FigureNote> notes;
-  /// Seconds of tasks that were measured here, by task_key.
-  std::map<std::string, double> tasks;
+  /// Seconds of calls that were measured here, by timing_key.
+  std::map<std::string, double> measured_calls;
 
   /// Null where the machine has no such memory.
   const MemoryKind* memory(MemoryRole role) const;
@@ -126,15 +126,15 @@ const char* name_of(DeviceModel model);
 const char* name_of(MemoryRole role);
 const char* name_of(Topology topology);
 
-/// What tasks must share to take the same time: kernel, op, types, attributes. Digits of text attributes are left out,
+/// What calls must share to take the same time: kernel, op, types, attributes. Digits of text attributes are left out,
 /// because names that differ by a layer's number cost the same.
-std::string task_key(const NodeSignature& node, const std::string& kernel);
+std::string timing_key(const NodeSignature& node, const std::string& kernel);
 
 /// What calls of one piece of code share: op and types.
 std::string call_key(const NodeSignature& node);
 
-/// Seconds that a task takes: as measured, or else the longer of its operations and its traffic at the machine's rates,
+/// Seconds that a call takes: as measured, or else the longer of its operations and its traffic at the machine's rates,
 /// plus the overhead.
-double task_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost);
+double call_seconds(const Machine& machine, const NodeSignature& node, const std::string& kernel, const Cost& cost);
 
 }  // namespace ramet::machine

@@ -103,7 +103,7 @@ const std::vector<FigureKey<Efficiency>>& figure_keys() {
       {"dtype", &Efficiency::dtype, 0, 0, false, "that it computes in (default: any)"},
       {"shape", &Efficiency::shape, 0, 0, false, "class of a product's shape (default: any)"},
       {"size", &Efficiency::size, 1, 1e30, true,
-       "floating-point operations of one task, bytes of a gather; between sizes the share is interpolated over their "
+       "floating-point operations of one call, bytes of a gather; between sizes the share is interpolated over their "
        "logarithm"},
       {"share", &Efficiency::share, 1e-9, 1, true, "share of the peak that it reaches"},
   };

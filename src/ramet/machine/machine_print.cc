@@ -98,9 +98,9 @@ class Printer {
     }
   }
   void tasks() {
-    if (machine_.tasks.empty()) return;
+    if (machine_.measured_calls.empty()) return;
     text_ += "\n[tasks]\n";
-    for (const auto& [key, seconds] : machine_.tasks) text_ += quoted(key) + " = " + number(seconds) + "\n";
+    for (const auto& [key, seconds] : machine_.measured_calls) text_ += quoted(key) + " = " + number(seconds) + "\n";
   }
 
   const Machine& machine_;

@@ -15,7 +15,7 @@
 namespace ramet::machine {
 namespace {
 
-constexpr size_t kMostText = 16 << 20;  // measured tasks make the file of this machine long
+constexpr size_t kMostText = 16 << 20;  // measured calls make the file of this machine long
 constexpr int kMostDots = 200;          // of a line: each may nest a table, and a parser's stack is not endless
 constexpr size_t kMostEntries = 4096;   // of a list
 
@@ -300,7 +300,7 @@ class Reader {
     if (!tasks) return;
     for (const auto& [name, node] : *tasks) {
       const std::string key(name.str());
-      machine_.tasks[key] = figure(node, join("tasks", key), 0, 1e6);
+      machine_.measured_calls[key] = figure(node, join("tasks", key), 0, 1e6);
     }
   }
 

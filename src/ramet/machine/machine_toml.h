@@ -8,7 +8,7 @@
 namespace ramet::machine {
 
 /// Reads and checks a machine file (docs/machines.md). `source` names it in errors: figures that are missing, negative,
-/// out of range or that contradict each other, keys that nobody reads (with the nearest that somebody does).
+/// out of range or contradict each other, and unknown keys (with the nearest known one).
 Machine parse_machine(std::string_view text, const std::string& source);
 
 /// A preset by its name, or a file that ends in ".toml". Throws Error naming the presets.

@@ -50,7 +50,7 @@ double Network::bandwidth(int64_t link) const {
 double Network::alone(int level) const {
   const Level& at = levels_[static_cast<size_t>(level)];
   const double own = std::max(1.0, static_cast<double>(at.figures.links) / static_cast<double>(at.unit));
-  // A gateway's links belong to nobody.
+  // A gateway's links belong to no unit.
   const double links = at.figures.topology == Topology::kHostGateway ? at.figures.links : own;
   return links * at.figures.bandwidth * at.figures.efficiency;
 }

@@ -24,7 +24,7 @@ struct NetworkStep {
 /// What some exchange takes while nothing else moves.
 struct Traffic {
   double seconds = 0;
-  double latency = 0;              ///< of it: what is left when there is next to nothing to move
+  double latency = 0;              ///< of it: the part that remains when there are almost no bytes to move
   std::vector<double> link_bytes;  ///< that each link carries, by its number in Network
   std::string way;                 ///< of a collective: "ring", "direct", "halving", "direct + ring" by levels, ...
   std::vector<NetworkStep> steps;  ///< of a collective: its messages
@@ -82,8 +82,8 @@ class Network {
   std::vector<int> level_of_;
 };
 
-/// A collective that each of `groups` performs at the same time. `bytes` are those of the whole: what every member has
-/// before an all-reduce, reduce-scatter or all-to-all, and what it has after an all-gather. The way is the fastest of:
+/// A collective that each of `groups` performs at the same time. `bytes` are those of the whole tensor: every member
+/// has it before an all-reduce, reduce-scatter or all-to-all, and after an all-gather. The algorithm is the fastest of:
 /// a ring, two rings in both directions, halving and doubling, directly; over all members at once, or level by level
 /// (within units first, then between them with the share that each member then has). Groups have equally many members,
 /// no device stands in two of them. The time of the additions is not in it.

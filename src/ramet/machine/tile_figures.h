@@ -7,8 +7,8 @@
 namespace ramet::machine {
 
 /// A device made of tiles: small processors, each with its own memory, which compute and then exchange (an IPU). The
-/// defaults are those of the second generation, GC200 and Bow, which differ in their clocks; docs/machines.md tells
-/// where each comes from.
+/// defaults are those of the second generation, GC200 and Bow, which differ in their clocks; docs/machines.md names the
+/// source of each.
 struct TileFigures {
   int64_t tiles = 1472;
   int64_t memory = 638976;  ///< of one tile
@@ -34,7 +34,7 @@ struct TileFigures {
 
   // Everything else.
   double data_path_bytes = 8;        ///< a vector instruction loads or stores
-  double copy_bytes = 8;             ///< a cycle, of arranging what was exchanged
+  double copy_bytes = 8;             ///< a cycle, of arranging exchanged data
   double element_efficiency = 0.55;  ///< share of vector instructions that loops over elements reach
   double vertex_cycles = 150;        ///< to start all workers on a loop over elements, and to end it
 
@@ -44,11 +44,11 @@ struct TileFigures {
   double phase_cycles = 600;  ///< of an exchange and the synchronisation before it
   double sync_cycles = 150;   ///< between two computations without an exchange
 
-  // What a program takes of every tile's memory beside its tensors.
+  // The memory of every tile that a program takes beside its tensors.
   int64_t runtime_bytes = 16384;  ///< stacks, boot, host exchange
   int64_t vertex_bytes = 1024;    ///< code of one kind of vertex
   int64_t call_bytes = 32;        ///< control code and vertex state of one instruction of the program
-  int64_t message_bytes = 8;      ///< exchange code for what comes from one other tile
+  int64_t message_bytes = 8;      ///< exchange code for the data of one other tile
 
   friend bool operator==(const TileFigures&, const TileFigures&) = default;
 };

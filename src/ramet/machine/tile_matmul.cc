@@ -72,8 +72,8 @@ class ProductSearch {
     room_ = std::min(figures.temporary_share * real(figures.memory), std::max(free, 0.0));
   }
 
-  /// Nothing where memory lacks, however serial.
-  std::optional<ProductPlan> run() {
+  /// Nothing when even the most serial split needs too much memory.
+  std::optional<ProductChoice> run() {
     for (const bool swapped : {false, true}) {
       rows_ = swapped ? product_.n : product_.m;
       columns_ = swapped ? product_.m : product_.n;
@@ -168,7 +168,7 @@ class ProductSearch {
   MatrixProduct product_;
   int64_t rows_ = 0, columns_ = 0;
   double room_ = 0;  ///< bytes of a tile that the product may fill
-  ProductPlan best_{.split = {}, .cycles = {.compute = kNever}};
+  ProductChoice best_{.split = {}, .cycles = {.compute = kNever}};
 };
 
 }  // namespace
@@ -191,8 +191,8 @@ double matrix_unit_cycles(const TileFigures& figures, int64_t rows, int64_t inpu
 
 namespace {
 
-ProductPlan search_plan(const TileFigures& figures, const MatrixProduct& product) {
-  std::optional<ProductPlan> best = ProductSearch(figures, product).run();
+ProductChoice search_product(const TileFigures& figures, const MatrixProduct& product) {
+  std::optional<ProductChoice> best = ProductSearch(figures, product).run();
   if (best) return *best;
   // Pieces, halved in turn along the longest dimension, as long as one round of halving makes the whole cheaper.
   MatrixProduct piece = product;
@@ -201,14 +201,14 @@ ProductPlan search_plan(const TileFigures& figures, const MatrixProduct& product
     int64_t& longest = *std::max({&piece.m, &piece.n, &piece.k}, [](auto* a, auto* b) { return *a < *b; });
     if (longest == 1) break;
     longest = ceil_div(longest, 2);
-    std::optional<ProductPlan> plan = ProductSearch(figures, piece).run();
-    if (!plan) continue;
-    plan->split.pieces = pieces;
-    plan->cycles.compute *= real(pieces);
-    plan->cycles.exchange *= real(pieces);
-    plan->cycles.sync *= real(pieces);
-    worse = best && plan->cycles.total() >= best->cycles.total() ? worse + 1 : 0;
-    if (worse == 0) best = plan;
+    std::optional<ProductChoice> choice = ProductSearch(figures, piece).run();
+    if (!choice) continue;
+    choice->split.pieces = pieces;
+    choice->cycles.compute *= real(pieces);
+    choice->cycles.exchange *= real(pieces);
+    choice->cycles.sync *= real(pieces);
+    worse = best && choice->cycles.total() >= best->cycles.total() ? worse + 1 : 0;
+    if (worse == 0) best = choice;
   }
   if (best) return *best;
   throw Error({.what = "a tile is too small for any matrix product",
@@ -219,29 +219,29 @@ ProductPlan search_plan(const TileFigures& figures, const MatrixProduct& product
 }
 
 /// Plans found before, for the figures that were asked for last: programs ask for the same products again and again.
-struct KnownPlans {
+struct KnownProducts {
   std::mutex mutex;
   TileFigures figures;
-  std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, DType>, ProductPlan> plans;
+  std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, DType>, ProductChoice> products;
 };
 
 }  // namespace
 
-ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& product) {
+ProductChoice choose_product(const TileFigures& figures, const MatrixProduct& product) {
   if (product.batch < 1 || product.m < 1 || product.k < 1 || product.n < 1) return {};
   constexpr size_t kMostKnown = 1 << 16;
-  static KnownPlans known;
+  static KnownProducts known;
   const auto key = std::tuple(product.batch, product.m, product.k, product.n, product.operands);
   {
     const std::lock_guard lock(known.mutex);
-    if (known.figures != figures || known.plans.size() > kMostKnown) known.plans.clear();
+    if (known.figures != figures || known.products.size() > kMostKnown) known.products.clear();
     known.figures = figures;
-    if (const auto found = known.plans.find(key); found != known.plans.end()) return found->second;
+    if (const auto found = known.products.find(key); found != known.products.end()) return found->second;
   }
-  const ProductPlan plan = search_plan(figures, product);
+  const ProductChoice choice = search_product(figures, product);
   const std::lock_guard lock(known.mutex);
-  if (known.figures == figures) known.plans.emplace(key, plan);
-  return plan;
+  if (known.figures == figures) known.products.emplace(key, choice);
+  return choice;
 }
 
 }  // namespace ramet::machine

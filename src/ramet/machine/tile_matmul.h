@@ -5,11 +5,11 @@
 
 namespace ramet::machine {
 
-/// What a device of tiles spends on something, in cycles of its clock. Tiles wait for the slowest.
+/// Cycles that a device of tiles spends on an operation. Tiles wait for the slowest tile.
 struct TileCycles {
   double compute = 0, exchange = 0, sync = 0;
   int64_t temporary_bytes = 0;  ///< most that one tile needs meanwhile, beside operands and results
-  double messages = 0;          ///< that a tile receives: what its exchange code grows with
+  double messages = 0;          ///< that a tile receives; its exchange code grows with them
   int64_t tiles = 0;            ///< that hold the result
 
   double total() const { return compute + exchange + sync; }
@@ -21,12 +21,12 @@ struct TileCycles {
 struct ProductSplit {
   int64_t batches = 1, rows = 1, sums = 1, columns = 1;  ///< parts; their product is at most the number of tiles
   enum class Serial : uint8_t { kNone, kBatches, kRows, kColumns } serial = Serial::kNone;
-  int64_t rounds = 1;    ///< into which `serial` is cut, one after another, where memory lacks
+  int64_t rounds = 1;    ///< into which `serial` is cut, one after another, when memory is short
   bool swapped = false;  ///< b's columns pass, a is loaded
-  int64_t pieces = 1;    ///< equal parts of the whole product, each planned as above, where rounds are not enough
+  int64_t pieces = 1;    ///< equal parts of the whole product, each split as above, where rounds are not enough
 };
 
-struct ProductPlan {
+struct ProductChoice {
   ProductSplit split;
   TileCycles cycles;
 };
@@ -38,6 +38,6 @@ double matrix_unit_cycles(const TileFigures& figures, int64_t rows, int64_t inpu
 /// The cheapest way found, over all splits and serialisations, to compute a product on one device. Operands lie
 /// anywhere, spread evenly: each tile first receives what it needs, at twice the rate where its neighbour needs the
 /// same; the passing operand is then arranged in rows; parts of a sum are exchanged and added.
-ProductPlan plan_product(const TileFigures& figures, const MatrixProduct& product);
+ProductChoice choose_product(const TileFigures& figures, const MatrixProduct& product);
 
 }  // namespace ramet::machine

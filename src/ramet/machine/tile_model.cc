@@ -22,7 +22,7 @@ double vector_elements(const TileFigures& figures, const NodeSignature& node) {
   return std::max(1.0, figures.data_path_bytes / widest);
 }
 
-/// A loop over what is spread over all tiles: arithmetic beside loads and stores.
+/// A loop over elements that are spread over all tiles: arithmetic beside loads and stores.
 double loop_cycles(const TileFigures& figures, const NodeSignature& node, double operations, double bytes) {
   if (operations <= 0 && bytes <= 0) return 0;
   const double arithmetic = std::ceil(operations / real(figures.tiles)) / vector_elements(figures, node);
@@ -61,7 +61,7 @@ TileCycles product_cycles(const TileFigures& figures, const NodeSignature& node,
   TileCycles cycles;
   double multiplied = 0, operands = 0;
   for (const MatrixProduct& product : node.op->products(node)) {
-    cycles += plan_product(figures, product).cycles;
+    cycles += choose_product(figures, product).cycles;
     const double b = real(product.batch), m = real(product.m), k = real(product.k), n = real(product.n);
     multiplied += 2 * b * m * k * n;
     operands = std::max(operands, b * (m + n) * k * real(static_cast<int64_t>(size_of(product.operands))));
@@ -96,7 +96,7 @@ TileCycles tile_cycles(const TileFigures& figures, const NodeSignature& node, co
     cycles.messages += 2;
   }
   if (ties.reduces && !moves) {
-    // Each tile reduces what it has, then a part of what all have found, which others need again.
+    // Each tile reduces its own elements, then a share of all tiles' results, which other tiles need again.
     cycles.compute += figures.vertex_cycles;
     cycles.sync += 2 * figures.phase_cycles;
     cycles.messages += 2 * std::sqrt(real(figures.tiles));

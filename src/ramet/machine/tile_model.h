@@ -6,10 +6,10 @@
 
 namespace ramet::machine {
 
-/// What a node takes on a device of tiles, apart from collectives (network.h). Its matrix products run as plan_product
-/// says, one after another; the rest of it is loops over elements, spread evenly over all tiles. What the node's op
-/// says decides the kind of loop: where a dimension is reduced or must stay whole, tiles exchange what they found of
-/// it; where nothing is computed, elements move.
+/// Cycles of a node on a device of tiles, apart from collectives (network.h). Its matrix products run as
+/// choose_product says, one after another; the rest consists of loops over elements, spread evenly over all tiles. The
+/// node's op decides the kind of loop: where a dimension is reduced or must stay whole, tiles exchange their partial
+/// results; where nothing is computed, elements move.
 TileCycles tile_cycles(const TileFigures& figures, const NodeSignature& node, const Cost& cost);
 
 /// Names a kernel by the share of memory that its products may fill: "tiles 60%".

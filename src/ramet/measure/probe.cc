@@ -14,9 +14,9 @@
 #include "ramet/base/hash.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/machine/machine_toml.h"
+#include "ramet/measure/call_clock.h"
 #include "ramet/measure/rehearsal.h"
 #include "ramet/measure/survey_links.h"
-#include "ramet/measure/task_clock.h"
 #include "ramet/runtime/streaming_store.h"
 #include "ramet/transport/process.h"
 
@@ -51,8 +51,8 @@ double copy_bandwidth(int devices, int threads) {
 /// Operations a second of a square product: some milliseconds.
 double product_rate(const Backend& backend, ThreadTeam& team, DType dtype) {
   const TensorType matrix{dtype, {768, 768}};
-  const Task product = make_task(backend, team.size(), "matmul", {matrix, matrix}, {});
-  return product.cost.flops / time_task(product, backend, team, 8, 0.15).seconds;
+  const Call product = make_call(backend, team.size(), "matmul", {matrix, matrix}, {});
+  return product.cost.flops / time_call(product, backend, team, 8, 0.15).seconds;
 }
 
 /// Whether the machine is much faster now than when it was measured: it was busy then, and all that is known is wrong.
@@ -110,16 +110,17 @@ void measure_meetings(Machine& machine, int devices) {
                            .barrier = std::min(timing.barrier, 1e-2)});
 }
 
-/// Whether the stages' training has tasks whose time the machine does not know.
-bool lacks_tasks(const Machine& machine, std::span<const Executable> stages) {
+/// Whether the stages' training has calls whose time the machine does not know.
+bool lacks_calls(const Machine& machine, std::span<const Executable> stages) {
   for (const Executable& exe : stages) {
-    std::set<int32_t> tasks;
+    std::set<int32_t> calls;
     for (const ProgramStep& step : distinct_runs(exe.train().steps))
       for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
-        if (instruction.task >= 0) tasks.insert(instruction.task);
-    for (const int32_t id : tasks) {
-      const Task& task = exe.tasks[static_cast<size_t>(id)];
-      if (task.node.op->exchange == Exchange::kNone && !machine.tasks.contains(task_key(task.node, task.kernel)))
+        if (instruction.call >= 0) calls.insert(instruction.call);
+    for (const int32_t id : calls) {
+      const Call& call = exe.calls[static_cast<size_t>(id)];
+      if (call.node.op->exchange == Exchange::kNone &&
+          !machine.measured_calls.contains(timing_key(call.node, call.kernel)))
         return true;
     }
   }
@@ -166,7 +167,7 @@ Machine probe_machine(const Backend& backend, int threads) {
                              .latency = 1e-6});
   const TensorType tiny{DType::kF32, {16}};
   device.overhead =
-      std::min(time_task(make_task(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02).seconds, 1e-3);
+      std::min(time_call(make_call(backend, threads, "add", {tiny, tiny}, {}), backend, team, 200, 0.02).seconds, 1e-3);
   return machine;
 }
 
@@ -202,20 +203,20 @@ bool measure_files(Machine& machine, const std::filesystem::path& folder) {
   }
 }
 
-void measure_tasks(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
-  // What matters most first: how often a task runs times what the rates say it takes.
-  std::vector<double> weight(exe.tasks.size(), 0);
+void measure_calls(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
+  // What matters most first: how often a call runs times what the rates say it takes.
+  std::vector<double> weight(exe.calls.size(), 0);
   std::vector<double> runs(exe.segments.size(), 0);
   for (const ProgramStep& step : exe.train().steps)
     if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
   for (size_t id = 0; id < exe.segments.size(); ++id) {
     if (runs[id] == 0) continue;
     for (const Instruction& instruction : exe.segments[id].instructions)
-      if (instruction.task >= 0) {
-        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        if (task.node.op->exchange != Exchange::kNone) continue;  // no work of one device alone
-        weight[static_cast<size_t>(instruction.task)] +=
-            runs[id] * task_seconds(machine, task.node, task.kernel, task.cost);
+      if (instruction.call >= 0) {
+        const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+        if (call.node.op->exchange != Exchange::kNone) continue;  // no work of one device alone
+        weight[static_cast<size_t>(instruction.call)] +=
+            runs[id] * call_seconds(machine, call.node, call.kernel, call.cost);
       }
   }
   std::vector<size_t> order;
@@ -227,12 +228,12 @@ void measure_tasks(Machine& machine, const Executable& exe, const Backend& backe
   const auto start = Clock::now();
   const int64_t most_bytes = available_memory() / 2;
   for (const size_t i : order) {
-    const Task& task = exe.tasks[i];
-    const std::string key = task_key(task.node, task.kernel);
-    if (machine.tasks.count(key) || operand_bytes(task) > most_bytes) continue;
+    const Call& call = exe.calls[i];
+    const std::string key = timing_key(call.node, call.kernel);
+    if (machine.measured_calls.count(key) || operand_bytes(call) > most_bytes) continue;
     if (seconds_since(start) > budget_seconds) break;
-    const Neighbours neighbours(task, backend, team.size(), beside);
-    machine.tasks[key] = time_task(task, backend, team, 3, 0.03, &evictor).seconds;
+    const Neighbours neighbours(call, backend, team.size(), beside);
+    machine.measured_calls[key] = time_call(call, backend, team, 3, 0.03, &evictor).seconds;
   }
 }
 
@@ -255,9 +256,10 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
     machine = probe_machine(backend, threads);
     measure_meetings(machine, devices);
   }
-  if (lacks_tasks(machine, stages)) rehearse(machine, stages, backend, budget_seconds, beside, between_processes, batch);
+  if (lacks_calls(machine, stages))
+    rehearse(machine, stages, backend, budget_seconds, beside, between_processes, batch);
   for (const Executable& exe : stages)
-    measure_tasks(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
+    measure_calls(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
   if (!streaming.empty()) measure_files(machine, streaming);
   if (file.empty()) return machine;
   try {
@@ -271,8 +273,8 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
 Machine local_machine(std::span<const Executable> stages, const Layout& layout, bool between_processes,
                       std::span<const TensorView> batch) {
   constexpr double kBudgetSeconds = 2;
-  return local_machine(stages, find_device().backend(), kBudgetSeconds, layout.streams_to_files() ? layout.streaming : "",
-                       between_processes, batch);
+  return local_machine(stages, find_device().backend(), kBudgetSeconds,
+                       layout.streams_to_files() ? layout.streaming : "", between_processes, batch);
 }
 
 Machine local_machine(const Executable& exe, const Backend& backend, double budget_seconds,

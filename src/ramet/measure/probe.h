@@ -15,18 +15,18 @@ namespace ramet::measure {
 /// second.
 Machine probe_machine(const Backend& backend, int threads);
 
-/// Measures the executable's tasks one by one on memory of their own, the dearest first, until all are known or
-/// `budget_seconds` are spent, and notes them in the machine. What it knows already is not measured again. `beside`:
-/// devices that do the same at the same time, as the others of a layout do.
-void measure_tasks(Machine& machine, const Executable& executable, const Backend& backend, double budget_seconds = 1.5,
+/// Measures the executable's calls one by one on memory of their own, the most expensive first, until all are known or
+/// `budget_seconds` are spent, and notes the times in the machine. Calls that the machine already knows are not
+/// measured again. `beside`: number of devices that do the same at the same time, as the others of a layout do.
+void measure_calls(Machine& machine, const Executable& executable, const Backend& backend, double budget_seconds = 1.5,
                    int beside = 0);
 
 /// Measures the files of a folder as streaming memory (streaming_store.h), a few hundred MiB of traffic, and notes them
-/// as the machine's disk, which all its devices share. A machine that has measured this folder keeps what it knows.
-/// Returns false, and leaves the machine without a disk, where no file can be made there.
+/// as the machine's disk, which all its devices share. A machine that has measured this folder keeps its figures.
+/// Returns false, and leaves the machine without a disk, when no file can be made in the folder.
 bool measure_files(Machine& machine, const std::filesystem::path& folder);
 
-/// The machine at hand, with this executable's tasks: from the cache (one file a CPU model, kernel class, number of
+/// The machine at hand, with this executable's calls: from the cache (one file a CPU model, kernel class, number of
 /// threads and of devices at work at once, under $XDG_CACHE_HOME/ramet or ~/.cache/ramet), measured where it is not
 /// there yet, and kept. A cache that was measured on a busier machine than now, or cannot be read, is measured again;
 /// one that cannot be written is done without. `streaming`: the folder of streaming files, whose speed is measured too;
@@ -34,7 +34,7 @@ bool measure_files(Machine& machine, const std::filesystem::path& folder);
 Machine local_machine(const Executable& executable, const Backend& backend, double budget_seconds = 1.5,
                       const std::filesystem::path& streaming = {}, std::span<const TensorView> batch = {});
 /// The same for the stages of a layout, which have equally many threads. As many devices as find processors are at work
-/// while tasks are measured. `between_processes`: devices are ranks of MPI.
+/// while calls are measured. `between_processes`: devices are ranks of MPI.
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds = 1.5,
                       const std::filesystem::path& streaming = {}, bool between_processes = false,
                       std::span<const TensorView> batch = {});

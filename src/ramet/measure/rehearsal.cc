@@ -13,7 +13,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/devices.h"
-#include "ramet/measure/task_clock.h"
+#include "ramet/measure/call_clock.h"
 #include "ramet/ops/collective.h"
 #include "ramet/runtime/localize.h"
 #include "ramet/transport/process.h"
@@ -46,7 +46,7 @@ std::set<int32_t> segments_that_wait(const std::vector<ProgramStep>& program) {
   return segments;
 }
 
-/// A device that does a step's work and meets nobody.
+/// A device that does a step's work and meets no other device.
 class RehearsedDevice {
  public:
   /// `number`: of the device in its mesh.
@@ -63,11 +63,11 @@ class RehearsedDevice {
                   ? device.adopt(shared_.allocate(static_cast<size_t>(std::max<int64_t>(exe.arena_bytes, 1))),
                                  exe.arena_bytes)
                   : device.take(exe.arena_bytes, Memory::kDevice, "device memory");
-    for (const Task& task : exe.tasks) {
-      const bool exchanges = task.node.op->exchange != Exchange::kNone;
-      members_.push_back(exchanges ? static_cast<size_t>(collective_form(task.node).parts) : 1);
+    for (const Call& call : exe.calls) {
+      const bool exchanges = call.node.op->exchange != Exchange::kNone;
+      members_.push_back(exchanges ? static_cast<size_t>(collective_form(call.node).parts) : 1);
       kernels_.push_back(
-          exchanges ? nullptr : backend.make(localize(task.node, exe.mesh.position(number)), exe.threads, task.kernel));
+          exchanges ? nullptr : backend.make(localize(call.node, exe.mesh.position(number)), exe.threads, call.kernel));
     }
     for (const StatePlace& state : exe.states) {
       if (state.tensor.kind == StateKind::kConstant && state.tensor.init.data && !state.slots.empty())
@@ -77,7 +77,7 @@ class RehearsedDevice {
     }
     times_.resize(exe.segments.size());
     stretches_.resize(exe.segments.size());
-    // Of what a pipeline stashes the oldest comes back, which has left the caches.
+    // Of a pipeline's stash the oldest value is read next, and it has left the caches.
     for (ProgramStep& step : round_)
       if (const PieceKind kind = exe.segments[static_cast<size_t>(step.subject)].kind;
           step.micro >= 0 && (kind == PieceKind::kBackward || kind == PieceKind::kWeightGradient))
@@ -103,7 +103,7 @@ class RehearsedDevice {
   /// Rounds that count: the first does not, which touched memory and made what kernels make once.
   size_t rounds() const { return totals_.size(); }
 
-  /// Calls visit(task, seconds, how often) for every timed place of the program, with the mean of ordinary rounds.
+  /// Calls visit(call, seconds, how often) for every timed place of the program, with the mean of ordinary rounds.
   template <typename Visit>
   void each_time(const Visit& visit) const {
     std::vector<double> runs(exe_.segments.size(), 0);
@@ -113,16 +113,16 @@ class RehearsedDevice {
     for (size_t id = 0; id < times_.size(); ++id)
       for (size_t i = 0; i < times_[id].size(); ++i) {
         const Instruction& instruction = exe_.segments[id].instructions[i];
-        if (instruction.task < 0 || exchanges(instruction) || times_[id][i].empty()) continue;
+        if (instruction.call < 0 || exchanges(instruction) || times_[id][i].empty()) continue;
         double seconds = 0;
         for (const size_t round : rounds) seconds += times_[id][i][round];
-        visit(exe_.tasks[static_cast<size_t>(instruction.task)], seconds / static_cast<double>(rounds.size()),
+        visit(exe_.calls[static_cast<size_t>(instruction.call)], seconds / static_cast<double>(rounds.size()),
               runs[id]);
       }
   }
 
-  /// Adds what is known of how much the work between two exchanges differs from one time to the next; not from one
-  /// second to another, in which the other devices are slower, too.
+  /// Adds observations of how much the work between two exchanges varies from one time to the next; not over seconds,
+  /// because then the other devices vary as well.
   void add_variance(double& variance, double& seconds) const {
     constexpr double kDeviation = 1.4826;  // standard deviation over the median distance from the mean, if normal
     for (const auto& segment : stretches_)
@@ -171,7 +171,7 @@ class RehearsedDevice {
       total_ += seconds;
       if (stretch_.empty() || exchanges(instruction)) stretch_.push_back(0);
       stretch_.back() += seconds;
-      if (exchanges(instruction) && gives_way(members_[static_cast<size_t>(instruction.task)])) return false;
+      if (exchanges(instruction) && gives_way(members_[static_cast<size_t>(instruction.call)])) return false;
     }
     auto& stretches = stretches_[static_cast<size_t>(step.subject)];
     stretches.resize(std::max(stretches.size(), stretch_.size()));
@@ -211,7 +211,7 @@ class RehearsedDevice {
   }
 
   bool exchanges(const Instruction& instruction) const {
-    return instruction.task >= 0 && !kernels_[static_cast<size_t>(instruction.task)];
+    return instruction.call >= 0 && !kernels_[static_cast<size_t>(instruction.call)];
   }
 
   /// Seconds of an instruction; 0 of those that are no work.
@@ -221,24 +221,24 @@ class RehearsedDevice {
     outputs_.clear();
     for (const BufferId id : instruction.inputs) inputs_.push_back(at(id, step.micro));
     for (const BufferId id : instruction.outputs) outputs_.push_back(at(id, step.micro));
-    if (instruction.task < 0) {
+    if (instruction.call < 0) {
       queue_.copy(static_cast<std::byte*>(outputs_[0]), static_cast<const std::byte*>(inputs_[0]),
                   exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes);
       return 0;
     }
     void* const scratch = instruction.scratch == kNoBuffer ? nullptr : at(instruction.scratch);
-    make_finite(exe_.tasks[static_cast<size_t>(instruction.task)]);
+    make_finite(exe_.calls[static_cast<size_t>(instruction.call)]);
     queue_.wait();
     const auto start = Clock::now();
-    queue_.launch(*kernels_[static_cast<size_t>(instruction.task)], {inputs_, outputs_, scratch});
+    queue_.launch(*kernels_[static_cast<size_t>(instruction.call)], {inputs_, outputs_, scratch});
     queue_.wait();
     return seconds_since(start);
   }
 
   /// Updates are passed over where a norm is not finite, which these numbers may lead to.
-  void make_finite(const Task& task) {
-    for (size_t i = 0; i < task.node.inputs.size(); ++i) {
-      const TensorType& type = task.node.inputs[i];
+  void make_finite(const Call& call) {
+    for (size_t i = 0; i < call.node.inputs.size(); ++i) {
+      const TensorType& type = call.node.inputs[i];
       if (type.dtype != DType::kF32 || type.shape.rank() != 0) continue;
       auto* data = static_cast<std::byte*>(const_cast<void*>(inputs_[i]));
       float value = 0;
@@ -273,8 +273,8 @@ class RehearsedDevice {
   size_t number_;
   SharedMemory shared_{true};
   DeviceMemory memory_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // by task; none of exchanges
-  std::vector<size_t> members_;                   // by task: devices that meet there
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by call; none of exchanges
+  std::vector<size_t> members_;                   // by call: devices that meet there
   std::vector<ProgramStep> round_;
   std::set<int32_t> waiting_;                                // segments that wait for a message
   size_t step_ = 0, next_ = 0;                               // of the round; instruction of its segment
@@ -293,10 +293,10 @@ double seconds_of_round(const Machine& machine, const Executable& exe) {
   double seconds = 0;
   for (const ProgramStep& step : distinct_runs(exe.train().steps))
     for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
-      if (instruction.task >= 0) {
-        const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-        if (task.node.op->exchange == Exchange::kNone)
-          seconds += task_seconds(machine, task.node, task.kernel, task.cost);
+      if (instruction.call >= 0) {
+        const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+        if (call.node.op->exchange == Exchange::kNone)
+          seconds += call_seconds(machine, call.node, call.kernel, call.cost);
       }
   return seconds;
 }
@@ -306,7 +306,7 @@ struct Lane {
   std::vector<int32_t> numbers;  ///< in the mesh
   std::unique_ptr<Device> device;
   std::vector<std::unique_ptr<RehearsedDevice>> devices;
-  std::unique_ptr<Queue> queue;  ///< goes before what it works on
+  std::unique_ptr<Queue> queue;  ///< destroyed before the memory that it works on
 };
 
 const Executable& program_of(std::span<const Executable> stages, int32_t device) {
@@ -389,14 +389,14 @@ bool rehearse(Machine& machine, std::span<const Executable> stages, const Backen
   double variance = 0, of_seconds = 0;
   for (const Lane& lane : lanes)
     for (const auto& device : lane.devices) {
-      device->each_time([&](const Task& task, double seconds, double runs) {
-        Sum& sum = sums[task_key(task.node, task.kernel)];
+      device->each_time([&](const Call& call, double seconds, double runs) {
+        Sum& sum = sums[timing_key(call.node, call.kernel)];
         sum.seconds += seconds * runs;
         sum.runs += runs;
       });
       device->add_variance(variance, of_seconds);
     }
-  for (const auto& [key, sum] : sums) machine.tasks[key] = sum.seconds / sum.runs;
+  for (const auto& [key, sum] : sums) machine.measured_calls[key] = sum.seconds / sum.runs;
   machine.device.jitter = of_seconds > 0 ? std::min(std::sqrt(variance / of_seconds), 1.0) : 0;
   return true;
 }

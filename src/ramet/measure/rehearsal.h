@@ -14,14 +14,15 @@ namespace ramet::measure {
 std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program);
 
 /// Runs the instructions of the stages' training steps on `beside` + 1 processors (or as many groups of threads), each
-/// device on an arena of its own, and notes in the machine what each task takes there, with the caches as the work
-/// before left them, and the devices' jitter. All devices of the layout are rehearsed, or one of each stage where they
-/// are too many; where they are more than the processors, they take turns where they would wait for each other.
-/// Exchanges are left out, and of micro-batches that do the same all but one. `between_processes`: arenas are memory
-/// that processes share, as those of ranks are, whose pages may be smaller. Goes round until `budget_seconds` are
-/// spent, twice at least. Returns false, and measures nothing, where one round would take longer than two budgets, or
-/// memory for it lacks. Data inputs are fed what `batch` has of their names and types: one micro-batch of real samples,
-/// so that lookups and scatters go where those of training go. Others are fed ones.
+/// device on an arena of its own, and notes in the machine the seconds of each call, with the caches as the work before
+/// left them, and the devices' jitter. All devices of the layout are rehearsed, or one of each stage when there are too
+/// many. When there are more devices than processors, they take turns where they would wait for each other. Exchanges
+/// are left out, and so are all but one of several micro-batches that do the same. `between_processes`: arenas are
+/// memory that processes share, as those of ranks are, whose pages may be smaller. Repeats the step until
+/// `budget_seconds` are spent, at least twice. Returns false, and measures nothing, when one round would take longer
+/// than two budgets or memory for it is short. A data input gets the tensor of its name and type in `batch`: one
+/// micro-batch of real samples, so that lookups and scatters touch the addresses that training touches. Other inputs
+/// are filled with ones.
 bool rehearse(Machine& machine, std::span<const Executable> stages, const Backend& backend, double budget_seconds,
               int beside, bool between_processes = false, std::span<const TensorView> batch = {});
 

@@ -11,9 +11,9 @@
 #include "ramet/kernel/devices.h"
 #include "ramet/machine/efficiency.h"
 #include "ramet/machine/machine_toml.h"
+#include "ramet/measure/call_clock.h"
 #include "ramet/measure/probe.h"
 #include "ramet/measure/survey_links.h"
-#include "ramet/measure/task_clock.h"
 #include "ramet/runtime/streaming_store.h"
 #include "ramet/transport/process.h"
 
@@ -67,8 +67,8 @@ class Survey {
   void note(const std::string& key, double spread, const std::string& how = "") {
     machine_.notes[key] = {.source = "measured" + (how.empty() ? "" : ": " + how), .spread = spread};
   }
-  Timing time(const Task& task, const std::function<void(std::span<std::byte* const>)>& prepare = {}) {
-    return time_task(task, backend_, team_, 2000, turn(), nullptr, prepare);
+  Timing time(const Call& call, const std::function<void(std::span<std::byte* const>)>& prepare = {}) {
+    return time_call(call, backend_, team_, 2000, turn(), nullptr, prepare);
   }
 
   /// Additions of which each needs the one before take a cycle each on all that we know.
@@ -90,7 +90,7 @@ class Survey {
   void measure_overhead() {
     tell("an instruction's overhead");
     const TensorType tiny{DType::kF32, {16}};
-    const Timing timing = time(make_task(backend_, options_.threads, "add", {tiny, tiny}, {}));
+    const Timing timing = time(make_call(backend_, options_.threads, "add", {tiny, tiny}, {}));
     machine_.device.overhead = std::min(timing.seconds, 1e-3);
     note("device.overhead", timing.spread, "an addition of 16 numbers");
   }
@@ -105,9 +105,9 @@ class Survey {
         tell(shape + " products of " + name);
         const Shape a = s.batch > 1 ? Shape{s.batch, s.m, s.k} : Shape{s.m, s.k};
         const Shape b = s.batch > 1 ? Shape{s.batch, s.k, s.n} : Shape{s.k, s.n};
-        const Task task =
-            make_task(backend_, options_.threads, "matmul", {TensorType{dtype, a}, TensorType{dtype, b}}, {});
-        const Timing timing = time(task);
+        const Call call =
+            make_call(backend_, options_.threads, "matmul", {TensorType{dtype, a}, TensorType{dtype, b}}, {});
+        const Timing timing = time(call);
         const double size = 2.0 * static_cast<double>(s.batch * s.m) * static_cast<double>(s.k * s.n);
         const double rate = size / std::max(timing.seconds - machine_.device.overhead, timing.seconds / 10);
         found.push_back({{.op = "matmul", .dtype = name, .shape = shape, .size = size, .share = rate}, timing.spread});
@@ -131,7 +131,7 @@ class Survey {
   /// Bytes a second of z = x + y over `bytes` in all, less what every call costs.
   std::pair<double, double> element_rate(int64_t bytes) {
     const TensorType vector{DType::kF32, {std::max<int64_t>(bytes / 12, 64)}};
-    const Timing timing = time(make_task(backend_, options_.threads, "add", {vector, vector}, {}));
+    const Timing timing = time(make_call(backend_, options_.threads, "add", {vector, vector}, {}));
     const auto moved = static_cast<double>(3 * vector.bytes());
     return {moved / std::max(timing.seconds - machine_.device.overhead, timing.seconds / 10), timing.spread};
   }
@@ -207,13 +207,13 @@ class Survey {
   void measure_gather() {
     tell("gathers");
     const int64_t rows = std::max<int64_t>(large() / 1024, 64), count = std::max<int64_t>(rows / 2, 16);
-    const Task task = make_task(backend_, options_.threads, "gather",
+    const Call call = make_call(backend_, options_.threads, "gather",
                                 {TensorType{DType::kF32, {rows, 256}}, TensorType{DType::kI32, {count}}}, {});
-    const Timing timing = time(task, [&](std::span<std::byte* const> inputs) {
+    const Timing timing = time(call, [&](std::span<std::byte* const> inputs) {
       for (int64_t i = 0; i < count; ++i)
         store_element(inputs[1], DType::kI32, i, static_cast<double>(i * 2654435761 % rows));
     });
-    const auto moved = static_cast<double>(task.cost.bytes_read + task.cost.bytes_written);
+    const auto moved = static_cast<double>(call.cost.bytes_read + call.cost.bytes_written);
     const double share = std::min(moved / timing.seconds / machine_.bandwidth(), 1.0);
     note("device.efficiency." + std::to_string(machine_.device.efficiency.size()) + ".share", timing.spread,
          "rows of 1 KiB at random");

@@ -14,7 +14,7 @@ struct SurveyOptions {
   int threads = 1;                     ///< of a device
   double seconds = 60;                 ///< that all measurements together take, about
   std::filesystem::path folder = ".";  ///< where a file is streamed; it leaves nothing behind
-  /// What is being measured, and the share that is done.
+  /// The measurement in progress, and the share of the survey that is done.
   std::function<void(const std::string& what, double done)> progress{};
 };
 

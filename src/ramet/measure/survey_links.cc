@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTag = 1;
 constexpr size_t kLarge = size_t{32} << 20;  // more than caches hold, as most gradients are
 
-/// Rounds of one experiment: as many on all devices, so the leader counts them before and tells.
+/// Rounds of one experiment. All devices must do equally many, so the leader counts them first and sends the number.
 int64_t agreed_rounds(Collectives& all, int leader, double one, double seconds) {
   auto rounds = static_cast<int64_t>(std::min(seconds / std::max(one, 1e-7), 2000.0));
   rounds = std::max<int64_t>(rounds, 3);

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "ramet/measure/task_clock.h"
+#include "ramet/measure/call_clock.h"
 #include "ramet/transport/transport.h"
 
 namespace ramet::measure {

@@ -10,7 +10,7 @@
 namespace ramet::model {
 
 /// The arrays of a file (.npy, .npz, .safetensors) or of a folder of .npy files, each named as its file. They are
-/// mapped, not read, but for what is compressed. Throws Error with the file for what is none of these or damaged.
+/// mapped, not read, except compressed ones. Throws Error, naming the file, when it is none of these or damaged.
 std::vector<ArrayColumn> open_arrays(const std::filesystem::path& path);
 
 /// The types in which arrays are to be delivered so that they fit a model's inputs: for ArrayOptions::types.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the graphs of BERT's family share. Inside model/ only.
+// Code that the graphs of BERT's family share. Inside model/ only.
 
 #include <string>
 
@@ -19,7 +19,7 @@ class BertEncoder {
 
   /// [rows,S,H], after all layers.
   Tensor encode();
-  /// What is at `positions` i32[rows,n] of the rows: [rows n, H].
+  /// The elements at `positions` i32[rows,n] of the rows: [rows n, H].
   Tensor tokens_at(Tensor encoded, Tensor positions);
   /// The first token of each sequence, [sequences,H]: of each row, or where "first_positions" i32[rows,depth] say.
   Tensor first_tokens(Tensor encoded);

@@ -24,8 +24,8 @@ class ModelBuilder {
   ModelBuilder(Graph& graph, std::vector<StateTensor>* weights, double init_range, bool training, int64_t seed);
 
   GraphBuilder& build() { return build_; }
-  /// A matrix: normal(0, deviation or the model's init range), in the group that decays. `axes` say what its dimensions
-  /// mean.
+  /// A matrix: normal(0, deviation or the model's init range), in the group that decays. `axes` give the meaning of its
+  /// dimensions.
   Tensor matrix(const std::string& name, Shape shape, std::vector<LogicalAxis> axes, double deviation = 0);
   /// A vector (bias, gain): constant, in the group that does not decay.
   Tensor vector(const std::string& name, int64_t size, LogicalAxis axis, double value);
@@ -55,8 +55,8 @@ class ModelBuilder {
   int64_t seed_;
 };
 
-/// Rows of the table of words and what they mean: the vocabulary, padded to a multiple of `pad` (Shoeybi et al. 2019,
-/// section 5.1, pad theirs for the same reason).
+/// Rows of the table of words and their logical axis: the vocabulary, padded to a multiple of `pad` (Shoeybi et al.
+/// 2019, section 5.1, pad theirs for the same reason).
 struct VocabularyRows {
   int64_t classes = 0, rows = 0;
   LogicalAxis axis;

@@ -9,12 +9,12 @@
 
 namespace ramet::model {
 
-/// How a model continues sequences with caches of what it has seen. For each of `widths` the model has a program
-/// decode_program(width) on request, which takes so many tokens of each sample further:
+/// How a model continues sequences with caches of keys and values. For each of `widths` the model has a program
+/// decode_program(width) on request, which reads so many more tokens of each sample:
 ///   input_ids i32[samples, width], first i32[samples] (the position of the first of them), last i32[samples] (which
 ///   of them, from 0, is the last real one) -> "logits" f32[samples, vocabulary] for the token behind that one.
 /// It writes the keys and values of all `width` positions to kept states, in place, and reads those of earlier ones.
-/// What stands behind the last real token is written again by the next call, and seen by no real one before. A new text
+/// Entries behind the last real token are written again by the next call before any real token reads them. A new text
 /// begins with first = 0 and needs no other reset.
 struct Decoding {
   int64_t samples = 1;  ///< texts at once

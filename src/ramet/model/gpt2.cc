@@ -59,7 +59,8 @@ class Gpt2 {
     Scope scope(build_, "head");
     const Tensor begin = multiply(iota(build_, DType::kI32, {batch_.micro_batch}, 0),
                                   full(build_, DType::kI32, {}, static_cast<double>(batch_.sequence)));
-    const Tensor rows = gather(reshape(encoded, {batch_.micro_batch * batch_.sequence, config_.hidden}), add(last, begin));
+    const Tensor rows =
+        gather(reshape(encoded, {batch_.micro_batch * batch_.sequence, config_.hidden}), add(last, begin));
     // In f32 whatever the operands are: they are compared and drawn from, not trained on.
     const Tensor all = matmul(rows, words_, false, true, DType::kF32);
     build_.output("logits", slice(all, {0, 0}, {batch_.micro_batch, config_.vocabulary}));
@@ -71,9 +72,9 @@ class Gpt2 {
     words_ = model_.matrix("transformer.wte.weight", {vocabulary_.rows, config_.hidden}, {vocabulary_.axis, kEmbed});
     const Tensor positions =
         model_.matrix("transformer.wpe.weight", {config_.positions, config_.hidden}, {kNoAxis, kEmbed});
-    const Tensor x = add(gather(words_, input_ids_),
-                         decoding_ ? gather(positions, position_ids())
-                                   : slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
+    const Tensor x =
+        add(gather(words_, input_ids_), decoding_ ? gather(positions, position_ids())
+                                                  : slice(positions, {0, 0}, {batch_.sequence, config_.hidden}));
     return model_.drop(x, config_.dropout, "transformer.drop");
   }
 
@@ -84,11 +85,12 @@ class Gpt2 {
     return minimum(ids, full(build_, DType::kI32, {}, static_cast<double>(config_.positions - 1)));
   }
 
-  /// One of a layer's two caches with what the new positions have to say.
+  /// One of a layer's two caches with the rows of the new positions.
   Tensor written(const std::string& name, Tensor rows) {
     const Shape shape{decoding_->samples, decoding_->room, config_.heads, config_.hidden / config_.heads};
     if (caches_)
-      caches_->push_back({name, {decoding_->cache, shape}, StateKind::kKept, {}, "", {kNoAxis, kNoAxis, kHeads, kNoAxis}});
+      caches_->push_back(
+          {name, {decoding_->cache, shape}, StateKind::kKept, {}, "", {kNoAxis, kNoAxis, kHeads, kNoAxis}});
     const Tensor cache = write_rows(build_.state(name, decoding_->cache, shape), rows, first_);
     build_.output(name, cache, OutputRole::kState);
     return cache;
@@ -103,8 +105,7 @@ class Gpt2 {
       return cast(reshape(taken, {batch, width, config_.heads, size}), decoding_->cache);
     };
     const Tensor keys = written(path + ".keys", part(1)), values = written(path + ".values", part(2));
-    const Tensor mixed =
-        cached_attention(part(0), keys, values, first_, 1 / std::sqrt(static_cast<double>(size)));
+    const Tensor mixed = cached_attention(part(0), keys, values, first_, 1 / std::sqrt(static_cast<double>(size)));
     return reshape(cast(mixed, DType::kF32), {batch, width, config_.hidden});
   }
 
@@ -162,7 +163,8 @@ Model build_gpt2(const Gpt2Config& config, const BatchShape& batch) {
   declare_inputs(model, batch.sequence);
   limit_input(model, "input_ids", 0, static_cast<double>(config.vocabulary - 1));
   limit_input(model, "labels", -1, static_cast<double>(config.vocabulary - 1));
-  model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count"),
+  model.metrics = {mean_metric("loss", "count"),
+                   share_metric("accuracy", "correct", "count"),
                    {.name = "perplexity", .numerator = "loss", .how = Metric::How::kExp, .held_out_only = true}};
   model.limit_items("loss", batch.micro_batch * batch.sequence);
   model.guards = {"loss"};

@@ -25,10 +25,15 @@ constexpr std::array<std::string_view, 5> kPretrainingHeads = {"cls.", "lm_head.
                                                                "vocab_layer_norm.", "vocab_projector."};
 
 /// Tensors that published files carry and that hold nothing of their own: tied copies, masks, position numbers.
-constexpr std::array<std::string_view, 9> kRedundant = {
-    "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "lm_head.decoder.weight", "lm_head.decoder.bias",
-    "vocab_projector.weight",         ".attn.bias",                   ".attn.masked_bias",      "embeddings.position_ids",
-    "embeddings.token_type_ids"};
+constexpr std::array<std::string_view, 9> kRedundant = {"cls.predictions.decoder.weight",
+                                                        "cls.predictions.decoder.bias",
+                                                        "lm_head.decoder.weight",
+                                                        "lm_head.decoder.bias",
+                                                        "vocab_projector.weight",
+                                                        ".attn.bias",
+                                                        ".attn.masked_bias",
+                                                        "embeddings.position_ids",
+                                                        "embeddings.token_type_ids"};
 
 std::string_view without_prefix(std::string_view name) {
   for (const std::string_view prefix : kPrefixes)
@@ -61,7 +66,7 @@ std::vector<std::string> file_names(const std::string& weight) {
   return {weight};
 }
 
-/// What of a weight is in a tensor of the file.
+/// The part of a weight that a tensor of the file has.
 TensorType file_type(const StateTensor& weight, size_t parts) {
   const TensorType type = weight.unpadded();
   if (parts == 1) return type;
@@ -179,7 +184,8 @@ class Matcher {
 std::vector<std::string> WeightMatch::remarks(const std::string& file) const {
   std::vector<std::string> texts;
   if (!drawn.empty()) texts.push_back("not in " + file + ", so they begin at random: " + list_of(drawn));
-  if (!left_out.empty()) texts.push_back("in " + file + ", but not in this model, so they are left out: " + list_of(left_out));
+  if (!left_out.empty())
+    texts.push_back("in " + file + ", but not in this model, so they are left out: " + list_of(left_out));
   return texts;
 }
 

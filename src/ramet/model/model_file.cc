@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // texts in quotes have no line ends and graphs are indented.
 constexpr std::string_view kTensors = "\ntensors ";
 
-/// The state with what a function says of its elements as data.
+/// The state with the values of its function as data.
 StateTensor with_values(StateTensor state) {
   if (state.init.kind != StateInit::Kind::kFunction) return state;
   if (!state.init.of_element)

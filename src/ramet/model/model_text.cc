@@ -84,7 +84,7 @@ class FieldReader {
     }
     throw Error({.what = std::string("unknown ") + name, .found = "'" + found + "'", .expected = known});
   }
-  /// Throws Error where there is a field that nobody took.
+  /// Throws Error when a field was not read.
   void finish() const {
     for (const auto& [name, value] : fields_) {
       if (taken_.count(name)) continue;

@@ -16,8 +16,8 @@ inline constexpr int64_t kModelTextVersion = 1;
 /// values.
 std::string print_model(const Model& model, const Units& units = {});
 
-/// Throws Error with SOURCE:LINE:COLUMN for what is no such text, and naming the model for declarations that contradict
-/// its graphs. `tensor_of_hash` gives the large tensors, or null.
+/// Throws Error with SOURCE:LINE:COLUMN when the text does not parse, and Error naming the model when declarations
+/// contradict its graphs. `tensor_of_hash` gives the large tensors, or null.
 std::pair<Model, Units> parse_model_text(std::string_view text, const std::string& source,
                                          std::function<const TensorData*(const std::string&)> tensor_of_hash);
 

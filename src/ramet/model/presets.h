@@ -16,7 +16,7 @@ enum class BertFamily {
   kRoberta,    ///< Liu et al. 2019: no next sentence, positions counted from 2, a head of its own names
   kDistilBert  ///< Sanh et al. 2019: no token types, no pooler
 };
-/// The family of a recipe's model.kind; nothing for what is no relative of BERT.
+/// The family of a recipe's model.kind; nothing for a kind outside of BERT's family.
 std::optional<BertFamily> bert_family(const std::string& kind);
 /// What stands between the two products of a feed-forward part.
 enum class Activation { kGelu, kGeluTanh, kRelu };
@@ -89,11 +89,12 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
 /// The same encoder with a task's head (names and order of ops as Hugging Face has them). Data inputs input_ids,
 /// attention_mask and, where the family has types, token_type_ids, all i32[B*choices, S]; labels i32[B]
 /// (kClassification, kChoice), f32[B] (kRegression) or i32[B,S] (kTokens), start_positions and end_positions i32[B]
-/// (kSpan); labels below 0 do not count. With a depth D the rows are packed, as build_bert's are: first_positions tell
-/// where each sequence begins, what is i32[B] or f32[B] is [B,D], positions count from the row's begin, and
-/// label_weights f32[B,D] (kRegression) are 1 for each sequence that there is. An end of a span is then looked for
-/// among its sequence's tokens alone; one a row has the padding behind it, too, as Hugging Face has. Outputs: loss, and
-/// but for kRegression correct and count: of labels, of tokens, and of both ends of spans.
+/// (kSpan); labels below 0 do not count. With a depth D the rows are packed, as build_bert's are: first_positions give
+/// the place where each sequence begins, inputs that were i32[B] or f32[B] are [B,D], positions count from the
+/// beginning of the row, and label_weights f32[B,D] (kRegression) are 1 for each sequence of the row and 0 elsewhere.
+/// An end of a span is then searched for among its sequence's tokens alone; with one sequence a row, the padding behind
+/// it is searched too, as Hugging Face does. Outputs: loss and, except for kRegression, correct and count: of labels,
+/// of tokens, and of both ends of spans.
 Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
 /// Forward only: "logits" f32[B, width], width as TaskOutputs (text/task.h) has it.
 Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch, const HeadShape& head);

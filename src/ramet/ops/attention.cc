@@ -21,33 +21,32 @@ bool is_gradient(const NodeSignature& node) { return node.op->name == "attention
 
 /// Numbers the inputs in their order: q, k, v (or qkv), mask, counter, then out, lse, dout.
 void number_inputs(const NodeSignature& node, AttentionForm& form) {
-  int next = form.packed ? 1 : 3;
-  if (!form.packed) form.key = 1, form.value = 2;
+  int next = form.joint ? 1 : 3;
+  if (!form.joint) form.key = 1, form.value = 2;
   if (node.attributes.get_bool_or("masked", false)) form.mask = next++;
   if (form.dropout > 0) form.counter = next++;
   if (is_gradient(node)) form.out = next++, form.lse = next++, form.dout = next++;
   if (static_cast<int>(node.inputs.size()) != next)
     refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()),
-           std::to_string(next) + ": " + (form.packed ? "qkv" : "query, key, value") +
-               (form.mask >= 0 ? ", mask" : "") + (form.counter >= 0 ? ", counter" : "") +
-               (form.out >= 0 ? ", out, lse, dout" : ""),
+           std::to_string(next) + ": " + (form.joint ? "qkv" : "query, key, value") + (form.mask >= 0 ? ", mask" : "") +
+               (form.counter >= 0 ? ", counter" : "") + (form.out >= 0 ? ", out, lse, dout" : ""),
            "packed=true takes one tensor for query, key and value; masked=true a mask; dropout > 0 the counter");
 }
 
 void read_shape(const NodeSignature& node, AttentionForm& form) {
   const TensorType& query = node.inputs[0];
-  require_floating(node, 0, form.packed ? "qkv" : "query");
-  const int rank = form.packed ? 5 : 4;
-  if (query.shape.rank() != rank || (form.packed && query.shape[2] != 3))
-    refuse(node, form.packed ? "a packed qkv has the wrong shape" : "query has the wrong shape", query.text(),
-           form.packed ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
+  require_floating(node, 0, form.joint ? "qkv" : "query");
+  const int rank = form.joint ? 5 : 4;
+  if (query.shape.rank() != rank || (form.joint && query.shape[2] != 3))
+    refuse(node, form.joint ? "a packed qkv has the wrong shape" : "query has the wrong shape", query.text(),
+           form.joint ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
   form.dtype = query.dtype;
   form.batch = query.shape[0];
   form.sequence = form.keys = query.shape[1];
   form.heads = query.shape.dim(-2);
   form.head_size = query.shape.dim(-1);
   if (form.head_size == 0) refuse(node, "heads have no size", query.text());
-  if (!form.packed) {
+  if (!form.joint) {
     require_type(node, 1, "key", query);
     require_type(node, 2, "value", query);
   }
@@ -58,7 +57,7 @@ void read_position(const NodeSignature& node, AttentionForm& form) {
   const Position position(node);
   form.logical_heads = form.batch * form.heads;
   if (position.whole()) return;
-  const int head_dim = form.packed ? 3 : 2;
+  const int head_dim = form.joint ? 3 : 2;
   for (int dim = 0; dim < position.local().rank(); ++dim)
     if (dim != 0 && dim != head_dim && position.local()[dim] != position.logical()[dim])
       refuse(node, "a cut of a dimension that attention needs whole", "dimension " + std::to_string(dim),
@@ -82,7 +81,7 @@ void check_dropout(const NodeSignature& node, double rate) {
 AttentionForm attention_form(const NodeSignature& node) {
   AttentionForm form;
   const Attributes& attributes = node.attributes;
-  form.packed = attributes.get_bool("packed");
+  form.joint = attributes.get_bool("packed");
   form.causal = attributes.get_bool_or("causal", false);
   form.segments = attributes.get_bool_or("segments", false);
   form.scale = attributes.get_float("scale");
@@ -123,7 +122,7 @@ std::vector<TensorType> infer_attention(const NodeSignature& node) {
 
 std::vector<TensorType> infer_attention_grad(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  return std::vector<TensorType>(form.packed ? 1 : 3, node.inputs[0]);
+  return std::vector<TensorType>(form.joint ? 1 : 3, node.inputs[0]);
 }
 
 std::vector<Tensor> attention_gradient(GradientContext& context) {
@@ -142,8 +141,8 @@ std::vector<Tensor> attention_gradient(GradientContext& context) {
 /// Samples and heads are free; positions and head size are whole, as every query meets every key.
 ShardingRule attention_sharding(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  const std::string part = form.packed ? "[b,!s,!p,h,!d]" : "[b,!s,h,!d]";
-  const std::string parts = form.packed ? part : part + "," + part + "," + part;
+  const std::string part = form.joint ? "[b,!s,!p,h,!d]" : "[b,!s,h,!d]";
+  const std::string parts = form.joint ? part : part + "," + part + "," + part;
   std::string inputs = parts;
   if (form.mask >= 0) inputs += ",[b,!s]";
   if (form.counter >= 0) inputs += ",[!c]";
@@ -192,8 +191,8 @@ struct Mixing {
 /// sum P^2 = e^v / (n - 1 + e^v).
 Mixing mixing_of(const AttentionForm& form, const Amplitude& query, const Amplitude& key) {
   const double width = static_cast<double>(form.head_size);
-  const double variance = std::min(
-      form.scale * form.scale * width * query.rms * query.rms * key.rms * key.rms * (1 - key.in_sample), 20.0);
+  const double variance =
+      std::min(form.scale * form.scale * width * query.rms * query.rms * key.rms * key.rms * (1 - key.in_sample), 20.0);
   const double peak = std::exp(variance), common = std::exp(variance * query.in_sample);
   const int64_t n = form.sequence;
   const auto mean_square = [](double top, double keys) { return top / (keys - 1 + top); };
@@ -210,7 +209,7 @@ Mixing mixing_of(const AttentionForm& form, const Amplitude& query, const Amplit
   return mixing;
 }
 
-/// What is alike in all values stays; the rest is averaged.
+/// The common part of all values stays; the rest is averaged.
 std::vector<Amplitude> attention_spread(const ScalingContext& context) {
   const AttentionForm form = attention_form(context.node);
   const auto input = [&](int index) { return context.inputs[static_cast<size_t>(index)]; };
@@ -233,8 +232,8 @@ std::vector<Amplitude> attention_gradient_spread(const ScalingContext& context, 
   const Amplitude query = input(0), key = input(form.key), value = input(form.value), &g = gradients[0];
   const Mixing mixing = mixing_of(form, query, key);
   const double others = static_cast<double>(form.sequence - 1), n = static_cast<double>(form.sequence);
-  const double scores = form.scale * form.scale * static_cast<double>(form.head_size) * value.rms * value.rms *
-                        (1 - value.in_sample);
+  const double scores =
+      form.scale * form.scale * static_cast<double>(form.head_size) * value.rms * value.rms * (1 - value.in_sample);
   const double dq = scores * key.rms * key.rms * (1 - key.in_sample) * mixing.own;
   const double dk =
       scores * query.rms * query.rms * (mixing.own + others * mixing.shared * g.in_sample * query.in_sample);
@@ -248,7 +247,7 @@ std::vector<Amplitude> attention_gradient_spread(const ScalingContext& context, 
   const double q_alike = mixing.own > 0 ? g.in_sample * mixing.shared / mixing.own : 0;
   const double v_alike = dv > 0 ? (1 / n + g.in_sample * (1 - 1 / n)) / dv : 0, v_across = dv > 0 ? g.across / dv : 0;
   std::vector<Amplitude> result(context.inputs.size(), Amplitude{.rms = 0});
-  if (!form.packed) {
+  if (!form.joint) {
     result[0] = spread(dq, q_alike, 0);
     result[static_cast<size_t>(form.key)] = spread(dk, 0, 0);
     result[static_cast<size_t>(form.value)] = spread(dv, v_alike, v_across);

@@ -15,11 +15,12 @@ namespace ramet::ops {
 /// so that its bits are those of an attention that has nothing else to see.
 ///
 /// Dropout of P: element ((b heads + h) S + q) S + k of B heads S S (ops/random_bits.h), with k counted from the first
-/// key of its run when there are segments, where b, h, B and heads are those of the logical tensor when the node has a part of the samples or heads (attributes `cuts` and `position`).
+/// key of its run when there are segments, where b, h, B and heads are those of the logical tensor when the node has a
+/// part of the samples or heads (attributes `cuts` and `position`).
 struct AttentionForm {
   int64_t batch = 0, sequence = 0, heads = 0, head_size = 0;
-  int64_t keys = 0;  ///< positions of k and v; of `attention` as many as queries
-  bool packed = false;  ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
+  int64_t keys = 0;    ///< positions of k and v; of `attention` as many as queries
+  bool joint = false;  ///< q, k, v are [.., 0, ..], [.., 1, ..], [.., 2, ..] of one input [B,S,3,heads,D]
   bool causal = false;
   bool segments = false;
   double scale = 1;
@@ -38,9 +39,9 @@ struct AttentionForm {
   /// Elements that dropout draws for in one micro-batch.
   int64_t draws() const { return logical_heads * sequence * sequence; }
 
-  /// Elements between one position of q (or k, v) and the next, and where k and v begin in the packed input.
-  int64_t position_stride() const { return (packed ? 3 : 1) * heads * head_size; }
-  int64_t part_offset(int part) const { return packed ? part * heads * head_size : 0; }
+  /// Elements between one position of q (or k, v) and the next, and where k and v begin in the joint input.
+  int64_t position_stride() const { return (joint ? 3 : 1) * heads * head_size; }
+  int64_t part_offset(int part) const { return joint ? part * heads * head_size : 0; }
 };
 /// Throws Error naming the node when the operands do not fit.
 AttentionForm attention_form(const NodeSignature& node);

@@ -129,7 +129,7 @@ Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor cou
 /// Rows beyond the table are left out. As the next value of a state it is written in place.
 Tensor write_rows(Tensor table, Tensor rows, Tensor first);
 /// Causal attention of queries [B, n, heads, D] that stand at positions first[b], first[b] + 1, ... (i32[B]) over the
-/// keys and values [B, R, heads, D] of positions 0 to their own. What the tables hold further on is not read.
+/// keys and values [B, R, heads, D] of positions 0 to each query's own. Later rows of the tables are not read.
 Tensor cached_attention(Tensor query, Tensor keys, Tensor values, Tensor first, double scale);
 
 /// Inverted dropout: keeps each element with probability 1 - rate and scales by 1/(1-rate). Numbers come from Philox
@@ -221,12 +221,12 @@ struct LionResult {
 LionResult lion(Tensor weight, Tensor gradient, Tensor m, Tensor rate, Tensor grad_scale, const LionOptions& options);
 
 struct AdafactorOptions {
-  double beta1 = 0;                         ///< of a moment of the steps; 0: none
-  double weight_decay = 0;                  ///< times the weight's own rate
-  double clip_threshold = 1;                ///< 0: no limit
-  double square_epsilon = 1e-30;            ///< eps_1
-  double scale_epsilon = 1e-3;              ///< eps_2; 0: rates do not follow the weight's size
-  int64_t rows = 0, elements = 0;           ///< of the weight without padding; 0: all
+  double beta1 = 0;                ///< of a moment of the steps; 0: none
+  double weight_decay = 0;         ///< times the weight's own rate
+  double clip_threshold = 1;       ///< 0: no limit
+  double square_epsilon = 1e-30;   ///< eps_1
+  double scale_epsilon = 1e-3;     ///< eps_2; 0: rates do not follow the weight's size
+  int64_t rows = 0, elements = 0;  ///< of the weight without padding; 0: all
 };
 /// Second moments: of the rows and columns of a matrix, or of each element; `m` with beta1.
 struct AdafactorStates {

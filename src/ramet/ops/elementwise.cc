@@ -3,7 +3,6 @@
 #include <map>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/rules.h"
@@ -179,8 +178,8 @@ Tensor simplify(SimplifyContext& context) {
 /// Ops that are functions on all numbers get their rule from the function itself, which is also the meaning of its
 /// gradient: d f(x) for a change of x.
 bool is_smooth(std::string_view name) {
-  for (const char* known : {"abs",  "exp",      "expm1", "square",    "tanh", "sigmoid", "silu",  "relu", "leaky_relu",
-                            "elu",  "softplus", "erf",   "gelu",      "sin",  "cos",     "clamp", "add_scalar"})
+  for (const char* known : {"abs", "exp", "expm1", "square", "tanh", "sigmoid", "silu", "relu", "leaky_relu", "elu",
+                            "softplus", "erf", "gelu", "sin", "cos", "clamp", "add_scalar"})
     if (name == known) return true;
   return name == "gelu_tanh";
 }

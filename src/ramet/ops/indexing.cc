@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/rules.h"
@@ -34,8 +33,7 @@ OpDef one_hot_op() {
     dims.push_back(node.attributes.get_int("depth"));
     require_bounded(node, Shape(dims));
     const DType dtype = node.attributes.get_dtype("dtype");
-    if (is_opaque(dtype))
-      refuse(node, "one_hot cannot be of opaque bytes", std::string(name_of(dtype)));
+    if (is_opaque(dtype)) refuse(node, "one_hot cannot be of opaque bytes", std::string(name_of(dtype)));
     return {{node.attributes.get_dtype("dtype"), Shape(std::move(dims))}};
   };
   op.gradient_stops = true;
@@ -77,8 +75,8 @@ ScalingRule gather_scaling() {
     Amplitude table = scaled(gradients[0], std::sqrt(part));
     if (context.inputs[0].parameter) {
       const double again = same_word(rows), of_sample = std::max(1.0, updates / static_cast<double>(context.samples));
-      table.rms *= std::sqrt(1 + again * ((of_sample - 1) * gradients[0].in_sample +
-                                          (updates - of_sample) * gradients[0].across));
+      table.rms *= std::sqrt(
+          1 + again * ((of_sample - 1) * gradients[0].in_sample + (updates - of_sample) * gradients[0].across));
       table.in_sample = table.across = 0;
     } else {
       table.in_sample *= std::min(1.0, part), table.across *= std::min(1.0, part);
@@ -143,7 +141,8 @@ OpDef scatter_add_op() {
   op.doc =
       "zeros [rows, ...] with updates [I..., ...] added at indices [I...], in order of index position, in f32; a part "
       "of the "
-      "rows skips the indices of others. With accumulate=true the sums are added to a third input of the result's type, whose "
+      "rows skips the indices of others. With accumulate=true the sums are added to a third input of the result's "
+      "type, whose "
       "rows without an index stay as they are";
   op.min_inputs = 2;
   op.max_inputs = 3;
@@ -172,8 +171,7 @@ OpDef scatter_add_op() {
     return {result};
   };
   op.gradient = [](GradientContext& c) {
-    std::vector<Tensor> gradients{Tensor{},
-                                  cast_to(gather(c.output_gradients[0], c.inputs[0]), c.inputs[1].dtype())};
+    std::vector<Tensor> gradients{Tensor{}, cast_to(gather(c.output_gradients[0], c.inputs[0]), c.inputs[1].dtype())};
     if (c.inputs.size() > 2) gradients.push_back(c.output_gradients[0]);
     return gradients;
   };

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 #include "ramet/ir/op.h"
 
 namespace ramet::ops {

@@ -28,8 +28,8 @@ enum class MapOpTypes : uint8_t {
 };
 
 /// One operation of a map program. Floating values are f32 whatever the inputs' and outputs' types; i32, i64 and bool
-/// values stay what they are. This is the one table of element-wise ops: op nodes are made from it
-/// (ops/elementwise.cc), and every backend evaluates the same list.
+/// values keep their types. This is the one table of element-wise ops: op nodes are made from it (ops/elementwise.cc),
+/// and every backend evaluates the same list.
 struct MapOpInfo {
   std::string_view name;  ///< "add", "gelu", "dropout", ...
   int arity;
@@ -37,7 +37,7 @@ struct MapOpInfo {
   MapOpTypes types;
   bool commutative;
   int flops;             ///< operations an element, for the cost model
-  std::string_view doc;  ///< what it computes of its operands a, b, c and its immediates p, q
+  std::string_view doc;  ///< what it computes from its operands a, b, c and its immediates p, q
   /// The meaning on floats, in double; the oracle of every backend. Null for ops that floats do not have, for
   /// "cast" (see `Step::dtype`) and for "dropout", which draws bits.
   double (*scalar)(double a, double b, double c, double p, double q);
@@ -49,11 +49,11 @@ const std::vector<MapOpInfo>& map_op_table();
 int map_op_index(std::string_view name);
 const MapOpInfo& map_op(std::string_view name);
 
-/// A small expression program over one iteration space: what a chain of element-wise ops became (DESIGN, fusion).
-/// Values are numbered: inputs first, then steps. All floating arithmetic is f32: inputs are widened on load,
-/// and rounded once at each output, or where a `round_bf16`/`round_f16` step says so. Inputs broadcast to the iteration
-/// space by NumPy's rule; only the counter of a dropout step (i64[2]) is no tensor over that space.
-/// An output may be summed over the rows or the last dimension of the iteration space, in the order that
+/// A small expression program over one iteration space. Fusion makes one of a chain of element-wise ops
+/// (transform/fuse.h). Values are numbered: inputs first, then steps. All floating arithmetic is f32: inputs are
+/// widened on load, and rounded once at each output, or where a `round_bf16`/`round_f16` step says so. Inputs broadcast
+/// to the iteration space by NumPy's rule; only the counter of a dropout step (i64[2]) is no tensor over that space. An
+/// output may be summed over the rows or the last dimension of the iteration space, in the order that
 /// ops/reduce_order.h defines.
 ///
 /// Text form (attribute `program` of node `map`), number of inputs, steps, outputs:

@@ -14,12 +14,12 @@ using Kind = AttributeSpec::Kind;
 
 bool is_linear(const NodeSignature& node) { return node.op->name == "linear"; }
 
-/// The type that b stands for: its own, or the one that was packed into bytes.
+/// The type of b: its own, or that of the operand that was blocked into bytes.
 TensorType logical_b(const NodeSignature& node) {
   const TensorType& b = node.inputs[1];
-  if (!node.attributes.has("b_packed")) return b;
+  if (!node.attributes.has("b_blocked")) return b;
   if (b.dtype != DType::kU8 || b.shape.rank() != 1)
-    refuse(node, "a packed operand must be bytes", b.text(), "u8[bytes]");
+    refuse(node, "a blocked operand must be bytes", b.text(), "u8[bytes]");
   TensorType logical{node.attributes.get_dtype("b_dtype"), Shape(node.attributes.get_ints("b_shape"))};
   for (int64_t extent : logical.shape.dims())
     if (extent < 0) refuse(node, "b_shape has a negative extent", logical.text());
@@ -79,7 +79,7 @@ void check_extra_input(const NodeSignature& node, const MatmulForm& form) {
 MatmulForm matmul_form(const NodeSignature& node) {
   MatmulForm form;
   form.has_bias = is_linear(node);
-  form.packed = node.attributes.has("b_packed");
+  form.blocked = node.attributes.has("b_blocked");
   form.transpose_a = node.attributes.get_bool_or("transpose_a", false);
   form.transpose_b = node.attributes.get_bool_or(form.has_bias ? "transpose_weight" : "transpose_b", false);
   form.accumulate = node.attributes.get_bool_or("accumulate", false);
@@ -154,7 +154,7 @@ std::vector<MatrixProduct> matmul_products(const NodeSignature& node) {
   return {{form.batch, form.m, form.k, form.n, form.a.dtype}};
 }
 
-/// Makes factors of a sharding rule and hands out their numbers.
+/// Makes factors of a sharding rule and returns their numbers.
 struct RuleMaker {
   ShardingRule rule;
   int factor(const std::string& name, int64_t size, bool whole = false,
@@ -195,8 +195,8 @@ ShardingRule matmul_sharding(const NodeSignature& node) {
     return dims;
   };
   maker.rule.inputs.push_back(operand(form.a.shape, {m}, contracted, form.transpose_a));
-  if (form.packed) {
-    // Packed bytes have no dimensions to split: pack after partitioning.
+  if (form.blocked) {
+    // Blocked bytes have no dimensions to split, so operands are blocked after partitioning.
     maker.rule.inputs.push_back({{maker.factor("bytes", node.inputs[1].shape[0], true)}});
     for (auto& factor : maker.rule.factors)
       if (factor.name == "n" || factor.name == "c") factor.whole = true;
@@ -255,9 +255,9 @@ Tensor gradient_of_b(const MatmulForm& form, Tensor a, Tensor b, Tensor dy) {
 
 std::vector<Tensor> matmul_gradient(GradientContext& context) {
   const MatmulForm form = matmul_form(context.node);
-  if (form.packed)
-    refuse(context.node, "a product with a packed operand has no gradient", "", "",
-           "Differentiate before operands are packed");
+  if (form.blocked)
+    refuse(context.node, "a product with a blocked operand has no gradient", "", "",
+           "Differentiate before operands are blocked");
   const Tensor dy = context.output_gradients[0];
   const Tensor a = context.inputs[0], b = context.inputs[1];
   // Of 8-bit operands, gradients take the format with the longer range (Micikevicius et al., arXiv 2209.05433).
@@ -273,7 +273,7 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
 Tensor product_apart(SimplifyContext& context) {
   const MatmulForm form = matmul_form(context.node);
   const bool adds = form.has_bias || form.accumulate;
-  if (form.packed || (!adds && form.output.dtype == DType::kF32)) return {};
+  if (form.blocked || (!adds && form.output.dtype == DType::kF32)) return {};
   Attributes attributes;
   if (form.transpose_a) attributes.set("transpose_a", true);
   if (form.transpose_b) attributes.set("transpose_b", true);
@@ -333,24 +333,24 @@ std::vector<AttributeSpec> product_attributes(bool linear) {
   specs.push_back({"dtype", Kind::kDType, false, "type of the output (default: a's; f32 with accumulate)"});
   specs.push_back({"chunks", Kind::kInt, false, "equal parts of the contraction, summed apart, then by a tree (1)"});
   specs.push_back({"chunk_blocks", Kind::kInt, false, "blocks of the contraction that each chunk has a part of (1)"});
-  specs.push_back({"b_packed", Kind::kString, false, "format in which input b is packed bytes"});
-  specs.push_back({"b_shape", Kind::kInts, false, "logical shape of a packed b"});
-  specs.push_back({"b_dtype", Kind::kDType, false, "logical type of a packed b"});
+  specs.push_back({"b_blocked", Kind::kString, false, "format in which input b is blocked bytes"});
+  specs.push_back({"b_shape", Kind::kInts, false, "logical shape of a blocked b"});
+  specs.push_back({"b_dtype", Kind::kDType, false, "logical type of a blocked b"});
   return specs;
 }
 
-std::vector<TensorType> infer_pack(const NodeSignature& node) {
+std::vector<TensorType> infer_block(const NodeSignature& node) {
   require_floating(node, 0, "w");
   require_rank(node, 0, "w", 2);
   const int64_t bytes = node.attributes.get_int("bytes");
-  if (bytes < 0) refuse(node, "a packing has no negative size", "bytes=" + std::to_string(bytes));
+  if (bytes < 0) refuse(node, "a blocked form has no negative size", "bytes=" + std::to_string(bytes));
   if (!is_floating(node.attributes.get_dtype("dtype")))
-    refuse(node, "packed elements must be floating", std::string(name_of(node.attributes.get_dtype("dtype"))));
-  if (node.attributes.get_string("format").empty()) refuse(node, "a packing needs the name of its format");
+    refuse(node, "blocked elements must be floating", std::string(name_of(node.attributes.get_dtype("dtype"))));
+  if (node.attributes.get_string("format").empty()) refuse(node, "a blocked form needs the name of its format");
   return {{DType::kU8, Shape{bytes}}};
 }
 
-ShardingRule pack_sharding(const NodeSignature& node) {
+ShardingRule block_sharding(const NodeSignature& node) {
   const std::string dims = factor_names("d", node.inputs[0].shape.rank(), "!");
   return ShardingRule::parse("([" + dims + "])->[!bytes]", node);
 }
@@ -390,16 +390,16 @@ void register_matmul_ops(OpRegistry& registry) {
                 .full_inputs = {2},
                 .narrow = true,
                 .scaling = product_scaling(true)});
-  registry.add({.name = "pack",
+  registry.add({.name = "block",
                 .doc = "w in the byte layout that one kernel family reads fastest -> u8[bytes]",
                 .min_inputs = 1,
                 .max_inputs = 1,
-                .attributes = {{"format", Kind::kString, true, "says all that the packing kernel must know"},
-                               {"bytes", Kind::kInt, true, "size of the packed form"},
-                               {"dtype", Kind::kDType, true, "type of the packed elements"}},
-                .infer = infer_pack,
+                .attributes = {{"format", Kind::kString, true, "says all that the blocking kernel must know"},
+                               {"bytes", Kind::kInt, true, "size of the blocked form"},
+                               {"dtype", Kind::kDType, true, "type of the blocked elements"}},
+                .infer = infer_block,
                 .gradient = {},
-                .sharding = pack_sharding,
+                .sharding = block_sharding,
                 .cost = [](const NodeSignature& node) { return streaming_cost(node, 0); }});
 }
 

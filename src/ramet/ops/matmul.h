@@ -9,7 +9,7 @@ namespace ramet::ops {
 /// A node `matmul` or `linear` as its kernels see it: `batch` products of op(a) [m,k] and op(b) [k,n], where op
 /// transposes or not. A rank-2 b without transpose_a is one product of all of a's rows.
 ///
-/// Order of sums (DESIGN, exact bits rule 2): the k products of an element are cut in `chunks` equal parts; the sums
+/// Order of sums: the k products of an element are cut in `chunks` equal parts; the sums
 /// of the parts, in f32, are combined by a balanced binary tree (ops/reduce_order.h), then c or the bias is added, then
 /// the result is rounded to the output's type. With `chunk_blocks` the k are seen as [chunk_blocks, chunks, rest], and
 /// part c is [0,c,:], [1,c,:], ... one after another: so a shard of a joint query-key-value contraction has whole
@@ -25,7 +25,7 @@ struct MatmulForm {
   bool in_order = false;                  ///< all k in one chain of fused multiply-adds, in order: zeros do not show
   bool has_bias = false;                  ///< input 2 is the bias [n] (linear)
   bool accumulate = false;                ///< input 2 is c, f32, of the output's shape
-  bool packed = false;                    ///< input 1 is bytes in a kernel's own format, `b` its logical type
+  bool blocked = false;                   ///< input 1 is bytes in a kernel's own format, `b` its logical type
   TensorType a, b, output;
 };
 /// Throws Error naming the node when the operands do not fit.

@@ -6,7 +6,7 @@
 
 namespace ramet::ops {
 
-// What the ops of networks (products, norms, attention, losses, optimizers) share beside ops/rules.h.
+// Rules that the ops of networks (products, norms, attention, losses, optimizers) share, beside those of ops/rules.h.
 
 /// Refuses the node unless input `index`, `operand` in messages, has exactly this type.
 void require_type(const NodeSignature& node, int index, const std::string& operand, const TensorType& type);

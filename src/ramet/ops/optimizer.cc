@@ -7,14 +7,14 @@
 #include "ramet/ops/rounding.h"
 
 // Optimizers are functions of states; kernels may write a state over the one it comes from. They share one rule: when
-// grad_scale is not finite, every state comes out as it went in, so that a step whose gradients hold a NaN or an
-// infinity (whose norm then does, and with it grad_scale) leaves the weights whole. g is multiplied by grad_scale
-// before use.
+// grad_scale is not finite, every state comes out unchanged. So a step whose gradients hold a NaN or an infinity
+// changes no weight: the norm of the gradients is then not finite, and neither is grad_scale. g is multiplied by
+// grad_scale before use.
 //
-// Weights, gradients and moments may be of any floating type: all arithmetic is f32, and what goes out is rounded to the
-// type of the state it replaces, by ops/rounding.h, moments of f16 in their own scale. With the attribute `split` the
-// weight w is bf16 and its low half u16 (base/rounding.h) follows the scalars as a further input, and comes out behind
-// the other outputs: an f32 weight in two halves. The counter of stochastic rounding is the last input.
+// Weights, gradients and moments may be of any floating type: all arithmetic is f32, and outputs are rounded to the
+// type of the state that they replace, by ops/rounding.h, moments of f16 in their own scale. With the attribute `split`
+// the weight w is bf16 and its low half u16 (base/rounding.h) follows the scalars as a further input, and comes out
+// behind the other outputs: an f32 weight in two halves. The counter of stochastic rounding is the last input.
 
 namespace ramet::ops {
 namespace {
@@ -23,7 +23,7 @@ using Kind = AttributeSpec::Kind;
 
 /// The outputs, and the low half of the weight behind them.
 std::vector<TensorType> with_low(const NodeSignature& node, std::vector<TensorType> outputs) {
-  if (is_split(node)) outputs.push_back({kU16, node.inputs[0].shape});
+  if (is_split(node)) outputs.push_back({DType::kU16, node.inputs[0].shape});
   return outputs;
 }
 
@@ -236,10 +236,9 @@ AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
                 const AdamOptions& options, const StateForm& form) {
   Attributes attributes = attributes_of(options);
   attributes.set("decoupled", options.decoupled);
-  const std::vector<Tensor> inputs =
-      hold_states(form,
-                  {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
-                  attributes);
+  const std::vector<Tensor> inputs = hold_states(
+      form, {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
+      attributes);
   const auto outputs = weight.builder->ops("adam", inputs, std::move(attributes));
   return {outputs[0], outputs[1], outputs[2], low_of(form, outputs)};
 }
@@ -255,8 +254,7 @@ AdamResult lamb(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
   if (options.norm_cap > 0)
     weight_squares = minimum(weight_squares, full(build, DType::kF32, {}, options.norm_cap * options.norm_cap));
   const std::vector<Tensor> apply_inputs = hold_states(
-      form,
-      {weight, direction[2], from_exact(direction[3]), weight_squares, scalars.rate, scalars.grad_scale},
+      form, {weight, direction[2], from_exact(direction[3]), weight_squares, scalars.rate, scalars.grad_scale},
       apply_attributes, 8);
   const auto updated = build.ops("lamb_apply", apply_inputs, std::move(apply_attributes));
   return {updated[0], direction[0], direction[1], low_of(form, updated)};

@@ -23,7 +23,7 @@ void check_update(const NodeSignature& node, std::initializer_list<const char*> 
   for (const char* name : scalars) require_type(node, index++, name, scalar_f32());
   if (!is_split(node)) return;
   require_type(node, 0, "w, the high half,", {DType::kBF16, node.inputs[0].shape});
-  require_type(node, index, "the low half of w", {kU16, node.inputs[0].shape});
+  require_type(node, index, "the low half of w", {DType::kU16, node.inputs[0].shape});
 }
 
 double rate_attribute(const NodeSignature& node, const std::string& name, double least, double below) {
@@ -44,8 +44,8 @@ ShardingRule update_sharding(const NodeSignature& node) {
     for (const TensorType& type : types) {
       const bool sum = type == exact_type();
       sums = sums || sum;
-      text += (text.empty() ? "" : ",") + (sum                       ? "[!k]"
-                                           : type == counter_type()  ? "[!c]"
+      text += (text.empty() ? "" : ",") + (sum                      ? "[!k]"
+                                           : type == counter_type() ? "[!c]"
                                            : type.shape.rank() == 0 ? std::string("[]")
                                                                     : tensor);
     }

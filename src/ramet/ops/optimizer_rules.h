@@ -8,7 +8,7 @@
 
 namespace ramet::ops {
 
-// What the ops of optimizers share (ops/optimizer.cc has their rules).
+// Checks and builders that the ops of optimizers share (ops/optimizer.cc has their type rules).
 
 /// Whether the weight is the high half of an f32 number: the attribute "split".
 bool is_split(const NodeSignature& node);

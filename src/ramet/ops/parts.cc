@@ -12,7 +12,7 @@ namespace {
 using Kind = AttributeSpec::Kind;
 using Dims = std::vector<int64_t>;
 
-/// Factors of parts, of the indices behind them, of a part's rows, and of what a row holds.
+/// Factors of parts, of the indices behind them, of a part's rows, and of a row's elements.
 struct PartFactors {
   ShardingRule::Operand table, indices, elements;
 };

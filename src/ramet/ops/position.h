@@ -22,9 +22,10 @@ struct PositionCut {
 /// Integers that describe a cut in the attribute `cuts`: dim, axis, parts, blocks, stride.
 inline constexpr size_t kCutIntegers = 5;
 
-/// A part of what the cuts leave, seen as one range of elements (layout/sharding.h): attribute `flat`, which holds axis,
-/// parts, stride, and then the shape that is left. The operand is [ceil(elements / parts)]; what it has beyond the
-/// elements is padding. Its k is one more integer of `position`, the last.
+/// A flat part (layout/sharding.h): the tensor that the cuts leave is seen as one range of elements and cut into equal
+/// parts. The attribute `flat` holds axis, parts, stride, and then the shape that the cuts leave. The operand is
+/// [ceil(elements / parts)]; elements beyond the tensor are padding. The number k of the part is the last integer of
+/// `position`.
 inline constexpr size_t kFlatIntegers = 3;
 
 /// The cuts of a node: attribute `cuts`, kCutIntegers a cut, applied one after another, and attribute `position`, one a
@@ -58,7 +59,7 @@ class Position {
   /// Whether the part is the whole tensor.
   bool whole() const { return whole_ && !flat(); }
   bool flat() const { return flat_length_ > 0; }
-  /// What the cuts leave; a flat part of it is shorter.
+  /// The shape that the cuts leave; a flat part of it is shorter.
   const Shape& local() const { return local_; }
   const Shape& logical() const { return logical_; }
   int64_t logical_elements() const { return logical_.elements(); }
@@ -126,9 +127,9 @@ class Position {
   std::vector<Dim> dims_;
   bool whole_ = true;
   int64_t flat_first_ = 0, flat_length_ = 0;  ///< of a flat part
-  int last_cut_ = 0;  ///< behind it all dimensions are whole
-  int64_t tail_ = 1;  ///< elements of the dimensions behind it
-  int64_t span_ = 1;  ///< of those and itself, in the part
+  int last_cut_ = 0;                          ///< behind it all dimensions are whole
+  int64_t tail_ = 1;                          ///< elements of the dimensions behind it
+  int64_t span_ = 1;                          ///< of those and itself, in the part
 };
 
 }  // namespace ramet::ops

@@ -64,7 +64,8 @@ std::vector<TensorType> infer(const NodeSignature& node) {
   return {{dtype, reduced_shape(a.shape, axes, node.attributes.get_bool_or("keep_dims", false))}};
 }
 
-/// Sums of floats have one order: what they add is whole, but between chunks. So is what shards cannot combine.
+/// Sums of floats have one order, so their terms stay whole except between chunks. Reductions that shards cannot
+/// combine stay whole, too.
 ShardingRule sharding_as(const NodeSignature& node, Reduce reduce, bool ordered) {
   RuleBuilder rule;
   const Shape& shape = node.inputs[0].shape;

@@ -7,9 +7,9 @@
 
 namespace ramet::ops {
 
-// The canonical orders of sums (DESIGN, exact bits). Every backend that promises bits sums in f32 in these orders;
-// the functions here are their definition and the oracle of the bit tests. The double reference is compared with a
-// tolerance only.
+// The canonical orders of sums (docs/architecture.md, "The same bits"). Every backend that promises bits sums in f32 in
+// these orders; the functions here are their definition and the oracle of the bit tests. The double reference is
+// compared with a tolerance only.
 //
 // - Over the last (contiguous) dimension: kReduceLanes strided accumulators, lane j adding elements j, j+16, j+32, ...
 //   in turn (a short tail adds nothing to the lanes beyond it), then lane i += lane i+8, then i+4, i+2, i+1.

@@ -41,14 +41,14 @@ std::vector<TensorType> infer_accumulate(const NodeSignature& node) {
 
 std::vector<TensorType> infer_join_halves(const NodeSignature& node) {
   require_dtype(node, 0, "high", {DType::kBF16});
-  require_dtype(node, 1, "low", {kU16});
+  require_dtype(node, 1, "low", {DType::kU16});
   require_shape(node, 1, "low", node.inputs[0].shape);
   return {{DType::kF32, node.inputs[0].shape}};
 }
 
 std::vector<TensorType> infer_split_halves(const NodeSignature& node) {
   require_dtype(node, 0, "a", {DType::kF32});
-  return {{DType::kBF16, node.inputs[0].shape}, {kU16, node.inputs[0].shape}};
+  return {{DType::kBF16, node.inputs[0].shape}, {DType::kU16, node.inputs[0].shape}};
 }
 
 /// Every element alone; the counter, if any, whole.

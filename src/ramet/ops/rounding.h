@@ -36,7 +36,7 @@ constexpr uint16_t rounding_factor(int output) {
   return factor;
 }
 
-/// What a node that draws needs to know at run time; `elements` of the logical tensor.
+/// Facts that a node that draws random numbers needs at run time; `elements` is that of the logical tensor.
 struct RoundingDraw {
   uint64_t seed = 0, tensor = 0;
   int64_t step = 0;
@@ -50,9 +50,9 @@ struct RoundingDraw {
   RandomStream stream() const { return {seed, RandomPurpose::kRounding, static_cast<uint64_t>(step), tensor}; }
 };
 
-/// What an optimizer's state is, for how a narrow type holds it. f16 has the range of f32 neither above nor below: it
-/// holds moments times kHalfStateScale, and of second moments the root, whose range is that of gradients. bf16 and f32
-/// hold all of them as they are.
+/// The kind of an optimizer's state, which decides how a narrow type stores it. The range of f16 is smaller than that
+/// of f32 at both ends, so f16 stores moments times kHalfStateScale, and the roots of second moments, whose range is
+/// that of gradients. bf16 and f32 store all states unchanged.
 enum class StateRole : uint8_t { kPlain, kMoment, kSquare };
 
 /// Moments of up to 64, and to 6e-8 with all mantissa bits, fit f16 so.

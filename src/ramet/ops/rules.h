@@ -7,7 +7,8 @@
 #include "ramet/ir/builder.h"
 #include "ramet/ir/op.h"
 
-// What the entries of the op table share: checks with good messages, and the usual gradients, costs and sharding rules.
+// Functions that the entries of the op table share: checks with good messages, and the usual gradients, costs and
+// sharding rules.
 
 namespace ramet::ops {
 

@@ -6,7 +6,7 @@
 namespace ramet::ops {
 namespace {
 
-/// Weights of the normal density on a grid: the trapezoid rule, which is exact to many digits for what is smooth.
+/// Weights of the normal density on a grid: the trapezoid rule, which is exact to many digits for smooth functions.
 struct Grid {
   static constexpr int kHalf = 48;
   static constexpr double kStep = 0.125;  // to 6 deviations

@@ -6,9 +6,9 @@
 
 #include "ramet/ir/op.h"
 
-// What the scaling rules of the op table share (OpDef::scaling). All estimates are those of wide, random networks:
-// weights are independent and of unit variance, rows of a sample are alike as far as `Amplitude` says. They need shapes
-// alone, so that no layout changes a factor.
+// Functions that the scaling rules of the op table share (OpDef::scaling). All estimates are those of wide, random
+// networks: weights are independent and of unit variance, rows of a sample are alike as far as `Amplitude` says. They
+// need shapes alone, so that no layout changes a factor.
 
 namespace ramet::ops {
 
@@ -32,7 +32,7 @@ Amplitude product_spread(const Amplitude& a, const Amplitude& b);
 /// Rows of a tensor: elements over the last dimension.
 int64_t rows_of(const Shape& shape);
 
-/// What a function of a normal number does to spreads.
+/// How a function of a normally distributed number changes its spread.
 struct FunctionSpread {
   double rms = 1;
   double in_sample = 0, across = 0;

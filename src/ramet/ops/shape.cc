@@ -474,7 +474,7 @@ OpDef full_op() {
     const DType dtype = types[0].dtype;
     const double high = dtype == DType::kI64   ? 0x1p63
                         : dtype == DType::kI32 ? 0x1p31
-                        : dtype == kU16 ? 65536
+                        : dtype == DType::kU16 ? 65536
                         : dtype == DType::kU8  ? 256
                                                : 2;
     const double low = is_integer(dtype) ? -high : 0;

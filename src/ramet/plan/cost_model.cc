@@ -11,7 +11,7 @@
 namespace ramet::plan {
 namespace {
 
-constexpr double kSlackOfMeasured = 0.7;  ///< tasks that were measured may beat the rate of a large product
+constexpr double kSlackOfMeasured = 0.7;  ///< calls that were measured may beat the rate of a large product
 
 double& of(StateBytes& bytes, StateKind kind) { return bytes[static_cast<size_t>(kind)]; }
 double of(const StateBytes& bytes, StateKind kind) { return bytes[static_cast<size_t>(kind)]; }
@@ -90,7 +90,7 @@ const CostModel::MeshCost& CostModel::mesh_of(const Candidate& candidate) {
   for (int i = 0; i < profile.layers(); ++i)
     for (size_t kind = 0; kind < cost.layer.size(); ++kind)
       cost.layer[kind] = std::min(cost.layer[kind], cost.states[static_cast<size_t>(i)][kind]);
-  // Two sums a layer and direction over t1, as Megatron-LM has them, and as many more over t2 of what t1 holds.
+  // Two sums a layer and direction over t1, as Megatron-LM has them, and as many more over t2, of t1's shards.
   const double entering = profile.layers() > 0 ? profile.part(0).entering : 0;
   const double one =
       collective_seconds(Exchange::kAllReduce, entering, layout, MeshAxis::kTensor1, layout.t1) +
@@ -99,44 +99,44 @@ const CostModel::MeshCost& CostModel::mesh_of(const Candidate& candidate) {
   return meshes_.emplace(key, std::move(cost)).first->second;
 }
 
-/// The chunk of each layer.
-std::vector<int> CostModel::chunks_of(int batch, const Layout& layout) {
+/// The part of each layer.
+std::vector<int> CostModel::cut_layers(int batch, const Layout& layout) {
   const ModelProfile& profile = profiles_[static_cast<size_t>(batch)];
   const auto cut = [&] {
-    if (layout.layer_chunks() <= 1 || profile.layers() < layout.layer_chunks())
+    if (layout.layer_parts() <= 1 || profile.layers() < layout.layer_parts())
       return std::vector<int>(static_cast<size_t>(profile.layers()), 0);
-    return chunks_of_layers(layout, profile.costs().layers, profile.costs().before, profile.costs().after);
+    return parts_of_layers(layout, profile.costs().layers, profile.costs().before, profile.costs().after);
   };
   if (!layout.layers.empty()) return cut();
-  const bool own_head = layout.model_chunks() > layout.layer_chunks();
-  const auto key = std::make_tuple(batch, layout.p, layout.chunks_per_stage(), own_head);
-  const auto known = chunks_.find(key);
-  return known != chunks_.end() ? known->second : chunks_.emplace(key, cut()).first->second;
+  const bool own_head = layout.model_parts() > layout.layer_parts();
+  const auto key = std::make_tuple(batch, layout.p, layout.parts_per_stage(), own_head);
+  const auto known = parts_.find(key);
+  return known != parts_.end() ? known->second : parts_.emplace(key, cut()).first->second;
 }
 
 const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
   const Layout layout = settled(space_, candidate);
   const ModelProfile& profile = profiles_[static_cast<size_t>(candidate.batch)];
   std::string name;
-  for (const int n : {candidate.batch, layout.p, layout.t1, layout.t2, layout.r, layout.chunks_per_stage(),
+  for (const int n : {candidate.batch, layout.p, layout.t1, layout.t2, layout.r, layout.parts_per_stage(),
                       static_cast<int>(layout.sequence)})
     name += std::to_string(n) + " ";
   for (const int64_t n : layout.layers) name += "+" + std::to_string(n);
   if (last_name_ == name && !last_cut_.empty()) return last_cut_[0];
   const MeshCost& mesh = mesh_of(candidate);
-  const std::vector<int> chunk_of_layer = chunks_of(candidate.batch, layout);
+  const std::vector<int> part_of_layer = cut_layers(candidate.batch, layout);
   const double shards = layout.t1 * layout.t2;
   Cut cut;
   cut.stages.resize(static_cast<size_t>(layout.p));
-  std::vector<StateBytes> of_chunk(static_cast<size_t>(layout.model_chunks()), StateBytes{});
-  for (size_t part = 0; part < profile.parts().size(); ++part) {
-    const bool is_layer = part < profile.before();
-    const int chunk = is_layer ? chunk_of_layer[part] : part == profile.before() ? 0 : layout.model_chunks() - 1;
-    Cut::Stage& stage = cut.stages[static_cast<size_t>(layout.stage_of(chunk))];
-    const PartWork& work = profile.part(part);
+  std::vector<StateBytes> of_part(static_cast<size_t>(layout.model_parts()), StateBytes{});
+  for (size_t i = 0; i < profile.parts().size(); ++i) {
+    const bool is_layer = i < profile.before();
+    const int part = is_layer ? part_of_layer[i] : i == profile.before() ? 0 : layout.model_parts() - 1;
+    Cut::Stage& stage = cut.stages[static_cast<size_t>(layout.stage_of(part))];
+    const PartWork& work = profile.part(i);
     const double pace = shards * speed(layout);
-    add(stage.states, mesh.states[part]);
-    add(of_chunk[static_cast<size_t>(chunk)], mesh.states[part]);
+    add(stage.states, mesh.states[i]);
+    add(of_part[static_cast<size_t>(part)], mesh.states[i]);
     stage.forward += work.forward / pace + (is_layer ? mesh.forward_exchange : 0);
     stage.backward += work.backward / pace + (is_layer ? mesh.backward_exchange : 0);
     stage.cheap += work.cheap / pace;
@@ -147,10 +147,10 @@ const CostModel::Cut& CostModel::cut_of(const Candidate& candidate) {
     stage.largest_node = std::max(stage.largest_node, work.largest_node / shards);
     if (is_layer) stage.largest_kept = std::max(stage.largest_kept, work.kept / shards);
   }
-  for (size_t chunk = 0; chunk < of_chunk.size(); ++chunk) {
-    Cut::Stage& stage = cut.stages[static_cast<size_t>(layout.stage_of(static_cast<int>(chunk)))];
-    for (size_t kind = 0; kind < stage.largest_chunk.size(); ++kind)
-      stage.largest_chunk[kind] = std::max(stage.largest_chunk[kind], of_chunk[chunk][kind]);
+  for (size_t part = 0; part < of_part.size(); ++part) {
+    Cut::Stage& stage = cut.stages[static_cast<size_t>(layout.stage_of(static_cast<int>(part)))];
+    for (size_t kind = 0; kind < stage.largest_part.size(); ++kind)
+      stage.largest_part[kind] = std::max(stage.largest_part[kind], of_part[part][kind]);
   }
   last_name_ = std::move(name);
   last_cut_.clear();
@@ -185,7 +185,7 @@ LowerBound CostModel::bound(const Candidate& candidate) {
     const double x = std::clamp((m * work / rest - c * others) / (m + m / rest - c), 0.0, others);
     bound.seconds = std::max(bound.seconds, std::max(m * x + c * (others - x), m * (work - x) / rest));
   }
-  if (!machine_.tasks.empty() || machine_.processors > 0) bound.seconds *= kSlackOfMeasured;
+  if (!machine_.measured_calls.empty() || machine_.processors > 0) bound.seconds *= kSlackOfMeasured;
   return bound;
 }
 
@@ -203,7 +203,7 @@ double CostModel::pipeline_seconds(const Candidate& candidate, const Cut& cut) c
   }
   double fill = layout.p > 1 ? sum - most : 0;
   if (layout.schedule == PipelineSchedule::kZeroBubble) fill /= 3;
-  return m * most + fill / (layout.chunks_per_stage());
+  return m * most + fill / (layout.parts_per_stage());
 }
 
 double CostModel::streaming_seconds(const Candidate& candidate, const Cut::Stage& stage, double beside) const {
@@ -262,10 +262,10 @@ double CostModel::stage_bytes(const Candidate& candidate, const Cut& cut, size_t
   const Cut::Stage& stage = cut.stages[index];
   const bool phased = layout.phases > 1;
   const auto m = static_cast<double>(micro_batches(candidate));
-  const StateBytes& at_once = phased ? stage.largest_chunk : stage.states;
+  const StateBytes& at_once = phased ? stage.largest_part : stage.states;
   const double layers = std::max(stage.layers, 1.0);
-  // What streams passes in groups of about a layer's states, one of which comes while another is at work.
-  // Of weights that stream, what is derived of them stays, where anything is.
+  // Streamed states pass in groups of about a layer's states; one group is loaded while another one is in use. States
+  // derived from streamed weights stay in device memory, if there are any.
   const double weights = of(at_once, StateKind::kWeight);
   double bytes = !layout.offload.weights                           ? weights / parts_of(layout.rts.weights)
                  : !phased && of(at_once, StateKind::kDerived) > 0 ? 2 * weights / layers / parts_of(layout.rts.weights)
@@ -288,7 +288,7 @@ double CostModel::stage_bytes(const Candidate& candidate, const Cut& cut, size_t
         m, layout.p + (static_cast<double>(layout.p) - static_cast<double>(index)) / layout.interleave);
   if (settled(space_, candidate).head == Layout::Head::kFirst) in_flight = std::min(m, in_flight + 1);
   bytes += kept * (layout.offload.activations ? std::min(in_flight, 2.0) / layout.phases : in_flight);
-  // What goes from phase to phase waits for all micro-batches, whatever streams, and so do gradients that come back.
+  // Values between phases wait for all micro-batches, whatever is streamed, and so do the gradients on the way back.
   if (phased) bytes += 2 * in_flight * stage.entering / layers;
   if (repeats_layers(candidate)) bytes += stage.largest_kept;
   return bytes + stage.largest_node;
@@ -310,12 +310,12 @@ CostEstimate CostModel::estimate(const Candidate& candidate) {
 std::optional<Candidate> CostModel::relieved(const Candidate& candidate, int stage) {
   const Layout& layout = candidate.layout;
   const auto at = static_cast<size_t>(stage);
-  if (layout.p == 1 || layout.chunks_per_stage() > 1 || stage < 0 || stage >= layout.p) return std::nullopt;
+  if (layout.p == 1 || layout.parts_per_stage() > 1 || stage < 0 || stage >= layout.p) return std::nullopt;
   Candidate moved = candidate;
   std::vector<int64_t>& layers = moved.layout.layers;
   if (layers.empty()) {
     layers.assign(static_cast<size_t>(layout.p), 0);
-    for (const int chunk : chunks_of(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(chunk)];
+    for (const int part : cut_layers(candidate.batch, settled(space_, candidate))) ++layers[static_cast<size_t>(part)];
   }
   const bool may_be_empty = stage == 0 || stage == layout.p - 1;
   if (layers[at] <= (may_be_empty ? 0 : 1)) return std::nullopt;

@@ -17,7 +17,7 @@
 
 namespace ramet::plan {
 
-/// What a layout costs at the least, whatever the compiler makes of it.
+/// Lower bounds on the cost of a layout, whatever the compiler makes of it.
 struct LowerBound {
   double seconds = 0;  ///< of a step
   double bytes = 0;    ///< of device memory, on the fullest device
@@ -26,7 +26,7 @@ struct LowerBound {
   std::string holds() const;
 };
 
-/// What a layout probably costs.
+/// The estimated cost of a layout.
 struct CostEstimate {
   double seconds = 0, bytes = 0;
 };
@@ -37,8 +37,8 @@ struct CostEstimate {
 /// - memory: some stage has 1/p of all states and as many layers as any even cut gives its fullest part, and holds at
 ///   once its shard of every state that is not streamed;
 /// - time: some stage does 1/p of all matrix products, at the device's peak rate at best; and in a pipeline either the
-///   last stage or the others are the busiest, while the last waits for the first micro-batch to come and the others
-///   for the last gradient to come back.
+///   last stage or the others are the busiest, while the last stage waits for the first micro-batch and the others for
+///   the last gradient.
 /// Estimates take seconds of nodes at the machine's rates, cut evenly by t; collectives on an idle network; streaming
 /// beside the work; a bubble as of equal micro-batches; and the memory of what the layout keeps.
 class CostModel {
@@ -48,8 +48,8 @@ class CostModel {
 
   LowerBound bound(const Candidate& candidate);
   CostEstimate estimate(const Candidate& candidate);
-  /// The candidate with a layer moved away from a pipeline stage that lacks memory, to the stage that has the least work;
-  /// nothing where layers cannot be moved, or none is there.
+  /// The candidate with one layer moved from a pipeline stage that is short of memory to the stage with the least work;
+  /// nothing when layers cannot be moved or the stage has none to give.
   std::optional<Candidate> relieved(const Candidate& candidate, int stage);
   /// No candidate of this mesh has a lower estimate of time.
   double least_estimate(const Candidate& mesh);
@@ -64,7 +64,7 @@ class CostModel {
   /// The model over stages: sums over the parts that each holds.
   struct Cut {
     struct Stage {
-      StateBytes states{}, largest_chunk{};
+      StateBytes states{}, largest_part{};
       double forward = 0, backward = 0, cheap = 0, kept = 0, kept_cheap = 0, entering = 0, layers = 0;
       double largest_kept = 0;  ///< of one of its layers
       double largest_node = 0;  ///< bytes of it
@@ -72,7 +72,7 @@ class CostModel {
     std::vector<Stage> stages;
   };
   const MeshCost& mesh_of(const Candidate& candidate);
-  std::vector<int> chunks_of(int batch, const Layout& layout);
+  std::vector<int> cut_layers(int batch, const Layout& layout);
   const Cut& cut_of(const Candidate& candidate);
   double collective_seconds(Exchange exchange, double bytes, const Layout& layout, MeshAxis axis, int parts);
   double stage_bytes(const Candidate& candidate, const Cut& cut, size_t stage) const;
@@ -88,7 +88,7 @@ class CostModel {
   const Machine& machine_;
   Network network_;
   std::map<std::tuple<int, int, int, int, int, bool>, MeshCost> meshes_;
-  std::map<std::tuple<int, int, int, bool>, std::vector<int>> chunks_;
+  std::map<std::tuple<int, int, int, bool>, std::vector<int>> parts_;
   std::map<std::string, double> collectives_;
   std::string last_name_;
   std::vector<Cut> last_cut_;  ///< that of last_name_, or none

@@ -22,7 +22,7 @@ double at_peak(const NodeSignature& node, const Machine& machine) {
   return seconds;
 }
 
-/// The weight of each state; of what is derived, the first one that it is computed of.
+/// The weight of each state; for a derived state, the first weight that it is computed from.
 std::map<std::string, std::string> weights_of(const StepGraph& step) {
   std::map<std::string, std::string> result;
   for (const StateTensor& state : step.states)
@@ -65,7 +65,7 @@ ModelProfile::ModelProfile(const StepGraph& step, const Machine& machine)
   place_states(step);
   for (NodeId id = 0; id < static_cast<NodeId>(step.update.nodes().size()); ++id) {
     const NodeSignature signature = step.update.signature(id);
-    update_seconds_ += task_seconds(machine, signature, "", signature.op->cost(signature));
+    update_seconds_ += call_seconds(machine, signature, "", signature.op->cost(signature));
   }
 }
 
@@ -86,7 +86,7 @@ void ModelProfile::place_nodes(const Graph& micro) {
         if (const NodeId producer = micro.value(input).producer; producer != kNoNode) {
           const size_t from = part_of_node_[static_cast<size_t>(producer)];
           if (late && late_[static_cast<size_t>(producer)])
-            part = from;  // sums belong to what they are of
+            part = from;  // a sum belongs to its weight
           else if (from == behind() || static_cast<int>(from) == last)
             part = behind();
         }
@@ -107,8 +107,8 @@ void ModelProfile::measure(const Graph& micro, const Machine& machine) {
     const NodeSignature signature = micro.signature(id);
     const Cost cost = node.op->cost(signature);
     PartWork& part = parts_[part_of_node_[static_cast<size_t>(id)]];
-    const auto [at, fresh] = known.emplace(task_key(signature, ""), 0);
-    if (fresh) at->second = task_seconds(machine, signature, "", cost);
+    const auto [at, fresh] = known.emplace(timing_key(signature, ""), 0);
+    if (fresh) at->second = call_seconds(machine, signature, "", cost);
     const double seconds = at->second;
     const bool late = late_[static_cast<size_t>(id)];
     (late ? part.backward : part.forward) += seconds;

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "ramet/layout/chunks.h"
 #include "ramet/layout/mesh.h"
+#include "ramet/layout/pipeline_parts.h"
 #include "ramet/machine/machine.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet::plan {
 
-/// What a part of a model (a layer, or all before or behind the layers) takes of one device that does it alone, for one
+/// The cost of a part of a model (a layer, or all nodes before or behind the layers) for one device and one
 /// micro-batch.
 struct PartWork {
   double forward = 0, backward = 0;  ///< seconds
@@ -27,8 +27,8 @@ struct PartWork {
 /// Bytes of the states of a part on one device, by StateKind.
 using StateBytes = std::array<double, kStateKindCount>;
 
-/// What the planner knows of a training step before it compiles one, for a machine: the work and the states of its
-/// layers. Parts are its layers in order, then what comes before them, then what comes behind.
+/// The planner's knowledge of a training step on a machine before it compiles one: the work and the states of its
+/// layers. Parts are the layers in order, then the nodes before them, then the nodes behind.
 class ModelProfile {
  public:
   /// `decided`: after all passes that decide bits.
@@ -42,7 +42,7 @@ class ModelProfile {
   const LayerCosts& costs() const { return costs_; }  ///< as the partitioner cuts by
   double update_seconds() const { return update_seconds_; }
   double products() const;  ///< of all parts together
-  /// Of all parts, when tensor shards cut what they can. Replicas share nothing in it.
+  /// States of all parts, with tensor shards cutting what can be cut. Replicas share nothing here.
   std::vector<StateBytes> states(const Mesh& mesh) const;
 
  private:
@@ -57,7 +57,7 @@ class ModelProfile {
   void find_kept(const Graph& micro);
   void place_states(const StepGraph& step);
 
-  PartOrder model_parts_;
+  LayerOrder model_parts_;
   TensorAxes axes_;
   LayerCosts costs_;
   std::vector<PartWork> parts_;

@@ -129,7 +129,7 @@ class Search {
     return false;
   }
 
-  /// A layout that was compiled tells more than any bound.
+  /// A compiled layout gives better figures than any bound.
   void note_smallest(const Candidate& candidate, int64_t bytes, bool exact) {
     if (bytes <= 0) return;
     const bool better = result_.smallest_bytes == 0 || (exact && !result_.smallest_is_exact) ||
@@ -155,7 +155,8 @@ class Search {
           doubtful_.push(item);
           continue;
         }
-        // Dearer than it seemed when it came in: back to its place. Each time it moves at least so far, it ends.
+        // The estimate has grown by more than 2% since this item was queued: queue it again. It grows by at least 2%
+        // each time, so this terminates.
         const double now = corrected(item.candidate, item.estimate.seconds);
         if (now > 1.02 * item.seconds && !item.relieved) {
           item.seconds = now;
@@ -181,7 +182,7 @@ class Search {
     result_.proven = rest_is_slower();
   }
 
-  /// Whether bounds alone rule out what is left; never where a mesh is not unfolded.
+  /// Whether bounds alone rule out all remaining layouts; never while a mesh is not unfolded.
   bool rest_is_slower() {
     if (best_ < 0) return false;
     for (Queue queue : {queue_, doubtful_})
@@ -224,7 +225,7 @@ class Search {
       double gain = 1;
       for (const Item& item : rest) {
         const double bytes = bytes_of(item.candidate, item.estimate);
-        double smallest = 0;  // of what is about as fast
+        double smallest = 0;  // among layouts that are about as fast
         for (const Evaluated& each : result_.fitting)
           if (each.outcome.seconds <= corrected(item.candidate, item.estimate.seconds))
             if (smallest == 0 || static_cast<double>(each.outcome.bytes) < smallest)
@@ -266,10 +267,10 @@ class Search {
     tell(nullptr);
   }
 
-  /// What nearly fits may fit with one thing changed: first the schedule that keeps the fewest activations, then the cut,
-  /// since where one stage lacks memory others may have room for some of its layers.
+  /// A layout that nearly fits may fit with one change: first the schedule that keeps the fewest activations, then the
+  /// cut, since other stages may have room for some layers of a stage that is short of memory.
   void relieve(const Item& origin, const Evaluated& refused) {
-    constexpr double kMost = 2;  // times what there is: beyond, neither is what lacks
+    constexpr double kMost = 2;  // times the memory: beyond that, neither change is enough
     const int stage = refused.outcome.refused_stage;
     const auto memory = static_cast<double>(options_.device_memory);
     if (stage < 0 || memory == 0 || static_cast<double>(refused.outcome.bytes) > kMost * memory) return;

@@ -10,17 +10,17 @@
 
 namespace ramet::plan {
 
-/// What compiling a layout and simulating a step of it told.
+/// The result of compiling a layout and simulating a step of it.
 struct Outcome {
   bool fits = false;
   std::string refused;  ///< why it does not fit, or cannot be cut so
   int64_t bytes = 0;    ///< of device memory, of the fullest device: planned, or, when refused, needed (0: not known)
-  int refused_stage = -1;  ///< the first that does not fit, when `bytes` are its
+  int refused_stage = -1;       ///< the first that does not fit, when `bytes` are its
   int64_t streaming_bytes = 0;  ///< of the device that streams the most
   double seconds = 0;           ///< of a step
   double bubble = 0;            ///< share of it in which stages wait for each other
-  std::string limit;            ///< what its time goes to first: "compute", "exchange", "streaming", "bubble"
-  std::string fullest;          ///< what its memory goes to first: "weights 1.2 GiB of stage 0"
+  std::string limit;            ///< the largest share of its time: "compute", "exchange", "streaming", "bubble"
+  std::string fullest;          ///< the largest share of its memory: "weights 1.2 GiB of stage 0"
   std::vector<int64_t> stage_bytes;
 };
 
@@ -70,10 +70,11 @@ struct SearchResult {
   bool smallest_is_exact = false;  ///< compiled, not a bound
 };
 
-/// Finds the layout with the fastest step among all of a space that fit into device memory. Layouts are ruled out by
-/// bounds, taken in order of their estimates, which what was evaluated of the same shards corrects, and evaluated one
-/// by one; meshes unfold their layouts only when it is their turn. Ends when bounds rule out all that is left, when
-/// `evaluations` are spent, or when `stop` says so, with the best so far. The same arguments give the same result.
+/// Finds the layout with the fastest step among all of a space that fit into device memory. Bounds rule layouts out;
+/// the others are evaluated one by one in the order of their estimates. Evaluations of layouts with the same shards
+/// correct the estimates, and a mesh unfolds its layouts only when it is next. The search ends when bounds rule out all
+/// remaining layouts, when `evaluations` are spent, or when `stop` asks for it, with the best layout so far. The same
+/// arguments give the same result.
 SearchResult search_layouts(const SearchSpace& space, CostModel& model,
                             const std::function<Outcome(const Candidate&)>& evaluate, const SearchOptions& options = {},
                             const std::function<void(const SearchProgress&)>& progress = {},

@@ -73,7 +73,7 @@ std::vector<std::optional<RecomputeOptions>> recomputations(const SearchSpace& s
   if (space.fixed.count("recompute")) return {space.base.recompute};
   std::vector<std::optional<RecomputeOptions>> result;
   for (const Mode mode : {Mode::kNone, Mode::kCheap, Mode::kLayers, Mode::kAll}) {
-    if (mode == Mode::kAll && layout.layer_chunks() > 1) continue;  // the same as every layer, where the model is cut
+    if (mode == Mode::kAll && layout.layer_parts() > 1) continue;  // the same as every layer, where the model is cut
     if (mode == Mode::kNone && !space.recomputes)
       result.emplace_back(std::nullopt);
     else

@@ -22,7 +22,7 @@ struct Candidate {
   Layout layout;
 };
 
-/// What a recipe, a machine and a user leave open.
+/// The choices that a recipe, a machine and a user leave open.
 struct SearchSpace {
   std::vector<BatchSplit> batches;  ///< the recipe's own first
   int devices = 1;                  ///< of the machine

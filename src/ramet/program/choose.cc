@@ -48,18 +48,18 @@ KernelChoices choose_kernels(std::span<const Piece> pieces, const KernelLibrary&
   std::unordered_map<std::string, int32_t> known;
   for (const Piece& piece : pieces) {
     const Graph& graph = piece.graph;
-    auto& tasks = result.task_of_node.emplace_back(graph.nodes().size(), -1);
-    for (size_t id = 0; id < tasks.size(); ++id) {
+    auto& calls = result.call_of_node.emplace_back(graph.nodes().size(), -1);
+    for (size_t id = 0; id < calls.size(); ++id) {
       const Node& node = graph.node(static_cast<NodeId>(id));
       if (node.op->is_view) continue;
-      const auto [place, fresh] = known.emplace(key_of(graph, node), static_cast<int32_t>(result.tasks.size()));
-      tasks[id] = place->second;
+      const auto [place, fresh] = known.emplace(key_of(graph, node), static_cast<int32_t>(result.calls.size()));
+      calls[id] = place->second;
       if (!fresh) continue;
       NodeSignature signature = graph.signature(static_cast<NodeId>(id));
       const bool exchanges = node.op->exchange != Exchange::kNone;
       KernelChoice choice = exchanges ? exchange_choice(signature) : library.choose(signature, threads);
       const Cost cost = node.op->cost ? node.op->cost(signature) : Cost{};
-      result.tasks.push_back({std::move(signature), choice.name, choice.scratch_bytes, cost});
+      result.calls.push_back({std::move(signature), choice.name, choice.scratch_bytes, cost});
       result.choices.push_back(std::move(choice));
     }
   }

@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "ramet/base/error.h"
 #include "ramet/layout/partition.h"
 #include "ramet/machine/machine.h"
+#include "ramet/program/block_operands.h"
 #include "ramet/program/choose.h"
 #include "ramet/program/join.h"
 #include "ramet/program/liveness.h"
 #include "ramet/program/match.h"
-#include "ramet/program/pack.h"
+#include "ramet/program/order.h"
 #include "ramet/program/pass_log.h"
 #include "ramet/program/refuse.h"
-#include "ramet/program/schedule.h"
 #include "ramet/program/stage.h"
 #include "ramet/program/steps.h"
 #include "ramet/transform/attach_programs.h"
@@ -31,13 +34,14 @@ namespace {
 /// Addresses of a program that streams, so that files may be read and written around the system's cache.
 constexpr int32_t kStreamAlignment = 4096;
 
-/// Instructions of a program in which what is alike stands once: layers that call the same ops on the same types in the
-/// same order are one function, and each of them a call. Attributes, as a layer's random stream, are arguments.
+/// Instructions of a program in which equal code is stored once: layers that call the same ops on the same types in the
+/// same order share one function, and each layer is a call of it. Attributes, as a layer's random stream, are
+/// arguments.
 int64_t outlined_instructions(const Executable& exe) {
   std::map<std::string, int32_t> kinds;
-  std::vector<int32_t> kind_of_task;
-  for (const Task& task : exe.tasks)
-    kind_of_task.push_back(kinds.emplace(call_key(task.node), static_cast<int32_t>(kinds.size())).first->second);
+  std::vector<int32_t> kind_of_call;
+  for (const Call& call : exe.calls)
+    kind_of_call.push_back(kinds.emplace(call_key(call.node), static_cast<int32_t>(kinds.size())).first->second);
   std::set<std::vector<int32_t>> functions;
   int64_t count = 0;
   for (const Segment& segment : exe.segments) {
@@ -45,7 +49,7 @@ int64_t outlined_instructions(const Executable& exe) {
     for (size_t from = 0, to = 0; from < all.size(); from = to) {
       std::vector<int32_t> calls;
       for (const Part& part = all[from].part; to < all.size() && all[to].part == part; ++to)
-        calls.push_back(all[to].task < 0 ? -1 : kind_of_task[static_cast<size_t>(all[to].task)]);
+        calls.push_back(all[to].call < 0 ? -1 : kind_of_call[static_cast<size_t>(all[to].call)]);
       const auto length = static_cast<int64_t>(calls.size());
       count += functions.insert(std::move(calls)).second ? length : 1;
     }
@@ -58,14 +62,14 @@ void add_room(Executable& exe, const KernelChoices& kernels, const KernelLibrary
   std::vector<double> spread(exe.buffers.size(), 1);
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions) {
-      if (instruction.task < 0) continue;
-      const double share = kernels.choices[static_cast<size_t>(instruction.task)].spread;
+      if (instruction.call < 0) continue;
+      const double share = kernels.choices[static_cast<size_t>(instruction.call)].spread;
       for (BufferId id : instruction.outputs)
         spread[static_cast<size_t>(id)] = std::min(spread[static_cast<size_t>(id)], share);
     }
   for (size_t id = 0; id < exe.buffers.size(); ++id)
     exe.buffers[id].bytes = library.stored_bytes(exe.buffers[id].bytes, spread[id]);
-  if (const int64_t bytes = library.program_bytes(exe.tasks, outlined_instructions(exe)); bytes > 0)
+  if (const int64_t bytes = library.program_bytes(exe.calls, outlined_instructions(exe)); bytes > 0)
     exe.buffers.push_back(
         {.name = "program", .kind = BufferClass::kScratch, .bytes = bytes, .first = 0, .last = exe.instants - 1});
 }
@@ -98,24 +102,24 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   const std::vector<std::string> weights = weights_of(stage);
   log.run("remake", [&] { return remake_derived(stage, first_of(weights, options.copies.remade)), 0; });
   log.run("sum in place", [&] { return sum_in_place(stage), 0; });
-  if (options.copies.unpacked < kAllWeights)
-    log.run("pack", [&] { return pack(stage, library, first_of(weights, options.copies.unpacked)), 0; });
+  if (options.copies.unblocked < kAllWeights)
+    log.run("block", [&] { return block_operands(stage, library, first_of(weights, options.copies.unblocked)), 0; });
   if (stage.phased) split_prepare(stage);
 #ifdef RAMET_VERIFY
-  for (const Piece& piece : stage.pieces) verify(piece.graph, "pack");
+  for (const Piece& piece : stage.pieces) verify(piece.graph, "block");
 #endif
-  const auto schedules = log.run("schedule", [&] {
-    std::vector<Schedule> all;
-    for (const Piece& piece : stage.pieces) all.push_back(schedule(piece.graph));
+  const auto orders = log.run("order", [&] {
+    std::vector<NodeOrder> all;
+    for (const Piece& piece : stage.pieces) all.push_back(find_order(piece.graph));
     return all;
   });
   const KernelChoices kernels =
       log.run("choose", [&] { return choose_kernels(stage.pieces, library, options.threads); });
   Executable exe = log.run("liveness", [&] {
-    RegionPlan plan = plan_regions(stage);
-    StayPlan stays = plan_stays(stage, plan);
-    Executable made = assign_buffers(stage, plan, stays, schedules, kernels);
-    make_programs(made, stage, plan, stays);
+    Timeline timeline = make_timeline(stage);
+    Stays stays = find_stays(stage, timeline);
+    Executable made = assign_buffers(stage, timeline, stays, orders, kernels);
+    make_programs(made, stage, timeline, stays);
     add_room(made, kernels, library);
     return made;
   });
@@ -146,8 +150,8 @@ Placement place_once(std::vector<PlaceItem> items, const PlaceOptions& options, 
   return placement;
 }
 
-/// Addresses for buffers of one memory; its height. What always lives lies at the bottom, in order; the rest is packed
-/// above it.
+/// Gives addresses to the buffers of one memory, and returns its height. Buffers that live for the whole timeline lie
+/// at the bottom, in order; the others are placed above them.
 int64_t place_memory(std::vector<Buffer>& buffers, int32_t instants, const PlaceOptions& options,
                      KnownPlacements* known, std::string* method) {
   const std::vector<PlaceItem> items = items_of(buffers);
@@ -181,7 +185,7 @@ void place_buffers(Executable& exe, PlaceOptions options, KnownPlacements* known
   exe.streaming_bytes = place_memory(exe.streaming, exe.instants, options, known, nullptr);
 }
 
-/// A program of one stage with as much of what buys speed with memory as device memory allows: packed copies of
+/// A program of one stage with as much of what buys speed with memory as device memory allows: blocked copies of
 /// weights, double buffers of what streams, scratch, casts of weights once an update. No bit depends on any of it.
 class StageFit {
  public:
@@ -192,7 +196,7 @@ class StageFit {
   /// The fastest program that fits; where none does, the smallest.
   Executable run() {
     best_ = build(library_);
-    give_up(&WeightCopies::unpacked, "packed copies");
+    give_up(&WeightCopies::unblocked, "blocked copies");
     if (!fits(best_) && how_.ahead && !best_.streaming.empty()) {
       how_.ahead = false;
       take(build(library_), "double buffers");
@@ -276,10 +280,11 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   check_roles(step);
   step = log.step("states", [&] { return lower_states(std::move(step)); });
 
-  // What the step computes, made smaller. Joined first, so that all else sees gradients go straight to their updates.
+  // The step's computation, simplified. `join` runs first, so that later passes see gradients go straight to their
+  // updates.
   step = log.step("join", [&] { return join(std::move(step)); });
   step = decide_bits(std::move(step), log);
-  // What each candidate of recomputation would need: everything but the addresses.
+  // The bytes that a candidate of recomputation would need; everything is compiled but the addresses.
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
     return live_bound(items_of(lower(single_stage(candidate), library, options, quiet).buffers),
@@ -287,13 +292,12 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
   std::string chosen;
-  const auto recomputed = [&](const StepGraph& from) {
-    const ActivationPlan plan = plan_activations(from, options.recompute, options.rates, peak_bytes);
-    if (options.recompute.mode == RecomputeOptions::Mode::kFit) chosen = text_of(plan);
-    return recompute(from, plan);
-  };
-  // After all that may merge nodes: a copy made here is meant.
-  step = log.step("recompute", [&] { return recomputed(step); });
+  // After all passes that merge equal nodes: the copies made here must stay.
+  step = log.step("recompute", [&] {
+    const ActivationChoices choices = choose_activations(step, options.recompute, options.rates, peak_bytes);
+    if (options.recompute.mode == RecomputeOptions::Mode::kFit) chosen = text_of(choices);
+    return recompute(step, choices);
+  });
 
   const Stage stage = single_stage(std::move(step));
   StageFit fit(stage, library, options, log, nullptr);
@@ -309,7 +313,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
       if (!options.advise) return std::nullopt;
       PassLog quiet;
       CompileOptions plain = options;
-      plain.copies.unpacked = kAllWeights;
+      plain.copies.unblocked = kAllWeights;
       const Executable most_saved =
           lower(single_stage(recompute(unhoist(whole), other, peak_bytes)), library, plain, quiet);
       return live_bound(items_of(most_saved.buffers), options.place.alignment);
@@ -320,7 +324,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 
 namespace {
 
-/// What each stage needs.
+/// The bytes that each stage needs.
 std::vector<int64_t> stage_peaks(const DeviceGraphs& graphs, const KernelLibrary& library,
                                  const CompileOptions& options) {
   std::vector<int64_t> peaks;
@@ -332,44 +336,44 @@ std::vector<int64_t> stage_peaks(const DeviceGraphs& graphs, const KernelLibrary
   return peaks;
 }
 
-/// A step with its activations' plan, and the layout that it is to be cut by.
-struct PlannedStep {
+/// A step with its activations' choices, and the layout that it is to be cut by.
+struct SettledStep {
   StepGraph step;
   Layout layout;
-  ActivationPlan activations;  ///< empty: what streams is the layout's to say
+  ActivationChoices activations;  ///< empty: the layout alone says what is streamed
   DeviceGraphs cut() const { return partition(step, layout, activations); }
 };
 
-/// What is recomputed of the step, and what streams. Of mode kFit that is chosen for each stage; layers stay on the
-/// stages where they are without it.
-PlannedStep plan_step(const StepGraph& step, const Layout& layout, const KernelLibrary& library,
-                      const CompileOptions& options) {
+/// Chooses which activations are recomputed and which are streamed. Mode kFit chooses for each stage; layers stay on
+/// the stages where they are without it.
+SettledStep settle_step(const StepGraph& step, const Layout& layout, const KernelLibrary& library,
+                        const CompileOptions& options) {
   const size_t layers = count_layers(step.micro);
   if (options.recompute.mode != RecomputeOptions::Mode::kFit)
-    return {recompute(step, plan_activations(options.recompute, layers)), layout, {}};
+    return {recompute(step, choose_activations(options.recompute, layers)), layout, {}};
   const DeviceGraphs whole = partition(step, layout);
   Layout fixed = layout;
   FitProblem problem{.stage_of = std::vector<int>(layers + 1, 0), .peaks = {}};
-  if (!whole.chunk_of_layer.empty()) {
-    fixed.layers.assign(static_cast<size_t>(layout.layer_chunks()), 0);
+  if (!whole.part_of_layer.empty()) {
+    fixed.layers.assign(static_cast<size_t>(layout.layer_parts()), 0);
     for (size_t i = 0; i < layers; ++i) {
-      const auto chunk = static_cast<size_t>(whole.chunk_of_layer[i]);
-      ++fixed.layers[chunk];
-      problem.stage_of[i] = whole.stage_of_chunk[chunk];
+      const auto part = static_cast<size_t>(whole.part_of_layer[i]);
+      ++fixed.layers[part];
+      problem.stage_of[i] = whole.stage_of_part[part];
     }
-    problem.stage_of.back() = whole.stage_of_chunk.back();
+    problem.stage_of.back() = whole.stage_of_part.back();
   }
   problem.byte_limit = options.recompute.byte_limit;
   problem.may_stream = layout.offload.activations;
   problem.in_parts = options.recompute.in_parts;
   problem.to_files = layout.streams_to_files();
   problem.rates = options.rates;
-  problem.peaks = [&](const StepGraph& candidate, const ActivationPlan& plan) {
-    return stage_peaks(partition(candidate, fixed, plan), library, options);
+  problem.peaks = [&](const StepGraph& candidate, const ActivationChoices& choices) {
+    return stage_peaks(partition(candidate, fixed, choices), library, options);
   };
-  ActivationPlan plan = fit_activations(step, problem);
-  StepGraph recomputed = recompute(step, plan);
-  return {std::move(recomputed), std::move(fixed), std::move(plan)};
+  ActivationChoices choices = fit_activations(step, problem);
+  StepGraph recomputed = recompute(step, choices);
+  return {std::move(recomputed), std::move(fixed), std::move(choices)};
 }
 
 /// Changes of a layout, each beside those before it, that bring the step below the bytes that it needs, until it fits;
@@ -379,7 +383,7 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
   using Mode = RecomputeOptions::Mode;
   std::vector<Advice> result;
   std::vector<std::pair<std::string, std::string>> changes;
-  options.copies.unpacked = kAllWeights;
+  options.copies.unblocked = kAllWeights;
   options.ahead = false;
   const auto fits = [&] { return !result.empty() && result.back().bytes <= options.device_memory; };
   const auto consider = [&](const std::string& key, const std::string& value) {
@@ -388,10 +392,10 @@ std::vector<Advice> smaller_layouts(const StepGraph& step, Layout layout, int64_
       const Layout changed = change_layout(layout, {.key = key, .value = value, .where = key});
       CompileOptions how = options;
       if (changed.recompute) how.recompute = *changed.recompute;
-      how.recompute.in_parts = changed.layer_chunks() > 1;
-      // The least that a choice to fit comes to, or nearly so.
+      how.recompute.in_parts = changed.layer_parts() > 1;
+      // Nearly the least memory that a choice to fit can reach.
       if (how.recompute.mode == Mode::kFit) how.recompute.mode = Mode::kLayers;
-      const auto peaks = stage_peaks(plan_step(step, changed, library, how).cut(), library, how);
+      const auto peaks = stage_peaks(settle_step(step, changed, library, how).cut(), library, how);
       const int64_t bytes = *std::max_element(peaks.begin(), peaks.end());
       if (bytes >= (result.empty() ? needed : result.back().bytes)) return;
       if (!changes.empty() && changes.back().first == key) changes.pop_back(), result.pop_back();
@@ -460,10 +464,10 @@ std::vector<Executable> compile_decided(StepGraph step, const Layout& layout, co
                                         const CompileOptions& given) {
   PassLog log;
   CompileOptions options = given;
-  options.recompute.in_parts = layout.layer_chunks() > 1;
+  options.recompute.in_parts = layout.layer_parts() > 1;
   const StepGraph whole = options.device_memory > 0 && options.advise ? step : StepGraph{};
-  PlannedStep planned;
-  log.run("recompute", [&] { return planned = plan_step(step, layout, library, options), 0; });
+  SettledStep planned;
+  log.run("recompute", [&] { return planned = settle_step(step, layout, library, options), 0; });
   const DeviceGraphs graphs = log.run("partition", [&] { return planned.cut(); });
   log.show("partition", [&] { return print(graphs); });
   std::vector<Executable> stages = compile_stages(graphs, library, options, [&](int64_t needed) {
@@ -487,11 +491,11 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
     add("rates", std::to_string(options.rates.flops) + " " + std::to_string(options.rates.bandwidth) + " " +
                      std::to_string(options.rates.files));
   for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
-  add("copies", std::to_string(options.copies.unpacked) + " " + std::to_string(options.copies.remade));
+  add("copies", std::to_string(options.copies.unblocked) + " " + std::to_string(options.copies.remade));
   add("ahead", options.ahead ? "1" : "0");
   add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
                    std::to_string(options.place.tolerance));
-  // With names, which executables show; where the model says what is not in them.
+  // With names, which executables contain; without the places in the model's source, which they do not.
   hasher.update(print(step, PrintedText::kKey));
   return hasher.digest();
 }

@@ -16,11 +16,11 @@ struct Layout;
 
 namespace ramet::program {
 
-/// Of how many weights, in the order of a stage's states, fewer copies are kept than speed asks for. No bit depends on
-/// it.
+/// Which weights have fewer copies than speed asks for: the first ones in the order of a stage's states. No bit depends
+/// on it.
 struct WeightCopies {
-  int64_t unpacked = 0;  ///< the first so many have no copies in the kernels' layouts
-  int64_t remade = 0;    ///< the first so many are not even cast once an update: each reader casts them for itself
+  int64_t unblocked = 0;  ///< so many weights have no copies in the kernels' blocked layouts
+  int64_t remade = 0;     ///< so many weights are not even cast once an update: each reader casts them for itself
   friend bool operator==(const WeightCopies&, const WeightCopies&) = default;
 };
 inline constexpr int64_t kAllWeights = int64_t{1} << 40;
@@ -29,17 +29,18 @@ struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
-  Rates rates{};          ///< of the machine, by which mode kFit chooses what is recomputed and what is streamed
-  WeightCopies copies{};  ///< at least; where device memory does not allow the others, as few as it does allow
-  bool ahead = true;  ///< bring what streams while the part before computes, where device memory allows: double buffers
-  bool advise = true;  ///< a refusal tries what would fit, which takes as long as some compilations
+  Rates rates{};          ///< of the machine; mode kFit chooses by them between recomputing and streaming
+  WeightCopies copies{};  ///< the most copies to keep; device memory may leave room for fewer
+  /// Double buffers, where device memory allows: load streamed states while the region before computes.
+  bool ahead = true;
+  bool advise = true;  ///< a refusal searches for changes that would fit, which takes as long as a few compilations
   PlaceOptions place{};
 };
 
-/// The whole way from a step to a program (DESIGN, the way a model takes): a line a pass. Deterministic: equal
-/// arguments give equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints what each
-/// pass made and took to stderr; builds with RAMET_VERIFY verify after each. Throws Error (refuse.h) when the arena
-/// would exceed `device_memory`.
+/// The whole way from a step to a program (docs/architecture.md): a line a pass. Deterministic: equal
+/// arguments give equal executables, byte for byte. RAMET_PRINT_PASSES=NAME,... (or "all", or "time") prints the result
+/// and the time of each pass to stderr; builds with RAMET_VERIFY verify after each pass. Throws Error (refuse.h) when
+/// the arena would exceed `device_memory`.
 Executable compile(StepGraph step, const KernelLibrary& library, const CompileOptions& options = {});
 
 /// The same for a partitioned step, which every bit-deciding pass has seen already: an executable for each stage, which
@@ -53,9 +54,10 @@ std::vector<Executable> compile_layout(const DeviceGraphs& graphs, const KernelL
 std::vector<Executable> compile(StepGraph step, const Layout& layout, const KernelLibrary& library,
                                 const CompileOptions& options = {});
 
-/// All passes after which no bit of a result changes any more; no layout has a say in them.
+/// Runs all passes that decide bits. They do not depend on the layout; later passes change no bit of a result.
 StepGraph decide_bits(StepGraph step);
-/// The rest of the way for a layout of several devices, phases or offload, for whoever compiles a step for many.
+/// The remaining passes for a layout of several devices, phases or offload. For callers that compile one step for many
+/// layouts.
 std::vector<Executable> compile_decided(StepGraph decided, const Layout& layout, const KernelLibrary& library,
                                         const CompileOptions& options = {});
 

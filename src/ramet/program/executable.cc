@@ -11,8 +11,8 @@
 namespace ramet::program {
 
 std::string_view name_of(BufferClass buffer_class) {
-  static constexpr std::string_view names[] = {"weights", "optimizer", "gradients", "derived", "states",
-                                               "activations", "stash", "exchange", "scratch", "host"};
+  static constexpr std::string_view names[] = {"weights",     "optimizer", "gradients", "derived", "states",
+                                               "activations", "stash",     "exchange",  "scratch", "host"};
   return names[static_cast<size_t>(buffer_class)];
 }
 
@@ -103,8 +103,7 @@ int64_t Executable::result_bytes() const {
     if (!runs_in_step(static_cast<int32_t>(program))) continue;
     for (const ProgramStep& step : programs[program].steps)
       if (gives_results(step))
-        for (const Binding& result : segments[static_cast<size_t>(step.subject)].results)
-          bytes += padded_bytes(result);
+        for (const Binding& result : segments[static_cast<size_t>(step.subject)].results) bytes += padded_bytes(result);
   }
   return bytes;
 }
@@ -138,7 +137,7 @@ std::string Executable::at(int32_t instant) const {
     if (index < 0) return segment.name + ": feeds";
     if (index >= static_cast<int32_t>(segment.instructions.size())) return segment.name + ": results";
     const Instruction& instruction = segment.instructions[static_cast<size_t>(index)];
-    const std::string op = instruction.task < 0 ? "copy" : tasks[static_cast<size_t>(instruction.task)].node.op->name;
+    const std::string op = instruction.call < 0 ? "copy" : calls[static_cast<size_t>(instruction.call)].node.op->name;
     return segment.name + ": " + op + (instruction.name.empty() ? "" : " '" + instruction.name + "'");
   }
   return "between segments";
@@ -240,7 +239,7 @@ class ExecutableVerifier {
           "buffer '" + buffer.name + "' lives outside the timeline");
   }
 
-  /// A sweep over time that keeps what is alive in order of address.
+  /// A sweep over time that keeps live buffers in order of address.
   void check_overlaps(const std::vector<Buffer>& buffers) const {
     std::vector<std::pair<int32_t, int32_t>> begins, ends;
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -322,8 +321,7 @@ class ExecutableVerifier {
         check(binding.ready >= -1 && binding.ready < static_cast<int32_t>(segment.instructions.size()),
               "'" + binding.name + "' is written by an instruction that does not exist");
       }
-    for (const Binding& result : segment.results)
-      check_sharding(result.sharding, result.type, "'" + result.name + "'");
+    for (const Binding& result : segment.results) check_sharding(result.sharding, result.type, "'" + result.name + "'");
     check(segment.program >= 0 && static_cast<size_t>(segment.program) < exe_.programs.size(),
           "segment '" + segment.name + "' is of a program that does not exist");
     for (const Instruction& instruction : segment.instructions) check_instruction(instruction);
@@ -360,8 +358,8 @@ class ExecutableVerifier {
 
   void check_instruction(const Instruction& instruction) const {
     const std::string what = "instruction '" + instruction.name + "'";
-    const auto& [task, name, inputs, outputs, scratch, part, pass, gradient] = instruction;
-    if (task < 0) {
+    const auto& [call, name, inputs, outputs, scratch, part, pass, gradient] = instruction;
+    if (call < 0) {
       check(inputs.size() == 1 && outputs.size() == 1, what + " is no copy of one buffer to another");
       const auto exists = [&](BufferId id) { return id >= 0 && static_cast<size_t>(id) < exe_.buffers.size(); };
       check(exists(inputs[0]) && exists(outputs[0]), what + " names a buffer that does not exist");
@@ -369,8 +367,8 @@ class ExecutableVerifier {
             what + " copies between buffers of two sizes");
       return;
     }
-    check(static_cast<size_t>(task) < exe_.tasks.size(), what + " names a task that does not exist");
-    const Task& known = exe_.tasks[static_cast<size_t>(task)];
+    check(static_cast<size_t>(call) < exe_.calls.size(), what + " names a call that does not exist");
+    const Call& known = exe_.calls[static_cast<size_t>(call)];
     check(inputs.size() == known.node.inputs.size() && outputs.size() == known.node.outputs.size(),
           what + " has a wrong number of operands");
     for (size_t i = 0; i < inputs.size(); ++i) check_operand(inputs[i], known.node.inputs[i], what);
@@ -409,20 +407,19 @@ std::string print(const Executable& executable) {
   }
   for (const Segment& segment : executable.segments) {
     text += "segment '" + segment.name + "' " + std::string(name_of(segment.kind)) + " " +
-            std::to_string(segment.chunk) + " instants " + std::to_string(segment.first) + " to " +
+            std::to_string(segment.part) + " instants " + std::to_string(segment.first) + " to " +
             std::to_string(segment.last) + "\n";
     for (const auto& [bindings, what] : {std::pair{&segment.feeds, "feed"}, std::pair{&segment.scalars, "scalar"},
                                          std::pair{&segment.results, "result"}})
       for (const Binding& binding : *bindings)
         text += std::string("  ") + what + " '" + binding.name + "' : " + binding.type.text() + " " +
-                place(binding.buffer) +
-                (binding.sharding.cuts.empty() ? "" : " of " + binding.sharding.text()) +
+                place(binding.buffer) + (binding.sharding.cuts.empty() ? "" : " of " + binding.sharding.text()) +
                 (binding.guard ? " guard" : "") + "\n";
     for (const Instruction& instruction : segment.instructions) {
-      const Task* task = instruction.task < 0 ? nullptr : &executable.tasks[static_cast<size_t>(instruction.task)];
+      const Call* call = instruction.call < 0 ? nullptr : &executable.calls[static_cast<size_t>(instruction.call)];
       text += "  ";
       for (BufferId id : instruction.outputs) text += place(id) + " ";
-      text += "= " + (task ? task->node.op->name + "[" + task->kernel + "]" : std::string("copy"));
+      text += "= " + (call ? call->node.op->name + "[" + call->kernel + "]" : std::string("copy"));
       for (BufferId id : instruction.inputs) text += " " + place(id);
       if (instruction.scratch != kNoBuffer) text += " scratch " + place(instruction.scratch);
       text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") + std::string("\n");

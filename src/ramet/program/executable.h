@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,16 +18,16 @@
 
 namespace ramet::program {
 
-/// What the bytes of a buffer are for: the rows of a memory report.
+/// The use of a buffer: the rows of a memory report.
 enum class BufferClass : uint8_t {
   kWeights,
   kOptimizer,
   kGradients,    ///< accumulators, one slot a live subtree of the lanes
-  kDerived,      ///< casts and packings of weights
+  kDerived,      ///< casts and blocked copies of weights
   kStates,       ///< constants, patterns, statistics, memories and caches
   kActivations,  ///< values between instructions, transient gradients among them
   kStash,        ///< values of micro-batches in flight that wait for a later piece of the same stage
-  kExchange,     ///< what is sent to other devices or received from them
+  kExchange,     ///< values sent to other devices or received from them
   kScratch,      ///< of one instruction
   kHost          ///< feeds, scalars and results: copied from and to the host
 };
@@ -39,10 +39,10 @@ std::string_view name_of(BufferClass buffer_class);
 using BufferId = int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// A range of the arena, alive at every instant of [first, last] of the timeline. Several values may share one
-/// (views, results written in place of an operand, a state and its successor). One with more slots than one is a ring:
-/// what belongs to micro-batch m is in slot m % slots, and the slots are stride() apart. In a program that streams,
-/// buffers start at multiples of 4096, and what is left behind them up to the next multiple is nobody else's.
+/// A range of the arena, live at every instant of [first, last] of the timeline. Several values may share one
+/// (views, results written in place of an operand, a state and its successor). A buffer with several slots is a ring:
+/// the value of micro-batch m is in slot m % slots, and the slots are stride() apart. In a program that streams,
+/// buffers start at multiples of 4096, and no other buffer uses the rest of a buffer's last 4096 bytes.
 struct Buffer {
   std::string name;  ///< of the state or of the first value that lives there
   BufferClass kind = BufferClass::kActivations;
@@ -54,25 +54,25 @@ struct Buffer {
 
   int64_t stride() const { return (bytes + alignment - 1) / alignment * alignment; }
   int64_t total() const { return stride() * (slots - 1) + bytes; }
-  /// Address of what belongs to a micro-batch (-1: none).
+  /// Address of a micro-batch's slot (-1: no micro-batch).
   int64_t at(int64_t micro) const { return slots == 1 || micro < 0 ? offset : offset + micro % slots * stride(); }
 };
 
-/// A node without its name, its kernel and its work: one for all instructions that do the same.
-struct Task {
+/// A kind of instruction: a node without its name, its kernel and its cost. Equal instructions share one call.
+struct Call {
   NodeSignature node;  ///< `name` is that of the first such node
   std::string kernel;
   int64_t scratch_bytes = 0;
   Cost cost;
 };
 
-/// One kernel call, one copy, or one collective exchange (a task whose op says so).
+/// One kernel call, one copy, or one collective (a call whose op is an exchange).
 struct Instruction {
-  int32_t task = -1;  ///< index in Executable::tasks; -1: copies buffer inputs[0] to outputs[0]
+  int32_t call = -1;  ///< index in Executable::calls; -1: copies buffer inputs[0] to outputs[0]
   std::string name;   ///< of the node
   std::vector<BufferId> inputs, outputs;
   BufferId scratch = kNoBuffer;
-  Part part{};                          ///< of the model
+  Part part{};  ///< of the model
   NodePass pass = NodePass::kForward;
   std::string gradient{};  ///< name of the weight whose whole gradient operand 0 is; "" of others
 };
@@ -93,7 +93,7 @@ struct Binding {
 struct Segment {
   std::string name;
   PieceKind kind = PieceKind::kForward;
-  int32_t chunk = 0;   ///< of the model; update: its place in the order of updates
+  int32_t part = 0;    ///< of the model; update: its place in the order of updates
   int32_t region = 0;  ///< part of the timeline in which it runs
   std::vector<Instruction> instructions;
   std::vector<Binding> feeds, scalars, results;
@@ -112,7 +112,7 @@ struct StatePlace {
   BufferId home = kNoBuffer;  ///< in Executable::streaming, where it is at home there
 };
 
-/// A way of bytes between a buffer and another device, or streaming memory.
+/// A transfer of bytes between a buffer and another device, or streaming memory.
 struct Transfer {
   std::string name;  ///< of the boundary or of the state
   TensorType type;
@@ -180,12 +180,12 @@ struct Program {
 inline constexpr int32_t kTrain = 0, kPrepare = 1, kFirstProgram = 2;
 
 /// A compiled training step of one device: everything that happens, in order, and where every byte is. It is plain
-/// data; the runtime runs it and the simulator times it. The program `train` is one step, `prepare` makes derived states
-/// after weights were changed otherwise, the others are those of StepGraph::programs. The gradient of a step is the sum over lanes
-/// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
-/// lane, micro-batches are added in order.
+/// data; the runtime runs it and the simulator times it. The program `train` is one step, `prepare` makes derived
+/// states after weights were changed otherwise, the others are those of StepGraph::programs. The gradient of a step is
+/// the sum over lanes along the balanced binary tree that splits n leaves at the largest power of two below n
+/// (lane_combines); within a lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 4;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 5;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;
@@ -194,19 +194,20 @@ struct Executable {
   Mesh mesh;                                      ///< of all devices
   int32_t stage = 0;                              ///< all devices of a stage have the same executable
   bool joined = false;                            ///< forward, backward and update are one segment
-  std::vector<Task> tasks;
+  std::vector<Call> calls;
   std::vector<Buffer> buffers;
   std::vector<StatePlace> states;
   std::vector<Segment> segments;
   std::vector<Transfer> transfers;
-  std::vector<Program> programs = {{.name = "train", .when = When::each_step(), .writes_states = true, .prepares = true},
-                                   {.name = "prepare", .when = When::on_request(), .writes_states = true}};
-  std::vector<Buffer> streaming;        ///< ranges of this device's streaming memory, as `buffers` are of the arena
+  std::vector<Program> programs = {
+      {.name = "train", .when = When::each_step(), .writes_states = true, .prepares = true},
+      {.name = "prepare", .when = When::on_request(), .writes_states = true}};
+  std::vector<Buffer> streaming;  ///< ranges of this device's streaming memory, as `buffers` are of the arena
   int64_t streaming_bytes = 0;
   int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of each program
   int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
-  int64_t bound_bytes = 0;   ///< no placement of this schedule can be smaller
-  int32_t peak_instant = 0;  ///< where `bound_bytes` are alive
+  int64_t bound_bytes = 0;   ///< no placement of this order can be smaller
+  int32_t peak_instant = 0;  ///< where `bound_bytes` are live
   std::string placement;     ///< how the placement was found
   std::string activations;   ///< what each layer's activations do, where that was chosen to fit; not saved
   std::string given_up;      ///< what of speed was given up to fit into device memory; not saved
@@ -221,8 +222,8 @@ struct Executable {
   const Program& prepare() const { return programs[kPrepare]; }
   /// Index of a program by its name, or -1.
   int32_t find_program(std::string_view name) const;
-  /// Index of a program that may be asked for `count` micro-batches. Throws Error when there is none of this name, when it
-  /// runs in steps, or when `count` is none.
+  /// Index of a program that may be asked for `count` micro-batches. Throws Error when there is none of this name, when
+  /// it runs in steps, or when `count` is none.
   int32_t program_on_request(std::string_view name, int64_t count) const;
   /// Whether a program runs in a training step: `train` itself, and those of kind When::kSteps.
   bool runs_in_step(int32_t program) const;
@@ -235,15 +236,15 @@ struct Executable {
   /// Whether some segment of a program has a data input, or a scalar input, of this name.
   bool has_feed(std::string_view name, int32_t program = kTrain) const;
   bool has_scalar(std::string_view name, int32_t program = kTrain) const;
-  /// Name of what happens at an instant: "micro: layer3/attention/backward", "combine".
+  /// The work at an instant: "micro: layer3/attention/backward", "combine".
   std::string at(int32_t instant) const;
-  /// What a step of a program does, in words: "run 'backward 3', micro-batch 2".
+  /// A step of a program in words: "run 'backward 3', micro-batch 2".
   std::string text_of(const ProgramStep& step) const;
   /// Place of a result in the host's memory: its bytes, rounded up to a multiple of 64.
   static int64_t padded_bytes(const Binding& result) { return (result.type.bytes() + 63) / 64 * 64; }
   /// Whether a step gives results: a run of a segment of a program that is not `prepare`.
   bool gives_results(const ProgramStep& step) const;
-  /// Bytes alive at an instant, for each class.
+  /// Live bytes at an instant, for each class.
   std::array<int64_t, kBufferClassCount> live_at(int32_t instant) const;
 };
 
@@ -256,8 +257,9 @@ std::vector<std::vector<std::pair<int, int>>> lane_combines(int64_t lanes);
 /// Slot in which each lane sums.
 std::vector<int> lane_slot_of(int64_t lanes);
 
-/// Checks that an executable is sound whatever it came from: ids in range, buffers inside the arena and large enough
-/// for what the instructions write, no two that are alive together overlapping. Throws Error with `where` = `source`.
+/// Checks that an executable is sound, whatever its source: ids are in range, buffers lie inside the arena and are
+/// large enough for the values written to them, and no two buffers overlap while both are live. Throws Error with
+/// `where` = `source`.
 void verify(const Executable& executable, const std::string& source);
 
 /// Listing for people: states, then the instructions of each segment with the addresses of their operands.

@@ -4,7 +4,6 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
-#include "ramet/base/rounding.h"
 #include "ramet/program/executable.h"
 
 namespace ramet::program {
@@ -73,7 +72,7 @@ class Reader {
   const std::string& source_;
 };
 
-// One function for both ways, so that what is written is what is read.
+// One function reads and writes, so that the two always agree.
 template <typename Stream, typename T>
 void transfer(Stream& s, T& value)
   requires(std::is_arithmetic_v<T>)
@@ -114,7 +113,7 @@ void transfer_numbers(Stream& s, auto& list) {
 
 template <typename Stream>
 void transfer(Stream& s, TensorType& type) {
-  transfer_enum(s, type.dtype, kStoredDTypeCount);
+  transfer_enum(s, type.dtype, kDTypeCount);
   std::vector<int64_t> dims = type.shape.dims();
   transfer_numbers(s, dims);
   if constexpr (Stream::kReads) {
@@ -165,7 +164,7 @@ void transfer(Stream& s, Attribute& attribute) {
         else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
           transfer_numbers(s, value);
         else if constexpr (std::is_same_v<T, DType>)
-          transfer_enum(s, value, kStoredDTypeCount);
+          transfer_enum(s, value, kDTypeCount);
         else
           transfer(s, value);
       },
@@ -184,23 +183,23 @@ void transfer(Stream& s, Attributes& attributes) {
 }
 
 template <typename Stream>
-void transfer(Stream& s, Task& task) {
-  std::string op = task.node.op ? task.node.op->name : "";
+void transfer(Stream& s, Call& call) {
+  std::string op = call.node.op ? call.node.op->name : "";
   transfer(s, op);
   if constexpr (Stream::kReads) {
-    task.node.op = OpRegistry::instance().find(op);
-    if (!task.node.op) s.fail("executable has an unknown op", "'" + op + "'");
+    call.node.op = OpRegistry::instance().find(op);
+    if (!call.node.op) s.fail("executable has an unknown op", "'" + op + "'");
   }
   const auto type = [](Stream& stream, TensorType& each) { transfer(stream, each); };
-  transfer_list(s, task.node.inputs, type);
-  transfer_list(s, task.node.outputs, type);
-  transfer(s, task.node.attributes);
-  transfer(s, task.node.name);
-  transfer(s, task.kernel);
-  s.number(task.scratch_bytes);
-  s.number(task.cost.flops);
-  s.number(task.cost.bytes_read);
-  s.number(task.cost.bytes_written);
+  transfer_list(s, call.node.inputs, type);
+  transfer_list(s, call.node.outputs, type);
+  transfer(s, call.node.attributes);
+  transfer(s, call.node.name);
+  transfer(s, call.kernel);
+  s.number(call.scratch_bytes);
+  s.number(call.cost.flops);
+  s.number(call.cost.bytes_read);
+  s.number(call.cost.bytes_written);
 }
 
 template <typename Stream>
@@ -229,7 +228,7 @@ void transfer(Stream& s, Sharding& sharding) {
 
 template <typename Stream>
 void transfer(Stream& s, Instruction& instruction) {
-  s.number(instruction.task);
+  s.number(instruction.call);
   transfer(s, instruction.name);
   transfer_numbers(s, instruction.inputs);
   transfer_numbers(s, instruction.outputs);
@@ -254,7 +253,7 @@ template <typename Stream>
 void transfer(Stream& s, Segment& segment) {
   transfer(s, segment.name);
   transfer_enum(s, segment.kind, kPieceKindCount);
-  s.number(segment.chunk);
+  s.number(segment.part);
   s.number(segment.region);
   s.number(segment.program);
   transfer_list(s, segment.instructions, [](Stream& stream, Instruction& each) { transfer(stream, each); });
@@ -327,7 +326,7 @@ void transfer(Stream& s, Executable& exe) {
   s.number(exe.micro_batches_per_lane);
   for (int* number : {&exe.mesh.p, &exe.mesh.r, &exe.mesh.t1, &exe.mesh.t2, &exe.stage}) s.number(*number);
   transfer_bool(s, exe.joined);
-  transfer_list(s, exe.tasks, [](Stream& stream, Task& each) { transfer(stream, each); });
+  transfer_list(s, exe.calls, [](Stream& stream, Call& each) { transfer(stream, each); });
   transfer_list(s, exe.buffers, [](Stream& stream, Buffer& each) { transfer(stream, each); });
   transfer_list(s, exe.states, [](Stream& stream, StatePlace& each) { transfer(stream, each); });
   transfer_list(s, exe.segments, [](Stream& stream, Segment& each) { transfer(stream, each); });

@@ -72,7 +72,7 @@ class Joiner {
       if (copier[output.value] == kNoValue) copier.map(output.value, zeros(micro.value(output.value)));
       if (output.role == OutputRole::kState) state_[output.name] = copier[output.value];
       if (output.role == OutputRole::kState && is_accumulator(output.name)) continue;
-      // What the update changes once more is what it leaves.
+      // When the update changes a state again, its value is the final one.
       if (const GraphOutput* later = step_.update.find_output(output.name);
           output.role == OutputRole::kState && later && later->role == OutputRole::kState)
         continue;

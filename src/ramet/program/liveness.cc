@@ -22,16 +22,16 @@ BufferClass class_of(StateKind kind) {
 /// Buffers of one segment. A *root* is a value that is no view; roots get buffers, views have their root's.
 class SegmentBuilder {
  public:
-  SegmentBuilder(Executable& exe, const Stage& stage, const StayPlan& stays, size_t persistent, const Piece& piece,
-                 const Schedule& schedule, const std::vector<int32_t>& task_of_node, const KernelChoices& kernels,
+  SegmentBuilder(Executable& exe, const Stage& stage, const Stays& stays, size_t persistent, const Piece& piece,
+                 const NodeOrder& order, const std::vector<int32_t>& call_of_node, const KernelChoices& kernels,
                  int32_t id)
       : exe_(exe),
         stage_(stage),
         stays_(stays),
         piece_(piece),
         graph_(piece.graph),
-        schedule_(schedule),
-        task_of_node_(task_of_node),
+        order_(order),
+        call_of_node_(call_of_node),
         kernels_(kernels),
         segment_(exe.segments[static_cast<size_t>(id)]),
         id_(id),
@@ -43,7 +43,7 @@ class SegmentBuilder {
     number_instructions();
     find_last_reads();
     bind_feeds();
-    for (NodeId id : schedule_.order)
+    for (NodeId id : order_.order)
       if (!graph_.node(id).op->is_view) add_instruction(id);
     write_states_back();
     bind_results();
@@ -90,12 +90,12 @@ class SegmentBuilder {
   /// Every node that is no view gets an instant, and one more for each copy right behind it.
   void number_instructions() {
     std::vector<NodeId> last_reader(graph_.values().size(), kNoNode);
-    for (NodeId id : schedule_.order)
+    for (NodeId id : order_.order)
       for (ValueId input : graph_.node(id).inputs) last_reader[static_cast<size_t>(root(input))] = id;
     for (const GraphOutput& output : graph_.outputs()) last_reader[static_cast<size_t>(root(output.value))] = kNoNode;
     instant_.assign(graph_.nodes().size(), -1);
     int32_t next = segment_.first + 1;
-    for (NodeId id : schedule_.order) {
+    for (NodeId id : order_.order) {
       if (graph_.node(id).op->is_view) continue;
       instant_[static_cast<size_t>(id)] = next++;
       next += plan_copies(id, last_reader);
@@ -122,12 +122,12 @@ class SegmentBuilder {
   }
 
   const KernelChoice& choice_of(NodeId id) const {
-    return kernels_.choices[static_cast<size_t>(task_of_node_[static_cast<size_t>(id)])];
+    return kernels_.choices[static_cast<size_t>(call_of_node_[static_cast<size_t>(id)])];
   }
 
   void find_last_reads() {
     last_read_.assign(graph_.values().size(), -1);
-    for (NodeId id : schedule_.order)
+    for (NodeId id : order_.order)
       for (ValueId input : graph_.node(id).inputs)
         last_read(root(input)) = std::max(last_read(root(input)), instant_[static_cast<size_t>(id)]);
     for (const GraphOutput& output : graph_.outputs()) last_read(root(output.value)) = kEnd;
@@ -192,10 +192,10 @@ class SegmentBuilder {
   void add_instruction(NodeId id) {
     const Node& node = graph_.node(id);
     const int32_t now = instant_[static_cast<size_t>(id)];
-    const int32_t task = task_of_node_[static_cast<size_t>(id)];
+    const int32_t call = call_of_node_[static_cast<size_t>(id)];
     const KernelChoice& choice = choice_of(id);
     std::vector<std::pair<BufferId, BufferId>> copies;
-    Instruction instruction{task, node.name, {}, {}, kNoBuffer, node.part, node.pass, node.gradient};
+    Instruction instruction{call, node.name, {}, {}, kNoBuffer, node.part, node.pass, node.gradient};
     for (ValueId input : node.inputs) instruction.inputs.push_back(buffer(root(input)));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId output = node.outputs[i];
@@ -223,7 +223,7 @@ class SegmentBuilder {
       buffer(output) = target;
       instruction.outputs.push_back(target);
     }
-    const int64_t scratch = kernels_.tasks[static_cast<size_t>(task)].scratch_bytes;
+    const int64_t scratch = kernels_.calls[static_cast<size_t>(call)].scratch_bytes;
     if (scratch > 0)
       instruction.scratch = add_buffer("scratch of " + node.name, BufferClass::kScratch, scratch, now, now);
     segment_.instructions.push_back(std::move(instruction));
@@ -236,8 +236,8 @@ class SegmentBuilder {
     segment_.instructions.push_back({-1, name, {from}, {to}, kNoBuffer});
   }
 
-  /// Copies next values that could not be written in place. Whoever still needs the old value of a state that is copied
-  /// over (another state, a result) gets a copy of that first.
+  /// Copies next values that could not be written in place. When another state or a result still needs the old value of
+  /// such a state, the old value is copied there first.
   void write_states_back() {
     struct Copy {
       BufferId from, to;
@@ -274,13 +274,13 @@ class SegmentBuilder {
       const bool guard = segment_.kind != PieceKind::kProgram && segment_.kind != PieceKind::kPrepare &&
                          std::find(stage_.guards.begin(), stage_.guards.end(), output.name) != stage_.guards.end();
       const auto part = piece_.results.find(output.name);
-      segment_.results.push_back({.name = output.name,
-                                  .type = type,
-                                  .buffer = buffer(root(output.value)),
-                                  .ready = ready,
-                                  .guard = guard,
-                                  .sharding = part == piece_.results.end() ? Sharding{.logical = type, .cuts = {}}
-                                                                           : part->second});
+      segment_.results.push_back(
+          {.name = output.name,
+           .type = type,
+           .buffer = buffer(root(output.value)),
+           .ready = ready,
+           .guard = guard,
+           .sharding = part == piece_.results.end() ? Sharding{.logical = type, .cuts = {}} : part->second});
     }
   }
 
@@ -290,11 +290,11 @@ class SegmentBuilder {
 
   Executable& exe_;
   const Stage& stage_;
-  const StayPlan& stays_;
+  const Stays& stays_;
   const Piece& piece_;
   const Graph& graph_;
-  const Schedule& schedule_;
-  const std::vector<int32_t>& task_of_node_;
+  const NodeOrder& order_;
+  const std::vector<int32_t>& call_of_node_;
   const KernelChoices& kernels_;
   Segment& segment_;
   const int32_t id_;
@@ -309,7 +309,7 @@ class SegmentBuilder {
 };
 
 /// Buffers of all that outlives segments, and where states are at home.
-void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
+void add_stays(Executable& exe, const Stage& stage, Stays& stays) {
   const int slots = lane_slots(stage.lanes);
   const auto add = [&](std::vector<Buffer>& buffers, std::string name, BufferClass kind, int64_t bytes, int32_t ring) {
     Buffer buffer{.name = std::move(name), .kind = kind, .bytes = bytes};
@@ -318,9 +318,9 @@ void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
     return static_cast<BufferId>(buffers.size() - 1);
   };
   // Class by class, so that what a report and a checkpoint read together lies together.
-  for (StateKind kind : {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred,
-                         StateKind::kChained, StateKind::kKept, StateKind::kConstant, StateKind::kDerived,
-                         StateKind::kAccumulator})
+  for (StateKind kind :
+       {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred, StateKind::kChained,
+        StateKind::kKept, StateKind::kConstant, StateKind::kDerived, StateKind::kAccumulator})
     for (const LocalState& state : stage.states) {
       const StateTensor& tensor = state.tensor;
       if (tensor.kind != kind) continue;
@@ -347,7 +347,7 @@ void add_stays(Executable& exe, const Stage& stage, StayPlan& stays) {
 }
 
 /// Which accumulators each segment sums into. One that no segment writes stays zero: the first one zeroes it.
-void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& plan) {
+void find_accumulators(Executable& exe, const Stage& stage, const Timeline& timeline) {
   std::vector<bool> written(exe.states.size(), false);
   std::unordered_map<std::string, int32_t> accumulators;
   for (size_t i = 0; i < exe.states.size(); ++i)
@@ -356,7 +356,7 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
   for (size_t i = 0; i < exe.segments.size(); ++i) {
     Segment& segment = exe.segments[i];
     if (segment.kind == PieceKind::kUpdate || segment.kind == PieceKind::kProgram) continue;
-    for (const GraphOutput& output : stage.pieces[static_cast<size_t>(plan.segments[i].piece)].graph.outputs()) {
+    for (const GraphOutput& output : stage.pieces[static_cast<size_t>(timeline.segments[i].piece)].graph.outputs()) {
       const auto state = accumulators.find(output.name);
       if (output.role != OutputRole::kState || state == accumulators.end()) continue;
       if (written[static_cast<size_t>(state->second)])
@@ -373,8 +373,8 @@ void find_accumulators(Executable& exe, const Stage& stage, const RegionPlan& pl
 
 /// Buffers that outlive segments live for their regions. Accumulators end with their last use in an update; their slots
 /// but the first with the region that sums.
-void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& stays) {
-  const auto region = [&](int32_t id) -> const Region& { return plan.regions[static_cast<size_t>(id)]; };
+void set_stay_lives(Executable& exe, const Timeline& timeline, const Stays& stays) {
+  const auto region = [&](int32_t id) -> const Region& { return timeline.regions[static_cast<size_t>(id)]; };
   std::vector<int32_t> last_use(exe.buffers.size(), 0);
   for (const Segment& update : exe.segments) {
     if (update.kind != PieceKind::kUpdate) continue;
@@ -414,31 +414,31 @@ void set_stay_lives(Executable& exe, const RegionPlan& plan, const StayPlan& sta
 
 }  // namespace
 
-Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays, std::span<const Schedule> schedules,
+Executable assign_buffers(const Stage& stage, Timeline& timeline, Stays& stays, std::span<const NodeOrder> orders,
                           const KernelChoices& kernels) {
   Executable exe;
   exe.mesh = stage.mesh;
   exe.stage = stage.index;
   exe.lanes = stage.lanes;
   exe.micro_batches_per_lane = stage.micro_batches_per_lane;
-  exe.tasks = kernels.tasks;
+  exe.calls = kernels.calls;
   add_stays(exe, stage, stays);
   const size_t persistent = exe.buffers.size();
-  exe.segments.resize(plan.segments.size());
+  exe.segments.resize(timeline.segments.size());
   int32_t next = 0;
-  for (size_t r = 0; r < plan.regions.size(); ++r) {
-    Region& region = plan.regions[r];
+  for (size_t r = 0; r < timeline.regions.size(); ++r) {
+    Region& region = timeline.regions[r];
     region.first = next;
     for (int32_t id : region.segments) {
-      const auto piece = static_cast<size_t>(plan.segments[static_cast<size_t>(id)].piece);
+      const auto piece = static_cast<size_t>(timeline.segments[static_cast<size_t>(id)].piece);
       Segment& segment = exe.segments[static_cast<size_t>(id)];
       segment.name = stage.pieces[piece].graph.name();
       segment.kind = stage.pieces[piece].kind;
-      segment.chunk = stage.pieces[piece].chunk;
+      segment.part = stage.pieces[piece].part;
       segment.region = static_cast<int32_t>(r);
       segment.program = region.program;
       segment.first = next;
-      SegmentBuilder(exe, stage, stays, persistent, stage.pieces[piece], schedules[piece], kernels.task_of_node[piece],
+      SegmentBuilder(exe, stage, stays, persistent, stage.pieces[piece], orders[piece], kernels.call_of_node[piece],
                      kernels, id)
           .run();
       next = segment.last + 1;
@@ -446,8 +446,8 @@ Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays,
     region.last = next++;
   }
   exe.instants = next;
-  find_accumulators(exe, stage, plan);
-  set_stay_lives(exe, plan, stays);
+  find_accumulators(exe, stage, timeline);
+  set_stay_lives(exe, timeline, stays);
   return exe;
 }
 

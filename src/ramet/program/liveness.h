@@ -4,24 +4,23 @@
 
 #include "ramet/program/choose.h"
 #include "ramet/program/executable.h"
-#include "ramet/program/schedule.h"
+#include "ramet/program/order.h"
 #include "ramet/program/stage.h"
 #include "ramet/program/stays.h"
 
 namespace ramet::program {
 
-/// Turns scheduled graphs into instructions over buffers: fills `buffers` and `streaming` (all but offsets), `states`,
-/// `segments`, `tasks` and `instants`, the instants of `plan`'s regions and the buffers of `stays`. Bytes are shared
-/// wherever that is sound:
-///  - a view is its operand
-///  - an output is written over an operand that dies there, where the kernel allows it
-///  - the next value of a state is written into the state, once nothing reads the old value; where the kernel may not,
-///  it is
-///    copied there behind its node; where the old value is read later, at the end of the segment
-///  - a boundary is written where it waits for its readers
-///  - feeds are buffers like any others, and die with their last use
-/// `schedules` has one a piece.
-Executable assign_buffers(const Stage& stage, RegionPlan& plan, StayPlan& stays, std::span<const Schedule> schedules,
+/// Turns ordered graphs into instructions over buffers: fills `buffers` and `streaming` (all but offsets), `states`,
+/// `segments`, `calls` and `instants`, the instants of `timeline`'s regions and the buffers of `stays`. Values share
+/// bytes wherever that is sound:
+///  - A view shares the bytes of its operand.
+///  - An output is written over an operand that dies there, where the kernel allows it.
+///  - The next value of a state is written into the state once no node reads the old value. Where the kernel may not
+///    write there, the value is copied behind its node; where the old value is read later, at the end of the segment.
+///  - A boundary is written where it waits for its readers.
+///  - Feeds are buffers like any others, and die with their last use.
+/// `orders` has one entry a piece.
+Executable assign_buffers(const Stage& stage, Timeline& timeline, Stays& stays, std::span<const NodeOrder> orders,
                           const KernelChoices& kernels);
 
 }  // namespace ramet::program

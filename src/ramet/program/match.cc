@@ -40,9 +40,9 @@ struct StageCollective {
 };
 
 /// Runs one program of all stages together, step by step.
-class Simulation {
+class Rendezvous {
  public:
-  Simulation(std::span<const Executable> executables, size_t program)
+  Rendezvous(std::span<const Executable> executables, size_t program)
       : executables_(executables),
         program_(program),
         name_(executables[0].programs[program].name),
@@ -102,7 +102,7 @@ class Simulation {
   static std::vector<StageCollective> collectives_of(const Executable& exe, const Segment& segment) {
     std::vector<StageCollective> found;
     for (const Instruction* instruction : stage_collectives(exe, segment)) {
-      const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction->task)].node;
+      const NodeSignature& node = exe.calls[static_cast<size_t>(instruction->call)].node;
       found.push_back({node.op->name + " '" + instruction->name + "'", collective_form(node)});
     }
     return found;
@@ -200,7 +200,7 @@ class Simulation {
     return true;
   }
 
-  /// The collective that a stage has come to, or null.
+  /// The collective that a stage waits in, or null.
   const StageCollective* waiting_in(size_t stage) const {
     const StageState& state = stages_[stage];
     if (ended(stage) || state.current < 0) return nullptr;
@@ -265,8 +265,8 @@ class Simulation {
 std::vector<const Instruction*> stage_collectives(const Executable& exe, const Segment& segment) {
   std::vector<const Instruction*> found;
   for (const Instruction& instruction : segment.instructions) {
-    if (instruction.task < 0) continue;
-    const NodeSignature& node = exe.tasks[static_cast<size_t>(instruction.task)].node;
+    if (instruction.call < 0) continue;
+    const NodeSignature& node = exe.calls[static_cast<size_t>(instruction.call)].node;
     if (node.op->exchange != Exchange::kNone && collective_form(node).axis == static_cast<int64_t>(MeshAxis::kStage))
       found.push_back(&instruction);
   }
@@ -300,17 +300,17 @@ void verify_match(std::span<const Executable> executables) {
                     }))
       mismatch("stages do not have the same programs", "stage " + std::to_string(exe.stage), programs_of(exe),
                programs_of(executables[0]));
-  for (size_t program = 0; program < executables[0].programs.size(); ++program) Simulation(executables, program).run();
+  for (size_t program = 0; program < executables[0].programs.size(); ++program) Rendezvous(executables, program).run();
 }
 
 void number_supersteps(std::span<Executable> executables) {
   for (size_t program = 0; program < executables[0].programs.size(); ++program) {
-    Simulation simulation(executables, program);
-    simulation.run();
+    Rendezvous rendezvous(executables, program);
+    rendezvous.run();
     for (size_t s = 0; s < executables.size(); ++s) {
       Program& own = executables[s].programs[program];
-      own.supersteps = simulation.length();
-      const std::vector<int32_t> numbers = simulation.supersteps(s);
+      own.supersteps = rendezvous.length();
+      const std::vector<int32_t> numbers = rendezvous.supersteps(s);
       for (size_t i = 0; i < numbers.size(); ++i) own.steps[i].superstep = numbers[i];
     }
   }
@@ -324,12 +324,13 @@ void verify_guards(std::span<const Executable> executables) {
         if (result.guard && segment.kind == PieceKind::kUpdate) stages[result.name].insert(exe.stage);
   for (const auto& [name, found] : stages)
     if (found.size() != executables.size())
-      throw Error({.what = "a guard of the update is not known to every pipeline stage, so that they cannot end a step "
-                           "together",
-                   .where = "'" + name + "'",
-                   .found = "on " + std::to_string(found.size()) + " of " + std::to_string(executables.size()) + " stages",
-                   .remedy = "Guard a sum over all weights, as the norm of the gradients, or let the micro graph give "
-                             "it"});
+      throw Error(
+          {.what = "a guard of the update is not known to every pipeline stage, so that they cannot end a step "
+                   "together",
+           .where = "'" + name + "'",
+           .found = "on " + std::to_string(found.size()) + " of " + std::to_string(executables.size()) + " stages",
+           .remedy = "Guard a sum over all weights, as the norm of the gradients, or let the micro graph give "
+                     "it"});
 }
 
 }  // namespace ramet::program

@@ -10,8 +10,8 @@
 
 namespace ramet::program {
 
-/// Times the passes of a compilation, prints what they made where RAMET_PRINT_PASSES asks for it, and verifies steps
-/// after each in builds with RAMET_VERIFY.
+/// Times the passes of a compilation, prints their results where RAMET_PRINT_PASSES asks for it, and in builds with
+/// RAMET_VERIFY verifies the step after each pass.
 class PassLog {
  public:
   PassLog();
@@ -28,7 +28,7 @@ class PassLog {
   }
   std::vector<std::pair<std::string, double>> take_seconds() { return std::move(seconds_); }
 
-  /// Prints what a pass made that is no step, where RAMET_PRINT_PASSES asks for it.
+  /// Prints the result of a pass that is no step, where RAMET_PRINT_PASSES asks for it.
   void show(const std::string& name, const std::function<std::string()>& text) const;
 
  private:

@@ -49,7 +49,7 @@ NamedOrder portfolio_order(const PlaceProblem& problem, int index) {
     case 3: return {"width", ordered(problem, [&](int32_t i) { return Key{width(i), size(i), 0}; })};
     case 4: return {"total-area-width", ordered(problem, [&](int32_t i) { return Key{total(i), area(i), width(i)}; })};
     case 5: return {"width-area-total", ordered(problem, [&](int32_t i) { return Key{width(i), area(i), total(i)}; })};
-    case 6:  // What lives at the peak first, longest first, then outwards from the peak.
+    case 6:  // Items that live at the peak first, longest first, then outwards from the peak.
       return {"peak", ordered(problem, [&](int32_t i) {
                 const auto& item = problem.items[static_cast<size_t>(i)];
                 const int64_t away = std::max({0, item.first - problem.peak, problem.peak - item.last});

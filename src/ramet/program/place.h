@@ -9,7 +9,7 @@
 
 namespace ramet::program {
 
-/// A buffer to be placed: `bytes` long, alive at every instant of [first, last].
+/// A buffer to be placed: `bytes` long, live at every instant of [first, last].
 struct PlaceItem {
   int64_t bytes = 0;
   int32_t first = 0, last = 0;
@@ -29,7 +29,7 @@ struct PlaceOptions {
 struct Placement {
   std::vector<int64_t> offsets;  ///< one an item
   int64_t height = 0;            ///< bytes of the arena
-  int64_t bound = 0;             ///< no placement can be lower: the most bytes alive at one instant
+  int64_t bound = 0;             ///< no placement can be lower: the most bytes live at one instant
   std::string method;            ///< "size", "total-width-area", "search", ...
   int64_t work = 0;              ///< visits, as of `search_work`
 
@@ -37,13 +37,13 @@ struct Placement {
   double gap() const { return bound > 0 ? static_cast<double>(height - bound) / static_cast<double>(bound) : 0; }
 };
 
-/// Packs buffers into one arena so that no two that are alive at one instant overlap. The offline dynamic storage
+/// Places buffers in one arena so that no two buffers that are live at one instant overlap. The offline dynamic storage
 /// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one comes near
 /// enough to the bound, and otherwise improves the best order by a local search. Parts that share no instant are solved
 /// apart.
 Placement place(std::span<const PlaceItem> items, const PlaceOptions& options = {});
 
-/// Most bytes alive at one instant, sizes rounded up to the alignment; `instant` gets the first such.
+/// Most bytes live at one instant, sizes rounded up to the alignment; `instant` gets the first such instant.
 int64_t live_bound(std::span<const PlaceItem> items, int64_t alignment, int32_t* instant = nullptr);
 
 }  // namespace ramet::program

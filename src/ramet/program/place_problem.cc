@@ -6,8 +6,8 @@
 namespace ramet::program {
 namespace {
 
-/// Renumbers instants so that only those at which some item begins remain: every set of items alive together is
-/// alive at such an instant.
+/// Renumbers instants so that only those at which some item begins remain: every set of items that are live together is
+/// live at such an instant.
 int32_t compact_instants(std::vector<PlaceItem>& items) {
   std::vector<int32_t> begins;
   begins.reserve(items.size());
@@ -66,7 +66,7 @@ PlaceProblem::PlaceProblem(std::vector<PlaceItem> given) : items(std::move(given
   const RangeMaximum most(live);
   for (const PlaceItem& item : items) totals.push_back(most(item.first, item.last));
 
-  // Items come in order of `first`: whatever is still alive when one begins overlaps it.
+  // Items come in order of `first`: an item that is still live when another begins overlaps it.
   std::vector<std::pair<int32_t, int32_t>> pairs;
   std::vector<int32_t> alive;
   std::vector<size_t> counts(items.size(), 0);
@@ -141,7 +141,7 @@ PlacementResult search_orders(const PlaceProblem& problem, FirstFit& fit, const 
   };
   find_high();
   while (fit.work() < end && best.height > good && !high.empty()) {
-    // An item that stands too high goes before some other, mostly one alive at the same time.
+    // An item that stands too high goes before some other, mostly one that is live at the same time.
     trial = order;
     const size_t from = high[draw(high.size())];
     const int32_t item = trial[from];

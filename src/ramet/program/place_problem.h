@@ -21,10 +21,10 @@ struct PlaceProblem {
   int32_t instants = 0;           ///< after leaving out instants at which nothing begins
   int32_t peak = 0;               ///< instant with the most live bytes
   int64_t bound = 0;              ///< live bytes there
-  std::vector<int64_t> live;      ///< bytes alive at each instant
-  std::vector<int64_t> totals;    ///< for each item, the most bytes alive during its life
+  std::vector<int64_t> live;      ///< bytes live at each instant
+  std::vector<int64_t> totals;    ///< for each item, the most bytes live during its life
   std::vector<size_t> starts;     ///< of each item's row in `overlaps`
-  std::vector<int32_t> overlaps;  ///< items alive together with an item
+  std::vector<int32_t> overlaps;  ///< items that are live together with an item
 };
 
 /// Places items in an order, each at the lowest address that is free during its whole life.

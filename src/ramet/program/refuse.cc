@@ -20,7 +20,7 @@ std::string breakdown(const Executable& exe) {
     if (live[static_cast<size_t>(kind)] > 0)
       text += (text.empty() ? "" : ", ") + std::string(name_of(static_cast<BufferClass>(kind))) + " " +
               format_size(live[static_cast<size_t>(kind)]);
-  return text + "; the most is alive at " + exe.at(exe.peak_instant);
+  return text + "; most bytes are live at " + exe.at(exe.peak_instant);
 }
 
 /// About what the step would need with its micro-batch cut into `parts`. Transient buffers of a weight's size are taken
@@ -54,7 +54,7 @@ std::string advice(const std::string& what, int64_t bytes, int64_t limit) {
 
 }  // namespace
 
-void refuse_memory(const Executable& exe, const CompileOptions& options, const PlanBytes& plan_bytes,
+void refuse_memory(const Executable& exe, const CompileOptions& options, const BytesUnder& plan_bytes,
                    const std::vector<Advice>& more) {
   const int64_t need = exe.planned_bytes(), limit = options.device_memory;
   std::string remedy = "What would help";

@@ -11,10 +11,10 @@
 
 namespace ramet::program {
 
-/// Bytes that the step would need under another kind of recomputation; nothing where that cannot be told.
-using PlanBytes = std::function<std::optional<int64_t>(const RecomputeOptions&)>;
+/// Bytes that the step would need under another kind of recomputation; nothing when they are not known.
+using BytesUnder = std::function<std::optional<int64_t>(const RecomputeOptions&)>;
 
-/// What could be changed, and the bytes that the step would then need.
+/// A possible change, and the bytes that the step would then need.
 struct Advice {
   std::string change;
   int64_t bytes = 0;
@@ -23,8 +23,7 @@ struct Advice {
 /// A program that needs more memory than its device has.
 class DoesNotFit : public Error {
  public:
-  DoesNotFit(ErrorParts parts, int64_t needed, int stage)
-      : Error(std::move(parts)), needed_(needed), stage_(stage) {}
+  DoesNotFit(ErrorParts parts, int64_t needed, int stage) : Error(std::move(parts)), needed_(needed), stage_(stage) {}
   int64_t needed() const { return needed_; }  ///< bytes
   int stage() const { return stage_; }        ///< of the pipeline
 
@@ -33,9 +32,9 @@ class DoesNotFit : public Error {
   int stage_;
 };
 
-/// Throws the Error (DoesNotFit) of a program that does not fit into `options.device_memory`: what needs how much, at
-/// which node the most is alive, and what would make it fit, each with an estimate.
+/// Throws the Error (DoesNotFit) of a program that does not fit into `options.device_memory`: the bytes of each class,
+/// the node at which most bytes are live, and the changes that would make the step fit, each with an estimate.
 [[noreturn]] void refuse_memory(const Executable& executable, const CompileOptions& options,
-                                const PlanBytes& plan_bytes, const std::vector<Advice>& more = {});
+                                const BytesUnder& plan_bytes, const std::vector<Advice>& more = {});
 
 }  // namespace ramet::program

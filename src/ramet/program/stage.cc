@@ -33,12 +33,12 @@ Stage single_stage(StepGraph step) {
   }
   stage.pieces.push_back({std::move(step.micro), PieceKind::kForward, 0});
   stage.guards = std::move(step.guards);
-  for (auto& [graph, kind] : {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare}})
+  for (auto& [graph, kind] :
+       {std::pair{&step.update, PieceKind::kUpdate}, std::pair{&step.derive, PieceKind::kPrepare}})
     if (!is_empty(*graph)) stage.pieces.push_back({std::move(*graph), kind, 0});
   for (size_t i = 0; i < step.programs.size(); ++i)
     if (Graph& graph = step.programs[i].graph; !is_empty(graph))
-      stage.pieces.push_back(
-          {.graph = std::move(graph), .kind = PieceKind::kProgram, .program = static_cast<int>(i)});
+      stage.pieces.push_back({.graph = std::move(graph), .kind = PieceKind::kProgram, .program = static_cast<int>(i)});
   return stage;
 }
 
@@ -64,11 +64,11 @@ Stage stage_of(const DeviceGraphs& graphs, int index, std::vector<double>& start
     if (boundary.stage == index || reads) stage.boundaries.push_back({boundary, static_cast<int32_t>(i), {}, {}});
   }
   std::set<std::pair<PieceKind, int>> known;
-  for (const Piece& piece : stage.pieces) known.emplace(piece.kind, piece.chunk);
+  for (const Piece& piece : stage.pieces) known.emplace(piece.kind, piece.part);
   const auto& entries = graphs.table.entries[static_cast<size_t>(index)];
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (!known.count({piece_of(entries[i].pass), entries[i].chunk})) continue;
-    stage.row.push_back({piece_of(entries[i].pass), entries[i].chunk, entries[i].micro});
+    if (!known.count({piece_of(entries[i].pass), entries[i].part})) continue;
+    stage.row.push_back({piece_of(entries[i].pass), entries[i].part, entries[i].micro});
     starts.push_back(all_starts[i]);
   }
   return stage;
@@ -101,7 +101,7 @@ class MessageTimes {
     const Pass pass = run.kind == PieceKind::kForward    ? Pass::kForward
                       : run.kind == PieceKind::kBackward ? Pass::kBackward
                                                          : Pass::kWeightGradient;
-    return times_.of({pass, run.chunk, run.micro});
+    return times_.of({pass, run.part, run.micro});
   }
 
   /// When each boundary of each micro-batch is made, and which run of a stage reads it first.
@@ -111,7 +111,7 @@ class MessageTimes {
     for (const StageBoundary& boundary : stage.boundaries) tags[boundary.boundary.name] = boundary.tag;
     std::map<std::pair<PieceKind, int>, std::pair<std::vector<int32_t>, std::vector<int32_t>>> of_piece;  // made, read
     for (const Piece& piece : stage.pieces) {
-      auto& [made, read] = of_piece[{piece.kind, piece.chunk}];
+      auto& [made, read] = of_piece[{piece.kind, piece.part}];
       for (const GraphOutput& output : piece.graph.outputs())
         if (output.role == OutputRole::kBoundary) made.push_back(tags.at(output.name));
       for (const GraphInput& input : piece.graph.inputs())
@@ -119,7 +119,7 @@ class MessageTimes {
     }
     for (size_t i = 0; i < stage.row.size(); ++i) {
       const StageRun& run = stage.row[i];
-      const auto& [made, read] = of_piece[{run.kind, run.chunk}];
+      const auto& [made, read] = of_piece[{run.kind, run.part}];
       for (int32_t tag : made) {
         auto& times = made_[static_cast<size_t>(tag)];
         times.resize(static_cast<size_t>(micro_batches_), 0);
@@ -176,8 +176,8 @@ class MessageTimes {
 
 std::vector<Stage> stages_of(const DeviceGraphs& graphs) {
   const PassTimes times =
-      graphs.times.of_chunk.empty() ? unit_times(graphs.table.chunks(), graphs.table.split_backward) : graphs.times;
-  const ScheduleOutcome outcome = simulate(graphs.table, times);
+      graphs.times.of_part.empty() ? unit_times(graphs.table.parts(), graphs.table.split_backward) : graphs.times;
+  const ScheduleOutcome outcome = outcome_of(graphs.table, times);
   std::vector<Stage> stages;
   std::vector<std::vector<double>> starts(graphs.stages.size());
   for (size_t s = 0; s < graphs.stages.size(); ++s)
@@ -209,8 +209,7 @@ class PrepareSplitter {
         Graph part = part_of(stage_.pieces[maker].graph, states);
         part.set_name(part.name() + " for " + pieces[reader].graph.name());
         stage_.prepared_by[reader].push_back(static_cast<int32_t>(pieces.size()));
-        pieces.push_back(
-            {.graph = std::move(part), .kind = PieceKind::kPrepare, .chunk = stage_.pieces[maker].chunk});
+        pieces.push_back({.graph = std::move(part), .kind = PieceKind::kPrepare, .part = stage_.pieces[maker].part});
       }
     }
     stage_.pieces = std::move(pieces);
@@ -232,24 +231,24 @@ class PrepareSplitter {
   std::map<size_t, std::set<std::string>> wanted_;  // states of each maker
 };
 
-class RegionPlanner {
+class TimelineBuilder {
  public:
-  explicit RegionPlanner(const Stage& stage) : stage_(stage) {
+  explicit TimelineBuilder(const Stage& stage) : stage_(stage) {
     for (size_t i = 0; i < stage.pieces.size(); ++i)
       if (stage.pieces[i].kind != PieceKind::kPrepare && stage.pieces[i].kind != PieceKind::kProgram)
-        pieces_[{stage.pieces[i].kind, stage.pieces[i].chunk}] = static_cast<int32_t>(i);
+        pieces_[{stage.pieces[i].kind, stage.pieces[i].part}] = static_cast<int32_t>(i);
   }
 
-  RegionPlan run() {
+  Timeline run() {
     train();
     for (int32_t piece : pieces_of(PieceKind::kUpdate)) {
       add_region({piece});
       add_run(piece, -1);
     }
     if (!stage_.phased) add_prepare();
-    plan_.train_runs = static_cast<int32_t>(plan_.runs.size());
+    timeline_.train_runs = static_cast<int32_t>(timeline_.runs.size());
     for (size_t program = 0; program < stage_.programs.size(); ++program) add_program(static_cast<int>(program));
-    return std::move(plan_);
+    return std::move(timeline_);
   }
 
  private:
@@ -260,30 +259,30 @@ class RegionPlanner {
         found.push_back(static_cast<int32_t>(i));
     const auto order = [&](int32_t id) {
       const Piece& piece = stage_.pieces[static_cast<size_t>(id)];
-      return piece.kind == PieceKind::kProgram ? piece.place : piece.chunk;
+      return piece.kind == PieceKind::kProgram ? piece.place : piece.part;
     };
     std::stable_sort(found.begin(), found.end(), [&](int32_t a, int32_t b) { return order(a) < order(b); });
     return found;
   }
 
   int32_t piece_of_run(const StageRun& run) const {
-    const auto piece = pieces_.find({run.kind, run.chunk});
+    const auto piece = pieces_.find({run.kind, run.part});
     if (piece == pieces_.end())
-      internal_error("plan_regions", "the table runs " + std::string(name_of(run.kind)) + " " +
-                                         std::to_string(run.chunk) + ", which is no piece of the stage");
+      internal_error("make_timeline", "the table runs " + std::string(name_of(run.kind)) + " " +
+                                          std::to_string(run.part) + ", which is no piece of the stage");
     return piece->second;
   }
 
   void train() {
     const auto& row = stage_.row;
     std::map<std::pair<PieceKind, int>, size_t> last;  // run of each piece
-    for (size_t i = 0; i < row.size(); ++i) last[{row[i].kind, row[i].chunk}] = i;
+    for (size_t i = 0; i < row.size(); ++i) last[{row[i].kind, row[i].part}] = i;
     for (size_t begin = 0, end = 0; begin < row.size(); begin = end) {
       // With phases a region ends where no piece has begun that goes on.
       end = stage_.phased ? begin + 1 : row.size();
       std::vector<int32_t> readers;
       for (size_t i = begin; i < end; ++i) {
-        end = std::max(end, last.at({row[i].kind, row[i].chunk}) + 1);
+        end = std::max(end, last.at({row[i].kind, row[i].part}) + 1);
         if (const int32_t piece = piece_of_run(row[i]);
             std::find(readers.begin(), readers.end(), piece) == readers.end())
           readers.push_back(piece);
@@ -314,8 +313,8 @@ class RegionPlanner {
 
   /// Opens a region; with phases, what derives the states of its pieces runs at its start.
   void add_region(const std::vector<int32_t>& readers, int32_t program = 0) {
-    plan_.regions.emplace_back().program = program;
-    plan_.regions.back().first_run = static_cast<int32_t>(plan_.runs.size());
+    timeline_.regions.emplace_back().program = program;
+    timeline_.regions.back().first_run = static_cast<int32_t>(timeline_.runs.size());
     here_.clear();
     if (!stage_.phased) return;
     std::set<std::string> made;
@@ -330,26 +329,26 @@ class RegionPlanner {
   }
 
   void add_run(int32_t piece, int32_t micro) {
-    Region& region = plan_.regions.back();
-    const auto number = static_cast<int32_t>(plan_.regions.size()) - 1;
-    const auto [segment, fresh] = here_.emplace(piece, static_cast<int32_t>(plan_.segments.size()));
+    Region& region = timeline_.regions.back();
+    const auto number = static_cast<int32_t>(timeline_.regions.size()) - 1;
+    const auto [segment, fresh] = here_.emplace(piece, static_cast<int32_t>(timeline_.segments.size()));
     if (fresh) {
-      plan_.segments.push_back({piece, number});
+      timeline_.segments.push_back({piece, number});
       region.segments.push_back(segment->second);
     }
-    plan_.runs.push_back({segment->second, micro, number});
+    timeline_.runs.push_back({segment->second, micro, number});
     ++region.runs;
   }
 
   const Stage& stage_;
-  RegionPlan plan_;
+  Timeline timeline_;
   std::map<std::pair<PieceKind, int>, int32_t> pieces_;
   std::map<int32_t, int32_t> here_;  // segment of a piece in the region at hand
 };
 
 }  // namespace
 
-std::pair<int32_t, int32_t> RegionPlan::regions_of(int32_t program) const {
+std::pair<int32_t, int32_t> Timeline::regions_of(int32_t program) const {
   std::pair<int32_t, int32_t> range(0, 0);
   for (size_t i = 0; i < regions.size(); ++i) {
     if (regions[i].program != program) continue;
@@ -360,7 +359,7 @@ std::pair<int32_t, int32_t> RegionPlan::regions_of(int32_t program) const {
   return range;
 }
 
-std::pair<int32_t, int32_t> RegionPlan::runs_of(int32_t program) const {
+std::pair<int32_t, int32_t> Timeline::runs_of(int32_t program) const {
   const auto [first, last] = regions_of(program);
   if (first == last) return {0, 0};
   const Region &begin = regions[static_cast<size_t>(first)], &end = regions[static_cast<size_t>(last) - 1];
@@ -369,6 +368,6 @@ std::pair<int32_t, int32_t> RegionPlan::runs_of(int32_t program) const {
 
 void split_prepare(Stage& stage) { PrepareSplitter(stage).run(); }
 
-RegionPlan plan_regions(const Stage& stage) { return RegionPlanner(stage).run(); }
+Timeline make_timeline(const Stage& stage) { return TimelineBuilder(stage).run(); }
 
 }  // namespace ramet::program

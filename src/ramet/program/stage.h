@@ -13,7 +13,7 @@ namespace ramet::program {
 /// One piece for one micro-batch.
 struct StageRun {
   PieceKind kind = PieceKind::kForward;
-  int chunk = 0;
+  int part = 0;
   int64_t micro = 0;
 };
 
@@ -27,7 +27,8 @@ struct StageBoundary {
   std::vector<int32_t> arrives, leaves;
 };
 
-/// What one device does in a step, before anything has an order or an address. All devices of a stage do the same.
+/// The work of one device in a step, before nodes have an order and buffers an address. All devices of a stage do the
+/// same.
 struct Stage {
   Mesh mesh;
   int index = 0;  ///< which stage
@@ -41,7 +42,8 @@ struct Stage {
   std::vector<StageRun> row;              ///< of training: which piece runs for which micro-batch, in order
   std::vector<DeviceProgram> programs;    ///< beside training
   std::vector<std::string> guards;        ///< StepGraph::guards
-  /// With phases: for each piece, the pieces of kind kPrepare that derive what it reads (split_prepare).
+  /// With phases: for each piece, the pieces of kind kPrepare that compute the derived states which it reads
+  /// (split_prepare).
   std::vector<std::vector<int32_t>> prepared_by;
 };
 
@@ -53,17 +55,17 @@ std::vector<Stage> stages_of(const DeviceGraphs& graphs);
 /// that one needs; fills `prepared_by`.
 void split_prepare(Stage& stage);
 
-/// A part of the timeline: segments in it run in any order of time, one at a time, so that what lives inside one shares
-/// memory with what lives inside another, and what goes from one to another lives for the whole region.
+/// A stretch of the timeline. Its segments run one at a time, in any order. So values inside one segment share memory
+/// with values inside another, and a value that goes from one segment to another lives for the whole region.
 struct Region {
   std::vector<int32_t> segments;    ///< once each, in the order in which they stand on the timeline
   int32_t program = 0;              ///< index in Executable::programs
-  int32_t first_run = 0, runs = 0;  ///< in RegionPlan::runs
+  int32_t first_run = 0, runs = 0;  ///< in Timeline::runs
   int32_t first = 0, last = 0;      ///< instants; at `last` all segments have ended and lanes are combined
 };
 
-/// Which segments there are, where, and in which order they run.
-struct RegionPlan {
+/// Segments, the regions that they are in, and the order in which they run.
+struct Timeline {
   struct Source {
     int32_t piece = 0, region = 0;
   };
@@ -81,10 +83,10 @@ struct RegionPlan {
   std::pair<int32_t, int32_t> runs_of(int32_t program) const;
 };
 
-/// Without phases, training is one region, then each update piece is one, then comes what derives states; then each
-/// program that reads data is one, and each piece of one that reads none. With phases, each run of equal pieces in the
-/// row is one (or of pieces that take turns, as those of the last phase may), with what derives their states before
-/// them, and so is each piece of a program.
-RegionPlan plan_regions(const Stage& stage);
+/// Without phases, training is one region; then come a region for each update piece, one for the pieces that derive
+/// states, one for each program that reads data, and one for each piece of a program that reads none. With phases, each
+/// run of equal pieces in the row is a region (or of pieces that take turns, as those of the last phase may), together
+/// with the pieces that derive their states; and each piece of a program is a region.
+Timeline make_timeline(const Stage& stage);
 
 }  // namespace ramet::program

@@ -7,34 +7,34 @@
 
 namespace ramet::program {
 
-const StateStay& StayPlan::state(const std::string& name, int32_t region) const {
+const StateStay& Stays::state(const std::string& name, int32_t region) const {
   const auto found = of_state.find(name);
   if (found != of_state.end())
     for (int32_t id : found->second) {
       const StateStay& stay = states[static_cast<size_t>(id)];
       if (stay.first_use <= region && region <= stay.last_use) return stay;
     }
-  internal_error("plan_stays", "state '" + name + "' is not in device memory where it is used");
+  internal_error("find_stays", "state '" + name + "' is not in device memory where it is used");
 }
 
-const BoundaryStay& StayPlan::boundary(const std::string& name, int32_t segment) const {
+const BoundaryStay& Stays::boundary(const std::string& name, int32_t segment) const {
   const auto found = of_boundary.find({name, segment});
   if (found == of_boundary.end())
-    internal_error("plan_stays", "boundary '" + name + "' is not in device memory where it is used");
+    internal_error("find_stays", "boundary '" + name + "' is not in device memory where it is used");
   return boundaries[static_cast<size_t>(found->second)];
 }
 
 namespace {
 
-class StayPlanner {
+class StayFinder {
  public:
-  StayPlanner(const Stage& stage, const RegionPlan& plan) : stage_(stage), plan_(plan) {}
+  StayFinder(const Stage& stage, const Timeline& timeline) : stage_(stage), timeline_(timeline) {}
 
-  StayPlan run() {
+  Stays run() {
     find_uses();
-    for (size_t i = 0; i < stage_.states.size(); ++i) plan_state(static_cast<int32_t>(i));
+    for (size_t i = 0; i < stage_.states.size(); ++i) add_state(static_cast<int32_t>(i));
     result_.streaming_slots.assign(stage_.boundaries.size(), 0);
-    for (size_t i = 0; i < stage_.boundaries.size(); ++i) plan_boundary(static_cast<int32_t>(i));
+    for (size_t i = 0; i < stage_.boundaries.size(); ++i) add_boundary(static_cast<int32_t>(i));
     return std::move(result_);
   }
 
@@ -45,13 +45,13 @@ class StayPlanner {
   using Uses = std::map<int32_t, Use>;  // by region
 
   const Graph& graph_of(size_t segment) const {
-    return stage_.pieces[static_cast<size_t>(plan_.segments[segment].piece)].graph;
+    return stage_.pieces[static_cast<size_t>(timeline_.segments[segment].piece)].graph;
   }
   PieceKind kind_of(int32_t segment) const {
-    return stage_.pieces[static_cast<size_t>(plan_.segments[static_cast<size_t>(segment)].piece)].kind;
+    return stage_.pieces[static_cast<size_t>(timeline_.segments[static_cast<size_t>(segment)].piece)].kind;
   }
-  int32_t region_of(int32_t run) const { return plan_.runs[static_cast<size_t>(run)].region; }
-  int32_t program_of(int32_t region) const { return plan_.regions[static_cast<size_t>(region)].program; }
+  int32_t region_of(int32_t run) const { return timeline_.runs[static_cast<size_t>(run)].region; }
+  int32_t program_of(int32_t region) const { return timeline_.regions[static_cast<size_t>(region)].program; }
 
   void find_uses() {
     std::map<std::string, int32_t> states, boundaries;
@@ -61,8 +61,8 @@ class StayPlanner {
     uses_.resize(stage_.states.size());
     writers_.assign(stage_.boundaries.size(), -1);
     readers_.resize(stage_.boundaries.size());
-    for (size_t id = 0; id < plan_.segments.size(); ++id) {
-      const int32_t region = plan_.segments[id].region;
+    for (size_t id = 0; id < timeline_.segments.size(); ++id) {
+      const int32_t region = timeline_.segments[id].region;
       const auto segment = static_cast<int32_t>(id);
       const Graph& graph = graph_of(id);
       for (const GraphInput& input : graph.inputs()) {
@@ -72,7 +72,7 @@ class StayPlanner {
           uses_[static_cast<size_t>(state)][region].read = true;
           // In a pipeline other micro-batches come between this piece and the one that sums.
           if (is(state, StateKind::kAccumulator) && kind_of(segment) != PieceKind::kUpdate && !graph.find_output(name))
-            internal_error("plan_stays", "'" + graph.name() + "' reads '" + name + "' but does not sum into it");
+            internal_error("find_stays", "'" + graph.name() + "' reads '" + name + "' but does not sum into it");
         }
         if (input.role == InputRole::kBoundary) readers_[static_cast<size_t>(at(boundaries, name))].push_back(segment);
       }
@@ -86,25 +86,25 @@ class StayPlanner {
         }
         if (output.role == OutputRole::kBoundary) {
           int32_t& writer = writers_[static_cast<size_t>(at(boundaries, output.name))];
-          if (writer >= 0) internal_error("plan_stays", "boundary '" + output.name + "' is written in two places");
+          if (writer >= 0) internal_error("find_stays", "boundary '" + output.name + "' is written in two places");
           writer = segment;
         }
       }
     }
     // Rows number the runs of the table; what derives states runs between them.
-    for (size_t run = 0; run < plan_.runs.size() && static_cast<int32_t>(run) < plan_.train_runs; ++run)
-      if (const PieceKind kind = kind_of(plan_.runs[run].segment);
+    for (size_t run = 0; run < timeline_.runs.size() && static_cast<int32_t>(run) < timeline_.train_runs; ++run)
+      if (const PieceKind kind = kind_of(timeline_.runs[run].segment);
           kind != PieceKind::kPrepare && kind != PieceKind::kUpdate)
         run_of_row_.push_back(static_cast<int32_t>(run));
-    runs_of_.resize(plan_.segments.size());
-    for (size_t run = 0; run < plan_.runs.size(); ++run)
-      runs_of_[static_cast<size_t>(plan_.runs[run].segment)].push_back(static_cast<int32_t>(run));
+    runs_of_.resize(timeline_.segments.size());
+    for (size_t run = 0; run < timeline_.runs.size(); ++run)
+      runs_of_[static_cast<size_t>(timeline_.runs[run].segment)].push_back(static_cast<int32_t>(run));
   }
 
   int32_t at(const std::map<std::string, int32_t>& known, const std::string& name) const {
     const auto found = known.find(name);
     if (found == known.end())
-      internal_error("plan_stays",
+      internal_error("find_stays",
                      "'" + name + "' is neither a state nor a boundary of stage " + std::to_string(stage_.index));
     return found->second;
   }
@@ -112,24 +112,24 @@ class StayPlanner {
 
   // States.
 
-  void plan_state(int32_t state) {
+  void add_state(int32_t state) {
     const Uses& uses = uses_[static_cast<size_t>(state)];
     const bool streams =
         stage_.states[static_cast<size_t>(state)].home == HomeMemory::kStreaming && !is(state, StateKind::kDerived);
-    if (is(state, StateKind::kAccumulator)) return plan_accumulator(state, uses, streams);
+    if (is(state, StateKind::kAccumulator)) return add_accumulator(state, uses, streams);
     if (is(state, StateKind::kDerived) && stage_.phased) {
       for (const auto& [region, use] : uses)
         add({.state = state, .first_use = region, .last_use = region, .first = region, .last = region, .buffers = {}});
       return;
     }
-    const auto last = static_cast<int32_t>(plan_.regions.size()) - 1;
+    const auto last = static_cast<int32_t>(timeline_.regions.size()) - 1;
     if (!streams) {
       add({.state = state, .first_use = 0, .last_use = last, .first = 0, .last = last, .buffers = {}});
       return;
     }
     bool fresh = true;
     for (const auto& [region, use] : uses) {
-      // What would leave during the region in which it would come back stays.
+      // A state that would leave and come back during one region stays.
       StateStay* before = fresh ? nullptr : &result_.states.back();
       if (before && region - before->last_use <= 2 && program_of(region) == program_of(before->last_use))
         before->last_use = region;
@@ -144,7 +144,7 @@ class StayPlanner {
 
   /// An accumulator is summed in one region and used in later ones; between them it may be in streaming memory. One
   /// that nothing sums into is zeroed in the first region.
-  void plan_accumulator(int32_t state, const Uses& uses, bool streams) {
+  void add_accumulator(int32_t state, const Uses& uses, bool streams) {
     int32_t first = 0, summed = 0;
     for (const auto& [region, use] : uses)
       if (use.summed) first = summed = region;
@@ -168,7 +168,7 @@ class StayPlanner {
     stay.first = stay.first_use;
     stay.last = stay.last_use;
     if (!stage_.ahead) return;
-    const auto [begin, end] = plan_.regions_of(program_of(stay.first_use));
+    const auto [begin, end] = timeline_.regions_of(program_of(stay.first_use));
     if (stay.loaded) stay.first = std::max(begin, stay.first_use - 1);
     if (stay.stored) stay.last = std::min(end - 1, stay.last_use + 1);
   }
@@ -189,11 +189,11 @@ class StayPlanner {
   /// Readers that find a boundary that streams in one ring.
   std::pair<int32_t, int32_t> group_of(int32_t segment) const {
     return stage_.phased || kind_of(segment) == PieceKind::kUpdate
-               ? std::pair(plan_.segments[static_cast<size_t>(segment)].region, 0)
+               ? std::pair(timeline_.segments[static_cast<size_t>(segment)].region, 0)
                : std::pair(0, static_cast<int32_t>(kind_of(segment)));
   }
 
-  void plan_boundary(int32_t id) {
+  void add_boundary(int32_t id) {
     const Boundary& boundary = stage_.boundaries[static_cast<size_t>(id)].boundary;
     const int32_t writer = writers_[static_cast<size_t>(id)];
     const auto& readers = readers_[static_cast<size_t>(id)];
@@ -239,14 +239,14 @@ class StayPlanner {
     if (!waiting.empty()) result_.streaming_slots[static_cast<size_t>(id)] = slots_of(waiting);
   }
 
-  /// Whether what is received waits long for its reader, as what comes from the last stage does for the next phase.
+  /// Whether a received value waits long for its reader, as a value from the last stage waits for the next phase.
   bool comes_early(int32_t boundary, const std::vector<int32_t>& readers) const {
     constexpr int32_t kLong = 4;  // runs: one to come in, one to be stored, one to come back
     const auto& arrives = stage_.boundaries[static_cast<size_t>(boundary)].arrives;
     if (!stage_.phased || arrives.empty()) return false;
     const auto reads = reads_of(readers);
     return std::all_of(reads.begin(), reads.end(), [&](const auto& read) {
-      if (read.first < 0 || read.second.first >= plan_.train_runs) return false;
+      if (read.first < 0 || read.second.first >= timeline_.train_runs) return false;
       const int32_t arrival = run_of_row_[static_cast<size_t>(arrives[static_cast<size_t>(read.first)])];
       return read.second.first - arrival >= kLong;
     });
@@ -261,14 +261,14 @@ class StayPlanner {
     }
   }
 
-  int32_t program_begin(int32_t run) const { return plan_.runs_of(program_of(region_of(run))).first; }
-  int32_t program_last(int32_t run) const { return plan_.runs_of(program_of(region_of(run))).second - 1; }
+  int32_t program_begin(int32_t run) const { return timeline_.runs_of(program_of(region_of(run))).first; }
+  int32_t program_last(int32_t run) const { return timeline_.runs_of(program_of(region_of(run))).second - 1; }
 
   std::map<int32_t, Reads> reads_of(const std::vector<int32_t>& readers) const {
     std::map<int32_t, Reads> reads;
     for (int32_t reader : readers)
       for (int32_t run : runs_of_[static_cast<size_t>(reader)])
-        reads[plan_.runs[static_cast<size_t>(run)].micro].add(run);
+        reads[timeline_.runs[static_cast<size_t>(run)].micro].add(run);
     return reads;
   }
 
@@ -292,11 +292,11 @@ class StayPlanner {
       return;
     }
     for (int32_t run : runs_of_[static_cast<size_t>(writer)]) {
-      const int32_t micro = plan_.runs[static_cast<size_t>(run)].micro;
+      const int32_t micro = timeline_.runs[static_cast<size_t>(run)].micro;
       BoundaryStay::Instance instance{micro, run, run, -1, run};
       if (const auto read = reads.find(micro); read != reads.end()) {
         if (read->second.first <= run)
-          internal_error("plan_stays", "boundary '" + name + "' is read before it is written");
+          internal_error("find_stays", "boundary '" + name + "' is read before it is written");
         instance.first_read = read->second.first;
         instance.last = read->second.last;
       }
@@ -323,7 +323,7 @@ class StayPlanner {
     result_.boundaries.push_back(std::move(stay));
   }
 
-  /// Least ring in which no two instances that are alive together meet.
+  /// The smallest ring in which instances that are live together have different slots.
   static int32_t slots_of(const std::vector<BoundaryStay::Instance>& instances) {
     int32_t slots = 1;
     const bool ordered = std::is_sorted(instances.begin(), instances.end(),
@@ -339,8 +339,8 @@ class StayPlanner {
   }
 
   const Stage& stage_;
-  const RegionPlan& plan_;
-  StayPlan result_;
+  const Timeline& timeline_;
+  Stays result_;
   std::vector<Uses> uses_;                     // by state
   std::vector<int32_t> writers_;               // by boundary: a segment, or -1
   std::vector<std::vector<int32_t>> readers_;  // by boundary: segments
@@ -350,6 +350,6 @@ class StayPlanner {
 
 }  // namespace
 
-StayPlan plan_stays(const Stage& stage, const RegionPlan& plan) { return StayPlanner(stage, plan).run(); }
+Stays find_stays(const Stage& stage, const Timeline& timeline) { return StayFinder(stage, timeline).run(); }
 
 }  // namespace ramet::program

@@ -26,7 +26,7 @@ struct BoundaryStay {
   int32_t boundary = 0;  ///< index in Stage::boundaries
   bool received = false, loaded = false, stored = false;
   std::vector<int> sent;  ///< to stages
-  /// Numbers of runs (RegionPlan::runs). A slot is taken from before run `begin` to after run `last`.
+  /// Numbers of runs (Timeline::runs). A slot is taken from before run `begin` to after run `last`.
   struct Instance {
     int32_t micro = -1;
     int32_t begin = 0, written = -1, first_read = -1, last = 0;
@@ -37,13 +37,13 @@ struct BoundaryStay {
   BufferId buffer = kNoBuffer;
 };
 
-/// Where states and boundaries are at each time.
-struct StayPlan {
+/// When states and boundaries are in device memory.
+struct Stays {
   std::vector<StateStay> states;
   std::vector<BoundaryStay> boundaries;
   std::vector<int32_t> streaming_slots;  ///< of each boundary that streams: micro-batches in streaming memory at once
 
-  /// Stays by state and by boundary, and what a segment means by a name.
+  /// Stays by the name of the state, and by the name of the boundary and the segment that uses it.
   std::map<std::string, std::vector<int32_t>> of_state;
   std::map<std::pair<std::string, int32_t>, int32_t> of_boundary;  ///< by name and segment
   const StateStay& state(const std::string& name, int32_t region) const;
@@ -51,14 +51,12 @@ struct StayPlan {
 };
 
 /// Decides the stays, from which double buffers follow:
-///  - a state that streams is loaded during the region before it is used, and stored during the one after it was
-///  changed; uses no
-///    more than one region apart are one stay
-///  - with phases, a derived state stays in the regions that read it
-///  - a boundary has as many slots as micro-batches can be between its writer and its last reader in this stage's
-///  order; what comes from
-///    streaming memory comes one run before it is read, what goes there has one run's time to leave; messages between
-///    stages have room as soon as they are made, wherever they are (StageBoundary)
-StayPlan plan_stays(const Stage& stage, const RegionPlan& plan);
+///  - A streamed state is loaded during the region before the one that uses it, and stored during the region after the
+///    one that changes it. Uses that are at most one region apart share a stay.
+///  - With phases, a derived state stays in the regions that read it.
+///  - A boundary has as many slots as there can be micro-batches between its writer and its last reader in this
+///    stage's order. A value from streaming memory arrives one run before it is read; a value that goes there has one
+///    run's time to leave. Messages between stages have room from the moment they are made (StageBoundary).
+Stays find_stays(const Stage& stage, const Timeline& timeline);
 
 }  // namespace ramet::program

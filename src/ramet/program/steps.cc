@@ -20,14 +20,14 @@ struct Around {
 
 class ProgramMaker {
  public:
-  ProgramMaker(Executable& exe, const Stage& stage, const RegionPlan& plan, const StayPlan& stays)
+  ProgramMaker(Executable& exe, const Stage& stage, const Timeline& timeline, const Stays& stays)
       : exe_(exe),
         stage_(stage),
-        plan_(plan),
+        timeline_(timeline),
         stays_(stays),
         lane_slot_(lane_slot_of(exe.lanes)),
         combines_(lane_combines(exe.lanes)),
-        around_(plan.runs.size()) {}
+        around_(timeline.runs.size()) {}
 
   void run() {
     add_transfers();
@@ -124,11 +124,11 @@ class ProgramMaker {
     superstep_ = 0;
     pending_.clear();
     stored_.clear();
-    const auto regions = static_cast<int32_t>(plan_.regions.size());
+    const auto regions = static_cast<int32_t>(timeline_.regions.size());
     for (int32_t region = 0; region < regions; ++region) {
-      if (plan_.regions[static_cast<size_t>(region)].program != program) continue;
+      if (timeline_.regions[static_cast<size_t>(region)].program != program) continue;
       begin_region(region);
-      const Region& here = plan_.regions[static_cast<size_t>(region)];
+      const Region& here = timeline_.regions[static_cast<size_t>(region)];
       for (int32_t run = here.first_run; run < here.first_run + here.runs; ++run) add_run(run);
       end_region(region);
     }
@@ -193,13 +193,13 @@ class ProgramMaker {
     const Place place = place_of(event);
     wait(place);
     if (stay.received) return void(start(Kind::kReceive, ways.receive, micro, place));
-    // What comes back must have left: its store may be under way.
+    // A value can be loaded only after its store has ended, which may be under way.
     if (const auto left = stored_.find({stay.boundary, micro}); left != stored_.end()) wait(left->second);
     start(Kind::kLoad, ways.load, micro, place);
   }
 
   void add_run(int32_t number) {
-    const RegionPlan::Run& run = plan_.runs[static_cast<size_t>(number)];
+    const Timeline::Run& run = timeline_.runs[static_cast<size_t>(number)];
     const Around& around = at(number);
     for (const auto& event : around.come) come(event);
     for (const auto& event : around.read) {
@@ -227,7 +227,7 @@ class ProgramMaker {
     stored_[{stay.boundary, micro}] = place_of(event);
   }
 
-  void add_segment(const RegionPlan::Run& run) {
+  void add_segment(const Timeline::Run& run) {
     const Segment& segment = exe_.segments[static_cast<size_t>(run.segment)];
     const bool sums = !segment.accumulators.empty() && run.micro >= 0;
     const int64_t lane = run.micro / exe_.micro_batches_per_lane, within = run.micro % exe_.micro_batches_per_lane;
@@ -246,8 +246,8 @@ class ProgramMaker {
     program_ = &exe_.prepare().steps;
     superstep_ = 0;
     pending_.clear();
-    for (size_t r = 0; r < plan_.regions.size(); ++r) {
-      const Region& region = plan_.regions[r];
+    for (size_t r = 0; r < timeline_.regions.size(); ++r) {
+      const Region& region = timeline_.regions[r];
       const auto number = static_cast<int32_t>(r);
       if (region.segments.empty() || exe_.segments[static_cast<size_t>(region.segments[0])].kind != PieceKind::kPrepare)
         continue;
@@ -267,8 +267,8 @@ class ProgramMaker {
 
   Executable& exe_;
   const Stage& stage_;
-  const RegionPlan& plan_;
-  const StayPlan& stays_;
+  const Timeline& timeline_;
+  const Stays& stays_;
   const std::vector<int> lane_slot_;
   const std::vector<std::vector<std::pair<int, int>>> combines_;
   std::vector<Around> around_;               // by run
@@ -283,8 +283,8 @@ class ProgramMaker {
 
 }  // namespace
 
-void make_programs(Executable& executable, const Stage& stage, const RegionPlan& plan, const StayPlan& stays) {
-  ProgramMaker(executable, stage, plan, stays).run();
+void make_programs(Executable& executable, const Stage& stage, const Timeline& timeline, const Stays& stays) {
+  ProgramMaker(executable, stage, timeline, stays).run();
 }
 
 }  // namespace ramet::program

@@ -149,7 +149,7 @@ void ArrayPredictor::put_weight(const StateTensor& weight, std::span<const float
   const HeldBytes held = hold(values, form);
   engine_->write_state(weight.name, {form.dtype, weight.type.shape}, held.weight.data());
   if (form.split && is_among(step_.states, low_half_of(weight.name)))
-    engine_->write_state(low_half_of(weight.name), {kU16, weight.type.shape}, held.low.data());
+    engine_->write_state(low_half_of(weight.name), {DType::kU16, weight.type.shape}, held.low.data());
 }
 
 /// The states of these kinds begin as the model says.

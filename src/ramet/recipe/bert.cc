@@ -43,9 +43,8 @@ BertBatchOptions batch_options(const Recipe& recipe, bool training) {
 std::shared_ptr<const Source> make_source(const Recipe& recipe, const Corpus* corpus, bool training) {
   const auto vocabulary = static_cast<int32_t>(*recipe.model.vocabulary_size);
   const BertBatchOptions options = batch_options(recipe, training);
-  return in_packed_rows(
-      corpus ? make_bert_batches(*corpus, options) : make_synthetic_bert_batches(vocabulary, options), recipe,
-      predictions_of_row(recipe), training);
+  return in_packed_rows(corpus ? make_bert_batches(*corpus, options) : make_synthetic_bert_batches(vocabulary, options),
+                        recipe, predictions_of_row(recipe), training);
 }
 
 /// Pre-training of BERT and its relatives.
@@ -73,9 +72,13 @@ class BertKind final : public RecipeKind {
   void take_published(Recipe& recipe, const PublishedConfig& config) const override {
     take_published_encoder(recipe, config);
   }
-  void open(const Recipe& recipe, Preparation& into) const override {
-    open_text(recipe, recipe.model.kind == "roberta" ? "" : "wordpiece", make_source, into);
-    into.workload.units.mask = padding_mask(into.recipe);
+  OpenedData open(Recipe& recipe, Preparation& into) const override {
+    OpenedData data = open_text(recipe, recipe.model.kind == "roberta" ? "" : "wordpiece", make_source, into);
+    data.make_workload = [text = std::move(data.make_workload)](Preparation& made) {
+      text(made);
+      made.workload.units.mask = padding_mask(made.recipe);
+    };
+    return data;
   }
   Model build_model(const Recipe& recipe) const override {
     return build_bert(bert_config(recipe), encoder_batch(recipe, recipe.train.micro_batch));

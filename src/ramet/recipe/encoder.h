@@ -19,7 +19,7 @@ void check_packing(const Recipe& recipe);
 void check_activation(const Recipe& recipe);
 /// How others name the family's model: "BertFor", and its configuration.
 PublishedModel published_encoder(const Recipe& recipe, const Tokenizer* tokenizer);
-/// The input that tells padding: "attention_mask", or of packed rows "segment_ids".
+/// The input that marks padding: "attention_mask" or, for packed rows, "segment_ids".
 std::string padding_mask(const Recipe& recipe);
 
 }  // namespace ramet::recipe

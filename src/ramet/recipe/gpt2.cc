@@ -46,7 +46,9 @@ class Gpt2Kind final : public RecipeKind {
     fill_text_sizes(recipe, gpt2_preset(recipe.model.preset), corpus_vocabulary);
     check_text_sizes(recipe, corpus_vocabulary);
   }
-  void open(const Recipe& recipe, Preparation& into) const override { open_text(recipe, "bpe", make_source, into); }
+  OpenedData open(Recipe& recipe, Preparation& into) const override {
+    return open_text(recipe, "bpe", make_source, into);
+  }
   Model build_model(const Recipe& recipe) const override {
     return build_gpt2(gpt2_config(recipe), batch_shape(recipe, recipe.train.micro_batch));
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,12 +18,18 @@ namespace ramet::recipe {
 
 struct Preparation;
 
-/// What a class of transformers needs to open a model that was trained here.
+/// The files that a class of transformers needs to open a model that was trained here.
 struct PublishedModel {
   PublishedConfig config;
   std::string architecture;     ///< its class: "BertForSequenceClassification"
   bool regression = false;      ///< the one label is a number
   std::string tokenizer_class;  ///< where it is not the tokenizer's own; "" otherwise
+};
+
+/// A recipe's data, opened as far as completing the recipe needs them.
+struct OpenedData {
+  int64_t vocabulary = 0;                                ///< of the corpus; 0: there is none
+  std::function<void(Preparation& into)> make_workload;  ///< called once `into.recipe` is complete
 };
 
 /// A kind of recipe: its keys, and how it becomes a workload. `recipe_kinds` is the registry.
@@ -33,12 +40,12 @@ class RecipeKind {
   virtual std::string title() const = 0;
   /// The key by which a recipe becomes one of this kind, where that is not model.kind alone.
   virtual std::string chosen_by() const { return "model.kind"; }
-  /// Values of model.kind that are of this kind; none where another key tells it.
+  /// Values of model.kind that belong to this kind; none when another key selects it.
   virtual std::vector<std::string> model_kinds() const { return {}; }
   virtual bool takes(const Recipe& recipe) const = 0;
   /// Keys of its own (recipe/keys.h).
   virtual std::vector<RecipeKey> keys() const { return {}; }
-  /// Whether a recipe of another kind may not have these keys; then `title` is what it lacks.
+  /// Whether recipes of other kinds must not have these keys; the error then names `title`.
   virtual bool keeps_its_keys() const { return false; }
   /// Whether the model reads text and has a preset's sizes: the keys of other models are refused.
   virtual bool reads_text() const { return true; }
@@ -52,9 +59,10 @@ class RecipeKind {
   virtual void complete(Recipe& recipe, int64_t corpus_vocabulary) const = 0;
   /// Takes what config.json beside published weights says of sizes that only this kind has.
   virtual void take_published(Recipe&, const PublishedConfig&) const {}
-  /// Opens the data, completes the recipe, and makes the workload of it, its model before any pass.
-  virtual void open(const Recipe& recipe, Preparation& into) const = 0;
-  /// What a run keeps in its folder takes the place of where it was when the run began.
+  /// Opens the data, and sets those sizes of the recipe that only the data know. The workload that the result makes
+  /// has its model before any pass.
+  virtual OpenedData open(Recipe& recipe, Preparation& into) const = 0;
+  /// Replaces paths by the copies that the run keeps in its folder.
   virtual void begin_from_run(Recipe&, const std::filesystem::path& /*run*/) const {}
   /// The error of a command that needs samples to train on, or held-out ones, where the recipe has none.
   virtual Error without_samples(const Recipe& recipe, bool held_out) const;

@@ -16,7 +16,7 @@ int64_t batches_of(const Recipe& recipe, double samples) {
   return static_cast<int64_t>(std::min(batches, 1e15));
 }
 
-/// Puts what `other` means into `key`, which nobody may have given another value.
+/// Sets `key` to the value that `other` means; the recipe must not give `key` another value.
 void settle(const Recipe& recipe, const std::string& key, int64_t& field, const std::string& other, int64_t meant) {
   if (recipe.places.count(key) && field != meant)
     throw Error({.what = key + " and " + other + " contradict each other",

@@ -2,6 +2,7 @@
 #include "ramet/model/model_file.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "ramet/base/error.h"
 #include "ramet/model/array_file.h"
@@ -63,7 +64,7 @@ void take_batch(Recipe& recipe, const Model& model) {
     recipe.places["train.micro_batch"] = place->second;
 }
 
-/// The samples of a file, of what the model reads.
+/// The samples of a file, with those arrays that the model reads.
 std::shared_ptr<const Source> open_samples(const Recipe& recipe, const std::string& key, const std::string& file,
                                            const std::vector<InputSpec>& inputs, ArrayOptions options) {
   return for_key(recipe, key, [&] {
@@ -111,21 +112,17 @@ class ModelFileKind final : public RecipeKind {
     if (!recipe.places.count("train.micro_batch")) take_batch(recipe, load(recipe).first);
   }
 
-  void open(const Recipe& recipe, Preparation& into) const override {
-    auto [model, units] = load(recipe);
-    const std::vector<InputSpec> inputs = checked_inputs(model);
-    Recipe sized = recipe;
-    take_batch(sized, model);
-    into.recipe = complete_recipe(std::move(sized));
+  OpenedData open(Recipe& recipe, Preparation& into) const override {
+    std::tie(into.workload.model, into.workload.units) = load(recipe);
+    take_batch(recipe, into.workload.model);
     into.model_file = recipe.model.file;
-    Workload& workload = into.workload;
-    open_data(into.recipe, inputs, workload);
-    if (workload.train) {
-      settle_epochs(into.recipe, *workload.train);
+    return {.make_workload = [](Preparation& made) {
+      Workload& workload = made.workload;
+      open_data(made.recipe, checked_inputs(workload.model), workload);
+      if (!workload.train) return;
+      settle_epochs(made.recipe, *workload.train);
       workload.data_identity = workload.train->identity().hex();
-    }
-    workload.model = std::move(model);
-    workload.units = std::move(units);
+    }};
   }
 
   Model build_model(const Recipe& recipe) const override { return load(recipe).first; }

@@ -27,10 +27,8 @@ void match_first_weights(const Recipe& recipe, Workload& workload) {
     workload.remarks.push_back(std::move(remark));
 }
 
-}  // namespace
-
-Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
-  take_published_sizes(recipe);
+/// Fills in all unset fields of a recipe that has the sizes of its published model and its data.
+Recipe fill_in(Recipe recipe, int64_t corpus_vocabulary) {
   if (recipe.model.preset.empty() && kind_of(recipe).reads_text()) recipe.model.preset = "mini";
   auto& train = recipe.train;
   const bool short_range = train.precision == "f16" || train.precision == "f8";
@@ -43,11 +41,20 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
   return recipe;
 }
 
+}  // namespace
+
+Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary) {
+  take_published_sizes(recipe);
+  return fill_in(std::move(recipe), corpus_vocabulary);
+}
+
 Preparation prepare(const Recipe& recipe) {
   Preparation result;
   Recipe sized = recipe;
   take_published_sizes(sized);
-  kind_of(sized).open(sized, result);
+  const OpenedData data = kind_of(sized).open(sized, result);
+  result.recipe = fill_in(std::move(sized), data.vocabulary);
+  data.make_workload(result);
   Workload& workload = result.workload;
   result.options = result.recipe.train;
   workload.model = apply_model_passes(std::move(workload.model), result.recipe.train);
@@ -62,7 +69,7 @@ Preparation prepare(const Recipe& recipe) {
 
 Training make_training(Preparation preparation, Where where) {
   where.layout_source = layout_source(preparation.recipe);
-  // As it was asked for: training settles what a layout leaves open, and says both.
+  // The layout as the user wrote it: training settles the keys that it leaves open, and reports both.
   const Layout asked = parse_layout(preparation.recipe.layout, where.layout_source);
   return Training(std::move(preparation.workload), std::move(preparation.options), asked, where);
 }

@@ -12,7 +12,7 @@
 
 namespace ramet::recipe {
 
-/// A recipe made ready: the workload, options and layout that it means, and what the workload was made of.
+/// A prepared recipe: its workload, options and layout, and the data and configuration that the workload was made of.
 struct Preparation {
   Recipe recipe;  ///< complete: every field that decides a number is set
   Workload workload;
@@ -30,7 +30,7 @@ struct Preparation {
 /// contradict each other, the data or the weights to begin from, and for layouts that do not fit them.
 Preparation prepare(const Recipe& recipe);
 
-/// The training of what was prepared; `where.layout_source` is the recipe's.
+/// The training of a preparation; `where.layout_source` is the recipe's.
 Training make_training(Preparation preparation, Where where);
 /// Only its programs, for this machine or another (train/compile.h).
 CompiledWorkload compile_recipe(const Preparation& preparation, Where where);

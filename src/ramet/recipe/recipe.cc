@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMostText = 256 << 10;  // a recipe is a page, not a book
 constexpr int64_t kMostDots = 4096;      // each may nest a table, and a parser's stack is not endless
 
-/// Where a value comes from and what its relative paths mean.
+/// The source of a value, and the folder of its relative paths.
 struct Source {
   std::string place;  ///< "bert.toml:12", "--set"
   fs::path folder;
@@ -48,7 +48,7 @@ bool is_table(const std::string& name) {
                      [&](const RecipeKey& key) { return key.name.starts_with(name + "."); });
 }
 
-/// The known key or table that somebody who wrote `name` most likely meant; "" for none.
+/// The known key or table nearest to `name`; "" when none is near.
 std::string nearest_key(const std::string& name) {
   std::set<std::string> here, all;
   for (const auto& key : recipe_keys()) {
@@ -269,7 +269,7 @@ void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
   }
   if (plain) {
     try {
-      (void)toml::parse("value = " + quoted_toml(text));  // what is printed must be read again
+      (void)toml::parse("value = " + quoted_toml(text));  // printed recipes must parse
     } catch (const toml::parse_error&) {
       throw Error({.what = "not a text of UTF-8", .where = "--set " + name});
     }
@@ -324,7 +324,7 @@ void check_kind(const Recipe& recipe) {
   kind.check(recipe);
 }
 
-/// Keys of unit scaling and of u-muP where there is none, and what they cannot be used with.
+/// Refuses keys of unit scaling and of u-muP without these, and combinations that do not work.
 void check_scaling(const Recipe& recipe) {
   const std::string& scaling = recipe.train.scaling;
   const auto needs = [&](const std::string& key, const std::string& wanted) {
@@ -384,16 +384,18 @@ void check_recipe(const Recipe& recipe) {
                  .expected = "the folder of a corpus",
                  .remedy = "Make one with `ramet vocab` and `ramet corpus`, or use data.kind = \"synthetic\""});
   if (recipe.train.schedule.end > recipe.train.schedule.learning_rate)
-    throw Error({.what = "the learning rate would rise after the warm-up",
-                 .where = recipe.where("train.schedule.end"),
-                 .found = number_text(recipe.train.schedule.end),
-                 .expected = "at most train.schedule.learning_rate, " + number_text(recipe.train.schedule.learning_rate)});
+    throw Error(
+        {.what = "the learning rate would rise after the warm-up",
+         .where = recipe.where("train.schedule.end"),
+         .found = number_text(recipe.train.schedule.end),
+         .expected = "at most train.schedule.learning_rate, " + number_text(recipe.train.schedule.learning_rate)});
   if (recipe.train.schedule.kind != "constant" && recipe.train.schedule.steps &&
       *recipe.train.schedule.steps < recipe.train.schedule.warmup_steps)
-    throw Error({.what = "the schedule ends before its warm-up does",
-                 .where = recipe.where("train.schedule.steps"),
-                 .found = std::to_string(*recipe.train.schedule.steps),
-                 .expected = "at least train.schedule.warmup_steps, " + std::to_string(recipe.train.schedule.warmup_steps)});
+    throw Error(
+        {.what = "the schedule ends before its warm-up does",
+         .where = recipe.where("train.schedule.steps"),
+         .found = std::to_string(*recipe.train.schedule.steps),
+         .expected = "at least train.schedule.warmup_steps, " + std::to_string(recipe.train.schedule.warmup_steps)});
   if (recipe.train.optimizer.nesterov && recipe.train.optimizer.momentum == 0)
     throw Error(
         {.what = "Nesterov's momentum needs a momentum above 0", .where = recipe.where("train.optimizer.nesterov")});

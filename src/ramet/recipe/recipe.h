@@ -68,9 +68,8 @@ struct Recipe {
 };
 
 /// Where a key's value lives.
-using RecipeField =
-    std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, NumberOrAuto*,
-                 std::vector<GroupOptions>*>;
+using RecipeField = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*,
+                                 std::optional<double>*, NumberOrAuto*, std::vector<GroupOptions>*>;
 
 class RecipeKind;
 
@@ -85,11 +84,11 @@ struct RecipeKey {
   double low = 0, high = 0;            ///< of numbers, inclusive; none when both are 0
   std::vector<std::string> choices{};  ///< of texts; empty: any
   Kind kind = Kind::kPlain;
-  bool decides = true;      ///< whether it decides bits: only others may change on resume
-  std::string otherwise{};  ///< what an unset value means, for the documentation
+  bool decides = true;                ///< whether it decides bits: only others may change on resume
+  std::string otherwise{};            ///< the meaning of an unset value, for the documentation
   const RecipeKind* owner = nullptr;  ///< set by `recipe_keys`: null for keys that several kinds share
-  bool quiet = false;       ///< not hashed at its default, as checkpoints are older than the key
-  bool of_text = false;     ///< of models of text alone (RecipeKind::reads_text)
+  bool quiet = false;                 ///< not hashed at its default, as checkpoints are older than the key
+  bool of_text = false;               ///< of models of text alone (RecipeKind::reads_text)
 };
 /// The keys of all tables: those that every recipe has, those that models of text share, and those of each kind
 /// (recipe/kinds.h).

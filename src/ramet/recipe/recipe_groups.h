@@ -9,7 +9,7 @@
 namespace ramet::recipe {
 
 /// Groups of a recipe: `[[train.groups]]` tables, or a list of inline tables. `place` is where the list stands, `file`
-/// the name of its file ("" for --set). Throws Error with the line of what is wrong.
+/// the name of its file ("" for --set). Throws Error with the line of the fault.
 std::vector<GroupOptions> parse_groups(const toml::node& node, const std::string& place, const std::string& file);
 
 /// As one line of TOML that parses back; empty when there are none.

@@ -92,7 +92,8 @@ TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
   return options;
 }
 
-/// Steps of so many epochs, and what is told in epochs, where the recipe does not say it in steps.
+/// Sets the number of steps, the warm-up and the pace of evaluations from epochs, where the recipe does not give them
+/// in steps.
 void count_steps(Recipe& recipe, const Source* train) {
   const auto left_out = [&](const char* key) { return !recipe.places.count(key); };
   const int64_t rows = train ? train->epoch_samples(0) : 0,
@@ -164,7 +165,7 @@ class TaskKind final : public RecipeKind {
     check(recipe);
     take_published_encoder(recipe, config);
   }
-  void open(const Recipe& recipe, Preparation& into) const override;
+  OpenedData open(Recipe& recipe, Preparation& into) const override;
   void begin_from_run(Recipe& recipe, const std::filesystem::path& run) const override {
     std::error_code error;
     if (std::filesystem::is_directory(run / "tokenizer", error)) recipe.task.tokenizer = (run / "tokenizer").string();
@@ -203,43 +204,43 @@ const RecipeKind& task_kind() {
   return kind;
 }
 
-void TaskKind::open(const Recipe& recipe, Preparation& result) const {
-  Recipe sized = recipe;
-  result.tokenizer = open_tokenizer(sized);
-  result.task = open_task(task_options(sized, *result.tokenizer), result.tokenizer);
+OpenedData TaskKind::open(Recipe& recipe, Preparation& result) const {
+  result.tokenizer = open_tokenizer(recipe);
+  result.task = open_task(task_options(recipe, *result.tokenizer), result.tokenizer);
   const TaskSet& task = *result.task;
-  sized.task.head = std::string(name_of(task.head()));
+  recipe.task.head = std::string(name_of(task.head()));
   const bool labelled = task.head() == TaskHead::kClassification || task.head() == TaskHead::kTokens;
-  sized.task.classes = labelled ? std::ssize(task.labels()) : 1;
-  sized.task.choices = task.choices();
-  if (labelled && sized.task.labels.empty()) sized.task.labels = joined(task.labels());
-  if (sized.data.packs() && task.head() == TaskHead::kChoice)
+  recipe.task.classes = labelled ? std::ssize(task.labels()) : 1;
+  recipe.task.choices = task.choices();
+  if (labelled && recipe.task.labels.empty()) recipe.task.labels = joined(task.labels());
+  if (recipe.data.packs() && task.head() == TaskHead::kChoice)
     throw Error({.what = "the rows of a choice are not packed",
-                 .where = sized.where("data.packing"),
-                 .found = "task.kind = \"" + sized.task.kind + "\"",
+                 .where = recipe.where("data.packing"),
+                 .found = "task.kind = \"" + recipe.task.kind + "\"",
                  .remedy = "Leave data.packing out for this task"});
   if (task.train()) {
-    TaskBatchOptions options = task_batch_options(sized, *result.tokenizer, true);
+    TaskBatchOptions options = task_batch_options(recipe, *result.tokenizer, true);
     options.contents = task.hash();
-    result.workload.train = in_packed_rows(make_task_batches(task.train(), options), sized, 0, true);
+    result.workload.train = in_packed_rows(make_task_batches(task.train(), options), recipe, 0, true);
   }
-  count_steps(sized, result.workload.train.get());
-  if (!sized.model.vocabulary_size) sized.model.vocabulary_size = result.tokenizer->vocabulary_size();
-  if (*sized.model.vocabulary_size < result.tokenizer->vocabulary_size())
+  count_steps(recipe, result.workload.train.get());
+  if (!recipe.model.vocabulary_size) recipe.model.vocabulary_size = result.tokenizer->vocabulary_size();
+  if (*recipe.model.vocabulary_size < result.tokenizer->vocabulary_size())
     throw Error(
         {.what = "the tokenizer has more tokens than the model has rows for",
-         .where = sized.where(sized.places.count("task.tokenizer") ? "task.tokenizer" : "model.vocabulary_size"),
+         .where = recipe.where(recipe.places.count("task.tokenizer") ? "task.tokenizer" : "model.vocabulary_size"),
          .found = std::to_string(result.tokenizer->vocabulary_size()),
-         .expected = "at most " + std::to_string(*sized.model.vocabulary_size),
+         .expected = "at most " + std::to_string(*recipe.model.vocabulary_size),
          .remedy = "Give the tokenizer that the model was trained with"});
-  result.recipe = complete_recipe(std::move(sized));
   result.workload.data_identity = hash_text(task.hash() + result.tokenizer->hash().hex()).hex();
-  const Recipe& complete = result.recipe;
-  result.workload.units = {.name = "tokens",
+  return {.make_workload = [this](Preparation& into) {
+    const Recipe& complete = into.recipe;
+    into.workload.units = {.name = "tokens",
                            .per_sample = complete.task.choices.value_or(1) * complete.data.sequence_length,
                            .mask = padding_mask(complete)};
-  result.workload.evaluator = make_task_evaluator(complete, result.tokenizer, result.task);
-  result.workload.model = build_model(complete);
+    into.workload.evaluator = make_task_evaluator(complete, into.tokenizer, into.task);
+    into.workload.model = build_model(complete);
+  }};
 }
 
 Graph build_task_predictor(const Recipe& recipe, int64_t samples) {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <span>
 
-#include "ramet/text/task_batches.h"
-#include "ramet/runtime/cluster.h"
-#include "ramet/train/predictor.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/runtime/cluster.h"
+#include "ramet/text/task_batches.h"
+#include "ramet/train/predictor.h"
 
 namespace ramet::recipe {
 
@@ -20,7 +20,7 @@ TaskOutputs task_answers(Cluster& cluster, const Recipe& complete, const TaskBat
                          std::shared_ptr<const TaskSplit> split, int64_t samples,
                          const std::function<void(int64_t begun, int64_t total)>& progress = {});
 
-/// The model of a task recipe, forward only: what it answers has the same bits whatever layout trained it, and on any
+/// The model of a task recipe, forward only. Its answers have the same bits whatever layout trained it, and on any
 /// layout of its own.
 class TaskPredictor {
  public:
@@ -38,7 +38,7 @@ class TaskPredictor {
   Predictor predictor_;
 };
 
-/// The mean loss of answers, as training has it, over what is labelled; NaN when nothing is.
+/// The mean loss of answers, as in training, over labelled features; NaN when none is labelled.
 double task_loss(TaskHead head, int64_t labels, const TaskSplit& split, const TaskOutputs& outputs);
 
 /// The metrics of a labelled split, the one that decides first, and last "loss" (of the first run).

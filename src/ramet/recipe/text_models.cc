@@ -67,7 +67,7 @@ void take_published_sizes(Recipe& recipe) {
   take_published_size(recipe, "model.heads", model.heads, config->heads);
   take_published_size(recipe, "model.vocabulary_size", model.vocabulary_size, config->vocabulary);
   take_published_size(recipe, "model.max_positions", model.max_positions, config->positions);
-  // How much is dropped is the recipe's to say; of what follows, the least surprising is the model's own.
+  // The recipe decides dropout; where it says nothing, the model's own values are the least surprising.
   if (!model.dropout) model.dropout = config->dropout;
   if (!model.attention_dropout) model.attention_dropout = config->attention_dropout;
   if (!model.epsilon) model.epsilon = config->epsilon;
@@ -95,16 +95,19 @@ TextSplits open_corpus(const Recipe& recipe, const std::string& tokenizer, Prepa
   return splits;
 }
 
-void open_text(const Recipe& recipe, const std::string& tokenizer, const MakeTextSource& make, Preparation& into) {
-  const TextSplits splits = open_corpus(recipe, tokenizer, into);
-  into.recipe = complete_recipe(recipe, into.tokenizer ? into.tokenizer->vocabulary_size() : 0);
-  Workload& workload = into.workload;
-  workload.train = make(into.recipe, splits.train ? &*splits.train : nullptr, true);
-  settle_epochs(into.recipe, *workload.train);
-  if (splits.held_out || !splits.train)
-    workload.held_out = make(into.recipe, splits.held_out ? &*splits.held_out : nullptr, false);
-  workload.units = {.name = "tokens", .per_sample = into.recipe.data.sequence_length};
-  workload.model = kind_of(into.recipe).build_model(into.recipe);
+OpenedData open_text(const Recipe& recipe, const std::string& tokenizer, MakeTextSource make, Preparation& into) {
+  TextSplits opened = open_corpus(recipe, tokenizer, into);
+  const int64_t vocabulary = into.tokenizer ? into.tokenizer->vocabulary_size() : 0;
+  return {.vocabulary = vocabulary,
+          .make_workload = [splits = std::move(opened), make = std::move(make)](Preparation& made) {
+            Workload& workload = made.workload;
+            workload.train = make(made.recipe, splits.train ? &*splits.train : nullptr, true);
+            settle_epochs(made.recipe, *workload.train);
+            if (splits.held_out || !splits.train)
+              workload.held_out = make(made.recipe, splits.held_out ? &*splits.held_out : nullptr, false);
+            workload.units = {.name = "tokens", .per_sample = made.recipe.data.sequence_length};
+            workload.model = kind_of(made.recipe).build_model(made.recipe);
+          }};
 }
 
 }  // namespace ramet::recipe

@@ -1,11 +1,12 @@
 #pragma once
 
-// What kinds of recipes share whose models read text. Inside recipe/ only.
+// Functions that the kinds of recipes share whose models read text. Inside recipe/ only.
 
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "ramet/recipe/kinds.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/text/batches.h"
 #include "ramet/text/corpus.h"
@@ -46,12 +47,13 @@ void check_text_sizes(const Recipe& recipe, int64_t corpus_vocabulary);
 /// A size that the recipe leaves out, or must have as the published model has it.
 template <typename T>
 void take_published_size(Recipe& recipe, const std::string& key, std::optional<T>& field, T published) {
-  if (field && *field != published) refuse_published_size(recipe, key, std::to_string(*field), std::to_string(published));
+  if (field && *field != published)
+    refuse_published_size(recipe, key, std::to_string(*field), std::to_string(published));
   field = published;
 }
 
-/// Fills what a recipe leaves out of its sizes from config.json beside the weights to begin from, where there is one.
-/// Throws Error for sizes that the recipe and it give differently.
+/// Fills sizes that a recipe leaves out from config.json beside the weights to begin from, if there is one. Throws
+/// Error when the recipe and config.json give a size differently.
 void take_published_sizes(Recipe& recipe);
 
 /// The splits of a recipe's corpus; none of synthetic data.
@@ -65,7 +67,7 @@ TextSplits open_corpus(const Recipe& recipe, const std::string& tokenizer, Prepa
 /// Makes the sources of a split (null: synthetic) for training or not.
 using MakeTextSource =
     std::function<std::shared_ptr<const Source>(const Recipe& complete, const Corpus* corpus, bool training)>;
-/// Opens the corpus, completes the recipe, settles its length in epochs, and makes both sources.
-void open_text(const Recipe& recipe, const std::string& tokenizer, const MakeTextSource& make, Preparation& into);
+/// Opens the corpus. The workload settles the recipe's length in epochs, and has both sources.
+OpenedData open_text(const Recipe& recipe, const std::string& tokenizer, MakeTextSource make, Preparation& into);
 
 }  // namespace ramet::recipe

@@ -20,7 +20,7 @@ struct MaskCandidate {
 /// Fills the masks of texts with a model of masked words.
 class MaskFiller {
  public:
-  /// `complete` is a complete recipe; `k` candidates are told for each mask, `samples` texts are computed at once.
+  /// `complete` is a complete recipe; `k` candidates are returned for each mask, `samples` texts are computed at once.
   MaskFiller(const Recipe& complete, std::shared_ptr<const Tokenizer> tokenizer, const Layout& layout,
              const Where& where, int64_t k, int64_t samples);
 

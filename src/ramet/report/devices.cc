@@ -24,14 +24,14 @@ int64_t sent_bytes(const CollectiveForm& form) {
 
 class TrafficCounter {
  public:
-  explicit TrafficCounter(const Executable& exe) : exe_(exe), of_task_(exe.tasks.size()) {
-    for (size_t i = 0; i < exe.tasks.size(); ++i) {
-      const NodeSignature& node = exe.tasks[i].node;
+  explicit TrafficCounter(const Executable& exe) : exe_(exe), of_call_(exe.calls.size()) {
+    for (size_t i = 0; i < exe.calls.size(); ++i) {
+      const NodeSignature& node = exe.calls[i].node;
       if (node.op->exchange == Exchange::kNone) continue;
       const CollectiveForm form = collective_form(node);
       if (form.parts == 1) continue;
       const std::string axis(name_of(static_cast<MeshAxis>(form.axis)));
-      of_task_[i] = {fmt::format("{} {}:{}", node.op->name, axis, form.parts), sent_bytes(form)};
+      of_call_[i] = {fmt::format("{} {}:{}", node.op->name, axis, form.parts), sent_bytes(form)};
     }
   }
 
@@ -52,8 +52,8 @@ class TrafficCounter {
  private:
   void count_segment(const Segment& segment) {
     for (const Instruction& instruction : segment.instructions)
-      if (instruction.task >= 0 && !of_task_[static_cast<size_t>(instruction.task)].first.empty()) {
-        const auto& [name, bytes] = of_task_[static_cast<size_t>(instruction.task)];
+      if (instruction.call >= 0 && !of_call_[static_cast<size_t>(instruction.call)].first.empty()) {
+        const auto& [name, bytes] = of_call_[static_cast<size_t>(instruction.call)];
         count(name, bytes);
       }
   }
@@ -66,7 +66,7 @@ class TrafficCounter {
   }
 
   const Executable& exe_;
-  std::vector<std::pair<std::string, int64_t>> of_task_;
+  std::vector<std::pair<std::string, int64_t>> of_call_;
   std::map<std::string, DeviceReport::Traffic> traffic_;
 };
 
@@ -174,7 +174,8 @@ DevicesReport devices_report(std::span<const Executable> stages, const std::stri
                        .stage_of = {}};
   for (const Executable& exe : stages) {
     report.stages.push_back(report_of(exe));
-    if (report.given_up.empty()) report.given_up = exe.given_up;
+    if (!exe.given_up.empty() && report.given_up.find(exe.given_up) == std::string::npos)
+      report.given_up += (report.given_up.empty() ? "" : "; ") + exe.given_up;
   }
   const Mesh& mesh = stages[0].mesh;
   for (int device = 0; device < mesh.devices(); ++device) report.stage_of.push_back(mesh.position(device).stage);

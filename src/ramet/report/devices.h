@@ -16,24 +16,24 @@ namespace ramet::report {
 /// What one device of a layout holds and moves in a step. All devices of a stage are alike.
 struct DeviceReport {
   int stage = 0;
-  int64_t planned_bytes = 0;                           ///< the arena
-  int64_t streaming_bytes = 0;                         ///< of streaming memory
-  std::array<int64_t, kBufferClassCount> at_peak{};    ///< of device memory, when the most is alive
-  int64_t between = 0;                                 ///< of the arena: what the placement leaves free at that time
+  int64_t planned_bytes = 0;                         ///< the arena
+  int64_t streaming_bytes = 0;                       ///< of streaming memory
+  std::array<int64_t, kBufferClassCount> at_peak{};  ///< of device memory, when most bytes are live
+  int64_t between = 0;  ///< of the arena: bytes that the placement leaves free at that time
   std::array<int64_t, kBufferClassCount> streaming{};  ///< of streaming memory
   int64_t supersteps = 0;                              ///< of a training step
 
   /// Traffic of a training step.
   struct Traffic {
-    int64_t count = 0, bytes = 0;  ///< what this device sends; for "receive" and "load", what comes to it
+    int64_t count = 0, bytes = 0;  ///< bytes that this device sends; for "receive" and "load", bytes that it gets
   };
   std::map<std::string, Traffic> traffic;  ///< "all_reduce t1:2", "send", "receive", "load", "store"
 };
 
 struct DevicesReport {
   std::string layout;                ///< canonical text
-  std::string activations;           ///< what was chosen for them, layer by layer, to fit; empty: nothing was
-  std::string given_up;              ///< what of speed the first stage that gave up any gave up to fit
+  std::string activations;           ///< the choice for each layer that makes the step fit; empty: none was needed
+  std::string given_up;              ///< what the stages gave up of speed to fit; empty: nothing
   double bubble = 0;                 ///< predicted, of the pipeline's schedule, were its stages alike
   std::optional<Simulation> time;    ///< predicted, of the compiled programs on a machine
   std::vector<DeviceReport> stages;  ///< one device of each

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "ramet/layout/chunks.h"
 #include "ramet/layout/device_graphs.h"
+#include "ramet/layout/pipeline_parts.h"
 
 namespace ramet::report {
 namespace {
@@ -51,7 +51,7 @@ ScheduleTable table_of(std::span<const Executable> stages, const Layout& layout)
                       .split_backward = false,
                       .stage_of = {},
                       .entries = {}};
-  for (int chunk = 0; chunk < layout.model_chunks(); ++chunk) table.stage_of.push_back(layout.stage_of(chunk));
+  for (int part = 0; part < layout.model_parts(); ++part) table.stage_of.push_back(layout.stage_of(part));
   for (const Executable& exe : stages) {
     auto& entries = table.entries.emplace_back();
     for (const ProgramStep& step : exe.train().steps) {
@@ -59,7 +59,7 @@ ScheduleTable table_of(std::span<const Executable> stages, const Layout& layout)
       const Segment& segment = exe.segments[static_cast<size_t>(step.subject)];
       const std::optional<Pass> pass = pass_of(segment.kind);
       if (!pass || step.micro < 0) continue;
-      entries.push_back({*pass, segment.chunk, step.micro});
+      entries.push_back({*pass, segment.part, step.micro});
       table.split_backward = table.split_backward || *pass == Pass::kWeightGradient;
     }
   }
@@ -67,9 +67,9 @@ ScheduleTable table_of(std::span<const Executable> stages, const Layout& layout)
 }
 
 /// Of the programs' passes by their work; a whole stage's forward pass takes 1 on average.
-PassTimes times_of(std::span<const Executable> stages, int chunks) {
+PassTimes times_of(std::span<const Executable> stages, int parts) {
   PassTimes times;
-  times.of_chunk.resize(static_cast<size_t>(chunks));
+  times.of_part.resize(static_cast<size_t>(parts));
   double forward = 0;
   for (const Executable& exe : stages)
     for (const Segment& segment : exe.segments) {
@@ -77,12 +77,12 @@ PassTimes times_of(std::span<const Executable> stages, int chunks) {
       if (!pass) continue;
       double work = 0;
       for (const Instruction& instruction : segment.instructions)
-        if (instruction.task >= 0) work += work_of(exe.tasks[static_cast<size_t>(instruction.task)].cost);
-      times.of_chunk[static_cast<size_t>(segment.chunk)][static_cast<size_t>(*pass)] += work;
+        if (instruction.call >= 0) work += work_of(exe.calls[static_cast<size_t>(instruction.call)].cost);
+      times.of_part[static_cast<size_t>(segment.part)][static_cast<size_t>(*pass)] += work;
       if (*pass == Pass::kForward) forward += work;
     }
   const double unit = std::max(forward, 1.0) / static_cast<double>(stages.size());
-  for (auto& passes : times.of_chunk)
+  for (auto& passes : times.of_part)
     for (double& time : passes) time = std::max(time / unit, 1e-3);
   return times;
 }
@@ -94,9 +94,9 @@ LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts, std::
   ScheduleTable table = table_of(stages, layout);
   for (size_t s = 0; s < table.entries.size(); ++s)
     if (table.entries[s].size() != report.table.entries[s].size()) return report;  // one program for all passes
-  report.times = times_of(stages, table.chunks());
+  report.times = times_of(stages, table.parts());
   report.table = std::move(table);
-  report.outcome = simulate(report.table, report.times);
+  report.outcome = outcome_of(report.table, report.times);
   return report;
 }
 
@@ -107,7 +107,7 @@ LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts) {
   report.micro_batches = std::max<int64_t>(1, facts.micro_batches / layout.r);
   report.times = estimated_times(layout, facts, layout.schedule == PipelineSchedule::kZeroBubble);
   report.table = make_schedule(layout, report.micro_batches, &report.times);
-  report.outcome = simulate(report.table, report.times);
+  report.outcome = outcome_of(report.table, report.times);
   report.choices = compare_schedules(layout, facts, report.micro_batches);
   return report;
 }
@@ -143,7 +143,7 @@ std::string json_of(const LayoutReport& report) {
     auto cells = nlohmann::ordered_json::array();
     for (const auto& entry : entries) {
       std::string cell = letter_of(entry.pass) + std::to_string(entry.micro);
-      if (report.table.chunks() > report.table.stages()) cell += "/" + std::to_string(entry.chunk);
+      if (report.table.parts() > report.table.stages()) cell += "/" + std::to_string(entry.part);
       cells.push_back(std::move(cell));
     }
     json["stages"].push_back(std::move(cells));

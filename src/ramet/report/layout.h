@@ -10,7 +10,7 @@
 
 namespace ramet::report {
 
-/// What a person asks of a layout's schedule.
+/// The figures of a layout's schedule.
 struct LayoutReport {
   std::string layout;  ///< canonical text
   int devices = 1;
@@ -27,7 +27,7 @@ LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts);
 LayoutReport layout_report(const Layout& layout, const LayoutFacts& facts, std::span<const Executable> stages);
 /// As a page: the table over time (cut at about 150 letters a line), its bubble, and what other schedules would give.
 std::string text_of(const LayoutReport& report);
-/// As one JSON object: layout, devices, micro_batches, schedule, bubble, makespan, in_flight [by chunk], stages
+/// As one JSON object: layout, devices, micro_batches, schedule, bubble, makespan, in_flight [by part], stages
 /// [[cells]], choices [{schedule, bubble, makespan, in_flight}].
 std::string json_of(const LayoutReport& report);
 

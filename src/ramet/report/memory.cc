@@ -12,7 +12,7 @@ namespace {
 
 int64_t padded(const Buffer& buffer) { return buffer.stride() * buffer.slots; }
 
-/// For each class, the most bytes alive at one instant in one of the memories.
+/// For each class, the most bytes live at one instant in one of the memories.
 std::array<int64_t, kBufferClassCount> most_of(const std::vector<Buffer>& buffers, int32_t instants) {
   std::array<std::vector<int64_t>, kBufferClassCount> change;
   for (auto& each : change) each.assign(static_cast<size_t>(instants) + 1, 0);
@@ -57,8 +57,8 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
         {buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last)});
   for (const StatePlace& place : exe.states) {
     const StateTensor& state = place.tensor;
-    const bool of_parts = std::any_of(state.axes.begin(), state.axes.end(),
-                                      [](const LogicalAxis& axis) { return !axis.name.empty(); });
+    const bool of_parts =
+        std::any_of(state.axes.begin(), state.axes.end(), [](const LogicalAxis& axis) { return !axis.name.empty(); });
     if (state.kind == StateKind::kConstant && of_parts && is_integer(state.type.dtype) && state.init.data)
       report.tables.push_back({state.name, state.init.data->type(), padding_of(state.init.data->tensor())});
   }
@@ -72,7 +72,7 @@ std::string text_of(const MemoryReport& report) {
                 format_size(report.planned_bytes).c_str(), static_cast<long long>(report.planned_bytes),
                 100 * gap_of(report), report.placement.c_str());
   std::string text = line;
-  text += "most is alive at  " + report.peak + "\n\n";
+  text += "most is live at  " + report.peak + "\n\n";
   const bool streams = report.streaming_bytes > 0;
   if (streams) {
     text.pop_back();
@@ -109,16 +109,16 @@ std::string text_of(const MemoryReport& report) {
   return text;
 }
 
-std::string text_of(const HostPlan& host, int devices) {
+std::string text_of(const HostBytes& host, int devices) {
   char line[256];
-  std::snprintf(line, sizeof line, "host  %s (%lld bytes) a process of %d device%s: batches %s, tables %s, results %s\n",
-                format_size(host.total()).c_str(), static_cast<long long>(host.total()), devices,
-                devices == 1 ? "" : "s", format_size(host.batches).c_str(), format_size(host.tables).c_str(),
-                format_size(host.results).c_str());
+  std::snprintf(
+      line, sizeof line, "host  %s (%lld bytes) a process of %d device%s: batches %s, tables %s, results %s\n",
+      format_size(host.total()).c_str(), static_cast<long long>(host.total()), devices, devices == 1 ? "" : "s",
+      format_size(host.batches).c_str(), format_size(host.tables).c_str(), format_size(host.results).c_str());
   return line;
 }
 
-std::string json_of(const HostPlan& host, int devices) {
+std::string json_of(const HostBytes& host, int devices) {
   return nlohmann::ordered_json{{"bytes", host.total()},
                                 {"batches", host.batches},
                                 {"tables", host.tables},

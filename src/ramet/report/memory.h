@@ -10,14 +10,14 @@
 
 namespace ramet::report {
 
-/// What a person asks of an executable's memory: that of one device.
+/// The figures of an executable's memory, for one device.
 struct MemoryReport {
   int64_t planned_bytes = 0;                           ///< the arena: all device memory that will ever be used
   int64_t bound_bytes = 0;                             ///< no placement of this schedule can be smaller
   std::string placement;                               ///< how the placement was found
-  std::string peak;                                    ///< what happens when the most is alive
-  std::array<int64_t, kBufferClassCount> at_peak{};    ///< bytes alive there, by class
-  std::array<int64_t, kBufferClassCount> most{};       ///< most bytes of a class alive at any one time
+  std::string peak;                                    ///< the work at the instant with most live bytes
+  std::array<int64_t, kBufferClassCount> at_peak{};    ///< bytes live there, by class
+  std::array<int64_t, kBufferClassCount> most{};       ///< most bytes of a class live at any one time
   int64_t streaming_bytes = 0;                         ///< of streaming memory
   std::array<int64_t, kBufferClassCount> streaming{};  ///< most bytes of a class there at any one time
   struct Large {
@@ -26,7 +26,7 @@ struct MemoryReport {
     int64_t bytes = 0;
     std::string from, to;  ///< what happens when its life begins and ends
   };
-  std::vector<Large> largest;  ///< alive at the peak, largest first
+  std::vector<Large> largest;  ///< live at the peak, largest first
   /// A table of indices that each part of the model has its own rows of, padded to the longest (ops/parts.h).
   struct Table {
     std::string name;
@@ -46,11 +46,11 @@ std::string json_of(const MemoryReport& report);
 
 /// Host memory of a process with so many devices, as a row "host": text and one JSON object (bytes, batches, tables,
 /// results, devices).
-std::string text_of(const HostPlan& host, int devices);
-std::string json_of(const HostPlan& host, int devices);
+std::string text_of(const HostBytes& host, int devices);
+std::string json_of(const HostBytes& host, int devices);
 
 /// A picture of the arena: time from left to right, addresses upwards, a rectangle a buffer, coloured by class;
-/// hovering tells its name, size and life. Buffers too small to be seen are left out.
+/// hovering shows its name, size and life. Buffers too small to be seen are left out.
 std::string memory_svg(const Executable& executable);
 
 }  // namespace ramet::report

@@ -9,11 +9,11 @@ namespace ramet::report {
 namespace {
 
 constexpr double kWidth = 1200, kHeight = 640, kLeft = 90, kTop = 50, kBottom = 46, kRight = 20;
-constexpr double kLeastSide = 0.4;  // pixels; what is smaller both ways cannot be seen
+constexpr double kLeastSide = 0.4;  // pixels; buffers smaller in both directions cannot be seen
 
 // One colour a class, told apart by readers who do not see red and green apart too (Okabe and Ito's palette).
-constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#332288", "#e69f00",
-                                                     "#f0e442", "#8c564b", "#999999", "#cc79a7"};
+constexpr const char* kColours[kBufferClassCount] = {"#0072b2", "#56b4e9", "#d55e00", "#009e73", "#332288",
+                                                     "#e69f00", "#f0e442", "#8c564b", "#999999", "#cc79a7"};
 
 class Picture : SvgPicture {
  public:
@@ -78,7 +78,7 @@ class Picture : SvgPicture {
     add("<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.0f\" y2=\"%.0f\" stroke=\"black\" stroke-dasharray=\"3 3\" "
         "stroke-width=\"0.8\">",
         x(exe_.peak_instant + 0.5), x(exe_.peak_instant + 0.5), kTop, kHeight - kBottom);
-    text_ += "<title>most is alive: " + svg_text(exe_.at(exe_.peak_instant)) + "</title></line>\n";
+    text_ += "<title>most is live: " + svg_text(exe_.at(exe_.peak_instant)) + "</title></line>\n";
   }
 
   const Executable& exe_;

@@ -6,7 +6,8 @@
 
 namespace ramet::report {
 
-/// A table: how much of what is where, the first tensor out of range, and the `most` tensors that lose most.
+/// A table: the share of numbers in each range of exponents, the first tensor out of range, and the `most` tensors that
+/// lose most.
 std::string text_of(const NumericsReport& report, size_t most = 20);
 
 }  // namespace ramet::report

@@ -24,9 +24,9 @@ class ProtoMessage {
 };
 
 /// A simulated step as a Perfetto trace (the bytes of a perfetto.protos.Trace), which ui.perfetto.dev and Chrome's
-/// viewer open. A process is one device of those that do the same, its tracks are the runs of segments, what it does
-/// layer by layer, its messages, and its transfers to and from streaming memory; counters are the bytes a second of
-/// links and memories. Times are nanoseconds from the beginning of the step. Needs timelines.
+/// viewer open. A process is one device of those that do the same, its tracks are the runs of segments, its work layer
+/// by layer, its messages, and its transfers to and from streaming memory; counters are the bytes a second of links and
+/// memories. Times are nanoseconds from the beginning of the step. Needs timelines.
 ///
 /// The fields written, by their numbers in perfetto/trace/*.proto:
 ///   Trace.packet 1

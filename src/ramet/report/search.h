@@ -8,7 +8,7 @@
 
 namespace ramet::report {
 
-/// What is said of a search beside its result.
+/// Figures of a search beside its result.
 struct SearchReport {
   std::string name;  ///< of the recipe
   const Machine* machine = nullptr;
@@ -32,7 +32,7 @@ std::string text_of(const SearchReport& report);
 /// neighbours [{change, layout, refused, why}].
 std::string json_of(const SearchReport& report);
 
-/// The Error of a search in which nothing fits: what would be needed.
+/// The Error of a search in which no layout fits; it says how much memory would be needed.
 [[noreturn]] void refuse_machine(const SearchReport& report);
 
 }  // namespace ramet::report

@@ -16,9 +16,9 @@ std::string text_of(const Simulation& simulation, std::span<const Executable> st
 /// busiest, use, busiest_use}], the last two as shares of the step.
 std::string json_of(const Simulation& simulation, std::span<const Executable> stages);
 
-/// What every device does over the step, one line for all that do the same, then the traffic of links and memories.
-/// Spans shorter than what can be seen are drawn as one of whatever takes most of the time there; hovering tells the
-/// layer, the run and the times. Needs timelines.
+/// A picture of every device's work over the step, one line for all devices that do the same, then the traffic of links
+/// and memories. Spans too short to be seen are joined into one of the kind that takes most of the time there; hovering
+/// shows the layer, the run and the times. Needs timelines.
 std::string timeline_svg(const Simulation& simulation, const std::string& title);
 
 }  // namespace ramet::report

@@ -11,7 +11,7 @@ namespace ramet::report {
 namespace {
 
 constexpr double kWidth = 1200, kLeft = 170, kRight = 20, kTop = 56, kRow = 22, kTraffic = 44, kGap = 6;
-constexpr double kLeast = 0.5;     // pixels: what is narrower is drawn together with its neighbours
+constexpr double kLeast = 0.5;     // pixels: narrower spans are joined with their neighbours
 constexpr size_t kMostRows = 256;  // of devices
 // Told apart by readers who do not see red and green apart, too (Okabe and Ito's palette).
 constexpr std::array<const char*, kActivities> kColours = {"#0072b2", "#e69f00", "#009e73", "#d9d9d9"};

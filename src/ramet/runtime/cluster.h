@@ -31,7 +31,7 @@ struct ClusterOptions {
   /// Kind of the devices (kernel/devices.h), which the backend is for; "": the default.
   std::string device;
   bool profile = false;
-  /// Whether sums between devices keep the recipe's order (DESIGN, exact bits).
+  /// Whether sums between devices keep the recipe's order (docs/architecture.md, "The same bits").
   ExactBits bits = ExactBits::kExact;
 };
 
@@ -51,14 +51,14 @@ using ResultTensors = std::vector<ResultTensor>;
 /// Those of one element, as numbers.
 NamedNumbers numbers_of(const ResultTensors& tensors);
 
-/// Which results are wanted, and where. The host's memory for them is what they take: `bytes` of each, on the leading
+/// The results that are wanted, and on which ranks. They take as much host memory as they have bytes, on the leading
 /// rank or on all.
 struct Wanted {
   std::vector<std::string> names{};  ///< empty: all of a program on request; of a step, all scalars
   bool everywhere = false;           ///< on all ranks; else others than the leading one get empty lists
 };
 
-/// What a step gave, over all devices. Equal on all ranks, and for all layouts.
+/// The result of a step over all devices. Equal on all ranks, and for all layouts.
 struct ClusterResults {
   std::vector<NamedNumbers> micro;  ///< scalars of every micro-batch of the global batch, in order
   NamedNumbers update;
@@ -87,8 +87,8 @@ DeviceReads reads_of_step(const Executable& executable, int device);
 DeviceReads reads_of_request(const Executable& executable, int device, std::string_view program, int64_t count);
 
 /// Called for each segment with data inputs that a device is about to run, by each device in the order of its reads and
-/// by several devices at once: gives what `executable` takes of micro-batch `micro` to `sink`. What it throws is thrown
-/// by the call that runs the program, which then changes no weight.
+/// by several devices at once: it gives the data inputs of `executable` for micro-batch `micro` to `sink`. An exception
+/// that it throws is thrown by the call that runs the program, which then changes no weight.
 using ClusterFeed = std::function<void(int64_t micro, const Executable& executable, FeedSink& sink)>;
 
 /// The devices of a mesh that this process runs, each an Engine with its streaming memory and its endpoint, driven by a
@@ -97,7 +97,7 @@ using ClusterFeed = std::function<void(int64_t micro, const Executable& executab
 /// them all: the first is thrown, and no call works after it.
 class Cluster {
  public:
-  /// `stages`: the executable of each stage. Throws Error when memory lacks, or ranks and devices do not fit.
+  /// `stages`: the executable of each stage. Throws Error when memory is short, or when ranks and devices do not fit.
   Cluster(std::vector<Executable> stages, const Backend& backend, const ClusterOptions& options = {});
   ~Cluster();
   Cluster(const Cluster&) = delete;
@@ -121,7 +121,7 @@ class Cluster {
   /// Sets bytes [offset, offset + bytes.size()) of a logical state on all devices that hold a part of them. All ranks
   /// bring the same bytes. After weights, call `run_derive`.
   void write_state(const StateTensor& state, uint64_t offset, std::span<const std::byte> bytes);
-  /// Bytes of a logical state, wherever they are; on ranks that do not lead `to` is left as it is.
+  /// Reads bytes of a logical state from whichever devices hold them; only the leading rank's `to` is written.
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
   void run_derive();
 
@@ -139,12 +139,13 @@ class Cluster {
   /// Whether the step has a program of this name on request.
   bool has_program(std::string_view name) const;
   /// A program on request, on micro-batches 0 to count - 1 of `feed`: the results of each, as logical tensors. They go
-  /// through the stages one behind another, some at a time (Program::width, in planned memory), and replicas share them.
-  /// `feed` is asked for a micro-batch when a device begins with it. Throws Error on an unknown program or result.
+  /// through the stages one behind another, some at a time (Program::width, in planned memory), and replicas share
+  /// them. `feed` is asked for a micro-batch when a device begins with it. Throws Error on an unknown program or
+  /// result.
   std::vector<ResultTensors> run(std::string_view program, int64_t count, const ClusterFeed& feed,
                                  std::span<const ScalarValue> scalars = {}, const Wanted& wanted = {});
-  /// As Engine::find_first_nonfinite: what the device says that met it first in the order of the step, and which one it
-  /// is.
+  /// As Engine::find_first_nonfinite, for all devices: the finding that comes first in the order of the step, and the
+  /// device that made it.
   std::optional<std::string> find_first_nonfinite(int64_t step, const ClusterFeed& feed,
                                                   std::span<const ScalarValue> scalars = {});
 

@@ -159,7 +159,7 @@ bool holds_name(const std::vector<std::string>& names, const std::string& name) 
 
 std::vector<ResultTensors> ClusterState::run(std::string_view name, int64_t count, const ClusterFeed& feed,
                                              std::span<const ScalarValue> scalars, const Wanted& wanted) {
-  // Before any device begins: what is refused here ends nothing.
+  // Before any device begins, so that a refusal here ends no device's work.
   const int32_t program = stages[0].program_on_request(name, count);
   const auto keep = [&](const Segment&, const Binding& result) {
     return wanted.names.empty() || holds_name(wanted.names, result.name);
@@ -212,8 +212,7 @@ void ClusterState::gather_tensors(int64_t step, const Wanted& wanted) {
     if (gather_all.names().empty()) return std::vector<ResultTensors>();
     for (const ClusterDevice& device : devices)
       for (int64_t micro = 0; micro < count; ++micro)
-        for (const TensorView& view : views_of(device, micro))
-          gather_all.take(device, micro, view.name, view.data);
+        for (const TensorView& view : views_of(device, micro)) gather_all.take(device, micro, view.name, view.data);
     return gather_all.finish();
   };
   const auto first = [](int64_t) { return ResultGather::Giver{}; };

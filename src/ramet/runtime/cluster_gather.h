@@ -11,7 +11,7 @@ namespace ramet::runtime {
 
 /// Brings results from the devices that hold parts of them to the host of the leading rank, or of all: each as one
 /// logical tensor. A result that several devices hold comes from the first of them. Takes as much host memory as the
-/// results, and on each rank once more what its devices give.
+/// results, and on each rank as much again as its devices give.
 class ResultGather {
  public:
   /// Which results of a program (Executable::programs) there are: those for which `keep` says yes.
@@ -27,7 +27,8 @@ class ResultGather {
 
   /// The names of the results that there are.
   std::vector<std::string> names() const;
-  /// What a device of this process has of a result of a micro-batch. Devices may call it at the same time.
+  /// Takes the part of a micro-batch's result that a device of this process holds. Devices may call it at the same
+  /// time.
   void take(const ClusterDevice& device, int64_t micro, std::string_view name, const std::byte* data);
   /// All ranks together: the results of each micro-batch; on ranks that do not lead empty lists, but for `everywhere`.
   std::vector<ResultTensors> finish();
@@ -38,7 +39,7 @@ class ResultGather {
     int stage = 0;
     Sharding sharding;
   };
-  /// What a device gives of a micro-batch: items, and where each lies in what it sends.
+  /// The results that a device gives for a micro-batch: items, and the place of each in the message.
   struct Share {
     std::map<size_t, int64_t> place;  ///< by item
     int64_t bytes = 0;                ///< of one micro-batch

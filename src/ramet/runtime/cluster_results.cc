@@ -111,7 +111,7 @@ void ClusterState::gather_step() {
   }
 }
 
-/// All devices tell when they met it; who met it first tells what.
+/// All devices share the time of their finding; the device with the first one sends it to all.
 std::optional<std::string> ClusterState::first_nonfinite() {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> when(static_cast<size_t>(mesh.devices()));

@@ -29,8 +29,8 @@ class DeviceThreads {
  public:
   explicit DeviceThreads(size_t devices);
   ~DeviceThreads();
-  /// Runs `body(index)` on every device's thread and waits for all. What was thrown first is thrown again; `on_error`
-  /// hears it as soon as it is thrown, on that thread.
+  /// Runs `body(index)` on every device's thread and waits for all. Throws the first exception again; `on_error` gets
+  /// each exception at once, on the thread that threw it.
   void run(const std::function<void(size_t)>& body, const std::function<void(size_t, std::string_view)>& on_error);
 
  private:
@@ -57,7 +57,7 @@ struct ResultSlot {
 /// What all devices of a stage give in a training step, in the order in which they give it.
 std::vector<ResultSlot> result_slots(const Executable& executable);
 
-/// Tag of what ranks tell each other outside of programs, which count their boundaries from 0.
+/// Tag of messages between ranks outside of programs. The tags of programs count boundaries from 0.
 inline constexpr int kHostTag = Transport::kUserTags - 1;
 
 /// A logical state on the devices that hold it.
@@ -82,8 +82,9 @@ struct ClusterState {
   ClusterDevice* local(int device);
   /// Runs a body on the threads of all devices of this process.
   void on_devices(const std::function<void(ClusterDevice&)>& body);
-  /// The same for a body that feeds. What a feed threw on one device is thrown when all devices have ended their work,
-  /// so that no device waits for another and the cluster goes on working; with other ranks it ends them, as any error.
+  /// The same for a body that feeds data inputs. An exception of a feed on one device is thrown when all devices have
+  /// ended their work, so that no device waits for another and the cluster stays usable. With several ranks it ends
+  /// them all, as any error does.
   void on_fed_devices(const std::function<void(ClusterDevice&)>& body);
   Feed feed_of(const ClusterDevice& device, const ClusterFeed& feed) const;
 

@@ -86,8 +86,8 @@ void ClusterState::write_window(const StateMap& where, int64_t offset, std::span
   });
 }
 
-/// Readers of the leading rank copy what they have to its place; others send it to the first device, packed as they
-/// hold it.
+/// Devices of the leading rank copy their parts into place; other devices send theirs to the first device, in the order
+/// in which they hold them.
 void ClusterState::read_window(const StateMap& where, int64_t offset, std::span<std::byte> to) {
   const int64_t size = where.element_bytes, begin = offset / size, end = begin + static_cast<int64_t>(to.size()) / size;
   on_devices([&](ClusterDevice& device) {

@@ -29,8 +29,8 @@ void add_run(std::vector<Stretch>& stretches, int64_t local, int64_t place, int6
 
 }  // namespace
 
-/// Calls visit(local byte, place in the range, bytes) for what this device holds of bytes [offset, offset + size) of a
-/// logical tensor.
+/// Calls visit(local byte, place in the range, bytes) for each run of bytes [offset, offset + size) of a logical tensor
+/// that this device holds.
 template <typename Visit>
 void EngineState::each_run(const StatePlace& state, int64_t offset, int64_t size, const Visit& visit) const {
   const auto element = static_cast<int64_t>(size_of(state.sharding.logical.dtype));
@@ -141,9 +141,9 @@ std::span<const TensorView> DeviceEngine::run(std::string_view program, const Fe
                                               std::span<const ScalarValue> scalars) {
   return state_->run(program, feed, scalars);
 }
-std::vector<int64_t> DeviceEngine::count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+std::vector<int64_t> DeviceEngine::count_exponents(const NumericsTable& table, int64_t step, const Feed& feed,
                                                    std::span<const ScalarValue> scalars) {
-  return state_->count_exponents(plan, step, feed, scalars);
+  return state_->count_exponents(table, step, feed, scalars);
 }
 
 std::optional<NonFinite> DeviceEngine::find_first_nonfinite(int64_t step, const Feed& feed,

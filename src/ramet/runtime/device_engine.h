@@ -15,12 +15,12 @@
 
 namespace ramet::runtime {
 
-struct NumericsPlan;
+struct NumericsTable;
 
-/// What a device has beside its program.
+/// The surroundings of a device beside its program.
 struct DeviceOptions {
-  int device = 0;   ///< its number in the executable's mesh
-  int threads = 0;  ///< must be what the executable was compiled for; 0 takes that
+  int device = 0;           ///< its number in the executable's mesh
+  int threads = 0;          ///< must be the number that the executable was compiled for; 0 takes that number
   std::string_view kind{};  ///< of device (kernel/devices.h), which the backend is for; "": the default
   Transport* transport =
       nullptr;  ///< its endpoint, which must outlive the engine; may be null where there is one device
@@ -37,8 +37,8 @@ struct DeviceOptions {
 /// to the others by Transport::stop: they would wait for it.
 class DeviceEngine {
  public:
-  /// Throws Error when the executable is of another kernel class than the backend's, the device is not of its stage, or
-  /// memory lacks.
+  /// Throws Error when the executable is of another kernel class than the backend's, when the device is not of its
+  /// stage, or when memory is short.
   DeviceEngine(Executable executable, const Backend& backend, const DeviceOptions& options = {});
   ~DeviceEngine();
   DeviceEngine(const DeviceEngine&) = delete;
@@ -61,29 +61,30 @@ class DeviceEngine {
 
   /// Derives states from weights.
   void prepare();
-  /// One training step. Feeds are asked for by lanes of the whole step, of which this replica takes its own; the
-  /// counter counts them so too. Scalars and feeds that this stage does not take are passed over where there are many
-  /// devices. A guard that is not finite ends the step on all devices before weights change; `not_finite` is
-  /// told where it was seen.
+  /// One training step. The feed is called with micro-batches of the whole step, in the lanes of this replica; the
+  /// counter numbers them in the same way. With several devices, scalars and feeds that this stage does not read are
+  /// ignored. A guard that is not finite ends the step on all devices before weights change; `not_finite` then says on
+  /// which device it was seen.
   const StepResults& run_step(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars = {});
-  /// A program on request, on `count` micro-batches of all replicas together: one that changes no state does
-  /// micro-batch i on replica i mod r, one that does does each on every replica. No device waits for the others between
-  /// micro-batches but for what they send it. `sink` hears the results of this device's stage, and where a replica lacks a
-  /// micro-batch of its own nothing.
+  /// A program on request, on `count` micro-batches of all replicas together: a program that changes no state does
+  /// micro-batch i on replica i mod r; one that changes states does each micro-batch on every replica. Between
+  /// micro-batches a device waits only for messages of other devices. `sink` gets the results of this device's stage,
+  /// and nothing when a replica has no micro-batch of its own.
   void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
            const ResultSink& sink);
   /// The same on one micro-batch; the views hold until the next call.
-  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars = {});
-  /// What the feed threw in the last call, where this device went on with zeros so that others did not wait for it; the
-  /// call changed no weight then. With one device alone the calls themselves throw it.
+  std::span<const TensorView> run(std::string_view program, const Feed& feed,
+                                  std::span<const ScalarValue> scalars = {});
+  /// The exception of the feed in the last call. This device then went on with zeros, so that others did not wait for
+  /// it, and the call changed no weight. With a single device the calls themselves throw it.
   std::exception_ptr take_feed_error();
   /// As Engine::find_first_nonfinite, of this device; with many devices the step runs to its end.
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
                                                 std::span<const ScalarValue> scalars = {});
 
-  /// Runs a step, changing no weight, and counts the exponents of each row of `plan`, which is of this executable:
+  /// Runs a step, changing no weight, and counts the exponents of each row of `table`, which is of this executable:
   /// kExponentBins numbers a row.
-  std::vector<int64_t> count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+  std::vector<int64_t> count_exponents(const NumericsTable& table, int64_t step, const Feed& feed,
                                        std::span<const ScalarValue> scalars = {});
 
   void profile(bool on);

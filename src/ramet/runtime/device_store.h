@@ -17,7 +17,8 @@ class DeviceStore {
  public:
   DeviceStore(std::unique_ptr<StreamingStore> store, Device& device, Queue& queue, Staging& staging);
 
-  /// Starts a transfer after all that the queue was given. `wait` puts what the queue is given from then on behind it.
+  /// Starts a transfer behind all work that the queue was given so far. `wait` orders later work of the queue behind
+  /// the transfer.
   Ticket start_load(int64_t offset, std::byte* to, int64_t bytes);
   Ticket start_store(int64_t offset, const std::byte* from, int64_t bytes);
   void wait(Ticket ticket);

@@ -13,9 +13,7 @@
 namespace ramet::runtime {
 namespace {
 
-bool is_finite_scalar(const TensorView& view) {
-  return !is_floating(view.type->dtype) || std::isfinite(view.get());
-}
+bool is_finite_scalar(const TensorView& view) { return !is_floating(view.type->dtype) || std::isfinite(view.get()); }
 
 }  // namespace
 
@@ -62,7 +60,6 @@ EngineState::EngineState(Executable executable, const Backend& backend, const De
     seconds_.emplace_back(segment.instructions.size(), 0.0);
   }
   runs_.assign(exe_.segments.size(), 0);
-  goes_on_ = !alone() || !exe_.transfers.empty();
   make_results();
   find_guards();
   for (const Program& program : exe_.programs) tickets_.resize(std::max(tickets_.size(), program.steps.size()));
@@ -119,14 +116,14 @@ void EngineState::write_constants() {
 
 void EngineState::make_kernels(const Backend& backend) {
   backend_ = &backend;
-  collectives_.resize(exe_.tasks.size());
-  for (size_t i = 0; i < exe_.tasks.size(); ++i) {
-    const Task& task = exe_.tasks[i];
+  collectives_.resize(exe_.calls.size());
+  for (size_t i = 0; i < exe_.calls.size(); ++i) {
+    const Call& call = exe_.calls[i];
     kernels_.emplace_back();
-    if (task.node.op->exchange != Exchange::kNone)
-      collectives_[i] = make_collective(task.node);
+    if (call.node.op->exchange != Exchange::kNone)
+      collectives_[i] = make_collective(call.node);
     else
-      kernels_[i] = backend.make(localize(task.node, position_), device_->threads(), task.kernel);
+      kernels_[i] = backend.make(localize(call.node, position_), device_->threads(), call.kernel);
   }
   if (!alone() && options_.transport)
     everyone_ =
@@ -152,9 +149,9 @@ CallTable EngineState::make_table(const Segment& segment) const {
       table.by_micro.push_back({place, nullptr, id});
   };
   for (const Instruction& instruction : segment.instructions) {
-    Call call;
-    call.kernel = instruction.task < 0 ? nullptr : kernels_[static_cast<size_t>(instruction.task)].get();
-    if (instruction.task >= 0 && !call.kernel) call.collective = instruction.task;
+    BoundCall call;
+    call.kernel = instruction.call < 0 ? nullptr : kernels_[static_cast<size_t>(instruction.call)].get();
+    if (instruction.call >= 0 && !call.kernel) call.collective = instruction.call;
     const bool between_stages = call.collective >= 0 && collectives_[static_cast<size_t>(call.collective)].form.axis ==
                                                             static_cast<int64_t>(MeshAxis::kStage);
     if (between_stages && !trained[static_cast<size_t>(instruction.outputs[0])])
@@ -166,7 +163,7 @@ CallTable EngineState::make_table(const Segment& segment) const {
     call.outputs = const_cast<void* const*>(next);
     for (BufferId id : instruction.outputs) note(id, next++);
     if (instruction.scratch != kNoBuffer) call.scratch = at(instruction.scratch);
-    if (instruction.task < 0) call.bytes = exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes;
+    if (instruction.call < 0) call.bytes = exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes;
     table.calls.push_back(call);
   }
   return table;
@@ -285,13 +282,12 @@ void EngineState::find_guards() {
   }
 }
 
-void EngineState::run_call(const Call& call) {
+void EngineState::run_call(const BoundCall& call) {
   if (call.collective >= 0) return run_collective(call);
   if (!call.kernel)
     return queue_->copy(static_cast<std::byte*>(call.outputs[0]), static_cast<const std::byte*>(call.inputs[0]),
                         call.bytes);
-  queue_->launch(*call.kernel,
-                 {{call.inputs, call.input_count}, {call.outputs, call.output_count}, call.scratch});
+  queue_->launch(*call.kernel, {{call.inputs, call.input_count}, {call.outputs, call.output_count}, call.scratch});
 }
 
 void EngineState::set_operands(CallTable& table, const ProgramStep& step) const {
@@ -326,8 +322,8 @@ void EngineState::run_timed(int32_t segment, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) seconds[i] += stamps_[i - begin + 1] - stamps_[i - begin];
 }
 
-/// The first guard that is not finite, of those from `looked_at` on that instructions below `before` make. Their numbers
-/// come to the host here, all at once.
+/// The first guard that is not finite, among those from `looked_at` on that instructions below `before` compute. Their
+/// values are copied to the host here, all at once.
 const Guard* EngineState::find_failed_guard(const ProgramStep& step, size_t& looked_at, int32_t before) {
   const auto& guards = guards_[static_cast<size_t>(step.subject)];
   const size_t first = looked_at;
@@ -340,9 +336,10 @@ const Guard* EngineState::find_failed_guard(const ProgramStep& step, size_t& loo
   return nullptr;
 }
 
-/// Runs a segment, and looks at its guards before it changes a weight or an optimizer state and again at its end; false
-/// where one is not finite. After that, and after an earlier guard, only its collectives between stages: all other
-/// devices that it would meet run the same segment and have ended at the same place.
+/// Runs a segment, and checks its guards before it changes a weight or an optimizer state and again at its end; returns
+/// false when one is not finite. From there on, and when the step had ended before, it does only the segment's
+/// collectives between stages: all devices that it would meet in others run the same segment and ended at the same
+/// place.
 bool EngineState::run_guarded(const ProgramStep& step) {
   const auto id = static_cast<size_t>(step.subject);
   const auto count = static_cast<int32_t>(exe_.segments[id].instructions.size());
@@ -364,7 +361,7 @@ bool EngineState::run_guarded(const ProgramStep& step) {
     if (!failed) continue;
     results_.not_finite = exe_.segments[id].results[failed->result].name;
     results_.states_changed = changed_ || stop > first_write;
-    stale_ = goes_on_;
+    stale_ = drains();
     exchange_rest();
     return false;
   }
@@ -426,7 +423,7 @@ int64_t EngineState::micro_batch_of(const ProgramStep& step) const {
   return request_.micro_batch_of(step, position_.replica);
 }
 
-/// With many devices a loss that is not finite is noted where it is seen.
+/// With several devices, each notes the first loss of its own that is not finite; `agree` then ends the step on all.
 void EngineState::note_results(const ProgramStep& step) {
   if (alone() || program_ != kTrain || step.micro < 0 || ended_ || !results_.not_finite.empty()) return;
   const auto& results = exe_.segments[static_cast<size_t>(step.subject)].results;
@@ -438,7 +435,8 @@ void EngineState::note_results(const ProgramStep& step) {
       results_.not_finite = results[i].name;
 }
 
-/// Before weights change, all devices hear whether one has noted something: then the step ends for all.
+/// Before weights change, devices tell each other whether one of them saw a loss that is not finite; then the step ends
+/// on all of them.
 void EngineState::agree() {
   agreed_ = true;
   if (!everyone_) return;

@@ -31,22 +31,22 @@ class FeedSink {
   virtual ~FeedSink() = default;
   /// Throws Error when there is no such input, or its type differs.
   virtual void set(std::string_view name, const TensorType& type, const void* data) = 0;
-  /// Whether what is fed now takes a data input of this name.
+  /// Whether the program that is fed now has a data input of this name.
   virtual bool takes(std::string_view name) const = 0;
 
-  /// For callers that know the program: who asks, and how to give data inputs by number, without their names.
+  /// For callers that know the program: the executable that asks, and data inputs by number instead of by name.
   virtual int device() const = 0;       ///< that asks, by its number in the mesh
   virtual int32_t segment() const = 0;  ///< of its program, that is about to run
   /// Copies data input `input` of that segment's `feeds`, of its type.
   virtual void put(size_t input, const void* data) = 0;
 };
 
-/// Called for each micro-batch, in order: (lane, micro-batch within the lane, where to put it). For a program on request
-/// all micro-batches are of lane 0.
+/// Called for each micro-batch, in order: (lane, micro-batch within the lane, where to put it). For a program on
+/// request all micro-batches are of lane 0.
 using Feed = std::function<void(int64_t lane, int64_t micro, FeedSink& sink)>;
 
-/// Hears the results of a program on request as soon as they are there: of micro-batch `micro`, as the device holds them.
-/// `data` holds until the call returns.
+/// Hears the results of a program on request as soon as they are there: of micro-batch `micro`, as the device holds
+/// them. `data` holds until the call returns.
 using ResultSink = std::function<void(int64_t micro, const Binding& result, const std::byte* data)>;
 
 /// The scalar input that the engine gives itself: {step, micro-batch}.
@@ -58,7 +58,7 @@ struct ScalarValue {
   double value = 0;
 };
 
-/// What a step gave. Views hold until the next step of the engine.
+/// The result of a step. Views are valid until the next step of the engine.
 class StepResults {
  public:
   StepResults() = default;
@@ -81,7 +81,7 @@ class StepResults {
   std::string not_finite;
   /// Whether weights or optimizer states had been changed when the step ended early.
   bool states_changed = false;
-  /// Time of the step on this device, and what of it went by waiting for devices of other stages.
+  /// Time of the step on this device, and the part of it spent waiting for devices of other stages.
   double seconds = 0, waiting_seconds = 0;
 
  private:
@@ -119,8 +119,8 @@ struct ProfileRow {
 /// addresses and the places of results; a step allocates nothing. One thread drives an engine.
 class Engine {
  public:
-  /// Throws Error when the executable is of another kernel class than the backend's, or memory lacks. `threads` must be
-  /// what it was compiled for; 0 takes that.
+  /// Throws Error when the executable is of another kernel class than the backend's, or when memory is short. `threads`
+  /// must be the number that the executable was compiled for; 0 takes that number.
   Engine(Executable executable, const Backend& backend, int threads = 0);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -132,7 +132,7 @@ class Engine {
   /// Sets a state by its logical name. After weights, call `run_derive`. Throws Error on an unknown name or another
   /// type.
   void write_state(std::string_view name, const TensorType& type, const void* data);
-  /// The same, with the value made in place: no copy of it is ever alive. Throws Error likewise.
+  /// The same, with the value made in place, without a copy. Throws Error likewise.
   void fill_state(std::string_view name, const TensorType& type, const std::function<void(std::span<std::byte>)>& fill);
   /// A state as it is now, in place; on a device whose memory the host cannot read a copy, which holds until the next
   /// call.
@@ -149,17 +149,20 @@ class Engine {
   void run(std::string_view program, int64_t count, const Feed& feed, std::span<const ScalarValue> scalars,
            const ResultSink& sink);
   /// The same on one; the views hold until the next call.
-  std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars = {});
+  std::span<const TensorView> run(std::string_view program, const Feed& feed,
+                                  std::span<const ScalarValue> scalars = {});
 
-  /// Runs the step again, changing no weight, and checks every output of every instruction; tells the first that is not
-  /// finite, or nothing. States that are not finite already are told too. For use after a step that ended early.
+  /// Runs the step again, changing no weight, and checks every output of every instruction. Returns the first that is
+  /// not finite, or nothing. States that were not finite before the step are found too. For use after a step that ended
+  /// early.
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed,
                                                 std::span<const ScalarValue> scalars = {});
 
   /// Hash over all weights in canonical order: names, types, bytes.
   Hash weights_hash() const;
 
-  /// From now on each instruction is timed (tens of nanoseconds each); false stops and keeps what was measured.
+  /// From now on each instruction is timed (tens of nanoseconds each); false stops the timing and keeps the times so
+  /// far.
   void profile(bool on);
   std::vector<ProfileRow> profile_by_kernel() const;  ///< longest first
   std::vector<ProfileRow> profile_by_node() const;    ///< longest first

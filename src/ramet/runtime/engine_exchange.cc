@@ -48,7 +48,7 @@ PreparedCollective EngineState::make_collective(const NodeSignature& node) {
   return call;
 }
 
-void EngineState::run_collective(const Call& call) {
+void EngineState::run_collective(const BoundCall& call) {
   const PreparedCollective& collective = collectives_[static_cast<size_t>(call.collective)];
   const CollectiveForm& form = collective.form;
   const auto* in = static_cast<const std::byte*>(call.inputs[0]);
@@ -65,9 +65,8 @@ void EngineState::run_collective(const Call& call) {
         group.all_reduce(from, to, form.input.elements(), dtype, collective.reduction);
       });
     case Exchange::kAllGather:
-      exchange(in, form.input.bytes(), scratch ? scratch : out, form.output.bytes(), [&](const void* from, void* to) {
-        group.all_gather(from, to, form.output.elements(), dtype);
-      });
+      exchange(in, form.input.bytes(), scratch ? scratch : out, form.output.bytes(),
+               [&](const void* from, void* to) { group.all_gather(from, to, form.output.elements(), dtype); });
       if (scratch) queue_->transpose(out, scratch, form.parts, form.outer, run_bytes);
       return;
     case Exchange::kReduceScatter:
@@ -81,7 +80,7 @@ void EngineState::run_collective(const Call& call) {
   }
 }
 
-/// Calls meet(from, to) with host memory for what is in device memory.
+/// Calls meet(from, to) with host copies of device memory.
 template <typename Meet>
 void EngineState::exchange(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes, const Meet& meet) {
   std::byte* const from = staging_->outgoing(in, in_bytes);
@@ -91,8 +90,8 @@ void EngineState::exchange(const std::byte* in, int64_t in_bytes, std::byte* out
   staging_->deliver(out, to, out_bytes);
 }
 
-/// Part k of `split` goes to member k as a tensor of its own; what comes is joined along `concat`.
-void EngineState::all_to_all(const PreparedCollective& collective, const Call& call) {
+/// Part k of `split` goes to member k as a tensor of its own; the received parts are joined along `concat`.
+void EngineState::all_to_all(const PreparedCollective& collective, const BoundCall& call) {
   const CollectiveForm& form = collective.form;
   const auto element = static_cast<int64_t>(size_of(form.input.dtype));
   // A tensor cut in `parts` along a dimension is [outer, parts, run].
@@ -163,7 +162,7 @@ void EngineState::wait(size_t index) {
     staging_->deliver(at(transfer.buffer, step.micro), staged_[index], transfer.type.bytes());
 }
 
-/// A step that a guard has ended does nothing more, but for what others wait for. The last round of a request may have
+/// A step that a guard has ended does its messages and nothing else (drains). The last round of a request may have
 /// fewer micro-batches than the program has room for: the steps of the others are left out on all devices.
 bool EngineState::run_program_step(size_t index) {
   const ProgramStep& step = at_hand().steps[index];
@@ -186,7 +185,7 @@ bool EngineState::run_program_step(size_t index) {
   copy_results(step);
   note_results(step);
   finish_superstep(index);
-  return !ended_ || goes_on_;
+  return !ended_ || drains();
 }
 
 void EngineState::run_program(int32_t program) {
@@ -201,8 +200,8 @@ void EngineState::run_program(int32_t program) {
   }
 }
 
-/// After an error: nothing that the queue was given may still be at work when the caller hears of it. What the queue
-/// itself throws is either that error or follows from it.
+/// After an error: waits, so that no work of the queue is still running when the caller gets the error. An exception of
+/// the queue is either that error or follows from it.
 void EngineState::abandon() {
   try {
     queue_->wait();

@@ -4,7 +4,7 @@
 #include "ramet/base/error.h"
 #include "ramet/runtime/engine_state.h"
 
-// What the host gives to a step and what it gets back: scalars, the tensors of micro-batches, results.
+// Data between the host and a step: scalars, the tensors of micro-batches, results.
 
 namespace ramet::runtime {
 
@@ -26,7 +26,7 @@ void EngineState::check_scalars(std::span<const ScalarValue> scalars) const {
   }
 }
 
-/// Gives a segment what it takes from the host.
+/// Gives a segment its data inputs and scalars.
 void EngineState::feed_segment(const ProgramStep& step) {
   const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
   const int64_t micro = micro_batch_of(step);
@@ -102,9 +102,9 @@ void EngineState::give_zeros(const Segment& segment) {
   for (const Binding& feed : segment.feeds) queue_->fill(at(feed.buffer), 0, feed.type.bytes());
 }
 
-/// What the feed throws ends the step at once only where nobody waits for this device and no transfer is under way, or
-/// where weights may have changed already. Else the step goes on with zeros until all devices agree to end it, before
-/// weights change; the caller takes the error then.
+/// An exception of the feed ends the step at once only when no other device waits for this one and no transfer is under
+/// way, or when weights may have changed already. Otherwise the step goes on with zeros until all devices agree to end
+/// it, before weights change; the caller then takes the exception (take_feed_error).
 void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro) {
   feeding_ = &segment;
   fed_.assign(segment.feeds.size(), false);
@@ -114,7 +114,7 @@ void EngineState::take_feeds(const Segment& segment, int64_t lane, int64_t micro
     (*feed_)(lane, micro, *this);
     check_fed(segment);
   } catch (...) {
-    if (!goes_on_ || (may_change_ && agreed_ && !alone())) throw;
+    if (!drains() || (may_change_ && agreed_ && !alone())) throw;
     feed_error_ = std::current_exception();
     if (may_change_) results_.not_finite = segment.feeds[0].name;
     if (may_change_ && alone()) ended_ = stale_ = true;
@@ -150,7 +150,8 @@ void EngineState::copy_result(const ProgramStep& step, size_t result) {
                    binding.type.bytes());
 }
 
-/// Results of a training step are there when the queue has been waited for; those of a request are told here.
+/// Results of a training step are valid once the caller has waited for the queue; results of a request are passed to
+/// the sink here.
 void EngineState::copy_results(const ProgramStep& step) {
   if (!exe_.gives_results(step)) return;
   const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];

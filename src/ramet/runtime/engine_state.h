@@ -15,14 +15,14 @@
 namespace ramet::runtime {
 
 /// One instruction with its addresses, ready to be called.
-struct Call {
+struct BoundCall {
   const Kernel* kernel = nullptr;  ///< null: copies `bytes` from inputs[0] to outputs[0], or is a collective
   const void* const* inputs = nullptr;
   void* const* outputs = nullptr;
   uint32_t input_count = 0, output_count = 0;
   void* scratch = nullptr;
   int64_t bytes = 0;
-  int32_t collective = -1;  ///< index of the task of a collective
+  int32_t collective = -1;  ///< index of the call of a collective
 };
 
 /// An operand whose address depends on the micro-batch or on the lane's slot: `place` is set before the segment runs.
@@ -35,7 +35,7 @@ struct MovingOperand {
 /// A segment ready to be called. `inputs` and `outputs` of its calls point into `operands`.
 struct CallTable {
   std::vector<const void*> operands;
-  std::vector<Call> calls;
+  std::vector<BoundCall> calls;
   std::vector<MovingOperand> by_slot, by_micro;
   std::vector<int32_t> between_stages;  ///< collectives that other stages wait for even when a guard has ended the step
   int32_t slot = 0, micro = 0;          ///< for which `operands` are set
@@ -47,7 +47,7 @@ struct Guard {
   size_t result = 0;  ///< of the segment's
 };
 
-/// Who takes part in a collective, and how its operands lie.
+/// The members of a collective, and how its operands lie.
 struct PreparedCollective {
   CollectiveForm form;
   Collectives* group = nullptr;
@@ -84,7 +84,7 @@ class EngineState final : private FeedSink {
            const ResultSink& sink);
   std::span<const TensorView> run(std::string_view program, const Feed& feed, std::span<const ScalarValue> scalars);
   std::optional<NonFinite> find_first_nonfinite(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars);
-  std::vector<int64_t> count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+  std::vector<int64_t> count_exponents(const NumericsTable& table, int64_t step, const Feed& feed,
                                        std::span<const ScalarValue> scalars);
   void prepare();
 
@@ -95,13 +95,16 @@ class EngineState final : private FeedSink {
   }
   void write_state(std::string_view name, int64_t offset, std::span<const std::byte> bytes);
   int64_t read_state(std::string_view name, int64_t offset, std::span<std::byte> bytes) const;
-  /// What the feed threw in the last step, where the step had to go on for others.
+  /// The exception of the feed in the last step, when the step had to go on for other devices.
   std::exception_ptr take_feed_error() { return std::exchange(feed_error_, nullptr); }
   /// What this device holds of a state, for the host; read into `room` where the host cannot read it in place.
   const std::byte* state_data(const StatePlace& state, std::vector<std::byte>& room) const;
   /// The same of any range of device memory, after all that the queue was given.
   const std::byte* host_bytes(const void* data, int64_t bytes, std::vector<std::byte>& room) const;
   bool alone() const { return exe_.mesh.devices() == 1; }
+  /// Whether a step that has ended early still does its messages, because other devices or streaming memory wait for
+  /// them.
+  bool drains() const { return !alone() || !exe_.transfers.empty(); }
 
   Executable exe_;
   DeviceOptions options_;
@@ -153,11 +156,11 @@ class EngineState final : private FeedSink {
   void set_operands(CallTable& table, const ProgramStep& step) const;
   void run_calls(int32_t segment, size_t begin, size_t end);
   void run_timed(int32_t segment, size_t begin, size_t end);
-  void run_call(const Call& call);
-  void run_collective(const Call& call);
+  void run_call(const BoundCall& call);
+  void run_collective(const BoundCall& call);
   template <typename Meet>
   void exchange(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes, const Meet& meet);
-  void all_to_all(const PreparedCollective& collective, const Call& call);
+  void all_to_all(const PreparedCollective& collective, const BoundCall& call);
   bool run_guarded(const ProgramStep& step);
   const Guard* find_failed_guard(const ProgramStep& step, size_t& looked_at, int32_t before);
   void zero_accumulators(const ProgramStep& step);
@@ -184,21 +187,21 @@ class EngineState final : private FeedSink {
   const Backend* backend_ = nullptr;
   DeviceMemory result_memory_;                    // pinned: results of a step, where their views look
   std::vector<std::byte> scalar_room_;            // of the largest scalar input
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // by task
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // by call
   // All work of the programs. Goes before what it works on.
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<DeviceStore> store_;
   std::map<std::array<int64_t, 3>, std::unique_ptr<Collectives>> groups_;  // by axis, parts, stride
   std::unique_ptr<Collectives> everyone_;                                  // all devices; null: there is one
-  std::vector<PreparedCollective> collectives_;                            // by task
+  std::vector<PreparedCollective> collectives_;                            // by call
   std::vector<CallTable> tables_;                                          // by segment
   std::vector<std::vector<Guard>> guards_;
   std::vector<int32_t> first_state_write_;  // instruction; INT32_MAX: none
   StepResults results_;
-  std::vector<size_t> first_result_;   // of each segment, in the micro-batch's, the update's or the program's
-  std::vector<std::byte> result_room_; // of a result on request, where the host cannot read it in place
-  std::vector<double> stamps_;         // while profiling
+  std::vector<size_t> first_result_;    // of each segment, in the micro-batch's, the update's or the program's
+  std::vector<std::byte> result_room_;  // of a result on request, where the host cannot read it in place
+  std::vector<double> stamps_;          // while profiling
   std::vector<std::vector<std::byte>> once_bytes_;  // results of the last request of one micro-batch
   std::vector<TensorView> once_;
   // Of the program at hand.
@@ -208,21 +211,20 @@ class EngineState final : private FeedSink {
   std::vector<std::byte*> staged_;  // by step: host memory of a message
   std::vector<int32_t> under_way_;  // steps that were started and not waited for
   uint64_t superstep_ = 0;          // number of the program's first
-  bool ended_ = false;              // by a guard, or because another device's step has ended
-  bool agreed_ = false;             // all devices have told each other whether a loss was not finite
-  bool changed_ = false;            // weights or optimizer states, in this step
-  bool goes_on_ = false;            // what others or streaming memory wait for is done even so
-  bool stale_ = false;              // derived states may not be those of the weights
+  bool ended_ = false;    // a guard, the feed or another device has ended the step: only messages are left to do
+  bool agreed_ = false;   // all devices know whether any of them saw a loss that is not finite
+  bool changed_ = false;  // the step has changed weights or optimizer states
+  bool stale_ = false;    // derived states may differ from the weights: `prepare` is due before the next program
   // Of the step at hand.
   int64_t step_ = 0;
   const Feed* feed_ = nullptr;
   std::span<const ScalarValue> scalars_;
   const Segment* feeding_ = nullptr;
-  RequestRound request_;               ///< of the request at hand
-  const ResultSink* sink_ = nullptr;   ///< that hears its results
+  RequestRound request_;              ///< of the request at hand
+  const ResultSink* sink_ = nullptr;  ///< that hears its results
   std::vector<bool> fed_;
   std::vector<std::string> not_taken_;  // names that were fed and that this device's program does not have
-  bool may_change_ = false;  ///< the program at hand changes weights
+  bool may_change_ = false;             ///< the program at hand changes weights
   std::exception_ptr feed_error_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace ramet::runtime {
 
-/// One read or write of a file. `done` tells bytes moved, or -errno.
+/// One read or write of a file. `done` gets the bytes moved, or -errno.
 struct FileTransfer {
   bool write = false;
   int64_t offset = 0;
@@ -26,7 +26,7 @@ class FileIo {
   virtual std::string_view name() const = 0;
   /// Starts a transfer; never more than `depth` are under way.
   virtual void start(const FileTransfer& transfer) = 0;
-  /// Waits for at least one transfer, and appends what is done. At least one must be under way.
+  /// Waits until at least one transfer is done, and appends the finished ones. At least one must be under way.
   virtual void finish(std::vector<FileTransfer>& done) = 0;
 };
 

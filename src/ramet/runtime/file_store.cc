@@ -125,13 +125,13 @@ class FileStore final : public StreamingStore {
     }
   }
 
-  /// Takes what was asked for, in order, up to what must wait for what is under way; false at the end. Sleeps when
-  /// there is nothing.
+  /// Takes requests in order, up to the first that must wait for a transfer under way; false at the end. Sleeps when
+  /// there is none.
   bool admit() {
     std::unique_lock lock(mutex_);
     if (active_.empty()) wake_.wait(lock, [&] { return ending_ || !asked_.empty(); });
     if (ending_) {
-      // What nobody will wait for any more is dropped, but what is under way still owns its memory.
+      // Drops requests that have not begun. Transfers under way still use their memory and are waited for.
       asked_.clear();
       for (Request& request : active_) request.next = request.bytes;
       if (in_flight_ == 0) return false;
@@ -163,7 +163,7 @@ class FileStore final : public StreamingStore {
       }
   }
 
-  /// Whole blocks as far as possible; what is left before and behind them is a piece of its own.
+  /// Whole blocks as far as possible; the bytes before and behind them are pieces of their own.
   void start_piece(int slot, Request& request) {
     Piece& piece = pieces_[static_cast<size_t>(slot)];
     const int64_t begin = request.offset + request.next, end = request.offset + request.bytes;

@@ -57,7 +57,7 @@ class NonFiniteSearch {
   std::optional<NonFinite> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
     std::optional<NonFinite> found = check_states();
     // With many devices all run the step to its end, whatever they find.
-    const bool all = engine_.goes_on_;
+    const bool all = engine_.drains();
     if (found && !all) return found;
     engine_.watch_step(step, feed, scalars, [&](const ProgramStep& each) {
       std::optional<NonFinite> here = check_segment(each, all);
@@ -97,18 +97,18 @@ class NonFiniteSearch {
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
       if (EngineState::changes_any(instruction, trained_)) continue;
-      const Call& call = table.calls[i];
-      if (instruction.task < 0 || found) {
+      const BoundCall& call = table.calls[i];
+      if (instruction.call < 0 || found) {
         engine_.run_call(call);
         continue;
       }
-      const NodeSignature& node = exe_.tasks[static_cast<size_t>(instruction.task)].node;
+      const NodeSignature& node = exe_.calls[static_cast<size_t>(instruction.call)].node;
       // Before the call: it may write over them.
       std::vector<std::string> inputs;
       for (size_t k = 0; k < node.inputs.size(); ++k)
-        inputs.push_back(
-            is_floating(node.inputs[k].dtype) ? text_of(look_at(call.inputs[k], node.inputs[k]), node.inputs[k])
-                                              : node.inputs[k].text());
+        inputs.push_back(is_floating(node.inputs[k].dtype)
+                             ? text_of(look_at(call.inputs[k], node.inputs[k]), node.inputs[k])
+                             : node.inputs[k].text());
       engine_.run_call(call);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         if (!is_floating(node.outputs[k].dtype)) continue;

@@ -19,8 +19,8 @@ bool is_part_of_sum(const Executable& exe, const Segment& segment, size_t index,
   for (size_t i = index + 1; i < segment.instructions.size(); ++i) {
     const Instruction& next = segment.instructions[i];
     if (std::find(next.inputs.begin(), next.inputs.end(), buffer) != next.inputs.end()) {
-      if (next.task < 0) return false;
-      const Exchange exchange = exe.tasks[static_cast<size_t>(next.task)].node.op->exchange;
+      if (next.call < 0) return false;
+      const Exchange exchange = exe.calls[static_cast<size_t>(next.call)].node.op->exchange;
       return exchange == Exchange::kAllReduce || exchange == Exchange::kReduceScatter;
     }
     if (std::find(next.outputs.begin(), next.outputs.end(), buffer) != next.outputs.end()) return false;
@@ -28,16 +28,16 @@ bool is_part_of_sum(const Executable& exe, const Segment& segment, size_t index,
   return false;
 }
 
-class Planner {
+class TableBuilder {
  public:
-  explicit Planner(const Executable& exe) : exe_(exe) {
+  explicit TableBuilder(const Executable& exe) : exe_(exe) {
     for (const StatePlace& state : exe.states)
       for (const BufferId slot : state.slots) state_buffers_.insert(slot);
     for (const Transfer& transfer : exe.transfers)
       if (transfer.state >= 0) state_buffers_.insert(transfer.buffer);
   }
 
-  NumericsPlan run() {
+  NumericsTable run() {
     for (size_t i = 0; i < exe_.states.size(); ++i) {
       const StateTensor& state = exe_.states[i].tensor;
       if ((state.kind != StateKind::kWeight && state.kind != StateKind::kOptimizer) || !is_floating(state.type.dtype))
@@ -49,27 +49,25 @@ class Planner {
     std::set<int32_t> known;
     for (const ProgramStep& step : exe_.train().steps)
       if (step.kind == ProgramStep::Kind::kRun && known.insert(step.subject).second) add_segment(step);
-    return std::move(plan_);
+    return std::move(table_);
   }
 
  private:
-  void add(NumericsRow row, NumericsPlan::Place place) {
-    plan_.rows.push_back(std::move(row));
-    plan_.places.push_back(place);
+  void add(NumericsRow row, NumericsTable::Place place) {
+    table_.rows.push_back(std::move(row));
+    table_.places.push_back(place);
   }
 
   void add_segment(const ProgramStep& step) {
     const Segment& segment = exe_.segments[static_cast<size_t>(step.subject)];
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
-      if (instruction.task < 0) continue;
-      const NodeSignature& node = exe_.tasks[static_cast<size_t>(instruction.task)].node;
-      NumericsPlan::Place place{.segment = step.subject, .instruction = static_cast<int32_t>(i)};
+      if (instruction.call < 0) continue;
+      const NodeSignature& node = exe_.calls[static_cast<size_t>(instruction.call)].node;
+      NumericsTable::Place place{.segment = step.subject, .instruction = static_cast<int32_t>(i)};
       if (!instruction.gradient.empty() && node.op->exchange == Exchange::kNone) {
         place.input = true;
-        add({Kind::kGradient, instruction.gradient, "", node.inputs.at(0), exe_.stage,
-             step.superstep},
-            place);
+        add({Kind::kGradient, instruction.gradient, "", node.inputs.at(0), exe_.stage, step.superstep}, place);
         continue;
       }
       // Where forward, backward and update are one segment, its instructions tell.
@@ -89,7 +87,7 @@ class Planner {
 
   const Executable& exe_;
   std::set<BufferId> state_buffers_;
-  NumericsPlan plan_;
+  NumericsTable table_;
 };
 
 }  // namespace
@@ -104,18 +102,18 @@ std::string_view name_of(Kind kind) {
   internal_error("name_of", "unknown kind of row");
 }
 
-NumericsPlan numerics_plan(const Executable& executable) { return Planner(executable).run(); }
+NumericsTable numerics_table(const Executable& executable) { return TableBuilder(executable).run(); }
 
 /// Runs a step instruction by instruction, leaving out those that change weights or optimizer states, and counts
-/// exponents of what the plan names.
+/// exponents of the tensors that the table names.
 class NumericsSurvey {
  public:
-  NumericsSurvey(EngineState& engine, const NumericsPlan& plan)
-      : engine_(engine), exe_(engine.exe_), plan_(plan), trained_(engine.trained_buffers()) {
-    counts_.resize(plan.rows.size() * kExponentBins);
-    for (size_t row = 0; row < plan.rows.size(); ++row)
-      if (plan.places[row].instruction >= 0)
-        rows_of_[{plan.places[row].segment, plan.places[row].instruction}].push_back(row);
+  NumericsSurvey(EngineState& engine, const NumericsTable& table)
+      : engine_(engine), exe_(engine.exe_), table_(table), trained_(engine.trained_buffers()) {
+    counts_.resize(table.rows.size() * kExponentBins);
+    for (size_t row = 0; row < table.rows.size(); ++row)
+      if (table.places[row].instruction >= 0)
+        rows_of_[{table.places[row].segment, table.places[row].instruction}].push_back(row);
   }
 
   std::vector<int64_t> run(int64_t step, const Feed& feed, std::span<const ScalarValue> scalars) {
@@ -134,7 +132,7 @@ class NumericsSurvey {
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
       if (EngineState::changes_any(instruction, trained_)) continue;
-      const Call& call = table.calls[i];
+      const BoundCall& call = table.calls[i];
       const auto rows = rows_of_.find({subject, static_cast<int32_t>(i)});
       if (rows != rows_of_.end()) count_operands(rows->second, call, true);  // before the call: it may write over them
       engine_.run_call(call);
@@ -142,18 +140,18 @@ class NumericsSurvey {
     }
   }
 
-  void count_operands(const std::vector<size_t>& rows, const Call& call, bool inputs) {
+  void count_operands(const std::vector<size_t>& rows, const BoundCall& call, bool inputs) {
     for (const size_t row : rows) {
-      const NumericsPlan::Place& place = plan_.places[row];
+      const NumericsTable::Place& place = table_.places[row];
       if (place.input == inputs) count(row, inputs ? call.inputs[place.operand] : call.outputs[place.operand]);
     }
   }
 
   void count_states() {
     std::vector<std::byte> bytes;
-    for (size_t row = 0; row < plan_.rows.size(); ++row) {
-      if (plan_.places[row].state < 0) continue;
-      const StatePlace& state = exe_.states[static_cast<size_t>(plan_.places[row].state)];
+    for (size_t row = 0; row < table_.rows.size(); ++row) {
+      if (table_.places[row].state < 0) continue;
+      const StatePlace& state = exe_.states[static_cast<size_t>(table_.places[row].state)];
       if (!state.slots.empty()) {
         count(row, engine_.at(state.slots[0]));
         continue;
@@ -167,7 +165,7 @@ class NumericsSurvey {
 
   /// Counts with the backend's own kernel, one for each type.
   void count(size_t row, const void* data) {
-    const TensorType& type = plan_.rows[row].type;
+    const TensorType& type = table_.rows[row].type;
     Counter& counter = counters_[type.text()];
     if (!counter.kernel) {
       NodeSignature node{&OpRegistry::instance().get("exponent_histogram"), {type}, {histogram_type()}, {}, "numerics"};
@@ -182,8 +180,7 @@ class NumericsSurvey {
     engine_.queue_->launch(*counter.kernel, {in, out, counter.scratch.data()});
     int64_t bins[kExponentBins];
     engine_.queue_->copy_out(bins, counter.bins.data(), counter.bins.bytes());
-    for (int bin = 0; bin < kExponentBins; ++bin)
-      counts_[row * kExponentBins + static_cast<size_t>(bin)] += bins[bin];
+    for (int bin = 0; bin < kExponentBins; ++bin) counts_[row * kExponentBins + static_cast<size_t>(bin)] += bins[bin];
   }
 
   DeviceMemory take(int64_t bytes) { return engine_.device_->take(bytes, Memory::kDevice, "a check of numerics"); }
@@ -195,16 +192,16 @@ class NumericsSurvey {
 
   EngineState& engine_;
   const Executable& exe_;
-  const NumericsPlan& plan_;
+  const NumericsTable& table_;
   std::vector<bool> trained_;
   std::map<std::pair<int32_t, int32_t>, std::vector<size_t>> rows_of_;
   std::map<std::string, Counter> counters_;
   std::vector<int64_t> counts_;
 };
 
-std::vector<int64_t> EngineState::count_exponents(const NumericsPlan& plan, int64_t step, const Feed& feed,
+std::vector<int64_t> EngineState::count_exponents(const NumericsTable& table, int64_t step, const Feed& feed,
                                                   std::span<const ScalarValue> scalars) {
-  return NumericsSurvey(*this, plan).run(step, feed, scalars);
+  return NumericsSurvey(*this, table).run(step, feed, scalars);
 }
 
 namespace {
@@ -230,19 +227,19 @@ void count_once(NumericsRecord& record, int64_t copies, int64_t elements) {
 
 std::vector<NumericsRecord> ClusterState::survey_numerics(int64_t step, const ClusterFeed& feed,
                                                           std::span<const ScalarValue> scalars, int gradient_parts) {
-  std::vector<NumericsPlan> plans;
+  std::vector<NumericsTable> tables;
   std::vector<size_t> first;  // row of each stage
   size_t rows = 0;
   for (const Executable& exe : stages) {
-    plans.push_back(numerics_plan(exe));
+    tables.push_back(numerics_table(exe));
     first.push_back(rows);
-    rows += plans.back().rows.size();
+    rows += tables.back().rows.size();
   }
   std::vector<std::vector<int64_t>> counts(devices.size());
   on_fed_devices([&](ClusterDevice& device) {
     const auto stage = static_cast<size_t>(device.position.stage);
     auto& mine = counts[static_cast<size_t>(&device - devices.data())];
-    mine = device.engine->count_exponents(plans[stage], step, feed_of(device, feed), scalars);
+    mine = device.engine->count_exponents(tables[stage], step, feed_of(device, feed), scalars);
     if (ranks == 1) return;
     std::vector<int64_t> all(rows * kExponentBins);
     std::copy(mine.begin(), mine.end(), all.begin() + static_cast<int64_t>(first[stage] * kExponentBins));
@@ -252,9 +249,9 @@ std::vector<NumericsRecord> ClusterState::survey_numerics(int64_t step, const Cl
 
   std::vector<NumericsRecord> records(rows);
   for (size_t stage = 0; stage < stages.size(); ++stage)
-    for (size_t i = 0; i < plans[stage].rows.size(); ++i) {
+    for (size_t i = 0; i < tables[stage].rows.size(); ++i) {
       NumericsRecord& record = records[first[stage] + i];
-      record.row = plans[stage].rows[i];
+      record.row = tables[stage].rows[i];
       for (size_t bin = 0; bin < kExponentBins; ++bin) {
         if (ranks > 1) record.bins[bin] = counts[0][(first[stage] + i) * kExponentBins + bin];
         for (const ClusterDevice& device : devices)

@@ -14,18 +14,18 @@ std::vector<ProfileRow> rows_of(const EngineState& engine, bool by_node) {
     if (runs == 0) continue;
     for (size_t i = 0; i < segment.instructions.size(); ++i) {
       const Instruction& instruction = segment.instructions[i];
-      const Task* task = instruction.task < 0 ? nullptr : &engine.exe_.tasks[static_cast<size_t>(instruction.task)];
+      const Call* call = instruction.call < 0 ? nullptr : &engine.exe_.calls[static_cast<size_t>(instruction.call)];
       ProfileRow row{segment.name,
-                     task ? task->node.op->name : "copy",
-                     task ? task->kernel : "memcpy",
+                     call ? call->node.op->name : "copy",
+                     call ? call->kernel : "memcpy",
                      by_node ? instruction.name : "",
                      runs,
                      engine.seconds_[id][i],
                      0,
                      0};
-      if (task) {
-        row.flops = task->cost.flops * static_cast<double>(runs);
-        row.bytes = static_cast<double>(task->cost.bytes_read + task->cost.bytes_written) * static_cast<double>(runs);
+      if (call) {
+        row.flops = call->cost.flops * static_cast<double>(runs);
+        row.bytes = static_cast<double>(call->cost.bytes_read + call->cost.bytes_written) * static_cast<double>(runs);
       }
       const auto [place, fresh] = rows.try_emplace({row.segment, row.op, row.kernel, row.node}, row);
       if (fresh) continue;

@@ -8,9 +8,9 @@
 
 namespace ramet::runtime {
 
-/// Ways between device memory and parts that work in the host's (transports, collectives, files). Where the host can use
-/// the device's addresses, all of this is the address itself; else the bytes go through pinned blocks, which are kept for
-/// the next time: after the first step there are enough of them. Of one thread, for work of one queue.
+/// Ways between device memory and parts that work in the host's (transports, collectives, files). Where the host can
+/// use the device's addresses, all of this is the address itself; else the bytes go through pinned blocks, which are
+/// kept for the next time: after the first step there are enough of them. Of one thread, for work of one queue.
 class Staging {
  public:
   Staging(Device& device, Queue& queue) : device_(device), queue_(queue) {}
@@ -19,7 +19,7 @@ class Staging {
   std::byte* outgoing(const std::byte* from, int64_t bytes);
   /// Host memory in which the bytes for `to` may be put. The queue is done with `to` then.
   std::byte* incoming(std::byte* to, int64_t bytes);
-  /// Brings to `to` what is in the memory that `incoming` gave for it; that memory is not the caller's any more.
+  /// Copies to `to` the contents of the memory that `incoming` gave for it, and takes that memory back.
   void deliver(std::byte* to, std::byte* host, int64_t bytes);
   /// Gives back what `outgoing` or `incoming` gave.
   void release(std::byte* host);

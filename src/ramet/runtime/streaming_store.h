@@ -11,7 +11,7 @@
 
 namespace ramet::runtime {
 
-/// The streaming memory of one device (DESIGN, words): bytes [0, bytes()), zero at first. One thread drives it.
+/// The streaming memory of one device: bytes [0, bytes()), zero at first. One thread drives it.
 ///
 /// Transfers whose ranges of the store overlap happen in the order in which they were started, others in any. Memory
 /// given to `start_load` and `start_store` is the host's and belongs to the store until its ticket has been waited for
@@ -44,8 +44,8 @@ class StreamingStore {
 };
 
 /// Host memory. Copies at once, with the threads of `device` where that works in the host's memory (they would else
-/// wait), or on the caller's thread; null: a device of its own. `device` must outlive it. Throws Error (kFailure) when the
-/// machine has not so much memory left.
+/// wait), or on the caller's thread; null: a device of its own. `device` must outlive it. Throws Error (kFailure) when
+/// the machine has not so much memory left.
 std::unique_ptr<StreamingStore> make_ram_store(int64_t bytes, Device* device = nullptr);
 
 struct FileStoreOptions {

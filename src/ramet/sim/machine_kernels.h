@@ -7,9 +7,8 @@
 
 namespace ramet::sim {
 
-/// What compiling for a machine may know of its kernels: those of this build, where the machine's are of their class;
-/// else a model of them, of tiles (model_library.h) or of cores: these need no scratch, and write in place wherever the
-/// op allows it.
+/// The kernel library to compile with for a machine: this build's, when the machine's kernels are of its class; else a
+/// model of the kernels, for tiles or for cores (model_library.h).
 std::shared_ptr<const KernelLibrary> machine_kernels(const Machine& machine);
 
 }  // namespace ramet::sim

@@ -38,14 +38,14 @@ KernelChoice CoreLibrary::choose(const NodeSignature& node, int) const {
 
 const TileLibrary::Known& TileLibrary::known(const NodeSignature& node) const {
   const std::lock_guard lock(mutex_);
-  const auto [place, fresh] = known_.try_emplace(task_key(node, ""));
+  const auto [place, fresh] = known_.try_emplace(timing_key(node, ""));
   if (!fresh) return place->second;
   const TileCycles cycles = tile_cycles(figures_, node, node.op->cost ? node.op->cost(node) : Cost{});
   Known& result = place->second;
   result.choice.name = tile_kernel_name(figures_);
   result.choice.scratch_bytes = cycles.temporary_bytes * figures_.tiles;
   result.choice.may_alias = in_place(node);
-  // What is added to a sum goes to where that lies, which is everywhere.
+  // Terms go to the tiles where their sum lies, which may be any tile.
   const bool adds = node.op->products && !result.choice.may_alias.empty();
   result.choice.spread = adds ? 1 : static_cast<double>(cycles.tiles) / static_cast<double>(figures_.tiles);
   result.messages = cycles.messages;
@@ -65,17 +65,17 @@ int64_t TileLibrary::stored_bytes(int64_t bytes, double spread) const {
   return figures_.tiles * fullest_tile_bytes(figures_, bytes, spread);
 }
 
-int64_t TileLibrary::program_bytes(std::span<const Task> tasks, int64_t instructions) const {
+int64_t TileLibrary::program_bytes(std::span<const Call> calls, int64_t instructions) const {
   // Vertices are made for an op and types of elements, exchanges for shapes; what differs in names alone shares both.
   std::set<std::string> vertices;
   std::map<std::string, double> exchanges;
-  for (const Task& task : tasks) {
-    if (task.node.op->exchange != Exchange::kNone) continue;
-    std::string vertex = task.node.op->name;
-    for (const auto* types : {&task.node.inputs, &task.node.outputs})
+  for (const Call& call : calls) {
+    if (call.node.op->exchange != Exchange::kNone) continue;
+    std::string vertex = call.node.op->name;
+    for (const auto* types : {&call.node.inputs, &call.node.outputs})
       for (const TensorType& type : *types) vertex += " " + std::string(name_of(type.dtype));
     vertices.insert(vertex);
-    exchanges[call_key(task.node)] = known(task.node).messages;
+    exchanges[call_key(call.node)] = known(call.node).messages;
   }
   double messages = 0;
   for (const auto& [shapes, count] : exchanges) messages += count;

@@ -71,7 +71,7 @@ Moves::Moves(std::span<const Executable> stages, const Machine& machine, bool st
     : machine_(machine),
       devices_(stages[0].mesh.devices()),
       stages_(static_cast<int>(stages.size())),
-      tasks_(stages.size()),
+      calls_(stages.size()),
       streams_(stages.size(), {-1, -1}) {
   check_devices(machine, stages[0].mesh);
   if (const std::string lack = lack_of_streaming(stages, machine, streams_to_files); !lack.empty())
@@ -96,9 +96,9 @@ Moves::Moves(std::span<const Executable> stages, const Machine& machine, bool st
   add_streams(stages, streams_to_files);
 }
 
-int Moves::what_of_task(size_t stage, int32_t task) const {
-  const auto found = tasks_[stage].find(task);
-  return found == tasks_[stage].end() ? -1 : found->second;
+int Moves::what_of_call(size_t stage, int32_t call) const {
+  const auto found = calls_[stage].find(call);
+  return found == calls_[stage].end() ? -1 : found->second;
 }
 
 int Moves::what_of_message(int from, int to) const { return messages_.at({from, to}); }
@@ -121,8 +121,8 @@ int32_t Moves::add_link(int32_t channel, double bandwidth) {
 }
 
 void Moves::add_collectives(const Network& network, size_t stage, const Executable& exe) {
-  for (size_t task = 0; task < exe.tasks.size(); ++task) {
-    const NodeSignature& node = exe.tasks[task].node;
+  for (size_t call = 0; call < exe.calls.size(); ++call) {
+    const NodeSignature& node = exe.calls[call].node;
     if (node.op->exchange == Exchange::kNone) continue;
     const CollectiveForm form = collective_form(node);
     if (form.parts < 2) continue;
@@ -137,7 +137,7 @@ void Moves::add_collectives(const Network& network, size_t stage, const Executab
                             form.output.bytes()};
     const auto [known, fresh] = collectives_.emplace(key, static_cast<int>(of_device_.size()));
     if (fresh) new_what();
-    tasks_[stage][static_cast<int32_t>(task)] = known->second;
+    calls_[stage][static_cast<int32_t>(call)] = known->second;
     const int first = static_cast<int>(stage) * (devices_ / stages_);
     if (fresh || move_of(known->second, first) < 0) add_collective(network, known->second, stage, exe.mesh, form);
   }

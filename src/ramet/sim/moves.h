@@ -31,7 +31,7 @@ struct Channel {
 
 /// Bytes that go together between devices, or between a device and a memory beside it.
 struct Move {
-  int32_t what = 0;  ///< number of what moves; equal moves of different devices share it
+  int32_t what = 0;  ///< number of the kind of move; equal moves of different devices share it
   std::vector<int32_t> members;
   double latency = 0;            ///< seconds before the first byte
   double seconds = 0;            ///< that the bytes take on an idle machine
@@ -43,7 +43,7 @@ struct Move {
 /// links. Device d of the layout's mesh is device d of the machine.
 class Moves {
  public:
-  /// Throws Error when the machine has too few devices, or lacks the memory that programs stream to.
+  /// Throws Error when the machine has too few devices, or no memory that programs can stream to.
   Moves(std::span<const Executable> stages, const Machine& machine, bool streams_to_files);
 
   const std::vector<Channel>& channels() const { return channels_; }
@@ -53,9 +53,9 @@ class Moves {
   int devices() const { return devices_; }
   int stage_of(int device) const { return device / (devices_ / stages_); }
 
-  /// What a task of a stage exchanges, a message from one stage to another, what a stage streams one way: -1 when
-  /// nothing moves.
-  int what_of_task(size_t stage, int32_t task) const;
+  /// The kind of move of a stage's call, of a message from one stage to another, of a stage's streaming in one
+  /// direction; -1 when nothing moves.
+  int what_of_call(size_t stage, int32_t call) const;
   int what_of_message(int from, int to) const;
   int what_of_stream(size_t stage, bool load) const { return streams_[stage][load ? 0 : 1]; }
   /// The move in which a device takes part, or -1.
@@ -80,7 +80,7 @@ class Moves {
   std::vector<int32_t> channel_of_;
   std::vector<Move> moves_;
   std::vector<std::vector<int32_t>> of_device_;  // by what, by device
-  std::vector<std::map<int32_t, int>> tasks_;    // by stage: task to what
+  std::vector<std::map<int32_t, int>> calls_;    // by stage: call to what
   std::map<std::pair<int, int>, int> messages_;
   std::vector<std::array<int, 2>> streams_;
   std::map<CollectiveKey, int> collectives_;

@@ -118,7 +118,7 @@ void SharedLinks::advance(double now, std::vector<int>& ended) {
     still.push_back(number);
   }
   live_.swap(still);
-  // What has begun to flow has all of its amount left; the others lose what went since rates were set.
+  // A move that has just begun has all of its amount left; the others lose the amount moved since rates were set.
   if (changed || std::any_of(live_.begin(), live_.end(), [&](int number) {
         const Move& move = moves_[static_cast<size_t>(number)];
         return !move.flows && move.begins <= now;

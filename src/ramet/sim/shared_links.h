@@ -22,16 +22,16 @@ class SharedLinks {
   /// Bandwidths in bytes a second.
   explicit SharedLinks(std::vector<double> bandwidths);
 
-  /// Declares a kind of move; returns its number. Where several moves always go at the same time in places that look
-  /// the same, they are one kind: `loads` are then those of all of them on one link of each sort, and `own_bytes` what
-  /// one of them alone brings over its slowest link (0: that of `loads`). `seconds`: what a move takes after its
-  /// latency at the least, whatever its links could. All kinds come before the first move.
+  /// Declares a kind of move; returns its number. Several moves that always go at the same time in equal places are one
+  /// kind: `loads` are then those of all of them on one link of each sort, and `own_bytes` what one of them alone
+  /// brings over its slowest link (0: that of `loads`). `seconds`: the least time of a move after its latency, however
+  /// fast its links are. All kinds come before the first move.
   int add_kind(double latency, std::vector<LinkBytes> loads, double own_bytes = 0, double seconds = 0);
   /// Seconds of a move of a kind that has its links for itself.
   double seconds_alone(int kind, double amount = 1) const;
 
-  /// Begins a move of `amount` times a kind's bytes at `now`; returns its number, which is used again after the
-  /// `advance` that follows the one which told of its end.
+  /// Begins a move of `amount` times a kind's bytes at `now`; returns its number. The number is used again after the
+  /// `advance` that follows the one which reported the end of the move.
   int start(int kind, double now, double amount = 1);
   /// When the next move ends, or leaves its latency behind, if none begins before: infinity when there is none.
   double next() const { return next_; }
@@ -44,10 +44,10 @@ class SharedLinks {
  private:
   struct Kind {
     double latency = 0;
-    double alone = 0;              ///< amounts a second, without others; 0: takes its latency alone
-    double all = 0;                ///< the same as far as its links go, for all moves of the kind together
-    double own = 1;                ///< bytes over its slowest link of an amount of 1
-    double most = 0;               ///< amounts a second of one move, whatever its links could; infinity without bound
+    double alone = 0;  ///< amounts a second, without others; 0: takes its latency alone
+    double all = 0;    ///< the same as far as its links go, for all moves of the kind together
+    double own = 1;    ///< bytes over its slowest link of an amount of 1
+    double most = 0;   ///< most amounts a second of one move, however fast its links are; infinity: no bound
     std::vector<LinkBytes> loads;  ///< after `prepare`: those that may ever bind
     int under_way = 0;             ///< moves past their latency
     double rate = 0;               ///< of each of them, amounts a second

@@ -3,7 +3,8 @@
 namespace ramet::sim {
 namespace {
 
-/// Devices are groups of cores, as many as wanted: what they all share is shared by more of them.
+/// Devices are groups of cores, and there may be any number of them: they all share the machine's processors and
+/// memories.
 void widen(Machine& machine, int devices) {
   if (machine.devices >= devices) return;
   machine.devices = devices;

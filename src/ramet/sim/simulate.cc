@@ -48,8 +48,8 @@ double expected_maximum(size_t n) {
   return mean;
 }
 
-/// The programs of one device of each class, in the order of events. A device goes on until it computes, or has to wait
-/// for what has not come yet.
+/// The programs of one device of each class, in the order of events. A device goes on until it computes, or must wait
+/// for an event.
 class Run {
  public:
   Run(std::span<const Executable> stages, const Machine& machine, const SimulationOptions& options)
@@ -116,8 +116,8 @@ class Run {
     int32_t copies = -1;        ///< message that it copies
     double would_end = 0;       ///< when its work would, with a processor of its own
     int waits_for = -1;         ///< step whose end it waits for
-    double since = 0;           ///< when it came to wait
-    std::vector<char> ended;    ///< by step: what it started has ended
+    double since = 0;           ///< when it began to wait
+    std::vector<char> ended;    ///< by step: whether the work that it started has ended
     std::vector<size_t> sent;   ///< by transfer: messages so far
     std::vector<int32_t> open;  ///< steps that started something and were not waited for
     struct Job {
@@ -128,7 +128,7 @@ class Run {
     StageTime time{};
     double known = 0, at_peak = 0;
   };
-  /// The k-th message of a way; the step with which each side came to it, or -1.
+  /// The k-th message of a connection; the step with which each side reached it, or -1.
   struct Message {
     std::array<int32_t, 2> step{-1, -1};  ///< of the sender, of the receiver
     std::array<int32_t, 2> of{-1, -1};    ///< classes
@@ -181,7 +181,7 @@ class Run {
     const auto& program = state.exe->train().steps;
     while (state.next < program.size())
       if (!do_step(c, program[state.next])) return;
-    // What is still under way belongs to the step.
+    // Transfers still under way belong to the step.
     while (!state.open.empty()) {
       const int32_t step = state.open.back();
       if (!state.ended[static_cast<size_t>(step)]) return wait_for(c, step);

@@ -9,10 +9,10 @@
 
 namespace ramet::sim {
 
-/// What a device does for a while.
+/// The activity of a device for a while.
 enum class Activity : uint8_t {
   kCompute,
-  kExchange,   ///< in a collective that all members have come to; of transfers: a message to or from another stage
+  kExchange,   ///< in a collective that all members have joined; of transfers: a message to or from another stage
   kStreaming,  ///< waits for streaming memory; of transfers: loads and stores
   kWait        ///< for other devices: for a message, for the others of a collective, for the end of the step
 };
@@ -23,7 +23,7 @@ const char* name_of(Activity activity);
 struct Span {
   double begin = 0, end = 0;  ///< seconds from the beginning of the step
   Activity activity = Activity::kCompute;
-  int32_t label = 0;  ///< in Simulation::labels: the layer whose instructions run, what moves, what is waited for
+  int32_t label = 0;  ///< in Simulation::labels: the layer whose instructions run, the move, or the awaited event
 };
 
 /// One device of those that do the same at the same time.
@@ -38,7 +38,7 @@ struct DeviceTimeline {
 
 /// Where the time of one stage's devices is expected to go, their mean.
 struct StageTime {
-  StepTime work;          ///< what they compute; its `seconds` are without exchanges and waits
+  StepTime work;          ///< their computation; its `seconds` are without exchanges and waits
   double exchanging = 0;  ///< seconds of collectives
   double streaming = 0;   ///< in which they wait for streaming memory
   double waiting = 0;     ///< in which they wait for other devices
@@ -85,13 +85,14 @@ void check_devices(const Machine& machine, const Mesh& mesh);
 std::string lack_of_streaming(std::span<const Executable> stages, const Machine& machine, bool to_files);
 
 /// Runs the training programs of all stages, in the order of events, on every device of a machine. Instructions take
-/// what task_seconds says; collectives begin when all members have come, messages when both sides have; what moves at
+/// what call_seconds says; collectives begin when all members have come, messages when both sides have; what moves at
 /// the same time shares links as SharedLinks says; each device loads and stores one transfer after another, both ways
 /// at once. Devices that are threads of one machine copy what streams from host memory themselves, and compute no
 /// further meanwhile; everywhere else transfers go on beside the work. Where a machine's devices have together more
-/// threads than it has processors, those that work share these evenly, and waits of some are time for others. Members of
-/// a collective wait for the last of them, which DeviceKind::jitter makes late. `stages` must match (program/match.h).
-/// Throws Error when the machine has too few devices, or the memory that programs stream to is not there or too small.
+/// threads than it has processors, those that work share these evenly, and waits of some are time for others. Members
+/// of a collective wait for the last of them, which DeviceKind::jitter makes late. `stages` must match
+/// (program/match.h). Throws Error when the machine has too few devices, or the memory that programs stream to is not
+/// there or too small.
 Simulation simulate(std::span<const Executable> stages, const Machine& machine, const SimulationOptions& options = {});
 
 }  // namespace ramet::sim

@@ -26,7 +26,7 @@ StageCode::StageCode(const Executable& exe, const Machine& machine, const Moves&
   for (const program::Segment& from : exe.segments) {
     Segment segment;
     for (const Instruction& instruction : from.instructions) {
-      const int what = instruction.task < 0 ? -1 : moves.what_of_task(stage, instruction.task);
+      const int what = instruction.call < 0 ? -1 : moves.what_of_call(stage, instruction.call);
       const int32_t label = labels.number(instruction.name.empty() ? "(copy)" : layer_of(instruction.name));
       if (what >= 0) {
         segment.items.push_back({.what = what, .label = label});

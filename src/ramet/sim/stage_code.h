@@ -45,7 +45,7 @@ struct StageCode {
   struct Segment {
     std::vector<Item> items;
     std::vector<Part> parts;
-    double known = 0;    ///< seconds that rest on measured tasks
+    double known = 0;    ///< seconds that rest on measured calls
     double at_peak = 0;  ///< seconds of the matrix products at the device's peak
   };
   std::vector<Segment> segments;

@@ -19,25 +19,26 @@ double peak_seconds(const Machine& machine, const NodeSignature& node) {
 
 WorkTimes::WorkTimes(const Executable& exe, const Machine& machine)
     : exe_(&exe), bandwidth_(machine.bandwidth()), overhead_(machine.device.overhead) {
-  for (const Task& task : exe.tasks) {
-    seconds_.push_back(task_seconds(machine, task.node, task.kernel, task.cost));
-    measured_.push_back(!machine.tasks.empty() && machine.tasks.count(task_key(task.node, task.kernel)) != 0);
-    at_peak_.push_back(peak_seconds(machine, task.node));
+  for (const Call& call : exe.calls) {
+    seconds_.push_back(call_seconds(machine, call.node, call.kernel, call.cost));
+    measured_.push_back(!machine.measured_calls.empty() &&
+                        machine.measured_calls.count(timing_key(call.node, call.kernel)) != 0);
+    at_peak_.push_back(peak_seconds(machine, call.node));
   }
 }
 
 double WorkTimes::seconds(const Instruction& instruction) const {
-  if (instruction.task >= 0) return seconds_[static_cast<size_t>(instruction.task)];
+  if (instruction.call >= 0) return seconds_[static_cast<size_t>(instruction.call)];
   const Buffer& copied = exe_->buffers[static_cast<size_t>(instruction.inputs[0])];
   return 2 * static_cast<double>(copied.bytes) / bandwidth_ + overhead_;
 }
 
 double WorkTimes::measured_seconds(const Instruction& instruction) const {
-  return instruction.task >= 0 && measured_[static_cast<size_t>(instruction.task)] ? seconds(instruction) : 0;
+  return instruction.call >= 0 && measured_[static_cast<size_t>(instruction.call)] ? seconds(instruction) : 0;
 }
 
 double WorkTimes::seconds_at_peak(const Instruction& instruction) const {
-  return instruction.task >= 0 ? at_peak_[static_cast<size_t>(instruction.task)] : 0;
+  return instruction.call >= 0 ? at_peak_[static_cast<size_t>(instruction.call)] : 0;
 }
 
 double WorkTimes::seconds_of_lanes(const ProgramStep& step) const {

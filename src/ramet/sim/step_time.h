@@ -10,11 +10,11 @@ struct StepTime {
   double seconds = 0;
   double micro = 0, update = 0, derive = 0;  ///< of the whole step; a joined update is in `micro`
   double lanes = 0;                          ///< zeroing and combining accumulators
-  double measured_share = 0;                 ///< share of `seconds` that rests on measured tasks, not on rates
+  double measured_share = 0;                 ///< share of `seconds` that rests on measured calls, not on rates
 
   /// The part to which a piece's work belongs.
   double& part_of(PieceKind kind);
-  /// Adds up `seconds`, of which `known` rest on measured tasks.
+  /// Adds up `seconds`, of which `known` rest on measured calls.
   void finish(double known);
 };
 

@@ -7,22 +7,22 @@
 
 namespace ramet::sim {
 
-/// What the instructions of one device's program take while it has all that they need.
+/// Seconds of the instructions of one device's program, without waiting.
 class WorkTimes {
  public:
   WorkTimes(const Executable& executable, const Machine& machine);
   double seconds(const Instruction& instruction) const;
-  /// The same where it rests on a measured task, else 0.
+  /// The same where it rests on a measured call, else 0.
   double measured_seconds(const Instruction& instruction) const;
   /// Of zeroing or combining accumulators; 0 for all other steps.
   double seconds_of_lanes(const ProgramStep& step) const;
-  /// What the matrix products of an instruction would take at the device's peak.
+  /// Seconds of an instruction's matrix products at the device's peak rate.
   double seconds_at_peak(const Instruction& instruction) const;
 
  private:
   const Executable* exe_;
   double bandwidth_ = 1, overhead_ = 0;
-  std::vector<double> seconds_, at_peak_;  // by task
+  std::vector<double> seconds_, at_peak_;  // by call
   std::vector<bool> measured_;
 };
 

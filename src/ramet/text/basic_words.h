@@ -1,7 +1,7 @@
 #pragma once
 
-// BERT's basic tokenizer as one scan over the text that hands each word to a sink. Inside data/ only: the tokenizer and
-// the vocabulary trainer share it.
+// BERT's basic tokenizer as one scan over the text that passes each word to a sink. Inside data/ only: the tokenizer
+// and the vocabulary trainer share it.
 
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ramet::text {
 
-/// What an ASCII byte does; letters carry their lower-case form.
+/// The class of an ASCII byte; letters carry their lower-case form.
 struct AsciiRules {
   enum Kind : uint8_t { kLetter, kSpace, kPunctuation, kDrop, kHigh };
   std::array<Kind, 256> kind;

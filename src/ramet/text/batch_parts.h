@@ -1,6 +1,6 @@
 #pragma once
 
-// What the sources of batches share. Inside data/ only.
+// Code that the sources of batches share. Inside data/ only.
 
 #include <cstdint>
 #include <initializer_list>

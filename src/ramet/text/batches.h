@@ -52,7 +52,7 @@ struct PackedBatchOptions {
   PackingAlgorithm algorithm = PackingAlgorithm::kLpfhp;
   int64_t depth = 3;  ///< most sequences of a row, 1 or more
   int32_t sequence_length = 128;
-  int32_t max_predictions = 22;  ///< of a row; enough for whatever sequences meet in one (0: a task has none)
+  int32_t max_predictions = 22;  ///< of a row; enough for any sequences packed into one row (0: a task has none)
   bool shuffle = true;           ///< permute the rows of an epoch
   uint64_t seed = 0;
 };

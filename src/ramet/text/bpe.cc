@@ -81,7 +81,7 @@ class PairTable {
   std::vector<Rule> rules_;
 };
 
-/// Symbols of a word as a list: `next` skips what was merged away.
+/// Symbols of a word as a list: `next` skips merged symbols.
 struct Symbol {
   int32_t id, previous, next;
   const PairTable::Rule* rule;  // of this symbol and the next

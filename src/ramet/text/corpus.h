@@ -14,7 +14,7 @@
 
 namespace ramet::text {
 
-/// What a sentence is in a text file.
+/// How sentences are separated in a text file.
 enum class SentenceRule {
   kLines,       ///< every line is one sentence (BERT's input format)
   kSplitLines,  ///< a line holds one or more sentences; each line is split

@@ -70,7 +70,7 @@ class FolderAside {
     sync_directory(aside_);
     std::error_code failed;
     if (fs::exists(place_, failed)) {
-      // Exchanged in one move: there is no moment without a whole corpus. What was there is then removed.
+      // Exchanged in one move: there is no moment without a whole corpus. The old corpus is then removed.
       if (::renameat2(AT_FDCWD, aside_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) != 0)
         failed = std::error_code(errno, std::generic_category());
     } else {

@@ -21,7 +21,7 @@ struct PairState {
   std::vector<uint32_t> words;  // where the pair may be; some no longer have it
 };
 
-/// Counts of all pairs, and a heap of what counts were.
+/// Counts of all pairs, and a heap of earlier counts.
 class PairCounts {
  public:
   explicit PairCounts(const std::vector<std::string>& symbols) : symbols_(symbols) {}

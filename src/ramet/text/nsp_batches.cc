@@ -65,7 +65,7 @@ class NspSource final : public SequenceSource {
   }
 
  private:
-  struct Plan {
+  struct Variant {
     int64_t variant;
     std::vector<uint32_t> starts;
   };
@@ -79,12 +79,12 @@ class NspSource final : public SequenceSource {
   Instance instance_of(int64_t index) const {
     const Place place = locate(index);
     const int64_t variant = place.epoch % options_.variants;
-    const auto plan = plan_of(variant);
-    const auto size = static_cast<int64_t>(plan->starts.size());
+    const auto made = variant_of(variant);
+    const auto size = static_cast<int64_t>(made->starts.size());
     const int64_t element = options_.shuffle ? Permutation(size, options_.seed, static_cast<uint64_t>(place.epoch),
                                                            kShuffleSamples)(place.in_epoch)
                                              : place.in_epoch;
-    return {variant, plan->starts[static_cast<size_t>(element)]};
+    return {variant, made->starts[static_cast<size_t>(element)]};
   }
 
   int32_t room() const { return options_.sequence_length - 3; }
@@ -151,8 +151,8 @@ class NspSource final : public SequenceSource {
     BertSample sample;
     for (int64_t s = pair.a_begin; s < pair.a_end; ++s) corpus_.append_sentence(s, sample.a);
     for (int64_t s = pair.b_begin; s < pair.b_end; ++s) corpus_.append_sentence(s, sample.b);
-    truncate(pair_draws(instance.variant),
-             static_cast<uint64_t>(instance.begin) * kDrawsPerSentence + kDrawTruncation, sample);
+    truncate(pair_draws(instance.variant), static_cast<uint64_t>(instance.begin) * kDrawsPerSentence + kDrawTruncation,
+             sample);
     sample.next_sentence_label = pair.random_next;
     return sample;
   }
@@ -177,39 +177,39 @@ class NspSource final : public SequenceSource {
     keep(sample.b, b_begin, b_end);
   }
 
-  std::shared_ptr<const Plan> make_plan(int64_t variant) const {
-    auto plan = std::make_shared<Plan>();
-    plan->variant = variant;
+  std::shared_ptr<const Variant> make_variant(int64_t variant) const {
+    auto made = std::make_shared<Variant>();
+    made->variant = variant;
     const RandomStream draws = pair_draws(variant);
     for (int64_t document = 0; document < corpus_.counts().documents; ++document) {
       const Corpus::Range range = corpus_.document_sentences(document);
       const int64_t aim = target(variant, document);
       for (int64_t at = range.first; at < range.last; at = first_part(draws, at, range.last, aim).next)
-        plan->starts.push_back(static_cast<uint32_t>(at));
+        made->starts.push_back(static_cast<uint32_t>(at));
     }
-    return plan;
+    return made;
   }
 
-  /// Plans are made when first needed; the last two stay (an epoch's end lies in a batch with the next one's begin).
-  std::shared_ptr<const Plan> plan_of(int64_t variant) const {
+  /// Variants are made when first needed; the last two stay (an epoch's end lies in a batch with the next one's begin).
+  std::shared_ptr<const Variant> variant_of(int64_t variant) const {
     std::lock_guard lock(mutex_);
-    return plan_locked(variant);
+    return variant_locked(variant);
   }
-  std::shared_ptr<const Plan> plan_locked(int64_t variant) const {
-    for (const auto& plan : plans_)
-      if (plan && plan->variant == variant) return plan;
-    std::swap(plans_[0], plans_[1]);
-    plans_[0] = make_plan(variant);
+  std::shared_ptr<const Variant> variant_locked(int64_t variant) const {
+    for (const auto& made : variants_)
+      if (made && made->variant == variant) return made;
+    std::swap(variants_[0], variants_[1]);
+    variants_[0] = make_variant(variant);
     if (sizes_.empty()) sizes_.assign(static_cast<size_t>(options_.variants), 0);
-    sizes_[static_cast<size_t>(variant)] = static_cast<int64_t>(plans_[0]->starts.size());
-    return plans_[0];
+    sizes_[static_cast<size_t>(variant)] = static_cast<int64_t>(variants_[0]->starts.size());
+    return variants_[0];
   }
   int64_t size_of_variant(int64_t variant) const {
     std::lock_guard lock(mutex_);
     return size_locked(variant);
   }
   int64_t size_locked(int64_t variant) const {
-    if (sizes_.empty() || sizes_[static_cast<size_t>(variant)] == 0) plan_locked(variant);
+    if (sizes_.empty() || sizes_[static_cast<size_t>(variant)] == 0) variant_locked(variant);
     return sizes_[static_cast<size_t>(variant)];
   }
 
@@ -235,7 +235,7 @@ class NspSource final : public SequenceSource {
   MaskingVocabulary vocabulary_;
   BertBatchOptions options_;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const Plan> plans_[2];
+  mutable std::shared_ptr<const Variant> variants_[2];
   mutable std::vector<int64_t> sizes_;  // by variant; 0: not yet known
 };
 

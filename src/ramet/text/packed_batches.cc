@@ -36,7 +36,7 @@ int32_t nothing(const std::string& name, Fate fate) {
 }
 
 /// The rows of one epoch: which of its samples each holds.
-struct EpochPlan {
+struct EpochRows {
   int64_t epoch = 0, first_sample = 0;
   std::vector<uint32_t> ends;     ///< of each row in `members`
   std::vector<uint32_t> members;  ///< samples, counted from the epoch's first
@@ -52,7 +52,7 @@ class PackedSource final : public Source {
                    .found = std::to_string(options.depth),
                    .expected = "1 to " + std::to_string(options.sequence_length) + " sequences a row"});
     const std::lock_guard lock(mutex_);
-    plan_locked(0);  // what cannot be packed is told at once
+    rows_locked(0);  // reports at once if rows cannot be packed
   }
 
   Signature signature(int64_t count) const override {
@@ -82,13 +82,14 @@ class PackedSource final : public Source {
   }
 
   Hash identity() const override {
-    return source_identity("packed", samples_->identity().hex(),
-                       {static_cast<double>(options_.algorithm), static_cast<double>(options_.depth),
-                        static_cast<double>(options_.sequence_length), static_cast<double>(options_.max_predictions),
-                        options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
-                        static_cast<double>(options_.seed & 0xFFFFFFFFu)});
+    return source_identity(
+        "packed", samples_->identity().hex(),
+        {static_cast<double>(options_.algorithm), static_cast<double>(options_.depth),
+         static_cast<double>(options_.sequence_length), static_cast<double>(options_.max_predictions),
+         options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
+         static_cast<double>(options_.seed & 0xFFFFFFFFu)});
   }
-  /// Two plans are kept, each with two numbers of 4 bytes a sample at most.
+  /// The rows of two epochs are kept, each with two numbers of 4 bytes a sample at most.
   int64_t host_bytes() const override { return samples_->host_bytes() + 2 * 8 * samples_of(0); }
   int64_t epoch_of(int64_t index) const override { return endless() ? 0 : locate(index).first; }
   int64_t epoch_samples(int64_t epoch) const override {
@@ -100,11 +101,11 @@ class PackedSource final : public Source {
     const Rows batch(signature(count), first_sample, count, places);
     for (int64_t row = 0; row < count; ++row) {
       const auto [epoch, in_epoch] = locate(first_sample + row);
-      const auto plan = plan_of(epoch);
-      const int64_t number = options_.shuffle ? Permutation(plan->rows(), options_.seed, static_cast<uint64_t>(epoch),
-                                                            kShuffleRows)(in_epoch)
+      const auto epoch_rows = rows_of(epoch);
+      const int64_t number = options_.shuffle ? Permutation(epoch_rows->rows(), options_.seed,
+                                                            static_cast<uint64_t>(epoch), kShuffleRows)(in_epoch)
                                               : in_epoch;
-      write_row(batch, row, *plan, static_cast<size_t>(number));
+      write_row(batch, row, *epoch_rows, static_cast<size_t>(number));
     }
   }
 
@@ -112,12 +113,12 @@ class PackedSource final : public Source {
   bool endless() const { return samples_->epoch_samples(0) == 0; }
   int64_t samples_of(int64_t epoch) const { return endless() ? kWindow : samples_->epoch_samples(epoch); }
 
-  void write_row(const Rows& batch, int64_t row, const EpochPlan& plan, size_t number) const {
+  void write_row(const Rows& batch, int64_t row, const EpochRows& epoch_rows, size_t number) const {
     int32_t begin = 0, word = 0, sequence = 0;
-    for (size_t i = number == 0 ? 0 : plan.ends[number - 1]; i < plan.ends[number]; ++i, ++sequence) {
-      const Batch sample = samples_->make(plan.first_sample + plan.members[i], 1);
+    for (size_t i = number == 0 ? 0 : epoch_rows.ends[number - 1]; i < epoch_rows.ends[number]; ++i, ++sequence) {
+      const Batch sample = samples_->make(epoch_rows.first_sample + epoch_rows.members[i], 1);
       if (sequence == 0) clear_row(batch, row, sample);
-      const int32_t length = samples_->sample_length(plan.first_sample + plan.members[i]);
+      const int32_t length = samples_->sample_length(epoch_rows.first_sample + epoch_rows.members[i]);
       size_t at = 0;  // tensors come in the samples' order, some of them as two
       for (const NamedTensor& tensor : sample.tensors) {
         int32_t* const to = batch.of(at++, row);
@@ -187,47 +188,47 @@ class PackedSource final : public Source {
     }
   }
 
-  std::shared_ptr<const EpochPlan> plan_of(int64_t epoch) const {
+  std::shared_ptr<const EpochRows> rows_of(int64_t epoch) const {
     const std::lock_guard lock(mutex_);
-    return plan_locked(epoch);
+    return rows_locked(epoch);
   }
   int64_t rows_locked(int64_t epoch) const {
-    while (std::ssize(rows_) <= epoch) plan_locked(std::ssize(rows_));
+    while (std::ssize(rows_) <= epoch) rows_locked(std::ssize(rows_));
     return rows_[static_cast<size_t>(epoch)];
   }
 
-  /// The last two plans stay: an epoch's end lies in a batch with the next one's begin.
-  std::shared_ptr<const EpochPlan> plan_locked(int64_t epoch) const {
-    for (const auto& plan : plans_)
-      if (plan && plan->epoch == epoch) return plan;
-    std::swap(plans_[0], plans_[1]);
-    plans_[0] = make_plan(epoch);
+  /// Those of the last two epochs stay: an epoch's end lies in a batch with the next one's begin.
+  std::shared_ptr<const EpochRows> rows_locked(int64_t epoch) const {
+    for (const auto& epoch_rows : epochs_)
+      if (epoch_rows && epoch_rows->epoch == epoch) return epoch_rows;
+    std::swap(epochs_[0], epochs_[1]);
+    epochs_[0] = make_rows(epoch);
     if (std::ssize(rows_) == epoch) {
-      rows_.push_back(plans_[0]->rows());
-      firsts_.push_back(plans_[0]->first_sample + samples_of(epoch));
+      rows_.push_back(epochs_[0]->rows());
+      firsts_.push_back(epochs_[0]->first_sample + samples_of(epoch));
     }
-    return plans_[0];
+    return epochs_[0];
   }
 
-  std::shared_ptr<const EpochPlan> make_plan(int64_t epoch) const {
-    auto plan = std::make_shared<EpochPlan>();
-    plan->epoch = epoch;
-    plan->first_sample = firsts_[static_cast<size_t>(epoch)];
+  std::shared_ptr<const EpochRows> make_rows(int64_t epoch) const {
+    auto epoch_rows = std::make_shared<EpochRows>();
+    epoch_rows->epoch = epoch;
+    epoch_rows->first_sample = firsts_[static_cast<size_t>(epoch)];
     std::vector<int32_t> lengths(static_cast<size_t>(samples_of(epoch)));
     for (size_t i = 0; i < lengths.size(); ++i)
-      lengths[i] = samples_->sample_length(plan->first_sample + static_cast<int64_t>(i));
-    plan->members.reserve(lengths.size());
+      lengths[i] = samples_->sample_length(epoch_rows->first_sample + static_cast<int64_t>(i));
+    epoch_rows->members.reserve(lengths.size());
     for (const auto& pack : pack_sequences(lengths, options_.sequence_length, options_.algorithm, options_.depth)) {
-      plan->members.insert(plan->members.end(), pack.begin(), pack.end());
-      plan->ends.push_back(static_cast<uint32_t>(plan->members.size()));
+      epoch_rows->members.insert(epoch_rows->members.end(), pack.begin(), pack.end());
+      epoch_rows->ends.push_back(static_cast<uint32_t>(epoch_rows->members.size()));
     }
-    return plan;
+    return epoch_rows;
   }
 
   std::shared_ptr<const SequenceSource> samples_;
   PackedBatchOptions options_;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const EpochPlan> plans_[2];
+  mutable std::shared_ptr<const EpochRows> epochs_[2];
   mutable std::vector<int64_t> rows_;       // of each epoch so far
   mutable std::vector<int64_t> firsts_{0};  // first sample of each epoch, and of the next
 };

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int64_t kLongestRow = 1 << 20;
 constexpr int64_t kMostSequences = int64_t{1} << 40;  // of one length: sums over lengths stay far from 2^63
-constexpr size_t kMostStrategies = 500'000;           // full packs to choose from; depth 3 at 512 tokens has 22 thousand
-constexpr int32_t kShort = 8;                         // sequences up to here may be short or left over at little cost,
-constexpr double kShortWeight = 0.09;                 // as published
+constexpr size_t kMostStrategies = 500'000;  // full packs to choose from; depth 3 at 512 tokens has 22 thousand
+constexpr int32_t kShort = 8;                // sequences up to here may be short or left over at little cost,
+constexpr double kShortWeight = 0.09;        // as published
 
 /// Reads one whole number at the front of `text`; false when there is none.
 bool take_number(std::string_view& text, int64_t& value) {
@@ -32,7 +32,7 @@ void skip_blanks(std::string_view& text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
 }
 
-/// What is said of a line: as it stands, but short and without bytes that a terminal would not show.
+/// A line for messages: shortened, and without bytes that a terminal would not show.
 std::string shown(std::string_view line) {
   std::string text;
   for (const char c : line.substr(0, 60)) text += c >= 32 && c < 127 ? c : c == '\t' ? ' ' : '?';

@@ -35,7 +35,7 @@ LengthHistogram histogram_of(std::span<const int32_t> lengths, int64_t row);
 enum class PackingAlgorithm {
   kSpfhp,  ///< shortest pack first: longest sequences first, each to the pack with most room
   kLpfhp,  ///< longest pack first: longest sequences first, each to the pack with least room that it fits (best fit)
-  kNnlshp  ///< as often each full pack as non-negative least squares say; what they leave by longest pack first
+  kNnlshp  ///< each full pack as often as non-negative least squares say; remaining sequences by longest pack first
 };
 /// "spfhp", "lpfhp" or "nnlshp"; Error naming them.
 PackingAlgorithm packing_algorithm(const std::string& name);

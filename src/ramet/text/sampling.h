@@ -37,8 +37,8 @@ struct TokenChance {
 std::vector<TokenChance> next_token_chances(std::span<const float> logits, std::span<const int32_t> context,
                                             const SamplingOptions& options);
 
-/// The next token. What is drawn is a function of the seed, the number of the text and the position of the new token in
-/// it alone: it depends neither on the texts beside it nor on how they are computed.
+/// The next token. The draw is a function of the seed, the number of the text and the position of the new token alone;
+/// it depends neither on the other texts nor on how they are computed.
 int32_t next_token(std::span<const float> logits, std::span<const int32_t> context, const SamplingOptions& options,
                    int64_t text, int64_t position);
 

@@ -52,7 +52,7 @@ class ShardBuilder {
 /// A shard, mapped and checked.
 class Shard {
  public:
-  /// Error names file and offset of what is damaged.
+  /// Error names the file and the offset of the damage.
   Shard(const std::filesystem::path& path, int32_t vocabulary_size, CorpusCheck check);
 
   const CorpusCounts& counts() const { return counts_; }

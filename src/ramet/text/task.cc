@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Kinds for files of anybody's own.
+/// Kinds for files of one's own.
 const std::vector<std::string> kOwnKinds = {"classification", "regression", "choice"};
 
 std::vector<std::string> split_names(const std::string& text) {
@@ -140,12 +140,12 @@ void require_files(const TaskOptions& options, bool any, const std::vector<std::
   if (any) return;
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  throw Error({.what = "no files of task '" + options.kind + "'",
-               .where = option_place(options, "data"),
-               .found = options.data.empty() ? "neither a folder nor files"
-                                             : "none of them in '" + options.data.string() + "'",
-               .expected = list.empty() ? "files in train, dev or test" : list,
-               .remedy = "Give the folder of the published files, or name the files with train, dev and test"});
+  throw Error(
+      {.what = "no files of task '" + options.kind + "'",
+       .where = option_place(options, "data"),
+       .found = options.data.empty() ? "neither a folder nor files" : "none of them in '" + options.data.string() + "'",
+       .expected = list.empty() ? "files in train, dev or test" : list,
+       .remedy = "Give the folder of the published files, or name the files with train, dev and test"});
 }
 
 void hash_options(Hasher& hasher, const TaskOptions& options, const Tokenizer& tokenizer) {
@@ -156,8 +156,8 @@ void hash_options(Hasher& hasher, const TaskOptions& options, const Tokenizer& t
   for (const int64_t value : {options.max_length, options.stride, options.max_query, options.limit_train})
     add(std::to_string(value));
   const TaskFrame& frame = options.frame;
-  for (const int64_t value : {int64_t{frame.classify}, int64_t{frame.separator}, int64_t{frame.two_separators},
-                              int64_t{frame.types}})
+  for (const int64_t value :
+       {int64_t{frame.classify}, int64_t{frame.separator}, int64_t{frame.two_separators}, int64_t{frame.types}})
     add(std::to_string(value));
   add(tokenizer.hash().hex());
   hasher.update(text);

@@ -19,19 +19,19 @@ struct TaskRow {
   std::vector<int32_t> token_type_ids;  ///< 0 or 1; as many
 };
 
-/// What the model reads at once: an example, or one window of a long one. What is not known says so.
+/// The model's input: an example, or one window of a long example. Unknown fields have a value that says so.
 struct TaskFeature {
   std::vector<TaskRow> rows;  ///< one; kChoice: one a choice, the same number in every feature
   int32_t label = -1;         ///< kClassification, kChoice; -1: not known
   float value = 0;            ///< kRegression; NaN: not known
-  int32_t start = -1,         ///< kSpan: places in the row, both inside; 0 and 0: no answer in this window; -1: not known
+  int32_t start = -1,  ///< kSpan: places in the row, both inside; 0 and 0: no answer in this window; -1: not known
       end = -1;
   std::vector<int32_t> token_labels;  ///< kTokens: one a token of the row; -1: not counted (special, later pieces)
 };
 
-/// What a model said of all features of a split, in their order: `width` numbers a feature, before any softmax.
+/// A model's outputs for all features of a split, in their order: `width` numbers a feature, before any softmax.
 /// kClassification: a logit a label; kRegression: the number; kSpan: max_length logits of the start, then max_length of
-/// the end; kTokens: max_length x labels; kChoice: a logit a choice. Places behind a row's end hold anything.
+/// the end; kTokens: max_length x labels; kChoice: a logit a choice. Places behind a row's end are undefined.
 struct TaskOutputs {
   int64_t width = 0;
   std::vector<float> values;
@@ -64,18 +64,18 @@ struct TaskFrame {
   bool types = true;            ///< b and its separator have type 1; false: all 0
 };
 
-/// What a recipe's [task] table says.
+/// The options of a recipe's [task] table.
 struct TaskOptions {
-  std::string kind;            ///< one of task_names()
-  std::filesystem::path data;  ///< folder of the published files, found by their published names; or empty
-  std::filesystem::path train, dev, test;                ///< files, instead of those of `data`; empty: none
-  std::string text, pair, label, id;                     ///< names (or numbers, from 0) of columns; empty: the kind's
-  std::vector<std::string> labels;                       ///< in order of their classes; empty: the kind's or the file's
-  int64_t max_length = 128;                              ///< tokens of a row
-  int64_t stride = 128, max_query = 64, max_answer = 30; ///< kSpan: tokens
-  int64_t n_best = 20;                                   ///< kSpan
-  double null_threshold = 0;                             ///< kSpan with questions that have no answer (SQuAD 2.0)
-  int64_t limit_train = 0, limit_dev = 0;                ///< only so many examples, the first; 0: all
+  std::string kind;                        ///< one of task_names()
+  std::filesystem::path data;              ///< folder of the published files, found by their published names; or empty
+  std::filesystem::path train, dev, test;  ///< files, instead of those of `data`; empty: none
+  std::string text, pair, label, id;       ///< names (or numbers, from 0) of columns; empty: the kind's
+  std::vector<std::string> labels;         ///< in order of their classes; empty: the kind's or the file's
+  int64_t max_length = 128;                ///< tokens of a row
+  int64_t stride = 128, max_query = 64, max_answer = 30;  ///< kSpan: tokens
+  int64_t n_best = 20;                                    ///< kSpan
+  double null_threshold = 0;                              ///< kSpan with questions that have no answer (SQuAD 2.0)
+  int64_t limit_train = 0, limit_dev = 0;                 ///< only so many examples, the first; 0: all
   TaskFrame frame;
   /// Begins the `where` of errors about an option: the option's name is added ("task.label"). May be empty.
   std::string where;
@@ -98,7 +98,7 @@ class TaskSet {
 };
 
 /// Names of kinds: "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "squad", "squad2", "conll",
-/// "tnews", ..., and "classification", "regression", "tokens", "choice" for files of anybody's own.
+/// "tnews", ..., and "classification", "regression", "tokens", "choice" for files of one's own.
 std::vector<std::string> task_names();
 /// Those with published files and measures: all but the last four.
 std::vector<std::string> published_task_names();

@@ -11,12 +11,12 @@ namespace ramet::text {
 
 struct TaskBatchOptions {
   TaskHead head = TaskHead::kClassification;
-  int64_t choices = 1;      ///< rows of a sample
-  int64_t max_length = 128; ///< every row is padded to it
-  int32_t padding = 0;      ///< id of the padding token
-  bool shuffle = true;      ///< the order of each epoch is drawn from the seed
+  int64_t choices = 1;       ///< rows of a sample
+  int64_t max_length = 128;  ///< every row is padded to it
+  int32_t padding = 0;       ///< id of the padding token
+  bool shuffle = true;       ///< the order of each epoch is drawn from the seed
   uint64_t seed = 0;
-  std::string contents{};   ///< hash of what the split was read from, for the source's identity
+  std::string contents{};  ///< hash of the data that the split was read from, for the source's identity
 };
 
 /// Features of a split as an endless sequence of samples: epoch after epoch, each in an order of its own; a batch may

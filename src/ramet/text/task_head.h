@@ -8,7 +8,7 @@
 
 namespace ramet::text {
 
-/// What a model answers for one feature of a task, and so which head and which loss it has.
+/// The form of a model's answer for one feature of a task, which decides its head and its loss.
 enum class TaskHead : uint8_t {
   kClassification,  ///< one of the task's labels
   kRegression,      ///< a number

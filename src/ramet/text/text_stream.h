@@ -8,8 +8,8 @@
 
 namespace ramet::text {
 
-/// A text that grows token by token, for showing it as it comes: gives out whole characters, and nothing that a stop
-/// word may begin with, so that what was given is never taken back.
+/// A text that grows token by token, for showing it as it comes: it gives out whole characters, and holds back text
+/// that may be the beginning of a stop word, so that no text is ever taken back.
 class TextStream {
  public:
   /// The text ends before the first of `stop_words`. The tokenizer outlives the stream.

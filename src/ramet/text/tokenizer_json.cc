@@ -20,7 +20,7 @@ class TokenizerFile {
   std::unique_ptr<Tokenizer> read() const {
     const json& model = table(file_, "model", "model");
     // Older files leave the type out: only BPE has merges.
-    const std::string type = model.contains("type") ? text(model, "type", "model.type")
+    const std::string type = model.contains("type")     ? text(model, "type", "model.type")
                              : model.contains("merges") ? "BPE"
                                                         : "WordPiece";
     if (type == "WordPiece") return wordpiece(model);
@@ -65,12 +65,13 @@ class TokenizerFile {
     return all;
   }
 
-  /// The vocabulary with what was added behind it, in order of ids.
+  /// The vocabulary with the added tokens behind it, in order of ids.
   Vocabulary vocabulary(const json& model) const {
     std::vector<std::string> tokens;
     std::vector<bool> there;
     const auto put = [&](const std::string& token, const json& id, const std::string& key) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() >= 10'000'000) refuse("not an id", key, id.dump(), "0 to 9999999");
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= 10'000'000)
+        refuse("not an id", key, id.dump(), "0 to 9999999");
       const auto at = id.get<size_t>();
       if (at >= tokens.size()) tokens.resize(at + 1), there.resize(at + 1);
       if (there[at] && tokens[at] != token) refuse("an id given twice", key, std::to_string(at), "each once");
@@ -80,7 +81,8 @@ class TokenizerFile {
     for (const auto& [token, id] : table(model, "vocab", "model.vocab").items()) put(token, id, "model.vocab");
     if (file_.contains("added_tokens") && file_["added_tokens"].is_array())
       for (const json& added : file_["added_tokens"])
-        if (added.is_object() && added.contains("id")) put(text(added, "content", "added_tokens"), added["id"], "added_tokens");
+        if (added.is_object() && added.contains("id"))
+          put(text(added, "content", "added_tokens"), added["id"], "added_tokens");
     for (size_t id = 0; id < there.size(); ++id)
       if (!there[id]) refuse("an id without a token", "model.vocab", std::to_string(id), "all from 0");
     return Vocabulary(std::move(tokens), path_.string());
@@ -125,7 +127,8 @@ class TokenizerFile {
     if (!bytes) refuse("a BPE that is not of bytes", "pre_tokenizer", dump(file_, "pre_tokenizer"), "ByteLevel");
     if (!parts("normalizer", "normalizers").empty())
       refuse("a normalizer of a kind that is not built in", "normalizer", dump(file_, "normalizer"), "none");
-    if (!model.contains("merges") || !model["merges"].is_array()) refuse("a part is missing", "model.merges", "nothing", "a list");
+    if (!model.contains("merges") || !model["merges"].is_array())
+      refuse("a part is missing", "model.merges", "nothing", "a list");
     BpeMerges merges;
     for (const json& merge : model["merges"]) merges.push_back(merge_of(merge));
     return std::make_unique<BpeTokenizer>(vocabulary(model), std::move(merges), options);

@@ -42,7 +42,7 @@ std::vector<std::string_view> chunks_of(std::span<const std::string_view> texts)
   return chunks;
 }
 
-/// Counts words on all threads; what comes out is sorted by word. `scan(chunk, add)` calls add(word) for each.
+/// Counts words on all threads; the result is sorted by word. `scan(chunk, add)` calls add(word) for each.
 template <typename Scan>
 SortedCounts count_words(std::span<const std::string_view> texts, const TrainVocabularyOptions& options, Scan&& scan) {
   const auto chunks = chunks_of(texts);

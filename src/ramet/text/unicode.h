@@ -26,8 +26,8 @@ void require_utf8(std::string_view text, const std::string& where);
 
 bool is_cjk_ideograph(uint32_t c);  ///< the blocks that BERT puts blanks around
 
-// What follows needs Unicode's tables: icu.cc takes them from ICU. Builds without ICU link no_icu.cc in its place, where
-// all of it works for ASCII and throws Error (kFailure) for any other character.
+// What follows needs Unicode's tables: icu.cc takes them from ICU. Builds without ICU link no_icu.cc in its place,
+// where all of it works for ASCII and throws Error (kFailure) for any other character.
 
 /// Unicode's classes as the tokenizers use them.
 bool is_unicode_letter(uint32_t c);       ///< \p{L}
@@ -44,7 +44,7 @@ std::u32string lower_case(std::string_view text);
 /// Canonical_Combining_Class: how marks after a letter are ordered.
 int combining_class(uint32_t c);
 
-/// What a character is made of (NFD, all the way down), in `parts`; 0 where it is made of nothing but itself.
+/// The full canonical decomposition (NFD) of a character, in `parts`; 0 when the character has none.
 using Decomposition = std::array<uint32_t, 8>;
 int decompose(uint32_t c, Decomposition& parts);
 

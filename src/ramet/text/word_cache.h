@@ -16,7 +16,7 @@ class WordCache {
   static constexpr int kMaxBytes = 24, kMaxTokens = 8;
   struct Entry {
     std::array<uint64_t, 3> word;
-    uint32_t owner;        // serial number of a tokenizer; 0 is nobody
+    uint32_t owner;        // serial number of a tokenizer; 0: none
     uint16_t size, count;  // bytes of the word, tokens
     std::array<int32_t, kMaxTokens> ids;
   };

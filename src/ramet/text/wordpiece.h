@@ -46,7 +46,7 @@ class WordPieceTokenizer final : public Tokenizer {
 };
 
 /// The words that WordPiece cuts into pieces: clean, spaced, lower-cased, accents stripped, punctuation apart.
-/// Calls `word(text)` for each in order. What the vocabulary trainer counts.
+/// Calls `word(text)` for each in order. The vocabulary trainer counts these words.
 void for_each_basic_word(std::string_view text, const WordPieceOptions& options,
                          const std::function<void(std::string_view)>& word);
 

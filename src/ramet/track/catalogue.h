@@ -14,7 +14,7 @@ enum class RunStatus { kRunning, kDone, kInterrupted, kFailed, kKilled };
 /// "running", "done", "interrupted", "failed", "killed"
 std::string_view name_of(RunStatus status);
 
-/// All that the folder of a run tells. Damage leaves fields empty; it never fails.
+/// The facts in the folder of a run. Damage leaves fields empty; reading never fails.
 struct RunRecord {
   std::filesystem::path path;
   std::string id, name, started, version, command, git, kernel_class, machine, problem;

@@ -9,7 +9,7 @@
 
 namespace ramet::track {
 
-/// What is known of a run when it begins.
+/// The facts about a run at its beginning.
 struct RunFacts {
   std::string name;                  ///< of the recipe
   std::string recipe;                ///< complete, as TOML
@@ -25,7 +25,7 @@ struct RunFacts {
 /// twice at once, and so that a reader can tell a live run from a killed one.
 class RunDirectory {
  public:
-  /// Makes PARENT/DATE-NAME-ID for a new run and writes what is known.
+  /// Makes PARENT/DATE-NAME-ID for a new run and writes the facts there.
   static RunDirectory create(const std::filesystem::path& parent, const RunFacts& facts);
   /// The same in exactly this folder, which must not hold a run yet.
   static RunDirectory create_at(const std::filesystem::path& path, const RunFacts& facts);
@@ -42,7 +42,7 @@ class RunDirectory {
   std::filesystem::path best() const { return path_ / "best"; }  ///< the checkpoint of a task's best evaluation
   std::filesystem::path numerics() const { return path_ / "numerics"; }
   std::filesystem::path numerics(int64_t step) const;  ///< of the check before a step
-  // What the run's programs are and take (docs/runs.md).
+  // The run's programs and their memory (docs/runs.md).
   std::filesystem::path plan() const { return path_ / "plan.json"; }
   std::filesystem::path liveness() const { return path_ / "liveness.json"; }
   std::filesystem::path program() const { return path_ / "program.json"; }

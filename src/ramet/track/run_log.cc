@@ -62,7 +62,7 @@ struct RunLogWriter::State {
   std::mutex mutex;
   std::condition_variable wake, written;
   std::string queue;                         // guarded; frames not yet taken by the thread
-  std::string pending;                       // the thread's own: what it tries to write
+  std::string pending;                       // the thread's own: bytes that it is about to write
   uint64_t given = 0, done = 0, synced = 0;  // bytes; guarded
   bool stop = false, flushing = false;
   int64_t dropped = 0, dropped_told = 0;
@@ -209,7 +209,7 @@ class LogReader {
   }
 
  private:
-  /// Whether brackets nest deeper than an event has reason to: who prints it again goes down as deep.
+  /// Whether brackets nest deeper than an event needs: printing it again would recurse as deep.
   static bool is_deep(std::string_view text) {
     size_t depth = 0;
     for (const char c : text) {

@@ -18,9 +18,9 @@ namespace ramet::track {
 /// A named number of one step.
 using LoggedNumber = std::pair<std::string, double>;
 
-/// Appends to a run's log without ever holding up training: what is given is queued (at most `kMostQueued` bytes;
-/// beyond that metrics are dropped and counted) and a background thread writes it. A full disk does not stop it either:
-/// it keeps what it has and tries again. What was written before a kill can be read after it.
+/// Appends to a run's log without ever delaying training: entries are queued (at most `kMostQueued` bytes; beyond that
+/// metrics are dropped and counted), and a background thread writes them. When the disk is full, the thread keeps the
+/// queue and tries again. Entries written before the process is killed can be read afterwards.
 ///
 /// The file is a row of frames: "RLF1", u32 length of the payload, u32 CRC-32C of the payload, payload (little-endian).
 /// A payload is 'J' and a JSON object (an event), 'S', u32 id and names each ended by NUL (the names of metrics), or
@@ -29,9 +29,9 @@ class RunLogWriter {
  public:
   static constexpr size_t kMostQueued = 16 << 20;
 
-  /// Opens the file, or makes it; what is in it stays.
+  /// Opens or creates the file; existing entries stay.
   explicit RunLogWriter(const std::filesystem::path& path);
-  /// Writes what is queued and closes.
+  /// Writes the queue and closes the file.
   ~RunLogWriter();
   RunLogWriter(const RunLogWriter&) = delete;
   RunLogWriter& operator=(const RunLogWriter&) = delete;
@@ -58,7 +58,7 @@ struct LoggedStep {
   std::vector<LoggedNumber> values;
 };
 
-/// What a log holds. A run that was resumed logs some steps again: the last entry of a step stands.
+/// The contents of a log. A run that was resumed logs some steps again; the last entry of a step counts.
 struct RunLog {
   std::map<int64_t, std::vector<LoggedStep>> steps;  ///< entries of each step, one for each set of names
   std::vector<std::string> events;                   ///< JSON objects as text, in order
@@ -72,7 +72,7 @@ struct RunLog {
   std::vector<std::string> names() const;
 };
 
-/// Reads a log from its bytes; never fails: what is not a whole frame is skipped and counted.
+/// Reads a log from its bytes. Never fails: bytes that are no whole frame are skipped and counted.
 RunLog parse_run_log(std::string_view bytes);
 /// Throws Error when the file cannot be read.
 RunLog read_run_log(const std::filesystem::path& path);

@@ -6,8 +6,8 @@
 
 namespace ramet::train {
 
-/// Calls what may throw on this rank alone, as a caller's source or evaluator may, while the other ranks go on to where
-/// they wait for this one: an error then ends the run on all ranks.
+/// Calls a function that may throw on this rank alone (a caller's source or evaluator), while the other ranks go on
+/// until they wait for this one. An error then ends the run on all ranks.
 template <typename Call>
 auto or_end_all(Cluster& cluster, const Call& call) {
   try {

@@ -36,7 +36,7 @@ std::optional<int64_t> step_of(const std::string& name) {
   return std::stoll(digits);
 }
 
-/// What is saved and hashed, in this order.
+/// The kinds of states that are saved and hashed, in this order.
 constexpr StateKind kKinds[] = {StateKind::kWeight, StateKind::kOptimizer, StateKind::kPattern, StateKind::kDeferred,
                                 StateKind::kChained};
 
@@ -60,7 +60,8 @@ void for_each_piece(const StateTensor& state, const ReadState& read, std::vector
 /// Whether the checkpoint's tensor holds an f32 weight in another way.
 bool is_held(const CheckpointTensor& tensor, const StateTensor& weight) {
   return weight.kind == StateKind::kWeight && weight.type.dtype == DType::kF32 &&
-         tensor.type.shape == weight.type.shape && (tensor.type.dtype == DType::kF16 || tensor.type.dtype == DType::kBF16);
+         tensor.type.shape == weight.type.shape &&
+         (tensor.type.dtype == DType::kF16 || tensor.type.dtype == DType::kBF16);
 }
 
 void begin_weight(Hasher& hasher, const StateTensor& state) {
@@ -156,7 +157,7 @@ class Saver {
   json files_ = json::array(), tensors_ = json::array();
 };
 
-/// Puts `from` in the place of `to` in one step, also when `to` is there; what was there is then `from`.
+/// Puts `from` in the place of `to` in one step, also when `to` exists; the old `to` is then at `from`.
 void exchange(const fs::path& from, const fs::path& to) {
   const unsigned flags = fs::exists(to) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return;

@@ -19,15 +19,15 @@ namespace ramet::train {
 
 /// Where a run stood when a checkpoint was taken.
 struct CheckpointInfo {
-  int64_t step = 0;          ///< steps done
-  int64_t samples = 0;       ///< samples used: the next one's index
-  std::string recipe_hash;   ///< Workload::recipe_identity; may be empty
+  int64_t step = 0;              ///< steps done
+  int64_t samples = 0;           ///< samples used: the next one's index
+  std::string recipe_hash;       ///< Workload::recipe_identity; may be empty
   std::string model_identity{};  ///< Model::identity; empty in old checkpoints
   std::string model_name{};
-  std::string data_hash;     ///< Workload::data_identity; may be empty
-  std::string kernel_class;  ///< within which bits are promised
-  std::string version;       ///< of Ramet
-  std::string weights_hash;  ///< of `weights_hash` below; filled by save_checkpoint
+  std::string data_hash;                ///< Workload::data_identity; may be empty
+  std::string kernel_class;             ///< within which bits are promised
+  std::string version;                  ///< of Ramet
+  std::string weights_hash;             ///< of `weights_hash` below; filled by save_checkpoint
   std::optional<LossScale> loss_scale;  ///< where it is automatic
 };
 
@@ -42,20 +42,20 @@ struct SaveOptions {
 /// Writes checkpoint FOLDER/step-00000100 of those of `states` that are saved (is_saved): logical tensors in
 /// safetensors files and manifest.json with checksums of each file and tensor, and the hashes of constants. It is
 /// written aside, made durable and renamed: whole or not there. Then all but the newest `keep` are removed. On any
-/// failure what was there before stays, and Error (kFailure) names the last whole checkpoint. Returns the path.
+/// failure the earlier checkpoints stay, and Error (kFailure) names the last whole one. Returns the path.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, CheckpointInfo info,
                                       const std::vector<StateTensor>& states, const ReadState& read,
                                       const SaveOptions& options = {});
 
-/// Reads all that save_checkpoint reads, in the same pieces and order, and writes nothing: what the other ranks of a
-/// run do while the leading one saves.
+/// Reads the states that save_checkpoint reads, in the same pieces and order, and writes nothing. The other ranks of a
+/// run call it while the leading rank saves.
 void read_as_saved(const std::vector<StateTensor>& states, const ReadState& read, const SaveOptions& options = {});
 
 /// Checkpoints in a folder, oldest first. Those being written or removed are not among them.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
-/// XXH3 over names, types and bytes of what the model has learned (is_hashed), role by role: weights, then patterns,
-/// deferred and chained states, each in order.
+/// XXH3 over names, types and bytes of the states that the model has learned (is_hashed), role by role: weights, then
+/// patterns, deferred and chained states, each in order.
 Hash weights_hash(const std::vector<StateTensor>& states, const ReadState& read);
 
 /// One tensor of a checkpoint.
@@ -81,10 +81,10 @@ class Checkpoint {
   bool has(const std::string& name) const;
   /// Bytes of all tensors.
   int64_t bytes() const;
-  /// Hands each of `states` that is saved to `write`; weights that are wanted in f32 are made so from however they are
-  /// held. Throws Error, before anything is written, for states that are missing or differ in role or type and for
-  /// constants with other data; and for a checksum that differs, naming file and tensor.
-  /// Of those for which `wanted` says no, no byte is read.
+  /// Passes each saved state of `states` to `write`; weights that are wanted in f32 are converted from the form in
+  /// which they are held. Throws Error, before anything is written, when states are missing or differ in role or type,
+  /// or when a constant has other data; and when a checksum differs, naming file and tensor. No byte is read of states
+  /// that `wanted` rejects.
   void load(const std::vector<StateTensor>& states,
             const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
             const std::function<bool(const StateTensor&)>& wanted = {}) const;

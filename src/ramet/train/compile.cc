@@ -46,7 +46,7 @@ int own_processors(const Where& where) {
 double flops_of(const Executable& exe, const Segment& segment) {
   double sum = 0;
   for (const Instruction& instruction : segment.instructions)
-    if (instruction.task >= 0) sum += exe.tasks[static_cast<size_t>(instruction.task)].cost.flops;
+    if (instruction.call >= 0) sum += exe.calls[static_cast<size_t>(instruction.call)].cost.flops;
   return sum;
 }
 
@@ -74,11 +74,11 @@ Executable compile_single(const StepGraph& step, const KernelLibrary& kernels, C
   try {
     return compile(step, kernels, compiling);
   } catch (const Error&) {
-    return executable;  // for a plan to show what is needed; to run it is refused with both sizes
+    return executable;  // so that a plan shows the bytes that are needed; a run is refused with both sizes
   }
 }
 
-/// `here`: for the memory at hand, where nobody gave a limit.
+/// `here`: with this machine's memory as the limit, when none is given.
 std::vector<Executable> compile_stages(StepGraph step, const Layout& layout, const KernelLibrary& kernels,
                                        const CompileOptions& compiling, bool here) {
   if (!layout.is_single()) return compile(std::move(step), layout, kernels, compiling);

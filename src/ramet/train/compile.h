@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ramet/program/compile.h"
 #include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
+#include "ramet/program/compile.h"
 #include "ramet/train/train_options.h"
 
 namespace ramet::machine {
@@ -30,7 +30,7 @@ struct Where {
   bool profile = false;
   MpiSession* mpi = nullptr;                ///< the job that this process is a rank of
   std::chrono::milliseconds time_limit{0};  ///< longest wait of a device for another; 0: `waiting_limit`
-  /// Hears how far it is with what comes before the first step and may take minutes: "drawing weights", bytes.
+  /// Gets the progress of work before the first step, which may take minutes: "drawing weights", bytes.
   std::function<void(std::string_view what, int64_t done, int64_t total)> progress{};
   std::string layout_source = "layout";  ///< where the layout was written, for errors
 };
@@ -38,7 +38,7 @@ struct Where {
 /// A training step as programs: one for each stage of its layout.
 struct CompiledWorkload {
   std::vector<Executable> stages;
-  /// What a checkpoint holds: weights in canonical order, then the optimizer's states.
+  /// The states of a checkpoint: weights in canonical order, then the optimizer's states.
   std::vector<StateTensor> states;
   double seconds = 0;         ///< that compiling took
   int64_t micro_batches = 1;  ///< of a replica, in one step
@@ -48,8 +48,8 @@ struct CompiledWorkload {
 /// `layout` fits the model (train/facts.h).
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
                                   const Where& where);
-/// The same for a machine that need not be here: with what is known of its kernels (sim/machine_kernels.h), for devices
-/// of its memory where nobody says less. The machine has enough devices (check_devices).
+/// The same for any machine: with its kernel library (sim/machine_kernels.h), and with the memory of its devices unless
+/// options or layout ask for less. The machine must have enough devices (check_devices).
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
                                   const Machine& machine, const Where& where);
 
@@ -61,7 +61,7 @@ std::vector<Executable> compile_step(StepGraph step, const TrainOptions& options
 /// the layout the options. Of one device, of the `local` ones that a process has.
 CompileOptions compile_options(const TrainOptions& options, const Layout& layout, const Where& where, int local = 1);
 
-/// A minute, and what a slow machine would need for one micro-batch on all devices and for the traffic of streaming
+/// A minute, plus the time of a slow machine for one micro-batch on all devices and for the traffic of streaming
 /// memory. A healthy device never takes this long.
 std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled);
 

@@ -168,7 +168,7 @@ void Decoder::generate_some(std::span<const std::vector<int32_t>> prompts, int64
         end(TextEnd::kRoom);
     }
     if (live == 0) break;
-    // What has ended goes on at its first position, where it costs little and is read by none.
+    // A text that has ended goes on at its first position, where it costs little and no text reads it.
     for (size_t i = 0; i < texts.size(); ++i)
       if (ended[i]) lengths_[i] = 0;
     logits = next(tokens);

@@ -26,7 +26,7 @@ struct DecodeOptions {
   int64_t tokens = 40;  ///< most that are added to each text
   text::SamplingOptions sampling{};
   std::vector<int32_t> end_tokens{};  ///< a text ends before one of them
-  int64_t vocabulary = 0;           ///< only tokens below it are chosen; 0: all that the model has
+  int64_t vocabulary = 0;             ///< only tokens below it are chosen; 0: all that the model has
 };
 
 /// The tokens that were added to a text.
@@ -35,9 +35,9 @@ struct Continuation {
   TextEnd end = TextEnd::kTokens;
 };
 
-/// Continues sequences of tokens with a model's decoding programs. What it gives depends on the weights, the prompts,
-/// the options and the number of a prompt among the prompts alone: not on the layout, nor on how many texts are decoded
-/// at once. Under MPI all ranks make the same calls and get the same.
+/// Continues sequences of tokens with a model's decoding programs. The result depends only on the weights, the prompts,
+/// the options and the number of a prompt among the prompts; not on the layout, nor on how many texts are decoded at
+/// once. Under MPI all ranks make the same calls and get the same results.
 class Decoder {
  public:
   /// `model` has the programs of `decoding` (model/decoding.h).

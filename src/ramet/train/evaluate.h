@@ -14,7 +14,7 @@ namespace ramet::train {
 /// means by the items they count. Empty when nothing is held out.
 Numbers evaluate_held_out(Cluster& cluster, const Workload& workload, const TrainOptions& options);
 
-/// What the workload's evaluator says, or `evaluate_held_out`.
+/// The metrics of the workload's evaluator or, without one, of `evaluate_held_out`.
 Numbers evaluate(Cluster& cluster, const Workload& workload, const TrainOptions& options);
 /// The program that `evaluate` runs.
 std::string evaluation_program(const Workload& workload);

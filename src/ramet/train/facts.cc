@@ -6,8 +6,8 @@
 #include <set>
 
 #include "ramet/base/thread_team.h"
-#include "ramet/layout/chunks.h"
-#include "ramet/transform/parts.h"
+#include "ramet/layout/pipeline_parts.h"
+#include "ramet/transform/layers.h"
 #include "ramet/transport/process.h"
 
 namespace ramet::train {
@@ -40,7 +40,7 @@ int64_t positions_of(const Model& model) {
 
 LayoutFacts layout_facts(const Model& model, const TrainOptions& options) {
   const bool exact = options.bits == "exact";
-  const LayerCosts costs = layer_costs(model.forward, PartOrder(model.forward));
+  const LayerCosts costs = layer_costs(model.forward, LayerOrder(model.forward));
   const auto layers = static_cast<int64_t>(costs.layers.size());
   const double all = std::accumulate(costs.layers.begin(), costs.layers.end(), 0.0);
   const auto heads = model.units_of_axes.find("heads");
@@ -65,7 +65,7 @@ bool has_tied_weights(const Model& model) {
   std::set<std::string> constants;
   for (const StateTensor& state : model.states)
     if (state.kind == StateKind::kConstant) constants.insert(state.name);
-  const std::vector<ModelRegion> regions = regions_of(forward, PartOrder(forward));
+  const std::vector<ModelRegion> regions = regions_of(forward, LayerOrder(forward));
   std::map<ValueId, ModelRegion> reader;
   for (size_t n = 0; n < regions.size(); ++n)
     for (ValueId input : forward.nodes()[n].inputs) {

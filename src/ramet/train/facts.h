@@ -9,8 +9,8 @@
 
 namespace ramet::train {
 
-/// What a layout must fit (layout/layout.h): parts and work from the model's graph, widths from the logical axes of its
-/// weights, the length of a sequence from its inputs, lanes and chunks from the options, and this machine.
+/// The facts that a layout must fit (layout/layout.h): layers and work from the model's graph, widths from the logical
+/// axes of its weights, the length of a sequence from its inputs, lanes and chunks from the options, and this machine.
 LayoutFacts layout_facts(const Model& model, const TrainOptions& options);
 
 /// Whether two regions of a model's forward graph read one state that is on one stage only, as embeddings and the loss

@@ -11,8 +11,8 @@ namespace {
 /// names no mask, or the data does not give it.
 std::function<int64_t(std::span<std::byte* const>)> unit_counter(const Units& units, const Signature& signature) {
   if (units.mask.empty()) return {};
-  const auto mask = std::find_if(signature.begin(), signature.end(),
-                                 [&](const auto& tensor) { return tensor.first == units.mask; });
+  const auto mask =
+      std::find_if(signature.begin(), signature.end(), [&](const auto& tensor) { return tensor.first == units.mask; });
   if (mask == signature.end()) return {};
   return [index = static_cast<size_t>(mask - signature.begin()), type = mask->second](
              std::span<std::byte* const> tensors) -> int64_t { return count_nonzero(type, tensors[index]); };
@@ -48,9 +48,9 @@ RealBatch real_batch(const Source* source, int64_t samples) {
   return real;
 }
 
-HostPlan host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
-                       std::span<const int> devices) {
-  HostPlan memory;
+HostBytes host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
+                      std::span<const int> devices) {
+  HostBytes memory;
   for (const int device : devices)
     memory.results += stages[static_cast<size_t>(stages[0].mesh.position(device).stage)].result_bytes();
   if (workload.train) {

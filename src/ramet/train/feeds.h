@@ -24,7 +24,7 @@ struct RealBatch {
 RealBatch real_batch(const Source* source, int64_t samples);
 
 /// Host memory that a process takes beside its devices' arenas, in bytes.
-struct HostPlan {
+struct HostBytes {
   int64_t batches = 0;  ///< micro-batches made ahead, of training and of an evaluation
   int64_t tables = 0;   ///< of the sources: which samples share a row, the order of documents, data read whole
   int64_t results = 0;  ///< of all micro-batches
@@ -32,7 +32,7 @@ struct HostPlan {
 };
 
 /// Host memory of a process that runs these devices of a layout. `stages`: the workload's compiled programs.
-HostPlan host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
-                       std::span<const int> devices);
+HostBytes host_memory(const Workload& workload, const TrainOptions& options, std::span<const Executable> stages,
+                      std::span<const int> devices);
 
 }  // namespace ramet::train

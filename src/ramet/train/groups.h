@@ -18,12 +18,12 @@ inline constexpr int kNoGroup = -1;
 int group_of(const TrainOptions& options, const StateTensor& weight);
 /// Its own name, or "groupN" with N from 1.
 std::string group_name(const TrainOptions& options, int group);
-/// What the names of its scalars end with: ".NAME"; empty for kNoGroup.
+/// The ending of the names of its scalars: ".NAME"; empty for kNoGroup.
 std::string scalar_suffix(const TrainOptions& options, int group);
 /// The optimizer's options with the group's own.
 OptimizerOptions group_optimizer(const TrainOptions& options, int group);
-/// What the weight decays by, in group `group`: what that says, else the optimizer's decay for weights that the model
-/// puts into "decay".
+/// The decay of a weight of group `group`: the group's own, else the optimizer's decay for weights that the model puts
+/// into "decay".
 double weight_decay_of(const TrainOptions& options, int group, const StateTensor& weight);
 bool is_frozen(const TrainOptions& options, const StateTensor& weight);
 

@@ -29,7 +29,7 @@ std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, H
     weight.name = low_half_of(weight.name);
     weight.role = "low half";
     weight.low_half = true;
-    weight.type.dtype = kU16;
+    weight.type.dtype = DType::kU16;
     weight.init = {};
     states.push_back(std::move(weight));
   }

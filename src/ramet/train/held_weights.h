@@ -14,10 +14,10 @@ namespace ramet::train {
 /// How weights are held (`weights`).
 HeldForm held_form(const TrainOptions& options);
 
-/// Draws for stochastic rounding of what is held for `name`.
+/// Draws for stochastic rounding of the held form of `name`.
 RoundingBy drawn_rounding(GraphBuilder& build, const TrainOptions& options, const std::string& name);
 
-/// The states that hold f32 weights: each weight in its type, a split one's low half behind it.
+/// The states that hold f32 weights: each weight in its held type, followed by its low half if it is split.
 std::vector<StateTensor> held_weights(const std::vector<StateTensor>& weights, HeldForm form);
 
 /// Bytes of the states that hold some elements of a weight.

@@ -14,8 +14,8 @@ namespace ramet::train {
 void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team,
                       int64_t first = 0);
 
-/// The same in the state's own type, whatever it is. Integers are drawn uniformly from a to b - 1; other numbers that
-/// are none of the type are rounded to it.
+/// The same in the state's own type. Integers are drawn uniformly from a to b - 1; other numbers are rounded to the
+/// type.
 void initialize_as_held(const StateTensor& state, uint64_t seed, std::span<std::byte> bytes, ThreadTeam& team,
                         int64_t first = 0);
 

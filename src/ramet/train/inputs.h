@@ -9,11 +9,10 @@
 
 namespace ramet::train {
 
-/// Throws one Error that names all in which a source's tensors are not what the model's inputs want: names that are
-/// missing, types and shapes that differ. Tensors that the model does not read are no fault. `source` is "the training
-/// data" or the like.
-void check_signature(const std::vector<InputSpec>& inputs,
-                     const std::vector<std::pair<std::string, TensorType>>& given, const std::string& source);
+/// Throws one Error that names all differences between a source's tensors and the model's inputs: missing names, other
+/// types and shapes. Tensors that the model does not read are no fault. `source` is "the training data" or the like.
+void check_signature(const std::vector<InputSpec>& inputs, const std::vector<std::pair<std::string, TensorType>>& given,
+                     const std::string& source);
 
 /// Elements that are not 0, whatever their type is.
 int64_t count_nonzero(const TensorType& type, const std::byte* data);

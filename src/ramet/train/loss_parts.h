@@ -15,16 +15,17 @@ struct LossPart {
   std::string metric;         ///< "mlm_loss"
   std::string loss;           ///< output of the forward graph
   std::string denominator{};  ///< output that counts the items which it is the mean of; empty: the loss as it is
-  /// A power of two near the denominator of one micro-batch. Gradients are summed as multiples of denominator / unit, so
-  /// that types of few bits hold them as they hold those of a mean.
+  /// A power of two near the denominator of one micro-batch. Gradients are summed as multiples of denominator / unit,
+  /// so that types of few bits hold them as they hold those of a mean.
   double unit = 1;
 
   /// The state f32[1] that counts the items of a step.
   std::string items_state() const { return "accumulator.items." + metric; }
 };
 
-/// What the micro-batches of a step differentiate: with `loss_mean` = "micro" the loss alone, with "step" each part by
-/// its denominator. Throws Error naming what the model does not say of its metrics.
+/// The outputs that a step's micro-batches differentiate: with `loss_mean` = "micro" the loss alone, with "step" each
+/// part of the loss, to be divided by its denominator. Throws Error naming declarations of metrics that the model
+/// lacks.
 std::vector<LossPart> loss_parts(const Model& model, const TrainOptions& options);
 
 /// The metric of the first of `parts` whose denominator is 0 in all micro-batches of a step, by the results of each of

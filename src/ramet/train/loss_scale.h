@@ -7,9 +7,9 @@
 
 namespace ramet::train {
 
-/// What an automatic loss scale looks at: the gradients' histogram of exponents, of which the update gives two shares
-/// (results "grad_near_overflow" and "grad_room"), and whether a step overflowed. Gradients are seen as they are
-/// summed: with the loss scale in them, and divided by the greatest power of two that is not above the number of
+/// The observations of an automatic loss scale: two shares of the gradients' histogram of exponents, which the update
+/// gives as results ("grad_near_overflow" and "grad_room"), and whether a step overflowed. Gradients are seen as they
+/// are summed: with the loss scale in them, and divided by the greatest power of two that is not above the number of
 /// micro-batches, or, in sums of f16, which are means, by the least one that is not below.
 struct LossScaleRange {
   int most = 15;    ///< exponent of the greatest number that gradients pass through on their way

@@ -13,7 +13,7 @@ struct NumericRange {
   std::string type;  ///< "f16"
   int most = 0;      ///< exponent of its greatest number
   int normal = 0;    ///< of its least normal number
-  int least = 0;     ///< of its least number: what is smaller becomes 0
+  int least = 0;     ///< of its least number; smaller numbers become 0
 };
 /// Of "f32", "bf16", "f16", "f8e4m3" or "f8e5m2".
 NumericRange numeric_range(const std::string& type);
@@ -24,17 +24,17 @@ struct NumericsFinding {
   NumericsRecord record;
   NumericRange range;
   int64_t elements = 0, zeros = 0;
-  double overflow = 0;   ///< share beyond the range, infinities and NaNs among them
-  double underflow = 0;  ///< share that is too small: it becomes 0
-  double subnormal = 0;  ///< share that loses digits
-  double compute_overflow = 0, compute_underflow = 0;  ///< as if in the compute type, whatever type it is in
+  double overflow = 0;                                 ///< share beyond the range, infinities and NaNs among them
+  double underflow = 0;                                ///< share that is too small: it becomes 0
+  double subnormal = 0;                                ///< share that loses digits
+  double compute_overflow = 0, compute_underflow = 0;  ///< as if in the compute type, whatever its own type
   bool out_of_range() const;
 };
 
 /// Share of elements that may underflow before a tensor counts as out of range.
 inline constexpr double kMostUnderflow = 0.01;
 
-/// What a check of numerics found in one step, in the order of the program.
+/// The findings of a check of numerics in one step, in the order of the program.
 struct NumericsReport {
   int64_t step = 0;  ///< from 1: the step that was about to be made
   std::string precision;

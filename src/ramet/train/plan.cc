@@ -35,7 +35,7 @@ std::pair<Layout, std::set<std::string>> fixed_keys(const std::string& text) {
   return {parse_layout(rest), keys};
 }
 
-/// The largest of what a device spends its time on, of the stage that waits least.
+/// The largest share of a device's time, for the stage that waits least.
 std::string limit_of(const Simulation& simulation) {
   const auto busiest = std::min_element(simulation.stages.begin(), simulation.stages.end(),
                                         [](const StageTime& a, const StageTime& b) { return a.waiting < b.waiting; });
@@ -216,7 +216,7 @@ std::span<const TensorView> WorkloadPlanner::real_batch_of(const Candidate& cand
 
 /// What devices share and would need more of than there is.
 std::string WorkloadPlanner::too_much(const Candidate& candidate, const Outcome& outcome,
-                                    std::span<const Executable> stages) const {
+                                      std::span<const Executable> stages) const {
   const int devices = candidate.layout.devices();
   if (local_) {
     const int64_t all = (outcome.bytes + outcome.streaming_bytes) * devices, available = available_memory();
@@ -228,8 +228,8 @@ std::string WorkloadPlanner::too_much(const Candidate& candidate, const Outcome&
 }
 
 SearchResult WorkloadPlanner::search(const SearchOptions& options,
-                                   const std::function<void(const SearchProgress&)>& progress,
-                                   const std::function<bool()>& stop) {
+                                     const std::function<void(const SearchProgress&)>& progress,
+                                     const std::function<bool()>& stop) {
   std::vector<ModelProfile> profiles;
   for (size_t batch = 0; batch < space_.batches.size(); ++batch)
     profiles.emplace_back(steps_->decided(batch, Layout{}), machine_);

@@ -23,10 +23,10 @@ bool is_automatic_layout(const std::string& layout);
 /// Finds the layout of a workload on a machine: what `ramet plan` and `ramet train` do with `--layout auto`.
 class WorkloadPlanner {
  public:
-  /// `machine`: absent, the one at hand. `layout`: "auto", and keys that shall stay as they are, "auto p=4 t=1".
-  /// `source`: gives the samples that candidates are rehearsed on, on this machine; may be null.
-  /// `other_batches`: whether micro-batches other than that of the options are tried, too (which decides bits; the
-  /// samples of a step stay what they are). Throws Error when the text is no layout.
+  /// `machine`: absent, the one at hand. `layout`: "auto", and keys that stay fixed, as "auto p=4 t=1". `source`: gives
+  /// the samples for rehearsals of candidates on this machine; may be null. `other_batches`: whether micro-batches
+  /// other than that of the options are tried, too (this decides bits; the samples of a step do not change). Throws
+  /// Error when the text is no layout.
   WorkloadPlanner(BuildModel build, std::shared_ptr<const Source> source, TrainOptions options,
                   std::optional<Machine> machine, const std::string& layout, const Where& where, bool other_batches);
   ~WorkloadPlanner();

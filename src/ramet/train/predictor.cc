@@ -24,6 +24,19 @@ TrainOptions prediction_options(TrainOptions options, const Layout& layout) {
   return with_order_of_sums(std::move(options), layout);
 }
 
+/// A minute, and what a slow machine would need for one micro-batch of every program on all devices.
+std::chrono::milliseconds waiting_limit(const std::vector<Executable>& stages) {
+  constexpr double kFlops = 2e10, kBytes = 1e8;  // of a slow machine, in a second
+  double flops = 0, stream = 0;
+  for (const Executable& exe : stages) {
+    for (const Segment& segment : exe.segments)
+      for (const Instruction& instruction : segment.instructions)
+        if (instruction.call >= 0) flops += exe.calls[static_cast<size_t>(instruction.call)].cost.flops;
+    stream += static_cast<double>(exe.streaming_bytes);
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(1000 * (60 + flops / kFlops + stream / kBytes)));
+}
+
 /// A tensor of a program, and the dimension that runs along samples (-1: none).
 struct Operand {
   std::string name;
@@ -175,7 +188,7 @@ Predictor::Predictor(Model model, const TrainOptions& options, const Layout& lay
   cluster.device = where.device;
   cluster.profile = where.profile;
   cluster.bits = options_.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
-  if (where.time_limit.count() > 0) cluster.time_limit = where.time_limit;
+  cluster.time_limit = where.time_limit.count() > 0 ? where.time_limit : waiting_limit(stages);
   cluster_ = std::make_unique<Cluster>(std::move(stages), find_device(where.device).backend(), cluster);
   for (const int device : cluster_->local_devices())
     threads_ += cluster_->stages()[static_cast<size_t>(cluster_->mesh().position(device).stage)].threads;

@@ -60,7 +60,7 @@ json buffer_json(const Buffer& buffer, int64_t id) {
 }
 
 json steps_json(const Executable& exe, const std::vector<ProgramStep>& program) {
-  static constexpr const char* kKinds[ProgramStep::kKinds] = {"run",  "zero", "combine", "send",
+  static constexpr const char* kKinds[ProgramStep::kKinds] = {"run",     "zero", "combine", "send",
                                                               "receive", "load", "store",   "wait"};
   json steps = json::array();
   for (const ProgramStep& step : program)
@@ -83,10 +83,10 @@ std::map<RowName, double> predicted_rows(const Executable& exe, const Machine& m
   std::map<RowName, double> rows;
   for (size_t s = 0; s < exe.segments.size(); ++s)
     for (const Instruction& instruction : exe.segments[s].instructions) {
-      if (instruction.task < 0) continue;
-      const Task& task = exe.tasks[static_cast<size_t>(instruction.task)];
-      rows[{exe.segments[s].name, std::string(task.node.op->name), task.kernel}] +=
-          runs[s] * task_seconds(machine, task.node, task.kernel, task.cost);
+      if (instruction.call < 0) continue;
+      const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
+      rows[{exe.segments[s].name, std::string(call.node.op->name), call.kernel}] +=
+          runs[s] * call_seconds(machine, call.node, call.kernel, call.cost);
     }
   return rows;
 }
@@ -144,16 +144,16 @@ std::string program_json(const Training& training) {
     for (const Segment& segment : exe.segments) {
       json instructions = json::array();
       for (const Instruction& instruction : segment.instructions) {
-        const Task* task = instruction.task < 0 ? nullptr : &exe.tasks[static_cast<size_t>(instruction.task)];
+        const Call* call = instruction.call < 0 ? nullptr : &exe.calls[static_cast<size_t>(instruction.call)];
         instructions.push_back({{"name", instruction.name},
-                                {"op", task ? std::string(task->node.op->name) : "copy"},
-                                {"kernel", task ? task->kernel : ""},
+                                {"op", call ? std::string(call->node.op->name) : "copy"},
+                                {"kernel", call ? call->kernel : ""},
                                 {"inputs", instruction.inputs},
                                 {"outputs", instruction.outputs}});
       }
       segments.push_back({{"name", segment.name},
                           {"kind", name_of(segment.kind)},
-                          {"part", segment.chunk},
+                          {"part", segment.part},
                           {"region", segment.region},
                           {"first", segment.first},
                           {"last", segment.last},
@@ -179,7 +179,8 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
   times["predicted_step_seconds"] = nullptr;
   if (machine)
     times["predicted_step_seconds"] =
-        simulate_sharing(cluster.stages(), *machine, {.streams_to_files = training.layout().streams_to_files()}).seconds;
+        simulate_sharing(cluster.stages(), *machine, {.streams_to_files = training.layout().streams_to_files()})
+            .seconds;
   times["devices"] = json::array();
   if (!training.profiled()) return text_of(times);
   for (const int device : cluster.local_devices()) {
@@ -188,16 +189,16 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
     json kernels = json::array();
     for (const ProfileRow& row : cluster.profile_by_kernel(device)) {
       const auto expected = predicted.find({row.segment, row.op, row.kernel});
-      kernels.push_back({{"segment", row.segment},
-                         {"op", row.op},
-                         {"kernel", row.kernel},
-                         {"calls", row.calls},
-                         {"seconds", row.seconds},
-                         {"predicted_seconds", expected == predicted.end()
-                                                   ? json(nullptr)
-                                                   : json(expected->second * static_cast<double>(steps))},
-                         {"flops", row.flops},
-                         {"bytes", row.bytes}});
+      kernels.push_back(
+          {{"segment", row.segment},
+           {"op", row.op},
+           {"kernel", row.kernel},
+           {"calls", row.calls},
+           {"seconds", row.seconds},
+           {"predicted_seconds",
+            expected == predicted.end() ? json(nullptr) : json(expected->second * static_cast<double>(steps))},
+           {"flops", row.flops},
+           {"bytes", row.bytes}});
     }
     times["devices"].push_back({{"device", device}, {"stage", exe.stage}, {"kernels", std::move(kernels)}});
   }

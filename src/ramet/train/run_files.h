@@ -8,7 +8,7 @@
 
 namespace ramet::train {
 
-// What the folder of a run says of its programs, as JSON (docs/runs.md). Each object begins with "version".
+// The files about a run's programs in its folder, as JSON (docs/runs.md). Each object begins with "version".
 inline constexpr int kRunFilesVersion = 1;
 
 /// plan.json: for each stage the devices that run it and their memory by class, planned and at the peak.

@@ -26,8 +26,8 @@ class RunRecorder final : public TrainingObserver {
   void on_end(const Training& training, const TrainingResult& result) override;
   void on_failure(const Training& training, const std::string& error) override;
 
-  /// Ends the record once the hash of the weights is known, which all ranks compute together: writes the last event, and
-  /// waits until the log is durable. Returns warnings, one a line.
+  /// Ends the record once the hash of the weights is known, which all ranks compute together: writes the last event,
+  /// and waits until the log is durable. Returns warnings, one a line.
   std::string finish(const Training& training, const TrainingResult& result, const std::string& weights_hash);
 
  private:
@@ -42,8 +42,7 @@ class RunRecorder final : public TrainingObserver {
   double seconds_ = 0;  ///< of all steps of this process
 };
 
-/// What was planned for every device, and the arena that it has: [{device, planned_bytes, streaming_bytes,
-/// arena_bytes}].
+/// The planned bytes and the arena of every device: [{device, planned_bytes, streaming_bytes, arena_bytes}].
 std::string devices_json(const Cluster& cluster);
 
 }  // namespace ramet::train

@@ -19,9 +19,10 @@ struct TensorScale {
 /// "weight", "activation", "gradient", "weight gradient"
 std::string_view name_of(TensorScale::Kind kind);
 
-/// Runs the workload's first micro-batch once, forward and backward, with its initial weights, and looks at every
-/// floating tensor of more than one element that one op hands to another. Not counted are what only a factor or a sum
-/// of gradients reads (parts of one scaled op), and statistics of rows. For measuring: it keeps every tensor.
+/// Runs the workload's first micro-batch once, forward and backward, with its initial weights, and measures every
+/// floating tensor of more than one element that one op makes and another reads. Tensors that only a scaling factor or
+/// a sum of gradients reads are not counted (they are parts of one scaled op), nor are statistics of rows. For
+/// measurements only: it keeps every tensor in memory.
 std::vector<TensorScale> measure_scales(const Workload& workload, const TrainOptions& options);
 
 }  // namespace ramet::train

@@ -11,7 +11,8 @@ namespace ramet::train {
 
 /// Whether unit scaling or u-muP is asked for.
 bool is_scaled(const TrainOptions& options);
-/// The model with matrices that start with unit variance; `deviations` remembers what they were to start with.
+/// The model with matrices that start with unit variance; `deviations` gets the standard deviations that the model
+/// asked for.
 Model with_unit_weights(Model model);
 
 /// Throws Error when the model is scaled and is to start from `file`, weights of a model that is not.
@@ -23,7 +24,7 @@ void check_exportable(const TrainOptions& options, const std::string& where);
 /// the graph as it is.
 UnitScaled scaled_graph(const TrainOptions& options, const Graph& graph, std::span<const StateTensor> weights);
 
-/// What an update does otherwise because a weight is scaled.
+/// The changes of an update for a scaled weight.
 struct WeightScale {
   double rate = 1;      ///< factor of the learning rate
   double decay = 1;     ///< of the weight decay, which the optimizer multiplies with the rate

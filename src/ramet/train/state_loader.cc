@@ -52,8 +52,8 @@ void StateLoader::write_values(const StateTensor& weight, std::span<const float>
   cluster_.write_state(state, static_cast<uint64_t>(first) * size_of(form.dtype), held.weight);
   if (!form.split) return;
   state.name = low_half_of(weight.name);
-  state.type.dtype = kU16;
-  cluster_.write_state(state, static_cast<uint64_t>(first) * size_of(kU16), held.low);
+  state.type.dtype = DType::kU16;
+  cluster_.write_state(state, static_cast<uint64_t>(first) * size_of(DType::kU16), held.low);
 }
 
 void StateLoader::write_weight(const StateTensor& weight, std::span<const std::byte> bytes) {
@@ -125,7 +125,7 @@ std::vector<std::string> StateLoader::import(const std::filesystem::path& file,
 
 void StateLoader::load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held) {
   begin("reading the checkpoint", states);
-  // What is damaged may be a tensor that the other ranks do not read.
+  // The damaged tensor may be one that the other ranks do not read.
   or_end_all(cluster_, [&] {
     checkpoint.load(
         states,

@@ -18,20 +18,20 @@ namespace ramet::train {
 /// calls. After the last of them the cluster's `run_derive` is due.
 class StateLoader {
  public:
-  /// Hears what is done and how many bytes of how many.
+  /// Gets the work in progress, and how many of how many bytes are done.
   using Progress = std::function<void(std::string_view what, int64_t done, int64_t total)>;
 
   /// `threads` draw random numbers. The cluster and the options outlive it.
   StateLoader(Cluster& cluster, const TrainOptions& options, int threads, Progress progress);
 
-  /// Tells the progress that `what` begins, for those of `states` that this process holds a part of.
+  /// Announces that `what` begins, for those of `states` that this process holds a part of.
   void begin(std::string what, const std::vector<StateTensor>& states);
   /// A whole f32 weight.
   void write_weight(const StateTensor& weight, std::span<const std::byte> bytes);
   /// The first values of any state but a low half, which comes with its weight.
   void write_first(const StateTensor& state);
-  /// The weights to begin from: those of a file, a published folder, a checkpoint or a run, where heads of tasks that
-  /// it lacks are drawn; "": all are drawn.
+  /// Writes the weights to begin from: those of a file, a published folder, a checkpoint or a run; heads of tasks that
+  /// it lacks are drawn. "": all weights are drawn.
   void write_first_weights(const std::vector<StateTensor>& weights, const std::string& file);
   /// Weights from a file with published names (model/hugging_face.h); returns the names of those that it lacks.
   std::vector<std::string> import(const std::filesystem::path& file, const std::vector<StateTensor>& weights);

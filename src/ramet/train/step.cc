@@ -15,25 +15,25 @@
 #include "ramet/train/update.h"
 #include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/layers.h"
 #include "ramet/transform/lower_states.h"
-#include "ramet/transform/parts.h"
 #include "ramet/transform/precision.h"
 
 namespace ramet::train {
 namespace {
 
 /// "before encoder 0", "in encoder 3", "after encoder 11"
-std::string text_of(const ModelRegion& region, const PartOrder& parts) {
+std::string text_of(const ModelRegion& region, const LayerOrder& layers) {
   using Where = ModelRegion::Where;
-  if (parts.size() == 0) return "";
+  if (layers.size() == 0) return "";
   const char* word = region.where == Where::kBefore ? "before " : region.where == Where::kIn ? "in " : "after ";
-  return word + text_of(parts[region.part]);
+  return word + text_of(layers[region.layer]);
 }
 
 /// The forward graph with an input for each part of a weight's readers, and those parts, by weight and in order of
 /// their first reader.
 std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
-  const PartOrder order(model.forward);
+  const LayerOrder order(model.forward);
   const std::vector<ModelRegion> region_of_node = regions_of(model.forward, order);
   std::map<std::string, std::vector<ModelRegion>> regions;  // of each weight's readers
   const auto is_weight = [&](const Value& value) {
@@ -67,9 +67,8 @@ std::pair<Graph, std::vector<GradientPart>> with_parts(const Model& model) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       const Value& value = model.forward.value(input);
-      const auto alias = value.producer == kNoNode
-                             ? aliases.find({value.name, region_of_node[static_cast<size_t>(id)]})
-                             : aliases.end();
+      const auto alias = value.producer == kNoNode ? aliases.find({value.name, region_of_node[static_cast<size_t>(id)]})
+                                                   : aliases.end();
       inputs.push_back(alias != aliases.end() ? alias->second : copier[input]);
     }
     copier.copy_node(id, std::move(inputs), node.attributes);

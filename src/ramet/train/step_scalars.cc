@@ -6,8 +6,8 @@
 
 #include "ramet/base/error.h"
 #include "ramet/train/groups.h"
+#include "ramet/train/learning_rate.h"
 #include "ramet/train/optimizers/optimizer.h"
-#include "ramet/train/schedule.h"
 
 namespace ramet::train {
 namespace {
@@ -41,7 +41,7 @@ void check_given(const TrainOptions& options, const StepScalars& given) {
 
 /// The options with the schedule of a group whose highest learning rate is `peak`.
 TrainOptions with_peak(TrainOptions options, double peak) {
-  ScheduleOptions& schedule = options.schedule;
+  LearningRateOptions& schedule = options.schedule;
   schedule.end = schedule.learning_rate > 0 ? schedule.end * (peak / schedule.learning_rate) : 0;
   schedule.learning_rate = peak;
   return options;

@@ -15,7 +15,7 @@ namespace ramet::train {
 /// rate of its own.
 using StepScalars = std::map<std::string, double>;
 
-/// The learning rate of weights of `group` (train/groups.h) in step `step`, by the schedule and what is given.
+/// The learning rate of weights of `group` (train/groups.h) in step `step`, by the schedule and the given scalars.
 double group_rate_at(const TrainOptions& options, int group, int64_t step, const StepScalars& given = {});
 
 /// All scalar inputs of the step's graphs: "learning_rate" and the optimizer's own, for each group that is trained once

@@ -29,7 +29,7 @@ struct OptimizerOptions {
   double clip_threshold = 1, decay_rate = 0.8, square_epsilon = 1e-30, scale_epsilon = 1e-3;
 };
 
-/// Weights that are trained otherwise than the others (docs/optimizers.md). What is not set is as for all.
+/// Weights with options of their own (docs/optimizers.md). Unset options are those of all weights.
 struct GroupOptions {
   std::string name;                     ///< in errors and of its scalars (train/step_scalars.h); "" takes "groupN"
   std::vector<std::string> weights;     ///< names of weights, or patterns: * stands for any text, ? for one character
@@ -41,8 +41,8 @@ struct GroupOptions {
   friend bool operator==(const GroupOptions&, const GroupOptions&) = default;
 };
 
-/// The learning rate of each step (train/schedule.h).
-struct ScheduleOptions {
+/// The learning rate of each step (train/learning_rate.h).
+struct LearningRateOptions {
   std::string kind = "linear";
   double learning_rate = 1e-4, end = 0, power = 1;
   int64_t warmup_steps = 0;
@@ -78,12 +78,12 @@ struct TrainOptions {
   std::string scaling = "none";
   std::optional<double> residual_tau;
   double attention_multiplier = 1, residual_multiplier = 1, attention_residual_multiplier = 1, logits_multiplier = 1;
-  /// What the loss of a step is the mean of: "micro", of the means of its micro-batches; "step", of all items of the
-  /// step, each part of the loss by its own denominator (Metric::parts).
+  /// How the loss of a step is averaged. "micro": the mean of its micro-batches' means. "step": the mean over all items
+  /// of the step, each part of the loss by its own denominator (Metric::parts).
   std::string loss_mean = "micro";
   OptimizerOptions optimizer;
   std::vector<GroupOptions> groups;  ///< a weight belongs to the first that names it
-  ScheduleOptions schedule;
+  LearningRateOptions schedule;
   EvaluationOptions evaluation;
   CheckpointOptions checkpoint;
 };

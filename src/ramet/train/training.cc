@@ -122,7 +122,7 @@ std::string Training::restore(const Checkpoint& checkpoint) {
            "Begin the stream at that sample, and say so when it is made");
   checkpoint.check_no_others(compiled_.states);
   loader_->load(checkpoint, compiled_.states, true);
-  // What is not saved begins anew.
+  // States that are not saved begin with their first values.
   for (const StateTensor& state : compiled_.states)
     if (state.kind == StateKind::kKept && cluster_->holds(state)) loader_->write_first(state);
   cluster_->run_derive();
@@ -170,6 +170,7 @@ Numbers Training::step(const StepScalars& given) {
       throw;
     }
   }();
+  results_ = &results;
   const std::string without_items =
       results.not_finite.empty() ? "" : metric_without_items(loss_parts(workload_.model, options_), results.micro);
   const bool overflows = without_items.empty() && has_automatic_loss_scale() && results.not_finite == "grad_norm" &&
@@ -258,8 +259,25 @@ void Training::read_weight(const std::string& name, std::span<std::byte> to) con
   HeldBytes held;
   held.weight.resize(values.size() * size_of(form.dtype));
   read_state(name, held.weight);
-  if (form.split) held.low.resize(values.size() * size_of(kU16)), read_state(low_half_of(name), held.low);
+  if (form.split) held.low.resize(values.size() * size_of(DType::kU16)), read_state(low_half_of(name), held.low);
   release(held, form, values);
+}
+
+void Training::set_weights(const std::function<void(const SetWeight& set)>& weights) {
+  weights([&](const std::string& name, std::span<const float> values) {
+    for (const StateTensor& weight : workload_.model.weights) {
+      if (weight.name != name) continue;
+      if (std::ssize(values) != weight.type.elements())
+        throw Error({.what = "a weight gets another number of values than it has",
+                     .where = "'" + name + "'",
+                     .found = std::to_string(values.size()),
+                     .expected = std::to_string(weight.type.elements())});
+      if (cluster_->holds(weight)) loader_->write_weight(weight, std::as_bytes(values));
+      return;
+    }
+    throw Error({.what = "the model has no weight of this name", .found = "'" + name + "'"});
+  });
+  cluster_->run_derive();
 }
 
 std::filesystem::path Training::save(const std::filesystem::path& folder, int64_t keep) const {
@@ -279,7 +297,7 @@ std::filesystem::path Training::save(const std::filesystem::path& folder, int64_
     read_as_saved(compiled_.states, reader(), options);
     return {};
   }
-  // Where that fails the other ranks still wait to give what they hold.
+  // When that fails, the other ranks still wait to send their states.
   return or_end_all(*cluster_, [&] { return save_checkpoint(folder, info, compiled_.states, reader(), options); });
 }
 

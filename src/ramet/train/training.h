@@ -20,11 +20,10 @@
 namespace ramet::train {
 
 /// A workload compiled for a layout and in memory, ready to train, to evaluate, to save and to go on. Under MPI every
-/// rank has one, and all make the same calls in the same order; what they return is the same on all ranks but for
-/// times.
+/// rank has one, and all make the same calls in the same order. Results are equal on all ranks, except times.
 class Training {
  public:
-  /// Checks that the sources give what the model reads, compiles, and takes all memory. Weights are not set yet. Throws
+  /// Checks that the sources fit the model's inputs, compiles, and takes all memory. Weights are not set yet. Throws
   /// Error when the layout does not fit, or the inputs are not those of the model.
   Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where);
   ~Training();
@@ -39,9 +38,9 @@ class Training {
   /// several stages bubble (share of their time in which they waited for each other). When a guarded number is not
   /// finite, throws Error (kFailure) naming the first node that made one; the weights stay those before the step where
   /// that is possible (`whole`).
-  /// With an automatic loss scale (train/loss_scale.h) there are loss_scale, skipped_steps and grad_underflow too, and a
-  /// step whose gradients overflow is no error: it changes nothing but the scale, and counts as a step done.
-  /// `given`: rates of this step instead of the schedule's (train/step_scalars.h).
+  /// With an automatic loss scale (train/loss_scale.h) there are loss_scale, skipped_steps and grad_underflow too, and
+  /// a step whose gradients overflow is no error: it changes nothing but the scale, and counts as a step done. `given`:
+  /// rates of this step instead of the schedule's (train/step_scalars.h).
   Numbers step(const StepScalars& given = {});
   /// What the workload's evaluator says, or `evaluate_held_out`.
   Numbers evaluate();
@@ -51,8 +50,8 @@ class Training {
   /// Runs the next step without changing anything, and looks at the exponents of weights, optimizer states, gradients
   /// and activations. Costs a step and reads every tensor once more.
   NumericsReport check_numerics();
-  /// Saves a checkpoint; returns its path. With many ranks the leading one writes, what others hold comes to it in
-  /// pieces. `keep` checkpoints stay in the folder; 0: as many as the options say.
+  /// Saves a checkpoint; returns its path. With several ranks the leading one writes; the others send their states to
+  /// it in pieces. `keep` checkpoints stay in the folder; 0: as many as the options say.
   std::filesystem::path save(const std::filesystem::path& folder, int64_t keep = 0) const;
   /// Weights with Hugging Face's names, as one file.
   void export_weights(const std::filesystem::path& path) const;
@@ -76,7 +75,7 @@ class Training {
   /// Memory that all devices take, with streaming memory in RAM.
   int64_t planned_bytes() const { return planned_bytes_; }
   /// Memory that this process takes beside it, for data and results.
-  const HostPlan& host_memory() const { return host_; }
+  const HostBytes& host_memory() const { return host_; }
   /// What feeds training; null before the first step.
   const Feeder* feeder() const { return feeder_.get(); }
   int64_t samples_per_step() const { return options_.micro_batch * options_.accumulation; }
@@ -85,6 +84,13 @@ class Training {
   void read_state(const std::string& name, std::span<std::byte> to) const;
   /// The f32 numbers of a weight, however it is held; on ranks that do not lead `to` is left as it is.
   void read_weight(const std::string& name, std::span<std::byte> to) const;
+  /// Other numbers for some weights: what `weights` calls its argument with, each with all f32 numbers of a weight. All
+  /// ranks bring the same.
+  using SetWeight = std::function<void(const std::string& name, std::span<const float> values)>;
+  void set_weights(const std::function<void(const SetWeight& set)>& weights);
+  /// The result of the last step, before metrics were computed from it; null before the first step. Valid until the
+  /// next call that runs a program.
+  const ClusterResults* results() const { return results_; }
   /// On the leading rank; others give an empty text.
   std::string weights_hash() const;
   /// Logical OR over all ranks.
@@ -92,7 +98,7 @@ class Training {
 
  private:
   void check_inputs();
-  /// What comes before the cluster: checks the workload, and compiles it.
+  /// The work before the cluster is made: checks the workload, and compiles it.
   void compile(const Layout& layout, const Where& where);
   /// The samples of the next step, from its first micro-batch on.
   const ClusterFeed& feed_of_step();
@@ -113,8 +119,9 @@ class Training {
   CompiledWorkload compiled_;  ///< without its stages, which the cluster has
   std::unique_ptr<Cluster> cluster_;
   std::optional<StateLoader> loader_;
-  HostPlan host_;
+  HostBytes host_;
   std::unique_ptr<Feeder> feeder_;  ///< of training; from the first step on
+  const ClusterResults* results_ = nullptr;
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
   bool whole_ = true;

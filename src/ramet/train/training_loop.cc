@@ -25,11 +25,11 @@ bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0
 /// One run from where a training stands.
 class Loop {
  public:
-  Loop(Training& training, const TrainingPlan& plan, std::span<TrainingObserver* const> observers)
+  Loop(Training& training, const LoopOptions& options, std::span<TrainingObserver* const> observers)
       : training_(training),
-        plan_(plan),
+        options_(options),
         observers_(observers),
-        last_(plan.stop_at > 0 ? plan.stop_at : training.options().steps),
+        last_(options.stop_at > 0 ? options.stop_at : training.options().steps),
         finds_best_(training.workload().evaluator && training.workload().evaluator->finds_best()) {
     if (!training.workload().train)
       throw Error({.what = "there is nothing to train on",
@@ -60,8 +60,8 @@ class Loop {
       try {
         call(*observer);
       } catch (const std::exception& error) {
-        if (plan_.on_observer_error)
-          plan_.on_observer_error(error.what());
+        if (options_.on_observer_error)
+          options_.on_observer_error(error.what());
         else
           std::fprintf(stderr, "an observer of the training failed: %s\n", error.what());
       }
@@ -69,7 +69,7 @@ class Loop {
   }
 
   /// All ranks stop after the same step, whichever of them was asked.
-  bool stopped() const { return training_.any(plan_.stop && plan_.stop->asked()); }
+  bool stopped() const { return training_.any(options_.stop && options_.stop->asked()); }
 
   void evaluate() {
     result_.last_evaluation = training_.evaluate();
@@ -79,25 +79,26 @@ class Loop {
     if (finds_best_) keep_best();
   }
 
-  /// Only the leading rank knows the numbers; what it decides is told to all.
+  /// Only the leading rank has the numbers; it shares its decision with all ranks.
   void keep_best() {
     const Numbers& now = result_.last_evaluation;
     const bool better =
         !now.empty() && (result_.best_evaluation.empty() || now[0].second > result_.best_evaluation[0].second);
     if (better) result_.best_evaluation = now, result_.best_steps = training_.steps_done();
-    const bool saves = training_.any(better && !plan_.best.empty());
-    if (saves && training_.steps_done() < last_) training_.save(plan_.best, 1);
+    const bool saves = training_.any(better && !options_.best.empty());
+    if (saves && training_.steps_done() < last_) training_.save(options_.best, 1);
   }
 
   void save() {
-    result_.checkpoint = training_.save(plan_.checkpoints);
+    if (options_.checkpoints.empty()) return;
+    result_.checkpoint = training_.save(options_.checkpoints);
     saved_ = training_.steps_done();
     tell([&](TrainingObserver& observer) { observer.on_checkpoint(saved_, result_.checkpoint); });
   }
 
   void step() {
     try {
-      if (plan_.check_every > 0 && (seconds_.empty() || is_due(plan_.check_every, training_.steps_done() + 1))) {
+      if (options_.check_every > 0 && (seconds_.empty() || is_due(options_.check_every, training_.steps_done() + 1))) {
         const NumericsReport report = training_.check_numerics();
         tell([&](TrainingObserver& observer) { observer.on_numerics(report); });
       }
@@ -122,7 +123,7 @@ class Loop {
     if (evaluated_ != training_.steps_done() && !result_.interrupted) evaluate();
     if (saved_ != training_.steps_done()) save();
     // The best is the last: one checkpoint of it is enough.
-    if (!plan_.best.empty() && result_.best_steps == training_.steps_done()) remove_folder(plan_.best);
+    if (!options_.best.empty() && result_.best_steps == training_.steps_done()) remove_folder(options_.best);
     result_.steps = training_.steps_done();
     if (seconds_.size() > 1) seconds_.erase(seconds_.begin());  // the first step meets cold caches
     result_.step_seconds = median(std::move(seconds_));
@@ -131,7 +132,7 @@ class Loop {
   }
 
   Training& training_;
-  const TrainingPlan& plan_;
+  const LoopOptions& options_;
   const std::span<TrainingObserver* const> observers_;
   const int64_t last_;
   const bool finds_best_;
@@ -142,13 +143,13 @@ class Loop {
 
 }  // namespace
 
-TrainingResult train(Training& training, const TrainingPlan& plan, std::span<TrainingObserver* const> observers) {
-  return Loop(training, plan, observers).run();
+TrainingResult train(Training& training, const LoopOptions& options, std::span<TrainingObserver* const> observers) {
+  return Loop(training, options, observers).run();
 }
 
-TrainingResult train(Training& training, const TrainingPlan& plan, TrainingObserver& observer) {
+TrainingResult train(Training& training, const LoopOptions& options, TrainingObserver& observer) {
   TrainingObserver* const one = &observer;
-  return train(training, plan, std::span(&one, 1));
+  return train(training, options, std::span(&one, 1));
 }
 
 }  // namespace ramet::train

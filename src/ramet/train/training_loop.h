@@ -22,7 +22,7 @@ class StopRequest {
   std::atomic<bool> asked_{false};
 };
 
-/// What a run is about to do.
+/// The work that a run is about to do.
 struct RunStart {
   int64_t from_step = 0, to_step = 0;
 };
@@ -38,8 +38,8 @@ struct TrainingResult {
   int64_t best_steps = 0;   ///< and after how many steps it was
 };
 
-/// Hears what a training run does; all calls come from the training thread, between steps. What an observer throws is
-/// told to TrainingPlan::on_observer_error, and changes nothing for the run and its other observers.
+/// Gets the events of a training run; all calls come from the training thread, between steps. An exception of an
+/// observer goes to LoopOptions::on_observer_error and has no effect on the run and its other observers.
 class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
@@ -54,22 +54,22 @@ class TrainingObserver {
   virtual void on_failure(const Training&, const std::string& /*error*/) {}
 };
 
-struct TrainingPlan {
+struct LoopOptions {
   int64_t stop_at = 0;                  ///< steps in all; those of the options where 0
-  std::filesystem::path checkpoints{};  ///< folder
+  std::filesystem::path checkpoints{};  ///< folder; empty: nothing is saved
   std::filesystem::path best{};         ///< folder for the one checkpoint of the best evaluation; empty: none
   const StopRequest* stop = nullptr;    ///< asked: finish the step, save, and end
   int64_t check_every = 0;              ///< check numerics before the first step and every so many; 0: never
-  /// Told of an error in an observer; absent: a line on stderr.
+  /// Called with the error of an observer; absent: a line on stderr.
   std::function<void(const std::string& error)> on_observer_error{};
 };
 
 /// The training loop: evaluate, step, evaluate and save as the options say, until done or stopped. Where the evaluator
 /// finds the best, the run is not evaluated before its first step, and whenever the first number is the best so far, a
-/// checkpoint goes to `plan.best`. Under MPI observers are the leading rank's alone or every rank's, as the caller
+/// checkpoint goes to `options.best`. Under MPI observers are the leading rank's alone or every rank's, as the caller
 /// likes: none of them makes calls that other ranks wait for.
-TrainingResult train(Training& training, const TrainingPlan& plan, std::span<TrainingObserver* const> observers);
+TrainingResult train(Training& training, const LoopOptions& options, std::span<TrainingObserver* const> observers);
 /// With one observer.
-TrainingResult train(Training& training, const TrainingPlan& plan, TrainingObserver& observer);
+TrainingResult train(Training& training, const LoopOptions& options, TrainingObserver& observer);
 
 }  // namespace ramet::train

@@ -16,8 +16,8 @@ struct GradientSum {
   std::string state;
 };
 
-/// The readers of a weight whose gradients are summed together: those of one region of the model (transform/parts.h). A
-/// tied weight is so read in parts of the model that a pipeline may run at different times and places: with a sum for
+/// The readers of a weight whose gradients are summed together: those of one region of the model (transform/layers.h).
+/// A tied weight is so read in parts of the model that a pipeline may run at different times and places: with a sum for
 /// each, no such order shows.
 struct GradientPart {
   const StateTensor* weight = nullptr;
@@ -27,8 +27,8 @@ struct GradientPart {
   std::vector<GradientSum> sums{};  ///< one for each part of the loss that it meets; none for a frozen weight
 };
 
-/// What a micro-batch's gradient is multiplied with before it is summed: f16's sums are means, as far as a power of two
-/// goes, since the sum of thousands of gradients would leave its range when their mean does not.
+/// The factor on a micro-batch's gradient before it is summed. Sums in f16 are means, up to a power of two: the sum of
+/// thousands of gradients could leave the range of f16 when their mean does not.
 double accumulation_factor(const TrainOptions& options);
 
 /// Builds `step.update` from the sums of gradients and adds the optimizer's states to `step.states`.

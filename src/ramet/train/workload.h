@@ -12,35 +12,35 @@
 
 namespace ramet::train {
 
-/// What an evaluation does, where that is not the model's metrics on held-out samples. Under MPI every rank has
+/// An evaluation other than that of the model's metrics on held-out samples. Under MPI every rank has
 /// one, and all make the same calls in the same order.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
   /// The program that it runs.
   virtual std::string program() const = 0;
-  /// Numbers with the weights that the cluster has, the one that decides first; on the leading rank, empty on others.
-  /// Empty when there is nothing to evaluate on. What it throws on one rank ends all ranks.
+  /// The numbers for the cluster's current weights; the first one decides which checkpoint is best. On the leading
+  /// rank; empty on other ranks, and when there is nothing to evaluate on. An exception on one rank ends all ranks.
   virtual Numbers evaluate(Cluster& cluster) = 0;
-  /// Whether a greater first number means better weights, so that those of the best evaluation are worth a checkpoint of
-  /// their own. Such a run is not evaluated before its first step.
+  /// Whether a greater first number means better weights, so that those of the best evaluation are worth a checkpoint
+  /// of their own. Such a run is not evaluated before its first step.
   virtual bool finds_best() const { return false; }
 };
 
-/// All that a training run needs but its options, its layout and a place: what is trained, and on what.
+/// Everything that a training run needs except its options, its layout and a place: the model and its data.
 struct Workload {
   Model model;
   std::shared_ptr<const Source> train;     ///< null: evaluations alone
   std::shared_ptr<const Source> held_out;  ///< null: nothing is held out
-  std::unique_ptr<Evaluator> evaluator;         ///< null: the model's metrics on held-out samples
+  std::unique_ptr<Evaluator> evaluator;    ///< null: the model's metrics on held-out samples
   Units units;
-  std::string data_identity;    ///< hash of the data, which a checkpoint keeps; "": made of the seed alone
-  /// Hash of what decides the numbers of the run and was written by a person (a recipe), which a checkpoint keeps; "":
+  std::string data_identity;  ///< hash of the data, which a checkpoint keeps; "": made of the seed alone
+  /// Hash of the text that a person wrote and that decides the numbers of the run (a recipe). Checkpoints keep it; "":
   /// not compared.
   std::string recipe_identity;
-  std::string init_from;        ///< weights to begin from: a file, a published folder or a checkpoint; "": drawn
-  int prefetch = 2;             ///< batches made ahead of their use
-  std::vector<std::string> remarks;  ///< what a person should know before the run
+  std::string init_from;             ///< weights to begin from: a file, a published folder or a checkpoint; "": drawn
+  int prefetch = 2;                  ///< batches made ahead of their use
+  std::vector<std::string> remarks;  ///< warnings before the run
 };
 
 }  // namespace ramet::train

@@ -8,7 +8,7 @@
 namespace ramet::transform {
 namespace {
 
-/// What is known of a dimension.
+/// Facts about a dimension.
 struct Tag {
   bool batch = false;  ///< items of samples, which come from the batch
   int64_t blocks = 1;  ///< as a state's logical axis sees it
@@ -82,7 +82,7 @@ Tags tags_of_input(const Graph& graph, const GraphInput& input, const std::vecto
   return tags;
 }
 
-/// Sets `in_order` if the node sums over something of the batch: a factor that some output lacks.
+/// Sets `in_order` if the node sums over a factor of the batch: one that some output lacks.
 void order(const ShardingRule& rule, const Tags& factors, Attributes& attributes) {
   const auto has = [](const ShardingRule::Operand& operand, size_t factor) {
     return std::any_of(operand.begin(), operand.end(), [&](const ShardingRule::Dim& dim) {
@@ -98,7 +98,7 @@ void order(const ShardingRule& rule, const Tags& factors, Attributes& attributes
 using Decide = std::function<void(const NodeSignature& node, const ShardingRule& rule, const Tags& factors,
                                   Attributes& attributes)>;
 
-/// The graph with what `decide` makes of each node's attributes.
+/// The graph with each node's attributes as `decide` changes them.
 Graph with_attributes(const Graph& graph, const std::vector<StateTensor>& states, const Decide& decide) {
   Graph result(graph.name());
   GraphCopier copier(graph, result);
@@ -111,7 +111,7 @@ Graph with_attributes(const Graph& graph, const std::vector<StateTensor>& states
     for (ValueId input : node.inputs) inputs.push_back(tags[static_cast<size_t>(input)]);
     Attributes attributes = node.attributes;
     NodeSignature signature = graph.signature(id);
-    // Where blocks may matter, as if nothing were chunked: then what is reduced is one factor.
+    // Where blocks may matter, the rule without chunks: the reduced dimension is then one factor.
     if (has_attribute(*node.op, "chunk_blocks"))
       for (const char* name : {"chunks", "chunk_blocks"}) signature.attributes.erase(name);
     const ShardingRule rule = node.op->sharding(signature);
@@ -143,17 +143,18 @@ Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTens
   if (chunks < 1)
     throw Error({.what = "chunks must be 1 or more", .where = "train.chunks", .found = std::to_string(chunks)});
   if (chunks == 1) return graph;
-  return with_attributes(graph, states, [chunks](const NodeSignature& node, const ShardingRule& rule,
-                                                 const Tags& factors, Attributes& attributes) {
-    if (has_attribute(*node.op, "chunks")) chunk(node, rule, factors, chunks, attributes);
-  });
+  return with_attributes(
+      graph, states,
+      [chunks](const NodeSignature& node, const ShardingRule& rule, const Tags& factors, Attributes& attributes) {
+        if (has_attribute(*node.op, "chunks")) chunk(node, rule, factors, chunks, attributes);
+      });
 }
 
 Graph set_sums_in_order(const Graph& graph) {
-  return with_attributes(graph, {}, [](const NodeSignature& node, const ShardingRule& rule, const Tags& factors,
-                                       Attributes& attributes) {
-    if (has_attribute(*node.op, "in_order")) order(rule, factors, attributes);
-  });
+  return with_attributes(
+      graph, {}, [](const NodeSignature& node, const ShardingRule& rule, const Tags& factors, Attributes& attributes) {
+        if (has_attribute(*node.op, "in_order")) order(rule, factors, attributes);
+      });
 }
 
 }  // namespace ramet::transform

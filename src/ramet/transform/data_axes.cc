@@ -5,7 +5,7 @@
 namespace ramet::transform {
 namespace {
 
-/// A dimension, or a part of one: what it runs along.
+/// The axis that a dimension, or a part of one, runs along.
 struct AxisRun {
   enum class Along : int8_t { kUnknown, kAxis, kOther } along = Along::kUnknown;
   int64_t extent = 0;
@@ -13,7 +13,8 @@ struct AxisRun {
 using Runs = std::vector<AxisRun>;  // of one dimension, major first; several where it joins several
 
 bool is_known(const Runs& runs) {
-  return std::any_of(runs.begin(), runs.end(), [](const AxisRun& run) { return run.along != AxisRun::Along::kUnknown; });
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const AxisRun& run) { return run.along != AxisRun::Along::kUnknown; });
 }
 
 /// Notes what one dimension of an input says of its factors.
@@ -64,7 +65,8 @@ std::vector<int> dims_along(const Graph& graph, std::string_view axis) {
     std::vector<Runs> factors(rule.factors.size());
     for (size_t i = 0; i < rule.inputs.size() && i < node.inputs.size(); ++i) {
       const auto& known = dims[static_cast<size_t>(node.inputs[i])];
-      for (size_t d = 0; d < rule.inputs[i].size() && d < known.size(); ++d) note(rule, rule.inputs[i][d], known[d], factors);
+      for (size_t d = 0; d < rule.inputs[i].size() && d < known.size(); ++d)
+        note(rule, rule.inputs[i][d], known[d], factors);
     }
     if (std::none_of(factors.begin(), factors.end(), is_known)) continue;
     for (size_t o = 0; o < rule.outputs.size() && o < node.outputs.size(); ++o)

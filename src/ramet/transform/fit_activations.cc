@@ -4,7 +4,7 @@
 #include <array>
 #include <tuple>
 
-#include "ramet/transform/parts.h"
+#include "ramet/transform/layers.h"
 
 namespace ramet::transform {
 
@@ -29,7 +29,7 @@ constexpr uint8_t kFirstResident = 3, kKeep = 5;
 /// What one layer, or what follows the layers, costs in a micro-batch.
 struct Unit {
   double compute = 0;                      ///< seconds of both passes, where nothing is recomputed
-  std::array<double, kLevels> again{};     ///< seconds of what is recomputed at each level
+  std::array<double, kLevels> again{};     ///< seconds of the nodes recomputed at each level
   std::array<int64_t, kLevels> waiting{};  ///< bytes that wait for the backward pass at each level
 };
 
@@ -44,7 +44,7 @@ std::vector<bool> backward_nodes(const Graph& micro) {
 /// first.
 void add_waiting(const Graph& micro, size_t level, std::vector<Unit>& units) {
   const std::vector<bool> backward = backward_nodes(micro);
-  const std::vector<int> layers = backward_parts(micro, PartOrder(micro), backward);
+  const std::vector<int> layers = backward_layers(micro, LayerOrder(micro), backward);
   const auto uses = micro.uses();
   for (size_t n = 0; n < backward.size(); ++n) {
     const Node& node = micro.nodes()[n];
@@ -59,20 +59,20 @@ void add_waiting(const Graph& micro, size_t level, std::vector<Unit>& units) {
   }
 }
 
-ActivationPlan uniform_plan(size_t units, uint8_t kind) {
-  ActivationPlan plan(units, kKinds[kind]);
-  plan.back().recompute = RecomputeLevel::kNone;
-  return plan;
+ActivationChoices uniform_choices(size_t units, uint8_t kind) {
+  ActivationChoices choices(units, kKinds[kind]);
+  choices.back().recompute = RecomputeLevel::kNone;
+  return choices;
 }
 
 std::vector<Unit> measure_units(const StepGraph& step, const Rates& rates, size_t count) {
   std::vector<Unit> units(count);
   for (size_t level = 0; level < kLevels; ++level) {
-    ActivationPlan plan(count, {static_cast<RecomputeLevel>(level), false, false});
-    const Graph micro = recompute(step, plan).micro;
+    ActivationChoices choices(count, {static_cast<RecomputeLevel>(level), false, false});
+    const Graph micro = recompute(step, choices).micro;
     add_waiting(micro, level, units);
-    const PartOrder parts(micro);
-    const std::vector<int> layers = backward_parts(micro, parts, backward_nodes(micro));
+    const LayerOrder order(micro);
+    const std::vector<int> layers = backward_layers(micro, order, backward_nodes(micro));
     int forward = 0;
     for (size_t n = 0; n < layers.size(); ++n) {
       const Node& node = micro.nodes()[n];
@@ -109,7 +109,7 @@ class StageFit {
     choice_.kinds.assign(members_.size(), kKeep);
   }
 
-  /// Peak of plans in which all layers do the same.
+  /// Peak of choices in which all layers do the same.
   void note_uniform(uint8_t kind, int64_t peak) {
     uniform_[kind] = static_cast<double>(peak);
     note(mixture_of(std::vector<uint8_t>(members_.size(), kind)), peak);
@@ -131,10 +131,10 @@ class StageFit {
   }
 
   bool resolved() const { return resolved_; }
-  /// What the stage does in the next trial: its choice, or what it tries.
+  /// The stage's choice in the next trial: the current one, or a new one to try.
   const std::vector<uint8_t>& kinds() const { return resolved_ ? choice_.kinds : front_[at_].kinds; }
   const std::vector<size_t>& members() const { return members_; }
-  /// What was found so far is the choice.
+  /// The best choice so far becomes the stage's choice.
   void end() { resolved_ = true; }
 
   /// The stage's peak in the trial.
@@ -171,7 +171,8 @@ class StageFit {
       bytes += uniform_[kinds[i]] *
                (all > 0 ? static_cast<double>(unit.waiting[0]) / all : 1 / static_cast<double>(kinds.size()));
     }
-    // What moves beside the work costs what is left when the work is done, and a little for being in the way.
+    // A transfer beside the work costs the time that it takes longer than the work, and a little because it slows the
+    // work down.
     constexpr double kInTheWay = 0.01;
     const double waits =
         problem_.to_files ? std::max(0.0, streamed - compute - again) + kInTheWay * streamed : streamed;
@@ -248,9 +249,9 @@ class Fit {
         count_(problem.stage_of.size()),
         first_kind_(problem.may_stream ? 0 : kFirstResident) {}
 
-  ActivationPlan run() {
-    const std::vector<int64_t> kept = peaks(uniform_plan(count_, kKeep));
-    if (most(kept) <= problem_.byte_limit) return uniform_plan(count_, kKeep);
+  ActivationChoices run() {
+    const std::vector<int64_t> kept = peaks(uniform_choices(count_, kKeep));
+    if (most(kept) <= problem_.byte_limit) return uniform_choices(count_, kKeep);
     units_ = measure_units(step_, problem_.rates, count_);
     for (size_t s = 0; s < kept.size(); ++s) {
       std::vector<size_t> members;
@@ -260,7 +261,7 @@ class Fit {
       stages_.back().note_uniform(kKeep, kept[s]);
     }
     for (uint8_t kind = first_kind_; kind < kKeep; ++kind) {
-      const std::vector<int64_t> found = peaks(uniform_plan(count_, kind));
+      const std::vector<int64_t> found = peaks(uniform_choices(count_, kind));
       for (size_t s = 0; s < stages_.size(); ++s) stages_[s].note_uniform(kind, found[s]);
     }
     search();
@@ -270,14 +271,16 @@ class Fit {
 
  private:
   static int64_t most(const std::vector<int64_t>& peaks) { return *std::max_element(peaks.begin(), peaks.end()); }
-  std::vector<int64_t> peaks(const ActivationPlan& plan) const { return problem_.peaks(recompute(step_, plan), plan); }
+  std::vector<int64_t> peaks(const ActivationChoices& choices) const {
+    return problem_.peaks(recompute(step_, choices), choices);
+  }
 
-  ActivationPlan combined() const {
-    ActivationPlan plan(count_);
+  ActivationChoices combined() const {
+    ActivationChoices choices(count_);
     for (const StageFit& stage : stages_)
-      for (size_t i = 0; i < stage.members().size(); ++i) plan[stage.members()[i]] = kKinds[stage.kinds()[i]];
-    plan.back().recompute = RecomputeLevel::kNone;
-    return plan;
+      for (size_t i = 0; i < stage.members().size(); ++i) choices[stage.members()[i]] = kKinds[stage.kinds()[i]];
+    choices.back().recompute = RecomputeLevel::kNone;
+    return choices;
   }
 
   /// Each stage along its front, all in the same trials.
@@ -292,15 +295,15 @@ class Fit {
     for (StageFit& stage : stages_) stage.end();
   }
 
-  /// What a stage needs depends a little on what its neighbours do.
+  /// The memory of a stage depends a little on the choices of its neighbours.
   void settle() {
     constexpr int kTrials = 4;
-    ActivationPlan tried;
+    ActivationChoices tried;
     for (int trial = 0; trial < kTrials; ++trial) {
-      ActivationPlan plan = combined();
-      if (plan == tried) return;
-      const std::vector<int64_t> found = peaks(plan);
-      tried = std::move(plan);
+      ActivationChoices choices = combined();
+      if (choices == tried) return;
+      const std::vector<int64_t> found = peaks(choices);
+      tried = std::move(choices);
       for (size_t s = 0; s < stages_.size(); ++s) stages_[s].tell_choice(found[s]);
       last_peak_ = most(found);
       if (last_peak_ <= problem_.byte_limit) return;
@@ -308,11 +311,11 @@ class Fit {
   }
 
   /// For one device: layers' inputs are dropped too.
-  ActivationPlan last_resort() const {
+  ActivationChoices last_resort() const {
     if (last_peak_ <= problem_.byte_limit || problem_.in_parts) return combined();
     RecomputeOptions all;
     all.mode = RecomputeOptions::Mode::kAll;
-    const ActivationPlan thin = plan_activations(all, count_ - 1);
+    const ActivationChoices thin = choose_activations(all, count_ - 1);
     return most(peaks(thin)) < last_peak_ ? thin : combined();
   }
 
@@ -327,12 +330,12 @@ class Fit {
 
 }  // namespace
 
-ActivationPlan fit_activations(const StepGraph& step, const FitProblem& problem) {
-  if (problem.stage_of.size() <= 1) return ActivationPlan(problem.stage_of.size());
+ActivationChoices fit_activations(const StepGraph& step, const FitProblem& problem) {
+  if (problem.stage_of.size() <= 1) return ActivationChoices(problem.stage_of.size());
   return Fit(step, problem).run();
 }
 
-std::string text_of(const ActivationPlan& plan) {
+std::string text_of(const ActivationChoices& choices) {
   const auto word = [](const LayerActivations& layer) -> std::string {
     const char* const words[] = {"keep", "recompute cheap", "recompute"};
     const std::string again = words[static_cast<size_t>(layer.recompute)];
@@ -340,13 +343,13 @@ std::string text_of(const ActivationPlan& plan) {
     return layer.recompute == RecomputeLevel::kNone ? "stream" : again + " and stream";
   };
   std::string text, last;
-  for (size_t from = 0, to = 0; from + 1 < plan.size(); from = to) {
-    while (to + 1 < plan.size() && word(plan[to]) == word(plan[from])) ++to;
-    text += (from > 0 ? ", " : "") + (last = word(plan[from])) + (to - from > 1 ? " layers " : " layer ") +
+  for (size_t from = 0, to = 0; from + 1 < choices.size(); from = to) {
+    while (to + 1 < choices.size() && word(choices[to]) == word(choices[from])) ++to;
+    text += (from > 0 ? ", " : "") + (last = word(choices[from])) + (to - from > 1 ? " layers " : " layer ") +
             std::to_string(from) + (to - from > 1 ? "-" + std::to_string(to - 1) : "");
   }
-  if (plan.empty()) return text;
-  const std::string head = word(plan.back());
+  if (choices.empty()) return text;
+  const std::string head = word(choices.back());
   return text + (text.empty() ? head + " all" : head == last ? " and the head" : ", " + head + " the head");
 }
 

@@ -9,28 +9,29 @@
 
 namespace ramet::transform {
 
-/// What `fit_activations` chooses for.
+/// The problem that `fit_activations` solves.
 struct FitProblem {
-  std::vector<int> stage_of;  ///< of each layer, and of what follows the layers
+  std::vector<int> stage_of;  ///< of each layer, and of the nodes behind the layers
   int64_t byte_limit = 0;     ///< for each stage's peak
   bool may_stream = false;    ///< activations may wait in streaming memory
-  bool in_parts = false;      ///< the model is cut between layers: every layer keeps its inputs
+  bool in_parts = false;      ///< the model is cut between layers, so every layer keeps its inputs
   bool to_files = false;      ///< streaming memory is files
   Rates rates{};
-  /// Bytes that each stage needs under a plan; `recomputed` is the step with it. Asked a dozen times.
-  std::function<std::vector<int64_t>(const StepGraph& recomputed, const ActivationPlan& plan)> peaks;
+  /// Bytes that each stage needs under a choices; `recomputed` is the step with it. Asked a dozen times.
+  std::function<std::vector<int64_t>(const StepGraph& recomputed, const ActivationChoices& choices)> peaks;
 };
 
-/// For each layer whether its activations stay, are recomputed (what is cheap, or all), or are streamed, such that
-/// every stage's peak is within the limit at the least cost in time that was found: the least sum of the recomputed
-/// nodes' operations and bytes and of the streamed bytes both ways, at the problem's rates. Layers that stream come
-/// first on a stage, since their activations wait longest, then those that are recomputed, then those that stay. A
-/// knapsack of few kinds: peaks of plans in which all layers do the same give the bytes that a layer saves; mixtures of
-/// at most three of these make a front of bytes against seconds, along which each stage's limit is searched with real
-/// peaks, all stages at once. Deterministic. When nothing fits, each stage has the plan of the least peak.
-ActivationPlan fit_activations(const StepGraph& step, const FitProblem& problem);
+/// Chooses for each layer whether its activations stay, are recomputed (the cheap ones, or all), or are streamed. Every
+/// stage's peak must be within the limit. Among such choices it takes the fastest one found: the time is that of the
+/// recomputed nodes' operations and bytes and of the streamed bytes both ways, at the problem's rates. Layers that
+/// stream come first on a stage, since their activations wait longest, then those that are recomputed, then those that
+/// stay. It is a knapsack problem with few kinds of items: peaks of choices in which all layers do the same give the
+/// bytes that a layer saves; mixtures of at most three of these make a front of bytes against seconds, along which each
+/// stage's limit is searched with real peaks, all stages at once. Deterministic. When nothing fits, each stage has the
+/// choices of the least peak.
+ActivationChoices fit_activations(const StepGraph& step, const FitProblem& problem);
 
 /// "stream 0-3, recompute 4-6, recompute cheap 7, keep 8-11, head" for people; the head is what follows the layers.
-std::string text_of(const ActivationPlan& plan);
+std::string text_of(const ActivationChoices& choices);
 
 }  // namespace ramet::transform

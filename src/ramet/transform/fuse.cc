@@ -51,7 +51,7 @@ class Fuser {
 
   void assign(NodeId id) {
     const ValueId value = graph_.node(id).outputs[0];
-    // Earliest place first: whoever reads the value from outside must run after the map that makes it.
+    // Earliest place first: an outside reader of the value must run after the map that computes it.
     std::map<NodeId, int> candidates;
     for (NodeId user : uses_[static_cast<size_t>(value)])
       if (const int cluster = cluster_of_[static_cast<size_t>(user)]; cluster != kNoCluster)
@@ -137,7 +137,7 @@ class Fuser {
       dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(graph_.type(node.outputs[0]).dtype));
       outputs.push_back(node.outputs[0]);
     }
-    if (outputs.empty()) return;  // nobody reads the chain: it is dead
+    if (outputs.empty()) return;  // the chain has no reader: it is dead
     Attributes attributes{{"program", program.text()}, {"shape", cluster.space.dims()}, {"dtypes", dtypes}};
     NodeInfo info = copier.info(cluster.last);
     info.serial = serial_of(cluster);

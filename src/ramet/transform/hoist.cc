@@ -103,13 +103,13 @@ class Hoister {
     return exported;
   }
 
-  /// The value in `derive`, copied there with what it needs.
+  /// The value in `derive`, copied there together with the nodes that it needs.
   ValueId derive_value(const Graph& graph, ValueId id) {
     const std::string& key = key_[static_cast<size_t>(id)];
     if (const auto known = derived_.find(key); known != derived_.end()) return known->second;
     const Value& value = graph.value(id);
     if (value.producer == kNoNode) {
-      // A derived state is what `derive` makes of it, not what it was before.
+      // A derived state has the value that `derive` computes, not its old value.
       if (const GraphOutput* made = step_.derive.find_output(value.name); made && made->role == OutputRole::kState)
         return derived_[key] = made->value;
       ValueId input = step_.derive.find_input(value.name);
@@ -212,7 +212,7 @@ class Unhoister {
   GraphCopier copier_;
 };
 
-/// Whether `derive` makes all of its states from what no micro-batch changes.
+/// Whether `derive` computes all of its states from states that no micro-batch changes.
 bool is_from_fixed(const StepGraph& step) {
   for (const auto& input : step.derive.inputs())
     if (!is_fixed(step.state(step.derive.value(input.value).name).kind)) return false;
@@ -225,7 +225,8 @@ StepGraph hoist(StepGraph step) {
   Hoister hoister(step);
   Graph micro = hoister.run(step.micro);
   step.micro = std::move(micro);
-  // A program that changes weights runs seldom: what it alone makes of weights is not kept between its runs.
+  // A program that changes weights runs seldom, so values that it alone derives from weights are not kept between its
+  // runs.
   for (StepProgram& program : step.programs)
     if (!step.writes_sources(program) && program.when.kind != When::Kind::kSteps) {
       Graph hoisted = hoister.run(program.graph);

@@ -7,14 +7,15 @@
 
 namespace ramet::transform {
 
-/// Moves what is computed from weights alone (casts to the compute type, scalings) out of `micro`, and out of programs
-/// that change no state, into `derive`, where it is done once an update instead of once a micro-batch; its results
-/// become states of kind kDerived named "derived.N.WEIGHT". Views and cheap nodes without weights stay. Equal
-/// computations in both graphs share one state.
+/// Moves nodes that depend on weights alone (casts to the compute type, scalings) out of `micro`, and out of programs
+/// that change no state, into `derive`, where they run once an update instead of once a micro-batch. Their results
+/// become states of kind kDerived named "derived.N.WEIGHT". Views, and cheap nodes without weights, stay. Equal
+/// computations in several graphs share one state.
 StepGraph hoist(StepGraph step);
 
-/// The other way: each reader of a derived state makes what it reads from the weights itself, just before, so that none
-/// of them outlives its use. The same nodes on the same numbers: no bit changes. Costs their computation once a reader.
+/// The inverse, which saves memory: each reader of a derived state computes its value from the weights just before it
+/// reads it, so that no derived value outlives its use. The nodes and their inputs are the same, so no bit changes; the
+/// computation is repeated for each reader.
 StepGraph unhoist(StepGraph step);
 
 /// The same for one graph and the derived states `wanted`, all of which `derive` makes.

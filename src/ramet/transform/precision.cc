@@ -86,7 +86,7 @@ class Lowering {
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
 };
 
-/// Copies a graph whose weights become what they are held in.
+/// Copies a graph and gives its weights their held types.
 class Holding {
  public:
   Holding(const Graph& graph, const std::vector<std::string>& weights, HeldForm form, Graph& result)
@@ -117,10 +117,10 @@ class Holding {
     if (!weights_.count(value.name)) return copier_.copy_input(input);
     Held& held = held_[static_cast<size_t>(input.value)];
     held.value = result.add_input(value.name, {form_.dtype, value.type.shape}, input.role);
-    if (form_.split) held.low = result.add_input(low_half_of(value.name), {kU16, value.type.shape}, input.role);
+    if (form_.split) held.low = result.add_input(low_half_of(value.name), {DType::kU16, value.type.shape}, input.role);
   }
 
-  /// Whether the node needs no f32: it casts a weight to what it is held in, or only moves its elements.
+  /// Whether the node needs no f32: it casts a weight to its held type, or only moves its elements.
   bool take_held(NodeId id) {
     const Node& node = graph_.node(id);
     const Held* source = nullptr;

@@ -24,8 +24,8 @@ Precision precision_from_name(const std::string& name);
 Graph lower_precision(const Graph& graph, const Precision& precision);
 inline Graph lower_precision(const Graph& graph, DType compute) { return lower_precision(graph, Precision{compute}); }
 
-/// How weights are held between steps: in f32; in f16 or bf16, with no f32 copy; or in two halves, a bf16 and what f32
-/// has beyond it (base/rounding.h).
+/// How weights are held between steps: in f32; in f16 or bf16, with no f32 copy; or in two halves, a bf16 and the 16
+/// bits that an f32 has beyond it (base/rounding.h).
 struct HeldForm {
   DType dtype = DType::kF32;
   bool split = false;
@@ -34,9 +34,10 @@ struct HeldForm {
 /// The name of a split weight's low half (u16); the weight itself is then its high half.
 inline std::string low_half_of(const std::string& weight) { return weight + ".low"; }
 
-/// A graph of f32 weights, forward or forward and backward, that reads weights as they are held. Casts to the held type
-/// are the weight itself, those to other narrow types start from it; of ops that only move elements (gather) the moved ones are made f32; what else reads f32, as
-/// a bias, gets the weight in f32 for itself.
+/// Rewrites a graph of f32 weights (forward, or forward and backward) to read the weights as they are held. A cast to
+/// the held type becomes the weight itself; a cast to another narrow type starts from the held weight. An op that only
+/// moves elements (gather) moves held elements, which are then converted to f32. Any other reader of f32, as a bias,
+/// gets its own conversion to f32.
 Graph hold_weights(const Graph& graph, const std::vector<std::string>& weights, HeldForm form);
 
 }  // namespace ramet::transform

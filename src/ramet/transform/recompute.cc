@@ -7,18 +7,18 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/transform/fit_activations.h"
-#include "ramet/transform/parts.h"
+#include "ramet/transform/layers.h"
 
 namespace ramet::transform {
 namespace {
 
 class Recomputer {
  public:
-  Recomputer(const Graph& graph, const ActivationPlan& plan) : graph_(graph), plan_(plan) {
-    const PartOrder parts(graph);
+  Recomputer(const Graph& graph, const ActivationChoices& choices) : graph_(graph), choices_(choices) {
+    const LayerOrder layers(graph);
     layer_.reserve(graph.nodes().size());
     for (const Node& node : graph.nodes()) {
-      layer_.push_back(parts.index_of(node.part));
+      layer_.push_back(layers.index_of(node.part));
       backward_.push_back(node.pass == NodePass::kBackward);
     }
     find_kept();
@@ -44,7 +44,7 @@ class Recomputer {
  private:
   const LayerActivations& of(int layer) const {
     static const LayerActivations kAllKept;
-    return layer < 0 || static_cast<size_t>(layer) >= plan_.size() ? kAllKept : plan_[static_cast<size_t>(layer)];
+    return layer < 0 || static_cast<size_t>(layer) >= choices_.size() ? kAllKept : choices_[static_cast<size_t>(layer)];
   }
   RecomputeLevel level(int layer) const { return of(layer).recompute; }
 
@@ -63,7 +63,7 @@ class Recomputer {
     for (const auto& output : graph_.outputs()) kept_[static_cast<size_t>(output.value)] = true;
   }
 
-  /// A value that the forward pass of another layer (or of no layer) reads is kept, unless the plan drops that
+  /// A value that the forward pass of another layer (or of no layer) reads is kept, unless the choices drops that
   /// boundary.
   bool is_boundary(const std::vector<NodeId>& users, int layer) const {
     for (NodeId user : users) {
@@ -84,7 +84,7 @@ class Recomputer {
       std::vector<ValueId> inputs;
       for (ValueId input : node.inputs) inputs.push_back(in_backward(input));
       const NodeId copy = result_->add_node(*node.op, inputs, node.attributes,
-                                             node.derived(NodePass::kRecompute, node.name + "/recompute"));
+                                            node.derived(NodePass::kRecompute, node.name + "/recompute"));
       for (size_t i = 0; i < node.outputs.size(); ++i)
         clones_[static_cast<size_t>(node.outputs[i])] = result_->node(copy).outputs[i];
     }
@@ -99,7 +99,7 @@ class Recomputer {
   }
 
   const Graph& graph_;
-  const ActivationPlan& plan_;
+  const ActivationChoices& choices_;
   std::vector<int> layer_;
   std::vector<bool> backward_, kept_;
   std::vector<ValueId> clones_;
@@ -142,17 +142,17 @@ RecomputeOptions parse_recompute(const std::string& text) {
   }
 }
 
-size_t count_layers(const Graph& micro) { return static_cast<size_t>(PartOrder(micro).size()); }
+size_t count_layers(const Graph& micro) { return static_cast<size_t>(LayerOrder(micro).size()); }
 
-ActivationPlan plan_activations(const RecomputeOptions& options, size_t layers) {
+ActivationChoices choose_activations(const RecomputeOptions& options, size_t layers) {
   using Mode = RecomputeOptions::Mode;
-  ActivationPlan plan(layers + 1);
-  if (options.mode == Mode::kNone || options.mode == Mode::kFit) return plan;
+  ActivationChoices choices(layers + 1);
+  if (options.mode == Mode::kNone || options.mode == Mode::kFit) return choices;
   const bool named = options.mode == Mode::kLayers && !options.layers.empty();
   const auto stride = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(layers))));
   for (size_t i = 0; i < layers && !named; ++i) {
-    plan[i].recompute = options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer;
-    plan[i].drop_input = options.mode == Mode::kAll && !options.in_parts && i % stride != 0;
+    choices[i].recompute = options.mode == Mode::kCheap ? RecomputeLevel::kCheap : RecomputeLevel::kLayer;
+    choices[i].drop_input = options.mode == Mode::kAll && !options.in_parts && i % stride != 0;
   }
   for (int64_t layer : options.layers) {
     if (layers == 0) break;
@@ -161,26 +161,26 @@ ActivationPlan plan_activations(const RecomputeOptions& options, size_t layers) 
                    .where = "train.recompute",
                    .found = std::to_string(layer),
                    .expected = "0 to " + std::to_string(layers - 1)});
-    plan[static_cast<size_t>(layer)].recompute = RecomputeLevel::kLayer;
+    choices[static_cast<size_t>(layer)].recompute = RecomputeLevel::kLayer;
   }
-  return plan;
+  return choices;
 }
 
-StepGraph recompute(const StepGraph& step, const ActivationPlan& plan) {
+StepGraph recompute(const StepGraph& step, const ActivationChoices& choices) {
   StepGraph result = step;
   const auto recomputes = [](const LayerActivations& layer) { return layer.recompute != RecomputeLevel::kNone; };
-  if (std::any_of(plan.begin(), plan.end(), recomputes)) result.micro = Recomputer(step.micro, plan).run();
+  if (std::any_of(choices.begin(), choices.end(), recomputes)) result.micro = Recomputer(step.micro, choices).run();
   return result;
 }
 
-ActivationPlan plan_activations(const StepGraph& step, const RecomputeOptions& options, const Rates& rates,
-                                const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+ActivationChoices choose_activations(const StepGraph& step, const RecomputeOptions& options, const Rates& rates,
+                                     const std::function<int64_t(const StepGraph&)>& peak_bytes) {
   const size_t layers = count_layers(step.micro);
-  if (options.mode != RecomputeOptions::Mode::kFit) return plan_activations(options, layers);
+  if (options.mode != RecomputeOptions::Mode::kFit) return choose_activations(options, layers);
   FitProblem problem{.stage_of = std::vector<int>(layers + 1, 0), .byte_limit = options.byte_limit, .peaks = {}};
   problem.in_parts = options.in_parts;
   problem.rates = rates;
-  problem.peaks = [&](const StepGraph& candidate, const ActivationPlan&) {
+  problem.peaks = [&](const StepGraph& candidate, const ActivationChoices&) {
     return std::vector<int64_t>{peak_bytes(candidate)};
   };
   return fit_activations(step, problem);
@@ -188,7 +188,7 @@ ActivationPlan plan_activations(const StepGraph& step, const RecomputeOptions& o
 
 StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
                     const std::function<int64_t(const StepGraph&)>& peak_bytes) {
-  return recompute(step, plan_activations(step, options, Rates(), peak_bytes));
+  return recompute(step, choose_activations(step, options, Rates(), peak_bytes));
 }
 
 }  // namespace ramet::transform

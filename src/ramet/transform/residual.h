@@ -12,11 +12,11 @@ struct Residual {
   size_t branch = 1;       ///< which input of the sum is f(x)
   int sum = 0;             ///< number of the running sum x + f(x) + g(x + f(x)) + ... that it is a part of
   int64_t index = 0;       ///< place in the running sum, from 0
-  std::set<NodeId> nodes;  ///< that make f(x) of x
+  std::set<NodeId> nodes;  ///< that compute f(x) from x
 };
 
-/// The residuals of a graph, by the node of the sum (an op whose scaling rule says that it is one). A running sum ends
-/// where something else than a change of form or dropout is done to it, as a norm.
+/// The residuals of a graph, by the node of the sum (an op whose scaling rule has `sum`). A running sum ends at any
+/// node other than a change of form or dropout, as a norm.
 std::map<NodeId, Residual> find_residuals(const Graph& graph);
 
 }  // namespace ramet::transform

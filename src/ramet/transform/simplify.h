@@ -4,7 +4,7 @@
 
 namespace ramet::transform {
 
-/// Removes what is not needed, without changing a bit of any result: dead nodes and unused state inputs, common
+/// Removes redundant nodes without changing a bit of any result: dead nodes and unused state inputs, common
 /// subexpressions, the ops' own identities (OpDef::simplify: constants folded, casts and reshapes merged, x * 1, ...).
 /// Repeated until nothing changes.
 Graph simplify(const Graph& graph);

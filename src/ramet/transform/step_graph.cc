@@ -74,7 +74,7 @@ void check_graph_roles(const Graph& graph, const std::string& who, unsigned as,
     if ((role_of(state.kind).reads & as) == 0)
       refuse_role(state, "a graph reads a state that it may not", who + " reads it",
                   "read by " + graphs_text(role_of(state.kind).reads));
-    // In a layout other micro-batches come between: there is no telling what it holds.
+    // In a layout other micro-batches come between, so its contents would be undefined.
     const GraphOutput* written = graph.find_output(state.name);
     if (state.kind == StateKind::kAccumulator && as == kMicro && !(written && written->role == OutputRole::kState))
       refuse_role(state, "a micro-batch reads a sum that it does not add to", who + " reads it",

@@ -17,17 +17,17 @@ enum class StateKind : uint8_t {
   kWeight,       ///< logical weights: saved, hashed
   kOptimizer,    ///< moments, step counts: saved
   kAccumulator,  ///< sums of micro-batches (gradients, for one) for the update: not saved
-  kDerived,      ///< computed from weights and patterns by `derive` (casts, packings): not saved
+  kDerived,      ///< computed from weights and patterns by `derive` (casts, blocked copies): not saved
   kConstant,     ///< data that never changes: a checkpoint has its hash alone
   kPattern,      ///< integers that the update or a program changes; no gradient, no decay: saved, hashed
   /// A statistic. `micro` gives a value for each micro-batch, as a state output of this name; the update applies all of
   /// them in the logical order of micro-batches (StateTensor::fold), whatever lanes and replicas they came from.
-  /// Whoever reads it in the step sees what it was when the step began. f32: saved, hashed
+  /// Its readers in the step see its value from the beginning of the step. f32: saved, hashed
   kDeferred,
   /// A memory: a micro-batch reads what the one before it wrote. It needs one lane; layouts in which micro-batches
   /// would not follow one another are refused: saved, hashed
   kChained,
-  kKept  ///< what programs on request leave for the next request (caches), the same on all replicas: not saved
+  kKept  ///< what a program on request leaves for the next request (caches), the same on all replicas: not saved
 };
 inline constexpr int kStateKindCount = 9;
 std::string_view name_of(StateKind kind);
@@ -35,8 +35,8 @@ std::string_view name_of(StateKind kind);
 StateKind state_kind_from_name(std::string_view name);
 /// Whether a checkpoint holds it.
 bool is_saved(StateKind kind);
-/// Whether it is a part of what the model has learned, which `weights_hash` covers: weights, patterns, deferred and
-/// chained states.
+/// Whether `weights_hash` covers it, as a part of what the model has learned: weights, patterns, deferred and chained
+/// states.
 bool is_hashed(StateKind kind);
 
 /// How a state starts.
@@ -52,8 +52,8 @@ struct StateInit {
     kData       ///< `data`
   } kind = Kind::kZeros;
   double a = 0, b = 0;  ///< constant; mean and deviation; low and high; first and step
-  /// The value of an element by its row-major index in the logical tensor: a pure function. `function` names it in
-  /// listings and keys, where two functions are told apart by it.
+  /// The value of an element by its row-major index in the logical tensor: a pure function. `function` is its name in
+  /// listings and keys; two functions must have two names.
   std::function<double(int64_t element)> of_element{};
   std::string function{};
   std::optional<TensorData> data{};  ///< of the state's type
@@ -72,8 +72,8 @@ struct Fold {
 
 /// What a dimension of a state means, for layouts that cut by meaning: "embed" (the hidden size), "heads", "mlp" (the
 /// inner size of feed-forward), "vocab"; "" says nothing. A joint query-key-value dimension is 3 blocks of heads. The
-/// last `padding` entries of a first dimension mean nothing: they only make it divide; they are 0 in weights, and not
-/// in exported files.
+/// last `padding` entries of a first dimension mean nothing. They only make its extent divisible; they are 0 in
+/// weights, and exported files leave them out.
 struct LogicalAxis {
   std::string name;
   int64_t blocks = 1;
@@ -83,8 +83,8 @@ struct LogicalAxis {
 /// "heads", "3*heads", "vocab+47", "-"
 std::string text_of(const LogicalAxis& axis);
 
-/// Over which axis of tensor shards (1: t1, 2: t2) layouts cut the dimensions of states that have a logical axis of this
-/// name. A model may add its own.
+/// By the name of a logical axis, the axis of tensor shards (1: t1, 2: t2) over which layouts cut a state's dimensions
+/// of this name. A model may add its own.
 using TensorAxes = std::map<std::string, int>;
 /// "heads", "mlp" and "vocab" over t1, as Megatron-LM's column and row parallel layers are cut; "embed" over t2.
 const TensorAxes& default_tensor_axes();
@@ -97,16 +97,17 @@ struct StateTensor {
   StateInit init;
   std::string group;                ///< weights: "decay" or "no_decay", or a user's own group
   std::vector<LogicalAxis> axes{};  ///< one a dimension, or none; optimizer states and accumulators have their weight's
-  std::string of{};                 ///< the weight that it belongs to; "" of weights themselves, and of no weight
-  std::string role{};               ///< what it is of that weight: "m", "sum", "low half", "derived"; for people
-  std::string part{};               ///< sums of a tied weight: which readers' gradients; "" of all, or of the first
-  std::string external_name{};      ///< in files of other programs; "" where it is `name`
-  bool low_half = false;            ///< the lower 16 bits of `of`, which holds the upper (base/rounding.h)
-  Fold fold{};                      ///< deferred states
+  std::string of{};    ///< the weight that it belongs to; "" of weights themselves, and of states without a weight
+  std::string role{};  ///< what it is to that weight: "m", "sum", "low half", "derived"; for people
+  std::string part{};  ///< sums of a tied weight: whose gradients, by the place of the readers; "" for all readers, or
+                       ///< the first
+  std::string external_name{};  ///< in files of other programs; "" where it is `name`
+  bool low_half = false;        ///< the lower 16 bits of `of`, which holds the upper (base/rounding.h)
+  Fold fold{};                  ///< deferred states
 
   /// The weight that the state is, or belongs to.
   const std::string& weight() const { return kind == StateKind::kWeight && !low_half ? name : of; }
-  /// The type without padding, which stands behind all else.
+  /// The type without the padding at its end.
   TensorType unpadded() const;
 };
 
@@ -138,15 +139,16 @@ struct StepProgram {
   When when;
 
   bool writes_states() const;  ///< of any role
-  /// Whether its graph is that of one micro-batch: it has data inputs.
+  /// Whether its graph has data inputs, and so is run for one micro-batch.
   bool reads_data() const;
 };
 
 /// A whole training step before it knows of devices. The training program is: for each lane, zero the accumulators, run
 /// `micro` for each of its micro-batches in order; combine the lanes' accumulators by a balanced binary tree; run
 /// `update`, then `derive`. With lanes = micro_batches_per_lane = 1 the compiler joins micro and update into one graph.
-/// `derive` also runs after weights are loaded, and before the next use of any state once a program of `programs` has
-/// written one. The order within a step, and what a step that a guard ends does to `programs`: docs/architecture.md.
+/// `derive` also runs after weights are loaded, and after a program of `programs` has written a state, before the next
+/// use of any state. The order within a step, and what a step that a guard ends does to `programs`:
+/// docs/architecture.md.
 struct StepGraph {
   std::vector<StateTensor> states;
   Graph micro{"micro"};
@@ -174,14 +176,15 @@ struct StepGraph {
   std::vector<const Graph*> graphs() const;
 };
 
-/// Throws Error, naming state and graph, where a graph reads or writes a state that it may not: `micro` writes sums,
-/// chained states and the values of deferred ones; the update, and programs behind a step, all that is saved; a program
-/// on request that and kept states; `derive` derived ones; a program of every micro-batch none. Else a state would
-/// differ between the devices that hold it. Checks too what the roles ask of types, initial values and lanes.
+/// Throws Error, naming state and graph, where a graph reads or writes a state that it may not. `micro` may write sums,
+/// chained states and the values of deferred states; the update and programs behind a step may write all saved states;
+/// a program on request may write saved and kept states; `derive` writes derived states; a program of every micro-batch
+/// writes none. Otherwise the devices that hold a state could have different values of it. The check also covers the
+/// types, initial values and lanes that the roles need.
 void check_roles(const StepGraph& step);
 
-/// Verifies all graphs, that their state inputs and outputs agree with `states`, the roles, when programs run, and that
-/// guards are scalar results of the training program.
+/// Verifies all graphs and the roles, that state inputs and outputs agree with `states`, that programs may run when
+/// they say, and that guards are scalar results of the training program.
 void verify(const StepGraph& step, const std::string& after);
 
 /// Text of all: states, then the graphs.

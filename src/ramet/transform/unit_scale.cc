@@ -46,7 +46,7 @@ class UnitScaler {
     weight_of_.resize(graph.values().size());
     is_output_.resize(graph.values().size());
     for (const GraphOutput& output : graph.outputs()) is_output_[at(output.value)] = true;
-    plans_.resize(graph.nodes().size());
+    scales_.resize(graph.nodes().size());
   }
 
   UnitScaled run() {
@@ -64,8 +64,8 @@ class UnitScaler {
   }
 
  private:
-  /// What is put around a node.
-  struct Plan {
+  /// The factors put around a node.
+  struct NodeScales {
     Attributes attributes;
     std::vector<double> before;        ///< forward factor on each input
     std::vector<double> after;         ///< on each output
@@ -144,10 +144,10 @@ class UnitScaler {
 
   void forward(NodeId id) {
     const Node& node = graph_.node(id);
-    Plan& plan = plans_[at(id)];
+    NodeScales& scales = scales_[at(id)];
     const NodeSignature signed_node = signature(id);
-    plan.attributes = signed_node.attributes;
-    plan.before.assign(node.inputs.size(), 1), plan.after.assign(node.outputs.size(), 1);
+    scales.attributes = signed_node.attributes;
+    scales.before.assign(node.inputs.size(), 1), scales.after.assign(node.outputs.size(), 1);
     std::vector<Amplitude> inputs;
     bool any = false, exact = true, active = false, parameter = true;
     for (ValueId input : node.inputs) {
@@ -179,7 +179,7 @@ class UnitScaler {
   /// The op's results with a factor each that makes them unit.
   void normalise(NodeId id, const ScalingContext& context) {
     const Node& node = graph_.node(id);
-    Plan& plan = plans_[at(id)];
+    NodeScales& scales = scales_[at(id)];
     const ScalingRule& rule = node.op->scaling;
     const std::vector<Amplitude> outputs = rule.forward(context);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -190,17 +190,17 @@ class UnitScaler {
       // u-muP: the model's last product is divided by its fan-in, not by the root.
       if (how_.u_mup && last_[at(id)])
         factor *= how_.logits / std::sqrt(static_cast<double>(rule.fan_in(context.node)));
-      plan.after[i] = rounded(factor);
-      spread.rms *= plan.after[i];
+      scales.after[i] = rounded(factor);
+      spread.rms *= scales.after[i];
     }
-    // What is added at the end has not the op's factor.
-    for (int added : rule.added) plan.before[static_cast<size_t>(added)] = 1 / plan.after[0];
+    // Inputs that are added at the end do not have the op's factor.
+    for (int added : rule.added) scales.before[static_cast<size_t>(added)] = 1 / scales.after[0];
   }
 
   /// A sum with a weight for each term.
   void add_terms(NodeId id, const ScalingContext& context) {
     const Node& node = graph_.node(id);
-    Plan& plan = plans_[at(id)];
+    NodeScales& scales = scales_[at(id)];
     Amplitude& spread = spreads_[at(node.outputs[0])];
     std::vector<Amplitude> terms(context.inputs.begin(), context.inputs.end());
     const auto spread_of_terms = [&] { return node.op->scaling.forward({context.node, terms, samples_})[0]; };
@@ -210,12 +210,12 @@ class UnitScaler {
     }
     if (const auto residual = residuals_.find(id); residual != residuals_.end()) {
       weigh(residual->second, node);
-      for (size_t i = 0; i < terms.size(); ++i) terms[i].rms *= plan.before[i];
+      for (size_t i = 0; i < terms.size(); ++i) terms[i].rms *= scales.before[i];
       spread = spread_of_terms();
       spread.weight = 1;
       return;
     }
-    // What is exact (a mask, a constant) is added as it is.
+    // Exact terms (a mask, a constant) are added unchanged.
     bool exact = false;
     for (Amplitude& term : terms)
       if (term.exact) exact = true, term.rms = 0;
@@ -223,15 +223,15 @@ class UnitScaler {
     for (const Amplitude& term : terms)
       if (term.rms > 0) spread.weight = std::min(spread.weight, term.weight);
     if (!(spread.rms > 0) || exact) return;
-    plan.after[0] = rounded(1 / spread.rms);
-    spread.rms *= plan.after[0];
+    scales.after[0] = rounded(1 / spread.rms);
+    spread.rms *= scales.after[0];
   }
 
   /// Weights of a residual's terms: the paper's running mean and fixed tau, or the rule of u-muP (its appendix on
   /// residuals), where the first term of a sum counts as much as all attentions, or all others, together.
   void weigh(const Residual& residual, const Node& node) {
     const Amplitude& branch = spreads_[at(node.inputs[residual.branch])];
-    Plan& plan = plans_[at(graph_.value(node.outputs[0]).producer)];
+    NodeScales& scales = scales_[at(graph_.value(node.outputs[0]).producer)];
     double& terms = terms_[residual.sum];
     const auto length = static_cast<double>(residuals_length(residual));
     if (residual.index == 0) terms = how_.u_mup ? std::max(1.0, length / 2) : 1;
@@ -245,8 +245,8 @@ class UnitScaler {
       more = branch.weight * branch.weight;
       if (how_.residual_tau) terms = 1, more *= *how_.residual_tau / (1 - *how_.residual_tau);
     }
-    plan.before[residual.branch] = rounded(std::sqrt(more / (terms + more)));
-    plan.before[1 - residual.branch] = rounded(std::sqrt(terms / (terms + more)));
+    scales.before[residual.branch] = rounded(std::sqrt(more / (terms + more)));
+    scales.before[1 - residual.branch] = rounded(std::sqrt(terms / (terms + more)));
     terms += more;
   }
 
@@ -263,28 +263,28 @@ class UnitScaler {
     ScaledWeight& weight = result_.weights[weight_of_[at(node.inputs[1])]];
     weight.kind = last_[at(id)] ? ScaledWeight::Kind::kOutput : ScaledWeight::Kind::kHidden;
     weight.fan_in = node.op->scaling.fan_in(graph_.signature(id));
-    weight.forward = plans_[at(id)].after[0];
+    weight.forward = scales_[at(id)].after[0];
   }
 
   // --- backward ---
 
   void backward(NodeId id) {
     const Node& node = graph_.node(id);
-    Plan& plan = plans_[at(id)];
-    plan.flows.assign(node.inputs.size(), false), plan.out_gradient.assign(node.outputs.size(), 0);
+    NodeScales& scales = scales_[at(id)];
+    scales.flows.assign(node.inputs.size(), false), scales.out_gradient.assign(node.outputs.size(), 0);
     std::vector<Amplitude> gradients, inputs;
     bool flows = false, wanted = false;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const Flow& flow = flows_[at(node.outputs[i])];
       Amplitude spread = flow.spread();
-      spread.rms *= plan.after[i];
+      spread.rms *= scales.after[i];
       gradients.push_back(spread);
-      if (flow.flows()) plan.out_gradient[i] = flow.rms();
+      if (flow.flows()) scales.out_gradient[i] = flow.rms();
       flows = flows || flow.flows();
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       inputs.push_back(spreads_[at(node.inputs[i])]);
-      inputs.back().rms *= plan.before[i];
+      inputs.back().rms *= scales.before[i];
       wanted = wanted || active_[at(node.inputs[i])];
     }
     if (!flows || !wanted || node.op->gradient_stops) return;
@@ -294,9 +294,9 @@ class UnitScaler {
     const std::vector<Amplitude> results = node.op->scaling.backward(context, gradients);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!active_[at(node.inputs[i])] || !floating(node.inputs[i]) || i >= results.size()) continue;
-      plan.flows[i] = true;
+      scales.flows[i] = true;
       Amplitude of_input = results[i];
-      of_input.rms *= plan.before[i];
+      of_input.rms *= scales.before[i];
       flows_[at(node.inputs[i])].add(of_input);
       note_depth(id, node.inputs[i]);
     }
@@ -319,7 +319,7 @@ class UnitScaler {
     copier.copy_inputs();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
-      const Plan& plan = plans_[at(id)];
+      const NodeScales& scales = scales_[at(id)];
       InfoScope scope(build, node);
       const auto factored = [&](ValueId value, double forward, double backward) {
         return forward == 1 && backward == 1 ? value : rescale(build.tensor(value), forward, backward).id;
@@ -327,24 +327,24 @@ class UnitScaler {
       // The gradients of the op's own outputs are all so many times the true ones.
       double squares = 0, only = 1;
       int count = 0;
-      for (size_t i = 0; i < plan.out_gradient.size(); ++i) {
-        if (plan.out_gradient[i] == 0) continue;
-        const double raw = plan.out_gradient[i] * plan.after[i];
+      for (size_t i = 0; i < scales.out_gradient.size(); ++i) {
+        if (scales.out_gradient[i] == 0) continue;
+        const double raw = scales.out_gradient[i] * scales.after[i];
         squares += raw * raw, ++count;
         only = raw;
       }
       const double common = count == 1 ? only : count > 1 ? rounded(std::sqrt(squares / count)) : 1;
       std::vector<ValueId> inputs;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        const bool flows = i < plan.flows.size() && plan.flows[i];
-        const double backward = flows ? plan.before[i] * common / flows_[at(node.inputs[i])].rms() : 1;
-        inputs.push_back(factored(copier[node.inputs[i]], plan.before[i], backward));
+        const bool flows = i < scales.flows.size() && scales.flows[i];
+        const double backward = flows ? scales.before[i] * common / flows_[at(node.inputs[i])].rms() : 1;
+        inputs.push_back(factored(copier[node.inputs[i]], scales.before[i], backward));
       }
-      const NodeId copy = graph.add_node(*node.op, inputs, plan.attributes, node);
+      const NodeId copy = graph.add_node(*node.op, inputs, scales.attributes, node);
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        const double gradient = i < plan.out_gradient.size() ? plan.out_gradient[i] : 0;
-        const double backward = gradient > 0 && count > 1 ? gradient * plan.after[i] / common : 1;
-        const ValueId value = factored(graph.node(copy).outputs[i], plan.after[i], backward);
+        const double gradient = i < scales.out_gradient.size() ? scales.out_gradient[i] : 0;
+        const double backward = gradient > 0 && count > 1 ? gradient * scales.after[i] / common : 1;
+        const ValueId value = factored(graph.node(copy).outputs[i], scales.after[i], backward);
         copier.map(node.outputs[i], value);
         if (const std::string& name = graph_.value(node.outputs[i]).name; !name.empty())
           graph.set_value_name(value, name);
@@ -363,7 +363,7 @@ class UnitScaler {
   std::vector<std::string> weight_of_;    // by value: the weight that it is, or is a part of
   std::vector<bool> active_, is_output_;  // by value: depends on a weight; leaves the graph
   std::vector<bool> last_;                // by node: makes logits
-  std::vector<Plan> plans_;               // by node
+  std::vector<NodeScales> scales_;        // by node
   std::map<int, double> terms_;           // by sum
   UnitScaled result_;
 };

@@ -12,15 +12,15 @@ namespace ramet::transform {
 /// How a graph is scaled to unit variance.
 struct UnitScaling {
   bool u_mup = false;  ///< u-muP (Blake et al., arXiv 2407.17465) on top of unit scaling
-  /// Share of a residual's variance that a branch gets (fixed tau); unset: as if all terms of a sum were alike
-  /// (running mean). Under u-muP, its own rule.
+  /// Share of a residual's variance that a branch gets (fixed tau). Unset: all terms of a sum count alike (running
+  /// mean). u-muP has a rule of its own.
   std::optional<double> residual_tau{};
   // Multipliers of u-muP: of attention's logits, of residual branches against the embedding, of attention's against the
   // others', of the loss' logits.
   double attention = 1, residual = 1, attention_residual = 1, logits = 1;
 };
 
-/// What became of a weight.
+/// How a weight was scaled.
 struct ScaledWeight {
   enum class Kind {
     kVector,  ///< bias, gain
@@ -28,8 +28,8 @@ struct ScaledWeight {
     kHidden,  ///< of a product
     kOutput   ///< of the product that makes logits
   } kind = Kind::kVector;
-  double gradient = 1;  ///< the gradient is so many times the loss' by this weight
-  double forward = 1;   ///< the product of the weight is multiplied by it
+  double gradient = 1;  ///< the computed gradient is so many times the loss' true gradient by this weight
+  double forward = 1;   ///< factor on the result of the weight's product
   int64_t fan_in = 1;   ///< of products: elements that meet in a sum
   int64_t width = 1;    ///< last dimension
   int64_t depth = 1;    ///< residual branches of the sum that the weight's branch is a part of; 1 outside of branches

@@ -138,7 +138,8 @@ void Collectives::State::check_group() const {
            fmt::format("0 to {}", transport.devices() - 1));
 }
 
-/// Settles how collectives are done. All members come to the same: it depends on the group and the options alone.
+/// Chooses the algorithms of collectives. All members make the same choice, because it depends on the group and the
+/// options alone.
 void Collectives::State::choose() {
   const int run = members_per_host();
   const bool one_host = run == group.size();

@@ -32,12 +32,13 @@ struct Group {
   static Group orthogonal(int device, int parts, int devices);
 };
 
-/// What a reduction does with two values. Sums of f16 and bf16 are rounded wherever two meet; integers wrap. Max and min choose as the kernels of rows do: of NaN and a number NaN, of equals (+0 and -0) the one of the
-/// higher position.
+/// How a reduction combines two values. Sums of f16 and bf16 are rounded at every addition; integers wrap. For max and
+/// min, as in the kernels of rows, NaN wins over numbers; between +0 and -0, the operand of the member at the higher
+/// position wins.
 enum class Reduction : uint8_t { kSum, kMax, kMin };
 
-/// Whether the order of a sum is fixed (DESIGN, exact bits): `kExact` is the balanced tree over positions in the group
-/// (ops/reduce_order.h), whatever the algorithm, transport or hosts; `kFast` leaves it free.
+/// Whether the order of a sum is fixed (docs/architecture.md, "The same bits"): `kExact` is the balanced tree over
+/// positions in the group (ops/reduce_order.h), whatever the algorithm, transport or hosts; `kFast` leaves it free.
 enum class ExactBits : uint8_t { kExact, kFast };
 
 /// How a collective is carried out. All give the same bits in exact mode, where kRing is refused.
@@ -82,7 +83,7 @@ class Collectives {
   const Group& group() const;
   int position() const;
   int size() const;
-  /// What kAuto came to.
+  /// The algorithm that kAuto chose.
   Algorithm algorithm() const;
   /// Host memory held by messages under way, beside the callers' buffers.
   int64_t scratch_bytes() const;

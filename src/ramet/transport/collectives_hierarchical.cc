@@ -56,7 +56,7 @@ class HierarchicalPath : public CollectivePath {
         if (within_) within_->run(call);
         if (across_) across_->run(call);
         return;
-      // Every byte of these has one way to go, whoever's hosts it crosses.
+      // Each byte of these takes one route, whatever hosts it crosses.
       case Operation::kGather:
       case Operation::kScatter:
       case Operation::kAllToAll: return flat_->run(call);

@@ -19,8 +19,8 @@ constexpr int kTag = Transport::kUserTags + 2;
 // Elements of a window: all members' slices of one round of messages.
 constexpr int64_t kWindow = 256 << 10;
 constexpr size_t kElement = 8;  // largest that is reduced
-// From how many bytes of a slice on slices are gathered round a ring: what comes is still in the caches when it goes
-// on. Below, the fewer messages of doubling count for more. Either way the bits are the same.
+// Slices of at least so many bytes are gathered round a ring, because a received slice is still in the caches when it
+// is sent on. For smaller ones doubling is faster, with fewer messages. Both give the same bits.
 constexpr size_t kRingBytes = 128 << 10;
 
 size_t bytes_of(int64_t count, DType dtype) { return static_cast<size_t>(count) * size_of(dtype); }
@@ -174,7 +174,7 @@ void MessagePath::reduce_by_halving(const CollectiveCall& call, const std::vecto
       if ((slice ^ own_) % (bit * 2) != 0) continue;
       const std::byte* mine = at[static_cast<size_t>(slice)];
       const bool lower = own_ < partner;
-      // What is kept moves to the front of `partial_`, never past what is still to be read.
+      // The kept slices move to the front of `partial_`, never past bytes that are still to be read.
       std::byte* to = last ? into : result;
       join(lower ? mine : coming, lower ? coming : mine, held, to, last ? call.out_dtype : partial, call.kind,
            count_of(slice));

@@ -39,7 +39,7 @@ std::unique_ptr<CollectivePath> make_message_path(Transport& transport, const Gr
 /// Within hosts of `local` adjacent positions each by shared memory, between them by messages.
 std::unique_ptr<CollectivePath> make_hierarchical_path(Transport& transport, const Group& group, int local, bool ring);
 
-/// What of a buffer a member of a collective has or gets.
+/// The part of a buffer that a member of a collective has or gets.
 enum class MemberShare : uint8_t {
   kNone,
   kWhole,   ///< all elements

@@ -20,7 +20,7 @@ constexpr int64_t kHeavyBytes = 512 << 10;
 // From how many bytes written in all they bypass the caches: they would not stay there.
 constexpr int64_t kStreamBytes = 24 << 20;
 // Up to how many bytes written in all each receiver's copy is a piece of work for itself, so that it is made by the
-// receiver and into its own caches. Beyond, what is read once is written to all receivers.
+// receiver and into its own caches. For more bytes, each piece is read once and written to all receivers.
 constexpr int64_t kPullBytes = 4 << 20;
 // What a member stages at a time: all members' windows stay in the caches.
 constexpr int64_t kWindowBytes = 512 << 10;
@@ -109,7 +109,7 @@ bool SharedPath::round(const Window& window, const std::byte* in, std::byte* out
                         call.operation == Operation::kReduce || call.operation == Operation::kAllToAll;
   const int64_t read = count * in_size_ * (from_all ? members() : 1),
                 written = count * out_size_ * (to_all ? members() : 1);
-  const bool in_place = from_all && call.in == call.out;  // what was just read is in the caches anyway
+  const bool in_place = from_all && call.in == call.out;  // the bytes just read are in the caches anyway
   stream_ = !window.staged && written >= kStreamBytes && !in_place;
   RoundCall posted_call;
   posted_call.operation = static_cast<uint8_t>(call.operation);

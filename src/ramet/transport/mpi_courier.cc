@@ -185,7 +185,7 @@ void MpiCourier::loop() {
     else if (!active_.empty())
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  // Peers on other hosts must hear of a fault; what they still say is of no use any more.
+  // Peers on other hosts must get the message of a fault; their own messages do not matter any more.
   const auto deadline = SteadyClock::now() + std::chrono::seconds(2);
   tell();
   while (!outgoing_.empty() && SteadyClock::now() < deadline) {

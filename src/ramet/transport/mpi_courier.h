@@ -27,9 +27,9 @@ struct MpiMessage {
   std::vector<MPI_Request> requests;  ///< the courier's own
 };
 
-/// The one thread of a rank that calls MPI once the run goes: it carries the messages of all devices of this process to
-/// other hosts, tells those how far these devices are, and passes on that the world was stopped. So no device ever
-/// hangs within MPI, and transfers go on while devices compute.
+/// The only thread of a rank that calls MPI once the run has started. It carries the messages of all devices of this
+/// process to other hosts, sends the devices' progress there, and passes on that the world was stopped. So no device
+/// ever hangs inside MPI, and transfers go on while devices compute.
 class MpiCourier {
  public:
   /// `own`: the devices of this process. `leaders`: the ranks of other hosts that hear of progress; `others`: all ranks

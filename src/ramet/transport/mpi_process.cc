@@ -1,4 +1,4 @@
-// What is known of MPI without speaking it.
+// Facts about MPI that need no call of MPI.
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 

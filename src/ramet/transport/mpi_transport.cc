@@ -129,7 +129,7 @@ struct MpiSession::State {
       hosts.push_back(numbers.emplace(std::pair(keys[i], keys[i + 1]), static_cast<int>(numbers.size())).first->second);
     return hosts;
   }
-  void join_region(WorldPlan plan, const std::vector<int>& hosts, const std::vector<int>& own);
+  void join_region(WorldMembers members, const std::vector<int>& hosts, const std::vector<int>& own);
 };
 
 bool mpi_built() { return true; }
@@ -169,13 +169,13 @@ void MpiSession::agree(const std::string& fault) const {
 }
 
 /// The first rank of each host makes the region; the others of the host open it.
-void MpiSession::State::join_region(WorldPlan plan, const std::vector<int>& hosts, const std::vector<int>& own) {
+void MpiSession::State::join_region(WorldMembers members, const std::vector<int>& hosts, const std::vector<int>& own) {
   const int host = hosts[static_cast<size_t>(rank)];
   const int leader = static_cast<int>(std::ranges::find(hosts, host) - hosts.begin());
   SharedFile region;
   std::string error;
   try {
-    if (leader == rank) region = SharedWorld::make_region(plan, host);
+    if (leader == rank) region = SharedWorld::make_region(members, host);
   } catch (const std::exception& caught) {
     error = caught.what();
   }
@@ -186,7 +186,7 @@ void MpiSession::State::join_region(WorldPlan plan, const std::vector<int>& host
   try {
     if (leader != rank)
       region = SharedFile::open(places[static_cast<size_t>(2 * leader)], places[static_cast<size_t>(2 * leader + 1)]);
-    world = std::make_shared<SharedWorld>(std::move(plan), host, region, own);
+    world = std::make_shared<SharedWorld>(std::move(members), host, region, own);
   } catch (const std::exception& caught) {
     error = caught.what();
   }
@@ -218,14 +218,14 @@ Transports MpiSession::make_transports(int devices_per_rank, const TransportOpti
   MPI_Comm_set_errhandler(state.control, MPI_ERRORS_RETURN);
 
   const std::vector<int> hosts = state.find_hosts(pretend_hosts);
-  WorldPlan plan;
-  plan.name = "mpi";
-  plan.ranks = devices_per_rank == 1;
-  plan.options = options;
+  WorldMembers members;
+  members.name = "mpi";
+  members.ranks = devices_per_rank == 1;
+  members.options = options;
   for (int rank = 0; rank < state.ranks; ++rank)
     for (int index = 0; index < devices_per_rank; ++index) {
-      plan.hosts.push_back(hosts[static_cast<size_t>(rank)]);
-      plan.processes.push_back(rank);
+      members.hosts.push_back(hosts[static_cast<size_t>(rank)]);
+      members.processes.push_back(rank);
     }
   std::vector<int> own, leaders, others;
   for (int index = 0; index < devices_per_rank; ++index) own.push_back(state.rank * devices_per_rank + index);
@@ -236,7 +236,7 @@ Transports MpiSession::make_transports(int devices_per_rank, const TransportOpti
     others.push_back(rank);
     if (std::ranges::find(hosts, there) - hosts.begin() == rank) leaders.push_back(rank);
   }
-  state.join_region(std::move(plan), hosts, own);
+  state.join_region(std::move(members), hosts, own);
   if (!others.empty())
     state.courier = std::make_shared<MpiCourier>(state.messages, state.control, state.world, own, leaders, others);
   Transports endpoints;
@@ -250,7 +250,7 @@ bool MpiSession::stopped() const { return state_->world && state_->world->stoppe
 bool MpiSession::is_first_running() const {
   if (!state_->world) return state_->rank == 0;
   for (int device = 0; device < state_->world->devices(); ++device) {
-    if (state_->world->plan().processes[static_cast<size_t>(device)] == state_->rank) return true;
+    if (state_->world->members().processes[static_cast<size_t>(device)] == state_->rank) return true;
     if (state_->world->runs(device)) return false;
   }
   return false;

@@ -17,10 +17,10 @@ bool started_by_mpi();
 /// Ranks of one host meet in shared memory of their own (anonymous files, which vanish with their processes), not
 /// through MPI; MPI starts them, finds hosts, and carries messages between hosts, on one thread of its own.
 ///
-/// After a fault a peer may be gone, and MPI_Finalize would wait for it for ever. So: save what is to be saved, then
-/// call `leave` (or destroy the session, which does it) once all endpoints' threads have ended, then
-/// `exit_after_fault`. When the world was stopped, `leave` skips MPI_Finalize and ends peers of this host that are
-/// halted (SIGSTOP), and `exit_after_fault` ends the process without running what waits for peers. mpirun ends all
+/// After a fault a peer may be gone, and MPI_Finalize would wait for it for ever. So save first, then call `leave` (or
+/// destroy the session, which does it) once all endpoints' threads have ended, then `exit_after_fault`. When the world
+/// was stopped, `leave` skips MPI_Finalize and ends peers of this host that are halted (SIGSTOP), and
+/// `exit_after_fault` ends the process without destructors and exit handlers that would wait for peers. mpirun ends all
 /// ranks about a second after one was killed or failed; start a job with `mpirun --enable-recovery` when saving takes
 /// longer than that.
 class MpiSession {
@@ -33,13 +33,13 @@ class MpiSession {
 
   int rank() const;
   int ranks() const;
-  /// For what may fail on one rank alone before there are transports, where the others would wait for it for ever. All
-  /// ranks call it together, each with what failed on it, or with "". Throws Error on every rank where nothing failed
-  /// while something did elsewhere, naming the first such rank and what failed there.
+  /// Shares failures of single ranks before there are transports; otherwise the other ranks would wait for ever. All
+  /// ranks call it together, each with the text of its failure, or with "". When a rank failed, it throws Error on
+  /// every rank that did not, naming the first failed rank and its failure.
   void agree(const std::string& fault) const;
   /// Endpoints of this rank's devices: device = rank * devices_per_rank + index. All ranks call it together, once, with
-  /// the same numbers. `pretend_hosts` > 1 treats equal shares of the ranks as hosts of their own, for tests of what
-  /// passes between hosts. Throws Error when ranks disagree or memory cannot be shared.
+  /// the same numbers. `pretend_hosts` > 1 treats equal shares of the ranks as hosts of their own, for tests of
+  /// messages between hosts. Throws Error when ranks disagree or memory cannot be shared.
   Transports make_transports(int devices_per_rank, const TransportOptions& options = {}, int pretend_hosts = 1);
   /// Whether the world of its transports was stopped, by a fault or by anyone's `stop`.
   bool stopped() const;

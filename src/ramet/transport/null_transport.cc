@@ -84,7 +84,7 @@ class NullTransport final : public Transport {
     const std::lock_guard lock(mutex_);
     return stopped_;
   }
-  // Name who stopped the world, and why.
+  // Name the device that stopped the world, and its reason.
   void check() const override {
     const std::lock_guard lock(mutex_);
     if (stopped_)

@@ -5,7 +5,7 @@
 namespace ramet::transport {
 
 /// The endpoint of a world of one device. Also the skeleton to copy for a new transport: null_transport.cc says at each
-/// function what an implementation owes its callers.
+/// function what callers may expect of an implementation.
 Transports make_null_transport();
 
 }  // namespace ramet::transport

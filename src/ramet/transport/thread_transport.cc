@@ -13,12 +13,12 @@ Transports make_thread_transports(int devices, const TransportOptions& options) 
                  .where = "threads transport",
                  .found = std::to_string(devices),
                  .expected = "1 to 1024"});
-  WorldPlan plan;
-  plan.hosts.assign(static_cast<size_t>(devices), 0);
-  plan.processes.assign(static_cast<size_t>(devices), 0);
-  plan.name = "threads";
-  plan.options = options;
-  const auto world = std::make_shared<SharedWorld>(std::move(plan));
+  WorldMembers members;
+  members.hosts.assign(static_cast<size_t>(devices), 0);
+  members.processes.assign(static_cast<size_t>(devices), 0);
+  members.name = "threads";
+  members.options = options;
+  const auto world = std::make_shared<SharedWorld>(std::move(members));
   Transports endpoints;
   for (int device = 0; device < devices; ++device) endpoints.push_back(std::make_unique<SharedEndpoint>(world, device));
   return endpoints;

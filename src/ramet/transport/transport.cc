@@ -37,8 +37,8 @@ std::string progress_text(const Transport& transport, std::span<const int> await
   for (int device = 0; device < transport.devices(); ++device) all.push_back(transport.progress_of(device));
   const auto progress = [&](int device) -> const Progress& { return all[static_cast<size_t>(device)]; };
 
-  // Who waits is held up by somebody else; so the cause is among those that do not, and is the one furthest behind.
-  // Where all that is awaited waits in its turn, the cause is elsewhere.
+  // A device that waits is held up by another one. So the cause is among the devices that do not wait: the one furthest
+  // behind. When all awaited devices wait themselves, the cause is elsewhere.
   std::vector<int> late;
   for (const std::vector<int>* among : {&candidates, &others})
     if (late.empty())
@@ -65,7 +65,7 @@ std::string progress_text(const Transport& transport, std::span<const int> await
     last = std::max(last, rank_of(progress(device)));
   }
   if (first == UINT64_MAX) return text;
-  // What is being done is the superstep after the last finished one, counted on from its number.
+  // The current superstep is the one after the last finished one.
   return text + (first == last ? fmt::format("; others wait in {}", last)
                                : fmt::format("; others wait in {} to {}", first, last));
 }

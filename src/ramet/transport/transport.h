@@ -42,10 +42,10 @@ struct Progress {
 /// The endpoint of one device among `devices()`, through which it meets the others. One thread drives an endpoint;
 /// endpoints of one process are driven by different threads at the same time, and may block.
 ///
-/// Every byte that moves is known beforehand: sends and receives match by peer, tag and order, collectives by group and
-/// order. All waits end: when what they wait for comes, when the time limit passes, when a peer's process has ended, or
-/// when anyone calls `stop`. In the last three cases they throw Error (kFailure), the world is stopped for good, and
-/// every other wait of every device throws too, naming the first cause.
+/// Every message is known beforehand: sends and receives match by peer, tag and order, collectives by group and order.
+/// Every wait ends: with the awaited message, at the time limit, when a peer's process has ended, or when a device
+/// calls `stop`. In the last three cases the wait throws Error (kFailure), the world is stopped for good, and every
+/// other wait of every device throws too, naming the first cause.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -65,8 +65,8 @@ class Transport {
 
   /// `bytes` of zeroed memory, aligned to 2 MiB where the system can, that the peers of this host read and write in
   /// place. Collectives and messages take any memory; from other memory between processes they copy once more.
-  /// `release` takes what `allocate` gave, when no exchange uses it any more; the endpoint releases what is left at its
-  /// end.
+  /// `release` takes back memory of `allocate` that no exchange uses any more; the endpoint's destructor releases the
+  /// rest.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void release(std::byte* memory) = 0;
 
@@ -83,14 +83,14 @@ class Transport {
   void send(int to, int tag, const void* data, size_t bytes) { wait(start_send(to, tag, data, bytes)); }
   void receive(int from, int tag, void* data, size_t bytes) { wait(start_receive(from, tag, data, bytes)); }
 
-  /// The meeting place of devices that share memory (transport/transport_shared.h), or null when these do not. `members`
-  /// in order of their positions, this device among them. Lives as long as the endpoint; the same list gives the same
-  /// group.
+  /// The meeting place of devices that share memory (transport/transport_shared.h), or null when these do not.
+  /// `members` in order of their positions, this device among them. Lives as long as the endpoint; the same list gives
+  /// the same group.
   virtual SharedGroup* shared_group(std::span<const int> members) = 0;
 
-  /// Tells the peers that superstep `number` is done. Costs a few stores.
+  /// Announces to the peers that superstep `number` is done. Costs a few stores.
   virtual void finish_superstep(uint64_t number, int label) = 0;
-  /// What is known here of a device's progress; of other hosts', as they last told.
+  /// A device's progress, as known here; for devices of other hosts, as last received.
   virtual Progress progress_of(int device) const = 0;
 
   /// Ends the world: all waits of all devices throw Error soon, naming this device and `reason`; so does every later
@@ -111,8 +111,9 @@ class Transport {
 /// Endpoints of the devices that this process runs, by device.
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
-/// "rank 5 last finished superstep 812 (layer 7 forward, all-gather); others wait in 813": who holds up whom, from the
-/// progress of `awaited` (all devices when empty), or of those that hold them up in turn, as `transport` sees it.
+/// "rank 5 last finished superstep 812 (layer 7 forward, all-gather); others wait in 813": the device that the others
+/// wait for, found from the progress of `awaited` (all devices when empty) and of the devices that those wait for in
+/// turn, as `transport` sees it.
 std::string progress_text(const Transport& transport, std::span<const int> awaited,
                           const std::function<std::string(int device, int label)>& label_text);
 

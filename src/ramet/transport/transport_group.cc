@@ -1,6 +1,6 @@
-// Rounds of a group. In a crowded host (more devices than processors) what costs is to wake and switch threads; so the
-// pieces of a round belong to nobody, the last to arrive starts on them at once, and whoever sleeps through the work
-// wakes when it is done.
+// Rounds of a group. On a crowded host (more devices than processors) the cost is waking and switching threads. So the
+// pieces of a round belong to no member: the last member to arrive starts on them at once, and members that sleep wake
+// when the work is done.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ SharedGroup::SharedGroup(SharedEndpoint& endpoint, std::span<const int> members)
       position_(static_cast<int>(std::ranges::find(members_, endpoint.device()) - members_.begin())),
       slot_(find_slot()),
       posts_(endpoint.world().layout().posts(slot_)) {
-  const auto& processes = endpoint.world().plan().processes;
+  const auto& processes = endpoint.world().members().processes;
   one_process_ = std::ranges::all_of(members_, [&](int member) {
     return processes[static_cast<size_t>(member)] == processes[static_cast<size_t>(members_[0])];
   });
@@ -61,7 +61,7 @@ GroupSlot& SharedGroup::find_slot() {
       slot.state.store(2, std::memory_order_release);
       return slot;
     }
-    const auto deadline = SteadyClock::now() + world.plan().options.time_limit;
+    const auto deadline = SteadyClock::now() + world.members().options.time_limit;
     while (slot.state.load(std::memory_order_acquire) != 2) {
       if (world.stopped() || SteadyClock::now() > deadline)
         endpoint_.fail("meeting place of a group", "a device ended while it was made", "", "Start again");

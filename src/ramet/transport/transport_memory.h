@@ -18,7 +18,7 @@ struct SharedFile {
   std::byte* data = nullptr;
   size_t bytes = 0;
 
-  /// Throws Error when memory lacks.
+  /// Throws Error when memory is short.
   static SharedFile make(size_t bytes, const char* name);
   /// Maps the file `file` of process `process`; throws Error when it cannot be opened.
   static SharedFile open(int process, int file);

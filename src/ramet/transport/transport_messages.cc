@@ -195,8 +195,8 @@ void SharedEndpoint::leave_slot(const Pending& pending) {
 
 /// Copies what another process cannot reach to where it can.
 void SharedEndpoint::stage(Pending& pending) {
-  const int other = world_->plan().processes[static_cast<size_t>(pending.peer)];
-  if (other == world_->plan().processes[static_cast<size_t>(device())] || pending.bytes == 0) return;
+  const int other = world_->members().processes[static_cast<size_t>(pending.peer)];
+  if (other == world_->members().processes[static_cast<size_t>(device())] || pending.bytes == 0) return;
   if (world_->memory().address_of(pending.data, pending.bytes).file >= 0) return;
   const size_t wanted = std::max<size_t>(std::bit_ceil(pending.bytes), 4096);
   const auto fits =

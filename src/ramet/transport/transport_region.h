@@ -7,9 +7,9 @@
 
 #include "ramet/base/house.h"
 
-// What the devices of one host write and read in common: progress, meeting places of groups, mailboxes. It lies in
-// memory of one process (threads) or in an anonymous file that several processes map (MPI), so it holds no pointers,
-// only indices, and every field that two may touch at a time is atomic or guarded by a lock of the region itself.
+// The memory that the devices of one host share: progress, meeting places of groups, mailboxes. It lies in the memory
+// of one process (threads) or in an anonymous file that several processes map (MPI). So it holds indices and no
+// pointers, and every field that two devices may touch at a time is atomic or guarded by a lock of the region itself.
 
 namespace ramet::transport {
 
@@ -18,16 +18,17 @@ using SteadyClock = std::chrono::steady_clock;
 static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free,
               "atomics in shared memory must not use locks of a process");
 
-/// Where bytes lie, told so that another process can find them. Own memory of a process has file -1 and `offset` is its
-/// address.
+/// The place of bytes, in a form with which another process can find them. Own memory of a process has file -1 and
+/// `offset` is its address.
 struct SharedAddress {
   int32_t process = 0;  ///< process id of the owner; 0: no bytes at all
   int32_t file = -1;    ///< its descriptor of the anonymous file
-  uint64_t serial = 0;  ///< tells apart files that had the same descriptor one after another
+  uint64_t serial = 0;  ///< distinguishes files that had the same descriptor one after another
   uint64_t offset = 0;
 };
 
-/// A word to sleep on, with the number of sleepers, so that nobody calls the kernel to wake none.
+/// A word to sleep on, with the number of sleepers, so that no thread makes a system call when there is no sleeper to
+/// wake.
 struct WaitWord {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
@@ -44,7 +45,8 @@ void add_allowed_processors(ProcessorBits& bits);
 /// A pause of a spinning processor.
 void spin_pause();
 
-/// How far a device is; written by that device alone (for other hosts', by whoever hears of it).
+/// The progress of a device, written by that device alone (for a device of another host, by the thread that receives
+/// it).
 struct alignas(64) ProgressSlot {
   std::atomic<uint64_t> finished{UINT64_MAX};
   std::atomic<int32_t> label{-1};
@@ -57,7 +59,7 @@ struct alignas(64) ProgressSlot {
   ProcessorBits allowed{};         ///< the processors that the thread may run on
 };
 
-/// What a member brings to a round of its group. All but the addresses must be alike for all.
+/// A member's arguments for a round of its group. All but the addresses must be equal on all members.
 struct RoundCall {
   uint8_t operation = 0, dtype = 0, reduction = 0;
   int32_t root = -1;
@@ -65,19 +67,19 @@ struct RoundCall {
   bool operator==(const RoundCall&) const = default;
 };
 struct alignas(64) RoundPost {
-  std::atomic<uint64_t> rounds{0};  ///< rounds that this member has come to
+  std::atomic<uint64_t> rounds{0};  ///< rounds that this member has joined
   RoundCall call;
   SharedAddress in, out;
-  /// First piece of this member's share that nobody has taken.
+  /// First piece of this member's share that no member has taken.
   alignas(64) std::atomic<int64_t> next{0};
 };
 
 /// Outcome of opening a round.
 enum class RoundVerdict : uint32_t { kGo, kStage, kMismatch };
 
-/// The meeting place of a group. Rounds follow one another: each member posts and arrives; the last to arrive opens the
-/// round; each takes the pieces of its own share first, then those that others have not come to; who finishes the last
-/// piece closes it.
+/// The meeting place of a group. Rounds follow one another: each member posts its arguments and arrives; the last
+/// member to arrive opens the round; each member does the pieces of its own share first, then pieces that others have
+/// not begun; the member that finishes the last piece closes the round.
 struct GroupSlot {
   std::atomic<uint32_t> state{0};  ///< 0 free, 1 being taken, 2 taken
   uint32_t size = 0;

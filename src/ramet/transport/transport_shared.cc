@@ -21,17 +21,17 @@ namespace ramet::transport {
 
 namespace {
 
-// How long a wait burns its processor before it sleeps: about what a sleep and a wake cost. In between it offers the
-// processor to whoever stands in line for it, which may be the very thread that is waited for.
+// How long a wait spins before it sleeps: about the cost of a sleep and a wake. While it spins it yields to runnable
+// threads, one of which may be the thread that it waits for.
 constexpr int kYields = 16;
 constexpr int kSpinsBetween = 64;
 // Longest sleep between two looks at whether the world was stopped or a peer has ended.
 constexpr std::chrono::milliseconds kSlice{20};
 
-std::vector<int> devices_of_host(const WorldPlan& plan, int host) {
+std::vector<int> devices_of_host(const WorldMembers& members, int host) {
   std::vector<int> devices;
-  for (size_t device = 0; device < plan.hosts.size(); ++device)
-    if (plan.hosts[device] == host) devices.push_back(static_cast<int>(device));
+  for (size_t device = 0; device < members.hosts.size(); ++device)
+    if (members.hosts[device] == host) devices.push_back(static_cast<int>(device));
   return devices;
 }
 
@@ -45,10 +45,10 @@ std::string_view name_of(Operation operation) {
 
 // ---- SharedWorld
 
-SharedWorld::SharedWorld(WorldPlan plan)
-    : plan_(std::move(plan)),
-      locals_(devices_of_host(plan_, 0)),
-      layout_(static_cast<int>(plan_.hosts.size()), static_cast<int>(locals_.size())),
+SharedWorld::SharedWorld(WorldMembers members)
+    : members_(std::move(members)),
+      locals_(devices_of_host(members_, 0)),
+      layout_(static_cast<int>(members_.hosts.size()), static_cast<int>(locals_.size())),
       memory_(false),
       processors_(available_processors()) {
   number_locals(0);
@@ -58,10 +58,10 @@ SharedWorld::SharedWorld(WorldPlan plan)
   for (const int device : locals_) progress(device).process.store(getpid());
 }
 
-SharedWorld::SharedWorld(WorldPlan plan, int host, SharedFile region, std::span<const int> own)
-    : plan_(std::move(plan)),
-      locals_(devices_of_host(plan_, host)),
-      layout_(static_cast<int>(plan_.hosts.size()), static_cast<int>(locals_.size())),
+SharedWorld::SharedWorld(WorldMembers members, int host, SharedFile region, std::span<const int> own)
+    : members_(std::move(members)),
+      locals_(devices_of_host(members_, host)),
+      layout_(static_cast<int>(members_.hosts.size()), static_cast<int>(locals_.size())),
       region_(region),
       attached_(true),
       memory_(true),
@@ -80,15 +80,16 @@ SharedWorld::~SharedWorld() {
 }
 
 void SharedWorld::number_locals(int host) {
-  local_of_.assign(plan_.hosts.size(), -1);
+  local_of_.assign(members_.hosts.size(), -1);
   for (size_t local = 0; local < locals_.size(); ++local)
     local_of_[static_cast<size_t>(locals_[local])] = static_cast<int>(local);
   crowded_ = static_cast<int>(locals_.size()) > processors_;
   if (locals_.empty()) internal_error("SharedWorld", fmt::format("host {} has no devices", host));
 }
 
-SharedFile SharedWorld::make_region(const WorldPlan& plan, int host) {
-  const RegionLayout layout(static_cast<int>(plan.hosts.size()), static_cast<int>(devices_of_host(plan, host).size()));
+SharedFile SharedWorld::make_region(const WorldMembers& members, int host) {
+  const RegionLayout layout(static_cast<int>(members.hosts.size()),
+                            static_cast<int>(devices_of_host(members, host).size()));
   SharedFile file = SharedFile::make(layout.bytes, "ramet-world");
   layout.initialize(file.data);
   return file;
@@ -110,11 +111,11 @@ void SharedWorld::watch_peers() {
 }
 
 std::string SharedWorld::text_of(int device) const {
-  return fmt::format("{} {}", plan_.ranks ? "rank" : "device", device);
+  return fmt::format("{} {}", members_.ranks ? "rank" : "device", device);
 }
 
 std::string SharedWorld::text_of(std::span<const int> devices) const {
-  const std::string noun = plan_.ranks ? "rank" : "device";
+  const std::string noun = members_.ranks ? "rank" : "device";
   if (devices.size() == 1) return fmt::format("{} {}", noun, devices[0]);
   bool consecutive = devices.size() > 2;
   for (size_t i = 1; i < devices.size(); ++i) consecutive &= devices[i] == devices[i - 1] + 1;
@@ -222,7 +223,7 @@ Progress SharedEndpoint::progress_of(int device) const {
   Progress progress;
   progress.finished = slot.finished.load(std::memory_order_acquire);
   progress.label = slot.label.load(std::memory_order_relaxed);
-  // Who does not take what has come holds the others up: it may have been halted in its sleep.
+  // A device that does not take its message holds the others up: it may have been halted while it slept.
   progress.waiting = slot.waiting.load(std::memory_order_relaxed) != 0 && !stands_in_line(*world_, slot);
   return progress;
 }
@@ -255,7 +256,7 @@ void SharedEndpoint::wait_while(WaitWord& word, uint32_t seen, const WaitReason&
       if (!unchanged()) return;
   const Sleep sleep(*world_, device(), word, seen);  // peers see that this device is not the one that holds them up
   const auto where = [&] { return fmt::format("{}, on {}", reason.text(), text_of(device())); };
-  const auto& options = world_->plan().options;
+  const auto& options = world_->members().options;
   const auto deadline = SteadyClock::now() + options.time_limit;
   bool long_wait = false;
   while (unchanged()) {

@@ -13,7 +13,7 @@
 
 namespace ramet::transport {
 
-/// What a round of a group is for.
+/// The purpose of a round of a group.
 enum class Operation : uint8_t {
   kBarrier,
   kAllReduce,
@@ -27,8 +27,8 @@ enum class Operation : uint8_t {
 };
 std::string_view name_of(Operation operation);
 
-/// Who is where. The same in every process of a world.
-struct WorldPlan {
+/// The host and the process of each device. The same in every process of a world.
+struct WorldMembers {
   std::vector<int> hosts;      ///< of each device, numbered in order of first device
   std::vector<int> processes;  ///< number of the process (MPI rank) of each device
   bool ranks = false;          ///< devices are called "rank N": each process has one
@@ -36,7 +36,7 @@ struct WorldPlan {
   TransportOptions options;
 };
 
-/// What a wait is for: its text ("all-reduce of devices 0..3") and the devices that can end it.
+/// The reason of a wait: its text ("all-reduce of devices 0..3") and the devices that can end it.
 struct WaitReason {
   std::function<std::string()> text;
   std::function<std::vector<int>()> awaited;
@@ -46,25 +46,25 @@ struct WaitReason {
 class SharedWorld {
  public:
   /// All devices in this process.
-  explicit SharedWorld(WorldPlan plan);
+  explicit SharedWorld(WorldMembers members);
   /// Devices of several processes: `region` is the file that the first process of `host` made by `make_region`. Each
   /// process then tells the peers its `own` devices, and calls `watch_peers` when all have.
-  SharedWorld(WorldPlan plan, int host, SharedFile region, std::span<const int> own);
+  SharedWorld(WorldMembers members, int host, SharedFile region, std::span<const int> own);
   ~SharedWorld();
   SharedWorld(const SharedWorld&) = delete;
   SharedWorld& operator=(const SharedWorld&) = delete;
 
   /// The region of one host's devices, initialized.
-  static SharedFile make_region(const WorldPlan& plan, int host);
+  static SharedFile make_region(const WorldMembers& members, int host);
   void watch_peers();
 
-  const WorldPlan& plan() const { return plan_; }
+  const WorldMembers& members() const { return members_; }
   const RegionLayout& layout() const { return layout_; }
   std::byte* region() const { return region_.data; }
   RegionHeader& header() const { return layout_.header(region_.data); }
   ProgressSlot& progress(int device) const { return layout_.progress(region_.data, device); }
   SharedMemory& memory() { return memory_; }
-  int devices() const { return static_cast<int>(plan_.hosts.size()); }
+  int devices() const { return static_cast<int>(members_.hosts.size()); }
   /// Index of a device among those of this host, or -1.
   int local_of(int device) const { return local_of_[static_cast<size_t>(device)]; }
   int device_of_local(int local) const { return locals_[static_cast<size_t>(local)]; }
@@ -78,18 +78,18 @@ class SharedWorld {
   int ended(std::span<const int> devices) const;
   /// Whether the process of a device works still, as far as this host can see: it has neither ended nor been halted.
   bool runs(int device) const;
-  /// Ends the processes of this host that are halted (SIGSTOP): when the world is stopped and all others leave, they
-  /// would hold up whoever started the job.
+  /// Ends the processes of this host that are halted (SIGSTOP): when the world is stopped and all others leave, the
+  /// program that started the job would wait for them.
   void end_halted_peers() noexcept;
   void stop(int device, std::string_view reason) noexcept;
   bool stopped() const { return header().stop_state.load(std::memory_order_acquire) != 0; }
-  /// Who stopped the world and why; waits a moment for the words.
+  /// The device that stopped the world, and its reason; waits a moment for the text.
   std::pair<int, std::string> stop_reason() const;
 
  private:
   void number_locals(int host);
 
-  WorldPlan plan_;
+  WorldMembers members_;
   std::vector<int> locals_, local_of_;
   RegionLayout layout_;
   SharedFile region_;
@@ -97,7 +97,7 @@ class SharedWorld {
   SharedMemory memory_;
   int processors_;
   bool crowded_;
-  std::vector<int> watch_;  // by local device: a descriptor that tells when its process ends, or -1
+  std::vector<int> watch_;  // by local device: a descriptor that becomes readable when its process ends, or -1
 };
 
 /// The endpoint of one device to the others of its host; the whole transport where there is one host.
@@ -106,8 +106,8 @@ class SharedEndpoint : public Transport {
   SharedEndpoint(std::shared_ptr<SharedWorld> world, int device);
   ~SharedEndpoint() override;
 
-  std::string_view name() const override { return world_->plan().name; }
-  int host_of(int device) const override { return world_->plan().hosts[static_cast<size_t>(device)]; }
+  std::string_view name() const override { return world_->members().name; }
+  int host_of(int device) const override { return world_->members().hosts[static_cast<size_t>(device)]; }
   std::string text_of(int device) const override { return world_->text_of(device); }
   std::byte* allocate(size_t bytes) override;
   void release(std::byte* memory) override;
@@ -182,10 +182,10 @@ class SharedGroup {
   int size() const { return static_cast<int>(members_.size()); }
   int position() const { return position_; }
 
-  /// Meets the other members, all of which make this call alike; whoever is awake does pieces until all are done.
-  /// Returns when they are, or false without doing any when some member's memory cannot be reached by the others: then
-  /// all get false. `heavy`: the pieces are worth waking sleepers for. Throws Error when members' calls differ, and as
-  /// waits do.
+  /// Meets the other members, which all make the same call. Members that are awake do pieces until all pieces are done;
+  /// then the call returns true. It returns false on all members, and no piece is done, when the others cannot reach
+  /// some member's memory. `heavy`: the pieces are worth waking sleepers for. Throws Error when members' calls differ,
+  /// and as waits do.
   bool run(const RoundCall& call, const void* in, size_t in_bytes, void* out, size_t out_bytes, int64_t pieces,
            bool heavy, const Work& work);
   void barrier() { run({}, nullptr, 0, nullptr, 0, 0, false, {}); }

@@ -20,11 +20,11 @@ struct TorchType {
   std::string_view storage, dtype;
   int64_t size;
 };
-constexpr std::array kTorchTypes = {TorchType{"FloatStorage", "f32", 4},    TorchType{"HalfStorage", "f16", 2},
+constexpr std::array kTorchTypes = {TorchType{"FloatStorage", "f32", 4},     TorchType{"HalfStorage", "f16", 2},
                                     TorchType{"BFloat16Storage", "bf16", 2}, TorchType{"DoubleStorage", "f64", 8},
-                                    TorchType{"LongStorage", "i64", 8},     TorchType{"IntStorage", "i32", 4},
-                                    TorchType{"ShortStorage", "i16", 2},    TorchType{"CharStorage", "i8", 1},
-                                    TorchType{"ByteStorage", "u8", 1},      TorchType{"BoolStorage", "bool", 1}};
+                                    TorchType{"LongStorage", "i64", 8},      TorchType{"IntStorage", "i32", 4},
+                                    TorchType{"ShortStorage", "i16", 2},     TorchType{"CharStorage", "i8", 1},
+                                    TorchType{"ByteStorage", "u8", 1},       TorchType{"BoolStorage", "bool", 1}};
 
 /// The functions and classes that a pickle may name.
 enum class Global { kNone, kOrderedDict, kRebuildTensor, kRebuildParameter, kStorage };
@@ -55,7 +55,8 @@ class Unpickler {
     return stack_[0];
   }
   const Value& value(Id id) const { return values_[id]; }
-  [[noreturn]] void refuse(const std::string& what, const std::string& found = "", const std::string& remedy = "") const {
+  [[noreturn]] void refuse(const std::string& what, const std::string& found = "",
+                           const std::string& remedy = "") const {
     throw Error({.what = what,
                  .where = source_ + " byte " + std::to_string(at_),
                  .found = found,
@@ -101,7 +102,8 @@ class Unpickler {
     return id;
   }
   Value& top(Kind kind) {
-    if (stack_.size() <= floor() || values_[stack_.back()].kind != kind) refuse("a pickle that fills what it has not made");
+    if (stack_.size() <= floor() || values_[stack_.back()].kind != kind)
+      refuse("a pickle that fills what it has not made");
     return values_[stack_.back()];
   }
   std::vector<Id> pop_mark() {
@@ -179,9 +181,8 @@ class Unpickler {
             values_[args.items[1]].kind != Kind::kInt || values_[args.items[2]].kind != Kind::kTuple ||
             values_[args.items[3]].kind != Kind::kTuple)
           refuse("a tensor that is not told as PyTorch tells it");
-        return push({.kind = Kind::kTensor,
-                     .text = {},
-                     .items = {args.items[0], args.items[1], args.items[2], args.items[3]}});
+        return push(
+            {.kind = Kind::kTensor, .text = {}, .items = {args.items[0], args.items[1], args.items[2], args.items[3]}});
       case Global::kStorage:
       case Global::kNone: refuse("a call of what is no function");
     }
@@ -207,52 +208,63 @@ class Unpickler {
         if (const uint64_t version = take_number(1); version < 2 || version > 5)
           refuse("a pickle of an unknown protocol", std::to_string(version));
         return;
-      case 0x95: take(8); return;                                                // FRAME
-      case '(': marks_.push_back(stack_.size()); return;                         // MARK
-      case '0': pop(); return;                                                   // POP
-      case '2': recall_top(); return;                                            // DUP
-      case 'N': push({}); return;                                                // NONE
-      case 0x88: case 0x89: push({.kind = Kind::kBool, .number = code == 0x88, .text = {}, .items = {}}); return;
-      case 'K': push_int(static_cast<int64_t>(take_number(1))); return;          // BININT1
-      case 'M': push_int(static_cast<int64_t>(take_number(2))); return;          // BININT2
-      case 'J': push_int(static_cast<int32_t>(take_number(4))); return;          // BININT
-      case 0x8a: push_long(take_number(1)); return;                              // LONG1
-      case 'G': take(8), push({.kind = Kind::kFloat, .text = {}, .items = {}}); return;  // BINFLOAT; nobody asks for it
-      case 'X': push_text(take(take_number(4))); return;                         // BINUNICODE
-      case 0x8c: push_text(take(take_number(1))); return;                        // SHORT_BINUNICODE
-      case 0x8d: push_text(take(take_number(8))); return;                        // BINUNICODE8
-      case 'U': push_text(take(take_number(1))); return;                         // SHORT_BINSTRING
-      case 'T': push_text(take(take_number(4))); return;                         // BINSTRING
-      case ')': push_tuple({}); return;                                          // EMPTY_TUPLE
-      case 't': push_tuple(pop_mark()); return;                                  // TUPLE
-      case 0x85: case 0x86: case 0x87: pop_tuple(code - 0x84u); return;          // TUPLE1 to TUPLE3
-      case ']': push({.kind = Kind::kList, .text = {}, .items = {}}); return;    // EMPTY_LIST
-      case 'a': { const Id item = pop(); top(Kind::kList).items.push_back(item); return; }  // APPEND
-      case 'e': {                                                                // APPENDS
+      case 0x95: take(8); return;                         // FRAME
+      case '(': marks_.push_back(stack_.size()); return;  // MARK
+      case '0': pop(); return;                            // POP
+      case '2': recall_top(); return;                     // DUP
+      case 'N': push({}); return;                         // NONE
+      case 0x88:
+      case 0x89: push({.kind = Kind::kBool, .number = code == 0x88, .text = {}, .items = {}}); return;
+      case 'K': push_int(static_cast<int64_t>(take_number(1))); return;                  // BININT1
+      case 'M': push_int(static_cast<int64_t>(take_number(2))); return;                  // BININT2
+      case 'J': push_int(static_cast<int32_t>(take_number(4))); return;                  // BININT
+      case 0x8a: push_long(take_number(1)); return;                                      // LONG1
+      case 'G': take(8), push({.kind = Kind::kFloat, .text = {}, .items = {}}); return;  // BINFLOAT; not needed
+      case 'X': push_text(take(take_number(4))); return;                                 // BINUNICODE
+      case 0x8c: push_text(take(take_number(1))); return;                                // SHORT_BINUNICODE
+      case 0x8d: push_text(take(take_number(8))); return;                                // BINUNICODE8
+      case 'U': push_text(take(take_number(1))); return;                                 // SHORT_BINSTRING
+      case 'T': push_text(take(take_number(4))); return;                                 // BINSTRING
+      case ')': push_tuple({}); return;                                                  // EMPTY_TUPLE
+      case 't': push_tuple(pop_mark()); return;                                          // TUPLE
+      case 0x85:
+      case 0x86:
+      case 0x87: pop_tuple(code - 0x84u); return;                              // TUPLE1 to TUPLE3
+      case ']': push({.kind = Kind::kList, .text = {}, .items = {}}); return;  // EMPTY_LIST
+      case 'a': {
+        const Id item = pop();
+        top(Kind::kList).items.push_back(item);
+        return;
+      }            // APPEND
+      case 'e': {  // APPENDS
         const std::vector<Id> items = pop_mark();
         Value& list = top(Kind::kList);
         list.items.insert(list.items.end(), items.begin(), items.end());
         return;
       }
-      case '}': push({.kind = Kind::kDict, .text = {}, .items = {}}); return;    // EMPTY_DICT
-      case 's': { const Id item = pop(), key = pop(); set_items({key, item}); return; }  // SETITEM
-      case 'u': set_items(pop_mark()); return;                                   // SETITEMS
-      case 'q': remember(take_number(1)); return;                                // BINPUT
-      case 'r': remember(take_number(4)); return;                                // LONG_BINPUT
-      case 0x94: remember(memo_.size()); return;                                 // MEMOIZE
-      case 'h': recall(take_number(1)); return;                                  // BINGET
-      case 'j': recall(take_number(4)); return;                                  // LONG_BINGET
-      case 'c': {                                                                // GLOBAL
+      case '}': push({.kind = Kind::kDict, .text = {}, .items = {}}); return;  // EMPTY_DICT
+      case 's': {
+        const Id item = pop(), key = pop();
+        set_items({key, item});
+        return;
+      }                                            // SETITEM
+      case 'u': set_items(pop_mark()); return;     // SETITEMS
+      case 'q': remember(take_number(1)); return;  // BINPUT
+      case 'r': remember(take_number(4)); return;  // LONG_BINPUT
+      case 0x94: remember(memo_.size()); return;   // MEMOIZE
+      case 'h': recall(take_number(1)); return;    // BINGET
+      case 'j': recall(take_number(4)); return;    // LONG_BINGET
+      case 'c': {                                  // GLOBAL
         const std::string module = take_line();
         return push_global(module, take_line());
       }
-      case 0x93: {                                                               // STACK_GLOBAL
+      case 0x93: {  // STACK_GLOBAL
         const Id name = pop(), module = pop();
         if (values_[name].kind != Kind::kText || values_[module].kind != Kind::kText) refuse("a name that is no text");
         return push_global(std::string(values_[module].text), std::string(values_[name].text));
       }
-      case 'Q': push_storage(); return;                                          // BINPERSID
-      case 'R': call(); return;                                                  // REDUCE
+      case 'Q': push_storage(); return;           // BINPERSID
+      case 'R': call(); return;                   // REDUCE
       case 'b': pop(), top(Kind::kDict); return;  // BUILD: attributes of a table (its version); no tensor is there
       default: break;
     }
@@ -317,7 +329,8 @@ class Reader {
     std::vector<int64_t> result;
     for (const Id item : pickle_.value(id).items) {
       const Value& number = pickle_.value(item);
-      if (number.kind != Kind::kInt || number.number < 0) pickle_.refuse("sizes of tensor '" + name + "' are no numbers");
+      if (number.kind != Kind::kInt || number.number < 0)
+        pickle_.refuse("sizes of tensor '" + name + "' are no numbers");
       result.push_back(number.number);
     }
     return result;
@@ -336,9 +349,9 @@ class Reader {
     result.shape = Shape(dims);
     // A name twice or a tensor of many dimensions is nothing that PyTorch writes of a model.
     if (dims.size() != result.strides.size() || dims.size() > 16 || !names_.insert(name).second || !fits(result))
-      pickle_.refuse("tensor '" + name + "' does not lie in its storage",
-                     result.shape.text() + " from element " + std::to_string(result.offset) + " of " +
-                         std::to_string(result.storage_elements));
+      pickle_.refuse("tensor '" + name + "' does not lie in its storage", result.shape.text() + " from element " +
+                                                                              std::to_string(result.offset) + " of " +
+                                                                              std::to_string(result.storage_elements));
     if (tensors_.size() >= 1'000'000) pickle_.refuse("too many tensors");
     tensors_.push_back(std::move(result));
   }

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/base/rounding.h"
 
 namespace ramet::weights {
 namespace {
@@ -21,7 +20,7 @@ struct TypeName {
   std::string_view name;
   DType dtype;
 };
-constexpr std::array<TypeName, kStoredDTypeCount> kTypeNames = {{{"F32", DType::kF32},
+constexpr std::array<TypeName, kDTypeCount> kTypeNames = {{{"F32", DType::kF32},
                                                            {"F16", DType::kF16},
                                                            {"BF16", DType::kBF16},
                                                            {"F8_E4M3", DType::kF8E4M3},
@@ -30,7 +29,7 @@ constexpr std::array<TypeName, kStoredDTypeCount> kTypeNames = {{{"F32", DType::
                                                            {"I64", DType::kI64},
                                                            {"BOOL", DType::kBool},
                                                            {"U8", DType::kU8},
-                                                           {"U16", kU16}}};
+                                                           {"U16", DType::kU16}}};
 
 std::string_view safetensors_name(DType dtype) {
   for (const auto& entry : kTypeNames)

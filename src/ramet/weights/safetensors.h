@@ -34,7 +34,7 @@ struct SafetensorsHeader {
 /// Reads and checks the header of the file whose bytes `file` are; `source` names it in messages. The rules are the
 /// format's own, all of them: 8 bytes of length (at most 100 MB), a JSON object of tensors {dtype, shape, data_offsets}
 /// and "__metadata__" of strings, no name twice, sizes that agree with shapes, and ranges that cover the data section
-/// without a hole or an overlap. Throws Error with what is wrong and where; no input crashes it.
+/// without a hole or an overlap. Throws Error that names the fault and its place; no input crashes it.
 SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& source);
 
 /// A safetensors file, open by memory map. Tensors' bytes are read when they are asked for.

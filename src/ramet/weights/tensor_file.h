@@ -11,13 +11,13 @@
 
 namespace ramet::weights {
 
-/// A tensor as a file has it. Numbers are read as f32 whatever they are there.
+/// A tensor of a file. Numbers are read as f32 whatever their type in the file.
 struct StoredTensor {
   std::string name;
   Shape shape;
-  std::string dtype;      ///< "f32", "f16", "bf16", "f64", "i64", ...
-  bool floating = true;   ///< of a floating type
-  size_t file = 0;        ///< of several, which one
+  std::string dtype;     ///< "f32", "f16", "bf16", "f64", "i64", ...
+  bool floating = true;  ///< of a floating type
+  size_t file = 0;       ///< of several, which one
   std::string text() const { return dtype + shape.text(); }
 };
 
@@ -40,8 +40,8 @@ class TensorFile {
 };
 
 /// Opens `path`: a file of safetensors, an index of several (model.safetensors.index.json), a zip file of PyTorch
-/// (pytorch_model.bin, *.pt), told apart by what they contain; or a folder with one of these under its published name.
-/// Throws Error that names what is there.
+/// (pytorch_model.bin, *.pt), recognised by their contents; or a folder with one of these under its published name.
+/// Throws Error that names the files of the folder.
 std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& path);
 
 /// Whether a folder holds weights under one of the published names.

@@ -8,7 +8,7 @@
 namespace ramet::weights {
 
 /// Opens a zip file as torch.save writes it (PyTorch 1.6 and newer). Its pickle is read, not run (weights/pickle.h).
-/// Throws Error for what is no such file, for damage, and for what is missing in it.
+/// Throws Error for other files, and for damaged or incomplete ones.
 std::unique_ptr<TensorFile> open_torch_zip(const std::filesystem::path& path);
 
 }  // namespace ramet::weights

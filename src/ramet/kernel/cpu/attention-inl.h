@@ -1,4 +1,4 @@
-// What the two directions of attention share. Included once per target, as Highway's *-inl.h files are.
+// Code that the two directions of attention share. Included once per target, as Highway's *-inl.h files are.
 #if defined(RAMET_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAMET_ATTENTION_INL_H_
 #undef RAMET_ATTENTION_INL_H_
@@ -11,18 +11,18 @@
 #include <optional>
 
 #include "ramet/kernel/cpu/attention_layout.h"
-#include "ramet/kernel/cpu/attention_plan.h"
+#include "ramet/kernel/cpu/blocking-inl.h"
 #include "ramet/kernel/cpu/math-inl.h"
-#include "ramet/kernel/cpu/pack-inl.h"
 #include "ramet/kernel/cpu/philox-inl.h"
+#include "ramet/kernel/cpu/tiled_attention.h"
 #include "ramet/ops/random_bits.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
-/// Sixteen columns of f32 at a time, in as many vectors as they take, so that sums over columns are the same
-/// sixteen chains wherever they are made.
+/// Sixteen columns of f32 at a time, in as many vectors as they need, so that sums over columns are the same sixteen
+/// chains on every processor.
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 template <typename C>
@@ -112,8 +112,8 @@ void ForEachRun(const AttentionForm& form, const void* mask, int64_t sample, con
   }
 }
 
-/// What is added to the scores of each key: 0, or -infinity for a hidden one and for those behind the last. Keys of a
-/// run are all visible.
+/// The term added to the scores of each key: 0, or -infinity for a hidden key and for places behind the last key. All
+/// keys of a run are visible.
 inline void KeyBias(const AttentionForm& form, const void* mask, int64_t sample, int64_t length, int64_t positions,
                     float* bias) {
   if (form.segments) mask = nullptr;

@@ -1,6 +1,6 @@
 #include "ramet/kernel/cpu/attention.h"
 
-#include "ramet/kernel/cpu/attention_plan.h"
+#include "ramet/kernel/cpu/tiled_attention.h"
 
 namespace ramet::kernel {
 namespace {
@@ -15,13 +15,13 @@ P* further(P* base, int64_t offset, DType dtype) {
 class AttentionKernel : public Kernel {
  public:
   AttentionKernel(const AttentionForm& form, bool gradient, int threads)
-      : form_(form), gradient_(gradient), plan_(form, gradient, threads) {}
+      : form_(form), gradient_(gradient), tiled_(form, gradient, threads) {}
 
   void run(const KernelContext& context) const override {
     AttentionOperands operands;
     const auto input = [&](int index) { return index < 0 ? nullptr : context.inputs[static_cast<size_t>(index)]; };
     const auto part = [&](int index, int which) {
-      return further(input(form_.packed ? 0 : index), form_.part_offset(which), form_.dtype);
+      return further(input(form_.joint ? 0 : index), form_.part_offset(which), form_.dtype);
     };
     operands.query = part(form_.query, 0);
     operands.key = part(form_.key, 1);
@@ -37,32 +37,32 @@ class AttentionKernel : public Kernel {
       operands.lse = static_cast<float*>(const_cast<void*>(input(form_.lse)));
       operands.dout = input(form_.dout);
       const auto gradient = [&](int which) {
-        return further(context.outputs[form_.packed ? 0 : static_cast<size_t>(which)], form_.part_offset(which),
+        return further(context.outputs[form_.joint ? 0 : static_cast<size_t>(which)], form_.part_offset(which),
                        form_.dtype);
       };
       operands.dquery = gradient(0);
       operands.dkey = gradient(1);
       operands.dvalue = gradient(2);
     }
-    plan_.run(operands, context.scratch, context.team);
+    tiled_.run(operands, context.scratch, context.team);
   }
 
  private:
   AttentionForm form_;
   bool gradient_;
-  AttentionPlan plan_;
+  TiledAttention tiled_;
 };
 
 KernelEntry attention_entry(const std::string& op, bool gradient, AttentionForm (*form)(const NodeSignature&)) {
   KernelEntry entry;
   entry.op = op;
   entry.name = "tiles";
-  entry.refuse = [form](const NodeSignature& node) { return AttentionPlan::refuse(form(node)); };
+  entry.refuse = [form](const NodeSignature& node) { return TiledAttention::refuse(form(node)); };
   entry.make = [gradient, form](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
     return std::make_unique<AttentionKernel>(form(node), gradient, threads);
   };
   entry.scratch = [gradient, form](const NodeSignature& node, int threads) {
-    return AttentionPlan(form(node), gradient, threads).scratch_bytes();
+    return TiledAttention(form(node), gradient, threads).scratch_bytes();
   };
   return entry;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ramet/kernel/cpu/attention_plan.h"
+#include "ramet/kernel/cpu/tiled_attention.h"
 
 namespace ramet::kernel {
 

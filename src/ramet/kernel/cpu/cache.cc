@@ -8,7 +8,7 @@
 namespace ramet::kernel {
 namespace {
 
-/// Where the rows go in the table, which holds what it held before where the two share bytes.
+/// The places of the rows in the table. When input and output share bytes, the other rows are there already.
 void run_write_rows(const NodeSignature& node, const KernelContext& context) {
   const TensorType &table = node.inputs[0], &rows = node.inputs[1];
   const int64_t room = table.shape[1], count = rows.shape[1], samples = table.shape[0];

@@ -15,11 +15,11 @@ CpuLevel cpu_level();
 /// "avx512_bf16" and so on.
 std::string name_of(CpuLevel level);
 
-/// The kernel class within which bits are promised: "cpu-" and the level's name, and "-plain" where oneDNN would compute
-/// products at this level but this build has none: the order of their sums is another one.
+/// The kernel class within which bits are promised: "cpu-" and the level's name, and "-plain" where oneDNN would
+/// compute products at this level but this build has none: the order of their sums is another one.
 std::string cpu_kernel_class();
 
-/// The processor's own name for itself, with family, model and stepping: what a cached proof holds for.
+/// The processor's own name for itself, with family, model and stepping. A cached proof holds for one such name.
 std::string cpu_model();
 
 }  // namespace ramet::kernel

@@ -125,7 +125,7 @@ struct Scatter {
       std::memcpy(out + at, base + at, static_cast<size_t>(bytes));
   }
 
-  /// Columns [begin, end) of a row: 0 and the updates one after another, in f32; then what they are added to.
+  /// Columns [begin, end) of a row: 0 and the updates one after another, in f32; then the addend.
   void row(int64_t row, int64_t begin, int64_t end, float* room) const {
     const int64_t first = groups.first[row], last = groups.first[row + 1], size = size_in(to);
     if (first == last) return untouched((row * width + begin) * size, (end - begin) * size);

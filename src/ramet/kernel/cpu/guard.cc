@@ -12,9 +12,9 @@
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
 #include "ramet/base/rng.h"
+#include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/onednn.h"
-#include "ramet/kernel/cpu/pack.h"
 
 namespace ramet::kernel {
 namespace {
@@ -43,22 +43,22 @@ class Trial {
  public:
   Trial(const Sample& sample, DType compute, Verdicts& verdicts)
       : sample_(sample), compute_(compute), verdicts_(verdicts) {
-    packed_ = {.compute = compute,
-               .k = sample.k,
-               .n = sample.n,
-               .n_block = onednn::preferred_block(compute, sample.k, sample.n)};
+    blocked_ = {.compute = compute,
+                .k = sample.k,
+                .n = sample.n,
+                .n_block = onednn::preferred_block(compute, sample.k, sample.n)};
   }
 
   void run() {
-    if (packed_.n_block == 0) return;
+    if (blocked_.n_block == 0) return;
     a_ = random_matrix(1, sample_.m * sample_.k, compute_);
     const auto source = random_matrix(2, sample_.k * sample_.n, compute_);
-    b_.resize(static_cast<size_t>(packed_.bytes()) + 64);
+    b_.resize(static_cast<size_t>(blocked_.bytes()) + 64);
     b_begin_ = b_.data() + (64 - reinterpret_cast<uintptr_t>(b_.data()) % 64) % 64;
-    pack_blocks(packed_, source.data(), compute_, compute_, 0, packed_.blocks(), b_begin_);
+    fill_blocks(blocked_, source.data(), compute_, compute_, 0, blocked_.blocks(), b_begin_);
     whole_ = product({}, 0, sample_.m, 0, sample_.n);
     for (int64_t cut : {int64_t{1}, sample_.m / 2, sample_.m - 3}) check_rows(cut);
-    for (int64_t cut = packed_.n_block; cut < sample_.n; cut += packed_.n_block) check_columns(cut);
+    for (int64_t cut = blocked_.n_block; cut < sample_.n; cut += blocked_.n_block) check_columns(cut);
     for (DType out : {DType::kF32, DType::kBF16})
       if (out == DType::kF32 || compute_ == DType::kBF16) check_forms(out);
   }
@@ -79,16 +79,16 @@ class Trial {
                                   .out = form.out,
                                   .bias = form.bias,
                                   .accumulate = form.accumulate,
-                                  .n_block = packed_.n_block};
+                                  .n_block = blocked_.n_block};
     const int64_t elements = shape.m * shape.n;
     std::vector<char> out(static_cast<size_t>(elements) * size_of(form.out));
     const auto gemm = onednn::Gemm::make(shape, 1, &why);
-    if (!gemm) return out;  // the plan that needs this form is refused by itself
+    if (!gemm) return out;  // the product that needs this form is refused by itself
     verdicts_.try_emplace(key(*gemm));
     if (form.accumulate) out = random_matrix(3, elements, form.out);
     const auto bias = random_matrix(4, shape.n, form.bias.value_or(DType::kF32));
     std::vector<char> scratch(static_cast<size_t>(gemm->scratch_bytes()) + 64);
-    const char* b = b_begin_ + column / packed_.n_block * packed_.block_bytes();
+    const char* b = b_begin_ + column / blocked_.n_block * blocked_.block_bytes();
     gemm->run(0, a_.data() + static_cast<size_t>(row * sample_.k) * size_of(compute_), b, bias.data(), out.data(),
               scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64);
     last_ = key(*gemm);
@@ -149,7 +149,7 @@ class Trial {
   Sample sample_;
   DType compute_;
   Verdicts& verdicts_;
-  PackedMatrix packed_;
+  BlockedMatrix blocked_;
   std::vector<char> a_, b_, whole_;
   char* b_begin_ = nullptr;
   std::string last_;
@@ -187,8 +187,8 @@ std::filesystem::path cache_folder() {
   return {};
 }
 
-/// Verdicts from the cache, or proven now and left there. The first line of the file must say exactly what they hold
-/// for and its second what the rest hashes to; anything else is as no file.
+/// Verdicts from the cache, or proven now and stored there. The first line of the file must name exactly the processor
+/// and library that they hold for, the second the hash of the rest; any other file is ignored.
 Verdicts load_or_prove() {
   const std::string subject = "guard " + std::to_string(kGuardVersion) + "; " + cpu_model() + "; " +
                               name_of(cpu_level()) + "; oneDNN " + onednn::version();

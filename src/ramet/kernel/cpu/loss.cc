@@ -1,5 +1,5 @@
-// Cross-entropy with integer labels. A chunk of a row of logits is read from memory once: what its second walk reads is
-// still in L2.
+// Cross-entropy with integer labels. A chunk of a row of logits is read from memory once: the second walk reads it from
+// L2.
 
 #include <algorithm>
 #include <cmath>

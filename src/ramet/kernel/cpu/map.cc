@@ -6,7 +6,7 @@
 #include <new>
 
 #include "ramet/base/error.h"
-#include "ramet/kernel/cpu/map_plan.h"
+#include "ramet/kernel/cpu/prepared_map.h"
 #include "ramet/kernel/cpu/reduce.h"
 #include "ramet/ops/random_bits.h"
 #include "ramet/ops/reduce_order.h"
@@ -57,35 +57,35 @@ void cast_each(const void* from, DType source, void* to, DType target, int64_t c
 /// One thread's walk over its part of the space.
 class MapWalk {
  public:
-  using Plan = MapEvaluator::Plan;
-  MapWalk(const Plan& plan, std::span<const void* const> inputs, std::span<void* const> outputs, char* scratch,
+  using Prepared = MapEvaluator::Prepared;
+  MapWalk(const Prepared& prepared, std::span<const void* const> inputs, std::span<void* const> outputs, char* scratch,
           int rank)
-      : plan_(plan),
+      : prepared_(prepared),
         inputs_(inputs),
         outputs_(outputs),
-        registers_(scratch + rank * plan.thread_bytes),
-        places_(reinterpret_cast<const void**>(registers_ + plan.places_at)),
-        lanes_(reinterpret_cast<float*>(registers_ + plan.lanes_at)),
-        partials_(reinterpret_cast<float*>(scratch + plan.partials_at)),
-        draws_(reinterpret_cast<const DropoutDraw*>(scratch + plan.draws_at)) {
+        registers_(scratch + rank * prepared.thread_bytes),
+        places_(reinterpret_cast<const void**>(registers_ + prepared.places_at)),
+        lanes_(reinterpret_cast<float*>(registers_ + prepared.lanes_at)),
+        partials_(reinterpret_cast<float*>(scratch + prepared.partials_at)),
+        draws_(reinterpret_cast<const DropoutDraw*>(scratch + prepared.draws_at)) {
     for (void* output : outputs_)
       for (const void* input : inputs_) aliased_ |= input == output;
-    for (size_t i = 0; i < plan_.inputs.size(); ++i)
-      if (plan_.inputs[i].uniform && plan_.values[i].reg >= 0 && plan_.elements > 0)
-        plan_.inputs[i].load(inputs_[i], 0, plan_.block, reg(static_cast<int>(i)));
+    for (size_t i = 0; i < prepared_.inputs.size(); ++i)
+      if (prepared_.inputs[i].uniform && prepared_.values[i].reg >= 0 && prepared_.elements > 0)
+        prepared_.inputs[i].load(inputs_[i], 0, prepared_.block, reg(static_cast<int>(i)));
   }
 
   /// Elements [begin, end) of the space, in order.
   void walk(int64_t begin, int64_t end) {
-    const int64_t columns = plan_.columns;
+    const int64_t columns = prepared_.columns;
     for (int64_t at = begin; at < end;) {
       const int64_t row = at / columns, column = at % columns;
       int64_t stop;
-      if (columns > plan_.block) {
-        stop = std::min((row + 1) * columns, at + plan_.block - column % plan_.block);
+      if (columns > prepared_.block) {
+        stop = std::min((row + 1) * columns, at + prepared_.block - column % prepared_.block);
       } else {
-        int64_t next = row + std::max<int64_t>(1, plan_.block / columns);
-        if (plan_.sums_rows) next = std::min(next, (row / kReduceRows + 1) * kReduceRows);
+        int64_t next = row + std::max<int64_t>(1, prepared_.block / columns);
+        if (prepared_.sums_rows) next = std::min(next, (row / kReduceRows + 1) * kReduceRows);
         stop = next * columns;
       }
       stop = std::min(stop, end);
@@ -95,11 +95,13 @@ class MapWalk {
   }
 
  private:
-  void* reg(int value) { return registers_ + plan_.values[static_cast<size_t>(value)].reg * plan_.register_bytes; }
+  void* reg(int value) {
+    return registers_ + prepared_.values[static_cast<size_t>(value)].reg * prepared_.register_bytes;
+  }
 
   template <typename Visit>
   void for_each_segment(int64_t at, int64_t count, const Visit& visit) const {
-    const int64_t columns = plan_.columns;
+    const int64_t columns = prepared_.columns;
     for (int64_t done = 0; done < count;) {
       const int64_t row = (at + done) / columns, column = (at + done) % columns;
       const int64_t length = std::min(columns - column, count - done);
@@ -109,11 +111,11 @@ class MapWalk {
   }
 
   /// Element of the input that the space's element (row, column) reads.
-  static int64_t offset(const Plan& plan, const Plan::Input& input, int64_t row, int64_t column) {
+  static int64_t offset(const Prepared& prepared, const Prepared::Input& input, int64_t row, int64_t column) {
     int64_t result = column * input.strides.back();
-    for (size_t axis = plan.extents.size() - 1; axis-- > 0;) {
-      result += row % plan.extents[axis] * input.strides[axis];
-      row /= plan.extents[axis];
+    for (size_t axis = prepared.extents.size() - 1; axis-- > 0;) {
+      result += row % prepared.extents[axis] * input.strides[axis];
+      row /= prepared.extents[axis];
     }
     return result;
   }
@@ -121,25 +123,25 @@ class MapWalk {
   /// Where the block of the input lies one after another in memory; null when it does not.
   const char* in_memory(int value) const {
     const auto index = static_cast<size_t>(value);
-    const Plan::Input& input = plan_.inputs[index];
+    const Prepared::Input& input = prepared_.inputs[index];
     const auto* base = static_cast<const char*>(inputs_[index]);
     if (input.full) return base + at_ * input.size;
-    const int64_t row = at_ / plan_.columns, column = at_ % plan_.columns;
-    if (input.strides.back() != 1 || column + count_ > plan_.columns) return nullptr;
-    return base + offset(plan_, input, row, column) * input.size;
+    const int64_t row = at_ / prepared_.columns, column = at_ % prepared_.columns;
+    if (input.strides.back() != 1 || column + count_ > prepared_.columns) return nullptr;
+    return base + offset(prepared_, input, row, column) * input.size;
   }
 
   void load(int value) {
     const auto index = static_cast<size_t>(value);
-    const Plan::Input& input = plan_.inputs[index];
+    const Prepared::Input& input = prepared_.inputs[index];
     const auto* base = static_cast<const char*>(inputs_[index]);
     char* target = static_cast<char*>(reg(value));
     places_[index] = target;
     if (input.uniform) return;
     if (input.full) return input.load(base + at_ * input.size, 1, count_, target);
-    const int64_t width = plan_.values[index].type == DType::kI64 ? 8 : 4;
+    const int64_t width = prepared_.values[index].type == DType::kI64 ? 8 : 4;
     for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
-      const int64_t from = offset(plan_, input, segment.row, segment.column);
+      const int64_t from = offset(prepared_, input, segment.row, segment.column);
       input.load(base + from * input.size, input.strides.back(), segment.count, target + done * width);
     });
   }
@@ -148,7 +150,7 @@ class MapWalk {
   const void* place(int value, bool may_stay_in_memory = true) {
     const auto index = static_cast<size_t>(value);
     if (places_[index]) return places_[index];
-    const Plan::Input& input = plan_.inputs[index];
+    const Prepared::Input& input = prepared_.inputs[index];
     if (whole_ && may_stay_in_memory && !input.uniform && (input.dtype == DType::kF32 || input.dtype == DType::kI32))
       places_[index] = in_memory(value);
     if (!places_[index]) load(value);
@@ -156,10 +158,10 @@ class MapWalk {
   }
 
   /// bf16 memory that the step's loop widens itself; null where it had better come from a register.
-  const void* narrow_place(const Plan::Step& step, size_t operand) const {
+  const void* narrow_place(const Prepared::Step& step, size_t operand) const {
     const int value = step.operands[operand];
-    if (!whole_ || value < 0 || static_cast<size_t>(value) >= plan_.inputs.size()) return nullptr;
-    const Plan::Input& input = plan_.inputs[static_cast<size_t>(value)];
+    if (!whole_ || value < 0 || static_cast<size_t>(value) >= prepared_.inputs.size()) return nullptr;
+    const Prepared::Input& input = prepared_.inputs[static_cast<size_t>(value)];
     if (input.dtype != DType::kBF16 || places_[static_cast<size_t>(value)] || input.uniform) return nullptr;
     const StepFunction function = operand == 0 ? step.forms[1][0][0] : operand == 1 ? step.forms[0][1][0] : nullptr;
     return function ? in_memory(value) : nullptr;
@@ -168,7 +170,7 @@ class MapWalk {
   /// Whether the step may write output memory at once, while later steps and copies still read the inputs.
   bool may_write(size_t step, int output) const {
     if (!whole_ || output < 0 || output >= kMarks) return false;
-    if (!aliased_ || step + 1 == plan_.steps.size()) return true;
+    if (!aliased_ || step + 1 == prepared_.steps.size()) return true;
     const void* memory = outputs_[static_cast<size_t>(output)];
     return std::none_of(inputs_.begin(), inputs_.end(), [&](const void* input) { return input == memory; });
   }
@@ -177,18 +179,18 @@ class MapWalk {
     at_ = at;
     count_ = count;
     whole_ = count % kMapPad == 0;
-    std::fill_n(places_, plan_.values.size(), nullptr);
+    std::fill_n(places_, prepared_.values.size(), nullptr);
     written_ = 0;
     if (aliased_)  // before a step writes over what an output copies
-      for (const Plan::Output& output : plan_.outputs)
-        if (static_cast<size_t>(output.value) < plan_.inputs.size()) place(output.value, false);
-    for (size_t i = 0; i < plan_.steps.size(); ++i) step(i);
-    for (size_t i = 0; i < plan_.outputs.size(); ++i) finish(i);
+      for (const Prepared::Output& output : prepared_.outputs)
+        if (static_cast<size_t>(output.value) < prepared_.inputs.size()) place(output.value, false);
+    for (size_t i = 0; i < prepared_.steps.size(); ++i) step(i);
+    for (size_t i = 0; i < prepared_.outputs.size(); ++i) finish(i);
   }
 
   void step(size_t index) {
-    const Plan::Step& step = plan_.steps[index];
-    const Plan::Value& made = plan_.values[static_cast<size_t>(step.value)];
+    const Prepared::Step& step = prepared_.steps[index];
+    const Prepared::Value& made = prepared_.values[static_cast<size_t>(step.value)];
     StepCall call{.count = count_, .element = at_, .p = step.p, .q = step.q};
     MapForm forms[2] = {MapForm::kF32, MapForm::kF32};
     for (size_t i = 0; i < 3; ++i) {
@@ -202,13 +204,13 @@ class MapWalk {
     }
     if (step.dropout >= 0) {
       call.dropout = draws_ + step.dropout;
-      if (plan_.position) call.position = &*plan_.position;
+      if (prepared_.position) call.position = &*prepared_.position;
     }
 
     MapForm form = step.form;
     call.result = reg(step.value);
     if (may_write(index, step.output)) {
-      const Plan::Output& output = plan_.outputs[static_cast<size_t>(step.output)];
+      const Prepared::Output& output = prepared_.outputs[static_cast<size_t>(step.output)];
       char* memory = static_cast<char*>(outputs_[static_cast<size_t>(step.output)]) + at_ * output.size;
       const bool narrow = output.dtype == DType::kBF16 && made.uses == 1 && step.forms[0][0][1];
       if (output.dtype == DType::kF32 || output.dtype == DType::kI32) call.result = memory;
@@ -223,11 +225,11 @@ class MapWalk {
     function(call);
   }
 
-  void run_generic(const Plan::Step& step, const StepCall& call) {
+  void run_generic(const Prepared::Step& step, const StepCall& call) {
     DType types[3] = {};
     for (size_t i = 0; i < 3; ++i)
-      if (step.operands[i] >= 0) types[i] = plan_.values[static_cast<size_t>(step.operands[i])].type;
-    const DType result = plan_.values[static_cast<size_t>(step.value)].type;
+      if (step.operands[i] >= 0) types[i] = prepared_.values[static_cast<size_t>(step.operands[i])].type;
+    const DType result = prepared_.values[static_cast<size_t>(step.value)].type;
     if (step.generic->types == MapOpTypes::kCast) {
       cast_each(call.operands[0], types[0], call.result, result, count_);
     } else {
@@ -241,7 +243,7 @@ class MapWalk {
 
   /// Copies or sums the block of an output's value.
   void finish(size_t index) {
-    const Plan::Output& output = plan_.outputs[index];
+    const Prepared::Output& output = prepared_.outputs[index];
     if (index < kMarks && written_ >> index & 1) return;
     const void* value = place(output.value);
     if (output.reduce == Reduce::kNone) {
@@ -258,25 +260,25 @@ class MapWalk {
     });
   }
 
-  void add_row(const Plan::Output& output, const Segment& segment, const float* values) {
-    float* sums = partials_ + output.partials_at + segment.row / kReduceRows * plan_.columns + segment.column;
+  void add_row(const Prepared::Output& output, const Segment& segment, const float* values) {
+    float* sums = partials_ + output.partials_at + segment.row / kReduceRows * prepared_.columns + segment.column;
     if (segment.row % kReduceRows == 0)
       std::memcpy(sums, values, static_cast<size_t>(segment.count) * sizeof(float));
     else
       map_steps().add(values, segment.count, sums);
   }
 
-  void add_lanes(const Plan::Output& output, void* memory, const Segment& segment, const float* values) {
+  void add_lanes(const Prepared::Output& output, void* memory, const Segment& segment, const float* values) {
     float* lanes = lanes_ + output.lanes_at;
     if (segment.column == 0) std::fill_n(lanes, kReduceLanes, 0.0f);
     map_steps().add_lanes(values, segment.count, lanes);
-    if (segment.column + segment.count < plan_.columns) return;
+    if (segment.column + segment.count < prepared_.columns) return;
     for (int64_t width = kReduceLanes / 2; width > 0; width /= 2)
       for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
     output.store(lanes, 1, static_cast<char*>(memory) + segment.row * output.size);
   }
 
-  const Plan& plan_;
+  const Prepared& prepared_;
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
   char* registers_;
@@ -294,10 +296,10 @@ class MapWalk {
 
 MapEvaluator::MapEvaluator(const MapProgram& program, const Shape& space, std::span<const TensorType> inputs,
                            std::span<const TensorType> outputs, int threads, std::optional<Position> position)
-    : plan_(std::make_unique<Plan>(program, space, inputs, outputs, threads, std::move(position))) {}
+    : prepared_(std::make_unique<Prepared>(program, space, inputs, outputs, threads, std::move(position))) {}
 MapEvaluator::~MapEvaluator() = default;
 
-int64_t MapEvaluator::scratch_bytes() const { return plan_->bytes; }
+int64_t MapEvaluator::scratch_bytes() const { return prepared_->bytes; }
 
 namespace {
 
@@ -308,36 +310,36 @@ constexpr int64_t kGrain = 4096;
 
 void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch,
                        ThreadTeam& team) const {
-  const Plan& plan = *plan_;
+  const Prepared& prepared = *prepared_;
   auto* memory = static_cast<char*>(scratch);
-  auto* draws = reinterpret_cast<DropoutDraw*>(memory + plan.draws_at);
-  for (size_t i = 0; i < plan.dropouts.size(); ++i) {
-    const Plan::Dropout& dropout = plan.dropouts[i];
+  auto* draws = reinterpret_cast<DropoutDraw*>(memory + prepared.draws_at);
+  for (size_t i = 0; i < prepared.dropouts.size(); ++i) {
+    const Prepared::Dropout& dropout = prepared.dropouts[i];
     const auto* counter = static_cast<const int64_t*>(inputs[static_cast<size_t>(dropout.counter)]);
     new (draws + i) DropoutDraw(dropout.rate, static_cast<int64_t>(dropout.seed), static_cast<int64_t>(dropout.tensor),
-                                counter, plan.position ? plan.position->logical_elements() : plan.elements);
+                                counter, prepared.position ? prepared.position->logical_elements() : prepared.elements);
   }
   int64_t unit = 1;
-  if (plan.sums_rows)
-    unit = kReduceRows * plan.columns;
-  else if (plan.sums_last)
-    unit = plan.columns;
-  if (plan.elements > 0) {
-    const int64_t units = (plan.elements + unit - 1) / unit;
+  if (prepared.sums_rows)
+    unit = kReduceRows * prepared.columns;
+  else if (prepared.sums_last)
+    unit = prepared.columns;
+  if (prepared.elements > 0) {
+    const int64_t units = (prepared.elements + unit - 1) / unit;
     const int64_t grain = unit == 1 ? kGrain : std::max<int64_t>(1, kGrain / unit);
     team.split(units, grain, [&](int64_t begin, int64_t end, int rank) {
-      MapWalk(plan, inputs, outputs, memory, rank).walk(begin * unit, std::min(end * unit, plan.elements));
+      MapWalk(prepared, inputs, outputs, memory, rank).walk(begin * unit, std::min(end * unit, prepared.elements));
     });
   }
-  const int64_t blocks = (plan.rows + kReduceRows - 1) / kReduceRows;
-  for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    const Plan::Output& output = plan.outputs[i];
+  const int64_t blocks = (prepared.rows + kReduceRows - 1) / kReduceRows;
+  for (size_t i = 0; i < prepared.outputs.size(); ++i) {
+    const Prepared::Output& output = prepared.outputs[i];
     const bool by_rows = output.reduce == Reduce::kSumRows;
-    if (by_rows && blocks > 0 && plan.elements > 0) {
-      auto* sums = reinterpret_cast<float*>(memory + plan.partials_at) + output.partials_at;
-      combine_row_sums(sums, blocks, plan.columns, output.store, output.size, outputs[i], team);
-    } else if (output.reduce != Reduce::kNone && plan.elements == 0) {
-      std::memset(outputs[i], 0, static_cast<size_t>((by_rows ? plan.columns : plan.rows) * output.size));
+    if (by_rows && blocks > 0 && prepared.elements > 0) {
+      auto* sums = reinterpret_cast<float*>(memory + prepared.partials_at) + output.partials_at;
+      combine_row_sums(sums, blocks, prepared.columns, output.store, output.size, outputs[i], team);
+    } else if (output.reduce != Reduce::kNone && prepared.elements == 0) {
+      std::memset(outputs[i], 0, static_cast<size_t>((by_rows ? prepared.columns : prepared.rows) * output.size));
     }
   }
 }

@@ -27,10 +27,10 @@ class MapEvaluator {
   /// An output may lie over an input of its own element size that has the space's shape.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch, ThreadTeam& team) const;
 
-  struct Plan;
+  struct Prepared;
 
  private:
-  std::unique_ptr<const Plan> plan_;
+  std::unique_ptr<const Prepared> prepared_;
 };
 
 }  // namespace ramet::kernel::cpu

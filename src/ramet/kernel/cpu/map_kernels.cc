@@ -28,7 +28,7 @@ class MapKernel : public Kernel {
 std::string refuse(const NodeSignature& node) {
   for (const auto* types : {&node.inputs, &node.outputs})
     for (const TensorType& type : *types)
-      if (type.dtype == DType::kU8) return "opaque bytes have no arithmetic";
+      if (is_opaque(type.dtype)) return "opaque bytes have no arithmetic";
   return "";
 }
 

@@ -540,7 +540,8 @@ cpu::LoadFunction find_load(DType dtype) {
     case DType::kI32: return &load_plain<int32_t>;
     case DType::kI64: return &load_plain<int64_t>;
     case DType::kBool: return &load_each<uint8_t, int32_t, truth>;
-    case DType::kU8: return nullptr;
+    case DType::kU8:
+    case DType::kU16: return nullptr;
   }
   return nullptr;
 }
@@ -582,7 +583,8 @@ cpu::StoreFunction find_store(DType dtype) {
     case DType::kI32: return &store_plain<int32_t>;
     case DType::kI64: return &store_plain<int64_t>;
     case DType::kBool: return &store_each<int32_t, uint8_t, truth_byte>;
-    case DType::kU8: return nullptr;
+    case DType::kU8:
+    case DType::kU16: return nullptr;
   }
   return nullptr;
 }

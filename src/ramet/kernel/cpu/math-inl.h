@@ -182,9 +182,9 @@ HWY_INLINE V Softplus(D d, V x) {
   return hn::Add(positive, Log1p(d, Exp(d, hn::Neg(hn::Abs(x)))));
 }
 
-/// What the normal distribution needs at x >= 0: density e^(-x^2/2) and tail Phi(-x) = density R(x), where R is Mills'
-/// ratio / sqrt(2 pi), smooth in 1 / (x + 4). Rounding x^2 grows with it: the tail is right to 5 ulp at 1, 12 at 4, 100
-/// at
+/// Two functions of the normal distribution at x >= 0: density e^(-x^2/2) and tail Phi(-x) = density R(x), where R is
+/// Mills' ratio / sqrt(2 pi), smooth in 1 / (x + 4). Rounding x^2 grows with it: the tail is right to 5 ulp at 1, 12 at
+/// 4, 100 at
 /// 12. From x = 13.2 on both are 0.
 template <class D, class V>
 HWY_INLINE void NormalTail(D d, V x, V* density, V* tail) {

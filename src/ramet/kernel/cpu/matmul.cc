@@ -5,24 +5,25 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/cpu_features.h"
-#include "ramet/kernel/cpu/matmul_plan.h"
+#include "ramet/kernel/cpu/prepared_matmul.h"
 
 namespace ramet::kernel {
 namespace {
 
-std::unique_ptr<MatmulPlan> plan_of(BlockProduct kind, const NodeSignature& node, int threads, std::string* why) {
+std::unique_ptr<PreparedMatmul> prepare_product(BlockProduct kind, const NodeSignature& node, int threads,
+                                                std::string* why) {
   const MatmulForm form = matmul_form(node);
   const DType bias = form.has_bias ? node.inputs[2].dtype : DType::kF32;
-  std::optional<PackedMatrix> packed;
-  if (form.packed) packed = PackedMatrix::parse(node.attributes.get_string("b_packed"));
+  std::optional<BlockedMatrix> blocked;
+  if (form.blocked) blocked = BlockedMatrix::parse(node.attributes.get_string("b_blocked"));
   if (bias != DType::kF32 && size_of(bias) < 2) {
     *why = "8-bit floating types are not for this kernel";
     return nullptr;
   }
-  return MatmulPlan::make(kind, form, bias, packed, threads, why);
+  return PreparedMatmul::make(kind, form, bias, blocked, threads, why);
 }
 
-/// What the compiler asks of a plan. A model has few distinct products and asks often, so answers are kept.
+/// What the compiler asks of a prepared product. A model has few distinct products and asks often, so answers are kept.
 struct Answer {
   std::string refused;
   int64_t scratch_bytes = 0;
@@ -39,21 +40,21 @@ Answer ask(BlockProduct kind, const NodeSignature& node, int threads) {
   const auto found = answers.find(key);
   if (found != answers.end()) return found->second;
   Answer answer;
-  const auto plan = plan_of(kind, node, threads, &answer.refused);
-  if (plan) answer = {"", plan->scratch_bytes()};
+  const auto prepared = prepare_product(kind, node, threads, &answer.refused);
+  if (prepared) answer = {"", prepared->scratch_bytes()};
   return answers[key] = answer;
 }
 
 class MatmulKernel : public Kernel {
  public:
-  explicit MatmulKernel(std::unique_ptr<MatmulPlan> plan) : plan_(std::move(plan)) {}
+  explicit MatmulKernel(std::unique_ptr<PreparedMatmul> prepared) : product_(std::move(prepared)) {}
   void run(const KernelContext& context) const override {
     const void* extra = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
-    plan_->run(context.inputs[0], context.inputs[1], extra, context.outputs[0], context.scratch, context.team);
+    product_->run(context.inputs[0], context.inputs[1], extra, context.outputs[0], context.scratch, context.team);
   }
 
  private:
-  std::unique_ptr<MatmulPlan> plan_;
+  std::unique_ptr<PreparedMatmul> product_;
 };
 
 KernelEntry matmul_entry(const std::string& op, const std::string& name, BlockProduct kind) {
@@ -63,63 +64,64 @@ KernelEntry matmul_entry(const std::string& op, const std::string& name, BlockPr
   entry.refuse = [kind](const NodeSignature& node) { return ask(kind, node, 1).refused; };
   entry.make = [kind](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
     std::string why;
-    auto plan = plan_of(kind, node, threads, &why);
-    if (!plan) internal_error("matmul_entry", "a product was chosen and then refused: " + why);
-    return std::make_unique<MatmulKernel>(std::move(plan));
+    auto prepared = prepare_product(kind, node, threads, &why);
+    if (!prepared) internal_error("matmul_entry", "a product was chosen and then refused: " + why);
+    return std::make_unique<MatmulKernel>(std::move(prepared));
   };
   entry.scratch = [kind](const NodeSignature& node, int threads) { return ask(kind, node, threads).scratch_bytes; };
   entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {
     if (node.attributes.get_bool_or("accumulate", false)) return {{2, 0}};
     return {};
   };
-  entry.packing = [kind](const NodeSignature& node, int input) -> std::optional<PackedLayout> {
+  entry.blocking = [kind](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
     if (input != 1) return std::nullopt;
     MatmulForm form = matmul_form(node);
-    // A stack of matrices is packed as it is used: one at a time stays in the cache.
-    if (form.packed || form.b.shape.rank() != 2 || form.batch != 1) return std::nullopt;
-    const auto packed = MatmulPlan::preferred_packing(kind, form);
-    if (!packed) return std::nullopt;
-    return PackedLayout{packed->format(), packed->bytes()};
+    // A stack of matrices is blocked as it is used: one at a time stays in the cache.
+    if (form.blocked || form.b.shape.rank() != 2 || form.batch != 1) return std::nullopt;
+    const auto blocked = PreparedMatmul::preferred_blocking(kind, form);
+    if (!blocked) return std::nullopt;
+    return BlockedLayout{blocked->format(), blocked->bytes()};
   };
   return entry;
 }
 
-class PackKernel : public Kernel {
+class BlockingKernel : public Kernel {
  public:
-  PackKernel(const PackedMatrix& packed, DType type, DType logical) : packed_(packed), type_(type), logical_(logical) {}
+  BlockingKernel(const BlockedMatrix& blocked, DType type, DType logical)
+      : blocked_(blocked), type_(type), logical_(logical) {}
   void run(const KernelContext& context) const override {
-    context.team.split(packed_.blocks(), 1, [&](int64_t begin, int64_t end, int) {
-      pack_blocks(packed_, context.inputs[0], type_, logical_, begin, end, context.outputs[0]);
+    context.team.split(blocked_.blocks(), 1, [&](int64_t begin, int64_t end, int) {
+      fill_blocks(blocked_, context.inputs[0], type_, logical_, begin, end, context.outputs[0]);
     });
   }
 
  private:
-  PackedMatrix packed_;
+  BlockedMatrix blocked_;
   DType type_, logical_;
 };
 
-std::string refuse_pack(const NodeSignature& node) {
-  const auto packed = PackedMatrix::parse(node.attributes.get_string("format"));
-  if (!packed) return "unknown format";
+std::string refuse_block(const NodeSignature& node) {
+  const auto blocked = BlockedMatrix::parse(node.attributes.get_string("format"));
+  if (!blocked) return "unknown format";
   const TensorType& source = node.inputs[0];
-  const Shape expected = packed->transposed ? Shape{packed->n, packed->k} : Shape{packed->k, packed->n};
+  const Shape expected = blocked->transposed ? Shape{blocked->n, blocked->k} : Shape{blocked->k, blocked->n};
   const DType logical = node.attributes.get_dtype("dtype");
   const bool rounds_to_f8 = size_of(logical) == 1 && source.dtype != logical;
   if (source.shape != expected || !is_floating(source.dtype) || rounds_to_f8)
     return "the format is not for " + source.text();
-  if (node.attributes.get_int("bytes") != packed->bytes())
-    return "the format takes " + std::to_string(packed->bytes()) + " bytes";
+  if (node.attributes.get_int("bytes") != blocked->bytes())
+    return "the format takes " + std::to_string(blocked->bytes()) + " bytes";
   return "";
 }
 
-KernelEntry pack_entry() {
+KernelEntry block_entry() {
   KernelEntry entry;
-  entry.op = "pack";
+  entry.op = "block";
   entry.name = "blocked";
-  entry.refuse = refuse_pack;
+  entry.refuse = refuse_block;
   entry.make = [](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
-    return std::make_unique<PackKernel>(*PackedMatrix::parse(node.attributes.get_string("format")),
-                                        node.inputs[0].dtype, node.attributes.get_dtype("dtype"));
+    return std::make_unique<BlockingKernel>(*BlockedMatrix::parse(node.attributes.get_string("format")),
+                                            node.inputs[0].dtype, node.attributes.get_dtype("dtype"));
   };
   return entry;
 }
@@ -132,7 +134,7 @@ void add_cpu_matmul(Backend& backend) {
     backend.add(matmul_entry(op, "onednn", BlockProduct::kOnednn));
     backend.add(matmul_entry(op, "plain", BlockProduct::kPlain));
   }
-  backend.add(pack_entry());
+  backend.add(block_entry());
 }
 
 }  // namespace ramet::kernel

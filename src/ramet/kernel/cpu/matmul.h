@@ -4,7 +4,7 @@
 
 namespace ramet::kernel {
 
-/// Adds the kernels of `matmul`, `linear` and `pack`: "onednn", then "plain".
+/// Adds the kernels of `matmul`, `linear` and `block`: "onednn", then "plain".
 void add_cpu_matmul(Backend& backend);
 
 }  // namespace ramet::kernel

@@ -8,7 +8,7 @@ struct Gemm::Parts {};
 
 bool built() { return false; }
 
-// No primitive runs here, so OpenMP's number of threads is nobody's concern.
+// No primitive runs here, so OpenMP's number of threads does not matter.
 OneThread::OneThread() : before_(1) {}
 OneThread::~OneThread() = default;
 

@@ -160,9 +160,8 @@ struct Loops {
     }
   }
 
-  static constexpr cpu::NormLoops kTable{layer_norm,       rms_norm,       norm_grad<true>,
-                                         norm_grad<false>, softmax<false>, softmax<true>,
-                                         norm_sums<true>,  norm_sums<false>};
+  static constexpr cpu::NormLoops kTable{layer_norm,     rms_norm,      norm_grad<true>, norm_grad<false>,
+                                         softmax<false>, softmax<true>, norm_sums<true>, norm_sums<false>};
 };
 
 }  // namespace
@@ -273,7 +272,8 @@ std::function<void(const KernelContext&)> make_norm_grad(const NodeSignature& no
     const auto loop = centered ? loops.layer_norm_grad : loops.rms_norm_grad;
     const bool in_order = rows.count > 0 && node.attributes.get_bool_or("in_order", false);
     if (in_order) {
-      // Threads share columns; before the gradient of rows is written, maybe over what is read here.
+      // Threads share columns. This runs before the gradient of rows is written, because that may overwrite the values
+      // read here.
       NormArguments sums_call = call;
       sums_call.gain_sums = static_cast<float*>(context.outputs[1]);
       if (centered) sums_call.bias_sums = static_cast<float*>(context.outputs[2]);

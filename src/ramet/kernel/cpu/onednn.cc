@@ -27,8 +27,8 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-/// The descriptor of B in the packed form of GemmShape.
-memory::desc packed_desc(const GemmShape& shape) {
+/// The descriptor of B in the blocked form of GemmShape.
+memory::desc blocked_desc(const GemmShape& shape) {
   using Tag = memory::format_tag;
   const bool pairs = shape.compute == DType::kBF16;
   Tag tag = Tag::undef;
@@ -36,7 +36,7 @@ memory::desc packed_desc(const GemmShape& shape) {
   if (shape.n_block == 48) tag = pairs ? Tag::BA16a48b2a : Tag::BA16a48b;
   if (shape.n_block == 32) tag = pairs ? Tag::BA16a32b2a : Tag::BA16a32b;
   if (shape.n_block == 16) tag = pairs ? Tag::BA16a16b2a : Tag::BA16a16b;
-  if (tag == Tag::undef) internal_error("onednn::packed_desc", "no such block");
+  if (tag == Tag::undef) internal_error("onednn::blocked_desc", "no such block");
   return memory::desc({shape.k, shape.n}, type_of(shape.compute), tag);
 }
 
@@ -103,7 +103,7 @@ int64_t preferred_block(DType compute, int64_t k, int64_t n) {
     for (int64_t block : {64, 48, 32, 16}) {
       GemmShape candidate = shape;
       candidate.n_block = block;
-      if (packed_desc(candidate) == chosen) return block;
+      if (blocked_desc(candidate) == chosen) return block;
     }
   } catch (const dnnl::error&) {
     // No implementation takes the type here.
@@ -114,7 +114,7 @@ int64_t preferred_block(DType compute, int64_t k, int64_t n) {
 std::unique_ptr<Gemm> Gemm::make(const GemmShape& shape, int slots, std::string* why) {
   const OneThread one_thread;
   try {
-    const auto descriptor = primitive_desc(shape, packed_desc(shape));
+    const auto descriptor = primitive_desc(shape, blocked_desc(shape));
     auto parts = std::make_unique<Parts>();
     parts->primitive = dnnl::matmul(descriptor);
     parts->implementation = descriptor.impl_info_str();

@@ -8,16 +8,16 @@
 #include "ramet/base/dtype.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 
-// The one door to oneDNN. Ramet uses it for single-threaded products of dense blocks; splitting work among threads,
-// packing and everything that could decide a bit is ours (docs/architecture.md). Builds without oneDNN link
-// no_onednn.cc in the place of onednn.cc: then nothing here makes a product, and our own loops (matmul_plain.h) compute
-// all of them.
+// The only interface to oneDNN. Ramet uses it for single-threaded products of dense blocks; splitting work among
+// threads, blocking operands, and everything else that could decide a bit is done by Ramet (docs/architecture.md).
+// Builds without oneDNN link no_onednn.cc in the place of onednn.cc: then nothing here makes a product, and our own
+// loops (matmul_plain.h) compute all of them.
 namespace ramet::kernel::onednn {
 
 /// Whether this build has oneDNN.
 bool built();
 
-/// C [m,n] = A [m,k] x B [k,n] (+ bias [n]) (+ C), A and C dense and row-major, B packed: columns in blocks of
+/// C [m,n] = A [m,k] x B [k,n] (+ bias [n]) (+ C), A and C dense and row-major, B blocked: columns in blocks of
 /// `n_block`, in each block rows of k in groups of 16 (f32) or 32 (bf16: 16 pairs of neighbours), zero-padded.
 struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
@@ -28,7 +28,7 @@ struct GemmShape {
   int64_t n_block = 64;
 };
 
-/// The column block that oneDNN likes for a packed B [k,n] (independent of m), or 0 when it packs in a way that
+/// The column block that oneDNN likes for a blocked B [k,n] (independent of m), or 0 when it blocks in a way that
 /// `GemmShape` does not describe, or does not compute in this type on this processor.
 int64_t preferred_block(DType compute, int64_t k, int64_t n);
 
@@ -42,7 +42,7 @@ class Gemm {
   /// oneDNN's name of the implementation, as in "brg:avx512_core_bf16".
   const std::string& implementation() const;
   int64_t scratch_bytes() const;
-  /// Runs on the calling thread alone, whatever OpenMP is set to. No two calls at a time on one slot.
+  /// Runs on the calling thread alone, whatever OpenMP is set to. A slot takes one call at a time.
   void run(int slot, const void* a, const void* b, const void* bias, void* c, void* scratch) const;
 
  private:
@@ -51,8 +51,8 @@ class Gemm {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Sets the calling thread's OpenMP team to one thread, and back on destruction: oneDNN asks for it both when it
-/// makes and when it runs a primitive, and whoever embeds Ramet may use OpenMP for other things.
+/// Sets the calling thread's OpenMP team to one thread, and back on destruction: oneDNN reads it both when it makes and
+/// when it runs a primitive, and a program that embeds Ramet may use OpenMP for other things.
 class OneThread {
  public:
   OneThread();

@@ -231,7 +231,7 @@ constexpr StateRole kPlain = StateRole::kPlain, kMoment = StateRole::kMoment, kS
 
 std::string refuse(const NodeSignature& node) {
   for (const TensorType& type : node.inputs)
-    if (!is_floating(type.dtype) && type.dtype != kU16 && type != exact_type() && type != counter_type())
+    if (!is_floating(type.dtype) && type.dtype != DType::kU16 && type != exact_type() && type != counter_type())
       return "states are not floating-point";
   return "";
 }
@@ -381,8 +381,7 @@ void run_lamb_direction(const StateNode& state, const KernelContext& context) {
 void run_lamb_apply(const StateNode& state, const KernelContext& context) {
   const float norm_u = std::sqrt(scalar(context, 2)), norm_w = std::sqrt(scalar(context, 3));
   const float rate = scalar(context, 4) * (norm_u > 0 && norm_w > 0 ? norm_w / norm_u : 1.0f);
-  const StateBlocks blocks(
-      state, {.inputs = {{0, kPlain}, {1, kPlain}}, .outputs = {{0, kPlain, 0}}}, context);
+  const StateBlocks blocks(state, {.inputs = {{0, kPlain}, {1, kPlain}}, .outputs = {{0, kPlain, 0}}}, context);
   if (!std::isfinite(scalar(context, 5))) return blocks.keep();
   blocks.run([&](int64_t count, const float* const* in, float* const* out, int) {
     UpdateArguments block;

@@ -48,7 +48,7 @@ HWY_INLINE VU NarrowCodes(DF df, hn::Vec<DF> value, VU draws, VU over) {
   const auto bits = hn::BitCast(du, value);
   const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
   const auto sign = hn::ShiftLeft<kFormat.width()>(hn::ShiftRight<31>(bits));
-  // Numbers with all mantissa bits: what is lost carries into what is kept.
+  // Numbers with all mantissa bits: the bits that are dropped carry into those that are kept.
   auto term = draws;
   if constexpr (!kDraws) {
     term = hn::Add(hn::And(hn::ShiftRight<kLost>(magnitude), hn::Set(du, 1u)), hn::Set(du, (1u << (kLost - 1)) - 1));
@@ -64,7 +64,7 @@ HWY_INLINE VU NarrowCodes(DF df, hn::Vec<DF> value, VU draws, VU over) {
     code = hn::Sub(code, hn::Set(du, static_cast<uint32_t>(127 - kFormat.bias) << kBits));
     // Subnormals: the code is the number in units of the least one.
     const auto least = hn::Set(du, static_cast<uint32_t>(127 + kFormat.least_exponent()) << 23);
-    // Zeros, which states of rows that nobody looked up are full of, need no more than this.
+    // Zeros need no more than this. States of table rows that were not looked up are full of them.
     code = hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(du)), code);
     const auto small = hn::Lt(hn::Sub(magnitude, hn::Set(du, 1u)), hn::Sub(least, hn::Set(du, 1u)));
     if (!hn::AllFalse(du, small)) {

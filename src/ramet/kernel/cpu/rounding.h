@@ -17,7 +17,7 @@ struct RoundingLoops {
   void (*narrow)(DType to_type, const float* from, int64_t count, void* to, const uint16_t* draws, bool saturate);
   /// Any floating type -> f32.
   void (*widen)(DType from_type, const void* from, int64_t count, float* to);
-  /// state_stored (ops/rounding.h) of f32 numbers, rounded as `narrow` does, and state_value of what was stored.
+  /// state_stored (ops/rounding.h) of f32 numbers, rounded as `narrow` does, and state_value of the stored numbers.
   void (*narrow_state)(DType to_type, StateRole role, const float* from, int64_t count, void* to, const uint16_t* draws,
                        bool saturate);
   void (*widen_state)(DType from_type, StateRole role, const void* from, int64_t count, float* to);
@@ -26,7 +26,7 @@ struct RoundingLoops {
   /// stream.bits16(first + i) for i in [0, count): the answer begins where the returned pointer says, within `room` of
   /// count + kDrawSlack.
   const uint16_t* (*draw)(const RandomStream& stream, uint64_t first, int64_t count, uint16_t* room);
-  /// What a further output makes of draws (ops/rounding.h).
+  /// How a further output is computed from draws (ops/rounding.h).
   void (*multiply_draws)(uint16_t factor, const uint16_t* draws, int64_t count, uint16_t* to);
 };
 const RoundingLoops& rounding_loops();

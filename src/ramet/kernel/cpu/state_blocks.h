@@ -10,7 +10,7 @@
 
 namespace ramet::kernel::cpu {
 
-/// A node that changes states (ops/optimizer.cc), made ready.
+/// A node that changes states (ops/optimizer.cc), prepared to run.
 struct StateNode {
   explicit StateNode(const NodeSignature& signature);
 
@@ -32,7 +32,7 @@ struct StateTensors {
 
 /// Walks over the tensors of a node in blocks that stay in the first-level cache, as f32 whatever their types: inputs
 /// are widened (two halves of a split weight joined), outputs rounded (and drawn for, and split) as the node says. The
-/// one place where kernels load and store what is narrow.
+/// only place where kernels load and store narrow types.
 class StateBlocks {
  public:
   /// Of one block, on one thread: `in` and `out` in the order of the tensors; an output may lie over its input.

@@ -21,7 +21,8 @@ class ReferenceAttention {
     }
     if (!form_.segments) return;
     for (int64_t i = 0; i < form_.batch * form_.sequence; ++i) {
-      const bool joins = i % form_.sequence > 0 && operands.get_int(form_.mask, i) == operands.get_int(form_.mask, i - 1);
+      const bool joins =
+          i % form_.sequence > 0 && operands.get_int(form_.mask, i) == operands.get_int(form_.mask, i - 1);
       run_begin_.push_back(joins ? run_begin_.back() : i % form_.sequence);
     }
   }
@@ -37,7 +38,7 @@ class ReferenceAttention {
   }
   double part(int part, int64_t b, int64_t h, int64_t s, int64_t d) const {
     const int input = part == 0 ? form_.query : part == 1 ? form_.key : form_.value;
-    return operands_.get(form_.packed ? 0 : input, at(part, b, h, s, d));
+    return operands_.get(form_.joint ? 0 : input, at(part, b, h, s, d));
   }
 
   /// Probabilities of one query over all keys, 0 where hidden; the log-sum-exp, -inf when it sees none.
@@ -109,9 +110,9 @@ void run_attention_grad(const ReferenceOperands& operands) {
   const ReferenceAttention attention(operands);
   const AttentionForm& form = attention.form();
   const size_t elements = static_cast<size_t>(operands.input_type(0).elements());
-  std::vector<std::vector<double>> gradients(form.packed ? 1 : 3, std::vector<double>(elements));
+  std::vector<std::vector<double>> gradients(form.joint ? 1 : 3, std::vector<double>(elements));
   const auto gradient = [&](int part, int64_t b, int64_t h, int64_t s, int64_t d) -> double& {
-    return gradients[form.packed ? 0 : static_cast<size_t>(part)][static_cast<size_t>(attention.at(part, b, h, s, d))];
+    return gradients[form.joint ? 0 : static_cast<size_t>(part)][static_cast<size_t>(attention.at(part, b, h, s, d))];
   };
   std::vector<double> p, dp(static_cast<size_t>(form.sequence));
   for (int64_t b = 0; b < form.batch; ++b)

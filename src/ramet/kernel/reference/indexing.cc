@@ -69,7 +69,7 @@ void scatter_add(const ReferenceOperands& operands) {
     for (size_t i = 0; i < sums.size(); ++i) operands.set(0, static_cast<int64_t>(i), sums[i]);
     return;
   }
-  // Sums meet what they are added to in f32; -0 stays -0 where nothing is added, so rows are told apart.
+  // Sums are added to the addend in f32. Rows without updates are skipped, so that -0 stays -0.
   std::vector<bool> touched(static_cast<size_t>(operands.output_type(0).shape.dim(0)), false);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i)
     if (const int64_t row = checked_row(operands, 0, i, rows); row >= 0) touched[static_cast<size_t>(row)] = true;

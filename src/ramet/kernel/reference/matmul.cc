@@ -63,9 +63,9 @@ void run_matmul(const ReferenceOperands& operands) {
 }  // namespace
 
 void add_reference_matmul(Backend& backend) {
-  // Packed operands are other backends' own bytes; the reference reads none, and so has no "pack".
+  // Blocked operands are other backends' own bytes; the reference reads none, and so has no "block".
   const auto refuse = [](const NodeSignature& node) {
-    return node.attributes.has("b_packed") ? std::string("reads no packed operand") : std::string();
+    return node.attributes.has("b_blocked") ? std::string("reads no blocked operand") : std::string();
   };
   add_reference(backend, "matmul", run_matmul, refuse);
   add_reference(backend, "linear", run_matmul, refuse);

@@ -52,7 +52,7 @@ class States {
   void keep(int output, int input, int64_t i) const {
     copy(operands_.output_bytes(output), operands_.input_bytes(input), operands_.input_type(input).dtype, i);
     if (split_ && input == 0)
-      copy(operands_.output_bytes(operands_.outputs() - 1), operands_.input_bytes(low_in_), kU16, i);
+      copy(operands_.output_bytes(operands_.outputs() - 1), operands_.input_bytes(low_in_), DType::kU16, i);
   }
 
  private:

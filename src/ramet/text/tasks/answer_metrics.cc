@@ -104,7 +104,7 @@ double segments_f1(const std::vector<std::string>& expected, const std::vector<s
 
 double percent(double sum, size_t count) { return count == 0 ? 0 : 100 * sum / static_cast<double>(count); }
 
-/// A question of SQuAD 2.0 and what its prediction is worth.
+/// A question of SQuAD 2.0 and the scores of its prediction.
 struct Judged {
   bool has_answer;
   double exact, f1, no_answer;
@@ -112,7 +112,7 @@ struct Judged {
 };
 
 /// The best mean that a threshold on the probability reaches: answers of those at most so sure that there is none.
-std::pair<double, double> best_threshold(std::vector<Judged> all, double Judged::*score) {
+std::pair<double, double> best_threshold(std::vector<Judged> all, double Judged::* score) {
   std::stable_sort(all.begin(), all.end(), [](const Judged& a, const Judged& b) { return a.no_answer < b.no_answer; });
   double current = 0;
   for (const Judged& one : all) current += one.has_answer ? 0 : 1;

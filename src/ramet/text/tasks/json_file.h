@@ -1,6 +1,6 @@
 #pragma once
 
-// JSON files whose faults are told with file, line and place. Inside data/ and cli/ only.
+// JSON files whose faults are reported with file, line and place. Inside data/ and cli/ only.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,8 +16,8 @@ namespace ramet::text {
 
 class JsonFile;
 
-/// A value of a JsonFile, which must outlive it. What is asked of it and not so is an Error that says where it stands:
-/// "dev.json:12 data[0].paragraphs[3].qas[1].id".
+/// A value of a JsonFile, which must outlive it. A request that the value does not fit throws Error with the place of
+/// the value: "dev.json:12 data[0].paragraphs[3].qas[1].id".
 class JsonNode {
  public:
   JsonNode(const JsonFile& file, const nlohmann::json& value) : file_(&file), value_(&value) {}

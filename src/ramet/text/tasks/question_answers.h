@@ -31,7 +31,7 @@ struct QuestionAnswers {
   std::string path;
   std::vector<std::string> contexts;
   std::vector<Question> questions;
-  bool labelled = false;  ///< every question says what its answer is
+  bool labelled = false;  ///< every question has its answers
   int64_t moved = 0;      ///< answers that stand elsewhere than the file says: the nearest place is taken
   int64_t absent = 0;     ///< answers that do not stand in their context
   Hash hash;

@@ -32,7 +32,7 @@ struct TokenRange {
 };
 std::optional<TokenRange> tokens_of_place(std::span<const TokenSpan> tokens, TokenSpan place);
 
-/// What a model said of one window: logits of its tokens, in the order of the context, and of [CLS].
+/// A model's output for one window: logits of its tokens, in the order of the context, and of [CLS].
 struct WindowLogits {
   SpanWindow window;
   std::span<const float> start, end;

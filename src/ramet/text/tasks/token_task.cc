@@ -1,4 +1,4 @@
-// A label for each word: CoNLL's files, and anybody's own.
+// A label for each word: CoNLL's files, and one's own.
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -94,9 +94,8 @@ class TokenSplit final : public TaskSplit {
         single_row(setting_->options.frame, piece.ids, static_cast<size_t>(setting_->options.max_length)));
     feature.token_labels.assign(feature.rows.front().input_ids.size(), -1);
     for (size_t w = 0; w < piece.starts.size(); ++w)
-      feature.token_labels[1 + piece.starts[w]] = labels_[piece.sentence].empty()
-                                                      ? -1
-                                                      : labels_[piece.sentence][piece.first_word + w];
+      feature.token_labels[1 + piece.starts[w]] =
+          labels_[piece.sentence].empty() ? -1 : labels_[piece.sentence][piece.first_word + w];
     return feature;
   }
 
@@ -131,7 +130,8 @@ class TokenSplit final : public TaskSplit {
   void add_sentence(size_t number) {
     const LabelledWords& sentence = data_.sentences[number];
     const Tokenizer& tokenizer = *setting_->tokenizer;
-    const size_t room = static_cast<size_t>(setting_->options.max_length) - special_tokens(setting_->options.frame, false);
+    const size_t room =
+        static_cast<size_t>(setting_->options.max_length) - special_tokens(setting_->options.frame, false);
     const bool blanks = tokenizer.kind() == "bpe";  // a word's tokens hold the blank before it
     auto& classes = labels_.emplace_back();
     for (size_t w = 0; w < sentence.labels.size(); ++w) classes.push_back(class_of(sentence, w));
@@ -242,8 +242,8 @@ const std::vector<std::string>& token_kinds() {
 }
 
 std::unique_ptr<TaskSet> open_token_task(const TaskOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  const auto kind = std::find_if(kinds().begin(), kinds().end(),
-                                 [&](const TokenKind& one) { return one.name == options.kind; });
+  const auto kind =
+      std::find_if(kinds().begin(), kinds().end(), [&](const TokenKind& one) { return one.name == options.kind; });
   return std::make_unique<TokenTask>(*kind, options, std::move(tokenizer));
 }
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "ramet/train/learning_rate.h"
 #include "ramet/train/optimizers/optimizer.h"
-#include "ramet/train/schedule.h"
 
 namespace ramet::train {
 namespace {
@@ -17,16 +17,15 @@ void build(WeightUpdate& update) {
                                .square = update.state("v"),
                                .m = update.state("m")};
   const Shape real = update.weight().unpadded().shape;
-  const AdafactorResult next =
-      adafactor(update.value(), update.gradient(), states, update.rate(), update.scalar("second_decay"),
-                update.grad_scale(),
-                {.beta1 = options.first_moment ? options.beta1 : 0,
-                 .weight_decay = update.weight_decay(),
-                 .clip_threshold = options.clip_threshold,
-                 .square_epsilon = options.square_epsilon,
-                 .scale_epsilon = options.scale_parameter ? options.scale_epsilon : 0,
-                 .rows = real.rank() > 0 ? real[0] : 0,
-                 .elements = real.elements()});
+  const AdafactorResult next = adafactor(update.value(), update.gradient(), states, update.rate(),
+                                         update.scalar("second_decay"), update.grad_scale(),
+                                         {.beta1 = options.first_moment ? options.beta1 : 0,
+                                          .weight_decay = update.weight_decay(),
+                                          .clip_threshold = options.clip_threshold,
+                                          .square_epsilon = options.square_epsilon,
+                                          .scale_epsilon = options.scale_parameter ? options.scale_epsilon : 0,
+                                          .rows = real.rank() > 0 ? real[0] : 0,
+                                          .elements = real.elements()});
   update.write(next.weight, {{"row", next.row}, {"column", next.column}, {"v", next.square}, {"m", next.m}});
 }
 

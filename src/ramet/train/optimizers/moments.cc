@@ -1,6 +1,6 @@
 #include "ramet/train/optimizers/moments.h"
 
-#include "ramet/train/schedule.h"
+#include "ramet/train/learning_rate.h"
 
 namespace ramet::train {
 

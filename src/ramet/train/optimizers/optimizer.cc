@@ -19,8 +19,8 @@ OptimizerDef adafactor_optimizer();
 OptimizerDef lion_optimizer();
 
 const std::vector<OptimizerDef>& optimizers() {
-  static const std::vector<OptimizerDef> all = {sgd_optimizer(),  adam_optimizer(),      adamw_optimizer(),
-                                                lamb_optimizer(), lars_optimizer(),      adafactor_optimizer(),
+  static const std::vector<OptimizerDef> all = {sgd_optimizer(),  adam_optimizer(), adamw_optimizer(),
+                                                lamb_optimizer(), lars_optimizer(), adafactor_optimizer(),
                                                 lion_optimizer()};
   return all;
 }
@@ -77,7 +77,8 @@ Tensor WeightUpdate::scalar(const std::string& name) {
   const bool declared = std::any_of(optimizer_.scalars.begin(), optimizer_.scalars.end(),
                                     [&](const OptimizerScalar& scalar) { return scalar.name == name; });
   if (!declared)
-    internal_error("WeightUpdate", "the entry of optimizer '" + optimizer_.name + "' declares no scalar '" + name + "'");
+    internal_error("WeightUpdate",
+                   "the entry of optimizer '" + optimizer_.name + "' declares no scalar '" + name + "'");
   return scalar_input(build_, name + inputs_.suffix);
 }
 
@@ -95,14 +96,14 @@ Tensor WeightUpdate::value() {
   const Tensor weight = build_.state(inputs_.weight.name, held.dtype, inputs_.weight.type.shape);
   if (!optimizer_.works_in_f32 || held.whole()) return weight;
   if (held.split)
-    return join_halves(weight, build_.state(low_half_of(inputs_.weight.name), kU16, inputs_.weight.type.shape));
+    return join_halves(weight, build_.state(low_half_of(inputs_.weight.name), DType::kU16, inputs_.weight.type.shape));
   return cast(weight, DType::kF32);
 }
 
 StateForm WeightUpdate::form() {
   StateForm form;
   const HeldForm held = held_form(train_);
-  if (held.split) form.low = build_.state(low_half_of(weight().name), kU16, weight().type.shape);
+  if (held.split) form.low = build_.state(low_half_of(weight().name), DType::kU16, weight().type.shape);
   if ((!held.whole() && !held.split) || options_.state != "f32")
     form.rounding = drawn_rounding(build_, train_, weight().name);
   return form;

@@ -41,8 +41,8 @@ struct OptimizerDef {
   std::string doc;
   std::vector<OptimizerState> states;
   std::vector<OptimizerScalar> scalars{};
-  /// Works on f32 copies, one weight's at a time, of what is held in fewer bits. Otherwise its op reads and writes the
-  /// weight and its states as they are held.
+  /// The optimizer works on f32 copies, one weight's at a time, of a weight and states that are held in fewer bits.
+  /// Otherwise its op reads and writes them as they are held.
   bool works_in_f32 = false;
   /// Whether the size of a gradient matters, so that it must be that of the model without unit scaling.
   bool wants_true_size = false;
@@ -50,8 +50,8 @@ struct OptimizerDef {
   bool fits_u_mup = false;
   /// Whether its rates follow the root of the global batch, where nothing else is asked for.
   bool root_of_batch = false;
-  /// Whether steps are in proportion to the weight's norm, so that no scaling of a weight needs a rate of its own; null:
-  /// they are not.
+  /// Whether steps are in proportion to the weight's norm, so that no scaling of a weight needs a rate of its own;
+  /// null: they are not.
   bool (*proportional)(const OptimizerOptions& options) = nullptr;
   /// The most that the learning rate of step `step` may be; null: no limit.
   double (*most_rate)(const OptimizerOptions& options, int64_t step) = nullptr;
@@ -68,7 +68,7 @@ std::vector<std::string> optimizer_names();
 /// The scalar input f32[] of that name, added on first use.
 Tensor scalar_input(GraphBuilder& build, const std::string& name);
 
-/// One weight's update while its graph is built: what the optimizer's entry reads, and where it puts what it made.
+/// One weight's update while its graph is built: inputs of the optimizer's entry, and the places of its outputs.
 class WeightUpdate {
  public:
   struct Inputs {
@@ -90,19 +90,21 @@ class WeightUpdate {
   Tensor rate() const { return inputs_.rate; }
   Tensor grad_scale() const { return inputs_.grad_scale; }
   double weight_decay() const { return inputs_.weight_decay; }
-  /// Whether the weight is of those that decay by the model's rule, as matrices do, whatever the group says.
+  /// Whether the weight decays by the model's rule (as matrices do), whatever its group says.
   bool is_of_decay() const { return inputs_.weight.group == "decay"; }
 
   /// One of the optimizer's scalars, f32[].
   Tensor scalar(const std::string& name);
-  /// One of its states, as it is held, or in f32 for an optimizer that works in f32; not valid when the weight has none.
+  /// One of its states, as it is held, or in f32 for an optimizer that works in f32; not valid when the weight has
+  /// none.
   Tensor state(const std::string& name);
   /// The weight, likewise.
   Tensor value();
-  /// For the ops that read and write what is held: low halves and draws.
+  /// For ops that read and write the held form: low halves and draws.
   StateForm form();
 
-  /// The weight after the step, its low half where form() had one, and the states; those that are not valid are left out.
+  /// The weight after the step, its low half where form() had one, and the states; those that are not valid are left
+  /// out.
   void write(Tensor weight, const std::map<std::string, Tensor>& states, Tensor low = {});
 
  private:

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "ramet/error.h"
+#include "ramet/types.h"
+
+namespace ramet::v0 {
+
+/// The element type of numbers of type T in memory: float, int32_t, int64_t, bool or uint8_t.
+template <typename T>
+constexpr DType dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, float>)
+    return DType::kF32;
+  else if constexpr (std::is_same_v<U, int32_t>)
+    return DType::kI32;
+  else if constexpr (std::is_same_v<U, int64_t>)
+    return DType::kI64;
+  else if constexpr (std::is_same_v<U, bool>)
+    return DType::kBool;
+  else if constexpr (std::is_same_v<U, uint8_t> || std::is_same_v<U, std::byte>)
+    return DType::kU8;
+  else
+    static_assert(sizeof(T) == 0, "no element type of Ramet; use float, int32_t, int64_t, bool or uint8_t");
+}
+
+/// Numbers of the caller's, row-major and without gaps. What they mean, and their shape, is the business of the input
+/// that they are for: its element type must be this one, and their number a whole number of samples.
+class ArrayView {
+ public:
+  ArrayView() = default;
+  ArrayView(DType dtype, const void* data, int64_t elements)
+      : dtype_(dtype), data_(static_cast<const std::byte*>(data)), elements_(elements) {}
+  /// Of a std::vector, a std::array, a std::span or the like.
+  template <typename Range>
+    requires requires(const Range& range) { std::span(range); }
+  ArrayView(const Range& range) : ArrayView(std::span(range)) {}
+  template <typename T, size_t N>
+  ArrayView(std::span<T, N> numbers) : ArrayView(dtype_of<T>(), numbers.data(), static_cast<int64_t>(numbers.size())) {}
+
+  DType dtype() const { return dtype_; }
+  const std::byte* data() const { return data_; }
+  int64_t elements() const { return elements_; }
+  int64_t bytes() const { return elements_ * static_cast<int64_t>(size_of(dtype_)); }
+  /// Elements [first, first + count).
+  ArrayView part(int64_t first, int64_t count) const {
+    if (first < 0 || count < 0 || first > elements_ || count > elements_ - first)
+      throw Error({.what = "a part of an array that reaches beyond it",
+                   .found = "elements " + std::to_string(first) + " to " + std::to_string(first + count),
+                   .expected = "0 to " + std::to_string(elements_)});
+    return {dtype_, data_ + first * static_cast<int64_t>(size_of(dtype_)), count};
+  }
+
+ private:
+  DType dtype_ = DType::kF32;
+  const std::byte* data_ = nullptr;
+  int64_t elements_ = 0;
+};
+
+/// Arrays by name of the input that they are for.
+using NamedViews = std::vector<std::pair<std::string, ArrayView>>;
+
+/// A tensor of numbers that a program gave, row-major.
+class RAMET_API Array {
+ public:
+  Array() = default;
+  /// Throws Error unless there are as many bytes as the type has.
+  Array(std::string name, TensorType type, std::vector<std::byte> bytes);
+
+  const std::string& name() const { return name_; }
+  const TensorType& type() const { return type_; }
+  const Shape& shape() const { return type_.shape; }
+  int64_t elements() const { return type_.elements(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// Element `index` as a number; throws Error when there is none.
+  double at(int64_t index) const;
+  /// All numbers as float.
+  std::vector<float> floats() const;
+  /// Of each row of the last dimension the index of its greatest number; the first of equals.
+  std::vector<int64_t> argmax() const;
+
+ private:
+  std::string name_;
+  TensorType type_;
+  std::vector<std::byte> bytes_;
+};
+
+/// The arrays that a program gave.
+class RAMET_API Arrays {
+ public:
+  Arrays() = default;
+  explicit Arrays(std::vector<Array> all) : all_(std::move(all)) {}
+
+  /// The array of that name; throws Error naming those there are.
+  const Array& operator[](std::string_view name) const;
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+  size_t size() const { return all_.size(); }
+
+ private:
+  std::vector<Array> all_;
+};
+
+}  // namespace ramet::v0

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <optional>
+
+#include "ramet/tensor.h"
+
+namespace ramet::v0 {
+
+// The ops as functions on tensors of a model that is being built. Each checks types at once; errors name the line of
+// the call. Element-wise functions broadcast by NumPy's rule. Axes may be negative.
+
+// --- element-wise ---
+RAMET_API Tensor add(Operand a, Operand b);
+RAMET_API Tensor subtract(Operand a, Operand b);
+RAMET_API Tensor multiply(Operand a, Operand b);
+RAMET_API Tensor divide(Operand a, Operand b);
+RAMET_API Tensor maximum(Operand a, Operand b);
+RAMET_API Tensor minimum(Operand a, Operand b);
+RAMET_API Tensor power(Operand a, Operand b);
+RAMET_API Tensor scale(Operand a, double factor);     ///< a * factor
+RAMET_API Tensor add_scalar(Operand a, double term);  ///< a + term
+RAMET_API Tensor negate(Operand a);
+RAMET_API Tensor exp(Operand a);
+RAMET_API Tensor log(Operand a);
+RAMET_API Tensor sqrt(Operand a);
+RAMET_API Tensor rsqrt(Operand a);
+RAMET_API Tensor tanh(Operand a);
+RAMET_API Tensor sigmoid(Operand a);
+RAMET_API Tensor relu(Operand a);
+RAMET_API Tensor erf(Operand a);
+RAMET_API Tensor gelu(Operand a);              ///< exact: a * Phi(a)
+RAMET_API Tensor gelu_tanh(Operand a);         ///< the approximation by tanh, as in GPT-2
+RAMET_API Tensor equal(Operand a, Operand b);  ///< bool
+RAMET_API Tensor less(Operand a, Operand b);   ///< bool
+RAMET_API Tensor select(Operand condition, Operand a, Operand b);
+RAMET_API Tensor cast(Operand a, DType dtype);
+/// Any other element-wise op by name, as "floor" or "abs"; an unknown name is an Error that lists those there are.
+RAMET_API Tensor map_unary(std::string_view op, Operand a);
+RAMET_API Tensor map_binary(std::string_view op, Operand a, Operand b);
+/// a as it is, without a gradient.
+RAMET_API Tensor stop_gradient(Operand a);
+
+inline Tensor operator+(Operand a, Operand b) { return add(a, b); }
+inline Tensor operator-(Operand a, Operand b) { return subtract(a, b); }
+inline Tensor operator*(Operand a, Operand b) { return multiply(a, b); }
+inline Tensor operator/(Operand a, Operand b) { return divide(a, b); }
+inline Tensor operator+(Operand a, double b) { return add_scalar(a, b); }
+inline Tensor operator+(double a, Operand b) { return add_scalar(b, a); }
+inline Tensor operator-(Operand a, double b) { return add_scalar(a, -b); }
+inline Tensor operator*(Operand a, double b) { return scale(a, b); }
+inline Tensor operator*(double a, Operand b) { return scale(b, a); }
+inline Tensor operator/(Operand a, double b) { return scale(a, 1 / b); }
+inline Tensor operator-(Operand a) { return negate(a); }
+
+// --- shapes ---
+RAMET_API Tensor reshape(Operand a, Shape shape);  ///< one extent may be -1
+RAMET_API Tensor transpose(Operand a, std::vector<int64_t> permutation);
+RAMET_API Tensor broadcast_to(Operand a, Shape shape);
+RAMET_API Tensor slice(Operand a, std::vector<int64_t> start, std::vector<int64_t> stop,
+                       std::vector<int64_t> stride = {});
+RAMET_API Tensor concat(const std::vector<Tensor>& parts, int64_t axis,
+                        const std::source_location& place = std::source_location::current());
+RAMET_API std::vector<Tensor> split(Operand a, std::vector<int64_t> sizes, int64_t axis);
+RAMET_API Tensor pad(Operand a, std::vector<int64_t> low, std::vector<int64_t> high, double value = 0);
+
+// --- reductions (no axes: over all) ---
+RAMET_API Tensor reduce_sum(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+RAMET_API Tensor reduce_mean(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+RAMET_API Tensor reduce_max(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+RAMET_API Tensor reduce_min(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+RAMET_API Tensor reduce_prod(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+RAMET_API Tensor argmax(Operand a, int64_t axis);  ///< i32; the first of equals
+RAMET_API Tensor cumsum(Operand a, int64_t axis);
+RAMET_API std::pair<Tensor, Tensor> top_k(Operand a, int64_t k);  ///< values and i32 indices along the last axis
+RAMET_API Tensor one_hot(Operand indices, int64_t depth, DType dtype = DType::kF32);
+
+// --- matrix products ---
+/// [..., M, K] x [..., K, N] -> [..., M, N]; leading dimensions broadcast; `transpose_*` swaps the last two dimensions
+/// of an operand. Sums are f32. The result has type `dtype`, or a's.
+RAMET_API Tensor matmul(Operand a, Operand b, bool transpose_a = false, bool transpose_b = false,
+                        std::optional<DType> dtype = std::nullopt);
+/// a weight^T + bias, weight [out, in] and bias [out]; weight [in, out] where it is not to be transposed.
+RAMET_API Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_weight = true);
+/// "bhqd,bhkd->bhqk"
+RAMET_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
+                        const std::source_location& place = std::source_location::current());
+
+// --- networks ---
+RAMET_API Tensor softmax(Operand a, int64_t axis = -1);
+RAMET_API Tensor log_softmax(Operand a, int64_t axis = -1);
+RAMET_API Tensor layer_norm(Operand a, Operand gain, Operand bias, double epsilon = 1e-5);  ///< over the last dimension
+RAMET_API Tensor rms_norm(Operand a, Operand gain, double epsilon = 1e-6);
+/// Rows of table [V, H] by i32 indices of any shape -> [..., H]. An index out of range is an error at run time.
+RAMET_API Tensor gather(Operand table, Operand indices);
+/// Zeros [rows, H] with updates [..., H] added at i32 indices [...], in order of the indices' positions.
+RAMET_API Tensor scatter_add(Operand indices, Operand updates, int64_t rows);
+
+struct AttentionOptions {
+  bool causal = false;
+  bool segments = false;  ///< the mask, i32, numbers the sequences of a row: each sees itself alone
+  double scale = 0;       ///< 0: 1/sqrt(head size)
+  double dropout = 0;     ///< rate on the probabilities; in training alone
+};
+/// Fused attention of query, key and value, each [B, S, heads, D] -> [B, S, heads, D]. mask: i32 or bool [B, S] of keys
+/// (0: hidden), or a default Tensor for none.
+RAMET_API Tensor attention(Operand query, Operand key, Operand value, Operand mask = Tensor(),
+                           const AttentionOptions& options = {});
+/// Sets elements to 0 with probability `rate` and scales the others by 1/(1 - rate). In training alone: in evaluations
+/// and programs it gives `a`.
+RAMET_API Tensor dropout(Operand a, double rate);
+/// `training` in training, and `evaluation` in evaluations; both have one type. As for a norm over the batch, whose
+/// statistics are of the batch or kept. In a program it gives `evaluation`.
+RAMET_API Tensor by_use(Operand training, Operand evaluation);
+
+/// Mean over the rows whose label is >= 0 of -log softmax(logits)[label]: logits [N, V], labels i32[N]. Without such a
+/// row the loss is 0.
+struct CrossEntropy {
+  Tensor loss;     ///< f32[]
+  Tensor count;    ///< rows that have a label, f32[]
+  Tensor correct;  ///< of these, those whose greatest logit is the label's, f32[]
+};
+RAMET_API CrossEntropy cross_entropy(Operand logits, Operand labels);
+
+}  // namespace ramet::v0

@@ -1,0 +1,261 @@
+#include "ramet/api/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ramet/base/error.h"
+#include "ramet/model/hugging_face.h"
+#include "ramet/report/devices.h"
+#include "ramet/report/memory.h"
+#include "ramet/train/facts.h"
+#include "ramet/train/training.h"
+#include "ramet/train/training_loop.h"
+#include "ramet/weights/safetensors.h"
+
+namespace ramet::v0 {
+
+double Metrics::operator[](std::string_view name) const {
+  std::string known;
+  for (const auto& [each, value] : all_) {
+    if (each == name) return value;
+    known += (known.empty() ? "" : ", ") + each;
+  }
+  throw Error({.what = "no metric of this name", .found = "'" + std::string(name) + "'", .expected = known});
+}
+
+bool Metrics::has(std::string_view name) const {
+  return std::any_of(all_.begin(), all_.end(), [&](const auto& each) { return each.first == name; });
+}
+
+struct Training::State {
+  Model model;
+  TrainOptions options;
+  std::shared_ptr<api::StepSource> caller;  ///< null where the training has data of its own
+  std::unique_ptr<train::Training> engine;
+
+  State(const Model& the_model, const TrainOptions& the_options, const Data& train, const Data& held_out)
+      : model(the_model), options(the_options) {
+    const Model::Contents& contents = model.contents();
+    train::Workload workload;
+    workload.model = api::with_seed(contents.engine, options.seed);
+    workload.train = Data::Contents::source_of(train, contents);
+    workload.held_out = Data::Contents::source_of(held_out, contents);
+    if (workload.train) workload.data_identity = workload.train->identity().hex();
+    if (!workload.train) workload.train = caller = std::make_shared<api::StepSource>(api::inputs_of(contents.engine));
+    train::Where where = api::engine_where(options.threads, options.device_memory, options.device);
+    where.layout_source = "TrainOptions::layout";
+    engine = std::make_unique<train::Training>(std::move(workload), api::engine_options(options, contents),
+                                               layout::parse_layout(options.layout, where.layout_source), where);
+    engine->initialize();
+  }
+
+  StepResult result_of(const train::Numbers& numbers) const {
+    StepResult result;
+    result.step = engine->steps_done();
+    result.loss = train::number_of(numbers, "loss");
+    result.gradient_norm = train::number_of(numbers, "grad_norm");
+    result.learning_rate = train::number_of(numbers, "learning_rate");
+    result.seconds = train::number_of(numbers, "step_seconds");
+    result.skipped = options.loss_scale == 0 && std::isnan(result.gradient_norm);
+    std::vector<std::pair<std::string, double>> own;
+    for (const std::string& name : model.metrics()) own.emplace_back(name, train::number_of(numbers, name));
+    result.metrics = Metrics(std::move(own));
+    return result;
+  }
+};
+
+Training::Training(const Model& model, const TrainOptions& options, const Data& train, const Data& held_out)
+    : state_(std::make_unique<State>(model, options, train, held_out)) {}
+Training::~Training() = default;
+Training::Training(Training&&) noexcept = default;
+Training& Training::operator=(Training&&) noexcept = default;
+
+int64_t Training::samples_per_step() const { return state_->engine->samples_per_step(); }
+int64_t Training::steps_done() const { return state_->engine->steps_done(); }
+const Model& Training::model() const { return state_->model; }
+const TrainOptions& Training::options() const { return state_->options; }
+
+namespace {
+
+train::StepScalars scalars_of(const StepOptions& options) {
+  train::StepScalars scalars;
+  if (options.rate) scalars["learning_rate"] = *options.rate;
+  for (const auto& [group, rate] : options.group_rates) scalars["learning_rate." + group] = rate;
+  return scalars;
+}
+
+}  // namespace
+
+StepResult Training::step(const NamedViews& samples, const StepOptions& options) {
+  train::Training& engine = *state_->engine;
+  const std::string where = "step " + std::to_string(engine.steps_done() + 1);
+  if (!state_->caller)
+    throw Error({.what = "samples for a training that has data of its own",
+                 .where = where,
+                 .remedy = "Call step() without samples"});
+  const int64_t count = api::check_views(api::inputs_of(state_->model.contents().engine), samples, where);
+  if (count != samples_per_step())
+    throw Error({.what = "samples that are not those of one step",
+                 .where = where,
+                 .found = std::to_string(count) + " samples",
+                 .expected = std::to_string(samples_per_step()) + ": " + std::to_string(state_->model.micro_batch()) +
+                             " of a micro-batch x " + std::to_string(state_->options.micro_batches) +
+                             " micro-batches"});
+  const api::StepSource::Guard guard(*state_->caller, samples, engine.steps_done() * count, count);
+  return state_->result_of(engine.step(scalars_of(options)));
+}
+
+namespace {
+
+void check_has_data(bool has, const char* what) {
+  if (!has)
+    throw Error({.what = "a training without data of its own",
+                 .where = what,
+                 .remedy = "Give Data to the training, or samples to step()"});
+}
+
+}  // namespace
+
+StepResult Training::step(const StepOptions& options) {
+  check_has_data(!state_->caller, "step()");
+  return state_->result_of(state_->engine->step(scalars_of(options)));
+}
+
+FitResult Training::fit(const FitOptions& options) {
+  check_has_data(!state_->caller, "fit()");
+  train::Training& engine = *state_->engine;
+
+  train::StopRequest stop;
+  /// Passes on what the loop tells. What a callback throws ends the loop and is thrown to the caller.
+  struct Listener final : train::TrainingObserver {
+    const FitOptions& options;
+    const State& state;
+    train::StopRequest& stop;
+    std::exception_ptr thrown;
+    Listener(const FitOptions& the_options, const State& the_state, train::StopRequest& the_stop)
+        : options(the_options), state(the_state), stop(the_stop) {}
+    void tell(const std::function<void()>& call) {
+      if (thrown) return;
+      try {
+        call();
+      } catch (...) {
+        thrown = std::current_exception();
+        stop.ask();
+      }
+    }
+    void on_step(int64_t, const train::Numbers& numbers) override {
+      if (options.on_step) tell([&] { options.on_step(state.result_of(numbers)); });
+    }
+    void on_evaluation(int64_t step, const train::Numbers& numbers) override {
+      if (options.on_evaluation) tell([&] { options.on_evaluation(step, Metrics(numbers)); });
+    }
+  } listener(options, *state_, stop);
+  const std::stop_callback asked(options.stop, [&] { stop.ask(); });
+  train::LoopOptions plan;
+  plan.stop_at = options.until_step;
+  plan.checkpoints = options.checkpoints;
+  plan.stop = &stop;
+  const train::TrainingResult result = train::train(engine, plan, listener);
+  if (listener.thrown) std::rethrow_exception(listener.thrown);
+  return {.steps = result.steps,
+          .stopped = result.interrupted,
+          .last_evaluation = Metrics(result.last_evaluation),
+          .checkpoint = result.checkpoint.string()};
+}
+
+Metrics Training::evaluate() {
+  if (!state_->engine->workload().held_out)
+    throw Error({.what = "a training without held-out data",
+                 .where = "evaluate()",
+                 .remedy = "Give it to the training, or samples to evaluate()"});
+  return Metrics(state_->engine->evaluate());
+}
+
+Metrics Training::evaluate(const NamedViews& samples) {
+  const model::Model& model = state_->engine->model();
+  const api::Inputs inputs = api::inputs_of(model.evaluate);
+  const int64_t count = api::check_views(inputs, samples, "evaluate()"), batch = state_->model.micro_batch();
+  if (count % batch != 0)
+    throw Error({.what = "samples that are no whole micro-batches",
+                 .where = "evaluate()",
+                 .found = std::to_string(count) + " samples",
+                 .expected = "a multiple of " + std::to_string(batch)});
+  train::MetricSums sums(model.metrics, true, true);
+  for (const runtime::ResultTensors& results :
+       api::run_batches(state_->engine->cluster(), model, "evaluate", inputs, batch, count / batch, samples, count))
+    sums.add(runtime::numbers_of(results));
+  return Metrics(sums.numbers());
+}
+
+Arrays Training::predict(const NamedViews& samples) {
+  const model::NamedGraph* program = state_->model.contents().find_request(api::kPredict);
+  if (!program)
+    throw Error({.what = "a model without outputs",
+                 .where = "model '" + state_->model.name() + "'",
+                 .remedy = "Declare what it predicts with ModelBuilder::output"});
+  return api::run_request(state_->engine->cluster(), state_->engine->model(), api::kPredict, program->graph,
+                          state_->model.micro_batch(), samples, true);
+}
+
+Arrays Training::run(const std::string& name, const NamedViews& samples) {
+  const model::NamedGraph* program = state_->model.contents().find_request(name);
+  if (!program)
+    throw Error({.what = "the model has no program of this name on request",
+                 .where = "model '" + state_->model.name() + "'",
+                 .found = "'" + name + "'"});
+  return api::run_request(state_->engine->cluster(), state_->engine->model(), name, program->graph,
+                          state_->model.micro_batch(), samples, false);
+}
+
+Metrics Training::results(const std::string& program) const {
+  const runtime::ClusterResults* results = state_->engine->results();
+  const runtime::ResultTensors* found = results ? results->program(program) : nullptr;
+  return found ? Metrics(runtime::numbers_of(*found)) : Metrics();
+}
+
+std::string Training::save(const std::string& folder) { return state_->engine->save(folder).string(); }
+
+std::string Training::restore(const std::string& checkpoint) {
+  const auto inside = train::list_checkpoints(checkpoint);
+  return state_->engine->restore(train::Checkpoint(inside.empty() ? std::filesystem::path(checkpoint) : inside.back()));
+}
+
+std::vector<float> Training::weight(const std::string& name) const {
+  for (const auto& weight : state_->engine->model().weights) {
+    if (weight.name != name) continue;
+    std::vector<float> numbers(static_cast<size_t>(weight.type.elements()));
+    state_->engine->read_weight(name, std::as_writable_bytes(std::span(numbers)));
+    return numbers;
+  }
+  throw Error({.what = "the model has no weight of this name", .found = "'" + name + "'"});
+}
+
+void Training::set_weight(const std::string& name, std::span<const float> numbers) {
+  state_->engine->set_weights([&](const auto& set) { set(name, numbers); });
+}
+
+void Training::save_weights(const std::string& path) const { state_->engine->export_weights(path); }
+
+void Training::load_weights(const std::string& path) {
+  state_->engine->set_weights([&](const auto& set) {
+    model::import_weights(path, state_->engine->model().weights,
+                          [&](const std::string& name, std::span<const std::byte> bytes) {
+                            set(name, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+                          });
+  });
+}
+
+std::string Training::weights_hash() const { return state_->engine->weights_hash(); }
+
+std::string Training::plan() const {
+  const train::Training& engine = *state_->engine;
+  const auto& stages = engine.cluster().stages();
+  std::vector<int> devices(static_cast<size_t>(engine.layout().devices()));
+  std::iota(devices.begin(), devices.end(), 0);
+  const std::string host = report::text_of(engine.host_memory(), engine.layout().devices());
+  if (engine.layout().is_single()) return report::text_of(report::memory_report(stages[0])) + host;
+  return report::text_of(report::devices_report(stages, layout::print_layout(engine.layout()), 0)) + host;
+}
+
+}  // namespace ramet::v0

@@ -1,0 +1,261 @@
+#include "ramet/kernel/cpu/prepared_map.h"
+
+#include <algorithm>
+
+#include "ramet/base/error.h"
+#include "ramet/ops/reduce_order.h"
+
+namespace ramet::kernel::cpu {
+namespace {
+
+using Reduce = MapProgram::Reduce;
+
+constexpr int64_t kLine = 64;
+int64_t up_to_line(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+MapEvaluator::Prepared::Prepared(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
+                                 std::span<const TensorType> output_types, int thread_count,
+                                 std::optional<Position> place)
+    : threads(thread_count), position(std::move(place)) {
+  if (position && (position->whole() || !program.draws())) position.reset();
+  std::vector<DType> dtypes;
+  for (const TensorType& type : input_types) dtypes.push_back(type.dtype);
+  const std::vector<DType> types = map_value_types(program, dtypes, "map kernel");
+  const std::vector<bool> counters = program.counters();
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const MapProgram::Output& output = program.outputs[i];
+    const DType dtype = output_types[i].dtype;
+    outputs.push_back(
+        {output.value, output.reduce, dtype, static_cast<int64_t>(size_of(dtype)), map_steps().store(dtype), 0, 0});
+    sums_rows |= output.reduce == Reduce::kSumRows;
+    sums_last |= output.reduce == Reduce::kSumLast;
+    if (!outputs.back().store)
+      throw Error({.what = "a map output of an element type that has no arithmetic", .found = output_types[i].text()});
+  }
+  collapse(space, input_types, counters);
+
+  for (DType type : types) values.push_back({type, static_cast<int>(values.size()), 0, -1});
+  for (size_t i = 0; i < program.steps.size(); ++i)
+    add_step(program, program.steps[i], program.inputs + static_cast<int>(i));
+  for (Output& output : outputs) output.value = values[static_cast<size_t>(output.value)].stands_for;
+  merge_rounding();
+  count_uses();
+  assign_registers();
+  lay_out_scratch();
+}
+
+/// Merges neighbouring dimensions that every input walks as one. The last one stays itself where sums need it.
+void MapEvaluator::Prepared::collapse(const Shape& space, std::span<const TensorType> types,
+                                      const std::vector<bool>& counters) {
+  elements = space.elements();
+  const bool keep_last = sums_rows || sums_last;
+  const int rank = space.rank();
+  std::vector<std::vector<int64_t>> strides(types.size());  // in the space's dimensions, 0 where broadcast
+  for (size_t i = 0; i < types.size(); ++i) {
+    const Shape& shape = types[i].shape;
+    Input input;
+    input.dtype = types[i].dtype;
+    input.size = static_cast<int64_t>(size_of(input.dtype));
+    input.load = map_steps().load(input.dtype);
+    input.counter = counters[i];
+    if (!input.load)
+      throw Error({.what = "a map input of an element type that has no arithmetic", .found = types[i].text()});
+    if (!input.counter) {
+      const std::vector<int64_t> own = shape.strides();
+      for (int axis = 0; axis < rank; ++axis) {
+        const int at = axis - (rank - shape.rank());
+        strides[i].push_back(at < 0 || shape.dim(at) == 1 ? 0 : own[static_cast<size_t>(at)]);
+      }
+    }
+    inputs.push_back(std::move(input));
+  }
+  for (int axis = 0; axis < rank; ++axis) {
+    const int64_t extent = space.dim(axis);
+    const bool last = axis == rank - 1;
+    if (extent == 1 && !(last && keep_last)) continue;
+    bool merges = !extents.empty() && !(last && keep_last);
+    for (size_t i = 0; i < inputs.size() && merges; ++i)
+      if (!inputs[i].counter) merges = inputs[i].strides.back() == strides[i][static_cast<size_t>(axis)] * extent;
+    if (!merges)
+      extents.push_back(extent);
+    else
+      extents.back() *= extent;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].counter) continue;
+      if (merges)
+        inputs[i].strides.back() = strides[i][static_cast<size_t>(axis)];
+      else
+        inputs[i].strides.push_back(strides[i][static_cast<size_t>(axis)]);
+    }
+  }
+  if (extents.empty()) {
+    extents.push_back(1);
+    for (Input& input : inputs)
+      if (!input.counter) input.strides.push_back(0);
+  }
+  columns = extents.back();
+  rows = columns ? elements / columns : 0;
+  if (!columns && sums_last) {
+    rows = 1;
+    for (size_t axis = 0; axis + 1 < extents.size(); ++axis) rows *= extents[axis];
+  }
+  const std::vector<int64_t> dense = Shape(extents).strides();
+  for (Input& input : inputs) {
+    if (input.counter) continue;
+    input.full = elements > 0 && input.strides == dense;
+    input.uniform = std::all_of(input.strides.begin(), input.strides.end(), [](int64_t stride) { return stride == 0; });
+    if (elements == 1) input.full = true, input.uniform = false;
+  }
+}
+
+void MapEvaluator::Prepared::add_step(const MapProgram& program, const MapProgram::Step& step, int value) {
+  const MapOpInfo& info = step.info();
+  Step made;
+  made.value = value;
+  made.p = static_cast<float>(step.parameter);
+  made.q = static_cast<float>(step.second);
+  const bool dropout = info.types == MapOpTypes::kDropout;
+  for (size_t i = 0; i < step.operands.size(); ++i)
+    if (!(dropout && i == 1)) made.operands[i] = values[static_cast<size_t>(step.operands[i])].stands_for;
+  Value& result = values[static_cast<size_t>(value)];
+  // Select is named by what it selects, all others by their first operand.
+  const DType type = values[static_cast<size_t>(step.operands[info.types == MapOpTypes::kSelect ? 1 : 0])].type;
+  if ((info.types == MapOpTypes::kCast && type == result.type) || info.types == MapOpTypes::kAny) {
+    result.stands_for = made.operands[0];
+    return;
+  }
+  const MapSteps& loops = map_steps();
+  constexpr MapForm kF32 = MapForm::kF32, kBf16 = MapForm::kBf16;
+  if (info.types == MapOpTypes::kCast) {
+    made.plain = loops.cast(type, result.type);
+  } else {
+    made.plain = loops.step(info.name, type, kF32, kF32, kF32);
+    for (MapForm a : {kF32, kBf16})
+      for (MapForm b : {kF32, kBf16})
+        for (MapForm r : {kF32, kBf16, MapForm::kRounded})
+          if (type == DType::kF32 && (b == kF32 || (info.arity == 2 && !dropout)))
+            made.forms[static_cast<int>(a)][static_cast<int>(b)][static_cast<int>(r)] =
+                loops.step(info.name, type, a, b, r);
+  }
+  if (!made.plain) {
+    if (!info.integer && info.types != MapOpTypes::kCast)
+      internal_error("map kernel", "no loop for " + std::string(info.name));
+    made.generic = &info;
+  }
+  if (dropout) {
+    made.dropout = static_cast<int>(dropouts.size());
+    dropouts.push_back({step.parameter, step.seed, step.tensor, step.operands[1]});
+  }
+  (void)program;
+  steps.push_back(made);
+}
+
+/// A rounding to bf16 of a value that nothing else wants is done by the loop that makes the value.
+void MapEvaluator::Prepared::merge_rounding() {
+  std::vector<int> uses(values.size(), 0);
+  for (const Step& step : steps)
+    for (int operand : step.operands)
+      if (operand >= 0) ++uses[static_cast<size_t>(operand)];
+  for (const Output& output : outputs) ++uses[static_cast<size_t>(output.value)];
+  const StepFunction rounding =
+      map_steps().step("round_bf16", DType::kF32, MapForm::kF32, MapForm::kF32, MapForm::kF32);
+  std::vector<Step> kept;
+  for (const Step& step : steps) {
+    const auto source =
+        std::find_if(kept.begin(), kept.end(), [&](const Step& s) { return s.value == step.operands[0]; });
+    const bool merges = step.plain == rounding && source != kept.end() && source->form == MapForm::kF32 &&
+                        uses[static_cast<size_t>(source->value)] == 1 && source->forms[0][0][2] != nullptr;
+    if (!merges) {
+      kept.push_back(step);
+      continue;
+    }
+    source->form = MapForm::kRounded;
+    source->value = step.value;
+  }
+  steps = std::move(kept);
+}
+
+void MapEvaluator::Prepared::count_uses() {
+  for (const Step& step : steps)
+    for (int operand : step.operands)
+      if (operand >= 0) ++values[static_cast<size_t>(operand)].uses;
+  for (const Output& output : outputs) ++values[static_cast<size_t>(output.value)].uses;
+  for (Step& step : steps) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (outputs[i].value == step.value && outputs[i].reduce == Reduce::kNone) {
+        // The first output of the value; further ones copy it.
+        step.output = static_cast<int>(i);
+        break;
+      }
+  }
+}
+
+/// Linear scan: a register is free again after the last step that reads it, and may then take that step's result.
+void MapEvaluator::Prepared::assign_registers() {
+  std::vector<int> last_use(values.size(), -1);
+  const int end = static_cast<int>(steps.size());
+  for (int at = 0; at < end; ++at)
+    for (int operand : steps[static_cast<size_t>(at)].operands)
+      if (operand >= 0) last_use[static_cast<size_t>(operand)] = at;
+  for (const Output& output : outputs) last_use[static_cast<size_t>(output.value)] = end;
+
+  bool wide = false;
+  for (const Value& value : values) wide |= value.type == DType::kI64 && value.uses > 0;
+  std::vector<int> free;
+  const auto take = [&](int value) {
+    int& reg = values[static_cast<size_t>(value)].reg;
+    if (reg >= 0) return;
+    if (free.empty())
+      reg = registers++;
+    else
+      reg = free.back(), free.pop_back();
+  };
+  const auto release = [&](int at) {
+    for (size_t v = 0; v < values.size(); ++v) {
+      const bool uniform = v < inputs.size() && inputs[v].uniform;
+      if (last_use[v] == at && values[v].reg >= 0 && !uniform) free.push_back(values[v].reg);
+    }
+  };
+  for (size_t v = 0; v < inputs.size(); ++v)
+    if (inputs[v].uniform && values[v].uses > 0) take(static_cast<int>(v));
+  // An output in place of an input makes outputs that copy inputs be loaded before the first step.
+  for (const Output& output : outputs)
+    if (static_cast<size_t>(output.value) < inputs.size()) take(output.value);
+  for (int at = 0; at < end; ++at) {
+    const Step& step = steps[static_cast<size_t>(at)];
+    for (int operand : step.operands)
+      if (operand >= 0) take(operand);
+    if (!wide) release(at);
+    take(step.value);
+    if (wide) release(at);
+  }
+  for (const Output& output : outputs) take(output.value);
+
+  block = registers <= 4 ? 1024 : 512;
+  if (columns > block) {
+    const int64_t parts = (columns + block - 1) / block;
+    block = ((columns + parts - 1) / parts + kMapPad - 1) / kMapPad * kMapPad;
+  }
+  register_bytes = up_to_line((block + kMapPad) * (wide ? 8 : 4));
+}
+
+void MapEvaluator::Prepared::lay_out_scratch() {
+  int64_t lanes = 0, partials = 0;
+  const int64_t row_blocks = (rows + kReduceRows - 1) / kReduceRows;
+  for (Output& output : outputs) {
+    output.lanes_at = lanes;
+    output.partials_at = partials;
+    if (output.reduce == Reduce::kSumLast) lanes += kReduceLanes;
+    if (output.reduce == Reduce::kSumRows) partials += row_blocks * columns;
+  }
+  places_at = registers * register_bytes;
+  lanes_at = places_at + up_to_line(static_cast<int64_t>(values.size() * sizeof(void*)));
+  thread_bytes = lanes_at + up_to_line(lanes * 4);
+  draws_at = threads * thread_bytes;
+  partials_at = draws_at + up_to_line(static_cast<int64_t>(dropouts.size() * sizeof(DropoutDraw)));
+  bytes = partials_at + partials * 4;
+}
+
+}  // namespace ramet::kernel::cpu

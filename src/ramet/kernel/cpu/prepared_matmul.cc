@@ -1,0 +1,318 @@
+#include "ramet/kernel/cpu/prepared_matmul.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/guard.h"
+#include "ramet/kernel/cpu/matmul_plain.h"
+#include "ramet/kernel/cpu/onednn.h"
+
+namespace ramet::kernel {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kRowGrain = 16;           // threads' shares of rows are cut at multiples of it
+constexpr int64_t kBlockBytes = 512 << 10;  // of a copied block of a: half of a second-level cache
+constexpr int64_t kBufferedColumns = 512;   // of a block of sums
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t round_down(int64_t value, int64_t step) { return std::max(step, value / step * step); }
+
+/// A range [begin, end).
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+/// The rank-th of `parts` contiguous parts of [0, count), cut at multiples of `grain`.
+Range part(int64_t count, int64_t grain, int rank, int parts) {
+  const int64_t blocks = (count + grain - 1) / grain;
+  return {std::min(count, blocks * rank / parts * grain), std::min(count, blocks * (rank + 1) / parts * grain)};
+}
+
+struct Operands {
+  const char* a;
+  const char* b;
+  const void* extra;
+  char* out;
+  char* scratch;
+};
+
+}  // namespace
+
+struct PreparedMatmul::Parts {
+  BlockProduct kind = BlockProduct::kPlain;
+  MatmulForm form;
+  DType bias = DType::kF32;
+  BlockedMatrix blocked;  // how b is read: blocked by the caller, or into scratch
+  int threads = 1;
+  bool whole_products = false;  // each thread takes products of the batch for itself
+  bool by_columns = false;      // threads share column blocks, not rows
+  bool copies_a = false;        // a block of a is transposed, converted or cut into chunks first
+  bool buffered = false;        // sums go to a buffer in f32, and out through finish_row
+  int64_t row_block = 0, column_block = 0;
+  std::string implementation = "plain";
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<onednn::Gemm>> gemms;  // by rows and columns
+  // Scratch: blocked b (one, or one a thread), then for each thread a block of a, a buffer of sums, oneDNN's own.
+  int64_t blocked_bytes = 0, a_bytes = 0, sums_bytes = 0, gemm_bytes = 0;
+
+  int64_t element() const { return static_cast<int64_t>(size_of(blocked.compute)); }
+  int64_t rank_bytes() const { return a_bytes + sums_bytes + gemm_bytes; }
+  int64_t blocked_copies() const { return form.blocked ? 0 : whole_products ? threads : 1; }
+  int64_t scratch_bytes() const { return blocked_copies() * blocked_bytes + threads * rank_bytes(); }
+
+  void choose_blocks();
+  bool make_gemms(std::string* why);
+  bool make_gemm(int64_t rows, int64_t columns, std::string* why);
+  void size_scratch();
+  Range row_share(int rank) const;
+  Range column_share(int rank) const;
+  void product(int64_t index, Range rows, Range columns, int rank, const char* b, const Operands& at) const;
+  void block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a,
+             const Operands& at) const;
+  void run(const Operands& at, ThreadTeam& team) const;
+  void run_whole_products(const Operands& at, ThreadTeam& team) const;
+};
+
+Range PreparedMatmul::Parts::row_share(int rank) const {
+  if (whole_products || by_columns) return {0, form.m};
+  return part(form.m, kRowGrain, rank, threads);
+}
+
+Range PreparedMatmul::Parts::column_share(int rank) const {
+  if (!by_columns) return {0, form.n};
+  return part(form.n, blocked.n_block, rank, threads);
+}
+
+void PreparedMatmul::Parts::choose_blocks() {
+  const bool few_rows = form.m < kRowGrain * threads && blocked.blocks() >= threads;
+  whole_products = threads > 1 && form.batch >= threads;
+  by_columns = threads > 1 && !whole_products && few_rows;
+  copies_a = form.transpose_a || form.a.dtype != blocked.compute || form.chunks > 1;
+  buffered = kind == BlockProduct::kPlain || form.chunks > 1 || by_columns || form.output.dtype == DType::kF16 ||
+             (form.has_bias && bias == DType::kF16) ||
+             (blocked.compute == DType::kF32 && (form.output.dtype != DType::kF32 || bias != DType::kF32));
+  // Copied rows of a stay in the second-level cache; few sums do, if there are several chunks of them.
+  row_block = form.m;
+  if (copies_a)
+    row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
+  if (buffered) row_block = std::min<int64_t>(row_block, 128);
+  row_block = std::max<int64_t>(1, std::min(row_block, form.m));
+  column_block = buffered ? std::min(form.n, round_down(kBufferedColumns / form.chunks, blocked.n_block)) : form.n;
+}
+
+bool PreparedMatmul::Parts::make_gemm(int64_t rows, int64_t columns, std::string* why) {
+  auto& gemm = gemms[{rows, columns}];
+  if (gemm) return true;
+  onednn::GemmShape shape{.m = rows,
+                          .n = columns,
+                          .k = blocked.k_chunk(),
+                          .compute = blocked.compute,
+                          .out = buffered ? DType::kF32 : form.output.dtype,
+                          .bias = std::nullopt,
+                          .accumulate = !buffered && form.accumulate,
+                          .n_block = blocked.n_block};
+  if (!buffered && form.has_bias) shape.bias = bias;
+  gemm = onednn::Gemm::make(shape, threads, why);
+  if (!gemm) return false;
+  implementation = gemm->implementation();
+  const std::string refused = guard_refuses(blocked.compute, implementation);
+  if (!refused.empty() && why) *why = refused;
+  gemm_bytes = std::max(gemm_bytes, aligned(gemm->scratch_bytes()));
+  return refused.empty();
+}
+
+bool PreparedMatmul::Parts::make_gemms(std::string* why) {
+  if (kind == BlockProduct::kPlain) return true;
+  for (int rank = 0; rank < threads; ++rank) {
+    const Range rows = row_share(rank), columns = column_share(rank);
+    for (int64_t i = rows.begin; i < rows.end; i += row_block)
+      for (int64_t j = columns.begin; j < columns.end; j += column_block)
+        if (!make_gemm(std::min(row_block, rows.end - i), std::min(column_block, columns.end - j), why)) return false;
+  }
+  return true;
+}
+
+void PreparedMatmul::Parts::size_scratch() {
+  if (!form.blocked) blocked_bytes = aligned(blocked.bytes());
+  if (copies_a) a_bytes = aligned(row_block * form.k * element());
+  if (buffered) sums_bytes = aligned(form.chunks * row_block * column_block * 4);
+}
+
+/// Rows x columns of product `index`; b is the blocked matrix, a the block of rows in chunks one after the other.
+void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a,
+                                  const Operands& at) const {
+  char* own = at.scratch + blocked_copies() * blocked_bytes + rank * rank_bytes();
+  auto* sums = reinterpret_cast<float*>(own + a_bytes);
+  const int64_t out_size = static_cast<int64_t>(size_of(form.output.dtype));
+  char* out = at.out + ((index * form.m + rows.begin) * form.n + columns.begin) * out_size;
+  const onednn::Gemm* gemm = kind == BlockProduct::kOnednn ? gemms.at({rows.size(), columns.size()}).get() : nullptr;
+  const char* b_block = b + columns.begin / blocked.n_block * blocked.block_bytes();
+  if (!buffered) {
+    const auto* bias_row = static_cast<const char*>(at.extra);
+    if (form.accumulate && at.extra != at.out)  // oneDNN adds to the old contents
+      std::memcpy(out, bias_row + (out - at.out), static_cast<size_t>(rows.size() * form.n * out_size));
+    return gemm->run(rank, a, b_block, form.has_bias ? bias_row : nullptr, out, own + a_bytes + sums_bytes);
+  }
+  const int64_t chunk_sums = rows.size() * columns.size(), k = blocked.k_chunk();
+  for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+    const char* a_chunk = a + chunk * rows.size() * k * element();
+    const char* b_chunk = b_block + chunk * blocked.chunk_bytes();
+    float* to = sums + chunk * chunk_sums;
+    if (gemm)
+      gemm->run(rank, a_chunk, b_chunk, nullptr, to, own + a_bytes + sums_bytes);
+    else
+      plain_product(rows.size(), columns.size(), k, reinterpret_cast<const float*>(a_chunk),
+                    reinterpret_cast<const float*>(b_chunk), to, columns.size());
+  }
+  const auto* c = form.accumulate ? static_cast<const float*>(at.extra) : nullptr;
+  const char* bias_at = form.has_bias
+                            ? static_cast<const char*>(at.extra) + columns.begin * static_cast<int64_t>(size_of(bias))
+                            : nullptr;
+  for (int64_t i = 0; i < rows.size(); ++i)
+    finish_row(sums + i * columns.size(), form.chunks, chunk_sums, columns.size(), bias_at, bias,
+               c ? c + (index * form.m + rows.begin + i) * form.n + columns.begin : nullptr,
+               out + i * form.n * out_size, form.output.dtype);
+}
+
+void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, int rank, const char* b,
+                                    const Operands& at) const {
+  const int64_t size = static_cast<int64_t>(size_of(form.a.dtype));
+  const char* a = at.a + form.a_index[static_cast<size_t>(index)] * form.m * form.k * size;
+  char* copy = at.scratch + blocked_copies() * blocked_bytes + rank * rank_bytes();
+  if (columns.size() == 0) return;
+  for (int64_t i = rows.begin; i < rows.end; i += row_block) {
+    const Range some{i, std::min(rows.end, i + row_block)};
+    const char* block_a = a + i * form.k * size;
+    if (copies_a) {
+      const int64_t k = blocked.k_chunk(), stride = form.transpose_a ? form.m : form.k, run = form.run();
+      for (int64_t chunk = 0; chunk < form.chunks; ++chunk)
+        for (int64_t part = 0; part < form.chunk_blocks; ++part) {
+          const int64_t at = (part * form.chunks + chunk) * run;
+          const int64_t first = form.transpose_a ? at * stride + i : i * stride + at;
+          copy_block(a + first * size, form.a.dtype, stride, form.transpose_a, some.size(), run, blocked.compute, k,
+                     copy + (chunk * some.size() * k + part * run) * element());
+        }
+      block_a = copy;
+    }
+    for (int64_t j = columns.begin; j < columns.end; j += column_block)
+      block(index, some, {j, std::min(columns.end, j + column_block)}, rank, b, block_a, at);
+  }
+}
+
+void PreparedMatmul::Parts::run_whole_products(const Operands& at, ThreadTeam& team) const {
+  const int64_t b_bytes = form.k * form.n * static_cast<int64_t>(size_of(form.b.dtype));
+  team.run([&](int rank) {
+    const Range products = part(form.batch, 1, rank, threads);
+    int64_t held = -1;
+    for (int64_t index = products.begin; index < products.end; ++index) {
+      const char* b = at.b;
+      if (!form.blocked) {
+        char* to = at.scratch + rank * blocked_bytes;
+        const int64_t wanted = form.b_index[static_cast<size_t>(index)];
+        if (wanted != held)
+          fill_blocks(blocked, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, 0, blocked.blocks(), to);
+        held = wanted;
+        b = to;
+      }
+      product(index, {0, form.m}, {0, form.n}, rank, b, at);
+    }
+  });
+}
+
+void PreparedMatmul::Parts::run(const Operands& at, ThreadTeam& team) const {
+  const int64_t b_bytes = form.k * form.n * static_cast<int64_t>(size_of(form.b.dtype));
+  int64_t held = -1;
+  for (int64_t index = 0; index < form.batch; ++index) {
+    const char* b = at.b;
+    if (!form.blocked) {
+      const int64_t wanted = form.b_index[static_cast<size_t>(index)];
+      if (wanted != held)
+        team.split(blocked.blocks(), 1, [&](int64_t begin, int64_t end, int) {
+          fill_blocks(blocked, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, begin, end, at.scratch);
+        });
+      held = wanted;
+      b = at.scratch;
+    }
+    team.run([&](int rank) {
+      if (rank < threads) product(index, row_share(rank), column_share(rank), rank, b, at);
+    });
+  }
+}
+
+PreparedMatmul::PreparedMatmul(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+PreparedMatmul::~PreparedMatmul() = default;
+int64_t PreparedMatmul::scratch_bytes() const { return parts_->scratch_bytes(); }
+const std::string& PreparedMatmul::implementation() const { return parts_->implementation; }
+
+std::optional<BlockedMatrix> PreparedMatmul::preferred_blocking(BlockProduct kind, const MatmulForm& form) {
+  BlockedMatrix blocked{.compute = DType::kF32,
+                        .k = form.k,
+                        .n = form.n,
+                        .n_block = 0,
+                        .chunks = form.chunks,
+                        .chunk_blocks = form.chunk_blocks,
+                        .transposed = form.transpose_b};
+  if (kind == BlockProduct::kPlain) {
+    blocked.n_block = plain_block();
+    return blocked;
+  }
+  if (cpu_level() < CpuLevel::kAvx512 || form.k == 0 || form.n == 0) return std::nullopt;
+  // 8-bit floats are bf16 without loss.
+  if (form.b.dtype == DType::kBF16 || size_of(form.b.dtype) == 1) {
+    blocked.compute = DType::kBF16;
+    blocked.n_block = onednn::preferred_block(DType::kBF16, blocked.k_chunk(), form.n);
+    if (blocked.n_block) return blocked;
+    blocked.compute = DType::kF32;  // widened, which changes no value
+  }
+  blocked.n_block = onednn::preferred_block(DType::kF32, blocked.k_chunk(), form.n);
+  if (blocked.n_block) return blocked;
+  return std::nullopt;
+}
+
+std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const MatmulForm& form, DType bias,
+                                                     const std::optional<BlockedMatrix>& blocked, int threads,
+                                                     std::string* why) {
+  const auto refuse = [&](const std::string& reason) {
+    if (why) *why = reason;
+    return nullptr;
+  };
+  if (size_of(form.output.dtype) < 2) return refuse("results in 8-bit floats are not for this kernel");
+  if (kind == BlockProduct::kOnednn && !onednn::built()) return refuse("this build of Ramet has no oneDNN");
+  // oneDNN cuts a long k where it likes.
+  if (form.in_order && kind == BlockProduct::kOnednn) return refuse("sums in order are the plain kernel's");
+  const auto preferred = preferred_blocking(kind, form);
+  if (!preferred) return refuse("oneDNN has no blocked product of these types on " + cpu_kernel_class());
+  if (form.blocked && (!blocked || blocked->format() != preferred->format()))
+    return refuse("b is blocked for another kernel; found " + (blocked ? blocked->format() : "no known format") +
+                  "; expected " + preferred->format());
+  auto parts = std::make_unique<Parts>();
+  parts->kind = kind;
+  parts->form = form;
+  parts->bias = form.has_bias ? bias : DType::kF32;
+  parts->blocked = *preferred;
+  parts->threads = threads;
+  parts->choose_blocks();
+  if (!parts->make_gemms(why)) return nullptr;
+  parts->size_scratch();
+  return std::unique_ptr<PreparedMatmul>(new PreparedMatmul(std::move(parts)));
+}
+
+void PreparedMatmul::run(const void* a, const void* b, const void* extra, void* out, void* scratch,
+                         ThreadTeam& team) const {
+  if (team.size() != parts_->threads)
+    internal_error("PreparedMatmul::run", "prepared for " + std::to_string(parts_->threads) +
+                                              " threads got a team of " + std::to_string(team.size()));
+  const Operands at{static_cast<const char*>(a), static_cast<const char*>(b), extra, static_cast<char*>(out),
+                    static_cast<char*>(scratch)};
+  if (parts_->whole_products)
+    parts_->run_whole_products(at, team);
+  else
+    parts_->run(at, team);
+}
+
+}  // namespace ramet::kernel
