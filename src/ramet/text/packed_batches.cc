@@ -52,7 +52,7 @@ class PackedSource final : public Source {
                    .found = std::to_string(options.depth),
                    .expected = "1 to " + std::to_string(options.sequence_length) + " sequences a row"});
     const std::lock_guard lock(mutex_);
-    rows_locked(0);  // reports at once if rows cannot be packed
+    epoch_locked(0);  // reports at once if rows cannot be packed
   }
 
   Signature signature(int64_t count) const override {
@@ -190,15 +190,15 @@ class PackedSource final : public Source {
 
   std::shared_ptr<const EpochRows> rows_of(int64_t epoch) const {
     const std::lock_guard lock(mutex_);
-    return rows_locked(epoch);
+    return epoch_locked(epoch);
   }
   int64_t rows_locked(int64_t epoch) const {
-    while (std::ssize(rows_) <= epoch) rows_locked(std::ssize(rows_));
+    while (std::ssize(rows_) <= epoch) epoch_locked(std::ssize(rows_));
     return rows_[static_cast<size_t>(epoch)];
   }
 
   /// Those of the last two epochs stay: an epoch's end lies in a batch with the next one's begin.
-  std::shared_ptr<const EpochRows> rows_locked(int64_t epoch) const {
+  std::shared_ptr<const EpochRows> epoch_locked(int64_t epoch) const {
     for (const auto& epoch_rows : epochs_)
       if (epoch_rows && epoch_rows->epoch == epoch) return epoch_rows;
     std::swap(epochs_[0], epochs_[1]);

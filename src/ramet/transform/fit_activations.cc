@@ -78,7 +78,7 @@ std::vector<Unit> measure_units(const StepGraph& step, const Rates& rates, size_
       const Node& node = micro.nodes()[n];
       const double seconds = rates.seconds(node.op->cost(micro.signature(static_cast<NodeId>(n))));
       if (layers[n] < 0) {
-        const int own = parts.index_of(node.part);
+        const int own = order.index_of(node.part);
         forward = own >= 0 ? own : forward + 1 == static_cast<int>(count) - 1 ? forward + 1 : forward;
       }
       Unit& unit = units[static_cast<size_t>(layers[n] < 0 ? forward : layers[n])];
