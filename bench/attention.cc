@@ -17,7 +17,7 @@ void run_one(int64_t batch, int64_t sequence, bool causal, double dropout, DType
              double budget) {
   AttentionForm form;
   form.batch = batch, form.sequence = sequence, form.heads = 12, form.head_size = 64;
-  form.packed = true, form.causal = causal, form.scale = 0.125, form.dropout = dropout;
+  form.joint = true, form.causal = causal, form.scale = 0.125, form.dropout = dropout;
   form.counter = dropout > 0 ? 1 : -1;
   form.dtype = dtype;
   const int64_t part = batch * sequence * form.heads * form.head_size * static_cast<int64_t>(size_of(dtype));
