@@ -31,20 +31,14 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from peers.sides import ROOT, first_processors, objects
+
 KEPT = ROOT / "build/bench-finetune.json"
 FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2", "cola": "CoLA", "rte": "RTE", "stsb": "STS-B", "squad": ""}
 # Learning rate, epochs: of Devlin et al. 2018 and Wang et al. 2020 the middle of what they tried.
 RECIPES = {"mrpc": (1e-4, 5), "sst2": (5e-5, 3), "cola": (1e-4, 5), "rte": (1e-4, 5), "stsb": (1e-4, 5), "squad": (1e-4, 3)}
 SCORED = ("model", "data", "train", "dev", "batch", "warmup", "sequence", "stride", "limit_train", "limit_dev")  # what scores depend on
 POINTS, RATIO = 1.0, 1.3
-
-
-def run(command):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(str(word) for word in command)} failed:\n{result.stderr[-2000:]}")
-    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
 
 def split_squad(path):
@@ -78,6 +72,7 @@ class Bench:
         rate, epochs = RECIPES[task]
         self.rate, self.epochs = args.rate or rate, args.epochs or epochs
         self.data = args.data / FOLDERS[task] if args.data else None
+        self.processors = None  # where both sides run; None: anywhere
         self.start = {"model": args.model, "data": self.data, "train": args.train, "epochs": self.epochs, "limit_train": args.limit_train}
 
     def pair(self, seed):
@@ -86,8 +81,8 @@ class Bench:
         if folder.exists():
             return  # the other side's
         folder.mkdir()
-        run([sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", a.model, "--seed", seed,
-             "--write-start", folder / "model", *(["--dropout", a.dropout] if a.dropout is not None else [])])
+        objects([sys.executable, "bench/peers/torch_finetune.py", "--task", self.task, "--model", a.model, "--seed", seed,
+                 "--write-start", folder / "model", *(["--dropout", a.dropout] if a.dropout is not None else [])])
         self.start |= {"model": folder / "model", "limit_train": 0}
         limit = a.limit_train or None
         if self.task == "squad":
@@ -122,8 +117,9 @@ class Bench:
         run_folder = self.folder / f"ramet-{self.task}-{seed}-{stop}"
         recipe = self.folder / "empty.toml"
         recipe.write_text("")
-        lines = run([ROOT / "build/ramet", "train", recipe, *self.ramet_settings(seed), "--threads", self.args.threads,
-                     "--run", run_folder, "--json", *(["--steps", stop, "--set", "task.limit_dev=16"] if stop else [])])
+        lines = objects([ROOT / "build/ramet", "train", recipe, *self.ramet_settings(seed), "--threads", self.args.threads,
+                         "--run", run_folder, "--json", *(["--steps", stop, "--set", "task.limit_dev=16"] if stop else [])],
+                        self.processors)
         end = lines[-1]
         metrics = {key.removeprefix("held_out_"): value for key, value in end.items()
                    if key.startswith("held_out_") and key != "held_out_loss"}
@@ -138,9 +134,10 @@ class Bench:
                    "--limit-train", start["limit_train"], "--limit-dev", a.limit_dev, "--stop", stop,
                    *(["--in-order"] if a.paired else [])]
         if self.task != "squad":
-            return run([*command, "--data", start["data"]])[-1]
+            return objects([*command, "--data", start["data"]], self.processors)[-1]
         answers = self.folder / "answers.json"
-        result = run([*command, "--train", start["train"], "--dev", a.dev, "--out", answers, "--stride", a.stride])[-1]
+        result = objects([*command, "--train", start["train"], "--dev", a.dev, "--out", answers, "--stride", a.stride],
+                         self.processors)[-1]
         if not stop:
             result["metrics"] = self.score(answers)
         return result
@@ -152,25 +149,30 @@ class Bench:
             paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["id"] in found]
         asked = self.folder / "asked.json"
         asked.write_text(json.dumps(whole))
-        line = run([ROOT / "build/ramet", "score", "squad", asked, answers, "--json"])[-1]
+        line = objects([ROOT / "build/ramet", "score", "squad", asked, answers, "--json"])[-1]
         return {key: line[key] for key in ("f1", "exact_match")}
 
     def rates(self):
-        """In turn, so that both meet the same machine."""
+        """In turn and on the same processors, so that both meet the same machine."""
         steps, runners = self.args.rate_steps, {"ramet": lambda: self.ramet(90, steps)}
+        self.processors = first_processors(self.args.threads)
+        attention = {}
         for precision in ("f32", "bf16"):
             runners[f"torch {precision}"] = lambda precision=precision: self.torch(90, precision, steps)
         found = {name: [] for name in runners}
         for _ in range(self.args.rounds):
             for name, runner in runners.items():
-                found[name].append(runner()["samples_per_second"])
+                result = runner()
+                found[name].append(result["samples_per_second"])
+                if "attention" in result:
+                    attention[name] = result["attention"]
                 subprocess.run(["rm", "-rf", *self.folder.glob("ramet-*-90-*")])
                 print(f"  {self.task} {name}: {found[name][-1]:.1f} samples/s, load {os.getloadavg()[0]:.2f}", flush=True)
         medians = {name: statistics.median(values) for name, values in found.items()}
         fastest = max((name for name in medians if name != "ramet"), key=medians.get)
         ratio = medians["ramet"] / medians[fastest]
         return {"samples_per_second": {name: round(value, 2) for name, value in medians.items()}, "peer": fastest,
-                "ratio": round(ratio, 3), "ratio_bar": RATIO, "fast_enough": ratio >= RATIO}
+                "attention": attention, "ratio": round(ratio, 3), "ratio_bar": RATIO, "fast_enough": ratio >= RATIO}
 
     def reached(self, name, seed, precision, side):
         """What a run scored, from KEPT where it was run before."""

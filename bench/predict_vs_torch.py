@@ -5,32 +5,23 @@
     python bench/predict_vs_torch.py --only greedy        # that greedy tokens in f32 are the same
 
 A round runs Ramet, PyTorch eager and PyTorch compiled, each as a process of its own; the ratio is that of the medians over rounds,
-against the better of PyTorch's two. BERT: the likeliest words of 20 masks in sequences of 128. GPT-2: 128 tokens after a
-prompt of 128, greedy, with caches (transformers' `generate`; compiled: with its static cache). Greedy tokens in f32 of the same random
+against the better of PyTorch's two. The lines of PyTorch's runs name the attention kernel that it took, and the memory of the
+interpreter and libraries within its peak. BERT: the likeliest words of 20 masks in sequences of 128. GPT-2: 128 tokens after a
+prompt of 128 (uniform tokens on both sides), greedy, with caches (transformers' `generate`; compiled: with its static cache). Greedy tokens in f32 of the same random
 weights must be equal as long as the two best logits differ by more than 1e-4. Needs the peers: scripts/setup.sh --peers.
 """
 
 import argparse
 import json
 import os
-import pathlib
 import random
 import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from peers.sides import ROOT, first_processors, run
+
 CASES = {"bert-1": 1.3, "bert-8": 1.3, "gpt2": 1.5, "greedy": None}
 PEERS = ["torch eager", "torch compiled"]
-
-
-def run(command, processors):
-    environment = dict(os.environ, OMP_PROC_BIND="true", OMP_NUM_THREADS=str(len(processors)))
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment,
-                            preexec_fn=lambda: os.sched_setaffinity(0, processors))
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} failed:\n{result.stderr[-2000:]}")
-    return json.loads(result.stdout.strip().splitlines()[-1])
 
 
 def torch_command(model, *more):
@@ -101,7 +92,7 @@ def main():
     runners = ["ramet"] + [peer for peer in PEERS if peer not in args.without]
     if len(runners) == 1:
         parser.error("every peer is left out: nothing to compare with")
-    processors = set(sorted(os.sched_getaffinity(0))[:args.threads])
+    processors = first_processors(args.threads)
     met = True
     for case in args.only or CASES:
         met = (greedy(args, processors) if case == "greedy" else measure(case, args, runners, processors)) and met

@@ -22,6 +22,8 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ["HF_HUB_OFFLINE"] = "1"
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer  # noqa: E402
 
+from torch_tools import attention_path, memory  # noqa: E402
+
 # name: (file to train on, text, pair, label, labels)
 TASKS = {
     "mrpc": ("train.tsv", "#1 String", "#2 String", "Quality", ["0", "1"]),
@@ -276,6 +278,11 @@ def main():
         data = encode(tokenizer, read_examples(args.task, args.data / TASKS[args.task][0], args.limit_train), args.sequence)
     model.train()
     seconds = train(model, data, args)
+    used = {}
+    if args.stop:  # in training: without dropout another kernel would compute attention
+        batch = {name: tensor[: args.batch] for name, tensor in data.items()}
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
+            used = {**memory(), "attention": attention_path(lambda: model(**batch))}
     model.eval()
     if args.stop:
         pass
@@ -289,7 +296,7 @@ def main():
         found = logits[:, 0].tolist() if args.task == "stsb" else logits.argmax(1).tolist()
         numbers = metrics(args.task, found, [e[2] for e in dev])
     middle = statistics.median(seconds[1:] or seconds)
-    print(json.dumps({"metrics": numbers, "samples_per_second": args.batch / middle, "steps": len(seconds)}))
+    print(json.dumps({"metrics": numbers, "samples_per_second": args.batch / middle, "steps": len(seconds), **used}))
 
 
 if __name__ == "__main__":

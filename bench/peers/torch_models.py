@@ -1,6 +1,7 @@
-"""BERT and GPT-2 written in plain PyTorch, as a careful user would: one product for query, key and value, the fused
-scaled_dot_product_attention, tied embeddings, and the masked-word head on the masked positions only. The peer that
-Ramet is measured against, and the oracle of its loss curves. Weight names are Ramet's (Hugging Face's where they exist).
+"""BERT and GPT-2 written in plain PyTorch, as a careful user would: one product for query, key and value,
+scaled_dot_product_attention (which chooses a fused kernel where it has one: on a CPU only without dropout), tied
+embeddings, and the masked-word head on the masked positions only. The peer that Ramet is measured against, and the
+oracle of its loss curves. Weight names are Ramet's (Hugging Face's where they exist).
 """
 
 import math

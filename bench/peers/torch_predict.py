@@ -15,6 +15,7 @@ import time
 import torch
 
 from torch_models import Bert
+from torch_tools import all_is_imported, attention_path, memory
 
 
 def timed(call, seconds, least=5):
@@ -39,11 +40,14 @@ def bert(args):
              "masked_positions": torch.randint(0, 128, (args.batch, 20), generator=generator)}
     predict = torch.compile(model.predict) if args.compile else model.predict
     latencies = timed(lambda: predict(batch), args.seconds)
-    return {"p50_ms": 1000 * statistics.median(latencies), "samples_per_second": args.batch * len(latencies) / sum(latencies)}
+    used = memory()
+    return {"p50_ms": 1000 * statistics.median(latencies), "samples_per_second": args.batch * len(latencies) / sum(latencies), **used,
+            "attention": attention_path(lambda: predict(batch))}
 
 
 def gpt2_model(args):
     from transformers import GPT2Config, GPT2LMHeadModel
+    all_is_imported()
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config()).eval()  # the defaults are those of 124M
     if args.weights:
@@ -80,7 +84,9 @@ def gpt2(args):
 
     whole = statistics.median(timed(lambda: generate(128), args.seconds, least=3))
     first = statistics.median(timed(lambda: generate(1), 0, least=3))
-    return {"seconds": whole, "first_token_ms": 1000 * first, "token_ms": 1000 * (whole - first) / 127}
+    used = memory()
+    return {"seconds": whole, "first_token_ms": 1000 * first, "token_ms": 1000 * (whole - first) / 127, **used,
+            "attention": attention_path(lambda: generate(2))}
 
 
 def main():

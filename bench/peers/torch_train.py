@@ -1,35 +1,61 @@
-"""Times a PyTorch training step and prints one JSON object: median step seconds, tokens per second, peak memory.
+"""Times a PyTorch training step and prints one JSON object: median step seconds, tokens per second, peak memory, the
+memory that the interpreter and the libraries took before there was a model, and the attention kernel that ran.
 
-    python bench/peers/torch_train.py --model bert --preset base --sequence 128 --micro-batch 16 --precision bf16
+    python bench/peers/torch_train.py --model bert --preset base --sequence 128 --micro-batch 16 --precision bf16 --dropout 0
 """
 
 import argparse
 import json
 import os
-import resource
 import statistics
 import time
 
 import torch
 
 from torch_models import Bert, Gpt2, parameter_groups
+from torch_tools import attention_path, memory
+
+PADDING, CLASSIFY, SEPARATOR, MASK, SPECIAL = 0, 2, 3, 4, 5  # special tokens of BERT, and how many there are
 
 
-def synthetic_batch(args, vocab, generator):
-    shape = (args.micro_batch, args.sequence)
-    ids = torch.randint(5, vocab, shape, generator=generator)
-    if args.model == "gpt2":
-        return {"input_ids": ids, "labels": torch.randint(5, vocab, shape, generator=generator)}
-    predictions = args.max_predictions
-    positions = torch.stack([torch.randperm(args.sequence, generator=generator)[:predictions].sort().values
-                             for _ in range(args.micro_batch)])
+def draw_tokens(shape, count, generator):
+    """Tokens of `count` with the frequencies of Ramet's synthetic data (src/ramet/text/synthetic_batches.cc): nearly
+    Zipf's law. One octave of the ranks, then one of its ranks."""
+    least = 1 << torch.randint(0, count.bit_length(), shape, generator=generator)
+    most = torch.clamp(2 * least - 1, max=count)
+    return least - 1 + (torch.rand(shape, generator=generator, dtype=torch.float64) * (most - least + 1)).long()
+
+
+def causal_batch(args, vocab, generator):
+    tokens = draw_tokens((args.micro_batch, args.sequence + 1), vocab, generator)
+    return {"input_ids": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+
+
+def bert_batch(args, vocab, generator):
+    """[CLS] a [SEP] b [SEP], 15% of the words masked: of these 80% by [MASK], 10% by another word."""
+    rows, length = args.micro_batch, args.sequence
+    ids = SPECIAL + draw_tokens((rows, length), vocab - SPECIAL, generator)
+    cut = torch.randint(2, length - 2, (rows,), generator=generator)  # where the first [SEP] stands
+    ids[:, 0], ids[:, -1] = CLASSIFY, SEPARATOR
+    ids[torch.arange(rows), cut] = SEPARATOR
+    masked = min(args.max_predictions, round(0.15 * (length - 3)))
+    positions = torch.zeros((rows, args.max_predictions), dtype=torch.long)
+    labels = torch.full((rows, args.max_predictions), -1)
+    for row in range(rows):
+        words = torch.nonzero(ids[row] >= SPECIAL).flatten()
+        chosen = words[torch.randperm(len(words), generator=generator)[:masked]].sort().values
+        positions[row, :masked], labels[row, :masked] = chosen, ids[row, chosen]
+        fate = torch.rand(masked, generator=generator)
+        ids[row, chosen[fate < 0.8]] = MASK
+        other = chosen[fate >= 0.9]
+        ids[row, other] = SPECIAL + draw_tokens(other.shape, vocab - SPECIAL, generator)
     return {
         "input_ids": ids,
-        "token_type_ids": (torch.arange(args.sequence) >= args.sequence // 2).long().expand(shape).contiguous(),
-        "attention_mask": torch.ones(shape, dtype=torch.long),
+        "token_type_ids": (torch.arange(length) > cut[:, None]).long(),
+        "attention_mask": torch.ones((rows, length), dtype=torch.long),
         "masked_positions": positions,
-        "masked_labels": torch.randint(5, vocab, (args.micro_batch, predictions), generator=generator),
-        "next_sentence_label": torch.randint(0, 2, (args.micro_batch,), generator=generator),
+        "masked_labels": labels,
+        "next_sentence_label": torch.randint(0, 2, (rows,), generator=generator),
     }
 
 
@@ -52,31 +78,35 @@ def main():
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     vocab = 30522 if args.model == "bert" else 50257
-    make = Bert if args.model == "bert" else Gpt2
+    make, make_batch = (Bert, bert_batch) if args.model == "bert" else (Gpt2, causal_batch)
     model = make(args.preset, vocab=vocab, dropout=args.dropout, attention_dropout=args.dropout).train()
     optimizer = torch.optim.AdamW(parameter_groups(model, 0.01), lr=1e-4, fused=True)
     forward = torch.compile(model) if args.compile else model
 
-    seconds, losses = [], []
-    for step in range(args.warmup + args.steps):
-        batch = synthetic_batch(args, vocab, generator)
-        start = time.perf_counter()
+    def step(batch):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16"):
             loss = forward(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if step >= args.warmup:
+        return loss
+
+    seconds = []
+    for number in range(args.warmup + args.steps):
+        batch = make_batch(args, vocab, generator)
+        start = time.perf_counter()
+        loss = step(batch)
+        if number >= args.warmup:
             seconds.append(time.perf_counter() - start)
-        losses.append(loss.item())
+    used = memory()
     median = statistics.median(seconds)
     print(json.dumps({
         "peer": f"torch {torch.__version__}" + (" compiled" if args.compile else " eager"),
         "step_seconds": median, "step_seconds_min": min(seconds), "step_seconds_max": max(seconds),
         "tokens_per_second": args.micro_batch * args.sequence / median,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "loss": losses[-1], "load_average": os.getloadavg()[0],
+        **used, "attention": attention_path(lambda: step(batch)), "dropout": args.dropout,
+        "loss": loss.item(), "load_average": os.getloadavg()[0],
     }))
 
 

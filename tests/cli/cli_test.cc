@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -40,9 +41,12 @@ class Cli : public ::testing::Test {
   Cli() { write_file_atomic(folder_ / "tiny.toml", kTinyBert); }
   Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
   json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
-  /// Trains the tiny recipe with more arguments; expects success.
+  /// Trains the tiny recipe with more arguments; expects success. On one thread, unless they say otherwise: on a busy
+  /// machine several wait for each other.
   json train(std::vector<std::string> more = {}) {
     std::vector<std::string> arguments = {"train", "tiny.toml", "--json"};
+    const auto given = [&](const char* option) { return std::find(more.begin(), more.end(), option) != more.end(); };
+    if (!given("--threads") && !given("--layout")) arguments.insert(arguments.end(), {"--threads", "1"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = ramet(arguments);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -55,17 +59,17 @@ TEST_F(Cli, TrainsAndTellsAllThatItMust) {
   const Outcome outcome = ramet({"train", "tiny.toml", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   int64_t steps = 0;
-  double first_loss = 0;
+  double last_loss = 0;
   std::string line;
   for (std::istringstream lines(outcome.out); std::getline(lines, line);) {
     const json object = json::parse(line, nullptr, false);
     ASSERT_TRUE(object.is_object()) << line;
-    if (object.value("event", "") == "step" && ++steps == 1) first_loss = object["loss"];
+    if (object.value("event", "") == "step") ++steps, last_loss = object["loss"];
   }
   EXPECT_EQ(steps, 12);
   const json end = last(outcome);
   EXPECT_EQ(end["steps"], 12);
-  EXPECT_LT(end["loss"].get<double>(), first_loss + 1);
+  EXPECT_EQ(end["loss"], last_loss);
   EXPECT_EQ(end["weights_hash"].get<std::string>().size(), 32u);
   for (const char* key :
        {"tokens_per_second", "step_seconds", "planned_bytes", "measured_peak_bytes", "compile_seconds"})
@@ -97,30 +101,37 @@ TEST_F(Cli, TheProfileTellsWhereTimeGoes) {
 
 TEST_F(Cli, TheSameBitsWhateverTheLayout) {
   const std::string hash = train()["weights_hash"];
-  EXPECT_EQ(train({"--threads", "1"})["weights_hash"], hash);
+  EXPECT_EQ(train({"--threads", "2"})["weights_hash"], hash);
   EXPECT_EQ(train({"--threads", "3"})["weights_hash"], hash);
   EXPECT_EQ(train({"--set", "train.recompute=layer"})["weights_hash"], hash);
   EXPECT_EQ(train({"--set", "train.recompute=all", "--set", "data.prefetch=7"})["weights_hash"], hash);
   EXPECT_NE(train({"--set", "train.seed=4"})["weights_hash"], hash);
-  EXPECT_NE(train({"--set", "train.lanes=1"})["weights_hash"], "");
+  EXPECT_NE(train({"--set", "train.lanes=1"})["weights_hash"], hash) << "lanes say in which order gradients are added";
 }
 
+/// Words of synthetic text are not equally frequent, which a few steps teach. The held-out samples are the same for
+/// all.
 TEST_F(Cli, EveryOptimizerAndPrecisionLearns) {
+  const auto held_out = [&](const std::string& optimizer, const std::string& rate, const std::string& precision) {
+    const json end = train({"--set", "train.optimizer.kind=" + optimizer, "--set",
+                            "train.schedule.learning_rate=" + rate, "--set", "train.precision=" + precision, "--set",
+                            "train.steps=8", "--set", "train.evaluation.every=0", "--set", "train.checkpoint.every=0"});
+    return end["held_out_loss"].get<double>();
+  };
+  const double untaught = held_out("adamw", "0", "f32");
   const std::vector<std::pair<const char*, const char*>> optimizers = {
       {"sgd", "0.02"},  {"adam", "0.02"},      {"adamw", "0.02"}, {"lamb", "0.02"},
       {"lars", "2.0"}, {"adafactor", "0.05"}, {"lion", "0.005"}};
-  for (const auto& [optimizer, rate] : optimizers) {
-    const json end = train({"--set", "train.optimizer.kind=" + std::string(optimizer), "--set",
-                            "train.schedule.learning_rate=" + std::string(rate), "--set", "train.steps=8"});
-    EXPECT_LT(end["loss"].get<double>(), 5.2) << optimizer;
-  }
-  for (const char* precision : {"f32", "bf16", "f16"})
-    EXPECT_EQ(train({"--set", "train.precision=" + std::string(precision)})["steps"], 12) << precision;
+  for (const auto& [optimizer, rate] : optimizers)
+    EXPECT_LT(held_out(optimizer, rate, "f32"), untaught - 0.1) << optimizer;
+  for (const char* precision : {"bf16", "f16"})
+    EXPECT_LT(held_out("adamw", "0.02", precision), untaught - 0.1) << precision;
 }
 
 TEST_F(Cli, ChecksOfNumericsAreWrittenAndChangeNothing) {
   const json plain = train();
-  const Outcome outcome = ramet({"train", "tiny.toml", "--json", "--run", "run", "--check-numerics", "6"});
+  const Outcome outcome =
+      ramet({"train", "tiny.toml", "--json", "--threads", "1", "--run", "run", "--check-numerics", "6"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(last(outcome)["weights_hash"], plain["weights_hash"]);
   EXPECT_EQ(last(outcome)["planned_bytes"], plain["planned_bytes"]);
@@ -151,45 +162,56 @@ TEST_F(Cli, AnAutomaticLossScaleIsShownAndCounted) {
   EXPECT_THAT(text.err, HasSubstr("skipped"));
 }
 
+/// A run of 40 steps is killed at a moment somewhere in it. A round in which it ended before the signal came proves
+/// nothing and is played again, so that three kills are tested and no round is longer than 40 steps.
 TEST_F(Cli, KilledAtAnyMomentItGoesOnWithTheSameBits) {
-  const std::vector<std::string> more = {"--set", "train.steps=40"};
-  const std::string hash = train(more)["weights_hash"];
+  const std::string hash = train({"--set", "train.steps=40"})["weights_hash"];
   std::mt19937 random(5);
-  for (int round = 0; round < 4; ++round) {
+  int killed = 0;
+  for (int round = 0; round < 12 && killed < 3; ++round) {
     const std::string run = "run" + std::to_string(round);
-    Process first({"train", "tiny.toml", "--json", "--run", run, "--set", "train.steps=40"}, folder_.path());
-    while (!first.ended() && first.output().find("\"step\":") == std::string::npos)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+    Process first({"train", "tiny.toml", "--threads", "1", "--json", "--run", run, "--set", "train.steps=40"},
+                  folder_.path());
+    first.wait_for("\"step\":" + std::to_string(1 + random() % 20) + ",");
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
     first.signal(SIGKILL);
-    first.wait();
+    if (first.wait().status != -1) continue;
+    ++killed;
     // The run is readable as it lies there.
     const Outcome shown = ramet({"runs", "show", run, "--json"});
     ASSERT_EQ(shown.status, 0) << shown.err;
-    EXPECT_THAT(last(shown)["status"].get<std::string>(), testing::AnyOf("killed", "done"));
-    const Outcome second = ramet({"train", "--resume", run, "--json"});
+    EXPECT_EQ(last(shown)["status"], "killed");
+    const Outcome second = ramet({"train", "--resume", run, "--json", "--threads", "2"});
     ASSERT_EQ(second.status, 0) << second.err;
     EXPECT_EQ(last(second)["weights_hash"], hash) << "round " << round;
     EXPECT_EQ(last(second)["steps"], 40);
     EXPECT_EQ(last(ramet({"runs", "show", run, "--json"}))["status"], "done");
   }
+  EXPECT_EQ(killed, 3);
 }
 
 TEST_F(Cli, AStopFinishesTheStepAndSaves) {
-  const std::string hash = train({"--set", "train.steps=400", "--set", "train.checkpoint.every=0"})["weights_hash"];
-  Process process({"train", "tiny.toml", "--json", "--run", "stopped", "--set", "train.steps=400", "--set",
-                   "train.checkpoint.every=0"},
-                  folder_.path());
-  while (!process.ended() && process.output().find("\"step\":5") == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  process.signal(SIGINT);
-  const Outcome outcome = process.wait();
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const json end = last(outcome);
-  EXPECT_EQ(end["status"], "interrupted");
-  EXPECT_LT(end["steps"].get<int>(), 400);
-  EXPECT_TRUE(fs::exists(end["checkpoint"].get<std::string>()));
-  EXPECT_EQ(last(ramet({"train", "--resume", "stopped", "--json"}))["weights_hash"], hash);
+  const std::vector<std::string> sixty = {"--set", "train.steps=60", "--set", "train.checkpoint.every=0"};
+  const std::string hash = train(sixty)["weights_hash"];
+  bool stopped = false;
+  for (int round = 0; round < 4 && !stopped; ++round) {  // again if the run ended before the signal came
+    const std::string run = "run" + std::to_string(round);
+    std::vector<std::string> arguments = {"train", "tiny.toml", "--threads", "1", "--json", "--run", run};
+    arguments.insert(arguments.end(), sixty.begin(), sixty.end());
+    Process process(arguments, folder_.path());
+    process.wait_for("\"step\":5,");
+    process.signal(SIGINT);
+    const Outcome outcome = process.wait();
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json end = last(outcome);
+    if (end["steps"] == 60) continue;
+    stopped = true;
+    EXPECT_EQ(end["status"], "interrupted");
+    EXPECT_GE(end["steps"].get<int>(), 5);
+    EXPECT_TRUE(fs::exists(end["checkpoint"].get<std::string>()));
+    EXPECT_EQ(last(ramet({"train", "--resume", run, "--json"}))["weights_hash"], hash);
+  }
+  EXPECT_TRUE(stopped);
 }
 
 TEST_F(Cli, StepsStopsWithoutChangingTheSchedule) {
@@ -369,8 +391,8 @@ TEST_F(Cli, RunsAreListedShownComparedAndExported) {
 }
 
 TEST_F(Cli, PlanSaysWhatTheRunTakes) {
-  const Outcome outcome =
-      ramet({"plan", "tiny.toml", "--json", "--no-time", "--svg", "memory.svg", "--save", "tiny.program"});
+  const Outcome outcome = ramet(
+      {"plan", "tiny.toml", "--threads", "1", "--json", "--no-time", "--svg", "memory.svg", "--save", "tiny.program"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json plan = last(outcome), end = train();
   EXPECT_EQ(plan["planned_bytes"], end["planned_bytes"]);

@@ -197,12 +197,14 @@ class FaultCli : public LayoutCli, public ::testing::WithParamInterface<Fault> {
 TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
   if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
   const std::string run = (folder_ / "run").string();
-  Process process({"train", "small.toml", "--layout", "p=2 r=2 head=first", "--run", run, "--set", "train.steps=100000",
-                   "--set", "train.schedule.kind=constant", "--time-limit", "3"},
+  Process process({"train", "small.toml", "--layout", "p=2 r=2 head=first", "--run", run, "--set", "train.steps=300",
+                   "--time-limit", "3"},
                   folder_.path(), mpi_launcher(4));
-  for (int i = 0; i < 600 && !fs::exists(folder_ / "run/checkpoints/step-00000002"); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const std::vector<pid_t> ranks = ranks_of(run);
+  std::vector<pid_t> ranks;
+  for (int i = 0; i < 6000 && !fs::exists(folder_ / "run/checkpoints/step-00000002"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (ranks.size() < 4) ranks = ranks_of(run);
+  }
   ASSERT_EQ(ranks.size(), 4u);
   const size_t rank = GetParam().rank;
   ::kill(ranks[rank], GetParam().signal);
@@ -217,12 +219,11 @@ TEST_P(FaultCli, EndsWithAWordAndGoesOn) {
   for (int i = 0; i < 100 && !ranks_of(run).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_TRUE(ranks_of(run).empty());
 
-  const std::vector<std::string> same = {"--set", "train.steps=100000", "--set", "train.schedule.kind=constant"};
   const Outcome resumed = ramet({"train", "--resume", run, "--steps", "30", "--json", "--layout", "p=1"});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
+  // 30 but for a machine on which the run had come further.
   const std::string steps = std::to_string(last(resumed)["steps"].get<int64_t>());
-  EXPECT_EQ(last(resumed)["weights_hash"],
-            train({same[0], same[1], same[2], same[3], "--steps", steps})["weights_hash"]);
+  EXPECT_EQ(last(resumed)["weights_hash"], train({"--set", "train.steps=300", "--steps", steps})["weights_hash"]);
 }
 INSTANTIATE_TEST_SUITE_P(Signals, FaultCli,
                          ::testing::Values(Fault{"Killed", SIGKILL, 2}, Fault{"Halted", SIGSTOP, 2},

@@ -50,11 +50,18 @@ class Process {
       ::_exit(127);
     }
   }
-  void signal(int number) const { ::kill(pid_, number); }
+  /// Does nothing once the program has ended.
+  void signal(int number) {
+    if (!ended()) ::kill(pid_, number);
+  }
   bool ended() {
     int status = 0;
     if (!done_ && ::waitpid(pid_, &status, WNOHANG) == pid_) done_ = true, status_ = status;
     return done_;
+  }
+  /// Waits until the program has printed `text`, or has ended.
+  void wait_for(const std::string& text) {
+    while (!ended() && output().find(text) == std::string::npos) ::usleep(1000);
   }
   std::string output() const { return text_of("out."); }
   std::string errors() const { return text_of("err."); }  ///< so far

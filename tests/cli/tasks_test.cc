@@ -6,6 +6,7 @@
 
 #include "cli/process.h"
 #include "ramet/base/file.h"
+#include "support/mpi.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -122,6 +123,25 @@ TEST_F(TaskCli, EveryLayoutEndsWithTheSameBitsAndMetrics) {
     for (const char* number : {"loss", "held_out_accuracy", "held_out_loss"}) EXPECT_EQ(other[number], one[number]) << layout;
   }
   EXPECT_EQ(last({"train", "pairs.toml", "--steps", "6", "--threads", "1"})["weights_hash"], one["weights_hash"]);
+}
+
+TEST_F(TaskCli, RanksOfMpiEndWithTheSameBitsAndMetrics) {
+  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const json one = last({"train", "pairs.toml", "--steps", "6"});
+  const auto over_ranks = [&](int ranks, const std::string& layout, const std::string& run) {
+    const Outcome outcome = Process({"train", "pairs.toml", "--steps", "6", "--json", "--layout", layout, "--run", run},
+                                    folder_.path(), mpi_launcher(ranks))
+                                .wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.last_line(), nullptr, false);
+  };
+  for (const auto& [ranks, layout] : {std::pair{2, "p=2"}, std::pair{2, "r=2 t=2 rts=optimizer"}}) {
+    const std::string run = "ranks of " + std::string(layout);
+    const json many = over_ranks(ranks, layout, run);
+    for (const char* number : {"weights_hash", "loss", "held_out_accuracy", "held_out_loss"})
+      EXPECT_EQ(many[number], one[number]) << layout << ", " << number;
+    EXPECT_EQ(last({"eval", run})["accuracy"], many["held_out_accuracy"]) << layout << ", evaluated by one process";
+  }
 }
 
 TEST_F(TaskCli, AResumedRunEndsWithTheSameBits) {

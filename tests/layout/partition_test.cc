@@ -277,7 +277,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PartitionBits, testing::ValuesIn(kCases),
 TEST(LayerCosts, SumsOfGradientsCountForNoLayerWhateverTheirType) {
   const auto before = [](const std::string& accumulators) {
     const Subject subject("gpt2", {"train.precision=bf16", "train.accumulators=" + accumulators});
-    const LayerCosts costs = layer_costs(subject.step.micro, PartOrder(subject.step.micro));
+    const LayerCosts costs = layer_costs(subject.step.micro, LayerOrder(subject.step.micro));
     EXPECT_GT(costs.layers.front(), 0);
     return costs.before;
   };

@@ -11,11 +11,12 @@ namespace {
 
 constexpr double kBow = 1.85e9, kGc200 = 1.325e9;
 
-/// A published rate of [m,m] x [m,n].
+/// A published rate of [m,m] x [m,n], and by how much the model misses it.
 struct Row {
   DType dtype;
   int64_t m, n;
   double published;  ///< operations a second, in 10^12
+  double error;      ///< of the prediction, in percent of it
 };
 
 double tera(const MatrixProduct& product, double cycles, double clock) {
@@ -37,6 +38,7 @@ double mean_error(const std::vector<Row>& rows) {
     std::printf("%-4s %5lld x %5lld x %5lld: published %6.2f TFLOP/s, predicted %6.2f, %+5.1f%%\n",
                 std::string(name_of(row.dtype)).c_str(), static_cast<long long>(row.m), static_cast<long long>(row.m),
                 static_cast<long long>(row.n), row.published, predicted, 100 * error);
+    EXPECT_NEAR(100 * error, row.error, 0.5);
     sum += std::abs(error);
   }
   const double mean = sum / static_cast<double>(rows.size());
@@ -60,40 +62,42 @@ TEST(TileMatmul, OneVertexTakesTheCyclesOfThePublishedMicrobenchmark) {
 // Dense rows of the PopSparse plots (arXiv 2303.16999) and of Graphcore's SpMM notebook, on a Bow IPU.
 TEST(TileMatmul, HalfProductsTakeThePublishedTime) {
   const DType half = DType::kF16;
-  EXPECT_LT(mean_error({{half, 1024, 4, 6.04},
-                        {half, 1024, 16, 20.3},
-                        {half, 1024, 64, 45.5},
-                        {half, 1024, 256, 89.3},
-                        {half, 1024, 1024, 120},
-                        {half, 1024, 2048, 153},
-                        {half, 1024, 4096, 180},
-                        {half, 1024, 8192, 206},
-                        {half, 1024, 16384, 223},
-                        {half, 1024, 32768, 223},
-                        {half, 4096, 4, 18.2},
-                        {half, 4096, 16, 61.2},
-                        {half, 4096, 64, 130},
-                        {half, 4096, 256, 175},
-                        {half, 4096, 1024, 209},
-                        {half, 4096, 2048, 223},
-                        {half, 4096, 4096, 228},
-                        {half, 4096, 1024, 197.7},
-                        {half, 4096, 2048, 211.0}}),
-            0.07);
+  EXPECT_LT(mean_error({{half, 1024, 4, 6.04, -6.0},
+                        {half, 1024, 16, 20.3, 3.1},
+                        {half, 1024, 64, 45.5, 5.1},
+                        {half, 1024, 256, 89.3, -8.6},
+                        {half, 1024, 1024, 120, 2.9},
+                        {half, 1024, 2048, 153, -6.0},
+                        {half, 1024, 4096, 180, -7.0},
+                        {half, 1024, 8192, 206, -7.9},
+                        {half, 1024, 16384, 223, -5.3},
+                        {half, 1024, 32768, 223, 2.5},
+                        {half, 4096, 4, 18.2, -15.1},
+                        {half, 4096, 16, 61.2, 1.0},
+                        {half, 4096, 64, 130, -9.2},
+                        {half, 4096, 256, 175, -5.4},
+                        {half, 4096, 1024, 209, -3.5},
+                        {half, 4096, 2048, 223, -2.3},
+                        {half, 4096, 4096, 228, 1.1},
+                        {half, 4096, 1024, 197.7, 2.0},
+                        {half, 4096, 2048, 211.0, 3.2}}),
+            0.055);
 }
 
+// `float_sum_cycles` was fitted to these.
 TEST(TileMatmul, SingleProductsTakeThePublishedTime) {
   const DType single = DType::kF32;
-  EXPECT_LT(mean_error({{single, 1024, 4, 3.72},     {single, 1024, 8, 6.54},    {single, 1024, 16, 11.2},
-                        {single, 1024, 32, 16.3},    {single, 1024, 64, 21.3},   {single, 1024, 128, 29.4},
-                        {single, 1024, 256, 34.5},   {single, 1024, 512, 36.4},  {single, 1024, 1024, 44},
-                        {single, 1024, 2048, 50.3},  {single, 1024, 4096, 56},   {single, 1024, 8192, 57.5},
-                        {single, 1024, 16384, 59.1}, {single, 4096, 4, 7.08},    {single, 4096, 8, 12.5},
-                        {single, 4096, 16, 22.5},    {single, 4096, 32, 31.9},   {single, 4096, 64, 41.7},
-                        {single, 4096, 128, 49},     {single, 4096, 256, 53.1},  {single, 4096, 512, 54.5},
-                        {single, 4096, 1024, 56},    {single, 4096, 2048, 57.5}, {single, 4096, 4096, 59.1},
-                        {single, 4096, 512, 52.4}}),
-            0.07);
+  EXPECT_LT(
+      mean_error({{single, 1024, 4, 3.72, -9.3},     {single, 1024, 8, 6.54, -2.9},   {single, 1024, 16, 11.2, 13.2},
+                  {single, 1024, 32, 16.3, 11.3},    {single, 1024, 64, 21.3, 8.1},   {single, 1024, 128, 29.4, -4.9},
+                  {single, 1024, 256, 34.5, -5.5},   {single, 1024, 512, 36.4, 3.4},  {single, 1024, 1024, 44, -2.2},
+                  {single, 1024, 2048, 50.3, -5.9},  {single, 1024, 4096, 56, -6.3},  {single, 1024, 8192, 57.5, -2.5},
+                  {single, 1024, 16384, 59.1, -1.1}, {single, 4096, 4, 7.08, -7.7},   {single, 4096, 8, 12.5, 4.5},
+                  {single, 4096, 16, 22.5, 16.1},    {single, 4096, 32, 31.9, 9.3},   {single, 4096, 64, 41.7, 0.6},
+                  {single, 4096, 128, 49, -1.6},     {single, 4096, 256, 53.1, -1.9}, {single, 4096, 512, 54.5, 1.2},
+                  {single, 4096, 1024, 56, 2.6},     {single, 4096, 2048, 57.5, 2.7}, {single, 4096, 4096, 59.1, 1.6},
+                  {single, 4096, 512, 52.4, 5.3}}),
+      0.055);
 }
 
 // The best over n of the same plots: the dense rows of the comparison by feature size.

@@ -172,18 +172,26 @@ TEST(Plans, RecomputeTakesLessMemoryAndPlacementMeetsTheBound) {
   }
 }
 
+/// Rehearses with a budget that a busy machine needs, too: more is given where one round takes longer than two of it.
+bool rehearse_in_time(Machine& machine, std::span<const Executable> stages, int beside,
+                      bool between_processes = false) {
+  for (const double seconds : {0.5, 5.0, 50.0})
+    if (rehearse(machine, stages, cpu_backend(), seconds, beside, between_processes)) return true;
+  return false;
+}
+
 TEST(Prediction, RestsOnMeasuredCalls) {
   const Preparation ready = small_model("bert", {});
   const Executable exe =
       compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
-  EXPECT_GT(machine.device.peak(DType::kF32), 1e8);
-  EXPECT_GT(machine.bandwidth(), 1e8);
   const double rough = predict_step_seconds(exe, machine);
   measure_calls(machine, exe, cpu_backend(), 600);  // all of them, on a busy machine under a sanitizer too
   const StepTime time = predict_step(exe, machine);
-  EXPECT_GT(rough, 0);
-  EXPECT_GT(time.measured_share, 0);
+  // Rates of large work foretell tasks this small to an order of magnitude.
+  EXPECT_GT(rough, time.seconds / 20);
+  EXPECT_LT(rough, time.seconds * 20);
+  EXPECT_GT(time.measured_share, 0.8);
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions)
       if (instruction.call >= 0 && segment.kind != PieceKind::kProgram) {
@@ -202,7 +210,7 @@ TEST(Prediction, RehearsesEveryCallOfTheStep) {
       const Executable exe =
           compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
       Machine machine = probe_machine(cpu_backend(), 1);
-      ASSERT_TRUE(rehearse(machine, {&exe, 1}, cpu_backend(), 0.5, 1, between_processes)) << kind;
+      ASSERT_TRUE(rehearse_in_time(machine, {&exe, 1}, 1, between_processes)) << kind;
       EXPECT_GT(machine.device.jitter, 0);
       EXPECT_NEAR(predict_step(exe, machine).measured_share, 1, 0.1) << "all but copies and lanes";
       for (const ProgramStep& run : distinct_runs(exe.train().steps))
@@ -221,7 +229,7 @@ TEST(Prediction, RehearsesEveryStage) {
   const auto stages = compile(make_training_step(ready.workload.model, ready.options),
                               parse_layout("p=4 t=2 head=first"), cpu_backend(), {.threads = 1});
   Machine machine = probe_machine(cpu_backend(), 1);
-  ASSERT_TRUE(rehearse(machine, stages, cpu_backend(), 0.5, 1));
+  ASSERT_TRUE(rehearse_in_time(machine, stages, 1));
   EXPECT_GT(machine.device.jitter, 0);
   size_t timed = 0;
   for (const Executable& exe : stages)

@@ -122,6 +122,38 @@ TEST(Workload, AModelOfNoRecipeTrainsWithTheSameBitsOnAnyLayout) {
   }
 }
 
+/// Every third row counts, by a mask of bytes: read as wider numbers it would be another count.
+class ThirdsCounted final : public Rows {
+ public:
+  void fill(int64_t first, int64_t count, const Places& places) const override {
+    Rows::fill(first, count, places);
+    for (int64_t i = 0; i < count; ++i) places.tensors[2][i] = std::byte((first + i) % 3 == 0);
+  }
+};
+
+TEST(Workload, RowsThatTheMaskLeavesOutAreNotCounted) {
+  Training training(workload(model_of(), std::make_shared<ThirdsCounted>()), options(), {}, {.threads = 1});
+  training.initialize();
+  for (const double counted : {6.0, 5.0}) {  // of rows 0 to 15 and 16 to 31: 0, 3, ..., 15 and 18, 21, ..., 30
+    const Numbers numbers = training.step();
+    const double seconds = number_of(numbers, "step_seconds");
+    EXPECT_NEAR(number_of(numbers, "rows_per_second") * seconds, 16, 1e-9);
+    EXPECT_NEAR(number_of(numbers, "real_rows_per_second") * seconds, counted, 1e-9);
+  }
+}
+
+TEST(Workload, WithoutAMaskNothingIsSaidOfPadding) {
+  for (const char* mask : {"", "no such input"}) {
+    Workload made = workload();
+    made.units.mask = mask;
+    Training training(std::move(made), options(), {}, {.threads = 1});
+    training.initialize();
+    const Numbers numbers = training.step();
+    EXPECT_GT(number_of(numbers, "rows_per_second"), 0);
+    for (const auto& [name, number] : numbers) EXPECT_NE(name, "real_rows_per_second") << "mask '" << mask << "'";
+  }
+}
+
 TEST(Workload, AMetricOfNothingEndsNothing) {
   Training training(workload(model_of(), std::make_shared<Rows>(false)), options(), {}, {.threads = 1});
   training.initialize();

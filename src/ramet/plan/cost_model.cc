@@ -11,8 +11,6 @@
 namespace ramet::plan {
 namespace {
 
-constexpr double kSlackOfMeasured = 0.7;  ///< calls that were measured may beat the rate of a large product
-
 double& of(StateBytes& bytes, StateKind kind) { return bytes[static_cast<size_t>(kind)]; }
 double of(const StateBytes& bytes, StateKind kind) { return bytes[static_cast<size_t>(kind)]; }
 
@@ -33,6 +31,8 @@ bool repeats_layers(const Candidate& candidate) {
 double parts_of(int group) { return std::max(group, 1); }
 
 }  // namespace
+
+double bound_margin(const Machine& machine) { return machine.tasks.empty() && machine.processors == 0 ? 1 : 0.7; }
 
 std::string LowerBound::holds() const {
   std::string text;
@@ -185,7 +185,7 @@ LowerBound CostModel::bound(const Candidate& candidate) {
     const double x = std::clamp((m * work / rest - c * others) / (m + m / rest - c), 0.0, others);
     bound.seconds = std::max(bound.seconds, std::max(m * x + c * (others - x), m * (work - x) / rest));
   }
-  if (!machine_.measured_calls.empty() || machine_.processors > 0) bound.seconds *= kSlackOfMeasured;
+  bound.seconds *= bound_margin(machine_);
   return bound;
 }
 

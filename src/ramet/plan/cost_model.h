@@ -31,9 +31,15 @@ struct CostEstimate {
   double seconds = 0, bytes = 0;
 };
 
+/// What bounds of time are multiplied by: 1 on a machine of datasheet figures. On a machine whose tasks were measured,
+/// or whose devices share processors, 0.7: the peak rate is there that of the fastest product that was timed, and
+/// another one may be faster. 0.7 is a margin that we chose. What it rules out is slower beyond doubt by that margin;
+/// it is no proof.
+double bound_margin(const Machine& machine);
+
 /// Times and sizes of layouts without compiling them.
 ///
-/// Bounds hold for every compiled and simulated program:
+/// Bounds hold for every compiled and simulated program, those of time on measured machines by a margin (bound_margin):
 /// - memory: some stage has 1/p of all states and as many layers as any even cut gives its fullest part, and holds at
 ///   once its shard of every state that is not streamed;
 /// - time: some stage does 1/p of all matrix products, at the device's peak rate at best; and in a pipeline either the

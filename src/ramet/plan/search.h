@@ -62,7 +62,7 @@ struct SearchResult {
   std::vector<size_t> front;          ///< of `fitting`: no other is both faster and smaller
   std::vector<Neighbour> neighbours;  ///< of the best
   int64_t considered = 0, too_large = 0;
-  bool proven = false;   ///< bounds rule out that any layout not evaluated is faster
+  bool proven = false;   ///< bounds rule out that any layout not evaluated is faster; see bound_margin
   bool stopped = false;  ///< by `stop`
   /// When nothing fits: the layout that needs the least, as far as is known, and bytes that it needs at least.
   Candidate smallest;

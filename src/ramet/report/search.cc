@@ -8,6 +8,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/plan/cost_model.h"
 
 namespace ramet::report {
 namespace {
@@ -76,6 +77,8 @@ std::string head(const SearchReport& report) {
       result.considered, result.too_large, result.fitting.size() + result.refused.size(), result.fitting.size());
   if (result.stopped)
     text += "stopped: the best so far\n";
+  else if (const double margin = bound_margin(*report.machine); result.proven && margin < 1)
+    text += fmt::format("bounds rule out the rest, by a margin: {:.2g} of the time at the measured peak\n", margin);
   else if (result.proven)
     text += "no other layout can be faster: bounds rule out the rest\n";
   else
@@ -97,8 +100,8 @@ std::string layouts_table(const SearchReport& report) {
                     outcome.streaming_bytes > 0 ? format_size(outcome.streaming_bytes) : "-",
                     fmt::format("{:.1f}%", 100 * outcome.bubble), outcome.limit, outcome.fullest});
   }
-  body.insert(body.begin(), {"   layout", "devices", "step", "samples/s", report.units + "/s", "memory", "streaming", "bubble",
-                             "limit", "most memory"});
+  body.insert(body.begin(), {"   layout", "devices", "step", "samples/s", report.units + "/s", "memory", "streaming",
+                             "bubble", "limit", "most memory"});
   return table(body, 8);
 }
 
@@ -160,6 +163,7 @@ std::string json_of(const SearchReport& report) {
                                  {"too_large", result.too_large},
                                  {"evaluated", result.fitting.size() + result.refused.size()},
                                  {"proven", result.proven},
+                                 {"bound_margin", bound_margin(*report.machine)},
                                  {"stopped", result.stopped},
                                  {"command", report.command}};
   json["layouts"] = nlohmann::ordered_json::array();

@@ -26,8 +26,9 @@ struct SearchReport {
 /// A page: the layouts that fit, fastest first, with step time, speed, memory of the fullest device and what limits
 /// each; "+" marks those that no other beats in both time and memory; then why not the layouts beside the best.
 std::string text_of(const SearchReport& report);
-/// As one JSON object: name, machine, considered, too_large, evaluated, proven, stopped, layouts [{layout, micro_batch,
-/// devices, step_seconds, samples_per_second, UNITS_per_second, memory_bytes, streaming_bytes, bubble, limit, fullest,
+/// As one JSON object: name, machine, considered, too_large, evaluated, proven (by bounds of time that are multiplied
+/// by bound_margin: below 1 it is no proof), bound_margin, stopped, layouts [{layout, micro_batch, devices,
+/// step_seconds, samples_per_second, UNITS_per_second, memory_bytes, streaming_bytes, bubble, limit, fullest,
 /// stage_bytes [], front, estimated_seconds, estimated_bytes, bound_seconds, bound_bytes}], refused [{layout, why}],
 /// neighbours [{change, layout, refused, why}].
 std::string json_of(const SearchReport& report);

@@ -89,8 +89,9 @@ class Loop {
     if (saves && training_.steps_done() < last_) training_.save(options_.best, 1);
   }
 
+  /// Only the leading rank knows the folder; all ranks save together.
   void save() {
-    if (options_.checkpoints.empty()) return;
+    if (!training_.any(!options_.checkpoints.empty())) return;
     result_.checkpoint = training_.save(options_.checkpoints);
     saved_ = training_.steps_done();
     tell([&](TrainingObserver& observer) { observer.on_checkpoint(saved_, result_.checkpoint); });

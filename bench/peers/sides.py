@@ -1,0 +1,39 @@
+"""How both sides of a comparison are run: each as a process of its own, on the same processors.
+
+A side may use `threads` processors and no others. PyTorch's threads are also bound, each to one of them (OMP_PROC_BIND,
+OMP_PLACES); Ramet's may move among them.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def first_processors(threads):
+    """The processors that both sides get: the first ones of those that this process may use."""
+    own = sorted(os.sched_getaffinity(0))
+    if len(own) < threads:
+        sys.exit(f"{threads} threads need as many processors; this process may use {len(own)}")
+    return set(own[:threads])
+
+
+def objects(command, processors=None):
+    """The JSON objects that the command prints, a line each. Without processors it runs on all that there are."""
+    environment, limit = dict(os.environ), None
+    if processors:
+        environment |= {"OMP_NUM_THREADS": str(len(processors)), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
+        limit = lambda: os.sched_setaffinity(0, processors)
+    words = [str(word) for word in command]
+    result = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, preexec_fn=limit)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(words)} failed:\n{result.stderr[-2000:]}")
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+
+
+def run(command, processors):
+    """The last of them."""
+    return objects(command, processors)[-1]

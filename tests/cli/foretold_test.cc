@@ -1,0 +1,86 @@
+// What `ramet plan` foretells of a step on this machine beside what `ramet train` then measures.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/process.h"
+#include "ramet/base/file.h"
+#include "support/temporary.h"
+
+namespace ramet::tests {
+namespace {
+
+using nlohmann::json;
+
+// A step of some 50 ms: long beside what starting threads and a busy machine's turns take.
+const char* const kRecipe = R"([model]
+kind = "bert"
+layers = 4
+hidden = 128
+heads = 4
+vocabulary_size = 512
+max_positions = 64
+[data]
+kind = "synthetic"
+sequence_length = 64
+[train]
+steps = 12
+micro_batch = 8
+accumulation = 4
+lanes = 2
+precision = "f32"
+[train.evaluation]
+batches = 0
+[train.checkpoint]
+every = 0
+)";
+
+/// The commands, with a cache of measured tasks of their own: everything is measured here and now.
+class Foretold : public ::testing::Test {
+ protected:
+  Foretold() {
+    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
+    ::setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
+    write_file_atomic(folder_ / "model.toml", kRecipe);
+  }
+  ~Foretold() override {
+    if (before_)
+      ::setenv("XDG_CACHE_HOME", before_->c_str(), 1);
+    else
+      ::unsetenv("XDG_CACHE_HOME");
+  }
+  double step_seconds(const std::string& command, const std::string& layout) {
+    const Outcome outcome = Process({command, "model.toml", "--layout", layout, "--json"}, folder_.path()).wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const json last = json::parse(outcome.last_line(), nullptr, false);
+    return last.value("step_seconds", 0.0);
+  }
+
+  TemporaryFolder folder_;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+// Other work may take the processors during one of the two, so the nearest of up to four pairs counts.
+TEST_F(Foretold, AStepTakesHalfToTwiceOfIt) {
+  for (const char* layout : {"threads=2", "p=2 threads=1", "r=2 rts=optimizer threads=1"}) {
+    double nearest = std::numeric_limits<double>::infinity();
+    for (int pair = 0; pair < 4 && nearest > 2; ++pair) {
+      const double foretold = step_seconds("plan", layout), measured = step_seconds("train", layout);
+      ASSERT_GT(foretold, 0) << layout;
+      ASSERT_GT(measured, 0) << layout;
+      std::printf("%s: foretold %.1f ms, measured %.1f ms\n", layout, 1000 * foretold, 1000 * measured);
+      nearest = std::min(nearest, std::max(foretold / measured, measured / foretold));
+      std::filesystem::remove_all(folder_ / "cache");
+    }
+    EXPECT_LE(nearest, 2) << layout;
+  }
+}
+
+}  // namespace
+}  // namespace ramet::tests
