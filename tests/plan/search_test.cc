@@ -168,19 +168,19 @@ TEST(Search, NoBoundIsAboveTheTruth) {
   EXPECT_GT(compared, 80);
 }
 
-/// The machine with every task of the stages measured: `share` of the time of its products at the peak rate, and next
-/// to nothing where it has none. What is no task (sums of lanes, copies) takes next to nothing either.
+/// The machine with every call of the stages measured: `share` of the time of its products at the peak rate, and next
+/// to nothing where it has none. Sums of lanes and copies take next to nothing either.
 Machine measured(Machine machine, const std::vector<Executable>& stages, double share) {
   machine.device.overhead = 0;
   for (MemoryKind& memory : machine.memories) memory.read = memory.write = memory.total = 1e15;
   for (const Executable& stage : stages)
-    for (const Task& task : stage.tasks) {
+    for (const Call& call : stage.calls) {
       double seconds = 1e-12;
-      if (task.node.op->products)
-        for (const MatrixProduct& product : task.node.op->products(task.node))
+      if (call.node.op->products)
+        for (const MatrixProduct& product : call.node.op->products(call.node))
           seconds += share * 2 * static_cast<double>(product.batch * product.m * product.k * product.n) /
                      machine.device.peak(product.operands);
-      machine.tasks[task_key(task.node, task.kernel)] = seconds;
+      machine.measured_calls[timing_key(call.node, call.kernel)] = seconds;
     }
   return machine;
 }

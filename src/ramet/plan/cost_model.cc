@@ -32,7 +32,7 @@ double parts_of(int group) { return std::max(group, 1); }
 
 }  // namespace
 
-double bound_margin(const Machine& machine) { return machine.tasks.empty() && machine.processors == 0 ? 1 : 0.7; }
+double bound_margin(const Machine& machine) { return machine.measured_calls.empty() && machine.processors == 0 ? 1 : 0.7; }
 
 std::string LowerBound::holds() const {
   std::string text;
