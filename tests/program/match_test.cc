@@ -171,7 +171,7 @@ TEST(Match, RandomTablesAreRefusedWhereTheyWouldWaitForEver) {
     shuffle(graphs.table, random);
     bool runs = true;
     try {
-      simulate(graphs.table, unit_times(graphs.table.parts(), graphs.table.split_backward));
+      outcome_of(graphs.table, unit_times(graphs.table.parts(), graphs.table.split_backward));
     } catch (const Error&) {
       runs = false;
     }

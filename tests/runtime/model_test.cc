@@ -57,7 +57,7 @@ Outcome train(const Preparation& ready, const Backend& backend, int threads, con
   CompileOptions options;
   options.threads = threads;
   options.recompute = parse_recompute(recompute);
-  options.blocked = pack;
+  options.blocked = blocked;
   Engine engine(compile(make_training_step(ready.workload.model, ready.options), backend, options), backend);
   initialize(engine);
   Outcome run;
