@@ -61,7 +61,7 @@ std::string name_of_run(const testing::TestParamInfo<Published>& info) { return 
 INSTANTIATE_TEST_SUITE_P(
     Calibrated, PublishedRun,
     testing::Values(Published{"phase1", "published/bert-large-phase1", "bow-pod16", {}, 6044 / 1.17, -0.034},
-                    Published{"phase2", "published/bert-large-phase2", "bow-pod16", {}, 2126 / 2.0, 0.005},
+                    Published{"phase2", "published/bert-large-phase2", "bow-pod16", {}, 2126 / 2.0, 0.006},
                     Published{"squad", "published/bert-large-squad", "bow-pod16", {}, 1183, 0.000}),
     name_of_run);
 
@@ -77,17 +77,17 @@ std::vector<std::string> with_layers(std::vector<std::string> settings, const st
 // MLPerf v1.1 and v2.0, by which nothing was fitted, with whole layers a stage: cut so that they fit the chip.
 INSTANTIATE_TEST_SUITE_P(HeldOut, PublishedRun,
                          testing::Values(Published{"mlperf11", "published/bert-large-phase2", "ipu-pod16", kMlperf11,
-                                                   1427 / 2.0, 0.048},
+                                                   1427 / 2.0, 0.049},
                                          Published{"mlperf20", "published/bert-large-phase2", "bow-pod16",
-                                                   with_layers(kMlperf20, "2+3+3+3+3+3+3+4"), 2259 / 2.0, -0.144}),
+                                                   with_layers(kMlperf20, "2+3+3+3+3+3+3+4"), 2259 / 2.0, -0.145}),
                          name_of_run);
 
 // The same cut nearly as submitted, which halves layers. That needs more memory than the chip's 897 MiB: rows on paper.
 const std::vector<Published> kOnPaper = {
-    {"mlperf11", "published/bert-large-phase2", "ipu-pod16", with_layers(kMlperf11, "5+6+6+7"), 1427 / 2.0, 0.054,
+    {"mlperf11", "published/bert-large-phase2", "ipu-pod16", with_layers(kMlperf11, "5+6+6+7"), 1427 / 2.0, 0.051,
      int64_t{2} << 30},
     {"mlperf20", "published/bert-large-phase2", "bow-pod16", with_layers(kMlperf20, "3+3+3+3+3+3+3+3"), 2259 / 2.0,
-     -0.038, int64_t{2} << 30}};
+     -0.031, int64_t{2} << 30}};
 INSTANTIATE_TEST_SUITE_P(OnPaper, PublishedRun, testing::ValuesIn(kOnPaper), name_of_run);
 
 TEST(PublishedRuns, OnPaperDoNotFitTheChip) {
