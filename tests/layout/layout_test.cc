@@ -267,7 +267,7 @@ TEST(LayoutFits, SequenceParallelismCutsTokens) {
   LayoutFacts odd = kBase;
   odd.tokens = 100;
   EXPECT_THAT(refusal("t=4 sequence=true", odd),
-              HasSubstr("found 100 tokens, t1=4, parts=8. Use a data.sequence_length that is a multiple of 8"));
+              HasSubstr("found 100 tokens, t1=4, chunks=8. Use a data.sequence_length that is a multiple of 8"));
 }
 
 TEST(LayoutFits, SchedulesNeedStages) {

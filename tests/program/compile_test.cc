@@ -201,7 +201,7 @@ class BlockingLibrary final : public KernelLibrary {
   std::string kernel_class() const override { return "blocking"; }
 };
 
-TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
+TEST(Block, WeightsAreKeptBlockedAndUnusedDerivedStatesGo) {
   StepGraph step;
   const TensorType matrix{DType::kF32, {16, 16}}, low{DType::kBF16, {16, 16}};
   const OpRegistry& ops = OpRegistry::instance();
@@ -225,7 +225,7 @@ TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
   const Executable exe = compile(step, BlockingLibrary());
   std::vector<std::string> names;
   for (const StatePlace& state : exe.states) names.push_back(state.tensor.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"w", "packed.low.w"})) << print(exe);
+  EXPECT_EQ(names, (std::vector<std::string>{"w", "blocked.low.w"})) << print(exe);
   EXPECT_EQ(exe.states[1].tensor.type.text(), "u8[576]");
   const Call& product =
       exe.calls.at(static_cast<size_t>(exe.find_segment(PieceKind::kForward)->instructions.at(0).call));
