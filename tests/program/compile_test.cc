@@ -201,7 +201,7 @@ class BlockingLibrary final : public KernelLibrary {
   std::string kernel_class() const override { return "blocking"; }
 };
 
-TEST(Pack, WeightsAreKeptPackedAndUnusedDerivedStatesGo) {
+TEST(Block, WeightsAreKeptBlockedAndUnusedDerivedStatesGo) {
   StepGraph step;
   const TensorType matrix{DType::kF32, {16, 16}}, low{DType::kBF16, {16, 16}};
   const OpRegistry& ops = OpRegistry::instance();
