@@ -272,7 +272,7 @@ void Training::set_weights(const std::function<void(const SetWeight& set)>& weig
                      .where = "'" + name + "'",
                      .found = std::to_string(values.size()),
                      .expected = std::to_string(weight.type.elements())});
-      if (cluster_->holds(weight)) write_weight(weight, values, 0);
+      if (cluster_->holds(weight)) loader_->write_weight(weight, std::as_bytes(values));
       return;
     }
     throw Error({.what = "the model has no weight of this name", .found = "'" + name + "'"});
