@@ -30,7 +30,4 @@ struct PieceCutter {
   void cut(const Graph& graph, const ChunkMap& map, DeviceGraphs& into) const;
 };
 
-/// What of a graph makes the outputs named in `wanted`, and nothing else.
-Graph part_of(const Graph& graph, const std::set<std::string>& wanted);
-
 }  // namespace ramet::layout

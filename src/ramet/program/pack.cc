@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "ramet/layout/pieces.h"
+#include "ramet/ir/part_of.h"
 
 namespace ramet::program {
 namespace {
