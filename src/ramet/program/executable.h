@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,9 +72,10 @@ struct Instruction {
   std::string name;   ///< of the node
   std::vector<BufferId> inputs, outputs;
   BufferId scratch = kNoBuffer;
-  Part part{};                          ///< of the model
+  Part part{};  ///< of the model
   NodePass pass = NodePass::kForward;
   std::string gradient{};  ///< name of the weight whose whole gradient operand 0 is; "" of others
+  std::string origin{};    ///< of the node: where the model says so (NodeInfo)
 };
 
 /// A feed, scalar or result by name.
@@ -180,12 +181,12 @@ struct Program {
 inline constexpr int32_t kTrain = 0, kPrepare = 1, kFirstProgram = 2;
 
 /// A compiled training step of one device: everything that happens, in order, and where every byte is. It is plain
-/// data; the runtime runs it and the simulator times it. The program `train` is one step, `prepare` makes derived states
-/// after weights were changed otherwise, the others are those of StepGraph::programs. The gradient of a step is the sum over lanes
-/// along the balanced binary tree that splits n leaves at the largest power of two below n (lane_combines); within a
-/// lane, micro-batches are added in order.
+/// data; the runtime runs it and the simulator times it. The program `train` is one step, `prepare` makes derived
+/// states after weights were changed otherwise, the others are those of StepGraph::programs. The gradient of a step is
+/// the sum over lanes along the balanced binary tree that splits n leaves at the largest power of two below n
+/// (lane_combines); within a lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 4;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 5;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;
@@ -199,9 +200,10 @@ struct Executable {
   std::vector<StatePlace> states;
   std::vector<Segment> segments;
   std::vector<Transfer> transfers;
-  std::vector<Program> programs = {{.name = "train", .when = When::each_step(), .writes_states = true, .prepares = true},
-                                   {.name = "prepare", .when = When::on_request(), .writes_states = true}};
-  std::vector<Buffer> streaming;        ///< ranges of this device's streaming memory, as `buffers` are of the arena
+  std::vector<Program> programs = {
+      {.name = "train", .when = When::each_step(), .writes_states = true, .prepares = true},
+      {.name = "prepare", .when = When::on_request(), .writes_states = true}};
+  std::vector<Buffer> streaming;  ///< ranges of this device's streaming memory, as `buffers` are of the arena
   int64_t streaming_bytes = 0;
   int32_t instants = 0;      ///< length of the timeline: the regions of `train` in order, then those of each program
   int64_t arena_bytes = 0;   ///< all of device memory that will ever be used
@@ -220,8 +222,8 @@ struct Executable {
   const Program& prepare() const { return programs[kPrepare]; }
   /// Index of a program by its name, or -1.
   int32_t find_program(std::string_view name) const;
-  /// Index of a program that may be asked for `count` micro-batches. Throws Error when there is none of this name, when it
-  /// runs in steps, or when `count` is none.
+  /// Index of a program that may be asked for `count` micro-batches. Throws Error when there is none of this name, when
+  /// it runs in steps, or when `count` is none.
   int32_t program_on_request(std::string_view name, int64_t count) const;
   /// Whether a program runs in a training step: `train` itself, and those of kind When::kSteps.
   bool runs_in_step(int32_t program) const;
@@ -234,8 +236,10 @@ struct Executable {
   /// Whether some segment of a program has a data input, or a scalar input, of this name.
   bool has_feed(std::string_view name, int32_t program = kTrain) const;
   bool has_scalar(std::string_view name, int32_t program = kTrain) const;
-  /// Name of what happens at an instant: "micro: layer3/attention/backward", "combine".
+  /// Name of what happens at an instant: "micro: attention 'layer3/attention/backward' of mine.cc:12", "combine".
   std::string at(int32_t instant) const;
+  /// The instruction that works at an instant; null when none does.
+  const Instruction* instruction_at(int32_t instant) const;
   /// What a step of a program does, in words: "run 'backward 3', micro-batch 2".
   std::string text_of(const ProgramStep& step) const;
   /// Place of a result in the host's memory: its bytes, rounded up to a multiple of 64.
