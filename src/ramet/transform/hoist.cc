@@ -227,8 +227,8 @@ StepGraph hoist(StepGraph step) {
   // Programs that change weights, and requests about weights alone, run seldom: what they make of weights is not kept
   // between their runs.
   for (StepProgram& program : step.programs) {
-    const bool seldom = program.when.kind == When::Kind::kSteps ||
-                        (program.when.kind == When::Kind::kRequest && !program.reads_data());
+    const bool seldom =
+        program.when.kind == When::Kind::kSteps || (program.when.kind == When::Kind::kRequest && !program.reads_data());
     if (seldom || step.writes_sources(program)) continue;
     Graph hoisted = hoister.run(program.graph);
     program.graph = std::move(hoisted);
