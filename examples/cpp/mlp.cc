@@ -6,7 +6,7 @@
 int main(int argc, char** argv) try {
   const auto argument = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
   const Fashion train(argument(3, Fashion::kFolder), "train"), test(argument(3, Fashion::kFolder), "t10k");
-  const int64_t epochs = std::stoll(argument(2, "6"));
+  const int64_t epochs = std::stoll(argument(2, "4"));
   ramet::TrainOptions options{.micro_batches = 4, .lanes = 2, .chunks = 2, .layout = argument(1, "")};
   const int64_t samples = 50, steps = static_cast<int64_t>(train.labels.size()) / (samples * options.micro_batches);
   options.steps = epochs * steps;

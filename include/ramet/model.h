@@ -220,6 +220,13 @@ class RAMET_API Model {
   /// Its graphs as text, node by node with the user's line.
   std::string text() const;
 
+  /// Writes the model as one file (docs/model-files.md), which the commands take: `ramet train`, `plan`, `predict` and
+  /// others. It needs none of the code that built it: what Init::by gives is saved as numbers.
+  void save(const std::string& path) const;
+  /// A model that save(), an engine's program or `ramet export` wrote. Throws Error with file and line for what is no
+  /// such file, and for inputs that do not begin with the samples of a micro-batch.
+  static Model load(const std::string& path);
+
   struct RAMET_PRIVATE Contents;
   explicit Model(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
   const Contents& contents() const { return *contents_; }  ///< the library's

@@ -189,9 +189,19 @@ TEST(Library, ErrorsOfAModelNameTheUsersLine) {
 
 // clang-format on
 
-TEST(Library, NodesKnowTheUsersLine) {
-  const std::string text = rows_model().text();
-  EXPECT_THAT(text, HasSubstr("library_test.cc:"));
+TEST(Library, TheModelsTextAndThePlanNameTheUsersLines) {
+  int line = 0;
+  const Model model = rows_model(0.1, [&](ModelBuilder& m) {
+    const Tensor rows = m.input("more", DType::kF32, {kBatch, 4096});
+    line = __LINE__ + 1;
+    const Tensor wide = sqrt(rows * rows + 1.0);
+    m.metric("mean", Mean{reduce_mean(wide)});
+  });
+  const std::string place = "api/library_test.cc:" + std::to_string(line);
+  EXPECT_THAT(model.text(), HasSubstr("from \"" + place + "\""));
+  const std::string text = plan(model, options(), {.time = false}).text;
+  EXPECT_THAT(text, HasSubstr("most is alive at"));
+  EXPECT_THAT(text, HasSubstr(" of api/library_test.cc:"));
 }
 
 TEST(Library, ArraysThatAreNotTheModelsAreRefusedAndChangeNothing) {
@@ -226,17 +236,22 @@ TEST(Library, ArraysThatAreNotTheModelsAreRefusedAndChangeNothing) {
 }
 
 TEST(Library, AStepThatIsNotFiniteNamesTheNodeAndChangesNothing) {
+  int line = 0;
   ModelBuilder m("log");
   const Tensor x = m.input("x", DType::kF32, {2, 2});
   const Tensor y = x * m.weight("w", {2, 2}, Init::ones());
   {
     Scope scope(m, "entropy");
-    m.loss(reduce_mean(log(y)));
+    line = __LINE__ + 1;
+    const Tensor logarithm = log(y);
+    m.loss(reduce_mean(logarithm));
   }
   Training training(m.build(), {});
   const std::string before = training.weights_hash();
   const std::vector<float> bad = {1, 2, -3, 4}, good = {1, 2, 3, 4};
-  EXPECT_THAT(error_of([&] { training.step({{"x", bad}}); }), AllOf(HasSubstr("'loss' is not finite"), HasSubstr("entropy")));
+  EXPECT_THAT(error_of([&] { training.step({{"x", bad}}); }),
+              AllOf(HasSubstr("'loss' is not finite"), HasSubstr("entropy"),
+                    HasSubstr(" of api/library_test.cc:" + std::to_string(line))));
   EXPECT_EQ(training.weights_hash(), before);
   EXPECT_EQ(training.step({{"x", good}}).step, 1);
 }
@@ -295,9 +310,50 @@ TEST(Library, APredictorGivesWhatTrainingGives) {
       EXPECT_EQ(predictor.predict({{"rows", Samples(1).rows}})["told"].floats(), std::vector<float>{expected[0]});
     }
   Predictor predictor(rows_model(), saved, {.chunks = 4});
+  EXPECT_EQ(predictor.weights_hash(), training.weights_hash());
+  EXPECT_THAT(error_of([&] { predictor.run("none"); }), HasSubstr("no program of this name; found 'none'"));
+  EXPECT_THAT(error_of([&] { Predictor(rows_model(), saved, {.programs = {"none"}}); }),
+              HasSubstr("no program of this name on request; found 'none'; expected predict"));
   EXPECT_THAT(error_of([&] { predictor.predict({{"rows", Samples(1).rows}})["x"]; }),
               HasSubstr("no array of this name; found 'x'; expected told"));
   EXPECT_THAT(error_of([&] { predictor.predict({}); }), HasSubstr("'rows' is missing"));
+}
+
+TEST(Library, APredictorRunsSeveralProgramsAndTellsHowLongItTook) {
+  const Model model = rows_model(0, [](ModelBuilder& m) {
+    m.program("norm", When::on_request(), [](ProgramBuilder& p) {
+      const Tensor last = p.state("last");
+      p.output("norm", sqrt(reduce_sum(last * last)));
+    });
+    m.program("first", When::on_request(), [](ProgramBuilder& p) {
+      p.output("first", reduce_sum(p.input("rows") * p.full(DType::kF32, {}, 2), {1}));
+    });
+  });
+  Training training(model, options());
+  for (const char* layout : {"", "p=2", "t=2", "r=2"}) {
+    SCOPED_TRACE(layout);
+    // The first values of the same seed.
+    Predictor predictor(model, "", {.chunks = 4, .programs = {"predict", "norm", "first"}, .layout = layout});
+    EXPECT_EQ(predictor.run("norm")["norm"].at(0), training.run("norm")["norm"].at(0));
+    const Samples samples(8);
+    EXPECT_EQ(predictor.run("first", {{"rows", samples.rows}})["first"].floats(),
+              training.run("first", {{"rows", samples.rows}})["first"].floats());
+    EXPECT_EQ(predictor.predict({{"rows", Samples(3).rows}})["told"].floats(),
+              training.predict({{"rows", Samples(3).rows}})["told"].floats());
+    EXPECT_THAT(error_of([&] { predictor.run("first", {{"rows", Samples(3).rows}}); }),
+                HasSubstr("found 3 samples; expected a multiple of 4"));
+    Samples beyond(8);
+    beyond.rows[6 * kWidth + 2] = 10;
+    EXPECT_THAT(error_of([&] { predictor.predict({{"rows", beyond.rows}}); }),
+                HasSubstr("'rows' of sample 6, element 2: a value of the data is outside what the model takes"));
+    const CallTimes times = predictor.times();
+    EXPECT_EQ(times.calls, 3);
+    EXPECT_EQ(times.samples, 8 + 3);
+    EXPECT_GT(times.median, 0);
+    EXPECT_GE(times.p99, times.p90);
+    EXPECT_GE(times.p90, times.median);
+    EXPECT_GE(times.seconds, times.p99);
+  }
 }
 
 /// The samples of Samples, as a source; throws at one of them.

@@ -126,31 +126,48 @@ class Installed(unittest.TestCase):
         losses = [float(loss) for loss in re.findall(r"loss ([\d.e-]+)", printed)]
         self.assertLess(losses[-1], losses[0])
 
-    def test_metrics_states_and_programs_of_ones_own(self):
-        printed = self.same_lines("custom", "60")
+    def test_metrics_and_a_statistic_of_ones_own(self):
+        printed = self.same_lines("metric", "60")
         losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.e-]+)", printed, re.M)]
         self.assertLess(losses[-1], losses[0])
+        self.assertRegex(printed, r"after 50: loss [\d.e-]+, near [\d.e-]+\n")
+
+    def test_programs_of_ones_own(self):
+        printed = self.same_lines("program", "60")
+        losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.e-]+)", printed, re.M)]
+        self.assertLess(losses[-1], losses[0])
+        self.assertGreater(float(re.search(r"([\d.]+) numbers cut", printed)[1]), 0)
+
+    def test_the_installed_program_takes_a_saved_model(self):
+        file = self.programs / "program.ramet"
+        run(self.programs / "program", "", "1", file)
+        ramet = self.prefix / "bin" / "ramet"
+        lines = self.sources.joinpath("program.cc").read_text().splitlines()
+        line = next(i for i, text in enumerate(lines, 1) if "m.loss(" in text)
+        self.assertIn(f'from "sources/program.cc:{line}"', run(ramet, "inspect", file))
+        self.assertIn("of sources/program.cc:", run(ramet, "plan", file, "--no-time"))
 
     def test_the_static_library(self):
         folder = self.programs.parent / "static"
         (self.programs.parent / "one").mkdir()
-        shutil.copy(self.sources / "custom.cc", self.programs.parent / "one")
+        for name in ("program.cc", "rows.h"):
+            shutil.copy(self.sources / name, self.programs.parent / "one")
         (self.programs.parent / "one" / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.25)\nproject(one LANGUAGES CXX)\n"
             "find_package(ramet 0.1 REQUIRED COMPONENTS static)\n"
-            "add_executable(custom custom.cc)\ntarget_link_libraries(custom PRIVATE ramet::ramet)\n")
+            "add_executable(program program.cc)\ntarget_link_libraries(program PRIVATE ramet::ramet)\n")
         run("cmake", "-G", "Ninja", "-S", self.programs.parent / "one", "-B", folder, f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run("cmake", "--build", folder)
-        self.assertNotIn("libramet", run("ldd", folder / "custom"))
-        self.assertEqual(run(folder / "custom", "", "20"), run(self.programs / "custom", "", "20"))
+        self.assertNotIn("libramet", run("ldd", folder / "program"))
+        self.assertEqual(run(folder / "program", "", "20"), run(self.programs / "program", "", "20"))
 
     def test_pkg_config(self):
         variables = {"PKG_CONFIG_PATH": str(self.library / "pkgconfig")}
         flags = run("pkg-config", "--cflags", "--libs", "ramet", **variables).split()
         program = self.programs / "with_pkg_config"
-        run("g++", "-std=c++20", self.sources / "custom.cc", "-o", program, *flags)
+        run("g++", "-std=c++20", self.sources / "program.cc", "-o", program, *flags)
         libraries = {"LD_LIBRARY_PATH": str(self.library)}
-        self.assertEqual(run(program, "", "20", **libraries), run(self.programs / "custom", "", "20"))
+        self.assertEqual(run(program, "", "20", **libraries), run(self.programs / "program", "", "20"))
         self.assertIn("-lfmt", run("pkg-config", "--static", "--libs", "ramet", **variables))
 
     def test_another_version_is_refused(self):
@@ -174,10 +191,10 @@ class Installed(unittest.TestCase):
         self.assertNotIn("test_api", targets, "tests are the business of Ramet's own build")
         built = build / "ramet" / "libramet.a"
         shutil.copy(BUILD / "libramet.a", built)
-        for line in run("ninja", "-C", build, "-t", "commands", "programs/custom").splitlines():
-            if re.search(r" -o programs/\S*custom\b", line):  # what compiles and links the program
+        for line in run("ninja", "-C", build, "-t", "commands", "programs/program").splitlines():
+            if re.search(r" -o programs/\S*program\b", line):  # what compiles and links the program
                 run("sh", "-c", line, cwd=build)
-        self.assertEqual(run(build / "programs" / "custom", "", "20"), run(self.programs / "custom", "", "20"))
+        self.assertEqual(run(build / "programs" / "program", "", "20"), run(self.programs / "program", "", "20"))
 
 
 if __name__ == "__main__":

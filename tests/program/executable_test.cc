@@ -83,6 +83,7 @@ Executable sample() {
        {},
        0,
        3});
+  exe.segments[0].instructions[0].origin = "mine.cc:12";
   exe.train().steps = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 320;
   exe.bound_bytes = 320;
@@ -108,6 +109,8 @@ TEST(Executable, IsTheSameAfterSavingAndLoading) {
   const Executable loaded = load_executable(folder / "step.exe");
   EXPECT_EQ(executable_bytes(loaded), executable_bytes(exe));
   EXPECT_EQ(print(loaded), print(exe));
+  EXPECT_NE(print(exe).find("'product' of mine.cc:12\n"), std::string::npos);
+  EXPECT_EQ(loaded.segments[0].instructions[0].origin, "mine.cc:12");
   EXPECT_EQ(loaded.calls[0].node.attributes, exe.calls[0].node.attributes);
   EXPECT_EQ(loaded.states[0].tensor.group, "decay");
   EXPECT_EQ(loaded.states[0].tensor.external_name, "their.w");

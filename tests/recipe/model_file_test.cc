@@ -43,6 +43,16 @@ class ModelFileRecipe : public ::testing::Test {
     all.push_back("layout=" + layout);
     return make_training(prepare(read(small_model_recipe("held_out = \"test.npz\"\n"), all)), {.threads = 1});
   }
+  /// Results for a file of arrays, with the weights of a checkpoint.
+  std::vector<NamedTensor> predict(const Recipe& recipe, const std::filesystem::path& checkpoint,
+                                   const std::string& arrays, const std::string& program,
+                                   const std::string& layout = "", std::vector<std::string>* left_out = nullptr) {
+    ArrayPredictor predictor(recipe, program, open_arrays(folder_ / arrays), arrays, parse_layout(layout),
+                             {.threads = layout.empty() ? 1 : 0});
+    predictor.predictor().load(Checkpoint(checkpoint));
+    if (left_out) *left_out = predictor.left_out();
+    return predictor.predict();
+  }
   TemporaryFolder folder_;
 };
 
@@ -125,16 +135,22 @@ TEST_F(ModelFileRecipe, AModelWithoutSamplesInFrontIsRefused) {
 }
 
 TEST_F(ModelFileRecipe, TrainsAsTheProgramThatSavedIt) {
-  Training first = training("threads=1");
-  first.initialize();
-  Preparation ready = prepare(read(small_model_recipe()));
-  Workload own;
-  own.model = small_model();
-  own.train = ready.workload.train;
-  Training second(std::move(own), ready.options, parse_layout("threads=1"), {.threads = 1});
-  second.initialize();
-  for (int i = 0; i < 4; ++i) first.step(), second.step();
-  EXPECT_EQ(first.weights_hash(), second.weights_hash());
+  std::string hash;
+  for (const int64_t seed : {0, 7}) {
+    const std::string setting = "train.seed=" + std::to_string(seed);
+    Training first = training("threads=1", {setting});
+    first.initialize();
+    Preparation ready = prepare(read(small_model_recipe(), {setting}));
+    Workload own;
+    own.model = with_seed(small_model(), seed);  // dropout, too, follows the recipe's seed
+    own.train = ready.workload.train;
+    Training second(std::move(own), ready.options, parse_layout("threads=1"), {.threads = 1});
+    second.initialize();
+    for (int i = 0; i < 4; ++i) first.step(), second.step();
+    EXPECT_EQ(first.weights_hash(), second.weights_hash());
+    EXPECT_NE(first.weights_hash(), hash);
+    hash = first.weights_hash();
+  }
 }
 
 TEST_F(ModelFileRecipe, AnyLayoutGivesTheSameBits) {
@@ -175,10 +191,7 @@ TEST_F(ModelFileRecipe, PredictsWhatTheEvaluationOfTheTrainingSays) {
     const auto saved = trained.save(folder_ / precision);
     const Numbers evaluated = trained.evaluate();  // 4 whole micro-batches
     const Recipe recipe = prepare(read(small_model_recipe(), {std::string("train.precision=") + precision})).recipe;
-    ArrayPredictor predictor(recipe, "evaluate", open_arrays(folder_ / "test.npz"), (folder_ / "test.npz").string(), 1);
-    predictor.load(Checkpoint(saved));
-    const auto results = predictor.predict();
-    EXPECT_TRUE(predictor.left_out().empty());
+    const std::vector<NamedTensor> results = predict(recipe, saved, "test.npz", "evaluate");
     EXPECT_EQ(result_of(results, "logits").type.shape, (Shape{18, kSmallClasses}));
     EXPECT_EQ(result_of(results, "loss").type.shape, (Shape{4})) << "the fifth micro-batch is not whole";
     double sum = 0;
@@ -189,20 +202,51 @@ TEST_F(ModelFileRecipe, PredictsWhatTheEvaluationOfTheTrainingSays) {
     double right = 0;
     for (size_t i = 0; i < 16; ++i) right += classes[i] == samples.labels[i];
     EXPECT_EQ(right / 16, number_of(evaluated, "accuracy"));
+    for (const char* layout : {"p=2 threads=1", "t=2 threads=1", "r=2 threads=1", "p=2 t=2 threads=1"}) {
+      SCOPED_TRACE(layout);
+      const std::vector<NamedTensor> others = predict(recipe, saved, "test.npz", "evaluate", layout);
+      ASSERT_EQ(others.size(), results.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(others[i].type, results[i].type) << results[i].name;
+        EXPECT_TRUE(others[i].bytes == results[i].bytes) << results[i].name;
+      }
+    }
     // Without labels, and one row alone: the same rows.
     save_npz(folder_ / "row.npz",
              {array_of("rows", DType::kF32, {1, kSmallWidth},
                        std::vector<float>(samples.rows.begin() + 17 * kSmallWidth, samples.rows.end()))});
-    ArrayPredictor alone(recipe, "evaluate", open_arrays(folder_ / "row.npz"), (folder_ / "row.npz").string(), 1);
-    alone.load(Checkpoint(saved));
-    EXPECT_THAT(alone.left_out(), ElementsAre("loss", "correct", "rows_counted"));
-    const auto row = alone.predict();
+    std::vector<std::string> left_out;
+    const auto row = predict(recipe, saved, "row.npz", "", "", &left_out);
+    EXPECT_THAT(left_out, ElementsAre("loss", "correct", "rows_counted"));
     EXPECT_EQ(result_of(row, "class").type.shape, (Shape{1}));
     EXPECT_EQ(numbers_in(result_of(row, "class"))[0], classes[17]);
-    ArrayPredictor features(recipe, "features", open_arrays(folder_ / "row.npz"), (folder_ / "row.npz").string(), 1);
-    features.load(Checkpoint(saved));
-    EXPECT_EQ(result_of(features.predict(), "first").type.shape, (Shape{1, kSmallHidden}));
+    const auto features = predict(recipe, saved, "row.npz", "features");
+    EXPECT_EQ(result_of(features, "first").type.shape, (Shape{1, kSmallHidden}));
   }
+}
+
+TEST_F(ModelFileRecipe, PredictionTellsHowFarItIs) {
+  const Recipe recipe = prepare(read(small_model_recipe())).recipe;
+  ArrayPredictor predictor(recipe, "", open_arrays(folder_ / "test.npz"), "test.npz", {}, {.threads = 1});
+  predictor.predictor().initialize();
+  std::vector<int64_t> begun;
+  predictor.predict([&](int64_t samples, int64_t total) {
+    begun.push_back(samples);
+    EXPECT_EQ(total, 18);
+  });
+  EXPECT_THAT(begun, ElementsAre(4, 8, 12, 16, 18));
+}
+
+TEST_F(ModelFileRecipe, TheProgramOfTheOutputsIsTheUsualOne) {
+  Model model = small_model();
+  model.programs.back().name = "predict";
+  save_model(folder_ / "small.ramet", model);
+  const Recipe recipe = prepare(read(small_model_recipe())).recipe;
+  ArrayPredictor predictor(recipe, "", open_arrays(folder_ / "test.npz"), "test.npz", {}, {.threads = 1});
+  predictor.predictor().initialize();
+  const auto results = predictor.predict();
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].name, "first");
 }
 
 TEST_F(ModelFileRecipe, WhatCannotBePredictedIsSaid) {
@@ -210,7 +254,8 @@ TEST_F(ModelFileRecipe, WhatCannotBePredictedIsSaid) {
   const auto error = [&](const std::string& program, const std::vector<NamedTensor>& arrays) {
     save_npz(folder_ / "in.npz", arrays);
     try {
-      ArrayPredictor(recipe, program, open_arrays(folder_ / "in.npz"), (folder_ / "in.npz").string(), 1);
+      ArrayPredictor(recipe, program, open_arrays(folder_ / "in.npz"), (folder_ / "in.npz").string(), {},
+                     {.threads = 1});
     } catch (const Error& error) {
       return std::string(error.what());
     }

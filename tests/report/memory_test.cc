@@ -25,6 +25,7 @@ Executable sample() {
                    {},
                    0,
                    3}};
+  exe.segments[0].instructions[0].origin = "mine.cc:12";
   exe.arena_bytes = 8320;
   exe.bound_bytes = 8320;
   exe.peak_instant = 1;
@@ -35,14 +36,19 @@ Executable sample() {
 TEST(MemoryReport, CountsByClass) {
   const MemoryReport report = memory_report(sample(), 2);
   EXPECT_EQ(report.planned_bytes, 8320);
-  EXPECT_EQ(report.peak, "step: copy 'first'");
+  EXPECT_EQ(report.peak, "step: copy 'first' of mine.cc:12");
   EXPECT_EQ(report.at_peak[static_cast<size_t>(BufferClass::kWeights)], 6400);
   EXPECT_EQ(report.at_peak[static_cast<size_t>(BufferClass::kActivations)], 1280);
   EXPECT_EQ(report.most[static_cast<size_t>(BufferClass::kActivations)], 1920);
   ASSERT_EQ(report.largest.size(), 2u);
   EXPECT_EQ(report.largest[0].name, "w<1>");
+  EXPECT_EQ(report.largest[0].origin, "") << "a weight is there before any line";
+  EXPECT_EQ(report.largest[1].name, "y");
+  EXPECT_EQ(report.largest[1].origin, "mine.cc:12") << "of the instruction that makes it";
   EXPECT_EQ(report.largest[1].to, "step: copy 'second'");
-  EXPECT_NE(text_of(report).find("most is live at  step: copy 'first'"), std::string::npos) << text_of(report);
+  const std::string text = text_of(report);
+  EXPECT_NE(text.find("most is live at  step: copy 'first' of mine.cc:12"), std::string::npos) << text;
+  EXPECT_NE(text.find("activations y of mine.cc:12\n"), std::string::npos) << text;
 }
 
 TEST(MemoryReport, JsonReadsBack) {
@@ -50,6 +56,7 @@ TEST(MemoryReport, JsonReadsBack) {
   EXPECT_EQ(json["planned_bytes"], 8320);
   EXPECT_EQ(json["classes"]["weights"]["at_peak"], 6400);
   EXPECT_EQ(json["largest"].size(), 3u);
+  EXPECT_EQ(json["largest"][1]["origin"], "mine.cc:12");
 }
 
 TEST(MemoryReport, PictureHasARectangleABuffer) {

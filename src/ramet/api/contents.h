@@ -3,7 +3,6 @@
 #include "ramet/base/house.h"
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,10 +14,11 @@ namespace ramet::v0 {
 /// What a Model is to the engine.
 struct Model::Contents {
   model::Model engine;
+  model::Units units{};  ///< of a model that was loaded
   int64_t micro_batch = 1;
 
-  /// The program of that name on request, or null.
-  const model::NamedGraph* find_request(const std::string& name) const;
+  /// The program of that name on request; throws Error when there is none.
+  const model::NamedGraph& request(const std::string& name) const;
 };
 
 }  // namespace ramet::v0
@@ -32,7 +32,5 @@ inline constexpr const char* kPredict = "predict";
 StateInit engine_init(const v0::Init& init, const TensorType& type, const std::string& name);
 std::vector<LogicalAxis> engine_axes(const std::vector<v0::WeightAxis>& axes, const TensorType& type,
                                      const std::string& name);
-/// Of the outputs of a program, those that have a row for each sample of the micro-batch.
-std::set<std::string> outputs_by_sample(const Graph& graph);
 
 }  // namespace ramet::api

@@ -5,6 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/data/arrays.h"
 #include "ramet/model/array_file.h"
+#include "ramet/train/inputs.h"
 
 namespace ramet::v0 {
 
@@ -115,10 +116,8 @@ Data Data::arrays(const NamedViews& arrays, const ArrayOptions& options) {
 Data Data::file(const std::string& path, const ArrayOptions& options) {
   auto contents = std::make_shared<Contents>();
   contents->bind = [path, options](const Model::Contents& model, bool held_out) {
-    auto columns = model::open_arrays(path);
-    data::ArrayOptions how = engine_options(options, held_out);
-    how.types = model::types_of(columns, model.engine.inputs);
-    return data::make_array_source(std::move(columns), std::move(how));
+    return train::open_inputs(model::open_arrays(path), model.engine.inputs, engine_options(options, held_out),
+                              model.micro_batch, path);
   };
   return Data(std::move(contents));
 }

@@ -1,11 +1,6 @@
 #include "ramet/api/engine.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "ramet/base/error.h"
-#include "ramet/model/array_file.h"
-#include "ramet/train/feeder.h"
 
 namespace ramet::api {
 namespace {
@@ -66,23 +61,6 @@ void check_positive(const char* name, int64_t value) {
                  .found = std::to_string(value)});
 }
 
-/// Results of several micro-batches of one output, those by sample without the rows behind the last sample.
-v0::Array join(const std::vector<ResultTensors>& batches, size_t output, bool by_sample, int64_t samples) {
-  const ResultTensor& first = batches[0][output];
-  std::vector<std::byte> bytes;
-  for (const ResultTensors& each : batches)
-    bytes.insert(bytes.end(), each[output].bytes.begin(), each[output].bytes.end());
-  std::vector<int64_t> dims = first.type.shape.dims();
-  if (by_sample) {
-    dims[0] = samples;
-    const TensorType type{first.type.dtype, Shape(dims)};
-    bytes.resize(static_cast<size_t>(type.bytes()));
-    return {first.name, type, std::move(bytes)};
-  }
-  if (batches.size() > 1) dims.insert(dims.begin(), std::ssize(batches));
-  return {first.name, {first.type.dtype, Shape(dims)}, std::move(bytes)};
-}
-
 }  // namespace
 
 std::string precision_name(v0::Precision precision) {
@@ -135,66 +113,32 @@ train::Where engine_where(int threads, int64_t device_memory, const std::string&
 
 Layout engine_layout(const std::string& text) { return layout::parse_layout(text, "layout"); }
 
-model::Model with_seed(model::Model model, uint64_t seed) {
-  Graph seeded(model.forward.name());
-  GraphCopier copier(model.forward, seeded);
-  copier.copy_inputs();
-  for (NodeId id = 0; id < static_cast<NodeId>(model.forward.nodes().size()); ++id) {
-    const Node& node = model.forward.node(id);
-    if (!node.attributes.has("seed")) {
-      copier.copy_node(id);
-      continue;
-    }
-    std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(copier[input]);
-    Attributes attributes = node.attributes;
-    attributes.set("seed", static_cast<int64_t>(seed));
-    copier.copy_node(id, std::move(inputs), std::move(attributes));
-  }
-  copier.copy_outputs();
-  model.forward = std::move(seeded);
-  return model;
-}
-
 v0::Metrics metrics_of(const NamedNumbers& numbers) { return v0::Metrics(numbers); }
 
-std::vector<ResultTensors> run_batches(Cluster& cluster, const model::Model& model, const std::string& program,
-                                       const Inputs& inputs, int64_t micro_batch, int64_t batches,
-                                       const v0::NamedViews& samples, int64_t count) {
-  const Wanted everywhere{.everywhere = true};
-  if (inputs.empty())
-    return cluster.run(program, batches, [](int64_t, const Executable&, FeedSink&) {}, {}, everywhere);
-  std::vector<model::InputSpec> specs;  // with the limits of the model's inputs
-  for (const auto& [name, type] : inputs) {
-    specs.push_back({.name = name, .type = type});
-    for (const auto& input : model.inputs)
-      if (input.name == name) specs.back() = input;
-  }
-  const auto source = model::check_inputs(std::make_shared<ViewSource>(inputs, samples, 0, count), specs, micro_batch);
-  train::Feeder feeder(source, cluster, {.micro_batch = micro_batch, .program = program, .count = batches});
-  feeder.begin(0);
-  return cluster.run(program, batches, feeder.feed(), {}, everywhere);
+SampleViews::SampleViews(const train::SampleProgram& program, const v0::NamedViews& samples, const std::string& where) {
+  const Inputs inputs = program.inputs();
+  count_ = inputs.empty() ? 0 : check_views(inputs, samples, where);
+  for (const auto& [name, view] : samples)
+    for (const auto& [input, type] : inputs)
+      if (input == name) views_.push_back({name, &types_.emplace_back(of_samples(type, count_)), view.data()});
 }
 
-v0::Arrays run_request(Cluster& cluster, const model::Model& model, const std::string& program, const Graph& graph,
-                       int64_t micro_batch, const v0::NamedViews& samples, bool pads) {
-  const Inputs inputs = inputs_of(graph);
-  const int64_t count = inputs.empty() ? micro_batch : check_views(inputs, samples, "program '" + program + "'");
-  const std::set<std::string> by_sample = outputs_by_sample(graph);
-  const bool whole = count % micro_batch == 0;
-  for (const GraphOutput& output : graph.outputs())
-    if (!whole && (!pads || !by_sample.count(output.name)))
-      throw Error(
-          {.what = pads ? "an output has no row for each sample, so that the last micro-batch cannot be filled up"
-                        : "samples that are no whole micro-batches",
-           .where = "program '" + program + "'" + (pads ? ", output '" + output.name + "'" : ""),
-           .found = std::to_string(count) + " samples",
-           .expected = "a multiple of " + std::to_string(micro_batch)});
-  const int64_t batches = (count + micro_batch - 1) / micro_batch;
-  const auto results = run_batches(cluster, model, program, inputs, micro_batch, batches, samples, count);
+void SampleViews::check_whole(const train::SampleProgram& program, const std::string& where) const {
+  if (program.batch() > 0 && count_ % program.batch() != 0)
+    throw Error({.what = "samples that are no whole micro-batches",
+                 .where = where,
+                 .found = std::to_string(count_) + " samples",
+                 .expected = "a multiple of " + std::to_string(program.batch())});
+}
+
+v0::Arrays run_request(const train::SampleProgram& program, const v0::NamedViews& samples, bool pads,
+                       const train::SampleProgram::Run& run) {
+  const std::string where = "program '" + program.name() + "'";
+  const SampleViews views(program, samples, where);
+  if (!pads) views.check_whole(program, where);
   std::vector<v0::Array> arrays;
-  for (size_t output = 0; output < results.at(0).size(); ++output)
-    arrays.push_back(join(results, output, by_sample.count(results[0][output].name) > 0, count));
+  for (NamedTensor& each : program.run(views.views(), {}, run))
+    arrays.emplace_back(std::move(each.name), std::move(each.type), std::move(each.bytes));
   return v0::Arrays(std::move(arrays));
 }
 

@@ -2,14 +2,17 @@
 
 #include "ramet/base/house.h"
 
-#include <functional>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "ramet/api/samples.h"
 #include "ramet/layout/layout.h"
 #include "ramet/predict.h"
-#include "ramet/runtime/cluster.h"
 #include "ramet/train.h"
 #include "ramet/train/compile.h"
+#include "ramet/train/sample_program.h"
 #include "ramet/train/train_options.h"
 
 namespace ramet::api {
@@ -19,19 +22,27 @@ train::TrainOptions engine_options(const v0::TrainOptions& options, const v0::Mo
 train::Where engine_where(int threads, int64_t device_memory, const std::string& device);
 Layout engine_layout(const std::string& text);
 std::string precision_name(v0::Precision precision);
-/// The model with the seed of its random numbers.
-model::Model with_seed(model::Model model, uint64_t seed);
-
 v0::Metrics metrics_of(const NamedNumbers& numbers);
 
-/// Runs a program on request on samples of the caller's, each once, and gives its results as arrays: outputs that have
-/// a row for each sample as one array of all of them, others as [micro-batches, ...]. `pads`: whether the last
-/// micro-batch may be filled up; else Error for samples that are no whole micro-batches.
-v0::Arrays run_request(Cluster& cluster, const model::Model& model, const std::string& program, const Graph& graph,
-                       int64_t micro_batch, const v0::NamedViews& samples, bool pads);
-/// The same, with the results of each micro-batch as they come.
-std::vector<ResultTensors> run_batches(Cluster& cluster, const model::Model& model, const std::string& program,
-                                       const Inputs& inputs, int64_t micro_batch, int64_t batches,
-                                       const v0::NamedViews& samples, int64_t count);
+/// Samples of the caller's, as a program on request takes them. Nothing is copied.
+class SampleViews {
+ public:
+  /// Throws Error naming all in which the samples are not what the program reads; `where` says who asks.
+  SampleViews(const train::SampleProgram& program, const v0::NamedViews& samples, const std::string& where);
+  std::span<const TensorView> views() const { return views_; }
+  int64_t count() const { return count_; }
+  /// Throws Error unless the samples fill micro-batches.
+  void check_whole(const train::SampleProgram& program, const std::string& where) const;
+
+ private:
+  std::deque<TensorType> types_;
+  std::vector<TensorView> views_;
+  int64_t count_ = 0;
+};
+
+/// Runs a program on request on samples of the caller's, each once, and gives its results as arrays. `pads`: whether
+/// the last micro-batch may be filled up; else Error for samples that are no whole micro-batches.
+v0::Arrays run_request(const train::SampleProgram& program, const v0::NamedViews& samples, bool pads,
+                       const train::SampleProgram::Run& run);
 
 }  // namespace ramet::api

@@ -1,30 +1,32 @@
 #include "ramet/api/contents.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "ramet/api/graphs.h"
 #include "ramet/base/error.h"
+#include "ramet/ir/part_of.h"
 #include "ramet/ir/text.h"
-#include "ramet/transform/data_axes.h"
-
-namespace ramet::api {
-
-std::set<std::string> outputs_by_sample(const Graph& graph) {
-  const std::vector<int> along = transform::dims_along(graph, "batch");
-  std::set<std::string> names;
-  for (const GraphOutput& output : graph.outputs())
-    if (along[static_cast<size_t>(output.value)] == 0) names.insert(output.name);
-  return names;
-}
-
-}  // namespace ramet::api
+#include "ramet/model/model_file.h"
 
 namespace ramet::v0 {
 
-const model::NamedGraph* Model::Contents::find_request(const std::string& name) const {
-  for (const model::NamedGraph& program : engine.programs)
-    if (program.name == name && program.when.kind == transform::When::Kind::kRequest) return &program;
-  return nullptr;
+const model::NamedGraph& Model::Contents::request(const std::string& name) const {
+  std::string known;
+  for (const model::NamedGraph& program : engine.programs) {
+    if (program.when.kind != transform::When::Kind::kRequest) continue;
+    if (program.name == name) return program;
+    known += (known.empty() ? "" : ", ") + program.name;
+  }
+  const std::string where = "model '" + engine.name + "'";
+  if (name == api::kPredict)
+    throw Error({.what = "a model without outputs",
+                 .where = where,
+                 .remedy = "Declare what it predicts with ModelBuilder::output"});
+  throw Error({.what = "the model has no program of this name on request",
+               .where = where,
+               .found = "'" + name + "'",
+               .expected = known});
 }
 
 const std::string& Model::name() const { return contents_->engine.name; }
@@ -38,6 +40,26 @@ std::vector<std::string> names_of(const List& list) {
   std::vector<std::string> names;
   for (const auto& each : list) names.push_back(each.name);
   return names;
+}
+
+/// Samples of a micro-batch, on which all inputs agree.
+int64_t samples_of(const std::vector<model::InputSpec>& inputs, const std::string& name) {
+  int64_t samples = 0;
+  std::string found;
+  bool agree = true;
+  for (const auto& input : inputs) {
+    const int64_t first = input.type.shape.rank() > 0 ? input.type.shape[0] : 0;
+    if (first < 1 || (samples != 0 && first != samples)) agree = false;
+    samples = first;
+    found += (found.empty() ? "" : ", ") + input.name + " " + input.type.text();
+  }
+  if (inputs.empty() || !agree)
+    throw Error(
+        {.what = inputs.empty() ? "a model without inputs" : "inputs disagree on how many samples a micro-batch has",
+         .where = "model '" + name + "'",
+         .found = found,
+         .expected = "one first dimension for all inputs"});
+  return samples;
 }
 
 }  // namespace
@@ -63,6 +85,15 @@ std::string Model::text() const {
   std::string text = ir::print(engine.forward) + "\n" + ir::print(engine.evaluate);
   for (const auto& program : engine.programs) text += "\n" + ir::print(program.graph);
   return text;
+}
+
+void Model::save(const std::string& path) const { model::save_model(path, contents_->engine, contents_->units); }
+
+Model Model::load(const std::string& path) {
+  auto contents = std::make_shared<Contents>();
+  std::tie(contents->engine, contents->units) = model::load_model(path);
+  contents->micro_batch = samples_of(model::checked_inputs(contents->engine), contents->engine.name);
+  return Model(std::move(contents));
 }
 
 // --- what builders share ---
@@ -329,47 +360,6 @@ transform::When engine_when(const When& when) {
   internal_error("engine_when", "unknown time");
 }
 
-/// What some values of a graph come from, with these outputs alone and the inputs that they need.
-ir::Graph part_of(const ir::Graph& graph, const std::string& name,
-                  const std::vector<std::pair<std::string, ir::ValueId>>& outputs) {
-  std::vector<bool> needed(graph.values().size(), false);
-  for (const auto& [output, value] : outputs) needed[static_cast<size_t>(value)] = true;
-  const auto is_needed = [&](const ir::Node& node) {
-    return std::any_of(node.outputs.begin(), node.outputs.end(),
-                       [&](ir::ValueId value) { return needed[static_cast<size_t>(value)]; });
-  };
-  for (auto id = static_cast<ir::NodeId>(graph.nodes().size()) - 1; id >= 0; --id)
-    if (is_needed(graph.node(id)))
-      for (const ir::ValueId input : graph.node(id).inputs) needed[static_cast<size_t>(input)] = true;
-  ir::Graph part(name);
-  ir::GraphCopier copier(graph, part);
-  for (const ir::GraphInput& input : graph.inputs())
-    if (needed[static_cast<size_t>(input.value)]) copier.copy_input(input);
-  for (ir::NodeId id = 0; id < static_cast<ir::NodeId>(graph.nodes().size()); ++id)
-    if (is_needed(graph.node(id))) copier.copy_node(id);
-  for (const auto& [output, value] : outputs) part.add_output(output, copier[value]);
-  return part;
-}
-
-/// Samples of a micro-batch, on which all inputs agree.
-int64_t samples_of(const api::Declarations& declared) {
-  int64_t samples = 0;
-  std::string found;
-  bool agree = true;
-  for (const auto& input : declared.inputs) {
-    if (samples != 0 && input.type.shape[0] != samples) agree = false;
-    samples = input.type.shape[0];
-    found += (found.empty() ? "" : ", ") + input.name + " " + input.type.text();
-  }
-  if (declared.inputs.empty() || !agree)
-    throw Error({.what = declared.inputs.empty() ? "a model without inputs"
-                                                 : "inputs disagree on how many samples a micro-batch has",
-                 .where = "model '" + declared.model + "'",
-                 .found = found,
-                 .expected = "one first dimension for all inputs"});
-  return samples;
-}
-
 }  // namespace
 
 Model ModelBuilder::build() {
@@ -379,14 +369,15 @@ Model ModelBuilder::build() {
   if (!state.has_loss)
     throw Error({.what = "a model without a loss", .where = where, .remedy = "Say what is trained with loss()"});
   auto contents = std::make_shared<Model::Contents>();
-  contents->micro_batch = samples_of(*state.declared);
+  contents->micro_batch = samples_of(state.declared->inputs, state.declared->model);
   model::Model& model = contents->engine;
   model = std::move(state.model);
   model.name = state.declared->model;
   if (!state.outputs.empty()) {
-    std::vector<std::pair<std::string, ir::ValueId>> outputs;
-    for (const auto& [name, tensor] : state.outputs) outputs.emplace_back(name, graphs_->in(1, tensor).id);
-    model.programs.push_back({api::kPredict, part_of(graphs_->graph(1), api::kPredict, outputs)});
+    std::vector<ir::GraphOutput> outputs;
+    for (const auto& [name, tensor] : state.outputs)
+      outputs.push_back({name, graphs_->in(1, tensor).id, ir::OutputRole::kResult});
+    model.programs.push_back({api::kPredict, ir::part_of(graphs_->graph(1), api::kPredict, outputs)});
   }
   for (const State::Program& program : state.programs) {
     ProgramBuilder builder(

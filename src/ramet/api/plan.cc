@@ -24,7 +24,7 @@ std::string seconds_text(double seconds) {
 }  // namespace
 
 Plan plan(const Model& model, const TrainOptions& options, const PlanOptions& how) {
-  const model::Model engine = api::with_seed(model.contents().engine, options.seed);
+  const model::Model engine = model::with_seed(model.contents().engine, static_cast<int64_t>(options.seed));
   const train::TrainOptions asked = api::engine_options(options, model.contents());
   train::Where where = api::engine_where(options.threads, options.device_memory, options.device);
   where.layout_source = "TrainOptions::layout";

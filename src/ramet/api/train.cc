@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "ramet/base/error.h"
@@ -28,17 +29,24 @@ bool Metrics::has(std::string_view name) const {
   return std::any_of(all_.begin(), all_.end(), [&](const auto& each) { return each.first == name; });
 }
 
+namespace {
+
+const char* const kEvaluate = "evaluate";
+
+}  // namespace
+
 struct Training::State {
   Model model;
   TrainOptions options;
   std::shared_ptr<api::StepSource> caller;  ///< null where the training has data of its own
   std::unique_ptr<train::Training> engine;
+  std::map<std::string, train::SampleProgram> programs;  ///< that were asked for
 
   State(const Model& the_model, const TrainOptions& the_options, const Data& train, const Data& held_out)
       : model(the_model), options(the_options) {
     const Model::Contents& contents = model.contents();
     train::Workload workload;
-    workload.model = api::with_seed(contents.engine, options.seed);
+    workload.model = model::with_seed(contents.engine, static_cast<int64_t>(options.seed));
     workload.train = Data::Contents::source_of(train, contents);
     workload.held_out = Data::Contents::source_of(held_out, contents);
     if (workload.train) workload.data_identity = workload.train->identity().hex();
@@ -48,6 +56,22 @@ struct Training::State {
     engine = std::make_unique<train::Training>(std::move(workload), api::engine_options(options, contents),
                                                layout::parse_layout(options.layout, where.layout_source), where);
     engine->initialize();
+  }
+
+  /// A program on request, as a function of samples.
+  const train::SampleProgram& program(const std::string& name) {
+    const auto known = programs.find(name);
+    if (known != programs.end()) return known->second;
+    const model::Model& built = engine->model();
+    const ir::Graph& graph = name == kEvaluate ? built.evaluate : model.contents().request(name).graph;
+    return programs.emplace(name, train::SampleProgram(graph, name, built.inputs)).first->second;
+  }
+  Arrays run(const std::string& name, const NamedViews& samples, bool pads) {
+    return api::run_request(
+        program(name), samples, pads,
+        [&](int64_t batches, int64_t, const runtime::ClusterFeed& feed, const runtime::Wanted& wanted) {
+          return engine->cluster().run(name, batches, feed, {}, wanted);
+        });
   }
 
   StepResult result_of(const train::Numbers& numbers) const {
@@ -173,39 +197,22 @@ Metrics Training::evaluate() {
 }
 
 Metrics Training::evaluate(const NamedViews& samples) {
-  const model::Model& model = state_->engine->model();
-  const api::Inputs inputs = api::inputs_of(model.evaluate);
-  const int64_t count = api::check_views(inputs, samples, "evaluate()"), batch = state_->model.micro_batch();
-  if (count % batch != 0)
-    throw Error({.what = "samples that are no whole micro-batches",
-                 .where = "evaluate()",
-                 .found = std::to_string(count) + " samples",
-                 .expected = "a multiple of " + std::to_string(batch)});
-  train::MetricSums sums(model.metrics, true, true);
+  const train::SampleProgram& program = state_->program(kEvaluate);
+  const api::SampleViews views(program, samples, "evaluate()");
+  views.check_whole(program, "evaluate()");
+  program.samples_of(views.views());
+  train::MetricSums sums(state_->engine->model().metrics, true, true);
   for (const runtime::ResultTensors& results :
-       api::run_batches(state_->engine->cluster(), model, "evaluate", inputs, batch, count / batch, samples, count))
+       state_->engine->cluster().run(kEvaluate, program.batches_of(views.count()),
+                                     program.feed_of(views.views(), views.count()), {}, {.everywhere = true}))
     sums.add(runtime::numbers_of(results));
   return Metrics(sums.numbers());
 }
 
-Arrays Training::predict(const NamedViews& samples) {
-  const model::NamedGraph* program = state_->model.contents().find_request(api::kPredict);
-  if (!program)
-    throw Error({.what = "a model without outputs",
-                 .where = "model '" + state_->model.name() + "'",
-                 .remedy = "Declare what it predicts with ModelBuilder::output"});
-  return api::run_request(state_->engine->cluster(), state_->engine->model(), api::kPredict, program->graph,
-                          state_->model.micro_batch(), samples, true);
-}
+Arrays Training::predict(const NamedViews& samples) { return state_->run(api::kPredict, samples, true); }
 
-Arrays Training::run(const std::string& name, const NamedViews& samples) {
-  const model::NamedGraph* program = state_->model.contents().find_request(name);
-  if (!program)
-    throw Error({.what = "the model has no program of this name on request",
-                 .where = "model '" + state_->model.name() + "'",
-                 .found = "'" + name + "'"});
-  return api::run_request(state_->engine->cluster(), state_->engine->model(), name, program->graph,
-                          state_->model.micro_batch(), samples, false);
+Arrays Training::run(const std::string& program, const NamedViews& samples) {
+  return state_->run(program, samples, false);
 }
 
 Metrics Training::results(const std::string& program) const {

@@ -84,7 +84,7 @@ int inspect_model(const InspectArguments& arguments, bool json) {
 
 void print_instructions(const Executable& exe, const Segment& segment) {
   if (segment.instructions.empty()) return;
-  std::vector<std::vector<std::string>> rows = {{segment.name, "op", "kernel", "result", "at", "bytes"}};
+  std::vector<std::vector<std::string>> rows = {{segment.name, "op", "kernel", "result", "at", "bytes", "of"}};
   for (const auto& instruction : segment.instructions) {
     const bool copies = instruction.call < 0;
     const Call* call = copies ? nullptr : &exe.calls[static_cast<size_t>(instruction.call)];
@@ -92,7 +92,7 @@ void print_instructions(const Executable& exe, const Segment& segment) {
         instruction.outputs.empty() ? nullptr : &exe.buffers[static_cast<size_t>(instruction.outputs[0])];
     rows.push_back({instruction.name, copies ? "copy" : call->node.op->name, copies ? "" : call->kernel,
                     copies || call->node.outputs.empty() ? "" : call->node.outputs[0].text(),
-                    out ? std::to_string(out->offset) : "", out ? std::to_string(out->bytes) : ""});
+                    out ? std::to_string(out->offset) : "", out ? std::to_string(out->bytes) : "", instruction.origin});
   }
   std::fputs((table_text(rows) + "\n").c_str(), stdout);
 }

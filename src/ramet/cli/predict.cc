@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PredictArguments : ModelOptions {
-  std::string subject, weights, tokenizer, arrays, program = "evaluate";
+  std::string subject, weights, tokenizer, arrays, program;
   std::vector<std::string> texts, prompts;
   int64_t k = 5, batch = 0;
   GenerateOptions generate;
@@ -75,7 +75,7 @@ void tell_masks(const std::string& text, const std::vector<std::vector<MaskCandi
 
 /// Gives a predictor its weights: of a file, of the run, or those that the recipe begins from.
 void load_weights(Predictor& predictor, const PredictArguments& arguments, const Subject& subject) {
-  if (!arguments.weights.empty()) return predictor.import_weights(arguments.weights);
+  if (!arguments.weights.empty()) return predictor.load(std::filesystem::path(arguments.weights));
   if (subject.checkpoint) return predictor.load(Checkpoint(*subject.checkpoint));
   if (!subject.recipe.model.init_from.empty()) return predictor.initialize(subject.recipe.model.init_from);
   throw Error({.what = "no weights: a recipe has none of its own, and the run has no checkpoint yet",
@@ -174,31 +174,15 @@ int continue_texts(const PredictArguments& arguments, const Subject& subject, co
   return 0;
 }
 
-/// What the model of a file gives for a file of arrays.
-int predict_arrays(const Subject& subject, const PredictArguments& arguments, bool json) {
-  for (const auto& [option, value] : {std::pair("--in", &arguments.arrays), std::pair("--out", &arguments.task.out)})
-    if (value->empty())
-      throw Error({.what = std::string("no file of arrays ") + (option[2] == 'i' ? "to read" : "to write"),
-                   .where = "predict",
-                   .expected = option + std::string(" FILE"),
-                   .remedy = "`ramet predict RUN --in rows.npz --out results.npz`"});
-  if (!arguments.texts.empty())
-    throw Error({.what = "the model of a file reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
-  const Recipe recipe = complete_recipe(subject.recipe);
-  ArrayPredictor predictor(recipe, arguments.program, open_arrays(arguments.arrays), arguments.arrays,
-                           arguments.threads);
-  if (!arguments.weights.empty())
-    predictor.begin(arguments.weights);
-  else if (subject.checkpoint)
-    predictor.load(Checkpoint(*subject.checkpoint));
-  else
-    predictor.begin(recipe.model.init_from);
-  StatusLine line;
-  const std::vector<NamedTensor> results = predictor.predict([&](int64_t done, int64_t total) {
-    if (!json && is_terminal()) line.show(std::to_string(done) + " of " + std::to_string(total));
-  });
-  line.clear();
-  save_npz(arguments.task.out, results);
+/// Gives the model of a file its states: of a file or checkpoint, of the run, or the model's own first values.
+void load_states(Predictor& predictor, const PredictArguments& arguments, const Subject& subject) {
+  if (!arguments.weights.empty()) return predictor.load(std::filesystem::path(arguments.weights));
+  if (subject.checkpoint) return predictor.load(Checkpoint(*subject.checkpoint));
+  predictor.initialize(subject.recipe.model.init_from);
+}
+
+void tell_results(const std::vector<NamedTensor>& results, const ArrayPredictor& predictor,
+                  const PredictArguments& arguments, bool json) {
   std::vector<std::string> names;
   for (const NamedTensor& result : results) names.push_back(result.name);
   if (json) {
@@ -209,12 +193,37 @@ int predict_arrays(const Subject& subject, const PredictArguments& arguments, bo
         .set("left_out", predictor.left_out())
         .set("out", arguments.task.out)
         .print();
-    return 0;
+    return;
   }
   std::printf("%s: for %lld samples\n", arguments.task.out.c_str(), static_cast<long long>(predictor.samples()));
   for (const NamedTensor& result : results) std::printf("  %s %s\n", result.name.c_str(), result.type.text().c_str());
   for (const std::string& name : predictor.left_out())
     std::printf("  %s needs an input that the arrays lack\n", name.c_str());
+}
+
+/// What the model of a file gives for a file of arrays.
+int predict_arrays(const Subject& subject, const PredictArguments& arguments, const Session& session) {
+  for (const auto& [option, value] : {std::pair("--in", &arguments.arrays), std::pair("--out", &arguments.task.out)})
+    if (value->empty())
+      throw Error({.what = std::string("no file of arrays ") + (option[2] == 'i' ? "to read" : "to write"),
+                   .where = "predict",
+                   .expected = option + std::string(" FILE"),
+                   .remedy = "`ramet predict RUN --in rows.npz --out results.npz`"});
+  if (!arguments.texts.empty())
+    throw Error({.what = "the model of a file reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
+  ArrayPredictor predictor(complete_recipe(subject.recipe), arguments.program, open_arrays(arguments.arrays),
+                           arguments.arrays, prediction_layout(subject.recipe, arguments),
+                           arguments.where(session.mpi.get()));
+  load_states(predictor.predictor(), arguments, subject);
+  StatusLine line;
+  const std::vector<NamedTensor> results = predictor.predict([&](int64_t begun, int64_t total) {
+    if (session.leads() && !session.json && is_terminal())
+      line.show(std::to_string(begun) + " of " + std::to_string(total));
+  });
+  line.clear();
+  if (!session.leads()) return 0;
+  save_npz(arguments.task.out, results);
+  tell_results(results, predictor, arguments, session.json);
   return 0;
 }
 
@@ -269,8 +278,7 @@ int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
   if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
-  if (!kind_of(subject.recipe).reads_text())
-    return session.leads() ? predict_arrays(subject, arguments, session.json) : 0;
+  if (!kind_of(subject.recipe).reads_text()) return predict_arrays(subject, arguments, session);
   arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
   if (arguments.texts.empty())
     throw Error({.what = "no text", .where = "predict", .remedy = "`ramet predict RUN \"The sky is [MASK].\"`"});
@@ -311,14 +319,17 @@ void add_predict(CLI::App& app, Session& session) {
                    "model files: arrays to read (.npz, .npy, .safetensors or a folder of .npy); results that need more "
                    "inputs than it has are left out")
       ->type_name("FILE");
-  command->add_option("--program", arguments->program, "model files: evaluate, or a program on request")
-      ->type_name("NAME")
-      ->capture_default_str();
+  command
+      ->add_option("--program", arguments->program,
+                   "model files: evaluate, or a program on request (default: predict, where the model has it, else "
+                   "evaluate)")
+      ->type_name("NAME");
   add_task_options(*command, arguments->task);
   command
       ->add_option("--weights", arguments->weights,
-                   "safetensors file with Hugging Face's names, instead of a checkpoint")
-      ->type_name("FILE");
+                   "instead of the run's checkpoint: a file with Hugging Face's names (safetensors, or what PyTorch "
+                   "saves), or another checkpoint")
+      ->type_name("PATH");
   command->add_option("--tokenizer", arguments->tokenizer, "tokenizer's folder or file (default: the run's own)")
       ->type_name("PATH");
   command->add_option("--batch", arguments->batch, "texts that are computed at once (default: all, at most 8)")

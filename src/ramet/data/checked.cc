@@ -20,6 +20,14 @@ std::string limits_of(const ExpectedTensor& expected) {
   return expected.low ? number_text(*expected.low) + " or more" : number_text(*expected.high) + " or less";
 }
 
+template <typename T>
+int64_t first_outside(const std::byte* data, int64_t elements, double low, double high) {
+  const auto* values = reinterpret_cast<const T*>(data);
+  for (int64_t i = 0; i < elements; ++i)
+    if (const auto value = static_cast<double>(values[i]); !(value >= low && value <= high)) return i;
+  return -1;
+}
+
 class CheckedSource final : public Source {
  public:
   CheckedSource(std::shared_ptr<const Source> source, std::vector<ExpectedTensor> limited)
@@ -31,7 +39,9 @@ class CheckedSource final : public Source {
     const Signature signature = source_->signature(count);
     for (const ExpectedTensor& expected : limited_)
       for (size_t i = 0; i < signature.size(); ++i)
-        if (signature[i].first == expected.name) check(expected, signature[i].second, places.tensors[i], first, count);
+        if (signature[i].first == expected.name)
+          check_values(expected, signature[i].second, places.tensors[i], count,
+                       [&](int64_t sample) { return source_->text_of(first + sample); });
   }
   int64_t epoch_of(int64_t index) const override { return source_->epoch_of(index); }
   int64_t epoch_samples(int64_t epoch) const override { return source_->epoch_samples(epoch); }
@@ -43,43 +53,36 @@ class CheckedSource final : public Source {
   int64_t host_bytes() const override { return source_->host_bytes(); }
 
  private:
-  template <typename T>
-  static int64_t first_outside(const std::byte* data, int64_t elements, double low, double high) {
-    const auto* values = reinterpret_cast<const T*>(data);
-    for (int64_t i = 0; i < elements; ++i)
-      if (const auto value = static_cast<double>(values[i]); !(value >= low && value <= high)) return i;
-    return -1;
-  }
-
-  void check(const ExpectedTensor& expected, const TensorType& type, const std::byte* data, int64_t first,
-             int64_t count) const {
-    const double low = expected.low.value_or(-INFINITY), high = expected.high.value_or(INFINITY);
-    const int64_t elements = type.elements();
-    int64_t found = -1;
-    switch (type.dtype) {
-      case DType::kI32: found = first_outside<int32_t>(data, elements, low, high); break;
-      case DType::kI64: found = first_outside<int64_t>(data, elements, low, high); break;
-      case DType::kF32: found = first_outside<float>(data, elements, low, high); break;
-      case DType::kBool:
-      case DType::kU8: found = first_outside<uint8_t>(data, elements, low, high); break;
-      default:
-        for (int64_t i = 0; i < elements && found < 0; ++i)
-          if (const double value = load_element(data, type.dtype, i); !(value >= low && value <= high)) found = i;
-    }
-    if (found < 0) return;
-    const int64_t each = elements / count;
-    throw Error({.what = "a value of the data is outside what the model takes",
-                 .where = "'" + expected.name + "' of " + source_->text_of(first + found / each) + ", element " +
-                          std::to_string(found % each),
-                 .found = number_text(load_element(data, type.dtype, found)),
-                 .expected = limits_of(expected)});
-  }
-
   std::shared_ptr<const Source> source_;
   std::vector<ExpectedTensor> limited_;
 };
 
 }  // namespace
+
+void check_values(const ExpectedTensor& expected, const TensorType& type, const std::byte* data, int64_t samples,
+                  const std::function<std::string(int64_t sample)>& text_of) {
+  if (!expected.low && !expected.high) return;
+  const double low = expected.low.value_or(-INFINITY), high = expected.high.value_or(INFINITY);
+  const int64_t elements = type.elements();
+  int64_t found = -1;
+  switch (type.dtype) {
+    case DType::kI32: found = first_outside<int32_t>(data, elements, low, high); break;
+    case DType::kI64: found = first_outside<int64_t>(data, elements, low, high); break;
+    case DType::kF32: found = first_outside<float>(data, elements, low, high); break;
+    case DType::kBool:
+    case DType::kU8: found = first_outside<uint8_t>(data, elements, low, high); break;
+    default:
+      for (int64_t i = 0; i < elements && found < 0; ++i)
+        if (const double value = load_element(data, type.dtype, i); !(value >= low && value <= high)) found = i;
+  }
+  if (found < 0) return;
+  const int64_t each = elements / samples;
+  throw Error(
+      {.what = "a value of the data is outside what the model takes",
+       .where = "'" + expected.name + "' of " + text_of(found / each) + ", element " + std::to_string(found % each),
+       .found = number_text(load_element(data, type.dtype, found)),
+       .expected = limits_of(expected)});
+}
 
 std::shared_ptr<const Source> make_checked(std::shared_ptr<const Source> source, std::vector<ExpectedTensor> expected,
                                            int64_t samples) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,11 @@ struct ExpectedTensor {
   /// Least and greatest value that an element may have; no limits when absent.
   std::optional<double> low{}, high{};
 };
+
+/// Throws Error when a value is beyond the limits, naming the sample and the element. `data`: of `samples` samples, one
+/// behind another; `text_of`: what messages call each of them.
+void check_values(const ExpectedTensor& expected, const TensorType& type, const std::byte* data, int64_t samples,
+                  const std::function<std::string(int64_t sample)>& text_of);
 
 /// The source with its tensors checked against expectations: names, types and shapes at once, values whenever samples
 /// are made. Throws Error naming the tensor, and for a value also the sample and the position. Tensors without an

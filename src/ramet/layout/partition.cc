@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ir/builder.h"
+#include "ramet/ir/part_of.h"
 #include "ramet/layout/pieces.h"
 #include "ramet/layout/pipeline_parts.h"
 #include "ramet/layout/spread_graph.h"

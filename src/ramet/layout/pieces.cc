@@ -199,25 +199,4 @@ void PieceCutter::cut(const Graph& graph, const PartMap& map, DeviceGraphs& into
   Cutting(*this, graph, map, into).run();
 }
 
-Graph part_of(const Graph& graph, const std::set<std::string>& wanted) {
-  std::vector<bool> needed(graph.values().size(), false), keep(graph.nodes().size(), false);
-  for (const GraphOutput& output : graph.outputs())
-    if (wanted.count(output.name)) needed[static_cast<size_t>(output.value)] = true;
-  for (size_t id = graph.nodes().size(); id-- > 0;) {
-    const Node& node = graph.node(static_cast<NodeId>(id));
-    for (ValueId output : node.outputs) keep[id] = keep[id] || needed[static_cast<size_t>(output)];
-    if (keep[id])
-      for (ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
-  }
-  Graph part(graph.name());
-  GraphCopier copier(graph, part);
-  for (const GraphInput& input : graph.inputs())
-    if (needed[static_cast<size_t>(input.value)]) copier.copy_input(input);
-  for (size_t id = 0; id < keep.size(); ++id)
-    if (keep[id]) copier.copy_node(static_cast<NodeId>(id));
-  for (const GraphOutput& output : graph.outputs())
-    if (wanted.count(output.name)) part.add_output(output.name, copier[output.value], output.role);
-  return part;
-}
-
 }  // namespace ramet::layout

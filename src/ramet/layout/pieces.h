@@ -30,7 +30,4 @@ struct PieceCutter {
   void cut(const Graph& graph, const PartMap& map, DeviceGraphs& into) const;
 };
 
-/// The nodes of a graph that the outputs named in `wanted` need, and nothing else.
-Graph part_of(const Graph& graph, const std::set<std::string>& wanted);
-
 }  // namespace ramet::layout

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/layout/pieces.h"
+#include "ramet/ir/part_of.h"
 
 namespace ramet::layout {
 namespace {

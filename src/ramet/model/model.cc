@@ -82,6 +82,31 @@ Metric share_metric(std::string name, std::string correct, std::string count) {
   return {.name = std::move(name), .numerator = std::move(correct), .denominator = std::move(count)};
 }
 
+Model with_seed(Model model, int64_t seed) {
+  const auto seeded = [&](const Graph& graph) {
+    Graph copy(graph.name());
+    GraphCopier copier(graph, copy);
+    copier.copy_inputs();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+      const Node& node = graph.node(id);
+      if (!node.attributes.has("seed")) {
+        copier.copy_node(id);
+        continue;
+      }
+      std::vector<ValueId> inputs;
+      for (const ValueId input : node.inputs) inputs.push_back(copier[input]);
+      Attributes attributes = node.attributes;
+      attributes.set("seed", seed);
+      copier.copy_node(id, std::move(inputs), std::move(attributes));
+    }
+    copier.copy_outputs();
+    return copy;
+  };
+  model.forward = seeded(model.forward);
+  for (NamedGraph& program : model.programs) program.graph = seeded(program.graph);
+  return model;
+}
+
 Hash Model::identity() const {
   Hasher hasher;
   hasher.update(structure_of(forward)).update(structure_of(evaluate));
@@ -146,13 +171,13 @@ std::vector<InputSpec> checked_inputs(const Model& model) {
       if (input.role != InputRole::kData) continue;
       const Value& value = graph->value(input.value);
       used.insert(value.name);
-      const auto known = std::find_if(inputs.begin(), inputs.end(),
-                                      [&](const InputSpec& spec) { return spec.name == value.name; });
+      const auto known =
+          std::find_if(inputs.begin(), inputs.end(), [&](const InputSpec& spec) { return spec.name == value.name; });
       if (known == inputs.end())
         inputs.push_back({.name = value.name, .type = value.type});
       else if (known->type != value.type)
-        refuse(model, "input '" + value.name + "' is declared as another type than the graph reads",
-               known->type.text(), value.type.text());
+        refuse(model, "input '" + value.name + "' is declared as another type than the graph reads", known->type.text(),
+               value.type.text());
       else if (!known->axes.empty() && std::ssize(known->axes) != value.type.shape.rank())
         refuse(model, "input '" + value.name + "' has another number of axes than dimensions",
                std::to_string(known->axes.size()), std::to_string(value.type.shape.rank()));

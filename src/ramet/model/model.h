@@ -106,6 +106,9 @@ struct Model {
   Hash identity() const;
 };
 
+/// The model with another seed of all random numbers that its graph of training and its programs draw.
+Model with_seed(Model model, int64_t seed);
+
 /// Throws Error when a graph of the model reads or writes a state that the model does not declare, or of another type,
 /// or when two states have one name.
 void check_states(const Model& model);

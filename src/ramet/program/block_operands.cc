@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "ramet/layout/pieces.h"
+#include "ramet/ir/part_of.h"
 #include "ramet/transform/hoist.h"
 
 namespace ramet::program {

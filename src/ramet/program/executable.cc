@@ -130,15 +130,24 @@ std::string Executable::text_of(const ProgramStep& step) const {
   return "";
 }
 
+const Instruction* Executable::instruction_at(int32_t instant) const {
+  for (const Segment& segment : segments) {
+    const int64_t index = int64_t{instant} - segment.first - 1;
+    if (instant <= segment.last && index >= 0 && index < std::ssize(segment.instructions))
+      return &segment.instructions[static_cast<size_t>(index)];
+  }
+  return nullptr;
+}
+
 std::string Executable::at(int32_t instant) const {
   for (const Segment& segment : segments) {
     if (instant < segment.first || instant > segment.last) continue;
-    const int32_t index = instant - segment.first - 1;
-    if (index < 0) return segment.name + ": feeds";
-    if (index >= static_cast<int32_t>(segment.instructions.size())) return segment.name + ": results";
-    const Instruction& instruction = segment.instructions[static_cast<size_t>(index)];
-    const std::string op = instruction.call < 0 ? "copy" : calls[static_cast<size_t>(instruction.call)].node.op->name;
-    return segment.name + ": " + op + (instruction.name.empty() ? "" : " '" + instruction.name + "'");
+    if (instant == segment.first) return segment.name + ": feeds";
+    const Instruction* instruction = instruction_at(instant);
+    if (!instruction) return segment.name + ": results";
+    const std::string op = instruction->call < 0 ? "copy" : calls[static_cast<size_t>(instruction->call)].node.op->name;
+    return segment.name + ": " + op + (instruction->name.empty() ? "" : " '" + instruction->name + "'") +
+           (instruction->origin.empty() ? "" : " of " + instruction->origin);
   }
   return "between segments";
 }
@@ -358,7 +367,7 @@ class ExecutableVerifier {
 
   void check_instruction(const Instruction& instruction) const {
     const std::string what = "instruction '" + instruction.name + "'";
-    const auto& [call, name, inputs, outputs, scratch, part, pass, gradient] = instruction;
+    const auto& [call, name, inputs, outputs, scratch, part, pass, gradient, origin] = instruction;
     if (call < 0) {
       check(inputs.size() == 1 && outputs.size() == 1, what + " is no copy of one buffer to another");
       const auto exists = [&](BufferId id) { return id >= 0 && static_cast<size_t>(id) < exe_.buffers.size(); };
@@ -422,7 +431,8 @@ std::string print(const Executable& executable) {
       text += "= " + (call ? call->node.op->name + "[" + call->kernel + "]" : std::string("copy"));
       for (BufferId id : instruction.inputs) text += " " + place(id);
       if (instruction.scratch != kNoBuffer) text += " scratch " + place(instruction.scratch);
-      text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") + std::string("\n");
+      text += (instruction.name.empty() ? "" : " '" + instruction.name + "'") +
+              (instruction.origin.empty() ? "" : " of " + instruction.origin) + "\n";
     }
   }
   for (const Program& program : executable.programs) {

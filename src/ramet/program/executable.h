@@ -75,6 +75,7 @@ struct Instruction {
   Part part{};  ///< of the model
   NodePass pass = NodePass::kForward;
   std::string gradient{};  ///< name of the weight whose whole gradient operand 0 is; "" of others
+  std::string origin{};    ///< of the node: where the model says so (NodeInfo)
 };
 
 /// A feed, scalar or result by name.
@@ -236,8 +237,10 @@ struct Executable {
   /// Whether some segment of a program has a data input, or a scalar input, of this name.
   bool has_feed(std::string_view name, int32_t program = kTrain) const;
   bool has_scalar(std::string_view name, int32_t program = kTrain) const;
-  /// The work at an instant: "micro: layer3/attention/backward", "combine".
+  /// The work at an instant: "micro: attention 'layer3/attention/backward' of mine.cc:12", "combine".
   std::string at(int32_t instant) const;
+  /// The instruction that works at an instant; null when none does.
+  const Instruction* instruction_at(int32_t instant) const;
   /// A step of a program in words: "run 'backward 3', micro-batch 2".
   std::string text_of(const ProgramStep& step) const;
   /// Place of a result in the host's memory: its bytes, rounded up to a multiple of 64.

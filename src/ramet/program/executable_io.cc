@@ -237,6 +237,7 @@ void transfer(Stream& s, Instruction& instruction) {
   s.number(instruction.part.index);
   transfer_enum(s, instruction.pass, kNodePassCount);
   transfer(s, instruction.gradient);
+  transfer(s, instruction.origin);
 }
 
 template <typename Stream>

@@ -195,7 +195,7 @@ class SegmentBuilder {
     const int32_t call = call_of_node_[static_cast<size_t>(id)];
     const KernelChoice& choice = choice_of(id);
     std::vector<std::pair<BufferId, BufferId>> copies;
-    Instruction instruction{call, node.name, {}, {}, kNoBuffer, node.part, node.pass, node.gradient};
+    Instruction instruction{call, node.name, {}, {}, kNoBuffer, node.part, node.pass, node.gradient, node.origin};
     for (ValueId input : node.inputs) instruction.inputs.push_back(buffer(root(input)));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId output = node.outputs[i];

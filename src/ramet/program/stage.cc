@@ -5,7 +5,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/layout/pieces.h"
+#include "ramet/ir/part_of.h"
 #include "ramet/program/executable.h"
 
 namespace ramet::program {

@@ -27,8 +27,10 @@ auto for_key(const Recipe& recipe, const std::string& key, Act act) {
   }
 }
 
+/// The model of the file, with the recipe's seed.
 std::pair<Model, Units> load(const Recipe& recipe) {
-  return for_key(recipe, "model.file", [&] { return load_model(recipe.model.file); });
+  auto [model, units] = for_key(recipe, "model.file", [&] { return load_model(recipe.model.file); });
+  return {with_seed(std::move(model), recipe.train.seed), std::move(units)};
 }
 
 /// Samples of a micro-batch: the first dimension of every input.
@@ -68,15 +70,7 @@ void take_batch(Recipe& recipe, const Model& model) {
 std::shared_ptr<const Source> open_samples(const Recipe& recipe, const std::string& key, const std::string& file,
                                            const std::vector<InputSpec>& inputs, ArrayOptions options) {
   return for_key(recipe, key, [&] {
-    std::vector<ArrayColumn> columns = open_arrays(file);
-    options.types = types_of(columns, inputs);
-    check_signature(inputs, make_array_source(columns, options)->signature(recipe.train.micro_batch), file);
-    const auto is_read = [&](const ArrayColumn& column) {
-      return std::any_of(inputs.begin(), inputs.end(),
-                         [&](const InputSpec& input) { return input.name == column.name; });
-    };
-    std::erase_if(columns, [&](const ArrayColumn& column) { return !is_read(column); });
-    return make_array_source(std::move(columns), std::move(options));
+    return open_inputs(open_arrays(file), inputs, std::move(options), recipe.train.micro_batch, file);
   });
 }
 

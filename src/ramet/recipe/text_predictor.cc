@@ -109,10 +109,11 @@ std::vector<std::vector<std::vector<MaskCandidate>>> MaskFiller::fill(const std:
     types_of.add(std::vector<int32_t>(static_cast<size_t>(length), 0));
   }
   std::vector<NamedTensor> inputs;
-  const std::vector<std::string> taken = predictor_.inputs_of("predict");
+  const Signature taken = predictor_.program("predict").inputs();
   for (RowTensor* rows : {&ids_of, &types_of, &attention_of, &places_of}) {
     NamedTensor tensor = rows->take();
-    if (std::find(taken.begin(), taken.end(), tensor.name) != taken.end()) inputs.push_back(std::move(tensor));
+    if (std::any_of(taken.begin(), taken.end(), [&](const auto& input) { return input.first == tensor.name; }))
+      inputs.push_back(std::move(tensor));
   }
   const std::vector<NamedTensor> results = predictor_.run("predict", inputs, {"top_values", "top_indices"});
   const auto number = [&](const char* name, int64_t at) {

@@ -76,6 +76,7 @@ DeviceReport report_of(const Executable& exe) {
   report.planned_bytes = exe.planned_bytes();
   report.streaming_bytes = exe.streaming_bytes;
   report.at_peak = exe.live_at(exe.peak_instant);
+  report.peak = exe.at(exe.peak_instant);
   report.between = report.planned_bytes - std::accumulate(report.at_peak.begin(), report.at_peak.end(), int64_t{0});
   for (const Buffer& buffer : exe.streaming)
     report.streaming[static_cast<size_t>(buffer.kind)] += buffer.stride() * buffer.slots;
@@ -197,6 +198,8 @@ std::string text_of(const DevicesReport& report) {
   add_memory(text, report);
   add_traffic(text, report);
   add_row(text, "supersteps", supersteps);
+  text += "the most is alive at\n";
+  for (const DeviceReport& stage : report.stages) text += fmt::format("  stage {}: {}\n", stage.stage, stage.peak);
   if (report.time)
     add_time(text, report);
   else if (report.stages.size() > 1)
@@ -222,6 +225,7 @@ std::string json_of(const DevicesReport& report) {
                        {"streaming_bytes", stage.streaming_bytes},
                        {"parts", parts},
                        {"streaming_parts", streaming},
+                       {"peak", stage.peak},
                        {"supersteps", stage.supersteps},
                        {"traffic", traffic}});
   }

@@ -19,6 +19,7 @@ struct DeviceReport {
   int64_t planned_bytes = 0;                         ///< the arena
   int64_t streaming_bytes = 0;                       ///< of streaming memory
   std::array<int64_t, kBufferClassCount> at_peak{};  ///< of device memory, when most bytes are live
+  std::string peak;                                  ///< the work at that time
   int64_t between = 0;  ///< of the arena: bytes that the placement leaves free at that time
   std::array<int64_t, kBufferClassCount> streaming{};  ///< of streaming memory
   int64_t supersteps = 0;                              ///< of a training step
@@ -47,7 +48,7 @@ DevicesReport devices_report(std::span<const Executable> stages, const std::stri
 /// As tables: memory, then traffic, a column a stage.
 std::string text_of(const DevicesReport& report);
 /// As one JSON array: for each device {device, stage, planned_bytes, streaming_bytes, parts {CLASS: bytes},
-/// streaming_parts, supersteps, traffic {KIND: {count, bytes}}}; `parts` add up to planned_bytes.
+/// streaming_parts, peak, supersteps, traffic {KIND: {count, bytes}}}; `parts` add up to planned_bytes.
 std::string json_of(const DevicesReport& report);
 /// The arenas of all stages over the step, one below the other.
 std::string memory_svg(std::span<const Executable> stages);

@@ -52,9 +52,11 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
   std::stable_sort(alive.begin(), alive.end(),
                    [](const Buffer* a, const Buffer* b) { return a->total() > b->total(); });
   if (alive.size() > largest) alive.resize(largest);
-  for (const Buffer* buffer : alive)
-    report.largest.push_back(
-        {buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last)});
+  for (const Buffer* buffer : alive) {
+    const Instruction* maker = exe.instruction_at(buffer->first);
+    report.largest.push_back({buffer->name, buffer->kind, buffer->total(), exe.at(buffer->first), exe.at(buffer->last),
+                              maker ? maker->origin : ""});
+  }
   for (const StatePlace& place : exe.states) {
     const StateTensor& state = place.tensor;
     const bool of_parts =
@@ -99,7 +101,7 @@ std::string text_of(const MemoryReport& report) {
   for (const auto& large : report.largest) {
     std::snprintf(line, sizeof line, "%12s  %-11s ", format_size(large.bytes).c_str(),
                   std::string(name_of(large.kind)).c_str());
-    text += line + large.name + "\n";
+    text += line + large.name + (large.origin.empty() ? "" : " of " + large.origin) + "\n";
   }
   if (!report.tables.empty()) text += "\ntables of parts, padded to the longest\n";
   for (const auto& table : report.tables) {
@@ -146,7 +148,8 @@ std::string json_of(const MemoryReport& report) {
                                {"class", std::string(name_of(large.kind))},
                                {"bytes", large.bytes},
                                {"from", large.from},
-                               {"to", large.to}});
+                               {"to", large.to},
+                               {"origin", large.origin}});
   json["tables"] = nlohmann::ordered_json::array();
   for (const auto& table : report.tables)
     json["tables"].push_back({{"name", table.name}, {"type", table.type.text()}, {"padding", table.padding}});

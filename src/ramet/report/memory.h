@@ -25,6 +25,7 @@ struct MemoryReport {
     BufferClass kind;
     int64_t bytes = 0;
     std::string from, to;  ///< what happens when its life begins and ends
+    std::string origin{};  ///< of the node that makes it: where the model says so
   };
   std::vector<Large> largest;  ///< live at the peak, largest first
   /// A table of indices that each part of the model has its own rows of, padded to the longest (ops/parts.h).

@@ -105,6 +105,7 @@ struct NonFinite {
   int64_t count = 0, first = 0;     ///< elements that are not finite, and the first of them
   std::vector<std::string> inputs;  ///< "bf16[16,128] from -3.5 to 80.25"
   int32_t superstep = 0;            ///< of the step; -1: before it
+  std::string origin{};             ///< of the node
   std::string text() const;
 };
 

@@ -40,7 +40,7 @@ std::string text_of(const Range& range, const TensorType& type) {
 }  // namespace
 
 std::string NonFinite::text() const {
-  std::string text = op + " '" + node + "' in " + segment;
+  std::string text = op + " '" + node + "'" + (origin.empty() ? "" : " of " + origin) + " in " + segment;
   if (lane > 0 || micro > 0) text += " (lane " + std::to_string(lane) + ", micro-batch " + std::to_string(micro) + ")";
   text += " gave " + std::to_string(count) + " numbers that are not finite, the first at element " +
           std::to_string(first) + " of " + output;
@@ -123,7 +123,8 @@ class NonFiniteSearch {
                           range.bad,
                           range.first_bad,
                           inputs,
-                          step.superstep};
+                          step.superstep,
+                          instruction.origin};
         if (!all) return found;
         break;
       }

@@ -5,11 +5,12 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/model/array_file.h"
 
 namespace ramet::train {
 
-void check_signature(const std::vector<InputSpec>& inputs,
-                     const std::vector<std::pair<std::string, TensorType>>& given, const std::string& source) {
+void check_signature(const std::vector<InputSpec>& inputs, const std::vector<std::pair<std::string, TensorType>>& given,
+                     const std::string& source) {
   std::vector<std::string> wrong;
   std::set<std::string> names;
   for (const auto& [name, type] : given)
@@ -38,6 +39,21 @@ void check_signature(const std::vector<InputSpec>& inputs,
                .found = found,
                .expected = expected,
                .remedy = "Give these tensors for a micro-batch, or declare the model's inputs as the data has them"});
+}
+
+std::shared_ptr<const Source> open_inputs(std::vector<ArrayColumn> arrays, const std::vector<InputSpec>& inputs,
+                                          ArrayOptions options, int64_t samples, const std::string& source) {
+  options.types = types_of(arrays, inputs);
+  Signature given;
+  for (const ArrayColumn& array : arrays) {
+    std::vector<int64_t> dims = array.shape.dims();
+    if (!dims.empty()) dims[0] = samples;
+    const auto type = options.types.find(array.name);
+    given.emplace_back(array.name, TensorType{type == options.types.end() ? DType::kU8 : type->second, Shape(dims)});
+  }
+  check_signature(inputs, given, source);
+  std::erase_if(arrays, [&](const ArrayColumn& array) { return !options.types.count(array.name); });
+  return make_array_source(std::move(arrays), std::move(options));
 }
 
 int64_t count_nonzero(const TensorType& type, const std::byte* data) {

@@ -9,6 +9,7 @@
 #include "ramet/data/source.h"
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/compile.h"
+#include "ramet/train/sample_program.h"
 #include "ramet/train/state_loader.h"
 
 namespace ramet::train {
@@ -46,25 +47,21 @@ class Predictor {
   void load(const Checkpoint& checkpoint);
   /// Weights from a file or a folder with published names (model/hugging_face.h); the file must have all of them.
   void import_weights(const std::filesystem::path& path);
+  /// What a user names: a checkpoint, the newest one in a folder of them, or weights to import. These lack other
+  /// states, so that Error is thrown when the programs read some.
+  void load(const std::filesystem::path& path);
   /// One f32 weight; after the last, `ready`. Weights that no program reads are passed over.
   void write_weight(const StateTensor& weight, std::span<const std::byte> bytes);
   void ready();
 
-  /// Runs a program on any number of samples: data inputs by name, each with as many samples in its batch dimension as
-  /// there are (Graph's input axes say which dimension that is; the first, where the model does not say). They are cut
-  /// in batches of the compiled size; the last batch is filled up with its last sample. Results come in the order of
-  /// the program, on all ranks: those with a batch dimension have the given samples there; any other (a loss) belongs
-  /// to a whole batch, and is refused unless the samples fill batches; of several batches it has one more dimension in
-  /// front. `wanted`: only these results. Throws Error naming an input that is missing, unknown or of another type.
+  /// Runs a program on any number of samples, as SampleProgram::run says; results come on all ranks.
   std::vector<NamedTensor> run(const std::string& program, std::span<const NamedTensor> inputs,
                                std::vector<std::string> wanted = {});
   /// The same on `batches` whole batches that a feed gives, results as the devices give them.
   std::vector<ResultTensors> run(const std::string& program, int64_t batches, int64_t samples, const ClusterFeed& feed,
                                  const Wanted& wanted = {.names = {}, .everywhere = true});
-  /// Samples of one compiled batch of a program.
-  int64_t batch_of(const std::string& program) const;
-  /// Names of the data inputs of a program.
-  std::vector<std::string> inputs_of(const std::string& program) const;
+  /// What a program takes and gives. Throws Error for one that was not compiled.
+  const SampleProgram& program(const std::string& name) const;
 
   /// Hash of what the programs read of that which the model has learned: that of a checkpoint, where they read all of
   /// it.
@@ -82,14 +79,11 @@ class Predictor {
   void forget_times() { times_ = {}; }
 
  private:
-  struct Signature;
-  const Signature& signature_of(const std::string& program) const;
-
   Model model_;
   TrainOptions options_;
   std::vector<std::string> programs_;
-  std::vector<Signature> signatures_;  ///< of each program
-  std::vector<StateTensor> states_;    ///< that the programs read or write
+  std::vector<SampleProgram> calls_;  ///< of each program
+  std::vector<StateTensor> states_;   ///< that the programs read or write
   int threads_ = 0;
   double compile_seconds_ = 0;
   std::unique_ptr<Cluster> cluster_;

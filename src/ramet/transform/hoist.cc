@@ -225,13 +225,15 @@ StepGraph hoist(StepGraph step) {
   Hoister hoister(step);
   Graph micro = hoister.run(step.micro);
   step.micro = std::move(micro);
-  // A program that changes weights runs seldom, so values that it alone derives from weights are not kept between its
-  // runs.
-  for (StepProgram& program : step.programs)
-    if (!step.writes_sources(program) && program.when.kind != When::Kind::kSteps) {
-      Graph hoisted = hoister.run(program.graph);
-      program.graph = std::move(hoisted);
-    }
+  // Programs that change weights, and requests about weights alone, run seldom: what they make of weights is not kept
+  // between their runs.
+  for (StepProgram& program : step.programs) {
+    const bool seldom =
+        program.when.kind == When::Kind::kSteps || (program.when.kind == When::Kind::kRequest && !program.reads_data());
+    if (seldom || step.writes_sources(program)) continue;
+    Graph hoisted = hoister.run(program.graph);
+    program.graph = std::move(hoisted);
+  }
   return step;
 }
 

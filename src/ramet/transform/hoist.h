@@ -8,9 +8,9 @@
 namespace ramet::transform {
 
 /// Moves nodes that depend on weights alone (casts to the compute type, scalings) out of `micro`, and out of programs
-/// that change no state, into `derive`, where they run once an update instead of once a micro-batch. Their results
-/// become states of kind kDerived named "derived.N.WEIGHT". Views, and cheap nodes without weights, stay. Equal
-/// computations in several graphs share one state.
+/// that read data and change no state, into `derive`, where they run once an update instead of once a micro-batch.
+/// Their results become states of kind kDerived named "derived.N.WEIGHT". Views, and cheap nodes without weights, stay.
+/// Equal computations in several graphs share one state.
 StepGraph hoist(StepGraph step);
 
 /// The inverse, which saves memory: each reader of a derived state computes its value from the weights just before it
