@@ -200,7 +200,7 @@ TEST(Library, TheModelsTextAndThePlanNameTheUsersLines) {
   const std::string place = "api/library_test.cc:" + std::to_string(line);
   EXPECT_THAT(model.text(), HasSubstr("from \"" + place + "\""));
   const std::string text = plan(model, options(), {.time = false}).text;
-  EXPECT_THAT(text, HasSubstr("most is alive at"));
+  EXPECT_THAT(text, HasSubstr("most is live at"));
   EXPECT_THAT(text, HasSubstr(" of api/library_test.cc:"));
 }
 

@@ -219,13 +219,13 @@ TEST_F(LibraryModel, InspectAndPlanNameTheProgramsLines) {
   EXPECT_THAT(ramet({"inspect", "executable", "own.toml", "--instructions"}).out,
               HasSubstr(line_text(lines_.logarithm)));
   const Outcome plan = ramet({"plan", "own.toml", "--no-time"});
-  EXPECT_THAT(plan.out, ContainsRegex("most is alive at .* of cli/library_model_test.cc:[0-9]+"));
+  EXPECT_THAT(plan.out, ContainsRegex("most is live at .* of cli/library_model_test.cc:[0-9]+"));
   EXPECT_THAT(plan.out, ContainsRegex("activations +[^\n]* of " + line_text(lines_.product)));
 }
 
 TEST_F(LibraryModel, ErrorsNameTheProgramsLines) {
   EXPECT_THAT(ramet({"plan", "own.toml", "--no-time", "--device-memory", "64KiB"}).err,
-              ContainsRegex("does not fit into device memory.*the most is alive at .* of "
+              ContainsRegex("does not fit into device memory.*most bytes are live at .* of "
                             "cli/library_model_test.cc:[0-9]+"));
   std::string text = read_file(folder_ / "own.ramet");
   // An op that is refused names the line of the file, and the line of the program that made it.

@@ -103,7 +103,8 @@ std::string without_names(Executable exe) {
   for (Transfer& transfer : exe.transfers) transfer.name.clear();
   for (StatePlace& state : exe.states) state.tensor.part.clear();  // "after encoder 3"
   for (Segment& segment : exe.segments)
-    for (Instruction& instruction : segment.instructions) instruction.name.clear(), instruction.part.stack.clear();
+    for (Instruction& instruction : segment.instructions)
+      instruction.name.clear(), instruction.origin.clear(), instruction.part.stack.clear();
   return executable_bytes(exe);
 }
 

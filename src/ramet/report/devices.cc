@@ -198,7 +198,7 @@ std::string text_of(const DevicesReport& report) {
   add_memory(text, report);
   add_traffic(text, report);
   add_row(text, "supersteps", supersteps);
-  text += "the most is alive at\n";
+  text += "most bytes are live at\n";
   for (const DeviceReport& stage : report.stages) text += fmt::format("  stage {}: {}\n", stage.stage, stage.peak);
   if (report.time)
     add_time(text, report);
