@@ -178,6 +178,7 @@ FitResult Training::fit(const FitOptions& options) {
   const std::stop_callback asked(options.stop, [&] { stop.ask(); });
   train::TrainingPlan plan;
   plan.stop_at = options.until_step;
+  plan.saves = !options.checkpoints.empty();
   plan.checkpoints = options.checkpoints;
   plan.stop = &stop;
   const train::TrainingResult result = train::train(engine, plan, listener);

@@ -90,7 +90,7 @@ class Loop {
   }
 
   void save() {
-    if (plan_.checkpoints.empty()) return;
+    if (!plan_.saves) return;
     result_.checkpoint = training_.save(plan_.checkpoints);
     saved_ = training_.steps_done();
     tell([&](TrainingObserver& observer) { observer.on_checkpoint(saved_, result_.checkpoint); });

@@ -56,7 +56,8 @@ class TrainingObserver {
 
 struct TrainingPlan {
   int64_t stop_at = 0;                  ///< steps in all; those of the options where 0
-  std::filesystem::path checkpoints{};  ///< folder; empty: nothing is saved
+  bool saves = true;                    ///< whether there are checkpoints; the same on all ranks
+  std::filesystem::path checkpoints{};  ///< folder; of the leading rank
   std::filesystem::path best{};         ///< folder for the one checkpoint of the best evaluation; empty: none
   const StopRequest* stop = nullptr;    ///< asked: finish the step, save, and end
   int64_t check_every = 0;              ///< check numerics before the first step and every so many; 0: never
