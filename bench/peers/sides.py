@@ -25,7 +25,8 @@ def objects(command, processors=None):
     """The JSON objects that the command prints, a line each. Without processors it runs on all that there are."""
     environment, limit = dict(os.environ), None
     if processors:
-        environment |= {"OMP_NUM_THREADS": str(len(processors)), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
+        if str(command[0]) == sys.executable:  # PyTorch
+            environment |= {"OMP_NUM_THREADS": str(len(processors)), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
         limit = lambda: os.sched_setaffinity(0, processors)
     words = [str(word) for word in command]
     result = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, preexec_fn=limit)

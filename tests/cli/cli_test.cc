@@ -10,6 +10,7 @@
 #include "cli/process.h"
 #include "cli/small_recipe.h"
 #include "ramet/base/file.h"
+#include "ramet/base/thread_team.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -120,7 +121,7 @@ TEST_F(Cli, EveryOptimizerAndPrecisionLearns) {
   };
   const double untaught = held_out("adamw", "0", "f32");
   const std::vector<std::pair<const char*, const char*>> optimizers = {
-      {"sgd", "0.02"},  {"adam", "0.02"},      {"adamw", "0.02"}, {"lamb", "0.02"},
+      {"sgd", "0.02"}, {"adam", "0.02"},      {"adamw", "0.02"}, {"lamb", "0.02"},
       {"lars", "2.0"}, {"adafactor", "0.05"}, {"lion", "0.005"}};
   for (const auto& [optimizer, rate] : optimizers)
     EXPECT_LT(held_out(optimizer, rate, "f32"), untaught - 0.1) << optimizer;
@@ -150,8 +151,8 @@ TEST_F(Cli, ChecksOfNumericsAreWrittenAndChangeNothing) {
 }
 
 TEST_F(Cli, AnAutomaticLossScaleIsShownAndCounted) {
-  const std::vector<std::string> more = {"--set", "train.precision=f16", "--set", "train.loss_scale=auto", "--set",
-                                         "train.loss_scale_start=4294967296"};
+  const std::vector<std::string> more = {
+      "--set", "train.precision=f16", "--set", "train.loss_scale=auto", "--set", "train.loss_scale_start=4294967296"};
   const json end = train(more);
   EXPECT_GT(end["skipped_steps"].get<int>(), 0);
   EXPECT_LT(end["loss_scale"].get<double>(), 4294967296.0);
@@ -321,8 +322,8 @@ TEST_F(Cli, WrongUseExitsWithTwoAndSaysWhy) {
 }
 
 TEST_F(Cli, HelpIsThereForEveryCommand) {
-  for (const char* command :
-       {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect", "export", "recipe", "score", "bench"}) {
+  for (const char* command : {"train", "plan", "eval", "predict", "vocab", "corpus", "pack", "runs", "inspect",
+                              "export", "recipe", "score", "bench"}) {
     const Outcome outcome = ramet({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr(std::string("Usage: ramet ") + command)) << command;
@@ -631,6 +632,16 @@ TEST_F(Cli, LayoutsThatDoNotFitSayWhichWould) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("`ramet plan RECIPE --layout auto` prints what to write here"));
   EXPECT_FALSE(fs::exists(folder_ / "runs")) << "nothing is begun";
+}
+
+TEST_F(Cli, OpenMpsBindingTakesNoProcessorsAway) {
+  const std::vector<std::string> arguments = {"plan", "tiny.toml", "--no-time", "--json"};
+  const auto threads = last(ramet(arguments))["threads"].get<int64_t>();
+  EXPECT_EQ(threads, available_processors());
+  setenv("OMP_PROC_BIND", "true", 1);
+  const Outcome bound = ramet(arguments);
+  unsetenv("OMP_PROC_BIND");
+  EXPECT_EQ(last(bound)["threads"].get<int64_t>(), threads);
 }
 
 TEST_F(Cli, PlanShowsTheScheduleOfALayout) {

@@ -11,6 +11,7 @@
 #include "ramet/cli/command_table.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/first_processors.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/track/catalogue.h"
 #include "ramet/track/run_directory.h"
@@ -222,6 +223,7 @@ int run(int argc, char** argv) {
 }  // namespace ramet::cli
 
 int main(int argc, char** argv) {
+  ramet::cli::use_first_processors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error, with a name
   return ramet::cli::run(argc, argv);
 }
