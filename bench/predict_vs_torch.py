@@ -11,17 +11,15 @@ prompt of 128 (uniform tokens on both sides), greedy, with caches (transformers'
 weights must be equal as long as the two best logits differ by more than 1e-4. Needs the peers: scripts/setup.sh --peers.
 """
 
-import argparse
 import json
 import os
 import random
 import statistics
 import sys
 
-from peers.sides import ROOT, first_processors, run
+from peers.sides import ROOT, comparison_arguments, first_processors, run, runners_of
 
 CASES = {"bert-1": 1.3, "bert-8": 1.3, "gpt2": 1.5, "greedy": None}
-PEERS = ["torch eager", "torch compiled"]
 
 
 def torch_command(model, *more):
@@ -81,17 +79,11 @@ def greedy(args, processors):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=list(CASES), action="append")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = comparison_arguments(__doc__, CASES)
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompts", type=int, default=4, help="of the comparison of greedy tokens")
-    parser.add_argument("--without", choices=PEERS, action="append", default=[])
     args = parser.parse_args()
-    runners = ["ramet"] + [peer for peer in PEERS if peer not in args.without]
-    if len(runners) == 1:
-        parser.error("every peer is left out: nothing to compare with")
+    runners = runners_of(args)
     processors = first_processors(args.threads)
     met = True
     for case in args.only or CASES:

@@ -12,13 +12,12 @@ one refuses dropout. Both sides train on tokens with the frequencies of Ramet's 
 scripts/setup.sh --peers.
 """
 
-import argparse
 import json
 import os
 import statistics
 import sys
 
-from peers.sides import first_processors, run
+from peers.sides import comparison_arguments, first_processors, run, runners_of
 
 CASES = {
     # name: (recipe, torch arguments, bar of speed, bar of memory)
@@ -27,7 +26,6 @@ CASES = {
     "bert-f32": ("bert-base", ["--model", "bert", "--preset", "base", "--sequence", "128", "--micro-batch", "16"], "f32", 1.15, None),
     "gpt2-f32": ("gpt2-124m", ["--model", "gpt2", "--preset", "124m", "--sequence", "1024", "--micro-batch", "2"], "f32", 1.15, None),
 }
-PEERS = ["torch eager", "torch compiled"]
 
 
 def command_of(runner, case, dropout, steps, threads):
@@ -82,18 +80,11 @@ def compare(case, dropout, medians):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=sorted(CASES), action="append")
+    parser = comparison_arguments(__doc__, CASES)
     parser.add_argument("--dropout", type=float, action="append", help="default: 0.1 and 0")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--without", choices=PEERS, action="append", default=[],
-                        help="leave a peer out (compiled needs minutes to warm up; eager is slow on long sequences)")
     args = parser.parse_args()
-    runners = ["ramet"] + [peer for peer in PEERS if peer not in args.without]
-    if len(runners) == 1:
-        parser.error("every peer is left out: nothing to compare with")
+    runners = runners_of(args)
     processors = first_processors(args.threads)
     met = True
     for case in args.only or CASES:

@@ -4,12 +4,14 @@ A side may use `threads` processors and no others. PyTorch's threads are also bo
 OMP_PLACES); Ramet's may move among them.
 """
 
+import argparse
 import json
 import os
 import pathlib
 import subprocess
 import sys
 
+PEERS = ["torch eager", "torch compiled"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
@@ -38,3 +40,22 @@ def objects(command, processors=None):
 def run(command, processors):
     """The last of them."""
     return objects(command, processors)[-1]
+
+
+def comparison_arguments(description, cases):
+    """Of a comparison with PyTorch by rounds: a parser with what all of them take. See `runners_of`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(cases), action="append")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--without", choices=PEERS, action="append", default=[],
+                        help="leave a peer out (compiled needs minutes to warm up; eager is slow on long sequences)")
+    return parser
+
+
+def runners_of(args):
+    """The sides that are measured, Ramet's first."""
+    runners = ["ramet"] + [peer for peer in PEERS if peer not in args.without]
+    if len(runners) == 1:
+        sys.exit("every peer is left out: nothing to compare with")
+    return runners

@@ -1,5 +1,6 @@
-// encoder_decoder [LAYOUT [STEPS]]: an encoder and a decoder of one's own learn to turn rows of digits round. Two
-// stacks of parts, attention from one to the other, and samples that the program makes by itself.
+// encoder_decoder [LAYOUT [STEPS]]: trains an encoder and a decoder to reverse rows of digits. Shows two stacks of
+// parts, attention from the decoder to the encoder, and samples that the program makes. Every layout prints the same
+// lines.
 #include <ramet/ramet.h>
 
 #include <cmath>
@@ -33,7 +34,7 @@ struct Blocks {
     return gather(words, ids) +
            m.weight(input + ".positions", {kLength, kWidth}, Init::normal(0.5), {.axes = {"", "embed"}});
   }
-  /// What `x` sees of `seen`.
+  /// Attention of `x` to `seen`, both [samples, kLength, kWidth]; the result has the same shape.
   Tensor attend(Tensor x, Tensor seen, const std::string& name, bool causal) const {
     const auto heads = [&](Tensor from, const char* part) {
       return reshape(dense(from, name + part, kWidth, "heads", "embed"), {samples, kLength, kHeads, kWidth / kHeads});
@@ -79,7 +80,8 @@ Model encoder_decoder(int64_t samples) {
   return m.build();
 }
 
-/// Sample i of the data: digits, the same from behind, and what the decoder has seen before each of these.
+/// Samples [first, first + count): random digits, the digits in reverse order (`wanted`), and the decoder's input
+/// (`before`): for each digit of `wanted` the one before it.
 struct Samples {
   std::vector<int32_t> digits, before, wanted;
   Samples(int64_t first, int64_t count) {

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-/// Fashion-MNIST as Debian's package dataset-fashion-mnist has it: images of 28 x 28 grey pixels, in ten classes.
+/// Fashion-MNIST from Debian's package dataset-fashion-mnist: images of 28 x 28 grey pixels, in ten classes.
 struct Fashion {
   static constexpr const char* kFolder = "/usr/share/datasets/fashion-mnist";
   static constexpr int64_t kPixels = 28 * 28, kClasses = 10;
-  std::vector<float> pixels;    ///< 0 to 1
-  std::vector<int32_t> labels;  ///< one for each kPixels pixels
+  std::vector<float> pixels;    ///< from 0 to 1, kPixels for each image
+  std::vector<int32_t> labels;  ///< one for each image
 
-  /// `part`: "train" or "t10k".
+  /// Reads the files of `part`, "train" or "t10k".
   Fashion(const std::string& folder, const std::string& part) {
     for (const uint8_t pixel : idx(folder + "/" + part + "-images-idx3-ubyte.gz", 3))
       pixels.push_back(static_cast<float>(pixel) / 255);
@@ -23,10 +23,10 @@ struct Fashion {
   }
 
  private:
-  /// The bytes of an idx file: after two zeros and the type (8: bytes) come the number of dimensions, and their extents
-  /// of four bytes, the greatest first.
+  /// The elements of an idx file of bytes. Its header is two zero bytes, the element type (8: bytes), the number of
+  /// dimensions, and the extent of each dimension in four bytes, big-endian.
   static std::vector<uint8_t> idx(const std::string& path, int dimensions) {
-    const gzFile file = gzopen(path.c_str(), "rb");  // files that are not compressed are read as they are
+    const gzFile file = gzopen(path.c_str(), "rb");  // reads uncompressed files too
     if (!file) throw std::runtime_error(path + " cannot be opened (Debian's package dataset-fashion-mnist has it)");
     uint8_t head[16] = {};
     const int head_bytes = 4 + 4 * dimensions;
@@ -40,7 +40,7 @@ struct Fashion {
     std::vector<uint8_t> bytes(good ? size : 0);
     good = good && gzread(file, bytes.data(), static_cast<unsigned>(size)) == static_cast<int>(size);
     gzclose(file);
-    if (!good) throw std::runtime_error(path + " is no whole idx file of bytes");
+    if (!good) throw std::runtime_error(path + " is not a complete idx file of bytes");
     return bytes;
   }
 };

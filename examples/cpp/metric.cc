@@ -1,4 +1,4 @@
-// metric [LAYOUT [STEPS]]: metrics of one's own, a statistic that micro-batches give, and a source of samples. Every
+// metric [LAYOUT [STEPS]]: user-defined metrics, a running statistic of micro-batches, and a source of samples. Every
 // layout prints the same lines.
 #include <cstdio>
 
@@ -9,30 +9,23 @@ using namespace ramet;
 namespace {
 
 Model judged(int64_t samples) {
-  constexpr int64_t kWidth = Rows::kWidth, kInner = 64;
+  constexpr int64_t kWidth = Rows::kWidth;
   ModelBuilder m("judged");
   const Tensor rows = m.input("rows", DType::kF32, {samples, kWidth}, {.low = -1, .high = 1});
   const Tensor wanted = m.input("wanted", DType::kF32, {samples});
 
-  // A statistic: each micro-batch gives its mean, and the update folds all of them, in order, into the running one.
+  // A statistic: each micro-batch gives its mean, and the update folds all these means, in order, into a running one.
   m.state("mean", {DType::kF32, {kWidth}}, StateRole::kDeferred, Init::zeros(),
           {.fold = {.by = "average", .momentum = 0.05}});
   const Tensor mean = reduce_mean(rows, {0});
   m.set_state("mean", mean);
-  Tensor x = rows - by_use(mean, m.state("mean"));
+  const Tensor x = rows - by_use(mean, m.state("mean"));
 
-  for (int i = 0; i < 4; ++i) {
-    PartScope part(m, "layer", i);
-    const std::string name = "layer" + std::to_string(i);
-    const Tensor up = m.weight(name + ".up", {kInner, kWidth}, Init::fan_in(), {.axes = {"mlp", "embed"}});
-    const Tensor down = m.weight(name + ".down", {kWidth, kInner}, Init::fan_in(0.5), {.axes = {"embed", "mlp"}});
-    x = x + matmul(relu(matmul(x, up, false, true)), down, false, true);
-  }
-  const Tensor told = reshape(matmul(x, m.weight("last", {1, kWidth}, Init::fan_in(1)), false, true), {samples});
-  const Tensor off = told - wanted, squares = off * off;
+  const Tensor predicted = predict_rows(m, x);
+  const Tensor off = predicted - wanted, squares = off * off;
   m.loss(reduce_mean(squares));
 
-  // The share of rows that are told well, among those with a number above 0, and how many those are.
+  // Metrics over the rows whose wanted number is above 0: the share with a squared error below 0.01, and their number.
   const Tensor counts = cast(less(m.full(DType::kF32, {}, 0), wanted), DType::kF32);
   const Tensor near = cast(less(squares, m.full(DType::kF32, {}, 0.01)), DType::kF32);
   m.metric("near", Ratio{reduce_sum(near * counts), reduce_sum(counts)});

@@ -4,8 +4,8 @@
 
 #include "fashion.h"
 
-/// Residual blocks of two products each. The parts are what pipelines and phases cut between, the axes of weights what
-/// tensor shards cut.
+/// An MLP of residual blocks, each of two products. Pipelines and phases cut the model between its parts; tensor shards
+/// cut its weights along their axes.
 inline ramet::Model mlp(int64_t samples) {
   using namespace ramet;
   constexpr int64_t kWidth = 128, kInner = 256;

@@ -1,4 +1,4 @@
-// predict WEIGHTS [LAYOUT [FOLDER]]: tells the classes of Fashion-MNIST's test set, with weights that mlp has saved.
+// predict WEIGHTS [LAYOUT [FOLDER]]: classifies the images of Fashion-MNIST's test set, with weights that mlp saved.
 #include <cstdio>
 
 #include "mlp.h"

@@ -2,7 +2,7 @@
 
 #include <ramet/ramet.h>
 
-/// Samples that a program makes by itself: sample i is a function of i.
+/// Samples that the program makes: sample i is a function of first + i.
 class Rows final : public ramet::Source {
  public:
   static constexpr int64_t kWidth = 16;
@@ -26,3 +26,18 @@ class Rows final : public ramet::Source {
  private:
   const int64_t first_;
 };
+
+/// Four residual layers on x [samples, kWidth], and a product that gives one number for each row: [samples].
+inline ramet::Tensor predict_rows(ramet::ModelBuilder& m, ramet::Tensor x) {
+  using namespace ramet;
+  constexpr int64_t kWidth = Rows::kWidth, kInner = 64;
+  for (int i = 0; i < 4; ++i) {
+    PartScope part(m, "layer", i);
+    const std::string name = "layer" + std::to_string(i);
+    const Tensor up = m.weight(name + ".up", {kInner, kWidth}, Init::fan_in(), {.axes = {"mlp", "embed"}});
+    const Tensor down = m.weight(name + ".down", {kWidth, kInner}, Init::fan_in(0.5), {.axes = {"embed", "mlp"}});
+    x = x + matmul(relu(matmul(x, up, false, true)), down, false, true);
+  }
+  const Tensor last = m.weight("last", {1, kWidth}, Init::fan_in(1));
+  return reshape(matmul(x, last, false, true), {x.dim(0)});
+}

@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/errors.h"
+#include "support/temporary.h"
+
 namespace ramet::tests {
 namespace {
 
@@ -15,16 +18,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 4, kWidth = 8;
-
-/// A folder that is gone at the end of the test.
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "ramet-library-XXXXXX").string();
-  Folder() {
-    if (!mkdtemp(path.data())) throw std::runtime_error("no temporary folder");
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-};
 
 /// Two parts on rows of numbers, with dropout.
 Model rows_model(double rate = 0.1, const std::function<void(ModelBuilder&)>& more = {}) {
@@ -38,14 +31,14 @@ Model rows_model(double rate = 0.1, const std::function<void(ModelBuilder&)>& mo
     const Tensor down = m.weight(name + ".down", {kWidth, 16}, Init::fan_in(), {.axes = {"embed", "mlp"}});
     x = x + dropout(matmul(gelu(matmul(x, up, false, true)), down, false, true), rate);
   }
-  const Tensor told =
+  const Tensor predicted =
       reshape(linear(x, m.weight("last", {1, kWidth}, Init::normal(0.2)), m.weight("bias", {1})), {kBatch});
-  const Tensor off = told - wanted;
+  const Tensor off = predicted - wanted;
   m.loss(reduce_mean(off * off));
   m.metric("near", Ratio{reduce_sum(cast(less(off * off, m.full(DType::kF32, {}, 1)), DType::kF32)),
                          m.full(DType::kF32, {}, kBatch)});
   m.metric("e_loss", ExpOf{"loss"});
-  m.output("told", told);
+  m.output("predicted", predicted);
   if (more) more(m);
   return m.build();
 }
@@ -67,15 +60,6 @@ TrainOptions options(const std::string& layout = "") {
       .schedule = {.learning_rate = 0.01}, .micro_batches = 4, .lanes = 4, .chunks = 4, .layout = layout, .threads = 2};
 }
 
-template <typename Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 TEST(Library, StepsOnArraysGiveTheSameBitsOnAnyLayout) {
   std::string hash;
   std::vector<double> losses;
@@ -95,7 +79,8 @@ TEST(Library, StepsOnArraysGiveTheSameBitsOnAnyLayout) {
     const Metrics evaluated = training.evaluate(Samples(8).views());
     EXPECT_NEAR(evaluated["e_loss"], std::exp(evaluated["loss"]), 1e-9);
     now.push_back(evaluated["near"]);
-    for (const float told : training.predict({{"rows", Samples(6).rows}})["told"].floats()) now.push_back(told);
+    for (const float predicted : training.predict({{"rows", Samples(6).rows}})["predicted"].floats())
+      now.push_back(predicted);
     if (hash.empty()) hash = training.weights_hash(), losses = now;
     EXPECT_EQ(training.weights_hash(), hash);
     EXPECT_EQ(now, losses);
@@ -257,13 +242,13 @@ TEST(Library, AStepThatIsNotFiniteNamesTheNodeAndChangesNothing) {
 }
 
 TEST(Library, ACheckpointGoesOnOnAnotherLayout) {
-  const Folder folder;
+  const TemporaryFolder folder;
   Training whole(rows_model(), options("p=2")), first(rows_model(), options("t=2"));
   for (int64_t step = 0; step < 4; ++step) whole.step(Samples(16, step * 16).views());
   for (int64_t step = 0; step < 2; ++step) first.step(Samples(16, step * 16).views());
-  const std::string saved = first.save(folder / "checkpoints");
+  const std::string saved = first.save((folder / "checkpoints").string());
   Training second(rows_model(), options("r=2 rts=optimizer"));
-  EXPECT_EQ(second.restore(folder / "checkpoints"), "");
+  EXPECT_EQ(second.restore((folder / "checkpoints").string()), "");
   EXPECT_EQ(second.steps_done(), 2);
   EXPECT_EQ(second.weights_hash(), first.weights_hash());
   for (int64_t step = 2; step < 4; ++step) second.step(Samples(16, step * 16).views());
@@ -275,13 +260,13 @@ TEST(Library, ACheckpointGoesOnOnAnotherLayout) {
 }
 
 TEST(Library, WeightsGoOutAndIn) {
-  const Folder folder;
+  const TemporaryFolder folder;
   Training training(rows_model(), options());
   training.step(Samples(16).views());
-  training.save_weights(folder / "w.safetensors");
+  training.save_weights((folder / "w.safetensors").string());
   Training other(rows_model(), {.seed = 5});
   EXPECT_NE(other.weights_hash(), training.weights_hash());
-  other.load_weights(folder / "w.safetensors");
+  other.load_weights((folder / "w.safetensors").string());
   EXPECT_EQ(other.weights_hash(), training.weights_hash());
   std::vector<float> numbers = other.weight("last");
   ASSERT_EQ(numbers.size(), static_cast<size_t>(kWidth));
@@ -295,19 +280,19 @@ TEST(Library, WeightsGoOutAndIn) {
 }
 
 TEST(Library, APredictorGivesWhatTrainingGives) {
-  const Folder folder;
+  const TemporaryFolder folder;
   Training training(rows_model(), options());
   training.step(Samples(16).views());
-  training.save_weights(folder / "w.safetensors");
-  const std::string saved = training.save(folder / "checkpoints");
-  const std::vector<float> expected = training.predict({{"rows", Samples(7).rows}})["told"].floats();
+  training.save_weights((folder / "w.safetensors").string());
+  const std::string saved = training.save((folder / "checkpoints").string());
+  const std::vector<float> expected = training.predict({{"rows", Samples(7).rows}})["predicted"].floats();
   EXPECT_EQ(expected.size(), 7u);
   for (const char* layout : {"", "p=2", "t=2", "r=2", "p=2 t=2"})
-    for (const std::string& weights : {folder / "w.safetensors", saved}) {
+    for (const std::string& weights : {(folder / "w.safetensors").string(), saved}) {
       SCOPED_TRACE(layout + (" " + weights));
       Predictor predictor(rows_model(), weights, {.chunks = 4, .layout = layout, .threads = 2});
-      EXPECT_EQ(predictor.predict({{"rows", Samples(7).rows}})["told"].floats(), expected);
-      EXPECT_EQ(predictor.predict({{"rows", Samples(1).rows}})["told"].floats(), std::vector<float>{expected[0]});
+      EXPECT_EQ(predictor.predict({{"rows", Samples(7).rows}})["predicted"].floats(), expected);
+      EXPECT_EQ(predictor.predict({{"rows", Samples(1).rows}})["predicted"].floats(), std::vector<float>{expected[0]});
     }
   Predictor predictor(rows_model(), saved, {.chunks = 4});
   EXPECT_EQ(predictor.weights_hash(), training.weights_hash());
@@ -315,7 +300,7 @@ TEST(Library, APredictorGivesWhatTrainingGives) {
   EXPECT_THAT(error_of([&] { Predictor(rows_model(), saved, {.programs = {"none"}}); }),
               HasSubstr("no program of this name on request; found 'none'; expected predict"));
   EXPECT_THAT(error_of([&] { predictor.predict({{"rows", Samples(1).rows}})["x"]; }),
-              HasSubstr("no array of this name; found 'x'; expected told"));
+              HasSubstr("no array of this name; found 'x'; expected predicted"));
   EXPECT_THAT(error_of([&] { predictor.predict({}); }), HasSubstr("'rows' is missing"));
 }
 
@@ -338,8 +323,8 @@ TEST(Library, APredictorRunsSeveralProgramsAndTellsHowLongItTook) {
     const Samples samples(8);
     EXPECT_EQ(predictor.run("first", {{"rows", samples.rows}})["first"].floats(),
               training.run("first", {{"rows", samples.rows}})["first"].floats());
-    EXPECT_EQ(predictor.predict({{"rows", Samples(3).rows}})["told"].floats(),
-              training.predict({{"rows", Samples(3).rows}})["told"].floats());
+    EXPECT_EQ(predictor.predict({{"rows", Samples(3).rows}})["predicted"].floats(),
+              training.predict({{"rows", Samples(3).rows}})["predicted"].floats());
     EXPECT_THAT(error_of([&] { predictor.run("first", {{"rows", Samples(3).rows}}); }),
                 HasSubstr("found 3 samples; expected a multiple of 4"));
     Samples beyond(8);
@@ -374,13 +359,13 @@ class Rows final : public Source {
 };
 
 TEST(Library, FitStepsEvaluatesSavesAndStops) {
-  const Folder folder;
+  const TemporaryFolder folder;
   TrainOptions how = options();
   how.steps = 6, how.evaluate_every = 2, how.evaluation_batches = 2, how.save_every = 3;
   Training training(rows_model(), how, Data::source(std::make_shared<Rows>()), Data::source(std::make_shared<Rows>()));
   std::vector<int64_t> steps, evaluations;
   std::stop_source stop;
-  FitOptions fit{.checkpoints = folder / "checkpoints", .stop = stop.get_token()};
+  FitOptions fit{.checkpoints = (folder / "checkpoints").string(), .stop = stop.get_token()};
   fit.on_step = [&](const StepResult& result) {
     steps.push_back(result.step);
     if (result.step == 4) stop.request_stop();
@@ -402,7 +387,8 @@ TEST(Library, FitStepsEvaluatesSavesAndStops) {
   EXPECT_EQ(rest.checkpoint, "") << "nobody asked for one";
   Training at_once(rows_model(), how);
   for (int64_t step = 0; step < 6; ++step) at_once.step(Samples(16, step * 16).views());
-  EXPECT_EQ(at_once.weights_hash(), again.weights_hash()) << "samples are the same whoever brings them";
+  EXPECT_EQ(at_once.weights_hash(), again.weights_hash())
+      << "the samples are the same, whether a source or the caller gives them";
 }
 
 TEST(Library, WhatAUsersFunctionThrowsReachesTheUser) {

@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/model/model_text.h"
+#include "support/errors.h"
 #include "support/small_model.h"
 #include "support/temporary.h"
 
@@ -14,16 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-template <typename Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // Each function names every field of its type, so that a field that is added and not compared here does not compile.
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
+#include <ramet/error.h>
 
-#include "ramet/base/error.h"
+#include <string>
 
 namespace ramet::tests {
 
@@ -11,7 +11,7 @@ template <typename Act>
 std::string error_of(const Act& act) {
   try {
     act();
-  } catch (const Error& error) {
+  } catch (const v0::Error& error) {
     return error.what();
   }
   return "no error";

@@ -92,7 +92,7 @@ StepSource::Guard::Guard(StepSource& source, const v0::NamedViews& views, int64_
 
 StepSource::Guard::~Guard() {
   std::unique_lock lock(source_.mutex_);
-  source_.samples_ = 0;  // whoever still works for a step that has failed finds nothing any more
+  source_.samples_ = 0;  // a thread that still fills a batch of a failed step finds no samples
   source_.changed_.wait(lock, [&] { return source_.readers_ == 0; });
   source_.now_.reset();
 }

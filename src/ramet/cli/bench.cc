@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/rng.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
@@ -58,10 +59,6 @@ struct BenchRow {
   PredictionTimes times;              ///< of calls; of a decoder of single tokens
   std::vector<double> first_seconds;  ///< decoding: until the first token
 };
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 void set_weights(Predictor& predictor, const Subject& subject) {
   if (subject.checkpoint)

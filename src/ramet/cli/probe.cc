@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/cli/commands.h"
@@ -81,7 +82,7 @@ int probe(const ProbeArguments& arguments, Session& session) {
   line.clear();
   if (!session.leads()) return 0;
   write_file_atomic(arguments.out, print_machine(machine));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   if (session.json) {
     JsonLine()
         .set("event", "end")

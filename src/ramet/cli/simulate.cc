@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
@@ -61,7 +62,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
                                   .timelines = !arguments.trace.empty() || !arguments.svg.empty()};
   const Simulation simulation =
       local ? simulate_sharing(compiled.stages, machine, options) : sim::simulate(compiled.stages, machine, options);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   const std::string layout = print_layout(preparation.layout),
                     title = preparation.recipe.name + " on " + machine.name + ", layout " + layout;
   if (!arguments.trace.empty()) write_file_atomic(arguments.trace, perfetto_trace(simulation));

@@ -329,7 +329,7 @@ void add_train(CLI::App& app, Session& session) {
   command
       ->add_option("--seeds", arguments->seeds,
                    "make so many runs one after another, with the recipe's seed and those that follow it (default: "
-                   "train.seeds), and tell their mean and spread")
+                   "train.seeds), and print their mean and spread")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->excludes(resume);

@@ -10,13 +10,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
 
 namespace ramet::data {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// A place of the sequence of all reads of one reader, over all rounds.
 struct Position {
@@ -295,7 +294,7 @@ void BatchRing::read(size_t reader_number, int64_t micro,
   if (!there()) {
     const auto start = Clock::now();
     state.ready.wait(lock, there);
-    reader.waited += std::chrono::duration<double>(Clock::now() - start).count();
+    reader.waited += seconds_since(start);
   }
   if (slot->error) std::rethrow_exception(slot->error);
   lock.unlock();

@@ -6,14 +6,12 @@
 #include <chrono>
 #include <cstring>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 
 namespace ramet::measure {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 constexpr size_t kSlack = size_t{1} << 21;
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
@@ -22,9 +23,6 @@
 
 namespace ramet::measure {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Bytes a second, read and written, that each of so many devices copies while all of them do, where caches hold
 /// nothing of it.

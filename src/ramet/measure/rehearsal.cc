@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/measure/call_clock.h"
@@ -21,9 +22,6 @@
 
 namespace ramet::measure {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Ones among integers: indices and labels that are nearly always valid, and tokens that no mask hides. Floats are
 /// positive, as rates and corrections are.

@@ -4,13 +4,12 @@
 #include <exception>
 #include <thread>
 
+#include "ramet/base/clock.h"
 #include "ramet/transport/collectives.h"
 #include "ramet/transport/thread_transport.h"
 
 namespace ramet::measure {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 1;
 constexpr size_t kLarge = size_t{32} << 20;  // more than caches hold, as most gradients are
@@ -29,7 +28,7 @@ Timing repeat(Collectives& all, int leader, double seconds, const std::function<
   const auto once = [&] {
     const auto start = Clock::now();
     body();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
   };
   once();
   const int64_t rounds = agreed_rounds(all, leader, once(), seconds);
@@ -46,7 +45,7 @@ Timing sample(double seconds, const std::function<void()>& body) {
   while (taken.size() < 3 || (total < seconds && taken.size() < 2000)) {
     const auto start = Clock::now();
     body();
-    taken.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    taken.push_back(seconds_since(start));
     total += taken.back();
   }
   return timing_of(std::move(taken));

@@ -372,8 +372,9 @@ class Parser {
   }
   void read_checksum() {
     const std::string expected = hash_text(text_.substr(0, begin_)).hex();
-    require(in_.string() == expected,
-            "the text before this checksum is not what was saved; whoever changes it by hand removes this line");
+    require(
+        in_.string() == expected,
+        "the text before this checksum is not what was saved; after a change by hand, remove the line of the checksum");
     require(in_.at_end(), "there are declarations behind the checksum");
   }
 

@@ -196,15 +196,13 @@ class StageFit {
   /// The fastest program that fits; where none does, the smallest.
   Executable run() {
     best_ = build(library_);
-    give_up(&WeightCopies::unblocked, "blocked copies");
+    give_up(&WeightCopies::unblocked);
     if (!fits(best_) && how_.ahead && !best_.streaming.empty()) {
       how_.ahead = false;
-      take(build(library_), "double buffers");
+      take(build(library_));
     }
-    for (auto tight = library_.tighter(); tight && !fits(best_); tight = tight->tighter())
-      take(build(*tight), "scratch");
-    give_up(&WeightCopies::remade, "casts ahead of use");
-    for (size_t i = 0; i < given_up_.size(); ++i) best_.given_up += (i ? ", " : "") + given_up_[i];
+    for (auto tight = library_.tighter(); tight && !fits(best_); tight = tight->tighter()) take(build(*tight));
+    give_up(&WeightCopies::remade);
     return std::move(best_);
   }
 
@@ -216,24 +214,37 @@ class StageFit {
   Executable build(const KernelLibrary& kernels) {
     Executable exe = lower(stage_, kernels, how_, log_);
     log_.run("place", [&] { return place_buffers(exe, how_.place, known_), 0; });
+    exe.given_up = given_up(kernels);
     return exe;
   }
 
-  void take(Executable exe, const std::string& without) {
-    if (exe.arena_bytes >= best_.arena_bytes) return;
-    best_ = std::move(exe);
-    if (given_up_.empty() || given_up_.back() != without) given_up_.push_back(without);
+  /// What a program that is built so has less of than the caller asked for.
+  std::string given_up(const KernelLibrary& kernels) const {
+    std::string text;
+    const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+    const auto add_copies = [&](int64_t WeightCopies::* copies, const std::string& name) {
+      if (const int64_t count = how_.copies.*copies; count > options_.copies.*copies)
+        add(name + " of " + std::to_string(count) + " of " + std::to_string(weights_) + " weights");
+    };
+    add_copies(&WeightCopies::unblocked, "blocked copies");
+    if (how_.ahead != options_.ahead) add("double buffers");
+    if (&kernels != &library_) add("scratch");
+    add_copies(&WeightCopies::remade, "casts ahead of use");
+    return text;
+  }
+
+  void take(Executable exe) {
+    if (exe.arena_bytes < best_.arena_bytes) best_ = std::move(exe);
   }
 
   /// Gives up the copies of the fewest weights, in eighths of all, that let the program fit; else of all.
-  void give_up(int64_t WeightCopies::* copies, const std::string& name) {
-    const auto weights = static_cast<int64_t>(weights_of(stage_).size());
+  void give_up(int64_t WeightCopies::* copies) {
     int64_t& count = how_.copies.*copies;
-    if (fits(best_) || count >= weights) return;
+    if (fits(best_) || count >= weights_) return;
     const int64_t before = best_.arena_bytes, first = count;
-    const auto at = [&](int64_t eighth) { return first + ((weights - first) * eighth + 7) / 8; };
+    const auto at = [&](int64_t eighth) { return first + ((weights_ - first) * eighth + 7) / 8; };
     int64_t little = 0, enough = 8;
-    count = weights;
+    count = weights_;
     Executable smaller = build(library_);
     if (!fits(smaller)) little = 7;  // what does not fit with none does not with a few
     while (enough - little > 1) {
@@ -246,7 +257,7 @@ class StageFit {
         little = middle;
     }
     count = at(enough);
-    take(std::move(smaller), name + " of " + std::to_string(count) + " of " + std::to_string(weights) + " weights");
+    take(std::move(smaller));
     if (best_.arena_bytes == before) count = first;
   }
 
@@ -256,8 +267,8 @@ class StageFit {
   CompileOptions how_;
   PassLog& log_;
   KnownPlacements* known_;
+  const int64_t weights_ = std::ssize(weights_of(stage_));
   Executable best_;
-  std::vector<std::string> given_up_;
 };
 
 /// All passes after which no bit of a result changes any more.

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "ramet/base/clock.h"
+
 namespace ramet::program {
 
 PassLog::PassLog() {
@@ -32,7 +34,7 @@ void PassLog::show(const std::string& name, const std::function<std::string()>& 
 }
 
 void PassLog::note(const std::string& name, std::chrono::steady_clock::time_point start) {
-  seconds_.emplace_back(name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  seconds_.emplace_back(name, seconds_since(start));
   if (prints(name) || prints("time"))
     std::fprintf(stderr, "ramet: pass %-10s %8.1f ms\n", name.c_str(), seconds_.back().second * 1e3);
 }

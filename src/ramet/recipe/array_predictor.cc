@@ -1,13 +1,11 @@
 #include "ramet/recipe/array_predictor.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "ramet/base/error.h"
 #include "ramet/ir/part_of.h"
 #include "ramet/model/array_file.h"
 #include "ramet/recipe/prepare.h"
-#include "ramet/train/feeder.h"
 #include "ramet/train/inputs.h"
 
 namespace ramet::recipe {
@@ -100,25 +98,15 @@ ArrayPredictor::ArrayPredictor(const Recipe& complete, std::string program, std:
       std::make_unique<Predictor>(std::move(model), complete.train, layout, where, std::vector<std::string>{kPredict});
 }
 
-std::vector<NamedTensor> ArrayPredictor::predict(const std::function<void(int64_t begun, int64_t total)>& progress) {
+std::vector<NamedTensor> ArrayPredictor::predict(const RequestProgress& progress) {
   if (!source_) return predictor_->run(kPredict, {});
   const SampleProgram& program = predictor_->program(kPredict);
   const int64_t batches = program.batches_of(samples_);
   Feeder feeder(source_, predictor_->cluster(),
                 {.micro_batch = program.batch(), .program = kPredict, .count = batches});
   feeder.begin(0);
-  const ClusterFeed feed = feeder.feed();
-  std::mutex mutex;
-  int64_t begun = 0;
-  const auto told = [&](int64_t micro, const Executable& executable, FeedSink& sink) {
-    feed(micro, executable, sink);
-    if (!progress) return;
-    const std::lock_guard lock(mutex);
-    if (micro < begun) return;
-    begun = micro + 1;
-    progress(std::min(samples_, begun * program.batch()), samples_);
-  };
-  return program.join(predictor_->run(kPredict, batches, samples_, told), samples_);
+  const ClusterFeed feed = feed_with_progress(feeder.feed(), program.batch(), samples_, progress);
+  return program.join(predictor_->run(kPredict, batches, samples_, feed), samples_);
 }
 
 }  // namespace ramet::recipe

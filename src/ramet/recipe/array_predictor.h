@@ -10,6 +10,7 @@
 #include "ramet/layout/layout.h"
 #include "ramet/model/model.h"
 #include "ramet/recipe/recipe.h"
+#include "ramet/train/feeder.h"
 #include "ramet/train/predictor.h"
 
 namespace ramet::recipe {
@@ -31,7 +32,7 @@ class ArrayPredictor {
   /// All results, in the order of the graph, on all ranks. One with a row for each sample of a micro-batch has a row
   /// for each sample of the arrays; any other has an entry for each whole micro-batch. `progress` hears of how many
   /// samples the computation has begun.
-  std::vector<NamedTensor> predict(const std::function<void(int64_t begun, int64_t total)>& progress = {});
+  std::vector<NamedTensor> predict(const RequestProgress& progress = {});
 
  private:
   std::vector<std::string> left_out_;

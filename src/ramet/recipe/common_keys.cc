@@ -29,10 +29,7 @@ std::vector<RecipeKey> common_keys() {
        .field = RAMET_FIELD(layout),
        .kind = Kind::kLayout,
        .decides = false},
-      {.name = "model.kind",
-       .doc = "what is trained",
-       .field = RAMET_FIELD(model.kind),
-       .choices = model_kinds()},
+      {.name = "model.kind", .doc = "what is trained", .field = RAMET_FIELD(model.kind), .choices = model_kinds()},
       {.name = "model.preset",
        .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
               "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2)",
@@ -48,8 +45,9 @@ std::vector<RecipeKey> common_keys() {
        .kind = Kind::kPath,
        .decides = false},
       {.name = "data.kind",
-       .doc = "synthetic: tokens drawn from the counter-based generator; text: a corpus made by `ramet corpus`; arrays: "
-              "files of arrays, one for each input of a model file",
+       .doc =
+           "synthetic: tokens drawn from the counter-based generator; text: a corpus made by `ramet corpus`; arrays: "
+           "files of arrays, one for each input of a model file",
        .field = RAMET_FIELD(data.kind),
        .choices = {"synthetic", "text", "arrays"},
        .otherwise = "synthetic; arrays with model.file"},
@@ -61,7 +59,7 @@ std::vector<RecipeKey> common_keys() {
        .decides = false},
       {.name = "train.seeds",
        .doc = "runs to make one after another, with seeds train.seed, train.seed + 1 and so on; their mean and spread "
-              "are told at the end",
+              "are printed at the end",
        .field = RAMET_FIELD(train.seeds),
        .low = 1,
        .high = 1000,

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 
 #include "ramet/base/error.h"
 #include "ramet/recipe/task.h"
-#include "ramet/train/feeder.h"
 
 namespace ramet::recipe {
 namespace {
@@ -27,8 +25,7 @@ int64_t answer_width_of(const Recipe& complete, const TaskBatchOptions& options)
 }
 
 TaskOutputs task_answers(Cluster& cluster, const Recipe& complete, const TaskBatchOptions& options,
-                         std::shared_ptr<const TaskSplit> split, int64_t samples,
-                         const std::function<void(int64_t begun, int64_t total)>& progress) {
+                         std::shared_ptr<const TaskSplit> split, int64_t samples, const RequestProgress& progress) {
   const int64_t features = split->features(), batches = (features + samples - 1) / samples;
   TaskOutputs outputs;
   outputs.width = answer_width_of(complete, options);
@@ -36,12 +33,7 @@ TaskOutputs task_answers(Cluster& cluster, const Recipe& complete, const TaskBat
   Feeder feeder(make_prediction_rows(std::move(split), options), cluster,
                 {.micro_batch = samples, .program = "predict", .count = batches});
   feeder.begin(0);
-  std::mutex told;
-  const ClusterFeed feed = [&](int64_t micro, const Executable& exe, FeedSink& sink) {
-    feeder.feed()(micro, exe, sink);
-    const std::lock_guard lock(told);
-    if (progress) progress(std::min((micro + 1) * samples, features), features);
-  };
+  const ClusterFeed feed = feed_with_progress(feeder.feed(), samples, features, progress);
   outputs.values.reserve(static_cast<size_t>(features * outputs.width));
   for (const ResultTensors& answer : cluster.run("predict", batches, feed))
     for (int64_t i = 0; i < samples * outputs.width && !answer.empty(); ++i)
@@ -68,8 +60,7 @@ TaskPredictor::TaskPredictor(const Recipe& complete, std::shared_ptr<const Token
       samples_(prediction_samples(complete)),
       predictor_(prediction_model(complete, samples_), complete.train, layout, where, {"predict"}) {}
 
-TaskOutputs TaskPredictor::predict(std::shared_ptr<const TaskSplit> split,
-                                   const std::function<void(int64_t begun, int64_t total)>& progress) {
+TaskOutputs TaskPredictor::predict(std::shared_ptr<const TaskSplit> split, const RequestProgress& progress) {
   return task_answers(predictor_.cluster(), recipe_, batches_, std::move(split), samples_, progress);
 }
 
@@ -103,8 +94,8 @@ double task_loss(TaskHead head, int64_t labels, const TaskSplit& split, const Ta
 
 NamedNumbers task_numbers(const Recipe& complete, const TaskSplit& split, std::span<const TaskOutputs> runs) {
   NamedNumbers numbers = split.score(runs);
-  const double loss = task_loss(task_head_from_name(complete.task.head), complete.task.classes.value_or(1), split,
-                                runs.front());
+  const double loss =
+      task_loss(task_head_from_name(complete.task.head), complete.task.classes.value_or(1), split, runs.front());
   if (std::isfinite(loss)) numbers.emplace_back("loss", loss);
   return numbers;
 }

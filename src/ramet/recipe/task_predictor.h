@@ -7,6 +7,7 @@
 #include "ramet/recipe/prepare.h"
 #include "ramet/runtime/cluster.h"
 #include "ramet/text/task_batches.h"
+#include "ramet/train/feeder.h"
 #include "ramet/train/predictor.h"
 
 namespace ramet::recipe {
@@ -17,8 +18,7 @@ int64_t answer_width_of(const Recipe& complete, const TaskBatchOptions& options)
 /// Answers for all features of a split, by the program "predict" of a cluster, which takes `samples` at once; on the
 /// leading rank. `progress` hears how many have been begun so far.
 TaskOutputs task_answers(Cluster& cluster, const Recipe& complete, const TaskBatchOptions& options,
-                         std::shared_ptr<const TaskSplit> split, int64_t samples,
-                         const std::function<void(int64_t begun, int64_t total)>& progress = {});
+                         std::shared_ptr<const TaskSplit> split, int64_t samples, const RequestProgress& progress = {});
 
 /// The model of a task recipe, forward only. Its answers have the same bits whatever layout trained it, and on any
 /// layout of its own.
@@ -28,8 +28,7 @@ class TaskPredictor {
                 const Where& where);
 
   Predictor& predictor() { return predictor_; }  ///< for its weights
-  TaskOutputs predict(std::shared_ptr<const TaskSplit> split,
-                      const std::function<void(int64_t begun, int64_t total)>& progress = {});
+  TaskOutputs predict(std::shared_ptr<const TaskSplit> split, const RequestProgress& progress = {});
 
  private:
   const Recipe recipe_;

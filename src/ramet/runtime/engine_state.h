@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "ramet/base/clock.h"
 #include "ramet/ops/collective.h"
 #include "ramet/runtime/device_engine.h"
 #include "ramet/runtime/device_store.h"
@@ -62,7 +63,7 @@ class WaitClock {
     if (sum_) start_ = std::chrono::steady_clock::now();
   }
   ~WaitClock() {
-    if (sum_) *sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (sum_) *sum_ += seconds_since(start_);
   }
   WaitClock(const WaitClock&) = delete;
   WaitClock& operator=(const WaitClock&) = delete;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/devices.h"
@@ -99,7 +100,7 @@ CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, 
   compiled.stages = compile_stages(std::move(step), layout, kernels, compiling, here);
   for (const Executable& exe : compiled.stages) add_work(exe, compiled);
   compiled.micro_batches = options.accumulation / layout.r;
-  compiled.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  compiled.seconds = seconds_since(start);
   return compiled;
 }
 
@@ -146,11 +147,27 @@ CompiledWorkload compile_workload(const Model& model, const TrainOptions& option
   return compile_with(*kernels, model, options, layout, compile_options(options, layout, there), false);
 }
 
-std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled) {
+namespace {
+
+std::chrono::milliseconds waiting_limit(double flops, double stream) {
   constexpr double kFlops = 2e10, kBytes = 1e8;  // of a slow machine, in a second
+  return std::chrono::milliseconds(static_cast<int64_t>(1000 * (60 + flops / kFlops + stream / kBytes)));
+}
+
+}  // namespace
+
+std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled) {
   const double micro = compiled.step_flops / static_cast<double>(std::max<int64_t>(1, compiled.micro_batches));
-  const double seconds = 60 + micro / kFlops + static_cast<double>(compiled.step_stream) / kBytes;
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  return waiting_limit(micro, static_cast<double>(compiled.step_stream));
+}
+
+std::chrono::milliseconds waiting_limit(const std::vector<Executable>& stages) {
+  double flops = 0, stream = 0;
+  for (const Executable& exe : stages) {
+    for (const Segment& segment : exe.segments) flops += flops_of(exe, segment);
+    stream += static_cast<double>(exe.streaming_bytes);
+  }
+  return waiting_limit(flops, stream);
 }
 
 }  // namespace ramet::train

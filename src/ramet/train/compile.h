@@ -64,5 +64,7 @@ CompileOptions compile_options(const TrainOptions& options, const Layout& layout
 /// A minute, plus the time of a slow machine for one micro-batch on all devices and for the traffic of streaming
 /// memory. A healthy device never takes this long.
 std::chrono::milliseconds waiting_limit(const CompiledWorkload& compiled);
+/// The same for the programs of a prediction, of each of them once.
+std::chrono::milliseconds waiting_limit(const std::vector<Executable>& stages);
 
 }  // namespace ramet::train

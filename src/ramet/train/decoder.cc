@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 
 namespace ramet::train {
@@ -97,7 +98,7 @@ std::span<const float> Decoder::begin(std::span<const std::vector<int32_t>> prom
     advance(width, ids, last, ends);
     for (size_t text = 0; text < samples; ++text) lengths_[text] += taken[text];
   }
-  begin_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  begin_seconds_ = seconds_since(start);
   return std::span(logits_).first(texts_ * static_cast<size_t>(decoding_.vocabulary));
 }
 

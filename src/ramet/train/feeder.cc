@@ -1,6 +1,7 @@
 #include "ramet/train/feeder.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "ramet/base/error.h"
 
@@ -17,7 +18,8 @@ bool is_fed(const Executable& exe, const Segment& segment, const FeederOptions& 
 std::vector<size_t> bind(const Segment& segment, const Signature& signature) {
   std::vector<size_t> tensors;
   for (const Binding& feed : segment.feeds) {
-    const auto found = std::find_if(signature.begin(), signature.end(), [&](const auto& each) { return each.first == feed.name; });
+    const auto found =
+        std::find_if(signature.begin(), signature.end(), [&](const auto& each) { return each.first == feed.name; });
     if (found == signature.end()) {
       std::vector<std::string> names;
       for (const auto& each : signature) names.push_back(each.first);
@@ -116,6 +118,22 @@ int64_t Feeder::planned_bytes(const Source& source, std::span<const Executable> 
                                             : reads_of_request(exe, device, options.program, options.count));
   }
   return BatchRing::planned_bytes(source, ring_reads(std::move(reads)), ring_options(options, stages));
+}
+
+ClusterFeed feed_with_progress(ClusterFeed feed, int64_t batch, int64_t total, RequestProgress progress) {
+  if (!progress) return feed;
+  struct State {
+    std::mutex mutex;
+    int64_t begun = 0;  ///< micro-batches
+  };
+  return [feed = std::move(feed), batch, total, progress = std::move(progress), state = std::make_shared<State>()](
+             int64_t micro, const Executable& executable, FeedSink& sink) {
+    feed(micro, executable, sink);
+    const std::lock_guard lock(state->mutex);
+    if (micro < state->begun) return;
+    state->begun = micro + 1;
+    progress(std::min(total, state->begun * batch), total);
+  };
 }
 
 }  // namespace ramet::train

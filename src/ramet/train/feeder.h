@@ -14,11 +14,11 @@ namespace ramet::train {
 
 /// How a source feeds the devices of a process.
 struct FeederOptions {
-  int64_t micro_batch = 1;   ///< samples
-  int64_t prefetch = 2;      ///< micro-batches made ahead of the one that a device reads; above 3 is 3
-  std::string program{};     ///< on request, that is fed; "": training steps
-  int64_t count = 0;         ///< micro-batches of a request
-  int threads = 0;           ///< that make batches; 0: by the processors
+  int64_t micro_batch = 1;  ///< samples
+  int64_t prefetch = 2;     ///< micro-batches made ahead of the one that a device reads; above 3 is 3
+  std::string program{};    ///< on request, that is fed; "": training steps
+  int64_t count = 0;        ///< micro-batches of a request
+  int threads = 0;          ///< that make batches; 0: by the processors
   std::function<int64_t(std::span<std::byte* const> tensors)> count_units{};  ///< as RingOptions::count
 };
 
@@ -62,5 +62,12 @@ class Feeder {
   BatchRing ring_;
   ClusterFeed feed_;
 };
+
+/// Told how many samples of a request have been read, of how many; by several threads, one at a time.
+using RequestProgress = std::function<void(int64_t begun, int64_t total)>;
+
+/// `feed`, and after each micro-batch of `batch` samples a call of `progress` where there is one. `begun` never falls;
+/// `total`: samples of the request, which the last micro-batch may go beyond.
+ClusterFeed feed_with_progress(ClusterFeed feed, int64_t batch, int64_t total, RequestProgress progress);
 
 }  // namespace ramet::train

@@ -4,36 +4,21 @@
 #include <chrono>
 #include <cmath>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
-#include "ramet/kernel/devices.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
+#include "ramet/train/open_cluster.h"
 #include "ramet/train/step.h"
 #include "ramet/weights/tensor_file.h"
 
 namespace ramet::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 /// Options of a step whose micro-batches replicas share.
 TrainOptions prediction_options(TrainOptions options, const Layout& layout) {
   options.lanes = options.accumulation = layout.r;
   return with_order_of_sums(std::move(options), layout);
-}
-
-/// A minute, and what a slow machine would need for one micro-batch of every program on all devices.
-std::chrono::milliseconds waiting_limit(const std::vector<Executable>& stages) {
-  constexpr double kFlops = 2e10, kBytes = 1e8;  // of a slow machine, in a second
-  double flops = 0, stream = 0;
-  for (const Executable& exe : stages) {
-    for (const Segment& segment : exe.segments)
-      for (const Instruction& instruction : segment.instructions)
-        if (instruction.call >= 0) flops += exe.calls[static_cast<size_t>(instruction.call)].cost.flops;
-    stream += static_cast<double>(exe.streaming_bytes);
-  }
-  return std::chrono::milliseconds(static_cast<int64_t>(1000 * (60 + flops / kFlops + stream / kBytes)));
 }
 
 }  // namespace
@@ -70,16 +55,9 @@ Predictor::Predictor(Model model, const TrainOptions& options, const Layout& lay
   states_ = step.states;
   std::vector<Executable> stages = compile_step(std::move(step), options_, fitted, where);
   compile_seconds_ = seconds_since(start);
-  ClusterOptions cluster;
-  cluster.mpi = where.mpi;
-  cluster.streaming = fitted.streaming;
-  cluster.device = where.device;
-  cluster.profile = where.profile;
-  cluster.bits = options_.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
-  cluster.time_limit = where.time_limit.count() > 0 ? where.time_limit : waiting_limit(stages);
-  cluster_ = std::make_unique<Cluster>(std::move(stages), find_device(where.device).backend(), cluster);
-  for (const int device : cluster_->local_devices())
-    threads_ += cluster_->stages()[static_cast<size_t>(cluster_->mesh().position(device).stage)].threads;
+  const auto limit = waiting_limit(stages);
+  cluster_ = open_cluster(std::move(stages), options_, fitted, where, limit);
+  threads_ = local_threads(*cluster_);
   loader_.emplace(*cluster_, options_, threads_, where.progress);
   // Caches and the like begin as they say; what a checkpoint holds comes with it.
   for (const StateTensor& state : states_)

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
@@ -22,18 +23,12 @@
 #include "ramet/train/inputs.h"
 #include "ramet/train/loss_parts.h"
 #include "ramet/train/model_passes.h"
+#include "ramet/train/open_cluster.h"
 #include "ramet/train/scaling.h"
 #include "ramet/transport/mpi_transport.h"
 #include "ramet/weights/tensor_file.h"
 
 namespace ramet::train {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
-
 Training::Training(Workload workload, TrainOptions options, const Layout& layout, const Where& where)
     : workload_(std::move(workload)), options_(std::move(options)), asked_layout_(layout), profiled_(where.profile) {
   std::exception_ptr fault;
@@ -46,22 +41,14 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   }
   if (where.mpi) where.mpi->agree(text);
   if (fault) std::rethrow_exception(fault);
-  ClusterOptions cluster;
-  cluster.mpi = where.mpi;
-  cluster.streaming = layout_.streaming;
-  cluster.device = where.device;
-  cluster.profile = where.profile;
-  cluster.bits = options_.bits == "fast" ? ExactBits::kFast : ExactBits::kExact;
-  cluster.time_limit = where.time_limit.count() > 0 ? where.time_limit : waiting_limit(compiled_);
-  cluster_ = std::make_unique<Cluster>(std::move(compiled_.stages), find_device(where.device).backend(), cluster);
+  cluster_ = open_cluster(std::move(compiled_.stages), options_, layout_, where, waiting_limit(compiled_));
   compiled_.stages.clear();
   const Mesh& mesh = cluster_->mesh();
   for (int device = 0; device < mesh.devices(); ++device) {
     const Executable& exe = cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)];
     planned_bytes_ += exe.planned_bytes() + (layout_.streams_to_files() ? 0 : exe.streaming_bytes);
   }
-  for (const int device : cluster_->local_devices())
-    threads_ += cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)].threads;
+  threads_ = local_threads(*cluster_);
   loader_.emplace(*cluster_, options_, threads_, where.progress);
   host_ = or_end_all(*cluster_, [&] {
     return train::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());

@@ -40,14 +40,14 @@ every = 0
 )";
 
 /// The commands, with a cache of measured tasks of their own: everything is measured here and now.
-class Foretold : public ::testing::Test {
+class PredictedStep : public ::testing::Test {
  protected:
-  Foretold() {
+  PredictedStep() {
     if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
     ::setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
     write_file_atomic(folder_ / "model.toml", kRecipe);
   }
-  ~Foretold() override {
+  ~PredictedStep() override {
     if (before_)
       ::setenv("XDG_CACHE_HOME", before_->c_str(), 1);
     else
@@ -69,7 +69,7 @@ class Foretold : public ::testing::Test {
 // Other work on the machine only adds time: the least of several is compared, two of each at least. Alone on it the two
 // are some percents apart (bench/RESULTS.md); beside a dozen of other programs replicas, which meet often, take twice
 // as long.
-TEST_F(Foretold, AStepTakesAThirdToThreeTimesOfIt) {
+TEST_F(PredictedStep, AStepTakesAThirdToThreeTimesOfIt) {
   for (const char* layout : {"threads=2", "p=2 threads=1", "r=2 rts=optimizer threads=1"}) {
     double foretold = std::numeric_limits<double>::infinity(), measured = foretold, factor = foretold;
     for (int round = 0; round < 2 || (round < 6 && factor > 3); ++round) {
