@@ -6,7 +6,7 @@
 Each round runs both sides once, each as a process of its own; a side's time is the median of its steps over all rounds, and the ratio is
 one device's time over the layout's. Cases:
     replicas   r=2 with a thread each against one device with two threads
-    pipeline   p=2: the bubble that `ramet plan` foretells beside the one that training measures (at most 0.03 apart), and the time
+    pipeline   p=2: the bubble that `ramet plan` predicts beside the one that training measures (at most 0.03 apart), and the time
                beside one device's
     phases     weights, gradients and optimizer state streamed from RAM in phases against the same device with all resident
 """
@@ -34,7 +34,7 @@ CASES = {
     "pipeline-small": ([*SMALL, "--set", "train.accumulation=16"], "p=2", None, 3),
     "phases-base": (BASE, "phases=4 offload=weights,grads,optimizer", 0.9, 2),
 }
-MOST_APART = 0.03  # of a bubble foretold and measured
+MOST_APART = 0.03  # of a bubble predicted and measured
 
 
 def run(program, arguments):
@@ -65,8 +65,8 @@ def measure(name, rounds, threads):
         return result, result["ratio"] >= bar
     plan = run("plan", [*recipe, "--layout", layout, "--threads", str(threads)])[-1]
     measured = statistics.median(step["bubble"] for step in sides["layout"])
-    result |= {"bubble_foretold": round(plan["bubble"], 4), "bubble_measured": round(measured, 4),
-               "seconds_foretold": round(plan["step_seconds"], 4)}
+    result |= {"bubble_predicted": round(plan["bubble"], 4), "bubble_measured": round(measured, 4),
+               "seconds_predicted": round(plan["step_seconds"], 4)}
     return result, abs(plan["bubble"] - measured) <= MOST_APART
 
 

@@ -5,10 +5,10 @@
     python bench/predict.py --most-rounds 24         # afterwards: more rounds for what is not yet known well enough
 
 Each case is a BERT or GPT-2 of a random small size on a random layout of 1 to 8 devices (threads, or ranks of mpirun), with phases and
-offload for some. `ramet plan` foretells the step, with nothing known from before; `ramet train` measures it: all its steps but the
+offload for some. `ramet plan` predicts the step, with nothing known from before; `ramet train` measures it: all its steps but the
 first, which touches all memory for the first time. Both take turns, since the speed of a shared machine drifts within seconds by more
 than the bars, and other guests of its host slow it down by half for a second or two at a time: what is compared is what the quicker
-half of the rounds says, the first quartile of the times foretold and that of the rounds' median steps. There are as many rounds as it
+half of the rounds says, the first quartile of the times predicted and that of the rounds' median steps. There are as many rounds as it
 takes for both to be known well enough (--precision), whatever their difference is, and --rounds to --most-rounds. Rounds are kept in
 build/bench-predict.json while the program stays the same: a bench that was interrupted goes on, one with more rounds adds them. Draws that `ramet
 plan` refuses, or whose step would be too short or too long to measure, are drawn again. Prints a line of JSON a case, with the standard
@@ -90,9 +90,9 @@ def uncertainty(values):
 
 def holds_what_was_planned(plan, end, devices):
     # Devices of a stage are alike, and follow each other. One that holds all is no list in its plan.
-    foretold = [stage["planned_bytes"] for stage in plan["devices"]] if "devices" in plan else [plan["planned_bytes"]]
+    predicted = [stage["planned_bytes"] for stage in plan["devices"]] if "devices" in plan else [plan["planned_bytes"]]
     held = [device["arena_bytes"] for device in end["devices"]]
-    return held == [foretold[device["device"] * len(foretold) // devices] for device in end["devices"]]
+    return held == [predicted[device["device"] * len(predicted) // devices] for device in end["devices"]]
 
 
 class Kept:
@@ -106,7 +106,7 @@ class Kept:
 
     def draw(self, number):
         while len(self.draws) <= number:
-            self.draws.append({"foretold": [], "measured": [], "memory_equal": True, "load": 0, "refused": ""})
+            self.draws.append({"predicted": [], "measured": [], "memory_equal": True, "load": 0, "refused": ""})
         return self.draws[number]
 
     def save(self):
@@ -124,9 +124,9 @@ def measure(settings, layout, devices, ranks, options, known, save):
     words = [str(recipe), "--layout", layout]
     of_process = devices // ranks if ranks else devices
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
-    foretold_seconds, medians = known["foretold"], known["measured"]
+    predicted_seconds, medians = known["predicted"], known["measured"]
     for turn in range(len(medians), options.most_rounds):
-        if turn >= options.rounds and math.hypot(uncertainty(foretold_seconds), uncertainty(medians)) <= options.precision:
+        if turn >= options.rounds and math.hypot(uncertainty(predicted_seconds), uncertainty(medians)) <= options.precision:
             break
         planned, why = run(["plan", *words, "--threads", str(devices * threads), *(["--as-ranks"] if ranks else [])],
                            XDG_CACHE_HOME=str(RUNS / f"cache{turn}"))
@@ -144,17 +144,17 @@ def measure(settings, layout, devices, ranks, options, known, save):
                             "--run-dir", str(RUNS / "runs")], launcher)
         if not trained:
             sys.exit(f"ramet train failed on what ramet plan takes:\n{json.dumps(settings)}\n{layout}, {ranks} ranks\n{why[-2000:]}")
-        foretold_seconds.append(plan["step_seconds"])
+        predicted_seconds.append(plan["step_seconds"])
         medians.append(statistics.median(line["step_seconds"] for line in trained if line.get("event") == "step" and line["step"] > 1))
         known["load"] = round(os.getloadavg()[0], 2)
         known["memory_equal"] = known["memory_equal"] and holds_what_was_planned(plan, trained[-1], devices)
         save()
-    seconds, foretold_step = undisturbed(medians), undisturbed(foretold_seconds)
+    seconds, predicted_step = undisturbed(medians), undisturbed(predicted_seconds)
     return {"layout": layout, "transport": f"mpi {ranks}" if ranks else "threads", "devices": devices,
             "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}".replace('"', ""),
-            "rounds": len(medians), "foretold": round(foretold_step, 4), "foretold_spread": round(spread(foretold_seconds), 3), "measured": round(seconds, 4),
-            "measured_spread": round(spread(medians), 3), "error": round(foretold_step / seconds - 1, 4),
-            "uncertainty": round(math.hypot(uncertainty(foretold_seconds), uncertainty(medians)), 4),
+            "rounds": len(medians), "predicted": round(predicted_step, 4), "predicted_spread": round(spread(predicted_seconds), 3), "measured": round(seconds, 4),
+            "measured_spread": round(spread(medians), 3), "error": round(predicted_step / seconds - 1, 4),
+            "uncertainty": round(math.hypot(uncertainty(predicted_seconds), uncertainty(medians)), 4),
             "memory_equal": known["memory_equal"], "load": known["load"]}, ""
 
 

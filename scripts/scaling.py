@@ -102,9 +102,10 @@ def main():
     pictures.mkdir(exist_ok=True)
 
     text = ["# Scale on paper", "",
-            "What the simulator says of models and machines that few have. `scripts/scaling.py` writes this page from the tool's own",
-            "output, on any machine, in some minutes. Times are predicted by the model of docs/tiles.md, whose figures that no vendor",
-            "publishes are named in docs/machines.md; memory is that of the programs that would run.", ""]
+            "This page shows what the simulator predicts for large models on machines that few people have. `scripts/scaling.py`",
+            "writes the page from the output of `ramet simulate`, on any machine, in some minutes. The model of docs/tiles.md",
+            "predicts the times. docs/tiles.md also lists the figures that no vendor publishes. Memory is that of the programs that",
+            "would run.", ""]
 
     text += ["## GPT-3 175B on 256 IPUs", ""]
     pipeline = "p=8 t=8 r=4 phases=12 recompute=layer offload=weights,grads,optimizer,activations rts=weights,grads,optimizer"
@@ -114,31 +115,33 @@ def main():
                          ("t=8x8 r=4, 96 phases", phased), ("the same, sequence=true", phased + " sequence=true")):
         result, command = tool.simulate("examples/gpt3-175b.toml", "ipu-pod256", layout)
         rows.append(row_of(name, result))
-    text += ["128 sequences of 2048 a step, all states and activations in streaming memory, layers recomputed:", "", table(rows),
-             "An eighth of a layer's gradients alone is 0.9 GiB in f32, which is what they are summed in: no pipeline of eighths fits the",
-             "897 MiB of an IPU. A 64th of a layer fits, where activations between products are cut along the sequence. The last one:", "",
+    text += ["A step has 128 sequences of 2048 tokens. All states and activations are in streaming memory, and layers are recomputed:", "", table(rows),
+             "Gradients are summed in f32, in which an eighth of a layer's gradients alone takes 864 of the 897 MiB of an IPU. What",
+             "else a device holds does not fit beside them. A 64th of a layer fits when activations between products are cut along",
+             "the sequence (`sequence=true`). The command of the last row:", "",
              "    " + command, ""]
 
     result, command = tool.simulate("examples/gpt-1t.toml", "examples/machines/four-pod256.toml")
     s = result["simulation"]
     text += ["## A trillion weights on four POD256", "",
-             "128 layers of 25,600, one at a time on the 256 IPUs of a pod in 16 x 16 parts; four pods are replicas; 24 sequences of 2048",
-             "each a step. A device has 64 GB of the pod's 16 TB of streaming memory, of which "
-             f"{gib(max(x['streaming_bytes'] for x in s['stages']))} are used.", "", table([row_of("t=16x16 r=4, 128 phases", result)]),
-             f"A step takes {s['step_seconds']:.0f} s, {100 * s['share_of_peak']:.1f}% of the matrix units' peak: products of 1600 by 1600 on "
-             "1472 tiles are small, and", "their operands go through ladders of links in every one. What limits is the exchange of shards, not "
-             "streaming memory.", "", "    " + command, ""]
+             "The model has 128 layers of width 25,600. The 256 IPUs of a pod compute one layer at a time, cut into 16 x 16 parts.",
+             "Four pods are replicas, each with 24 sequences of 2048 tokens a step. A device has 64 GB of the pod's 16 TB of streaming",
+             f"memory, and uses {gib(max(x['streaming_bytes'] for x in s['stages']))} of them.", "", table([row_of("t=16x16 r=4, 128 phases", result)]),
+             f"A step takes {s['step_seconds']:.0f} s and reaches {100 * s['share_of_peak']:.1f}% of the peak of the matrix units. "
+             "Products of 1600 by 1600 are small for 1472 tiles,", "and the operands of every product pass through ladders of links. "
+             "The exchange of shards is the limit, not streaming", "memory.", "", "    " + command, ""]
 
     text += ["## Growth with t, r and p", "",
-             "A GPT of 24 layers of 2048 on parts of a POD256, all streamed: `examples/gpt3-175b.toml` with",
+             "The model is a GPT of 24 layers of width 2048 on parts of a POD256, with all states and activations streamed. It is",
+             "`examples/gpt3-175b.toml` with",
              "`" + " ".join(SMALL) + "`, and", f"`{STREAMED}`.", ""]
     series = []
     for title, intro, name, layouts in (
-            ("Tensor shards", "16 micro-batches, t=N phases=24:", "t",
+            ("Tensor shards", "16 micro-batches a step, layout `t=N phases=24`:", "t",
              [(f"t={t}", 1, 16, f"t={t} phases=24") for t in ("4", "8", "16", "4x4", "8x4", "16x4")]),
-            ("Replicas", "16 micro-batches for each, t=4 r=N phases=24:", "r",
+            ("Replicas", "16 micro-batches for each replica, layout `t=4 r=N phases=24`:", "r",
              [(f"r={r}", r, 16 * r, f"t=4 r={r} phases=24") for r in (1, 2, 4, 8, 16, 32, 64)]),
-            ("Stages", "64 micro-batches, t=4 p=N, and as many phases as leave a layer each:", "p",
+            ("Stages", "64 micro-batches a step, layout `t=4 p=N`, with so many phases that each has one layer:", "p",
              [(f"p={p}", 1, 64, f"p={p} t=4 phases={24 // p}") for p in (1, 2, 4, 8, 12)])):
         rows, points = growth(tool, layouts)
         text += [f"### {title}", "", intro, "", table(rows)]
@@ -147,8 +150,9 @@ def main():
         series.append((f"{name} grows", points))
     plot(pictures / "growth.svg", "samples a second", series, "devices")
     text += ["![samples a second by devices](scaling/growth.svg)", "",
-             "Replicas grow nearly in proportion, since a device streams a smaller range of every state the more of them there are. Stages do until",
-             "their bubble shows. Shards grow least: what they exchange for every layer does not shrink with them."]
+             "The rate grows nearly in proportion to the number of replicas, because each device streams a smaller range of every",
+             "state when there are more of them. With stages it grows in proportion until the bubble becomes large. With tensor shards",
+             "it grows least, because the exchange for every layer does not shrink when there are more shards."]
     (ROOT / "docs" / "scaling.md").write_text("\n".join(text) + "\n")
 
 

@@ -9,7 +9,7 @@
 
 namespace ramet::v0 {
 
-/// The element type of numbers of type T in memory: float, int32_t, int64_t, bool or uint8_t.
+/// The DType of the C++ type T: float, int32_t, int64_t, bool, uint8_t or std::byte. Other types do not compile.
 template <typename T>
 constexpr DType dtype_of() {
   using U = std::remove_cv_t<T>;
@@ -27,14 +27,14 @@ constexpr DType dtype_of() {
     static_assert(sizeof(T) == 0, "no element type of Ramet; use float, int32_t, int64_t, bool or uint8_t");
 }
 
-/// Numbers of the caller's, row-major and without gaps. What they mean, and their shape, is the business of the input
-/// that they are for: its element type must be this one, and their number a whole number of samples.
+/// A view of the caller's numbers, row-major and without gaps. It has no shape: the input that reads it has one. Error
+/// where the input has another element type, or where the view does not hold a whole number of samples.
 class ArrayView {
  public:
   ArrayView() = default;
   ArrayView(DType dtype, const void* data, int64_t elements)
       : dtype_(dtype), data_(static_cast<const std::byte*>(data)), elements_(elements) {}
-  /// Of a std::vector, a std::array, a std::span or the like.
+  /// A view of a contiguous range, such as a std::vector, a std::array or a std::span.
   template <typename Range>
     requires requires(const Range& range) { std::span(range); }
   ArrayView(const Range& range) : ArrayView(std::span(range)) {}
@@ -45,7 +45,7 @@ class ArrayView {
   const std::byte* data() const { return data_; }
   int64_t elements() const { return elements_; }
   int64_t bytes() const { return elements_ * static_cast<int64_t>(size_of(dtype_)); }
-  /// Elements [first, first + count).
+  /// Elements [first, first + count); throws Error when the view does not have them all.
   ArrayView part(int64_t first, int64_t count) const {
     if (first < 0 || count < 0 || first > elements_ || count > elements_ - first)
       throw Error({.what = "a part of an array that reaches beyond it",
@@ -60,14 +60,14 @@ class ArrayView {
   int64_t elements_ = 0;
 };
 
-/// Arrays by name of the input that they are for.
+/// Views, each with the name of the input that reads it.
 using NamedViews = std::vector<std::pair<std::string, ArrayView>>;
 
-/// A tensor of numbers that a program gave, row-major.
+/// A tensor that a program returned, row-major, with the name of the output.
 class RAMET_API Array {
  public:
   Array() = default;
-  /// Throws Error unless there are as many bytes as the type has.
+  /// Throws Error unless `bytes` has type.bytes() bytes.
   Array(std::string name, TensorType type, std::vector<std::byte> bytes);
 
   const std::string& name() const { return name_; }
@@ -75,11 +75,11 @@ class RAMET_API Array {
   const Shape& shape() const { return type_.shape; }
   int64_t elements() const { return type_.elements(); }
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Element `index` as a number; throws Error when there is none.
+  /// Element `index`, in row-major order, as a double; throws Error when it does not exist.
   double at(int64_t index) const;
-  /// All numbers as float.
+  /// All elements, converted to float.
   std::vector<float> floats() const;
-  /// Of each row of the last dimension the index of its greatest number; the first of equals.
+  /// For each row of the last dimension, the index of its greatest element; the first one among equals.
   std::vector<int64_t> argmax() const;
 
  private:
@@ -88,13 +88,13 @@ class RAMET_API Array {
   std::vector<std::byte> bytes_;
 };
 
-/// The arrays that a program gave.
+/// The arrays that a program returned.
 class RAMET_API Arrays {
  public:
   Arrays() = default;
   explicit Arrays(std::vector<Array> all) : all_(std::move(all)) {}
 
-  /// The array of that name; throws Error naming those there are.
+  /// The array of that name; throws Error, with the known names, when it does not exist.
   const Array& operator[](std::string_view name) const;
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }

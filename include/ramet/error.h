@@ -7,22 +7,22 @@
 
 namespace ramet::v0 {
 
-/// What a user needs to know of a fault, in five parts. Empty parts are left out of the message.
+/// The five parts of an error message. The message leaves out empty parts.
 struct ErrorParts {
-  std::string what{};      ///< what was wrong, one clause: "unknown key"
-  std::string where{};     ///< file and line, node of the graph, name of the tensor: "bert.toml:12 train.stepz"
+  std::string what{};      ///< what is wrong, in one clause: "unknown key"
+  std::string where{};     ///< file and line, node of the graph or name of the tensor: "bert.toml:12 train.stepz"
   std::string found{};     ///< the offending value
-  std::string expected{};  ///< what would have been right
-  std::string remedy{};    ///< what to do
+  std::string expected{};  ///< what would be valid
+  std::string remedy{};    ///< what the user can do
 };
 
-/// How a command must end when an error reaches it.
+/// The exit status of a command that ends with the error.
 enum class ErrorKind {
-  kUsage,   ///< wrong use or bad input: exit status 2
-  kFailure  ///< a run that failed: exit status 1
+  kUsage,   ///< exit status 2: wrong use or invalid input
+  kFailure  ///< exit status 1: a run failed
 };
 
-/// The only exception that Ramet throws on purpose. `what()` is the parts joined:
+/// The only exception that Ramet throws on purpose. `what()` joins the parts:
 /// "WHERE: WHAT; found X; expected Y. REMEDY".
 class RAMET_API Error : public std::runtime_error {
  public:

@@ -10,14 +10,14 @@
 
 namespace ramet::v0 {
 
-// How an update is made of gradients; docs/optimizers.md says what each number does. Weight decay counts for the
-// weights that decay (WeightOptions), unless a group says otherwise.
+// Optimizers; docs/optimizers.md explains each number. Weight decay applies to weights with WeightOptions::decays,
+// unless a group sets it for its own weights.
 
 struct AdamW {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
   bool bias_correction = true;
 };
-/// With weight decay in the gradient.
+/// Adam with L2: weight decay is a part of the gradient.
 struct Adam {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool bias_correction = true;
@@ -42,25 +42,25 @@ struct Adafactor {
 };
 using Optimizer = std::variant<AdamW, Adam, Sgd, Lamb, Lars, Lion, Adafactor>;
 
-/// Weights that are trained otherwise than the others. What is not set is as for all. A weight belongs to the first
+/// Weights with options of their own. Options that are not set stay those of all weights. A weight belongs to the first
 /// group that names it.
 struct Group {
-  std::string name{};                    ///< in errors, and of its rate in StepOptions; "" takes "groupN"
-  std::vector<std::string> weights{};    ///< names, or patterns: * stands for any text, ? for one character
-  bool frozen = false;                   ///< not trained: no gradient and no states
-  std::optional<double> rate{};          ///< factor of the learning rate
-  std::optional<double> weight_decay{};  ///< of all weights of the group, also of biases and norms
+  std::string name{};                    ///< for errors and StepOptions::group_rates; "": "groupN", from 1
+  std::vector<std::string> weights{};    ///< names or patterns: * stands for any text, ? for one character
+  bool frozen = false;                   ///< not trained: no gradient and no optimizer states
+  std::optional<double> rate{};          ///< factor on the learning rate
+  std::optional<double> weight_decay{};  ///< of all weights of the group, biases and norms included
   std::optional<double> beta1{}, beta2{}, epsilon{}, momentum{};
 };
 
-/// The learning rate of each step where the caller gives none: it climbs from 0 over the warm-up to `learning_rate`,
-/// then falls to `end` by the last of `steps`.
+/// The learning rate of each step, unless the caller gives one. It rises linearly to `learning_rate` over the warm-up.
+/// Then kConstant keeps it; the other kinds go to `end`, which they reach after `steps` steps.
 struct Schedule {
   enum class Kind { kConstant, kLinear, kCosine, kPolynomial };
   Kind kind = Kind::kConstant;
   double learning_rate = 1e-3, end = 0, power = 1;
   int64_t warmup_steps = 0;
-  int64_t steps = 0;  ///< that the schedule is made for; 0: TrainOptions::steps
+  int64_t steps = 0;  ///< length of the schedule; 0: TrainOptions::steps
 };
 
 }  // namespace ramet::v0

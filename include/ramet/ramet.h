@@ -1,16 +1,16 @@
 #pragma once
 
-// Ramet as a library: all public headers. docs/library.md tells how to use them.
+// Ramet as a library: all public headers. docs/library.md explains how to use them.
 
-#include "ramet/array.h"      // numbers that go in and come out
+#include "ramet/array.h"      // numeric arrays, in and out
 #include "ramet/data.h"       // where samples come from
-#include "ramet/error.h"      // what goes wrong
+#include "ramet/error.h"      // errors
 #include "ramet/model.h"      // building a model
 #include "ramet/ops.h"        // the ops
 #include "ramet/optimizer.h"  // optimizers, groups, learning rates
-#include "ramet/plan.h"       // memory and time before anything runs
-#include "ramet/predict.h"    // a trained model at work
-#include "ramet/tensor.h"     // a value of a model that is being built
+#include "ramet/plan.h"       // predicted memory and time
+#include "ramet/predict.h"    // prediction with a trained model
+#include "ramet/tensor.h"     // values of a model under construction
 #include "ramet/train.h"      // training
 #include "ramet/types.h"      // element types and shapes
 #include "ramet/version.h"

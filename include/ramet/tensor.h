@@ -11,15 +11,15 @@ namespace detail {
 class Graphs;
 }  // namespace detail
 
-/// A value of a model that is being built: what an input, a weight or an op gives. It has a type, and no numbers yet.
-/// Cheap to copy; good as long as its builder.
+/// A value of a model under construction: an input, a weight or the result of an op. It has a type, but no numbers yet.
+/// Cheap to copy; valid as long as its builder lives.
 class RAMET_API Tensor {
  public:
   Tensor() = default;
 
-  /// False of a default one. Some ops take such a tensor where they want none.
+  /// False for a default Tensor. Some ops take one for an operand that is left out.
   bool valid() const { return graphs_ != nullptr; }
-  const TensorType& type() const;
+  const TensorType& type() const;  ///< throws Error when the tensor is not valid()
   const Shape& shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
   /// Extent of a dimension; a negative axis counts from the end.
@@ -28,11 +28,11 @@ class RAMET_API Tensor {
  private:
   friend class detail::Graphs;
   detail::Graphs* graphs_ = nullptr;
-  int32_t ids_[2] = {-1, -1};  // in the graph of training and in that of evaluation
+  int32_t ids_[2] = {-1, -1};  // in the graphs of training and of evaluation
 };
 
-/// A tensor as an argument, with the place of the call: errors and listings name that line. Nobody writes this type: a
-/// Tensor becomes one.
+/// A tensor as an argument of an op, with the source line of the call, which errors and listings name. User code does
+/// not name this type: a Tensor converts to it.
 class Operand {
  public:
   Operand(const Tensor& tensor, const std::source_location& place = std::source_location::current())

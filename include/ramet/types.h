@@ -12,8 +12,8 @@
 
 namespace ramet::v0 {
 
-/// Element types of tensors. `kU8` holds opaque bytes (weights in a kernel's own layout, checkpoints' pieces), `kU16`
-/// opaque pairs of bytes: the low halves of f32 numbers whose high halves are bf16.
+/// Element types of tensors. `kU8` holds opaque bytes (weights in a kernel's own layout, pieces of checkpoints). `kU16`
+/// holds opaque pairs of bytes: the low halves of f32 numbers whose high halves are bf16.
 enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI32, kI64, kBool, kU8, kU16 };
 inline constexpr int kDTypeCount = 10;
 
@@ -21,7 +21,7 @@ inline constexpr int kDTypeCount = 10;
 RAMET_API size_t size_of(DType dtype);
 /// "f32", "bf16", "i64", "bool", ...
 RAMET_API std::string_view name_of(DType dtype);
-/// The inverse of `name_of`; throws Error naming the known types.
+/// The inverse of `name_of`; throws Error that lists the known types.
 RAMET_API DType dtype_from_name(std::string_view name);
 RAMET_API bool is_floating(DType dtype);
 RAMET_API bool is_integer(DType dtype);
@@ -34,15 +34,15 @@ class RAMET_API Shape {
   explicit Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {}
 
   int rank() const { return static_cast<int>(dims_.size()); }
-  /// Extent of dimension `axis`; a negative axis counts from the end.
+  /// Extent of dimension `axis`, which must exist; a negative axis counts from the end.
   int64_t dim(int axis) const { return dims_[static_cast<size_t>(axis < 0 ? axis + rank() : axis)]; }
   int64_t operator[](int axis) const { return dim(axis); }
-  /// Product of the extents; throws Error when it does not fit 63 bits.
+  /// Product of the extents; throws Error when it does not fit in 63 bits.
   int64_t elements() const;
   const std::vector<int64_t>& dims() const { return dims_; }
   /// "[16,128]"; a scalar is "[]".
   std::string text() const;
-  /// Row-major strides in elements; throws Error when one does not fit 63 bits.
+  /// Row-major strides in elements; throws Error when one does not fit in 63 bits.
   std::vector<int64_t> strides() const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
@@ -57,7 +57,7 @@ struct RAMET_API TensorType {
   Shape shape;
 
   int64_t elements() const { return shape.elements(); }
-  /// Throws Error when the number does not fit 63 bits.
+  /// Size of all elements in bytes; throws Error when it does not fit in 63 bits.
   int64_t bytes() const;
   /// "bf16[16,128]"
   std::string text() const;

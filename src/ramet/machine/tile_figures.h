@@ -7,8 +7,8 @@
 namespace ramet::machine {
 
 /// A device made of tiles: small processors, each with its own memory, which compute and then exchange (an IPU). The
-/// defaults are those of the second generation, GC200 and Bow, which differ in their clocks; docs/machines.md names the
-/// source of each.
+/// defaults are those of the second generation, GC200 and Bow, which differ in their clocks; docs/tiles.md names the source
+/// of each.
 struct TileFigures {
   int64_t tiles = 1472;
   int64_t memory = 638976;  ///< of one tile
