@@ -3,6 +3,7 @@
     python bench/train_vs_torch.py                 # BERT-base and GPT-2 124M, bf16 and f32, with dropout 0.1 and without
     python bench/train_vs_torch.py --only bert-bf16 --dropout 0 --rounds 3
     python bench/train_vs_torch.py --without "torch eager" --steps 2
+    python bench/train_vs_torch.py --only bert-bf16 --dropout 0 --layout recompute=layer --device-memory 1.74GiB   # less memory, by choice
 
 Each round runs Ramet, PyTorch eager and PyTorch compiled once, each as a process of its own that prints the median of
 its steps; the ratio is that of the medians over rounds, against the better of PyTorch's two. Peak memory is the process's
@@ -28,22 +29,24 @@ CASES = {
 }
 
 
-def command_of(runner, case, dropout, steps, threads):
+def command_of(runner, case, dropout, args):
     recipe, torch_args, precision, _, _ = CASES[case]
     if runner == "ramet":
         return ["build/ramet", "train", f"examples/{recipe}.toml", "--set", f"train.precision={precision}",
                 "--set", f"model.dropout={dropout}", "--set", f"model.attention_dropout={dropout}",
                 "--set", "train.accumulation=1", "--set", "train.evaluation.batches=0",
-                "--steps", steps + 2, "--threads", threads, "--run-dir", "build/bench-runs", "--json"]
+                "--steps", args.steps + 2, "--threads", args.threads, "--run-dir", "build/bench-runs", "--json",
+                *(["--layout", args.layout] if args.layout else []),
+                *(["--device-memory", args.device_memory] if args.device_memory else [])]
     return [sys.executable, "bench/peers/torch_train.py", *torch_args, "--precision", precision, "--dropout", dropout,
-            "--steps", steps, "--threads", threads, *(["--compile"] if runner == "torch compiled" else [])]
+            "--steps", args.steps, "--threads", args.threads, *(["--compile"] if runner == "torch compiled" else [])]
 
 
 def measure(case, dropout, args, runners, processors):
     results = {name: [] for name in runners}
     for _ in range(args.rounds):
         for name in runners:
-            result = run(command_of(name, case, dropout, args.steps, args.threads), processors)
+            result = run(command_of(name, case, dropout, args), processors)
             result.setdefault("peak_bytes", result.get("measured_peak_bytes"))
             results[name].append(result)
             print(f"  {case} dropout {dropout:g} {name}: {result['tokens_per_second']:.0f} tokens/s, "
@@ -59,7 +62,7 @@ def measure(case, dropout, args, runners, processors):
     return medians
 
 
-def compare(case, dropout, medians):
+def compare(case, dropout, args, medians):
     """Prints the row; whether its bars are met."""
     peers = {name: value for name, value in medians.items() if name != "ramet"}
     fastest = max(peers, key=lambda name: peers[name]["tokens_per_second"])
@@ -67,7 +70,7 @@ def compare(case, dropout, medians):
     speed = ours["tokens_per_second"] / theirs["tokens_per_second"]
     memory = ours["peak_bytes"] / theirs["peak_bytes"]
     _, _, _, speed_bar, memory_bar = CASES[case]
-    print(json.dumps({"case": case, "dropout": dropout, "peer": fastest,
+    print(json.dumps({"case": case, "dropout": dropout, "layout": args.layout, "device_memory": args.device_memory, "peer": fastest,
                       "attention": {name: value["attention"] for name, value in peers.items()},
                       "speed_ratio": round(speed, 3), "speed_bar": speed_bar,
                       "memory_ratio": round(memory, 3), "memory_bar": memory_bar,
@@ -83,13 +86,15 @@ def main():
     parser = comparison_arguments(__doc__, CASES)
     parser.add_argument("--dropout", type=float, action="append", help="default: 0.1 and 0")
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--layout", default="", help="of Ramet: recompute=layer, for one")
+    parser.add_argument("--device-memory", default="", help="of Ramet: 1.74GiB, for one; it then gives up copies of weights to fit")
     args = parser.parse_args()
     runners = runners_of(args)
     processors = first_processors(args.threads)
     met = True
     for case in args.only or CASES:
         for dropout in args.dropout or [0.1, 0.0]:
-            met = compare(case, dropout, measure(case, dropout, args, runners, processors)) and met
+            met = compare(case, dropout, args, measure(case, dropout, args, runners, processors)) and met
     return 0 if met else 1
 
 

@@ -8,12 +8,13 @@
 
 namespace ramet::v0 {
 
-/// Where a source writes samples for one input: a row-major tensor of this type, whose first dimension are samples.
+/// The memory that a source fills for one input: a row-major tensor [samples, ...].
 struct Place {
-  std::string name;  ///< the input's
-  TensorType type;
+  std::string name;  ///< of the input
+  TensorType type;   ///< [count, ...] for `count` samples
   std::byte* data = nullptr;
 
+  /// The elements as T; throws Error when `type` has another element type.
   template <typename T>
   std::span<T> as() const {
     if (dtype_of<T>() != type.dtype) throw Error({.what = "numbers of another type", .found = type.text()});
@@ -21,44 +22,47 @@ struct Place {
   }
 };
 
-/// Samples that a program makes by itself. Sample i is a pure function of i: several threads ask for any samples in any
-/// order, and for the same ones again.
+/// Samples that the user's program computes. Sample i is a pure function of i: several threads may ask for any samples,
+/// in any order and more than once.
 class RAMET_API Source {
  public:
   virtual ~Source();
-  /// Writes every number of samples [first, first + count) to `places`, one for each input of the model. What it throws
-  /// ends the step that wants the samples, which changes no weight.
+  /// Writes all elements of samples [first, first + count) to `places`, one place for each input of the model. An
+  /// exception ends the step that needs the samples. That step changes no weight.
   virtual void fill(int64_t first, int64_t count, std::span<const Place> places) const = 0;
-  /// Samples of an epoch; 0: the source has no epochs.
+  /// Number of samples in an epoch; 0: the source has no epochs.
   virtual int64_t samples() const { return 0; }
-  /// Tells data of one kind apart: a checkpoint keeps it, and is not resumed on other data.
+  /// Text that identifies the data. A checkpoint keeps its hash, and does not resume on data of another identity.
   virtual std::string identity() const { return ""; }
 };
 
 struct ArrayOptions {
-  bool shuffle = true;  ///< a new order every epoch
-  uint64_t seed = 0;    ///< of that order
-  double held_out = 0;  ///< share of the samples that `held_out()` of the same arrays gives, and `train()` leaves out
+  bool shuffle = true;  ///< whether every epoch has a new order
+  uint64_t seed = 0;    ///< of the shuffled order
+  double held_out = 0;  ///< share of the samples, in [0, 1), that training leaves out and Data::held_out() gives
 };
 
-/// Samples for training or evaluation, epoch after epoch. Cheap to copy.
+/// Samples for training or evaluation, epoch after epoch. Cheap to copy. Training's constructor checks them against the
+/// model, and throws Error where names, types or shapes differ.
 class RAMET_API Data {
  public:
-  /// None.
+  /// No samples.
   Data() = default;
-  /// Arrays of the caller's memory, which must stay as long as the data is used: for each input of the model all of its
-  /// samples, one behind another.
+  /// Arrays in the caller's memory: for each input of the model, all of its samples one after another. The memory must
+  /// stay valid as long as the data is used.
   static Data arrays(const NamedViews& arrays, const ArrayOptions& options = {});
-  /// Arrays of a file (.npy, .npz, .safetensors) or of a folder of .npy files, named as the model's inputs, whose first
-  /// dimension are samples. Mapped, not read.
+  /// Arrays of a file (.npy, .npz, .safetensors) or of a folder of .npy files. Each has the name of an input, and its
+  /// first dimension is samples. Files are mapped; only compressed entries of .npz files are read into memory.
   static Data file(const std::string& path, const ArrayOptions& options = {});
+  /// Samples of a source; throws Error when it is null.
   static Data source(std::shared_ptr<const Source> source);
-  /// The samples that were held out of these, in order. Throws Error where there are none.
+  /// The samples that ArrayOptions::held_out holds out, in a fixed order. Where it is 0, and of a Source, there are none:
+  /// the constructor of Training then throws Error.
   Data held_out() const;
 
   bool empty() const { return contents_ == nullptr; }
   struct RAMET_PRIVATE Contents;
-  const std::shared_ptr<const Contents>& contents() const { return contents_; }  ///< the library's
+  const std::shared_ptr<const Contents>& contents() const { return contents_; }  ///< for the library
 
  private:
   explicit Data(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}

@@ -174,6 +174,15 @@ TEST(Library, ErrorsOfAModelNameTheUsersLine) {
 
 // clang-format on
 
+TEST(Library, AnInputOfAProgramHasOneType) {
+  const auto program = [](ProgramBuilder& p) {
+    const Tensor own = p.input("own", DType::kF32, {2, 3});
+    p.output("sum", own + p.input("own", DType::kF32, {2, 4}));
+  };
+  EXPECT_THAT(error_of([&] { rows_model(0, [&](ModelBuilder& m) { m.program("odd", When::on_request(), program); }); }),
+              AllOf(HasSubstr("an input is used with two types"), HasSubstr("found f32[2,4]; expected f32[2,3]")));
+}
+
 TEST(Library, TheModelsTextAndThePlanNameTheUsersLines) {
   int line = 0;
   const Model model = rows_model(0.1, [&](ModelBuilder& m) {
@@ -415,6 +424,9 @@ TEST(Library, DataOfArraysIsShuffledAndHeldOut) {
   Training training(rows_model(), options(), data, data.held_out());
   EXPECT_GT(training.step().loss, 0);
   EXPECT_GT(training.evaluate()["loss"], 0);
+  const Data whole = Data::arrays(all.views());
+  EXPECT_THAT(error_of([&] { Training(rows_model(), options(), whole, whole.held_out()); }),
+              HasSubstr("the data holds nothing out; found ArrayOptions::held_out of 0"));
   const Data wrong = Data::arrays({{"rows", all.rows}});
   EXPECT_THAT(
       error_of([&] { Training(rows_model(), options(), wrong); }),

@@ -1,4 +1,4 @@
-// What `ramet plan` foretells of a step on this machine beside what `ramet train` then measures.
+// What `ramet plan` predicts of a step on this machine beside what `ramet train` then measures.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,16 +71,16 @@ class PredictedStep : public ::testing::Test {
 // as long.
 TEST_F(PredictedStep, AStepTakesAThirdToThreeTimesOfIt) {
   for (const char* layout : {"threads=2", "p=2 threads=1", "r=2 rts=optimizer threads=1"}) {
-    double foretold = std::numeric_limits<double>::infinity(), measured = foretold, factor = foretold;
+    double predicted = std::numeric_limits<double>::infinity(), measured = predicted, factor = predicted;
     for (int round = 0; round < 2 || (round < 6 && factor > 3); ++round) {
       std::filesystem::remove_all(folder_ / "cache");
-      foretold = std::min(foretold, step_seconds("plan", layout));
+      predicted = std::min(predicted, step_seconds("plan", layout));
       measured = std::min(measured, step_seconds("train", layout));
-      ASSERT_GT(foretold, 0) << layout;
+      ASSERT_GT(predicted, 0) << layout;
       ASSERT_GT(measured, 0) << layout;
-      factor = std::max(foretold / measured, measured / foretold);
+      factor = std::max(predicted / measured, measured / predicted);
     }
-    std::printf("%s: foretold %.1f ms, measured %.1f ms\n", layout, 1000 * foretold, 1000 * measured);
+    std::printf("%s: predicted %.1f ms, measured %.1f ms\n", layout, 1000 * predicted, 1000 * measured);
     EXPECT_LE(factor, 3) << layout;
   }
 }

@@ -188,7 +188,7 @@ TEST(Prediction, RestsOnMeasuredCalls) {
   const double rough = predict_step_seconds(exe, machine);
   measure_calls(machine, exe, cpu_backend(), 600);  // all of them, on a busy machine under a sanitizer too
   const StepTime time = predict_step(exe, machine);
-  // Rates of large work foretell tasks this small to an order of magnitude.
+  // Rates of large work predict tasks this small to an order of magnitude.
   EXPECT_GT(rough, time.seconds / 20);
   EXPECT_LT(rough, time.seconds * 20);
   EXPECT_GT(time.measured_share, 0.8);

@@ -117,7 +117,7 @@ Published llm_c(const std::string& preset, const std::string& machine, int64_t m
           error};
 }
 
-// Nothing in the presets of GPUs was fitted to a training run. They foretell code without gaps: a third to two thirds
+// Nothing in the presets of GPUs was fitted to a training run. They predict code without gaps: a third to two thirds
 // faster than these.
 INSTANTIATE_TEST_SUITE_P(Gpus, PublishedRun,
                          testing::Values(llm_c("124m", "dgx-a100", 64, 512, 0.300, 0.313),

@@ -85,6 +85,11 @@ class UsersSource final : public data::Source {
 };
 
 data::ArrayOptions engine_options(const ArrayOptions& options, bool held_out) {
+  if (held_out && options.held_out == 0)
+    throw Error({.what = "the data holds nothing out",
+                 .where = "Data::held_out",
+                 .found = "ArrayOptions::held_out of 0",
+                 .expected = "the share of the samples to hold out, above 0 and below 1"});
   data::ArrayOptions made;
   made.shuffle = options.shuffle && !held_out;
   made.seed = options.seed;

@@ -212,7 +212,15 @@ Tensor ProgramBuilder::input(const std::string& name, DType dtype, Shape shape, 
                              const std::source_location& place) {
   ir::GraphBuilder& build = graphs_->build(0);
   const ir::ValueId known = build.graph().find_input(name);
-  if (known != ir::kNoValue) return graphs_->tensor({known, ir::kNoValue});
+  if (known != ir::kNoValue) {
+    const TensorType type{dtype, shape}, declared = build.graph().value(known).type;
+    if (type != declared)
+      throw Error({.what = "an input is used with two types",
+                   .where = "'" + name + "' of " + api::where_of(graphs_->declared(), place),
+                   .found = type.text(),
+                   .expected = declared.text()});
+    return graphs_->tensor({known, ir::kNoValue});
+  }
   auto axes = input_axes(name, shape, options, graphs_->declared(), place);
   return graphs_->tensor({build.input(name, dtype, std::move(shape), std::move(axes)).id, ir::kNoValue});
 }

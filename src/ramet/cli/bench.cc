@@ -22,6 +22,13 @@ struct BenchArguments : ModelOptions {
   std::vector<int64_t> batches = {1, 8, 32};
   int64_t prompt = 128, tokens = 128;
   double seconds = 3;
+  bool profile = false;
+
+  Where where(MpiSession* mpi) const {
+    Where where = ModelOptions::where(mpi);
+    where.profile = profile;
+    return where;
+  }
 };
 
 /// The recipe of a preset, as "bert-base" or "gpt2-124m"; nothing for another name.
@@ -101,12 +108,14 @@ BenchRow bench_program(const BenchArguments& arguments, const Subject& subject, 
   Predictor predictor(std::move(model), recipe.train, prediction_layout(subject.recipe, arguments),
                       arguments.where(session.mpi.get()), {"predict"});
   set_weights(predictor, subject);
-  for (int warm = 0; warm < 2; ++warm) predictor.run("predict", inputs);
+  constexpr int64_t kWarm = 2;
+  for (int64_t warm = 0; warm < kWarm; ++warm) predictor.run("predict", inputs);
   predictor.forget_times();
   constexpr int64_t kLeast = 5;
   // All ranks end together.
   while (predictor.times().calls < kLeast || !predictor.cluster().any(predictor.times().seconds >= arguments.seconds))
     predictor.run("predict", inputs);
+  if (arguments.profile && session.leads()) print_profile(predictor.cluster(), predictor.times().calls + kWarm);
   return {batch, predictor.times(), {}};
 }
 
@@ -148,6 +157,7 @@ BenchRow bench_decoding(const BenchArguments& arguments, const Subject& subject,
       row.times.add(batch, seconds_since(start));
     }
   } while (!decoder.predictor().cluster().any(seconds_since(begin) >= arguments.seconds));
+  if (arguments.profile && session.leads()) print_profile(decoder.predictor().cluster(), row.times.calls);
   return row;
 }
 
@@ -218,6 +228,8 @@ void add_bench(CLI::App& app, Session& session) {
       ->type_name("N")
       ->check(CLI::Range(int64_t{2}, int64_t{1'000'000}))
       ->capture_default_str();
+  command->add_flag("--profile", arguments->profile,
+                    "time every kernel, and print where the time went; of gpt2, the reading of prompts is in it");
   add_model_options(*command, *arguments);
   add_layout_option(*command, *arguments);
   add_time_limit_option(*command, *arguments);

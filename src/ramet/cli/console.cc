@@ -154,9 +154,9 @@ std::string numbers_text(const Numbers& numbers, bool shares) {
     char share[32];
     std::snprintf(share, sizeof share, "%.1f%%", 100 * value);
     text += (text.empty() ? "" : "  ") + label + " " +
-            (std::isnan(value)                            ? "not defined"
+            (std::isnan(value)                      ? "not defined"
              : shares && name.ends_with("accuracy") ? std::string(share)
-                                                     : number_text(value));
+                                                    : number_text(value));
   }
   return text;
 }
@@ -274,6 +274,13 @@ void ByteProgress::show(std::string_view part, int64_t done, int64_t total) {
 
 ByteProgress::~ByteProgress() {
   if (shown_) std::fputs("\n", stderr);
+}
+
+void print_profile(const Cluster& cluster, int64_t calls) {
+  for (const int device : cluster.local_devices()) {
+    if (cluster.mesh().devices() > 1) std::fprintf(stderr, "device %d:\n", device);
+    std::fputs(profile_text(cluster.profile_by_kernel(device), calls).c_str(), stderr);
+  }
 }
 
 }  // namespace ramet::cli

@@ -98,4 +98,8 @@ class ByteProgress {
   bool shown_ = false;
 };
 
+/// Where the time of each device of this process went, on stderr: for a cluster that was opened with a profile. Times
+/// are divided by `calls`: training steps, or runs of a program.
+void print_profile(const Cluster& cluster, int64_t calls);
+
 }  // namespace ramet::cli

@@ -256,7 +256,7 @@ class TrainCommand {
     samples_per_step_ = static_cast<double>(trainer.samples_per_step());
     const std::string weights_hash = trainer.weights_hash();
     keep_results(result, directory);
-    if (arguments_.profile) tell_profile(trainer, result.steps);
+    if (arguments_.profile) print_profile(trainer.cluster(), result.steps);
     const std::string warnings = recorder.finish(trainer, result, weights_hash);
     if (!warnings.empty()) warn(warnings.substr(0, warnings.size() - 1));
     if (session_.json) return;
@@ -286,13 +286,6 @@ class TrainCommand {
     for (const auto& [name, value] : result.best_evaluation)
       if (name != "loss") results_.emplace_back("best_" + name, value);
     results_.emplace_back("samples_per_second", result.step_seconds > 0 ? samples_per_step_ / result.step_seconds : 0);
-  }
-
-  void tell_profile(const Training& trainer, int64_t steps) const {
-    for (const int device : trainer.cluster().local_devices()) {
-      if (trainer.cluster().mesh().devices() > 1) std::fprintf(stderr, "device %d:\n", device);
-      std::fputs(profile_text(trainer.cluster().profile_by_kernel(device), steps).c_str(), stderr);
-    }
   }
 
   TrainArguments arguments_;

@@ -332,7 +332,7 @@ std::vector<RecipeKey> common_keys() {
        .field = RAMET_FIELD(train.schedule.scaling),
        .choices = {"auto", "linear", "sqrt"}},
       {.name = "train.schedule.warmup_steps",
-       .doc = "steps over which it rises in a line from 0",
+       .doc = "steps over which it rises in a line: the i-th of w steps has i/(w+1) of the rate",
        .field = RAMET_FIELD(train.schedule.warmup_steps),
        .low = 0,
        .high = kManySteps},
