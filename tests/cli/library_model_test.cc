@@ -8,6 +8,7 @@
 #include "cli/process.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "support/mpi.h"
 #include "support/small_arrays.h"
 #include "support/temporary.h"
 // Behind the engine's headers, which have names of their own.
@@ -196,19 +197,37 @@ TEST_F(LibraryModel, PlansSimulatesPredictsAndInspects) {
   const SmallSamples samples(300, 2);
   const std::vector<float> logits = own.predict({{"rows", samples.rows}})["logits"].floats();
   const std::vector<std::string> settings = {"--set", "train.precision=f32", "--set", "train.chunks=2"};
-  for (const char* layout : {"", "p=2", "t=2", "r=2"}) {
+  const bool ranks = why_no_mpi().empty();
+  for (const std::string layout : {"", "p=2", "t=2", "r=2", "two ranks: p=2 r=2"}) {
     SCOPED_TRACE(layout);
+    const bool two = layout.starts_with("two ranks: ");
+    if (two && !ranks) continue;
     std::vector<std::string> command = {"predict", "own.ramet",   "--in",      "test.npz",
                                         "--out",   "results.npz", "--weights", saved};
     command.insert(command.end(), settings.begin(), settings.end());
-    if (*layout) command.insert(command.end(), {"--layout", layout});
-    EXPECT_EQ(told(command).back()["results"], json({"logits"})) << "the program of the outputs";
+    if (!layout.empty()) command.insert(command.end(), {"--layout", two ? layout.substr(11) : layout});
+    command.push_back("--json");
+    const Outcome outcome = Process(command, folder_.path(), two ? mpi_launcher(2) : std::vector<std::string>()).wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(json::parse(outcome.last_line(), nullptr, false)["results"], json({"logits"}))
+        << "the program of the outputs";
     const auto columns = open_npz(folder_ / "results.npz");
     ASSERT_EQ(columns.size(), 1u);
     ASSERT_EQ(columns[0].shape, (Shape{300, kSmallClasses}));
     std::vector<float> found(logits.size());
     std::memcpy(found.data(), columns[0].data, found.size() * sizeof(float));
     EXPECT_EQ(found, logits);
+  }
+}
+
+TEST_F(LibraryModel, BenchTimesBatchesOfAnySize) {
+  const std::vector<json> lines = told({"bench", "own.ramet", "--batch", "1,40", "--seconds", "0"});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["batch"], 1);
+  EXPECT_EQ(lines[1]["batch"], 40);
+  for (const json& line : lines) {
+    EXPECT_GE(line["calls"], 5);
+    EXPECT_GT(line["samples_per_second"], 0.0);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "ramet/base/rng.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/text_predictor.h"
@@ -75,20 +76,56 @@ void set_weights(Predictor& predictor, const Subject& subject) {
 }
 
 /// Numbers that the model may be fed with: integers within their limits, others around 0.
-NamedTensor random_input(const Graph& graph, const GraphInput& input, const Model& model) {
-  const Value& value = graph.value(input.value);
-  NamedTensor tensor{value.name, value.type, {}};
-  tensor.bytes.resize(static_cast<size_t>(value.type.bytes()));
+NamedTensor random_input(const std::string& name, const TensorType& type, const Model& model) {
+  NamedTensor tensor{name, type, {}};
+  tensor.bytes.resize(static_cast<size_t>(type.bytes()));
   double low = 0, high = 0;
   for (const InputSpec& spec : model.inputs)
-    if (spec.name == value.name) low = spec.low.value_or(0), high = spec.high.value_or(0);
-  const RandomStream random(1, RandomPurpose::kSynthetic, 0, hash64(value.name));
-  for (int64_t i = 0; i < value.type.elements(); ++i) {
+    if (spec.name == name) low = spec.low.value_or(0), high = spec.high.value_or(0);
+  const RandomStream random(1, RandomPurpose::kSynthetic, 0, hash64(name));
+  for (int64_t i = 0; i < type.elements(); ++i) {
     const auto draw = static_cast<double>(random.uniform(static_cast<uint64_t>(i)));
-    const double number = is_floating(value.type.dtype) ? 2 * draw - 1 : low + std::floor(draw * (high - low + 1));
-    store_element(tensor.bytes.data(), value.type.dtype, i, number);
+    const double number = is_floating(type.dtype) ? 2 * draw - 1 : low + std::floor(draw * (high - low + 1));
+    store_element(tensor.bytes.data(), type.dtype, i, number);
   }
   return tensor;
+}
+
+/// Times calls of `run`, each of so many samples, until there are enough of them. All ranks end together.
+PredictionTimes time_calls(const BenchArguments& arguments, Predictor& predictor, int64_t samples,
+                           const Session& session, const std::function<void()>& run) {
+  constexpr int64_t kWarm = 2, kLeast = 5;
+  for (int64_t warm = 0; warm < kWarm; ++warm) run();
+  PredictionTimes times;
+  while (times.calls < kLeast || !predictor.cluster().any(times.seconds >= arguments.seconds)) {
+    const auto start = Clock::now();
+    run();
+    times.add(samples, seconds_since(start));
+  }
+  if (arguments.profile && session.leads()) print_profile(predictor.cluster(), times.calls + kWarm);
+  return times;
+}
+
+/// The model of a file on so many random samples: its program "predict", or its evaluation.
+BenchRow bench_arrays(const BenchArguments& arguments, const Subject& subject, const Recipe& recipe, int64_t batch,
+                      const Session& session) {
+  const Model model = build_model(recipe);
+  std::vector<NamedTensor> rows;
+  std::vector<ArrayColumn> columns;
+  for (const InputSpec& input : model.inputs) {
+    std::vector<int64_t> dims = input.type.shape.dims();
+    dims[0] = batch;
+    rows.push_back(random_input(input.name, {input.type.dtype, Shape(dims)}, model));
+  }
+  for (const NamedTensor& each : rows)
+    columns.push_back({.name = each.name,
+                       .stored = std::string(name_of(each.type.dtype)),
+                       .shape = each.type.shape,
+                       .data = each.bytes.data()});
+  ArrayPredictor predictor(recipe, "", std::move(columns), "random samples",
+                           prediction_layout(subject.recipe, arguments), arguments.where(session.mpi.get()));
+  set_weights(predictor.predictor(), subject);
+  return {batch, time_calls(arguments, predictor.predictor(), batch, session, [&] { predictor.predict(); }), {}};
 }
 
 /// The program "predict" on full batches, again and again.
@@ -104,19 +141,12 @@ BenchRow bench_program(const BenchArguments& arguments, const Subject& subject, 
   std::vector<NamedTensor> inputs;
   const Graph graph = model.programs.front().graph;
   for (const GraphInput& input : graph.inputs())
-    if (input.role == InputRole::kData) inputs.push_back(random_input(graph, input, model));
+    if (const Value& value = graph.value(input.value); input.role == InputRole::kData)
+      inputs.push_back(random_input(value.name, value.type, model));
   Predictor predictor(std::move(model), recipe.train, prediction_layout(subject.recipe, arguments),
                       arguments.where(session.mpi.get()), {"predict"});
   set_weights(predictor, subject);
-  constexpr int64_t kWarm = 2;
-  for (int64_t warm = 0; warm < kWarm; ++warm) predictor.run("predict", inputs);
-  predictor.forget_times();
-  constexpr int64_t kLeast = 5;
-  // All ranks end together.
-  while (predictor.times().calls < kLeast || !predictor.cluster().any(predictor.times().seconds >= arguments.seconds))
-    predictor.run("predict", inputs);
-  if (arguments.profile && session.leads()) print_profile(predictor.cluster(), predictor.times().calls + kWarm);
-  return {batch, predictor.times(), {}};
+  return {batch, time_calls(arguments, predictor, batch, session, [&] { predictor.run("predict", inputs); }), {}};
 }
 
 /// Texts of random tokens, again and again.
@@ -175,14 +205,15 @@ double middle(std::vector<double> values) {
 int bench(const BenchArguments& arguments, Session& session) {
   join_job(session);
   const Subject subject = find_bench_subject(arguments);
-  const Recipe recipe = prepare(subject.recipe).recipe;
+  const bool reads_arrays = !subject.recipe.is_task() && !kind_of(subject.recipe).reads_text();
+  const Recipe recipe = reads_arrays ? complete_recipe(subject.recipe) : prepare(subject.recipe).recipe;
   const bool decodes = kind_of(recipe).continues_texts();
   std::vector<std::vector<std::string>> table = {
       decodes ? std::vector<std::string>{"batch", "first token ms", "token p50 ms", "p90 ms", "p99 ms", "tokens/s"}
               : std::vector<std::string>{"batch", "calls", "p50 ms", "p90 ms", "p99 ms", "samples/s"}};
   for (const int64_t batch : arguments.batches) {
-    const BenchRow row = decodes ? bench_decoding(arguments, subject, recipe, batch, session)
-                                 : bench_program(arguments, subject, recipe, batch, session);
+    const auto measure = reads_arrays ? bench_arrays : decodes ? bench_decoding : bench_program;
+    const BenchRow row = measure(arguments, subject, recipe, batch, session);
     const PredictionTimes& times = row.times;
     if (!session.leads()) continue;
     JsonLine line;
@@ -208,8 +239,8 @@ void add_bench(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("bench", "Measure how fast a model answers");
   command
       ->add_option("subject", arguments->subject,
-                   "a run (its newest checkpoint), a checkpoint of a run, a recipe or a preset, as bert-base and "
-                   "gpt2-124m (random weights)")
+                   "a run (its newest checkpoint), a checkpoint of a run, a recipe, a model's file (*.ramet) or a "
+                   "preset, as bert-base and gpt2-124m (random weights)")
       ->type_name("RUN|RECIPE|PRESET")
       ->required();
   command->add_option("--batch", arguments->batches, "samples of a call, as 1,8,32")
@@ -237,7 +268,9 @@ void add_bench(CLI::App& app, Session& session) {
   add_json_option(*command, session);
   command->footer(
       "A call of bert fills a batch of sequences' masks; of gpt2 it adds one token to each text of a batch, after the\n"
-      "prompts were read. pN is the latency that N of a hundred calls do not exceed.");
+      "prompts were read; of a model's file it computes the program \"predict\", or the evaluation, for a batch of "
+      "random\n"
+      "samples, in micro-batches of the file. pN is the latency that N of a hundred calls do not exceed.");
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return bench(*arguments, session); }; });
 }

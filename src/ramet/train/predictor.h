@@ -76,7 +76,6 @@ class Predictor {
   /// Memory that all devices of this process take.
   int64_t planned_bytes() const { return cluster_->local_planned_bytes(); }
   const PredictionTimes& times() const { return times_; }
-  void forget_times() { times_ = {}; }
 
  private:
   Model model_;
