@@ -45,19 +45,20 @@ class Ensemble {
       throw Error({.what = "no run of a task with a checkpoint",
                    .where = subject.run.empty() ? subject.recipe.name : subject.run.string()});
     const Preparation own = outputs_.empty() ? Preparation{} : prepare(subject.recipe);
-    const Preparation& its = outputs_.empty() ? preparation_ : own;
+    const Preparation& other = outputs_.empty() ? preparation_ : own;
     // Answers can be averaged where the features are the same, token by token.
-    if (its.recipe.task.kind != preparation_.recipe.task.kind ||
-        its.tokenizer->hash() != preparation_.tokenizer->hash() ||
-        its.recipe.data.sequence_length != preparation_.recipe.data.sequence_length ||
-        its.recipe.task.classes != preparation_.recipe.task.classes ||
-        its.recipe.task.stride != preparation_.recipe.task.stride ||
-        its.recipe.task.max_query != preparation_.recipe.task.max_query)
-      throw Error({.what = "the runs of an ensemble do not read the same features",
-                   .where = subject.run.string(),
-                   .found = its.recipe.task.kind + ", sequences of " + std::to_string(its.recipe.data.sequence_length),
-                   .expected = "the task, tokenizer, labels and lengths of the first run"});
-    TaskPredictor predictor(its.recipe, preparation_.tokenizer, prediction_layout(subject.recipe, options_),
+    if (other.recipe.task.kind != preparation_.recipe.task.kind ||
+        other.tokenizer->hash() != preparation_.tokenizer->hash() ||
+        other.recipe.data.sequence_length != preparation_.recipe.data.sequence_length ||
+        other.recipe.task.classes != preparation_.recipe.task.classes ||
+        other.recipe.task.stride != preparation_.recipe.task.stride ||
+        other.recipe.task.max_query != preparation_.recipe.task.max_query)
+      throw Error(
+          {.what = "the runs of an ensemble do not read the same features",
+           .where = subject.run.string(),
+           .found = other.recipe.task.kind + ", sequences of " + std::to_string(other.recipe.data.sequence_length),
+           .expected = "the task, tokenizer, labels and lengths of the first run"});
+    TaskPredictor predictor(other.recipe, preparation_.tokenizer, prediction_layout(subject.recipe, options_),
                             options_.where());
     predictor.predictor().load(Checkpoint(*subject.checkpoint));
     StatusLine line;

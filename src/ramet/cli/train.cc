@@ -119,13 +119,13 @@ class TrainCommand {
     std::vector<SeedResult> results;
     const std::string exactly = arguments_.exactly;
     for (int64_t i = 0; i < seeds && !stop_request.asked(); ++i) {
-      Recipe its = recipe;
-      its.train.seeds = 1;
-      its.train.seed = recipe.train.seed + i;
-      its.name = seed_name(recipe.name, its.train.seed);
-      if (!exactly.empty()) arguments_.exactly = (fs::path(exactly) / its.name).string();
-      run_one(its);
-      if (!interrupted_) results.push_back({its.train.seed, run_path_, results_});
+      Recipe seeded = recipe;
+      seeded.train.seeds = 1;
+      seeded.train.seed = recipe.train.seed + i;
+      seeded.name = seed_name(recipe.name, seeded.train.seed);
+      if (!exactly.empty()) arguments_.exactly = (fs::path(exactly) / seeded.name).string();
+      run_one(seeded);
+      if (!interrupted_) results.push_back({seeded.train.seed, run_path_, results_});
     }
     if (session_.leads()) tell_seeds(recipe.name, results, session_.json);
     return 0;

@@ -120,8 +120,9 @@ void add_loads(DeviceClasses& fold, const Moves& moves, const std::vector<int32_
       }
     }
     for (const int32_t device : moves.moves()[m].members) {
-      const int32_t its = fold.class_of[static_cast<size_t>(device)];
-      if (std::find(kind.classes.begin(), kind.classes.end(), its) == kind.classes.end()) kind.classes.push_back(its);
+      const int32_t of_member = fold.class_of[static_cast<size_t>(device)];
+      if (std::find(kind.classes.begin(), kind.classes.end(), of_member) == kind.classes.end())
+        kind.classes.push_back(of_member);
     }
   }
   for (size_t k = 0; k < loads.size(); ++k)
@@ -150,9 +151,9 @@ DeviceClasses fold(const Moves& moves, bool together) {
   result.classes.resize(classes);
   result.kinds.resize(kinds);
   for (size_t d = 0; d < devices; ++d) {
-    DeviceClasses::Class& its = result.classes[static_cast<size_t>(result.class_of[d])];
-    if (its.devices++ == 0) its.device = static_cast<int32_t>(d);
-    its.stage = moves.stage_of(static_cast<int>(d));
+    DeviceClasses::Class& alike = result.classes[static_cast<size_t>(result.class_of[d])];
+    if (alike.devices++ == 0) alike.device = static_cast<int32_t>(d);
+    alike.stage = moves.stage_of(static_cast<int>(d));
   }
   add_loads(result, moves, sort_of_link, sorts);
   return result;

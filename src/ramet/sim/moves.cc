@@ -236,9 +236,10 @@ void Moves::add_streams(std::span<const Executable> stages, bool to_files) {
       streams_[s][way] = new_what();
       for (int k = 0; k < of_stage; ++k) {
         const int device = static_cast<int>(s) * of_stage + k;
-        const auto& its = links[static_cast<size_t>(device)];
-        Move move{.what = streams_[s][way], .members = {device}, .latency = memory->latency, .loads = {{its[way], 1}}};
-        if (joint) move.loads.push_back({its[2], 1});
+        const auto& of_device = links[static_cast<size_t>(device)];
+        Move move{
+            .what = streams_[s][way], .members = {device}, .latency = memory->latency, .loads = {{of_device[way], 1}}};
+        if (joint) move.loads.push_back({of_device[2], 1});
         add_move(std::move(move));
       }
     }

@@ -39,8 +39,8 @@ int SharedLinks::add_kind(double latency, std::vector<LinkBytes> loads, double o
 }
 
 double SharedLinks::seconds_alone(int kind, double amount) const {
-  const Kind& its = kinds_[static_cast<size_t>(kind)];
-  return its.latency + (its.alone > 0 ? amount / its.alone : 0);
+  const Kind& of_kind = kinds_[static_cast<size_t>(kind)];
+  return of_kind.latency + (of_kind.alone > 0 ? amount / of_kind.alone : 0);
 }
 
 /// Leaves out links that never bind: of links that the same kinds load in the same proportions, only the slowest
@@ -73,7 +73,7 @@ void SharedLinks::prepare() {
 
 int SharedLinks::start(int kind, double now, double amount) {
   if (!prepared_) prepare();
-  const Kind& its = kinds_[static_cast<size_t>(kind)];
+  const Kind& of_kind = kinds_[static_cast<size_t>(kind)];
   int number = 0;
   if (free_.empty()) {
     number = static_cast<int>(moves_.size());
@@ -83,9 +83,10 @@ int SharedLinks::start(int kind, double now, double amount) {
     free_.pop_back();
   }
   Move& move = moves_[static_cast<size_t>(number)];
-  move = {.kind = kind, .begins = now + its.latency, .left = its.alone > 0 ? amount : 0, .ends = now + its.latency};
+  move = {
+      .kind = kind, .begins = now + of_kind.latency, .left = of_kind.alone > 0 ? amount : 0, .ends = now + of_kind.latency};
   live_.push_back(number);
-  if (its.latency <= 0 && move.left > 0) {
+  if (of_kind.latency <= 0 && move.left > 0) {
     move.flows = true;
     ++kinds_[static_cast<size_t>(kind)].under_way;
     set_rates(now);

@@ -34,8 +34,8 @@ SharedLinks links_of(const Moves& moves, const DeviceClasses& fold) {
 std::optional<SharedLinks> processors_of(const DeviceClasses& fold, double processors, int devices) {
   if (processors <= 0 || processors >= devices) return std::nullopt;
   SharedLinks shared({processors});
-  for (const DeviceClasses::Class& its : fold.classes)
-    shared.add_kind(0, {{0, static_cast<double>(its.devices)}}, 1, 1);
+  for (const DeviceClasses::Class& alike : fold.classes)
+    shared.add_kind(0, {{0, static_cast<double>(alike.devices)}}, 1, 1);
   return shared;
 }
 
@@ -64,14 +64,15 @@ class Run {
         meetings_(fold_.kinds.size()),
         link_bytes_(moves_.bandwidths().size(), 0) {
     for (size_t s = 0; s < stages.size(); ++s) codes_.emplace_back(stages[s], machine, moves_, s, labels_);
-    for (const DeviceClasses::Class& its : fold_.classes) {
+    for (const DeviceClasses::Class& alike : fold_.classes) {
       State state;
-      state.exe = &stages[static_cast<size_t>(its.stage)];
-      state.code = &codes_[static_cast<size_t>(its.stage)];
+      state.exe = &stages[static_cast<size_t>(alike.stage)];
+      state.code = &codes_[static_cast<size_t>(alike.stage)];
       state.ended.assign(state.exe->train().steps.size(), 0);
       state.sent.assign(state.exe->transfers.size(), 0);
       states_.push_back(std::move(state));
-      timelines_.push_back({.stage = its.stage, .devices = {}, .work = {}, .runs = {}, .messages = {}, .streams = {}});
+      timelines_.push_back(
+          {.stage = alike.stage, .devices = {}, .work = {}, .runs = {}, .messages = {}, .streams = {}});
     }
     rates_.resize(moves_.channels().size());
   }
@@ -580,11 +581,11 @@ class Run {
       result.share_of_peak = at_peak / (result.seconds * result.devices);
     }
     for (size_t channel = 0; channel < rates_.size(); ++channel) {
-      const Channel& its = moves_.channels()[channel];
+      const Channel& link = moves_.channels()[channel];
       ChannelTraffic& traffic = rates_[channel];
-      traffic.name = its.name;
-      traffic.links = its.links;
-      traffic.bandwidth = its.bandwidth;
+      traffic.name = link.name;
+      traffic.links = link.links;
+      traffic.bandwidth = link.bandwidth;
     }
     for (size_t link = 0; link < link_bytes_.size(); ++link) {
       double& busiest = rates_[static_cast<size_t>(moves_.channel_of()[link])].busiest;
