@@ -33,7 +33,8 @@ inline std::map<std::string, HostTensor> feeds_for(const Graph& graph, double sc
 }
 
 /// A BERT of two heads and few words.
-inline Model small_bert(int layers, int64_t hidden, int64_t intermediate, int64_t sequence) {
+inline Model small_bert(int layers, int64_t hidden, int64_t intermediate, int64_t sequence,
+                        bool next_sentence = true) {
   BertConfig config;
   config.layers = layers;
   config.hidden = hidden;
@@ -46,6 +47,7 @@ inline Model small_bert(int layers, int64_t hidden, int64_t intermediate, int64_
   batch.sequence = sequence;
   batch.predictions = 2;
   batch.seed = 5;
+  batch.next_sentence = next_sentence;
   return build_bert(config, batch);
 }
 

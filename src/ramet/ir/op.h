@@ -175,6 +175,8 @@ struct OpDef {
   /// Of an op with any number of inputs: any grouping of them gives the same bits, op(op(a, b), c) = op(a, b, c), so
   /// that partitioning may compute a part where its inputs are.
   bool regroups = false;
+  /// Output 0 is rows of input 0 (parts of one index of dimension 0), picked by the indices in input 1.
+  bool picks_rows = false;
   /// Costs nothing at run time: the output is the input's bytes under another type (reshape).
   bool is_view = false;
   /// Not kNone: a collective of a group of devices (ops/collective.h).
@@ -192,12 +194,19 @@ struct OpDef {
   /// of such an op may have the two attributes; absent, its operand is whole. kNotPositional: the op does not care.
   int positional = kNotPositional;
   static constexpr int kNotPositional = -1, kPositionalOutput = -2;
+  /// Of such an op: whether this node's result depends on where its elements are. Empty: every node's does.
+  std::function<bool(const NodeSignature& node)> positional_if{};
   /// Inputs that the precision pass leaves in f32 whatever the policy: bias, gain, statistics.
   std::vector<int> full_inputs{};
   /// Of ops with precision kLow: whether operands may be 8-bit floats (transform/precision.h).
   bool narrow = false;
   ScalingRule scaling{};
 };
+
+/// Whether a node's result depends on where its elements are in the logical tensor.
+inline bool depends_on_positions(const NodeSignature& node) {
+  return node.op->positional != OpDef::kNotPositional && (!node.op->positional_if || node.op->positional_if(node));
+}
 
 /// The table of all ops. Entries are added once, by ops/ (see ops/register.h), and never change.
 class OpRegistry {

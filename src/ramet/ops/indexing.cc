@@ -132,6 +132,7 @@ OpDef gather_op() {
   op.cheap = true;
   op.scaling = gather_scaling();
   op.positional = 0;
+  op.picks_rows = true;
   return op;
 }
 

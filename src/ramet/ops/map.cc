@@ -220,6 +220,7 @@ void register_map_ops(OpRegistry& registry) {
   op.cost = cost;
   op.cheap = true;
   op.positional = OpDef::kPositionalOutput;
+  op.positional_if = [](const NodeSignature& node) { return map_program_of(node).draws(); };
   registry.add(std::move(op));
 }
 

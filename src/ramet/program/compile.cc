@@ -25,6 +25,7 @@
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/lower_states.h"
+#include "ramet/transform/pick_early.h"
 #include "ramet/transform/simplify.h"
 #include "ramet/transform/sum_in_place.h"
 
@@ -279,6 +280,8 @@ StepGraph decide_bits(StepGraph step, PassLog& log) {
   // Before recompute: what a map rounds and what it keeps in f32 is the recipe's, not the layout's.
   step = log.step("fuse", [&] { return fuse(std::move(step)); });
   step = log.step("simplify", [&] { return simplify(std::move(step)); });
+  // Behind fuse, which decides what is rounded; before partitioning, which sees smaller products.
+  step = log.step("pick early", [&] { return pick_early(std::move(step)); });
   return log.step("attach programs", [&] { return attach_programs(std::move(step)); });
 }
 
