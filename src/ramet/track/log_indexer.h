@@ -34,6 +34,10 @@ class LogIndexer final : public RunLogVisitor {
   using Json = nlohmann::json;
   MetricAppender& appender(const std::string& name);
   void rewind(int64_t from_step);
+  /// Prefixes of the metrics of other logs than the leading one.
+  std::set<std::string> other_prefixes();
+  /// The last step of the leading log's metrics.
+  int64_t last_step();
   void take_facts(const Json& event, const std::string& kind);
   void take_axis(const Json& event);
   void take_dropped(const Json& event);
