@@ -39,9 +39,15 @@ TEST(Importance, FindsTheKeysThatDecide) {
   EXPECT_TRUE((keys[0].key == "kind" && keys[1].key == "rate") || (keys[0].key == "rate" && keys[1].key == "kind"));
   EXPECT_GT(keys[1].importance, 5 * keys[2].importance);
   for (const auto& key : keys) {
-    if (key.key == "rate") EXPECT_LT(key.correlation, -0.5);
-    if (key.key == "kind") EXPECT_TRUE(std::isnan(key.correlation));
-    if (key.key == "rare") EXPECT_EQ(key.runs, 20);
+    if (key.key == "rate") {
+      EXPECT_LT(key.correlation, -0.5);
+    }
+    if (key.key == "kind") {
+      EXPECT_TRUE(std::isnan(key.correlation));
+    }
+    if (key.key == "rare") {
+      EXPECT_EQ(key.runs, 20);
+    }
   }
   EXPECT_EQ(importance_of(configs, results)[0].importance, keys[0].importance);
   EXPECT_TRUE(importance_of({{}, {}}, {1, 2}).empty());

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
-#include "ramet/base/file.h"
 #include "ramet/track/run_log.h"
 
 namespace ramet::tests {
@@ -16,8 +16,8 @@ inline std::filesystem::path make_folder(const std::filesystem::path& runs, cons
                                          const std::string& started = "2026-01-02T03:04:05.250000+0100") {
   const std::filesystem::path path = runs / id;
   std::filesystem::create_directories(path);
-  write_file_atomic(path / "recipe.toml", recipe);
-  write_file_atomic(path / "run.json", R"({"id":")" + id + R"(","name":"bert-mini","started":")" + started + "\"}");
+  std::ofstream(path / "recipe.toml") << recipe;
+  std::ofstream(path / "run.json") << R"({"id":")" + id + R"(","name":"bert-mini","started":")" + started + "\"}";
   return path;
 }
 

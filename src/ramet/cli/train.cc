@@ -211,7 +211,7 @@ class TrainCommand {
   /// What a rank that does not lead does beside the leading one: the same calls.
   int follow(Training& trainer, const Recipe& recipe) {
     const fs::path run = trainer.cluster().share_text("");
-    const SystemSampler sampler(run, trainer.cluster().rank(), recipe.train.system_every);
+    const SystemSampler sampler(run, trainer.cluster().rank(), recipe.system_every);
     catch_stop_signals();
     train(trainer, {.stop_at = arguments_.steps, .stop = &stop_request, .check_every = arguments_.check_numerics},
           std::span<TrainingObserver* const>());
@@ -224,7 +224,7 @@ class TrainCommand {
     RunRecorder recorder(directory, session_.json ? print_line : std::function<void(const std::string&)>());
     tell_origin(recorder, recipe);
     trainer.cluster().share_text(directory.path().string());
-    const SystemSampler sampler(directory.path(), trainer.cluster().rank(), recipe.train.system_every);
+    const SystemSampler sampler(directory.path(), trainer.cluster().rank(), recipe.system_every);
     std::vector<TrainingObserver*> observers = {&recorder};
     std::optional<ConsoleObserver> console;
     if (!session_.json) {

@@ -389,10 +389,10 @@ std::vector<RecipeKey> common_keys() {
        .low = 1,
        .high = 1e6,
        .decides = false},
-      {.name = "train.system.every",
+      {.name = "system.every",
        .doc =
            "seconds between samples of the use of processors, memory, disks, network and GPUs, on every host; 0: none",
-       .field = RAMET_FIELD(train.system_every),
+       .field = RAMET_FIELD(system_every),
        .low = 0,
        .high = 86400,
        .decides = false},

@@ -86,7 +86,6 @@ struct TrainOptions {
   LearningRateOptions schedule;
   EvaluationOptions evaluation;
   CheckpointOptions checkpoint;
-  double system_every = 5;  ///< seconds between samples of what the system does (track/system_metrics.h); 0: none
 };
 
 }  // namespace ramet::train
