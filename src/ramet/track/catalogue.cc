@@ -68,6 +68,17 @@ void set_up_writing(Database& database, const fs::path& folder) {
   database.execute("PRAGMA synchronous = NORMAL");
 }
 
+/// Throws DatabaseError for a small file that is damaged in a place where queries would only find less than there is.
+/// A large file is not read whole for this.
+void check_whole(Database& database, const fs::path& file) {
+  constexpr uintmax_t kLarge = uintmax_t{32} << 20;
+  std::error_code error;
+  if (fs::file_size(file, error) > kLarge || error) return;
+  Statement check = database.prepare_once("PRAGMA integrity_check(1)");
+  if (!check.step() || check.text(0) != "ok")
+    throw DatabaseError({.what = "the catalogue is damaged", .where = file.string()}, kDamagedCode);
+}
+
 }  // namespace
 
 std::string field_json(const FieldValue& value) {
@@ -149,6 +160,7 @@ void Catalogue::State::open() {
       opened = inode();
       if (made) {
         set_up_writing(*database, folder);
+        check_whole(*database, file());
         return;
       }
       const CatalogueLock lock(folder, 1e9);
