@@ -20,7 +20,7 @@ export interface RunDetail extends RunRow {
 export interface MediaItem { kind: string; name: string; step: number; time: number; artifact: string; type: string; bytes: number; caption?: string }
 export interface Keys { config: { key: string; runs: number; type: string; values: (string | number | boolean)[] }[]; metrics: { key: string; runs: number }[]; groups: string[]; tags: string[] }
 export interface Comparison { runs: string[]; config: { key: string; values: unknown[] }[]; same: number; metrics: { name: string; values: (number | null)[] }[]; memory: { class: string; bytes: (number | null)[] }[]; step_seconds: (number | null)[] }
-export interface Importance { metric: string; runs: number; keys: { key: string; importance: number; correlation: number | null; values: number }[] }
+export interface Importance { metric: string; runs: number; keys: { key: string; importance: number; correlation: number | null; runs: number }[] }
 export interface SweepRow { name: string; method: string; metric: string; goal: string; status: string; runs: number; running: number; best: { run: string; value: number } | null; started: number }
 export interface SweepDetail extends SweepRow { config: string; parameters: { key: string; values?: unknown[]; min?: number; max?: number; scale?: string }[]; trials: { run: string; status: string; values: Record<string, number | string | boolean>; metric: number | null; steps: number; stopped_early: boolean }[]; events: RunEvent[] }
 export interface SavedView { version: 1; title: string; hash: string; description: string }
