@@ -40,8 +40,8 @@ export function assignColours(ids: readonly string[], own: (id: string) => strin
 export const kClasses = ["weights", "optimizer", "states", "derived", "gradients", "activations", "stash", "exchange", "scratch", "host"] as const;
 
 export const kClassColours: Record<string, string> = {
-  weights: "#3b6fb6", optimizer: "#7a5fb5", states: "#8b8f98", derived: "#4fa3c7", gradients: "#c98a2b",
-  activations: "#3f9d6d", stash: "#7fae3b", exchange: "#c9577a", scratch: "#b0583a", host: "#6d7785", planned: "#55606e",
+  weights: "#3b6fb6", optimizer: "#7a5fb5", states: "#8b8f98", derived: "#3f93b8", gradients: "#bd7f22",
+  activations: "#3f9d6d", stash: "#6f9b30", exchange: "#c9577a", scratch: "#b0583a", host: "#6d7785", planned: "#6a7686",
 };
 export function classColour(name: string): string {
   return kClassColours[name] ?? colourOf(name);
@@ -49,8 +49,8 @@ export function classColour(name: string): string {
 
 /** Kinds of work on a timeline. */
 export const kWorkColours: Record<string, string> = {
-  forward: "#3b82c4", backward: "#c9803a", recompute: "#a7a13a", update: "#7a5fb5", prepare: "#7d8794", program: "#4a9d8e",
-  exchange: "#c9577a", wait: "#9aa3ad", send: "#c9577a", receive: "#c9577a", load: "#b0583a", store: "#b0583a",
+  forward: "#3b82c4", backward: "#c9803a", recompute: "#948e2c", update: "#7a5fb5", prepare: "#7d8794", program: "#4a9d8e",
+  exchange: "#c9577a", wait: "#86909b", send: "#c9577a", receive: "#c9577a", load: "#b0583a", store: "#b0583a",
 };
 
 type Rgb = readonly [number, number, number];

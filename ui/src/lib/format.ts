@@ -61,6 +61,7 @@ export function count(value: number | null | undefined): string {
 export function percent(part: number): string {
   if (!Number.isFinite(part)) return kMissing;
   const value = part * 100;
+  if (value !== 0 && Math.abs(value) < 0.05) return value < 0 ? "> −0.1%" : "< 0.1%";
   return `${value !== 0 && Math.abs(value) < 9.95 ? value.toFixed(1) : Math.round(value)}%`;
 }
 

@@ -84,7 +84,8 @@ export type Grouping = "layer" | "block" | "op" | "kernel" | "segment";
 
 /** First part of an instruction's name: "layer0" of "layer0/attention/backward". */
 export function layerOfInstruction(name: string): string {
-  return name.split("/")[0] || "(none)";
+  const first = name.split("/")[0];
+  return (/^(accumulator|optimizer|bert|model|transformer)\./.test(first) ? first.split(".")[0] : first) || "(none)";
 }
 
 /** Work of one training step by layer, by block of a layer, by operation, by kernel or by segment; the most expensive first. */
