@@ -3,10 +3,12 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ramet/base/error.h"
 #include "ramet/serve/access.h"
 #include "ramet/serve/assets.h"
 #include "ramet/serve/http.h"
@@ -59,7 +61,7 @@ RouteMatch match_route(std::string_view method, const std::vector<std::string>& 
 HttpResponse json_response(const nlohmann::json& value, int status = 200);
 /// An error as RFC 9457 prescribes.
 HttpResponse problem(int status, std::string_view title, const std::string& detail = "");
-/// The same with more members.
+/// The same with the parts of an error as members. What is not there has the status 404.
 HttpResponse problem_of(const Error& error);
 /// Fails with a status that a handler chose.
 class HttpFailure : public std::runtime_error {

@@ -30,10 +30,10 @@ HttpResponse get_prometheus(ApiCall& call) {
   text.family("ramet_runs", "gauge", "Runs by how they stand.");
   for (const char* status : {"running", "done", "interrupted", "failed", "killed"})
     text.sample("ramet_runs", {{"status", status}},
-                static_cast<double>(reader->runs({.filter = "status = \"" + std::string(status) + "\"", .limit = 0}).total));
+                static_cast<double>(reader->runs(first_runs("status = \"" + std::string(status) + "\"", 0)).total));
   // Runs that go on, with the last value of each metric: what an alarm needs.
   constexpr int64_t kMostShown = 200;
-  const RunPage page = reader->runs({.filter = "status = \"running\"", .limit = kMostShown});
+  const RunPage page = reader->runs(first_runs("status = \"running\"", kMostShown));
   text.family("ramet_run_steps", "counter", "Steps of a run that goes on.");
   for (const auto& run : page.runs)
     text.sample("ramet_run_steps", {{"run", run.id}, {"name", run.name}}, static_cast<double>(run.steps));

@@ -25,7 +25,7 @@ std::string joined(const std::string& filter, const std::string& more) {
 
 HttpResponse get_version(ApiCall& call) {
   call.query.finish();
-  const int64_t runs = call.context.store.read()->runs({.limit = 0}).total;
+  const int64_t runs = call.context.store.read()->runs(first_runs("", 0)).total;
   return json_response({{"version", version()},
                         {"api", 1},
                         {"read_only", call.context.read_only},
@@ -50,7 +50,7 @@ HttpResponse get_runs(ApiCall& call) {
     page = reader->runs(query);
   } else {
     // The filter is read by itself first, so that a fault in it has its own place.
-    if (!query.filter.empty()) (void)reader->runs({.filter = query.filter, .sort = "id", .columns = {}, .limit = 0});
+    if (!query.filter.empty()) (void)reader->runs(first_runs(query.filter, 0));
     query.filter = joined(query.filter, "archived = false");
     page = reader->runs(query);
   }

@@ -179,7 +179,7 @@ void RunWatcher::look(bool everything) {
 
 void RunWatcher::tell(const std::vector<std::string>& ids, bool list_changed) {
   // Another process may index, so the rows say what is new, not the reports alone.
-  const RunPage page = store_.read()->runs({.filter = "status = \"running\"", .sort = "id", .columns = {}, .limit = -1});
+  const RunPage page = store_.read()->runs(first_runs("status = \"running\"", -1));
   std::map<std::string, std::string> now;
   const auto hint = [&](const std::string& id, int64_t steps, const std::string& status) {
     const nlohmann::json data = {{"id", id}, {"steps", steps}, {"status", status}};

@@ -32,7 +32,8 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; 
 
 /// The tag that begins at '<'; nullopt for comments, ends and text.
 std::optional<Tag> read_tag(std::string_view html, size_t at) {
-  Tag tag{.begin = at};
+  Tag tag;
+  tag.begin = at;
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   for (++at; at < html.size() && letter(html[at]); ++at) tag.name += static_cast<char>(html[at] | 0x20);
   if (tag.name.empty()) return std::nullopt;

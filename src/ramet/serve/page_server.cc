@@ -250,7 +250,7 @@ struct PageServer::State {
   /// What a build without the page shows.
   HttpResponse plain_list() {
     std::string rows;
-    for (const auto& run : store->read()->runs({.limit = 200}).runs) {
+    for (const auto& run : store->read()->runs(first_runs("", 200)).runs) {
       const std::string path = "/api/v1/runs/" + percent_encode(run.id);
       rows += "<tr><td><a href=\"" + html_text(path) + "\">" + html_text(run.id) + "</a></td><td>" +
               html_text(run.name) + "</td><td>" + html_text(run.status) + "</td><td>" + std::to_string(run.steps) +

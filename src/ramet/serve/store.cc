@@ -41,6 +41,13 @@ std::filesystem::path Store::run_folder(const std::string& id) const {
   throw Error({.what = "no such run", .where = folder_.string(), .found = "'" + id.substr(0, 200) + "'"});
 }
 
+RunQuery first_runs(std::string filter, int64_t limit) {
+  RunQuery query;
+  query.filter = std::move(filter);
+  query.limit = limit;
+  return query;
+}
+
 std::optional<std::string> read_inside(const std::filesystem::path& folder, const std::filesystem::path& file) {
   constexpr uintmax_t kMost = 512 << 20;
   std::error_code error;

@@ -59,6 +59,9 @@ class Store {
   std::vector<Catalogue*> free_;
 };
 
+/// The first runs that a filter lets through, newest first; all where `limit` is negative.
+RunQuery first_runs(std::string filter, int64_t limit);
+
 /// The contents of a regular file that lies in a folder, links followed: a run that came from elsewhere may hold links
 /// that lead out of it. nullopt when it does not, is not there, or has more than 512 MiB.
 std::optional<std::string> read_inside(const std::filesystem::path& folder, const std::filesystem::path& file);
