@@ -30,6 +30,11 @@ struct RunRecord {
   std::string recipe_value(const std::string& key) const;
 };
 
+/// The lines of a recipe that Ramet printed, as keys and values. Not a parser of TOML: only what print_recipe writes.
+std::vector<std::pair<std::string, std::string>> recipe_lines(const std::string& text);
+
+/// Reads what stands beside the log of a run: no metrics, no events, no status.
+RunRecord read_run_facts(const std::filesystem::path& path);
 /// Reads one run.
 RunRecord read_run(const std::filesystem::path& path);
 /// All runs below `folder`, oldest first.
