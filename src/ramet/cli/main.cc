@@ -13,7 +13,7 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/first_processors.h"
 #include "ramet/recipe/kinds.h"
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/transport/mpi_transport.h"
 
@@ -170,6 +170,7 @@ int run(int argc, char** argv, Session& session) {
   add_corpus(app, session);
   add_pack(app, session);
   add_runs(app, session);
+  add_serve(app, session);
   add_inspect(app, session);
   add_export(app, session);
   add_recipe(app, session);
