@@ -500,7 +500,7 @@ TEST_F(Page, NoFolderNoServer) {
   EXPECT_EQ(error_of([&] { PageServer server(with); }),
             "--host: everybody who reaches this machine could read and change the runs; found '0.0.0.0' without a "
             "token; expected a token, or --trust-proxy-header where a reverse proxy lets in those who may. Leave out "
-            "--no-token.");
+            "--no-token");
 }
 
 }  // namespace

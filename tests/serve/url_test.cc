@@ -43,7 +43,7 @@ TEST(Url, QueriesRefuseWhatNobodyAsksFor) {
   EXPECT_EQ(query.number("limit", 1, 0, 100), 10);
   EXPECT_TRUE(query.list("columns").empty());
   EXPECT_EQ(error_of([&] { query.finish(); }),
-            "the query has an unknown key; found 'colums'; expected perhaps 'columns'.");
+            "the query has an unknown key; found 'colums'; expected perhaps 'columns'");
 }
 
 TEST(Url, QueryNumbersAreChecked) {
