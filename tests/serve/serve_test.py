@@ -198,13 +198,14 @@ class Serve(unittest.TestCase):
             port = str(taken.getsockname()[1])
             for options, status, words in ((["--port", port], 1, "the port is taken"),
                                            (["--port", "70000"], 2, "--port"),
-                                           (["--run-dir", str(self.folder / "none")], 2, "none"),
+                                           (["--run-dir", str(self.folder / "none"), "--port", "0"], 2, "none"),
                                            (["--host", "0.0.0.0", "--no-token", "--port", "0"], 2, "--trust-proxy-header"),
                                            (["--host", "no such host"], 2, "no such address"),
                                            (["--allow-host", "a b", "--port", "0"], 2, "--allow-host"),
                                            (["--ui-dir", "none", "--port", "0"], 2, "--ui-dir")):
-                done = subprocess.run([PROGRAM, "serve", "--run-dir", str(self.runs), *options], capture_output=True,
-                                      text=True, timeout=60, env=dict(os.environ, XDG_STATE_HOME=str(self.folder)))
+                folder = [] if "--run-dir" in options else ["--run-dir", str(self.runs)]
+                done = subprocess.run([PROGRAM, "serve", *folder, *options], capture_output=True, text=True,
+                                      timeout=60, env=dict(os.environ, XDG_STATE_HOME=str(self.folder)))
                 self.assertEqual(done.returncode, status, done.stderr)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stdout, "")
