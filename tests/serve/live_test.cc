@@ -105,15 +105,16 @@ class Live : public testing::Test {
 
 TEST_F(Live, TellsOfARunAsItGoesOn) {
   const auto page = listen(), other = listen();
-  std::optional<RunDirectory> run(
-      RunDirectory::create_at(runs_ / "going", {.name = "going", .recipe = "", .command = {}, .kernel_class = "cpu", .threads = 1}));
+  std::optional<RunDirectory> run(RunDirectory::create_at(
+      runs_ / "going", {.name = "going", .recipe = "", .command = {}, .kernel_class = "cpu", .threads = 1}));
   RunLogWriter log(run->log());
   log.event(R"({"event":"start"})");
   const LoggedNumber values[] = {{"loss", 1.0}};
   log.metrics(1, values);
   log.flush();
-  EXPECT_NE(page->stream_until(R"({"id":"going","status":"running","steps":1})").find("event: run"), std::string::npos);
-  page->stream_until("event: runs");
+  const std::string text = page->stream_until(R"({"id":"going","status":"running","steps":1})");
+  EXPECT_NE(text.find("event: run\n"), std::string::npos);
+  if (text.find("event: runs\n") == std::string::npos) page->stream_until("event: runs\n");
   log.metrics(2, values);
   log.flush();
   page->stream_until(R"({"id":"going","status":"running","steps":2})");
@@ -136,7 +137,8 @@ TEST_F(Live, TellsOfRunsThatComeAndGo) {
 TEST_F(Live, TellsOfAnnotations) {
   const auto page = listen();
   page->stream_until("event: hello");
-  EXPECT_EQ(http(port_, "PATCH /api/v1/runs/done", "Content-Type: application/json\r\n", R"({"pinned":true})").status, 200);
+  EXPECT_EQ(http(port_, "PATCH /api/v1/runs/done", "Content-Type: application/json\r\n", R"({"pinned":true})").status,
+            200);
   page->stream_until("event: runs", 1);
 }
 

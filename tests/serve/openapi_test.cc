@@ -19,7 +19,8 @@ json document() { return json::parse(read_file(std::string(RAMET_SOURCE_DIR) + "
 TEST(OpenApi, HasEveryRouteAndNoOther) {
   std::set<std::string> routes, described;
   for (const auto& route : api_routes()) routes.insert(std::string(route.method) + " " + std::string(route.pattern));
-  for (const auto& [path, methods] : document()["paths"].items())
+  const json whole = document();
+  for (const auto& [path, methods] : whole["paths"].items())
     for (const auto& [method, operation] : methods.items()) {
       std::string word = method;
       std::transform(word.begin(), word.end(), word.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
@@ -33,8 +34,9 @@ TEST(OpenApi, NamesParametersAndBodies) {
   const json paths = document()["paths"];
   for (const auto& route : api_routes()) {
     std::string method(route.method);
-    std::transform(method.begin(), method.end(), method.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
-    const json& operation = paths[std::string(route.pattern)][method];
+    std::transform(method.begin(), method.end(), method.begin(),
+                   [](char c) { return static_cast<char>(std::tolower(c)); });
+    const json& operation = paths.at(std::string(route.pattern)).at(method);
     std::set<std::string> named;
     for (const auto& parameter : operation.value("parameters", json::array()))
       if (parameter["in"] == "path") named.insert(parameter["name"].get<std::string>());

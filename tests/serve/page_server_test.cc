@@ -75,8 +75,9 @@ TEST_F(Page, ListsRuns) {
   const json& run = list["runs"][0];
   EXPECT_EQ(run["id"], "2026-11-01-small-aaaaaa" == run["id"] ? kSmall : "2026-11-02-small-bbbbbb");
   EXPECT_EQ(list["runs"][1]["columns"]["config.train.seed"], run["id"] == kSmall ? 4 : 3);
-  for (const char* key : {"id", "name", "status", "started", "ended", "steps", "group", "tags", "pinned", "colour", "archived",
-                          "note", "units", "samples_per_step", "units_per_step", "alerts", "parent", "columns"})
+  for (const char* key :
+       {"id", "name", "status", "started", "ended", "steps", "group", "tags", "pinned", "colour", "archived", "note",
+        "units", "samples_per_step", "units_per_step", "alerts", "parent", "columns"})
     EXPECT_TRUE(run.contains(key)) << key;
   EXPECT_EQ(run["status"], "done");
   EXPECT_EQ(run["steps"], 10);
@@ -144,19 +145,20 @@ TEST_F(Page, NothingOutsideOfARunIsRead) {
   ASSERT_EQ(::mkfifo((runs_ / "hostile/times.json").c_str(), 0600), 0);
   fs::create_directories(runs_ / "reports");
   fs::create_symlink(folder_ / "secret", runs_ / "reports/link.md");
-  for (const std::string target :
+  for (const char* target :
        {"/api/v1/runs/hostile/files/plan", "/api/v1/runs/hostile/files/times", "/api/v1/runs/hostile/trace",
         "/api/v1/runs/..", "/api/v1/runs/%2e%2e/files/plan", "/api/v1/runs/..%2fsecret", "/api/v1/runs/.",
         "/api/v1/runs/%2Fetc/files/plan", "/api/v1/runs/hostile%00/metrics", "/../../secret", "/%2e%2e/secret",
-        "/assets/..%2f..%2fsecret", "/api/v1/reports/link", "/api/v1/reports/..%2f..%2fsecret", "/api/v1/views/../secret",
-        "/api/v1/sweeps/..", "/api/v1/sweeps/..%2f..", "/api/v1/export/..%2fhostile.csv"}) {
+        "/assets/..%2f..%2fsecret", "/api/v1/reports/link", "/api/v1/reports/..%2f..%2fsecret",
+        "/api/v1/views/../secret", "/api/v1/sweeps/..", "/api/v1/sweeps/..%2f..", "/api/v1/export/..%2fhostile.csv"}) {
     const HttpReply reply = get(target);
     EXPECT_TRUE(reply.status == 404 || reply.status == 400) << target << " " << reply.status;
     EXPECT_EQ(reply.body.find("the secret"), std::string::npos) << target;
   }
   const std::string artifacts = "/api/v1/runs/hostile/artifacts/";
   EXPECT_EQ(get(artifacts + hash).status, 404);
-  for (const std::string name : {std::string("..%2f..%2f..%2fsecret"), std::string(32, 'A'), std::string(31, 'a'), std::string(33, 'a')})
+  for (const std::string& name :
+       {std::string("..%2f..%2f..%2fsecret"), std::string(32, 'A'), std::string(31, 'a'), std::string(33, 'a')})
     EXPECT_EQ(get(artifacts + name).status, 400) << name;
 }
 
@@ -174,9 +176,9 @@ TEST_F(Page, HtmlInEveryTextStaysText) {
                 json{{"note", kHtml}, {"name", "<b>"}, {"tags", {"<i>"}}, {"group", "<u>"}}.dump())
                 .status,
             200);
-  for (const char* target : {"/api/v1/runs", "/api/v1/runs/hostile", "/api/v1/runs/hostile/metrics",
-                             "/api/v1/runs/hostile/events", "/api/v1/runs/hostile/media", "/api/v1/keys",
-                             "/api/v1/compare?runs=hostile,2026-11-01-small-aaaaaa"}) {
+  for (const char* target :
+       {"/api/v1/runs", "/api/v1/runs/hostile", "/api/v1/runs/hostile/metrics", "/api/v1/runs/hostile/events",
+        "/api/v1/runs/hostile/media", "/api/v1/keys", "/api/v1/compare?runs=hostile,2026-11-01-small-aaaaaa"}) {
     const HttpReply reply = get(target, "Accept: text/html\r\n");
     EXPECT_EQ(reply.headers.at("content-type"), "application/json") << target;
     EXPECT_EQ(reply.headers.at("x-content-type-options"), "nosniff") << target;
@@ -184,7 +186,9 @@ TEST_F(Page, HtmlInEveryTextStaysText) {
   }
   // Errors, too, and the plain list.
   EXPECT_EQ(get("/api/v1/runs?%3Cscript%3E=1").headers.at("content-type"), "application/problem+json");
-  if (!server().has_page()) EXPECT_EQ(get("/").body.find("<b>"), std::string::npos);
+  if (!server().has_page()) {
+    EXPECT_EQ(get("/").body.find("<b>"), std::string::npos);
+  }
   EXPECT_EQ(get("/metrics").status, 200);
 }
 
@@ -217,7 +221,8 @@ TEST_F(Page, ArtifactsAreShownOnlyWhereThatIsSafe) {
 
 TEST_F(Page, AnnotatesRuns) {
   const std::string line = std::string("PATCH /api/v1/runs/") + kSmall;
-  const HttpReply reply = put(line, R"({"tags":["b","a"],"note":"# n","pinned":true,"colour":"#00ff00","group":"g","name":"n"})");
+  const HttpReply reply =
+      put(line, R"({"tags":["b","a"],"note":"# n","pinned":true,"colour":"#00ff00","group":"g","name":"n"})");
   ASSERT_EQ(reply.status, 200) << reply.body;
   const json row = json::parse(reply.body);
   EXPECT_EQ(row["tags"], (json{"a", "b"}));
@@ -250,9 +255,15 @@ uint32_t u32(const std::string& bytes, size_t& at) {
 }
 
 TEST_F(Page, SeriesComeAsNumbers) {
-  const json question = {{"requests", {{{"run", kSmall}, {"metric", "loss"}}, {{"run", "none"}, {"metric", "loss"}},
-                                       {{"run", "../x"}, {"metric", "loss"}}, {{"run", kSmall}, {"metric", "none"}}}},
-                         {"x", "step"}, {"from", nullptr}, {"to", nullptr}, {"buckets", 600}};
+  const json question = {{"requests",
+                          {{{"run", kSmall}, {"metric", "loss"}},
+                           {{"run", "none"}, {"metric", "loss"}},
+                           {{"run", "../x"}, {"metric", "loss"}},
+                           {{"run", kSmall}, {"metric", "none"}}}},
+                         {"x", "step"},
+                         {"from", nullptr},
+                         {"to", nullptr},
+                         {"buckets", 600}};
   HttpReply reply = put("POST /api/v1/series", question.dump());
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.headers.at("content-type"), "application/octet-stream");
@@ -267,7 +278,8 @@ TEST_F(Page, SeriesComeAsNumbers) {
   }
   EXPECT_EQ(at, reply.body.size());
   // Three buckets of ten points: 3 numbers of counts, so four bytes more.
-  reply = put("POST /api/v1/series", json{{"requests", {{{"run", kSmall}, {"metric", "loss"}}}}, {"buckets", 3}}.dump());
+  reply =
+      put("POST /api/v1/series", json{{"requests", {{{"run", kSmall}, {"metric", "loss"}}}}, {"buckets", 3}}.dump());
   at = 0;
   ASSERT_EQ(u32(reply.body, at), 3u);
   EXPECT_EQ(u32(reply.body, at), 0u);
@@ -279,9 +291,10 @@ TEST_F(Page, SeriesComeAsNumbers) {
   EXPECT_EQ(at + 4, reply.body.size());
   EXPECT_NEAR(most[0], 1.99, 1e-12);
   EXPECT_NEAR(least[2], 1.9, 1e-12);
-  for (const char* body : {"{}", R"({"requests":1})", R"({"requests":[1]})", R"({"requests":[{"run":"a"}]})",
-                           R"({"requests":[],"x":"miles"})", R"({"requests":[],"buckets":0})", R"({"requests":[],"buckets":1e9})",
-                           R"({"requests":[],"from":"a"})", R"({"requests":[],"after":3})"})
+  for (const char* body :
+       {"{}", R"({"requests":1})", R"({"requests":[1]})", R"({"requests":[{"run":"a"}]})",
+        R"({"requests":[],"x":"miles"})", R"({"requests":[],"buckets":0})", R"({"requests":[],"buckets":1e9})",
+        R"({"requests":[],"from":"a"})", R"({"requests":[],"after":3})"})
     EXPECT_EQ(put("POST /api/v1/series", body).status, 400) << body;
   json many = {{"requests", json::array()}};
   for (int i = 0; i < 300; ++i) many["requests"].push_back({{"run", "a"}, {"metric", "b"}});
@@ -312,7 +325,8 @@ TEST_F(Page, KeysCompareImportanceAndSql) {
   EXPECT_EQ(rows["columns"], (json{"id", "steps"}));
   EXPECT_EQ(rows["rows"].size(), 2u);
   EXPECT_EQ(rows["truncated"], true);
-  for (const char* query : {"DELETE%20FROM%20runs", "ATTACH%20'x'%20AS%20y", "SELECT", "SELECT%201;%20SELECT%202", "PRAGMA%20journal_mode=DELETE"})
+  for (const char* query : {"DELETE%20FROM%20runs", "ATTACH%20'x'%20AS%20y", "SELECT", "SELECT%201;%20SELECT%202",
+                            "PRAGMA%20journal_mode=DELETE"})
     EXPECT_EQ(get(std::string("/api/v1/sql?q=") + query).status, 400) << query;
 }
 
@@ -334,8 +348,10 @@ TEST_F(Page, DocumentsAreKept) {
     EXPECT_EQ(put("PUT " + one, text, "If-Match: \"0123\"\r\n", type).status, 412);
     EXPECT_EQ(put("PUT " + one, text, "If-None-Match: *\r\n", type).status, 412);
     EXPECT_EQ(put("PUT " + one, text, "If-Match: " + reply.headers.at("etag") + "\r\n", type).status, 204);
-    for (const char* name : {"Mine", "a.b", "..%2fx", "%20"}) EXPECT_EQ(put("PUT " + list + "/" + name, text, "", type).status, 400);
-    EXPECT_EQ(put("PUT " + one, std::string((1 << 20) + 10, ' '), "", type).status, folder == std::string("views") ? 400 : 413);
+    for (const char* name : {"Mine", "a.b", "..%2fx", "%20"})
+      EXPECT_EQ(put("PUT " + list + "/" + name, text, "", type).status, 400);
+    EXPECT_EQ(put("PUT " + one, std::string((1 << 20) + 10, ' '), "", type).status,
+              folder == std::string("views") ? 400 : 413);
     EXPECT_EQ(http(server().port(), "DELETE " + one).status, 204);
     EXPECT_EQ(http(server().port(), "DELETE " + one).status, 404);
   }
@@ -347,8 +363,9 @@ TEST_F(Page, SweepsAreReadFromTheirFolders) {
   EXPECT_EQ(get_json("/api/v1/sweeps"), json::array());
   const fs::path sweep = runs_ / "sweeps/lr";
   fs::create_directories(sweep);
-  write_file_atomic(sweep / "sweep.toml", "method = \"random\"\nmetric = \"loss\"\ngoal = \"min\"\n[parameters]\n"
-                                          "\"train.seed\" = [3, 4]\n\"train.steps\" = {low = 1, high = 20, scale = \"log\"}\n");
+  write_file_atomic(sweep / "sweep.toml",
+                    "method = \"random\"\nmetric = \"loss\"\ngoal = \"min\"\n[parameters]\n"
+                    "\"train.seed\" = [3, 4]\n\"train.steps\" = {low = 1, high = 20, scale = \"log\"}\n");
   {
     RunLogWriter log(sweep / "log.ramet");
     log.event(R"({"event":"sweep_started","time":1700000000})");
@@ -383,8 +400,9 @@ TEST_F(Page, ExportsCsv) {
 TEST_F(Page, ExportsThePageAsOneFile) {
   const fs::path ui = folder_ / "ui";
   fs::create_directories(ui / "assets");
-  write_file_atomic(ui / "index.html", "<!doctype html><head><link rel=\"stylesheet\" href=\"/assets/a.css\">"
-                                       "<script type=\"module\" crossorigin src=\"/assets/a.js\"></script></head><div id=app>");
+  write_file_atomic(ui / "index.html",
+                    "<!doctype html><head><link rel=\"stylesheet\" href=\"/assets/a.css\">"
+                    "<script type=\"module\" crossorigin src=\"/assets/a.js\"></script></head><div id=app>");
   write_file_atomic(ui / "assets/a.js", "const end = '</script>';");
   write_file_atomic(ui / "assets/a.css.gz", gzip("b{}"));
   add_artifact(runs_ / "hostile", kHtml, "image/png", "PNG");
@@ -394,7 +412,8 @@ TEST_F(Page, ExportsThePageAsOneFile) {
   EXPECT_EQ(get("/assets/a.js").headers.at("content-type"), "text/javascript; charset=utf-8");
   EXPECT_EQ(get("/assets/a.css").body, "b{}");
   EXPECT_EQ(get("/assets/none.js").status, 404);
-  const HttpReply reply = put("POST /api/v1/export/html", json{{"runs", {kSmall, "hostile"}}, {"view", "#/run"}, {"title", kHtml}}.dump());
+  const HttpReply reply =
+      put("POST /api/v1/export/html", json{{"runs", {kSmall, "hostile"}}, {"view", "#/run"}, {"title", kHtml}}.dump());
   ASSERT_EQ(reply.status, 200) << reply.body;
   const std::string mark = "<script>window.__RAMET_EXPORT__ = ";
   const size_t begin = reply.body.find(mark) + mark.size(), end = reply.body.find(";</script>", begin);
@@ -418,7 +437,7 @@ TEST_F(Page, ExportsThePageAsOneFile) {
 }
 
 TEST_F(Page, TagsAndCompressionOfAnswers) {
-  const std::string target = "/api/v1/runs";
+  const std::string target = std::string("/api/v1/runs/") + kSmall;
   const HttpReply first = get(target);
   ASSERT_TRUE(first.headers.contains("etag"));
   EXPECT_EQ(get(target, "If-None-Match: " + first.headers.at("etag") + "\r\n").status, 304);
@@ -487,7 +506,9 @@ TEST_F(Page, EveryEmbeddedAssetIsServed) {
     EXPECT_EQ(reply.body, asset.compressed ? gunzip(asset.bytes) : std::string(asset.bytes)) << asset.name;
     EXPECT_NE(reply.headers.at("content-type"), "application/octet-stream") << asset.name;
     const HttpReply packed = get("/" + std::string(asset.name), "Accept-Encoding: gzip\r\n");
-    if (asset.compressed) EXPECT_EQ(packed.body, asset.bytes) << asset.name;
+    if (asset.compressed) {
+      EXPECT_EQ(packed.body, asset.bytes) << asset.name;
+    }
   }
 }
 
@@ -500,7 +521,7 @@ TEST_F(Page, NoFolderNoServer) {
   EXPECT_EQ(error_of([&] { PageServer server(with); }),
             "--host: everybody who reaches this machine could read and change the runs; found '0.0.0.0' without a "
             "token; expected a token, or --trust-proxy-header where a reverse proxy lets in those who may. Leave out "
-            "--no-token.");
+            "--no-token");
 }
 
 }  // namespace

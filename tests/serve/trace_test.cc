@@ -27,7 +27,8 @@ std::string varint(uint64_t value) {
 
 TEST(StepTrace, HasTheMeanTimesOfInstructions) {
   const std::string trace = step_trace(kProgram, kTimes);
-  for (const char* text : {"stage 0, device 0", "stage 0, device 1", "run s again", "first add", "second mul", "send 1"})
+  for (const char* text :
+       {"stage 0, device 0", "stage 0, device 1", "run s again", "first add", "second mul", "send 1"})
     EXPECT_NE(trace.find(text), std::string::npos) << text;
   // Field 8 of a packet is its time: the first run ends after 0.5 + 1 seconds, the second one twice as late, and the
   // idle device waits for the superstep.
@@ -37,7 +38,8 @@ TEST(StepTrace, HasTheMeanTimesOfInstructions) {
 }
 
 TEST(StepTrace, RefusesWhatIsNotThere) {
-  EXPECT_NE(error_of([] { step_trace(kProgram, R"({"version":1,"devices":[]})"); }).find("--profile"), std::string::npos);
+  EXPECT_NE(error_of([] { step_trace(kProgram, R"({"version":1,"devices":[]})"); }).find("--profile"),
+            std::string::npos);
   for (const char* text : {"", "{", "[]", R"({"version":2})", R"({"version":1})", R"({"version":1,"devices":1})",
                            R"({"version":1,"devices":[{"device":0,"stage":7,"kernels":[]}]})"}) {
     EXPECT_NE(error_of([&] { step_trace(kProgram, text); }), "no error") << text;

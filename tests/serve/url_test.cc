@@ -30,7 +30,8 @@ TEST(Url, TargetsAreTakenApart) {
 }
 
 TEST(Url, TargetsThatLeadOutAreRefused) {
-  for (const char* target : {"/../etc/passwd", "/a/./b", "/a/%2e%2e/b", "/a/%2E%2e", "/..", "/%00", "api", "http://x/", ""})
+  for (const char* target :
+       {"/../etc/passwd", "/a/./b", "/a/%2e%2e/b", "/a/%2E%2e", "/..", "/%00", "api", "http://x/", ""})
     EXPECT_NE(error_of([&] { parse_target(target); }), "no error") << target;
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += "/a";
@@ -43,7 +44,7 @@ TEST(Url, QueriesRefuseWhatNobodyAsksFor) {
   EXPECT_EQ(query.number("limit", 1, 0, 100), 10);
   EXPECT_TRUE(query.list("columns").empty());
   EXPECT_EQ(error_of([&] { query.finish(); }),
-            "the query has an unknown key; found 'colums'; expected perhaps 'columns'.");
+            "the query has an unknown key; found 'colums'; expected perhaps 'columns'");
 }
 
 TEST(Url, QueryNumbersAreChecked) {
@@ -74,10 +75,12 @@ TEST(Url, NamesOfFiles) {
   for (const char* text : {"", "0123456789ABCDEF0123456789abcdef", "../../../../etc/passwd\0\0\0\0\0\0\0\0", "0123"})
     EXPECT_FALSE(is_hash(text)) << text;
   EXPECT_TRUE(is_plain_name("my-view-2"));
-  for (const std::string& text : {std::string(), std::string("A"), std::string("a.b"), std::string("a/b"), std::string(81, 'a')})
+  for (const std::string& text :
+       {std::string(), std::string("A"), std::string("a.b"), std::string("a/b"), std::string(81, 'a')})
     EXPECT_FALSE(is_plain_name(text)) << text;
   EXPECT_TRUE(is_file_name("2026-11-23-bert-a1b2c3"));
-  for (const std::string& text : {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a\0b", 3)})
+  for (const std::string& text :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a\0b", 3)})
     EXPECT_FALSE(is_file_name(text)) << text;
 }
 

@@ -14,14 +14,15 @@ namespace ramet::tests {
 struct MadeRun {
   std::string id, name = "small", recipe = "name = \"small\"\n\n[train]\nseed = 3\nsteps = 10\n";
   int64_t steps = 10;
-  double loss = 2;         ///< of the first step; it falls by a hundredth a step
+  double loss = 2;           ///< of the first step; it falls by a hundredth a step
   std::string end = "done";  ///< "": the run is not ended
 };
 
 /// Writes a run as training does: its folder, facts, metrics `loss` and `rate`, events.
 inline void make_run(const std::filesystem::path& runs, const MadeRun& run) {
   const RunDirectory folder = RunDirectory::create_at(
-      runs / run.id, {.name = run.name, .recipe = run.recipe, .command = {"ramet", "train"}, .kernel_class = "cpu", .threads = 1});
+      runs / run.id,
+      {.name = run.name, .recipe = run.recipe, .command = {"ramet", "train"}, .kernel_class = "cpu", .threads = 1});
   RunLogWriter log(folder.log());
   log.event(R"({"event":"start","planned_bytes":1000})");
   log.event(R"({"event":"axis","samples_per_step":8,"units_per_step":64,"units":"tokens"})");
@@ -39,8 +40,13 @@ inline std::string add_artifact(const std::filesystem::path& run, const std::str
   std::filesystem::create_directories(run / "artifacts");
   write_file_atomic(run / "artifacts" / hash, bytes);
   RunLogWriter log(run / "log.ramet");
-  log.event(nlohmann::json{{"event", "logged"}, {"kind", type.starts_with("image/") ? "image" : "file"}, {"name", name},
-                           {"step", 1},         {"time", 1.5},  {"artifact", hash}, {"type", type},
+  log.event(nlohmann::json{{"event", "logged"},
+                           {"kind", type.starts_with("image/") ? "image" : "file"},
+                           {"name", name},
+                           {"step", 1},
+                           {"time", 1.5},
+                           {"artifact", hash},
+                           {"type", type},
                            {"bytes", bytes.size()}}
                 .dump());
   return hash;

@@ -36,18 +36,18 @@ void write_secret(const fs::path& path, const std::string& text) {
   if (fd >= 0) ::close(fd);
   if (written && ::rename(temporary.c_str(), path.c_str()) == 0) return;
   ::unlink(temporary.c_str());
-  throw Error({.what = "cannot write the file (" + std::generic_category().message(reason) + ")",
-               .where = path.string()},
-              ErrorKind::kFailure);
+  throw Error(
+      {.what = "cannot write the file (" + std::generic_category().message(reason) + ")", .where = path.string()},
+      ErrorKind::kFailure);
 }
 
 std::string read_or_make_token(const fs::path& path) {
   struct stat facts{};
   if (::stat(path.c_str(), &facts) != 0) {
     if (errno != ENOENT)
-      throw Error({.what = "cannot read the token (" + std::generic_category().message(errno) + ")",
-                   .where = path.string()},
-                  ErrorKind::kFailure);
+      throw Error(
+          {.what = "cannot read the token (" + std::generic_category().message(errno) + ")", .where = path.string()},
+          ErrorKind::kFailure);
     std::string token = random_token();
     write_secret(path, token + "\n");
     return token;
@@ -169,8 +169,8 @@ std::optional<std::string> AccessControl::open_session(std::string_view token) {
   const std::string session = random_token();
   sessions_[session] = now() + kSessionDays * kDay;
   write_sessions();
-  return cookie_name_ + "=" + session + "; Path=/; HttpOnly; SameSite=Strict; Max-Age=" +
-         std::to_string(static_cast<int64_t>(kSessionDays * kDay));
+  return cookie_name_ + "=" + session +
+         "; Path=/; HttpOnly; SameSite=Strict; Max-Age=" + std::to_string(static_cast<int64_t>(kSessionDays * kDay));
 }
 
 std::optional<std::string> AccessControl::user_of(const HttpRequest& request) const {
@@ -210,8 +210,8 @@ std::string AccessControl::fault_of_origin(const HttpRequest& request) const {
     const auto origin = parse_origin(request.header("Origin"));
     const bool same = origin && origin->host == host->host &&
                       (origin->port == host->port || (host->port == 0 && (origin->port == 80 || origin->port == 443)));
-    const bool named = origin && std::find(options_.allowed_hosts.begin(), options_.allowed_hosts.end(), origin->host) !=
-                                     options_.allowed_hosts.end();
+    const bool named = origin && std::find(options_.allowed_hosts.begin(), options_.allowed_hosts.end(),
+                                           origin->host) != options_.allowed_hosts.end();
     if (request.count("Origin") > 1 || (!same && !named)) return "Another site made this request.";
   }
   const std::string_view site = request.header("Sec-Fetch-Site");

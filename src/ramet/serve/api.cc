@@ -113,8 +113,10 @@ HttpResponse problem_of(const Error& error) {
   const bool missing = parts.what.starts_with("no such") || parts.what.starts_with("the run has no");
   const int status = missing ? 404 : error.kind() == ErrorKind::kUsage ? 400 : 500;
   json members = {{"title", status_text(status)}, {"detail", error.what()}};
-  for (const auto& [key, text] : {std::pair{"where", &parts.where}, {"found", &parts.found},
-                                  {"expected", &parts.expected}, {"remedy", &parts.remedy}})
+  for (const auto& [key, text] : {std::pair{"where", &parts.where},
+                                  {"found", &parts.found},
+                                  {"expected", &parts.expected},
+                                  {"remedy", &parts.remedy}})
     if (!text->empty()) members[key] = *text;
   // "filter, column 12": where the page underlines it.
   constexpr std::string_view kColumn = ", column ";

@@ -26,8 +26,8 @@ struct ApiContext {
   const PageFiles& page;
   std::string url;  ///< "http://127.0.0.1:8080"
   bool read_only = false;
-  std::function<HttpCounts()> counts{};           ///< of the server
-  std::function<double()> index_seconds{};        ///< of the last look at the runs
+  std::function<HttpCounts()> counts{};     ///< of the server
+  std::function<double()> index_seconds{};  ///< of the last look at the runs
 };
 
 /// One request to a route.
@@ -42,8 +42,8 @@ struct ApiCall {
 struct ApiRoute {
   std::string_view method, pattern;  ///< "/api/v1/runs/{id}"; "{id}.csv" is allowed, too
   HttpResponse (*answer)(ApiCall&);
-  bool changes = false;           ///< refused by a server that is read-only
-  std::string_view body_type{};   ///< the only Content-Type that its body may have
+  bool changes = false;          ///< refused by a server that is read-only
+  std::string_view body_type{};  ///< the only Content-Type that its body may have
 };
 /// All routes: one list for the server, the test and the documentation.
 const std::vector<ApiRoute>& api_routes();

@@ -31,8 +31,7 @@ fs::path folder_of(const ApiCall& call, const DocumentKind& kind) { return call.
 /// The file of the document that the call names.
 fs::path file_of(const ApiCall& call, const DocumentKind& kind) {
   const auto& name = call.arguments.at(0);
-  if (!is_plain_name(name))
-    throw HttpFailure(400, "A name has 1 to 80 of the characters a to z, 0 to 9 and -.");
+  if (!is_plain_name(name)) throw HttpFailure(400, "A name has 1 to 80 of the characters a to z, 0 to 9 and -.");
   return folder_of(call, kind) / (name + kind.end);
 }
 
@@ -41,7 +40,8 @@ std::string title_of(const std::string& text, const DocumentKind& kind) {
   std::string title;
   if (std::string_view(kind.end) == ".json") {
     const json view = json::parse(text, nullptr, false);
-    if (view.is_object() && view.contains("title") && view["title"].is_string()) title = view["title"].get<std::string>();
+    if (view.is_object() && view.contains("title") && view["title"].is_string())
+      title = view["title"].get<std::string>();
   } else {
     for (size_t at = 0; at < text.size() && title.empty();) {
       const size_t end = std::min(text.find('\n', at), text.size());
@@ -79,7 +79,8 @@ HttpResponse list_documents(ApiCall& call, const DocumentKind& kind) {
     const fs::path file = folder / (name + kind.end);
     const auto text = read_inside(folder, file);
     if (!text) continue;
-    list.push_back({{"name", name}, {"modified", seconds_of(file)}, {"bytes", text->size()}, {"title", title_of(*text, kind)}});
+    list.push_back(
+        {{"name", name}, {"modified", seconds_of(file)}, {"bytes", text->size()}, {"title", title_of(*text, kind)}});
   }
   return json_response(list);
 }
@@ -114,7 +115,8 @@ HttpResponse put_document(ApiCall& call, const DocumentKind& kind) {
   write_file_atomic(file, call.request.body);
   call.context.hub.send(kind.folder, "{}");
   HttpResponse response{.status = before ? 204 : 201, .headers = {{"ETag", etag_of(call.request.body)}}};
-  if (!before) response.headers.emplace_back("Location", "/api/v1/" + std::string(kind.folder) + "/" + call.arguments.at(0));
+  if (!before)
+    response.headers.emplace_back("Location", "/api/v1/" + std::string(kind.folder) + "/" + call.arguments.at(0));
   return response;
 }
 

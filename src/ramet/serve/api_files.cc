@@ -14,8 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Types that a browser may show. Everything else is offered as a file: a run may hold what a stranger wrote.
-constexpr std::array<std::string_view, 9> kShown = {"image/png",  "image/jpeg", "image/webp",    "image/gif",       "image/svg+xml",
-                                                    "image/avif", "text/plain", "text/markdown", "application/json"};
+constexpr std::array<std::string_view, 9> kShown = {"image/png",  "image/jpeg",    "image/webp",
+                                                    "image/gif",  "image/svg+xml", "image/avif",
+                                                    "text/plain", "text/markdown", "application/json"};
 
 std::string without_parameters(const std::string& type) {
   std::string plain = type.substr(0, type.find(';'));
@@ -57,9 +58,9 @@ HttpResponse get_trace(ApiCall& call) {
   const auto folder = call.context.store.run_folder(id);
   const std::string program = text_or_throw(folder, run_file(folder, "program"), "program");
   const std::string times = text_or_throw(folder, run_file(folder, "times"), "times");
-  return {.headers = {{"Content-Type", "application/octet-stream"},
-                      {"Content-Disposition", attachment(id + ".pftrace")}},
-          .body = step_trace(program, times)};
+  return {
+      .headers = {{"Content-Type", "application/octet-stream"}, {"Content-Disposition", attachment(id + ".pftrace")}},
+      .body = step_trace(program, times)};
 }
 
 HttpResponse get_media(ApiCall& call) {
@@ -81,7 +82,9 @@ HttpResponse get_artifact(ApiCall& call) {
   HttpResponse response{.body = text_or_throw(folder, folder / "artifacts" / hash, "artifact " + hash)};
   const bool shown = std::find(kShown.begin(), kShown.end(), type) != kShown.end();
   const bool is_text = type.starts_with("text/");
-  response.headers = {{"Content-Type", !shown ? "application/octet-stream" : is_text ? "text/plain; charset=utf-8" : type},
+  response.headers = {{"Content-Type", !shown    ? "application/octet-stream"
+                                       : is_text ? "text/plain; charset=utf-8"
+                                                 : type},
                       {"Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'"},
                       {"Cache-Control", "private, max-age=31536000, immutable"}};
   if (!shown) response.headers.emplace_back("Content-Disposition", attachment(name));

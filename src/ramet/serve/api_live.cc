@@ -54,7 +54,8 @@ HttpResponse get_prometheus(ApiCall& call) {
     text.sample("ramet_http_connections", {}, static_cast<double>(counts.connections));
     text.family("ramet_http_streams", "gauge", "Open streams of events.");
     text.sample("ramet_http_streams", {}, static_cast<double>(counts.streams));
-    text.family("ramet_http_closed_slow_total", "counter", "Connections that were closed because they were slow or idle.");
+    text.family("ramet_http_closed_slow_total", "counter",
+                "Connections that were closed because they were slow or idle.");
     text.sample("ramet_http_closed_slow_total", {}, static_cast<double>(counts.closed_slow));
   }
   if (call.context.index_seconds) {

@@ -148,7 +148,7 @@ std::map<std::string, KeyValues> values_of_keys(const Catalogue& catalogue, cons
     for (const auto& row : distinct.rows) {
       const auto* kind = std::get_if<std::string>(&row.at(0));
       json value = json_value(row.at(1));
-      if (kind && *kind == "boolean" && value.is_number()) value = value.get<int64_t>() != 0;
+      if (kind && *kind == "bool" && value.is_number()) value = value.get<int64_t>() != 0;
       values.types.insert(value.is_boolean() ? "boolean" : value.is_number() ? "number" : "text");
       values.values.push_back(std::move(value));
     }
@@ -278,10 +278,8 @@ HttpResponse get_importance(ApiCall& call) {
   int64_t runs = 0;
   for (const auto& key : found) {
     runs = std::max(runs, key.runs);
-    keys.push_back({{"key", key.key},
-                    {"importance", key.importance},
-                    {"correlation", key.correlation},
-                    {"runs", key.runs}});
+    keys.push_back(
+        {{"key", key.key}, {"importance", key.importance}, {"correlation", key.correlation}, {"runs", key.runs}});
   }
   return json_response({{"metric", metric}, {"runs", runs}, {"keys", keys}});
 }

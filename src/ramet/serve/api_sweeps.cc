@@ -82,11 +82,12 @@ SweepLog read_log(const fs::path& folder) {
   for (const auto& text : parse_run_log(*bytes).events) {
     json event = json::parse(text, nullptr, false);
     if (!event.is_object()) continue;
-    const std::string kind = event.contains("event") && event["event"].is_string() ? event["event"].get<std::string>() : "";
-    if (log.started == 0 && event.contains("time") && event["time"].is_number()) log.started = event["time"].get<double>();
+    const std::string kind =
+        event.contains("event") && event["event"].is_string() ? event["event"].get<std::string>() : "";
+    if (log.started == 0 && event.contains("time") && event["time"].is_number())
+      log.started = event["time"].get<double>();
     if (kind == "sweep_started" || kind == "sweep_resumed") log.status = "running";
-    if (kind == "sweep_ended")
-      log.status = event.contains("status") && event["status"] == "done" ? "done" : "stopped";
+    if (kind == "sweep_ended") log.status = event.contains("status") && event["status"] == "done" ? "done" : "stopped";
     log.events.push_back(std::move(event));
   }
   return log;
@@ -152,7 +153,9 @@ json sweep_json(const Catalogue& catalogue, const fs::path& folder, const SweepF
           {"runs", page.total},
           {"running", running},
           {"best", best_run},
-          {"started", !known ? json(nullptr) : log.started > 0 ? json(log.started) : json(page.runs[0].started_seconds)}};
+          {"started", !known            ? json(nullptr)
+                      : log.started > 0 ? json(log.started)
+                                        : json(page.runs[0].started_seconds)}};
 }
 
 }  // namespace

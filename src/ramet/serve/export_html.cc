@@ -106,7 +106,8 @@ void add_artifacts(const fs::path& folder, const json& media, json& artifacts) {
     const auto bytes = read_inside(folder, folder / "artifacts" / hash);
     const bool plain = type.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789/+.-") == std::string::npos;
     if (bytes && bytes->size() <= kMostArtifact)
-      artifacts[hash] = "data:" + (plain && !type.empty() ? type : "application/octet-stream") + ";base64," + base64_text(*bytes);
+      artifacts[hash] =
+          "data:" + (plain && !type.empty() ? type : "application/octet-stream") + ";base64," + base64_text(*bytes);
   }
 }
 
@@ -123,7 +124,8 @@ json reports_json(const fs::path& runs) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(runs / "reports", error))
     if (entry.path().extension() == ".md" && is_plain_name(entry.path().stem().string()))
-      if (auto text = read_inside(runs / "reports", entry.path())) reports[entry.path().stem().string()] = std::move(*text);
+      if (auto text = read_inside(runs / "reports", entry.path()))
+        reports[entry.path().stem().string()] = std::move(*text);
   return reports;
 }
 

@@ -14,8 +14,8 @@ std::string_view HttpRequest::header(std::string_view name) const {
 }
 
 int HttpRequest::count(std::string_view name) const {
-  return static_cast<int>(
-      std::count_if(headers.begin(), headers.end(), [&](const auto& header) { return same_letters(header.first, name); }));
+  return static_cast<int>(std::count_if(headers.begin(), headers.end(),
+                                        [&](const auto& header) { return same_letters(header.first, name); }));
 }
 
 bool EventStream::write(std::string_view text) {

@@ -156,8 +156,8 @@ struct HttpServer::State {
     *socket = nullptr;
   }
 
-  /// Ends a connection from outside: the library finds it closed by the client. The slot's socket is open as long as the
-  /// slot is in the list.
+  /// Ends a connection from outside: the library finds it closed by the client. The slot's socket is open as long as
+  /// the slot is in the list.
   void shut(ConnectionState& slot) {
     ::shutdown(slot.fd, SHUT_RDWR);
     slot.fd = -1;
@@ -340,8 +340,7 @@ struct HttpServer::State {
     }
     if (!response) return MHD_NO;
     for (const auto& [key, value] : answer.headers) MHD_add_response_header(response, key.c_str(), value.c_str());
-    const MHD_Result queued =
-        MHD_queue_response(exchange.connection, static_cast<unsigned>(answer.status), response);
+    const MHD_Result queued = MHD_queue_response(exchange.connection, static_cast<unsigned>(answer.status), response);
     MHD_destroy_response(response);
     return queued;
   }

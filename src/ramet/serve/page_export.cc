@@ -126,8 +126,8 @@ class PageInliner {
   void icon(const std::string& name) {
     const auto bytes = file_(asset_name(name));
     if (!bytes) return;
-    out_ += "<link rel=\"icon\" href=\"data:" + content_type_of(asset_name(name)) + ";base64," +
-            base64_text(*bytes) + "\">";
+    out_ += "<link rel=\"icon\" href=\"data:" + content_type_of(asset_name(name)) + ";base64," + base64_text(*bytes) +
+            "\">";
   }
 
   std::string_view html_, data_;

@@ -11,8 +11,8 @@ namespace ramet::serve {
 
 /// Makes one file of a page: each script and style sheet that `html` names is put in its place, icons become data
 /// addresses, preloads go, and `data`, the text of a JSON object, becomes window.__RAMET_EXPORT__ before the first
-/// script. `file` gives the text of a file of the page by its name, as "assets/app.js". Throws Error when a file that is
-/// named is not there.
+/// script. `file` gives the text of a file of the page by its name, as "assets/app.js". Throws Error when a file that
+/// is named is not there.
 std::string single_file_page(std::string_view html, std::string_view data,
                              const std::function<std::optional<std::string>(const std::string&)>& file);
 

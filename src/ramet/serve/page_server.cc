@@ -62,8 +62,8 @@ void add_header(HttpResponse& response, const char* name, const char* value) {
 }
 
 bool is_compressible(const std::string& type) {
-  constexpr std::array<std::string_view, 6> kTypes = {"application/json", "application/problem+json", "text/html",
-                                                      "text/plain",       "text/csv",                 "text/markdown"};
+  constexpr std::array<std::string_view, 6> kTypes = {
+      "application/json", "application/problem+json", "text/html", "text/plain", "text/csv", "text/markdown"};
   return std::any_of(kTypes.begin(), kTypes.end(), [&](std::string_view start) { return type.starts_with(start); });
 }
 
@@ -127,7 +127,9 @@ bool is_loopback(const std::string& host) {
 fs::path session_file_of(const fs::path& runs, int port) {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
-  fs::path base = state && *state == '/' ? fs::path(state) : home && *home == '/' ? fs::path(home) / ".local/state" : "";
+  fs::path base = state && *state == '/' ? fs::path(state)
+                  : home && *home == '/' ? fs::path(home) / ".local/state"
+                                         : "";
   std::error_code error;
   const fs::path folder = fs::weakly_canonical(runs, error);
   if (base.empty() || error) return {};
@@ -173,8 +175,8 @@ struct PageServer::State {
       return problem(403, status_text(403), fault);
     Target target = parse_target(request.target);
     const bool reads = request.method == "GET" || request.method == "HEAD";
-    const auto token = std::find_if(target.query.begin(), target.query.end(),
-                                    [](const auto& pair) { return pair.first == "token"; });
+    const auto token =
+        std::find_if(target.query.begin(), target.query.end(), [](const auto& pair) { return pair.first == "token"; });
     const bool is_page = reads && (target.segments.empty() || target.segments[0] != "api");
     if (is_page && token != target.query.end()) return exchange(target, token->second, request);
     if (!access->user_of(request)) return refuse(request);
@@ -207,8 +209,8 @@ struct PageServer::State {
                        "<h1>Ramet</h1>\n<p>This address needs a session. Open the link that <code>ramet serve</code> "
                        "printed; it works once. A page that is open already gives a new one (Settings), and so does a "
                        "server that is started again.</p>\n");
-    HttpResponse response = problem(401, status_text(401),
-                                    "A session is needed, or a bearer token (ramet serve --token-file FILE).");
+    HttpResponse response =
+        problem(401, status_text(401), "A session is needed, or a bearer token (ramet serve --token-file FILE).");
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
     return response;
   }

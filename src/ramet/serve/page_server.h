@@ -14,7 +14,7 @@ struct PageServerOptions {
   std::filesystem::path runs = "runs";
   HttpOptions http;
   AccessOptions access;
-  bool read_only = false;         ///< refuses every change
+  bool read_only = false;          ///< refuses every change
   std::filesystem::path ui_dir{};  ///< files of the page, instead of those of the build
 };
 

@@ -8,8 +8,7 @@ namespace {
 
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text)
-    out += c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : std::string(1, c);
+  for (const char c : text) out += c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : std::string(1, c);
   return out;
 }
 
@@ -28,11 +27,15 @@ void PrometheusText::family(std::string_view name, std::string_view type, std::s
   text_.append(name).append(" ").append(type).append("\n");
 }
 
-void PrometheusText::sample(std::string_view name,
-                            const std::vector<std::pair<std::string_view, std::string>>& labels, double value) {
+void PrometheusText::sample(std::string_view name, const std::vector<std::pair<std::string_view, std::string>>& labels,
+                            double value) {
   text_ += name;
   for (size_t i = 0; i < labels.size(); ++i)
-    text_.append(i == 0 ? "{" : ",").append(labels[i].first).append("=\"").append(escaped(labels[i].second)).append("\"");
+    text_.append(i == 0 ? "{" : ",")
+        .append(labels[i].first)
+        .append("=\"")
+        .append(escaped(labels[i].second))
+        .append("\"");
   text_.append(labels.empty() ? " " : "} ").append(number_text(value)).append("\n");
 }
 

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 /// Files of a run that everybody may read, by the names of the API.
 constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
-    {"plan", "plan.json"},   {"liveness", "liveness.json"}, {"program", "program.json"}, {"times", "times.json"},
+    {"plan", "plan.json"},     {"liveness", "liveness.json"}, {"program", "program.json"}, {"times", "times.json"},
     {"recipe", "recipe.toml"}, {"machine", "machine.json"},   {"run", "run.json"}};
 
 json seconds_or_null(double seconds) { return seconds > 0 ? json(seconds) : json(nullptr); }
@@ -42,7 +42,8 @@ std::map<std::string, RowExtras> extras_of(const Catalogue& catalogue, const std
   const SqlResult result = catalogue.sql(
       "SELECT r.id, r.samples_per_step, r.units_per_step, (SELECT count(*) FROM alerts a WHERE a.run = r.key), "
       "(SELECT l.parent FROM lineage l WHERE l.run = r.key ORDER BY l.number DESC LIMIT 1) FROM runs r WHERE r.id IN "
-      "(" + ids + ")",
+      "(" +
+          ids + ")",
       static_cast<int64_t>(rows.size()));
   for (const auto& row : result.rows) {
     const auto* id = std::get_if<std::string>(&row.at(0));
@@ -145,7 +146,8 @@ json rows_json(const Catalogue& catalogue, const std::vector<RunRow>& rows, cons
   for (const auto& row : rows) {
     json value = json_of_row(row, extras[row.id]);
     json cells = json::object();
-    for (size_t i = 0; i < columns.size() && i < row.columns.size(); ++i) cells[columns[i]] = json_value(row.columns[i]);
+    for (size_t i = 0; i < columns.size() && i < row.columns.size(); ++i)
+      cells[columns[i]] = json_value(row.columns[i]);
     value["columns"] = std::move(cells);
     list.push_back(std::move(value));
   }
@@ -195,7 +197,9 @@ json metrics_json(const Catalogue& catalogue, const std::string& id, const fs::p
     const size_t slash = metric.name.find('/');
     const bool rank = slash != std::string::npos && stems.contains(metric.name.substr(0, slash));
     list.push_back({{"name", metric.name},
-                    {"kind", metric.name.starts_with("system/") ? "system" : rank ? "rank" : "metric"},
+                    {"kind", metric.name.starts_with("system/") ? "system"
+                             : rank                             ? "rank"
+                                                                : "metric"},
                     {"points", metric.points},
                     {"first_step", metric.first_step},
                     {"last_step", metric.last_step},

@@ -45,7 +45,11 @@ SeriesQuestion parse_series_question(const HttpRequest& request) {
   SeriesRequest common;
   if (const auto x = body.find("x"); x != body.end()) {
     if (!x->is_string()) throw HttpFailure(400, "'x' is no text.");
-    common.axis = parse_axis(x->get<std::string>());
+    try {
+      common.axis = parse_axis(x->get<std::string>());
+    } catch (const Error& error) {
+      throw HttpFailure(400, error.what());
+    }
   }
   common.from = limit_of(body, "from", common.from);
   common.to = limit_of(body, "to", common.to);
@@ -92,7 +96,8 @@ HttpResponse answer_series(ApiCall& call) {
   const auto reader = call.context.store.read();
   for (SeriesRequest one : question.requests) {
     // The numbers of samples of the system mean nothing to people.
-    const bool by_time = is_system(one.metric) && one.axis != SeriesAxis::kTime && one.axis != SeriesAxis::kRelativeTime;
+    const bool by_time =
+        is_system(one.metric) && one.axis != SeriesAxis::kTime && one.axis != SeriesAxis::kRelativeTime;
     if (by_time) one.axis = SeriesAxis::kTime, one.from = -INFINITY, one.to = INFINITY;
     Series series;
     try {

@@ -23,7 +23,8 @@ constexpr size_t kMostSpans = 4'000'000;
 
 const json& member(const json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
-  if (!object.is_object() || found == object.end()) refuse(std::string("the files of the program have no '") + key + "'");
+  if (!object.is_object() || found == object.end())
+    refuse(std::string("the files of the program have no '") + key + "'");
   return *found;
 }
 const json& list(const json& object, const char* key) {
@@ -114,7 +115,7 @@ struct TracedDevice {
   const json* steps = nullptr;  ///< of the program "train"
   CallTimes times;
   uint64_t runs = 0, work = 0, marks = 0;
-  size_t at = 0;      ///< of `steps`
+  size_t at = 0;  ///< of `steps`
   double clock = 0;
 };
 
@@ -178,7 +179,8 @@ std::string step_trace(std::string_view program_text, std::string_view times_tex
   for (;;) {
     int64_t superstep = INT64_MAX;
     for (const auto& device : devices)
-      if (device.at < device.steps->size()) superstep = std::min(superstep, whole((*device.steps)[device.at], "superstep"));
+      if (device.at < device.steps->size())
+        superstep = std::min(superstep, whole((*device.steps)[device.at], "superstep"));
     if (superstep == INT64_MAX) return writer.data();
     double end = 0;
     for (auto& device : devices) {
