@@ -32,7 +32,7 @@ export async function startServer(folder = fixture) {
   const ramet = process.env.RAMET ?? join(root, "build/ramet");
   const real = process.env.RAMET_UI_SERVER !== "mock" && existsSync(ramet) && canServe(ramet);
   const child = real
-    ? spawn(ramet, ["serve", "--run-dir", folder, "--port", "0", "--no-open"], { cwd: root })
+    ? spawn(ramet, ["serve", "--run-dir", folder, "--port", "0", "--no-token", "--ui-dir", join(root, "ui/dist")], { cwd: root })
     : spawn("python3", [join(root, "ui/mock/server.py"), folder], { cwd: root });
   const address = await addressOf(child);
   return { real, address, stop: () => child.kill("SIGINT") };
