@@ -4,6 +4,7 @@
 #   scripts/ui.sh             npm packages, checks of types, unit tests, build into ui/dist
 #   scripts/ui.sh --build [F] only the build (into folder F instead of ui/dist)
 #   scripts/ui.sh --check     only the checks of types and the unit tests
+#   scripts/ui.sh --unit      only the unit tests
 #   scripts/ui.sh --browser   the browser tests (scripts/setup.sh --browser installs the browser)
 #   scripts/ui.sh --node ...  runs Node with these arguments
 set -euo pipefail
@@ -39,11 +40,16 @@ install_packages() {
 }
 
 build() {
-  (cd ui && node node_modules/vite/bin/vite.js build --logLevel warn && node tools/pack.mjs "$@")
+  (cd ui && node node_modules/vite/bin/vite.js build --logLevel error && node tools/pack.mjs "$@")
+}
+
+unit_tests() {
+  (cd ui && node --test --test-reporter=spec "tests/unit/*.test.ts")
 }
 
 check() {
-  (cd ui && node node_modules/svelte-check/bin/svelte-check --tsconfig ./tsconfig.json --fail-on-warnings --output human && node --test "tests/unit/*.test.ts")
+  (cd ui && node node_modules/svelte-check/bin/svelte-check --tsconfig ./tsconfig.json --fail-on-warnings --output human)
+  unit_tests
 }
 
 install_node
@@ -57,10 +63,11 @@ case "${1:-}" in
   "") check; build ;;
   --build) build ${2:+"$(realpath -m "$2")"} ;;
   --check) check ;;
+  --unit) unit_tests ;;
   --browser) (cd ui && node --test --test-concurrency=1 --test-reporter=spec "tests/browser/*.test.mjs") ;;
-  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0" ;;
+  -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0" ;;
   *)
-    echo "ui: unknown option '$1'; expected --build, --check, --browser or --node" >&2
+    echo "ui: unknown option '$1'; expected --build, --check, --unit, --browser or --node" >&2
     exit 2
     ;;
 esac
