@@ -231,7 +231,9 @@ TEST_F(Http, ManyIdleConnectionsLeaveRoomForOthers) {
   std::vector<std::unique_ptr<HttpClient>> idle;
   for (size_t i = 0; i < wanted; ++i) {
     idle.push_back(std::make_unique<HttpClient>(server.port()));
-    if (i % 1000 == 500) EXPECT_LT(seconds_of([&] { EXPECT_EQ(http(server.port(), "GET /x").status, 200); }), 2);
+    if (i % 1000 == 500) {
+      EXPECT_LT(seconds_of([&] { EXPECT_EQ(http(server.port(), "GET /x").status, 200); }), 2);
+    }
   }
   EXPECT_LT(seconds_of([&] { EXPECT_EQ(http(server.port(), "GET /after").status, 200); }), 2);
   EXPECT_LE(server.counts().connections, options.most_connections + 64);

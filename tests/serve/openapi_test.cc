@@ -45,8 +45,9 @@ TEST(OpenApi, NamesParametersAndBodies) {
       wanted.insert(std::string(route.pattern.substr(at + 1, route.pattern.find('}', at) - at - 1)));
     EXPECT_EQ(named, wanted) << route.pattern;
     EXPECT_EQ(operation.contains("requestBody"), !route.body_type.empty()) << route.pattern;
-    if (!route.body_type.empty())
+    if (!route.body_type.empty()) {
       EXPECT_TRUE(operation["requestBody"]["content"].contains(std::string(route.body_type))) << route.pattern;
+    }
     EXPECT_TRUE(operation["responses"].contains("default")) << route.pattern;
   }
 }
