@@ -56,6 +56,7 @@ async function call(path: string, init?: RequestInit): Promise<Response> {
     throw new ApiError(0, "The server does not answer. Is `ramet serve` still running?");
   }
   if (answer.ok) return answer;
+  if (answer.status === 401) throw new ApiError(401, "This browser has no session: open the address that `ramet serve` printed.");
   let detail = `${answer.status} ${answer.statusText}`;
   let position: number | null = null;
   try {

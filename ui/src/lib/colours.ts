@@ -36,6 +36,11 @@ export function assignColours(ids: readonly string[], own: (id: string) => strin
   return colours;
 }
 
+/** Colours of groups drawn together, all different as long as there are enough. */
+export function groupColours(names: Iterable<string>): Map<string, string> {
+  return assignColours([...new Set(names)], () => "");
+}
+
 /** Memory classes of the compiler, in the order in which they are stacked. */
 export const kClasses = ["weights", "optimizer", "states", "derived", "gradients", "activations", "stash", "exchange", "scratch", "host"] as const;
 
