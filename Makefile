@@ -7,7 +7,7 @@ SOAK_MINUTES ?= 30
 SOAK_DRAWS ?= 500
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 20
 
 setup: ## install the Debian packages that a build needs
 	@scripts/setup.sh
@@ -68,6 +68,17 @@ fuzz: ## every parser under libFuzzer for FUZZ_SECONDS (60) each
 	$(call compile,fuzz)
 	scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
+ui: ## the page of ramet serve: checks, unit tests, ui/dist (with a Node of its own)
+	scripts/setup.sh --ui
+	scripts/ui.sh
+
+browser-tests: setup ## the page in a browser, on runs that are trained for it; screenshots in build/screenshots
+	scripts/setup.sh --browser
+	scripts/setup.sh --ui
+	$(call compile,release,--target ramet_cli)
+	ui/mock/fixture.sh build/ramet build/fixture
+	scripts/ui.sh --browser
+
 format: ## clang-format over all C++ files
 	@scripts/setup.sh --clang
 	git ls-files -z --cached --others --exclude-standard '*.h' '*.cc' | xargs -0 clang-format-19 -i
@@ -82,4 +93,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf build build-debug build-core build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test debug core asan tsan bench minilm soak layouts fuzz format lint clean
+.PHONY: help setup build demo test debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean

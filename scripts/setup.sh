@@ -4,6 +4,8 @@
 #   scripts/setup.sh            what building, testing and the demo need (Debian packages)
 #   scripts/setup.sh --clang    also clang, its sanitizer runtimes, clang-format and clang-tidy
 #                               (make fuzz, make format, make lint)
+#   scripts/setup.sh --browser  also Chromium, for make browser-tests
+#   scripts/setup.sh --ui       also what installs the Node of scripts/ui.sh (make ui)
 #   scripts/setup.sh --peers    also the Python packages that benchmarks compare with, in .venv (make bench)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,11 +13,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 base_packages=(
   build-essential cmake ninja-build ccache mold pkg-config git ca-certificates python3
   libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
-  libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libmicrohttpd-dev
+  libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin
   dataset-fashion-mnist
 )
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
+browser_packages=(chromium fonts-liberation)
 peer_debian_packages=(python3-venv python3-pip)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
 peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
@@ -26,10 +30,12 @@ peers=no
 for argument in "$@"; do
   case "$argument" in
     --clang) wanted+=("${clang_packages[@]}") ;;
+    --browser) wanted+=("${browser_packages[@]}") ;;
+    --ui) wanted+=(python3-venv python3-pip) ;;
     --peers) wanted+=("${peer_debian_packages[@]}"); peers=yes ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
-      echo "setup: unknown option '$argument'; expected --clang or --peers" >&2
+      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui or --peers" >&2
       exit 2
       ;;
   esac

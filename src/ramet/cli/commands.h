@@ -49,6 +49,7 @@ void add_export(CLI::App& app, Session& session);
 void add_recipe(CLI::App& app, Session& session);
 void add_simulate(CLI::App& app, Session& session);
 void add_score(CLI::App& app, Session& session);
+void add_serve(CLI::App& app, Session& session);
 /// `ramet help`: the pages of --help, or all of them as one page of Markdown.
 void add_help(CLI::App& app, Session& session);
 /// `ramet completion`, and the hidden `ramet complete` that its scripts call.

@@ -170,6 +170,7 @@ int run(int argc, char** argv, Session& session) {
   add_corpus(app, session);
   add_pack(app, session);
   add_runs(app, session);
+  add_serve(app, session);
   add_inspect(app, session);
   add_export(app, session);
   add_recipe(app, session);
