@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "ramet/base/error.h"
+#include "ramet/base/file.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/sqlite.h"
 #include "support/errors.h"
