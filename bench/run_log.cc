@@ -17,12 +17,21 @@ namespace {
 
 using namespace ramet::bench;
 
+/// Of all threads of this process.
+double processor_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 void measure_log(const std::filesystem::path& folder, size_t metrics, bool in_turn, int64_t points) {
   const auto path = folder / "run_log_bench.ramet";
   std::filesystem::remove(path);
   std::vector<LoggedNumber> values;
   for (size_t i = 0; i < metrics; ++i) values.emplace_back("metric_" + std::to_string(i), 0.5 * static_cast<double>(i));
   const auto start = std::chrono::steady_clock::now();
+  const double worked = processor_seconds();
   int64_t dropped = 0;
   double logging = 0;
   {
@@ -46,9 +55,11 @@ void measure_log(const std::filesystem::path& folder, size_t metrics, bool in_tu
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf(
       "{\"metrics_a_step\": %zu, \"one_at_a_time\": %s, \"points\": %lld, \"dropped_entries\": %lld, "
-      "\"logging_seconds\": %.3f, \"durable_seconds\": %.3f, \"points_a_second\": %.0f, \"bytes\": %lld}\n",
+      "\"logging_seconds\": %.3f, \"durable_seconds\": %.3f, \"points_a_second\": %.0f, \"points_a_processor_second\": "
+      "%.0f, \"bytes\": %lld}\n",
       metrics, in_turn ? "true" : "false", static_cast<long long>(points), static_cast<long long>(dropped), logging,
-      seconds, static_cast<double>(points) / seconds, static_cast<long long>(std::filesystem::file_size(path)));
+      seconds, static_cast<double>(points) / seconds, static_cast<double>(points) / (processor_seconds() - worked),
+      static_cast<long long>(std::filesystem::file_size(path)));
   std::filesystem::remove(path);
 }
 

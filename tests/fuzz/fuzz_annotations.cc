@@ -19,7 +19,10 @@ RAMET_FUZZ_TARGET(annotations, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(annotations) {
-  return {.inputs = {R"({"version":1,"tags":["a","b"],"note":"# N","group":"g","pinned":true,"colour":"#00ff00","archived":false,"name":"n"})",
-                     R"({"tags":[1,null,"",["x"]],"note":{},"colour":"red","more":[[[[1]]]]})", "{}", "[]", ""},
-          .words = {"\"tags\"", "\"note\"", "\"colour\"", "#", "true", "null", "[", "]", "{", "}", "\\u0000", "\\ud800", "\xff"}};
+  return {
+      .inputs =
+          {R"({"version":1,"tags":["a","b"],"note":"# N","group":"g","pinned":true,"colour":"#00ff00","archived":false,"name":"n"})",
+           R"({"tags":[1,null,"",["x"]],"note":{},"colour":"red","more":[[[[1]]]]})", "{}", "[]", ""},
+      .words = {"\"tags\"", "\"note\"", "\"colour\"", "#", "true", "null", "[", "]", "{", "}", "\\u0000", "\\ud800",
+                "\xff"}};
 }

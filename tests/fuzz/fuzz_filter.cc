@@ -40,8 +40,8 @@ RAMET_FUZZ_TARGET(filter, std::string_view input) {
 RAMET_FUZZ_SEEDS(filter) {
   return {.inputs = {"fconfig.train.seed = 3 and loss < 2.5 and tag = \"base\\\"line\" and not name ~ 'bert'",
                      "f(pinned or archived) and (min.loss <= -1e-3 or `odd name` != 7) and started >= 2026-11-01",
-                     "fconfig.a = true or config.b != word or not_finite.x > 0 and steps >= 10", "s-started,+loss,`config.a,b`",
-                     "cconfig.train.seed", "ctag"},
-          .words = {" and ", " or ", "not ", "(", ")", "config.", "min.", "mean.", "`", "\"", "\\", "!=", "<=", "~", "tag",
-                    "pinned", "true", "1e308", "nan", ",", "-"}};
+                     "fconfig.a = true or config.b != word or not_finite.x > 0 and steps >= 10",
+                     "s-started,+loss,`config.a,b`", "cconfig.train.seed", "ctag"},
+          .words = {" and ", " or ", "not ", "(",   ")",      "config.", "min.",  "mean.", "`", "\"", "\\",
+                    "!=",    "<=",   "~",    "tag", "pinned", "true",    "1e308", "nan",   ",", "-"}};
 }

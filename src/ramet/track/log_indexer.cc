@@ -124,7 +124,6 @@ void LogIndexer::take_facts(const Json& event, const std::string& kind) {
           .bind_all(run_, key, value.is_string() ? value.get<std::string>() : dump(value))
           .run();
   const std::string status = text_at(event, "status");
-  said_end_ = kind == "end";
   if (kind == "start") {
     if (const auto from = event.find("from_step"); from != event.end() && from->is_number_integer())
       rewind(from->get<int64_t>());
