@@ -161,6 +161,7 @@ int run(int argc, char** argv, Session& session) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   add_train(app, session);
+  add_sweep(app, session);
   add_plan(app, session);
   add_probe(app, session);
   add_eval(app, session);

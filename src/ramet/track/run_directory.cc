@@ -1,12 +1,8 @@
 #include "ramet/track/run_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -100,19 +96,6 @@ std::string first_match(const char* file, const std::string& key) {
   return "";
 }
 
-/// Opens the lock file; -1 when another process holds it.
-int take_lock(const fs::path& run) {
-  const fs::path path = run / "lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0)
-    throw Error(
-        {.what = "cannot open the run's lock (" + std::generic_category().message(errno) + ")", .where = path.string()},
-        ErrorKind::kFailure);
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  ::close(fd);
-  return -1;
-}
-
 void write_facts(const fs::path& path, const RunFacts& facts) {
   const json run = {{"id", path.filename().string()},
                     {"name", facts.name},
@@ -130,14 +113,6 @@ void write_facts(const fs::path& path, const RunFacts& facts) {
 }
 
 }  // namespace
-
-RunDirectory::RunDirectory(RunDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) {
-  other.lock_ = -1;
-}
-
-RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) ::close(lock_);
-}
 
 RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
   const std::string stem = time_text("%Y-%m-%d") + "-" + file_name_of(facts.name) + "-";
@@ -158,8 +133,9 @@ RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts
     throw Error({.what = "cannot make the run's folder (" + error.message() + ")", .where = path.string()},
                 ErrorKind::kFailure);
   const fs::path absolute = fs::canonical(path, error);
-  RunDirectory run(error ? path : absolute, take_lock(path));
-  if (run.lock_ < 0) throw Error({.what = "another process makes a run in this folder", .where = path.string()});
+  std::optional<LockFile> lock = LockFile::take(path / "lock");
+  if (!lock) throw Error({.what = "another process makes a run in this folder", .where = path.string()});
+  RunDirectory run(error ? path : absolute, std::move(*lock));
   write_facts(run.path_, facts);
   return run;
 }
@@ -170,11 +146,11 @@ RunDirectory RunDirectory::reopen(const fs::path& path) {
         {.what = "not a run: it has no run.json", .where = path.string(), .remedy = "`ramet runs list` shows runs"});
   std::error_code error;
   const fs::path absolute = fs::canonical(path, error);
-  RunDirectory run(error ? path : absolute, take_lock(path));
-  if (run.lock_ < 0)
+  std::optional<LockFile> lock = LockFile::take(path / "lock");
+  if (!lock)
     throw Error(
         {.what = "another process is running this run", .where = path.string(), .remedy = "Wait for it, or stop it"});
-  return run;
+  return RunDirectory(error ? path : absolute, std::move(*lock));
 }
 
 std::filesystem::path RunDirectory::numerics(int64_t step) const {
@@ -188,13 +164,7 @@ bool is_run(const fs::path& path) {
   return fs::is_regular_file(path / "run.json", error);
 }
 
-bool is_running(const fs::path& run) {
-  const int fd = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(fd);
-  return held;
-}
+bool is_running(const fs::path& run) { return LockFile::is_held(run / "lock"); }
 
 std::string describe_machine() {
   utsname system{};

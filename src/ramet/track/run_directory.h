@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ramet/base/house.h"
+#include "ramet/base/lock_file.h"
 
 namespace ramet::track {
 
@@ -31,9 +31,6 @@ class RunDirectory {
   static RunDirectory create_at(const std::filesystem::path& path, const RunFacts& facts);
   /// Takes the lock of a run that is there. Throws Error when it is not a run, or another process is running it.
   static RunDirectory reopen(const std::filesystem::path& path);
-  ~RunDirectory();
-  RunDirectory(RunDirectory&& other) noexcept;
-  RunDirectory& operator=(RunDirectory&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log() const { return path_ / "log.ramet"; }
@@ -51,9 +48,9 @@ class RunDirectory {
   std::filesystem::path model() const { return path_ / "model.ramet"; }  ///< of a recipe of a model file
 
  private:
-  RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  RunDirectory(std::filesystem::path path, LockFile lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::filesystem::path path_;
-  int lock_ = -1;
+  LockFile lock_;
 };
 
 /// Whether a folder is a run's.
