@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 base_packages=(
   build-essential cmake ninja-build ccache mold pkg-config git ca-certificates python3
   libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
-  libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libcurl4-openssl-dev libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin
   dataset-fashion-mnist
 )

@@ -77,11 +77,8 @@ using namespace ramet::track;
 namespace ramet::recipe {
 using namespace ramet::train;
 }
-namespace ramet::sweep {
-using namespace ramet::recipe;
-}
 namespace ramet::report {
-using namespace ramet::sweep;
+using namespace ramet::recipe;
 }
 namespace ramet::serve {
 using namespace ramet::report;

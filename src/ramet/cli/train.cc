@@ -15,6 +15,7 @@
 #include "ramet/report/numerics.h"
 #include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
+#include "ramet/train/alerts.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/transport/process.h"
 
@@ -77,6 +78,9 @@ class ConsoleObserver final : public TrainingObserver {
       : progress_(std::make_unique<StepProgress>(recipe.name, units, begin, end)),
         directory_(directory),
         shares_(!recipe.is_task()) {}
+
+  /// Prints a line above the bar.
+  void line(const std::string& text) { progress_->line(text); }
 
   void on_step(int64_t done, const Numbers& metrics) override { progress_->step(done, metrics); }
   void on_evaluation(int64_t done, const Numbers& metrics) override {
@@ -219,12 +223,23 @@ class TrainCommand {
   int train_in(const RunDirectory& directory, const Recipe& recipe, Training& trainer) {
     const int64_t begin = trainer.steps_done(), end = arguments_.steps > 0 ? arguments_.steps : recipe.train.steps;
     RunRecorder recorder(directory, session_.json ? print_line : std::function<void(const std::string&)>());
-    std::vector<TrainingObserver*> observers = {&recorder};
     std::optional<ConsoleObserver> console;
+    // Before the others: the console still shows alerts of a run that fails, and the log has them before its end.
+    AlertObserver alerts(
+        recipe.track.alerts,
+        {.id = directory.path().filename().string(), .name = recipe.name, .folder = directory.path()},
+        [&](const Alert& alert) {
+          recorder.event(json_of(alert));
+          if (console) console->line("alert: " + alert.title + ": " + alert.text);
+        },
+        warn);
+    std::vector<TrainingObserver*> observers = {&alerts, &recorder};
     if (!session_.json) {
       std::fprintf(stderr, "%s: %s planned, compiled in %s, %d threads; run %s\n", recipe.name.c_str(),
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
+      if (const std::string& command = recipe.track.alerts.command; !command.empty())
+        std::fprintf(stderr, "alerts run the command: %s\n", command.c_str());
       observers.push_back(&console.emplace(recipe, trainer.workload().units.name, begin, end, directory));
     }
     catch_stop_signals();

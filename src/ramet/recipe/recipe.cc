@@ -347,6 +347,26 @@ void check_scaling(const Recipe& recipe) {
                  .remedy = "Set train.optimizer.kind, or train.scaling = \"unit\""});
 }
 
+void check_alerts(const Recipe& recipe) {
+  const AlertOptions& alerts = recipe.track.alerts;
+  for (const auto& [key, size] : {std::pair("track.alerts.disk", alerts.disk), {"track.alerts.memory", alerts.memory}}) {
+    if (size.empty()) continue;
+    try {
+      (void)parse_size(size);
+    } catch (const Error& error) {
+      ErrorParts parts = error.parts();
+      parts.where = recipe.where(key);
+      throw Error(std::move(parts));
+    }
+  }
+  const std::string& hook = alerts.webhook;
+  if (!hook.empty() && !hook.starts_with("http://") && !hook.starts_with("https://"))
+    throw Error({.what = "not an address of a webhook",
+                 .where = recipe.where("track.alerts.webhook"),
+                 .found = "'" + hook.substr(0, 100) + "'",
+                 .expected = "http://... or https://..."});
+}
+
 /// What the kind of the recipe says where keys are left out.
 void settle_kind(Recipe& recipe) {
   if (!recipe.model.file.empty()) {
@@ -414,6 +434,7 @@ void check_recipe(const Recipe& recipe) {
                  .expected = "1",
                  .remedy = "Set train.accumulation = 1, or leave train.optimizer.in_backward out"});
   check_scaling(recipe);
+  check_alerts(recipe);
   check_groups(train, recipe.where("train.groups"));
   if (recipe.train.sums == "in-order" && recipe.train.precision != "f32")
     throw Error({.what = "sums in order are for f32",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/train/alert_options.h"
 #include "ramet/train/train_options.h"
 
 namespace ramet::recipe {
@@ -59,6 +60,10 @@ struct Recipe {
   bool is_task() const { return !task.kind.empty(); }
 
   TrainOptions train;
+
+  struct Track {
+    AlertOptions alerts;
+  } track;
 
   /// Where each key was set, as "bert.toml:12" or "--set"; keys that were not are absent.
   std::map<std::string, std::string> places;

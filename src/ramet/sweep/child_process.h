@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ramet/base/house.h"
+#include "ramet/sweep/temp_house.h"
 
 namespace ramet::sweep {
 

@@ -25,10 +25,10 @@ PointValues draw_point(const SweepOptions& options, int64_t number, std::span<co
 /// One point of a tree-structured Parzen estimator (Bergstra, Bardenet, Bengio and Kégl, "Algorithms for
 /// hyper-parameter optimization", NIPS 2011, section 4). Tried points are split at a quantile y* of their scores: good
 /// ones have the density l(x), the others g(x), equation (2). The expected improvement is monotonous in l(x) / g(x),
-/// equation (3). For each parameter `candidates` values are drawn from l, and the one with the greatest l / g is taken:
-/// as both densities are products over parameters, this is the best of all combinations of candidates. A density of
-/// numbers is a mixture of Gaussians, one on each point and the prior, as wide as the distance to the farther
-/// neighbour; that of choices counts them, beside the prior. Points without a score are bad ones.
+/// equation (3). Of `candidates` points drawn from l the one with the greatest l / g is taken. Parameters are
+/// independent in both densities. That of a number is a mixture of Gaussians, one on each point and the prior, as wide
+/// as the distance to the farther neighbour; that of a choice counts points, beside the prior. Points without a score
+/// are bad ones.
 PointValues draw_tpe(const SweepOptions& options, int64_t number, std::span<const TriedPoint> tried);
 
 }  // namespace ramet::sweep

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ramet/recipe/recipe.h"
+#include "ramet/sweep/temp_house.h"
 
 namespace ramet::sweep {
 

@@ -17,7 +17,7 @@
 #include "ramet/base/words.h"
 #include "ramet/device/host_memory.h"
 #include "ramet/sweep/child_process.h"
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
 

@@ -98,9 +98,11 @@ std::vector<RecipeValue> Parameter::grid_values() const {
   const Line line(*this);
   for (int64_t i = 0; i < wanted; ++i) {
     const double value = grid > 0 ? line.evenly(i, grid) : low + step * static_cast<double>(i);
-    RecipeValue next = kind == Kind::kInteger ? RecipeValue(static_cast<int64_t>(std::llround(value)))
-                                              : RecipeValue(step > 0 ? rounded(value, kStepDigits) : value);
-    if (all.empty() || all.back() != next) all.push_back(std::move(next));
+    if (kind == Kind::kInteger)
+      all.emplace_back(static_cast<int64_t>(std::llround(value)));
+    else
+      all.emplace_back(step > 0 ? rounded(value, kStepDigits) : value);
+    if (all.size() > 1 && all.back() == all[all.size() - 2]) all.pop_back();
   }
   return all;
 }

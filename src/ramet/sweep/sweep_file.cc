@@ -118,7 +118,7 @@ const std::vector<SweepKey>& sweep_keys() {
        .low = 1,
        .high = static_cast<double>(kMostPoints)},
       {.name = "tpe.candidates",
-       .doc = "values drawn for each parameter, of which the most promising is taken",
+       .doc = "points drawn from the density of the good ones, of which the most promising is taken",
        .field = RAMET_SWEEP_FIELD(tpe.candidates),
        .low = 1,
        .high = 10000},

@@ -13,8 +13,8 @@ namespace ramet::sweep {
 
 /// All that a sweep's file says. `sweep_help` documents every key.
 struct SweepOptions {
-  std::string name;
-  std::string recipe;         ///< file of the recipe, absolute; "": `recipe_text`
+  std::string name{};
+  std::string recipe{};         ///< file of the recipe, absolute; "": `recipe_text`
   std::string recipe_text{};  ///< the recipe that stands in the file itself, as TOML
   std::string folder{};       ///< of relative paths in `recipe_text`
   std::string method = "random";
@@ -26,28 +26,28 @@ struct SweepOptions {
     int64_t no_improvement = 0;  ///< points; 0: never
     double seconds = 0;          ///< 0: no limit
     std::optional<double> target{};
-  } stop;
+  } stop{};
 
   struct Resources {
     int64_t parallel = 1;
     int64_t threads = 0;  ///< of a run; 0: an equal share of the cores
     int64_t cores = 0;    ///< 0: all
     std::string memory{};  ///< "" : what is free when the sweep begins
-  } use;
+  } use{};
 
   struct Tpe {
     int64_t first = 10, candidates = 24;
-    double good = 0.25;
-  } tpe;
+    double good = 0.1;
+  } tpe{};
 
   struct Halving {
     std::string points = "random";
     int64_t steps = 0;
     double factor = 3;
-  } halving;
+  } halving{};
 
-  std::vector<std::pair<std::string, RecipeValue>> settings;  ///< keys of the recipe that all points share
-  std::vector<Parameter> parameters;                          ///< in alphabetical order of their keys
+  std::vector<std::pair<std::string, RecipeValue>> settings{};  ///< keys of the recipe that all points share
+  std::vector<Parameter> parameters{};                        ///< in alphabetical order of their keys
 
   bool maximizes() const { return goal == "max"; }
   bool halves() const { return method == "halving"; }

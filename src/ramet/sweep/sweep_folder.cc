@@ -145,7 +145,9 @@ void annotate_group(const fs::path& run, const std::string& group) {
   std::error_code error;
   if (fs::exists(path, error)) annotations = json::parse(read_file(path), nullptr, false);
   if (!annotations.is_object()) return;  // damaged: it is a person's, who can mend it
-  if (annotations.contains("group")) return;
+  if (const auto group_of = annotations.find("group");
+      group_of != annotations.end() && group_of->is_string() && !group_of->get<std::string>().empty())
+    return;
   if (!annotations.contains("version")) annotations["version"] = 1;
   annotations["group"] = group;
   fs::create_directories(run, error);

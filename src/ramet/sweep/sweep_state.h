@@ -14,7 +14,7 @@ namespace ramet::sweep {
 struct SweepRun {
   int64_t seed = 0;  ///< number of the seed: train.seed + seed
   std::string id;    ///< the run's folder in RUNS; "": not begun
-  std::string status;  ///< "running", "done", "interrupted", "failed", "killed"
+  std::string status{};  ///< "running", "done", "interrupted", "failed", "killed"
   std::string error{};
   int64_t steps = 0;
   int64_t kills = 0;   ///< ends by a signal that was not the sweep's

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numbers>
 #include <numeric>
 
@@ -13,7 +14,7 @@ namespace {
 /// Draws of one point and parameter, one after another.
 class Draws {
  public:
-  Draws(const RandomStream& stream) : stream_(stream) {}
+  explicit Draws(const RandomStream& stream) : stream_(stream) {}
   double uniform() { return static_cast<double>(stream_.uniform(next_++)); }
   double normal() {
     next_ = (next_ + 3) / 4 * 4;  // a pair of words makes a normal number: a block of its own for each
@@ -36,10 +37,12 @@ class Density {
   virtual double at(double coordinate) const = 0;
 };
 
-/// Over n choices with prior 1/n each: proportional to 1 + the number of points with the choice.
+/// Over choices: proportional to kPriorCount + the number of points with the choice. (The paper has 1; with few points
+/// a choice whose first try was bad would hardly be tried again.)
+constexpr double kPriorCount = 3;
 class ChoiceDensity final : public Density {
  public:
-  ChoiceDensity(std::span<const double> coordinates, int64_t choices) : shares_(static_cast<size_t>(choices), 1.0) {
+  ChoiceDensity(std::span<const double> coordinates, int64_t choices) : shares_(static_cast<size_t>(choices), kPriorCount) {
     for (const double coordinate : coordinates) shares_[index_of(coordinate)] += 1;
     const double sum = std::accumulate(shares_.begin(), shares_.end(), 0.0);
     for (double& share : shares_) share /= sum;
@@ -59,6 +62,9 @@ class ChoiceDensity final : public Density {
   std::vector<double> shares_;
 };
 
+/// Least width of a Gaussian, times the number of them: no point says much about its nearest surroundings alone.
+constexpr double kLeastWidth = 0.3;
+
 /// Gaussians cut off outside [0, 1], equally many parts of each: one a point, and the prior in the middle of the range.
 class RangeDensity final : public Density {
  public:
@@ -66,11 +72,12 @@ class RangeDensity final : public Density {
     std::vector<double> centres(coordinates.begin(), coordinates.end());
     std::sort(centres.begin(), centres.end());
     const auto count = static_cast<double>(centres.size());
-    const double least = 1 / std::min(100.0, 1 + count);  // no point is taken to say much about its nearest surroundings
+    const double least = kLeastWidth / std::min(100.0, 1 + count);
     for (size_t i = 0; i < centres.size(); ++i) {
-      const double left = centres[i] - (i > 0 ? centres[i - 1] : 0);
-      const double right = (i + 1 < centres.size() ? centres[i + 1] : 1) - centres[i];
-      add(centres[i], std::clamp(std::max(left, right), least, 1.0));
+      const double left = i > 0 ? centres[i] - centres[i - 1] : 0;
+      const double right = i + 1 < centres.size() ? centres[i + 1] - centres[i] : 0;
+      const double width = centres.size() > 1 ? std::max(left, right) : 1;
+      add(centres[i], std::clamp(width, least, 1.0));
     }
     add(0.5, 1);
   }
@@ -103,6 +110,12 @@ class RangeDensity final : public Density {
   std::vector<Part> parts_;
 };
 
+/// Both densities of a parameter, and its draws.
+struct Sides {
+  std::unique_ptr<Density> good, bad;
+  Draws draws;
+};
+
 std::unique_ptr<Density> density_of(const Parameter& parameter, const std::vector<double>& coordinates) {
   if (parameter.is_choice()) return std::make_unique<ChoiceDensity>(coordinates, parameter.count());
   return std::make_unique<RangeDensity>(coordinates);
@@ -119,23 +132,30 @@ PointValues draw_tpe(const SweepOptions& options, int64_t number, std::span<cons
     return options.maximizes() ? -*score : *score;
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return badness(a) < badness(b); });
-  size_t good = static_cast<size_t>(std::ceil(options.tpe.good * std::sqrt(static_cast<double>(tried.size()))));
+  auto good = static_cast<size_t>(std::ceil(options.tpe.good * static_cast<double>(tried.size())));
   while (good > 0 && std::isinf(badness(order[good - 1]))) --good;
-  PointValues values;
+  std::vector<Sides> sides;
   for (size_t i = 0; i < options.parameters.size(); ++i) {
     const Parameter& parameter = options.parameters[i];
     std::vector<double> of_good, of_bad;
     for (size_t rank = 0; rank < order.size(); ++rank)
       (rank < good ? of_good : of_bad).push_back(parameter.coordinate_of(tried[order[rank]].values[i]));
-    const auto l = density_of(parameter, of_good), g = density_of(parameter, of_bad);
-    Draws draws({static_cast<uint64_t>(options.seed), RandomPurpose::kSweep, static_cast<uint64_t>(number), i});
-    double best = 0, most = -1;
-    for (int64_t k = 0; k < options.tpe.candidates; ++k) {
-      const double candidate = l->draw(draws), ratio = l->at(candidate) / g->at(candidate);
-      if (ratio > most) best = candidate, most = ratio;
-    }
-    values.push_back(parameter.value_at(best));
+    const RandomStream stream(static_cast<uint64_t>(options.seed), kTempSweep, static_cast<uint64_t>(number), i);
+    sides.push_back({density_of(parameter, of_good), density_of(parameter, of_bad), Draws(stream)});
   }
+  std::vector<double> best;
+  double most = -std::numeric_limits<double>::infinity();
+  for (int64_t k = 0; k < options.tpe.candidates; ++k) {
+    std::vector<double> candidate;
+    double ratio = 0;
+    for (Sides& side : sides) {
+      candidate.push_back(side.good->draw(side.draws));
+      ratio += std::log(side.good->at(candidate.back()) / side.bad->at(candidate.back()));
+    }
+    if (best.empty() || ratio > most) best = std::move(candidate), most = ratio;
+  }
+  PointValues values;
+  for (size_t i = 0; i < best.size(); ++i) values.push_back(options.parameters[i].value_at(best[i]));
   return values;
 }
 

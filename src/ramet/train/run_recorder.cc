@@ -93,6 +93,11 @@ void RunRecorder::on_checkpoint(int64_t done, const fs::path& path) {
   write_times();
 }
 
+void RunRecorder::event(const std::string& json) {
+  log_.event(json);
+  if (echo_) echo_(json);
+}
+
 void RunRecorder::on_numerics(const NumericsReport& report) {
   const fs::path file = directory_.numerics(report.step);
   fs::create_directories(directory_.numerics());

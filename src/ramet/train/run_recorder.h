@@ -26,6 +26,9 @@ class RunRecorder final : public TrainingObserver {
   void on_end(const Training& training, const TrainingResult& result) override;
   void on_failure(const Training& training, const std::string& error) override;
 
+  /// Writes an event of one's own: the text of a JSON object with "event".
+  void event(const std::string& json);
+
   /// Ends the record once the hash of the weights is known, which all ranks compute together: writes the last event,
   /// and waits until the log is durable. Returns warnings, one a line.
   std::string finish(const Training& training, const TrainingResult& result, const std::string& weights_hash);
