@@ -53,15 +53,20 @@ class Sweep : public ::testing::Test {
 };
 
 TEST_F(Sweep, RunsItsPointsAndTellsThem) {
-  write("recipe = \"tiny.toml\"\nmethod = \"grid\"\nseeds = 2\n[use]\nthreads = 1\n[parameters]\n"
-        "'train.schedule.learning_rate' = [1e-3, 1e-2]\n'train.optimizer.kind' = [\"adamw\", \"sgd\"]\n");
+  write(
+      "recipe = \"tiny.toml\"\nmethod = \"grid\"\nseeds = 2\n[use]\nthreads = 1\n[parameters]\n"
+      "'train.schedule.learning_rate' = [1e-3, 1e-2]\n'train.optimizer.kind' = [\"adamw\", \"sgd\"]\n");
   const Outcome outcome = ramet({"sweep", "sweep.toml", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   std::map<std::string, int> events;
   std::string line;
   for (std::istringstream lines(outcome.out); std::getline(lines, line);) ++events[json::parse(line)["event"]];
-  EXPECT_EQ(events, (std::map<std::string, int>{{"sweep_started", 1}, {"point_planned", 4}, {"run_started", 8},
-                                                 {"run_ended", 8}, {"point_scored", 4}, {"sweep_ended", 1}}));
+  EXPECT_EQ(events, (std::map<std::string, int>{{"sweep_started", 1},
+                                                {"point_planned", 4},
+                                                {"run_started", 8},
+                                                {"run_ended", 8},
+                                                {"point_scored", 4},
+                                                {"sweep_ended", 1}}));
   const json whole = summary();
   EXPECT_EQ(whole["status"], "done");
   EXPECT_EQ(whole["reason"], "all points");
@@ -93,8 +98,10 @@ TEST_F(Sweep, RunsItsPointsAndTellsThem) {
 
 /// The same draws and the same bits, whatever ended the sweep in between.
 TEST_F(Sweep, GoesOnAfterBeingKilledAsIfNothingHadBeen) {
-  write("recipe = \"tiny.toml\"\nmethod = \"tpe\"\npoints = 6\n[tpe]\nfirst = 3\n[use]\nthreads = 1\n[set]\n"
-        "'train.steps' = 40\n" + kRates);
+  write(
+      "recipe = \"tiny.toml\"\nmethod = \"tpe\"\npoints = 6\n[tpe]\nfirst = 3\n[use]\nthreads = 1\n[set]\n"
+      "'train.steps' = 40\n" +
+      kRates);
   const Outcome undisturbed = ramet({"sweep", "sweep.toml", "--run-dir", "quiet"});
   ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
   EXPECT_THAT(undisturbed.err, ContainsRegex("point 5 done after 40 steps in .*: held_out_loss "));
@@ -127,7 +134,8 @@ TEST_F(Sweep, GoesOnAfterBeingKilledAsIfNothingHadBeen) {
 
 TEST_F(Sweep, RunsBesideEachOtherGiveTheSameScores) {
   if (available_processors() < 2) GTEST_SKIP() << "one processor";
-  const std::string text = "recipe = \"tiny.toml\"\nmethod = \"random\"\npoints = 4\n" + kRates + "[use]\nthreads = 1\n";
+  const std::string text =
+      "recipe = \"tiny.toml\"\nmethod = \"random\"\npoints = 4\n" + kRates + "[use]\nthreads = 1\n";
   write(text);
   ASSERT_EQ(ramet({"sweep", "sweep.toml", "--run-dir", "one"}).status, 0);
   write(text + "parallel = 2\n");
@@ -137,8 +145,9 @@ TEST_F(Sweep, RunsBesideEachOtherGiveTheSameScores) {
 }
 
 TEST_F(Sweep, PointsThatDoNotFitAreRefusedAndRecorded) {
-  write("recipe = \"tiny.toml\"\nmethod = \"grid\"\n[use]\nthreads = 1\nmemory = \"120MiB\"\n[parameters]\n"
-        "'model.hidden' = [32, 2048]\n'train.lanes' = [1, 3]\n");
+  write(
+      "recipe = \"tiny.toml\"\nmethod = \"grid\"\n[use]\nthreads = 1\nmemory = \"120MiB\"\n[parameters]\n"
+      "'model.hidden' = [32, 2048]\n'train.lanes' = [1, 3]\n");
   const Outcome outcome = ramet({"sweep", "sweep.toml"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json points = summary()["points"];
@@ -154,8 +163,10 @@ TEST_F(Sweep, PointsThatDoNotFitAreRefusedAndRecorded) {
 }
 
 TEST_F(Sweep, HalvingGivesMoreStepsToTheBest) {
-  write("recipe = \"tiny.toml\"\nmethod = \"halving\"\npoints = 4\n[halving]\nsteps = 2\nfactor = 2\n[use]\nthreads = 1\n" +
-        kRates);
+  write(
+      "recipe = \"tiny.toml\"\nmethod = \"halving\"\npoints = 4\n[halving]\nsteps = 2\nfactor = 2\n[use]\nthreads = "
+      "1\n" +
+      kRates);
   const Outcome outcome = ramet({"sweep", "sweep.toml"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json whole = summary();
@@ -165,9 +176,10 @@ TEST_F(Sweep, HalvingGivesMoreStepsToTheBest) {
   for (const json& point : whole["points"]) EXPECT_EQ(point["status"], point["steps"] == 8 ? "scored" : "stopped");
   // What was trained in pieces has the bits of one that was not.
   const json best = whole["points"][whole["best"].get<size_t>()];
-  const Outcome alone = ramet({"train", "tiny.toml", "--json", "--threads", "1", "--set",
-                               "train.schedule.learning_rate=" + best["values"]["train.schedule.learning_rate"].dump(),
-                               "--set", "train.optimizer.kind=" + best["values"]["train.optimizer.kind"].get<std::string>()});
+  const Outcome alone =
+      ramet({"train", "tiny.toml", "--json", "--threads", "1", "--set",
+             "train.schedule.learning_rate=" + best["values"]["train.schedule.learning_rate"].dump(), "--set",
+             "train.optimizer.kind=" + best["values"]["train.optimizer.kind"].get<std::string>()});
   EXPECT_EQ(json::parse(alone.last_line())["held_out_loss"], best["score"]);
 }
 
@@ -198,10 +210,10 @@ TEST_F(Sweep, SaysWhatIsWrong) {
 }
 
 TEST_F(Sweep, AlertsGoToTheLogAndTheConsole) {
-  const Outcome outcome = ramet({"train", "tiny.toml", "--run", "run", "--threads", "1", "--set",
-                                 "train.schedule.learning_rate=1e6", "--set", "train.clip_norm=0", "--set",
-                                 "train.optimizer.kind=sgd", "--set", "train.schedule.warmup_steps=0", "--set",
-                                 "track.alerts.command=cat > alert.json"});
+  const Outcome outcome =
+      ramet({"train", "tiny.toml", "--run", "run", "--threads", "1", "--set", "train.schedule.learning_rate=1e6",
+             "--set", "train.clip_norm=0", "--set", "train.optimizer.kind=sgd", "--set",
+             "train.schedule.warmup_steps=0", "--set", "track.alerts.command=cat > alert.json"});
   ASSERT_EQ(outcome.status, 1) << outcome.out;
   EXPECT_THAT(outcome.err, HasSubstr("alert: loss is not finite: "));
   EXPECT_THAT(outcome.err, HasSubstr("alerts run the command: cat > alert.json"));

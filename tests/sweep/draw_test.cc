@@ -52,9 +52,8 @@ TEST(SweepSpace, LogarithmsHaveEqualSharesOfDecades) {
 }
 
 TEST(SweepSpace, CoordinatesOfValuesLeadBackToThem) {
-  const std::vector<Parameter> parameters = {
-      number("a", -3, 5),        number("b", 1e-6, 10, true), integer("c", 3, 90, 4), integer("d", 1, 5000, 1, true),
-      choice("e", {1.5, 2.5, std::string("x")})};
+  const std::vector<Parameter> parameters = {number("a", -3, 5), number("b", 1e-6, 10, true), integer("c", 3, 90, 4),
+                                             integer("d", 1, 5000, 1, true), choice("e", {1.5, 2.5, std::string("x")})};
   for (const Parameter& parameter : parameters)
     for (int i = 0; i < 200; ++i) {
       const RecipeValue value = parameter.value_at((i + 0.5) / 200);
@@ -150,18 +149,17 @@ struct Known {
 std::vector<Known> known_functions() {
   std::vector<Known> all;
   // Branin and Hoo 1972: three equal minima of 0.397887.
-  all.push_back({"branin",
-                 {number("x", -5, 10), number("y", 0, 15)},
-                 [](const PointValues& at) -> std::optional<double> {
-                   constexpr double kPi = 3.14159265358979323846;
-                   const double x = number_of(at[0]), y = number_of(at[1]);
-                   const double bow = y - 5.1 / (4 * kPi * kPi) * x * x + 5 / kPi * x - 6;
-                   return bow * bow + 10 * (1 - 1 / (8 * kPi)) * std::cos(x) + 10 - 0.397887;
-                 }});
+  all.push_back(
+      {"branin", {number("x", -5, 10), number("y", 0, 15)}, [](const PointValues& at) -> std::optional<double> {
+         constexpr double kPi = 3.14159265358979323846;
+         const double x = number_of(at[0]), y = number_of(at[1]);
+         const double bow = y - 5.1 / (4 * kPi * kPi) * x * x + 5 / kPi * x - 6;
+         return bow * bow + 10 * (1 - 1 / (8 * kPi)) * std::cos(x) + 10 - 0.397887;
+       }});
   // A learning rate by its logarithm, a width in whole numbers, and a choice that shifts the best rate.
   all.push_back({"training",
-                 {choice("kind", {std::string("a"), std::string("b"), std::string("c")}),
-                  number("rate", 1e-6, 1, true), integer("width", 8, 512, 8)},
+                 {choice("kind", {std::string("a"), std::string("b"), std::string("c")}), number("rate", 1e-6, 1, true),
+                  integer("width", 8, 512, 8)},
                  [](const PointValues& at) -> std::optional<double> {
                    const std::string& kind = std::get<std::string>(at[0]);
                    const double best = kind == "a" ? -3 : kind == "b" ? -2 : -4, off = kind == "b" ? 0 : 0.5;

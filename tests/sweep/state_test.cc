@@ -21,20 +21,23 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 SweepOptions halving_options() {
-  return sweep::parse_sweep("recipe = \"r.toml\"\nmethod = \"halving\"\npoints = 9\n[halving]\nsteps = 10\nfactor = "
-                            "3\n[parameters]\n'train.clip_norm' = {low = 0, high = 1}\n",
-                            "s.toml", "/");
+  return sweep::parse_sweep(
+      "recipe = \"r.toml\"\nmethod = \"halving\"\npoints = 9\n[halving]\nsteps = 10\nfactor = "
+      "3\n[parameters]\n'train.clip_norm' = {low = 0, high = 1}\n",
+      "s.toml", "/");
 }
 
 /// A sweep whose points all have 90 steps and these scores on the first rung.
 SweepState planned(const SweepOptions& options, const std::vector<std::optional<double>>& scores) {
   SweepState state;
   for (size_t i = 0; i < scores.size(); ++i) {
-    state.apply(json{{"event", "point_planned"}, {"point", i}, {"steps", 90}, {"values", {{"train.clip_norm", 0.5}}}}.dump(),
-                options);
-    state.apply(json{{"event", "point_scored"}, {"point", i}, {"rung", 0}, {"score", scores[i] ? json(*scores[i]) : json()}}
-                    .dump(),
-                options);
+    state.apply(
+        json{{"event", "point_planned"}, {"point", i}, {"steps", 90}, {"values", {{"train.clip_norm", 0.5}}}}.dump(),
+        options);
+    state.apply(
+        json{{"event", "point_scored"}, {"point", i}, {"rung", 0}, {"score", scores[i] ? json(*scores[i]) : json()}}
+            .dump(),
+        options);
   }
   return state;
 }
@@ -50,10 +53,12 @@ TEST(SweepState, HalvingKeepsTheBestThirdOnEveryRung) {
   EXPECT_THAT(promoted(options, state, 1), ElementsAre(1, 4, 6)) << "of equal ones the first";
   EXPECT_THAT(promoted(options, state, 2), IsEmpty()) << "rung 1 has not ended";
   for (const int64_t point : {1, 4, 6}) {
-    state.apply(json{{"event", "run_started"}, {"point", point}, {"seed", 0}, {"rung", 1}, {"run", "r"}}.dump(), options);
-    state.apply(json{{"event", "point_scored"}, {"point", point}, {"rung", 1}, {"score", 10.0 - static_cast<double>(point)}}
-                    .dump(),
+    state.apply(json{{"event", "run_started"}, {"point", point}, {"seed", 0}, {"rung", 1}, {"run", "r"}}.dump(),
                 options);
+    state.apply(
+        json{{"event", "point_scored"}, {"point", point}, {"rung", 1}, {"score", 10.0 - static_cast<double>(point)}}
+            .dump(),
+        options);
   }
   EXPECT_THAT(promoted(options, state, 2), ElementsAre(6));
   EXPECT_EQ(best_point(options, state), 6) << "the highest rung counts";
@@ -123,7 +128,13 @@ TEST(SweepFolder, TheSummaryTellsAllThatTheLogDoes) {
              {{"event", "sweep_started"}, {"id", "abc"}, {"prefix", "2026-01-01-rates-abc"}, {"time", 100.0}},
              {{"event", "point_planned"}, {"point", 0}, {"values", values}, {"steps", 5}, {"process_bytes", 1000}},
              {{"event", "run_started"}, {"point", 0}, {"seed", 0}, {"rung", 0}, {"run", "2026-01-01-rates-abc-p0000"}},
-             {{"event", "run_ended"}, {"point", 0}, {"seed", 0}, {"rung", 0}, {"status", "done"}, {"steps", 5}, {"score", 2.5}},
+             {{"event", "run_ended"},
+              {"point", 0},
+              {"seed", 0},
+              {"rung", 0},
+              {"status", "done"},
+              {"steps", 5},
+              {"score", 2.5}},
              {{"event", "point_scored"}, {"point", 0}, {"rung", 0}, {"score", 2.5}},
              {{"event", "point_refused"}, {"point", 1}, {"values", values}, {"reason", "too large"}, {"time", 160.0}}})
       log.event(event.dump());

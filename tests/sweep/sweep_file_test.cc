@@ -72,7 +72,8 @@ seconds = 2.5
 }
 
 TEST(SweepFile, NamesTheNearestKeyOfTheSweepAndOfTheRecipe) {
-  EXPECT_THAT(fault(kHead + "pointz = 3\n" + kRate), HasSubstr("s.toml:3: unknown key 'pointz'; expected perhaps 'points'"));
+  EXPECT_THAT(fault(kHead + "pointz = 3\n" + kRate),
+              HasSubstr("s.toml:3: unknown key 'pointz'; expected perhaps 'points'"));
   EXPECT_THAT(fault(kHead + kRate + "[stop]\nsecnds = 3\n"), HasSubstr("expected perhaps 'stop.seconds'"));
   EXPECT_THAT(fault(kHead + "[parameters]\n'train.schedule.learningrate' = [1]\n"),
               HasSubstr("s.toml:4: unknown key 'train.schedule.learningrate'; expected perhaps "

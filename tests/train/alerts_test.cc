@@ -41,8 +41,9 @@ TEST(AlertRules, ASteadyRunRaisesNothing) {
   AlertRules rules{AlertOptions{}};
   for (int64_t step = 1; step <= 3000; ++step) {
     const double falling = 4.0 / (1 + 0.01 * static_cast<double>(step));
-    EXPECT_THAT(kinds_of(rules.on_step(step, numbers(falling + wobble(step), 0.1 + 0.02 * static_cast<double>(step % 3)))),
-                IsEmpty())
+    EXPECT_THAT(
+        kinds_of(rules.on_step(step, numbers(falling + wobble(step), 0.1 + 0.02 * static_cast<double>(step % 3)))),
+        IsEmpty())
         << step;
   }
 }
@@ -119,7 +120,8 @@ TEST(AlertRules, DiskAndMemoryHaveLeastSizes) {
   constexpr int64_t kMiB = 1 << 20;
   EXPECT_THAT(kinds_of(rules.on_host(1, {.disk_free = 2000 * kMiB, .memory_free = 200 * kMiB})), IsEmpty());
   EXPECT_THAT(kinds_of(rules.on_host(2, {})), IsEmpty()) << "not known";
-  EXPECT_THAT(kinds_of(rules.on_host(3, {.disk_free = 900 * kMiB, .memory_free = 90 * kMiB})), ElementsAre("disk", "memory"));
+  EXPECT_THAT(kinds_of(rules.on_host(3, {.disk_free = 900 * kMiB, .memory_free = 90 * kMiB})),
+              ElementsAre("disk", "memory"));
   EXPECT_THAT(kinds_of(rules.on_host(4, {.disk_free = 900 * kMiB, .memory_free = 110 * kMiB})), IsEmpty());
   EXPECT_THAT(kinds_of(rules.on_host(5, {.disk_free = 5000 * kMiB, .memory_free = 500 * kMiB})), IsEmpty());
   const std::vector<Alert> alerts =
@@ -132,16 +134,18 @@ TEST(AlertRules, ZeroSwitchesARuleOff) {
   AlertOptions options{.spike = 0, .slow = 0, .starved = 0, .disk = "", .memory = ""};
   AlertRules rules(options);
   for (int64_t step = 1; step <= 200; ++step)
-    EXPECT_THAT(kinds_of(rules.on_step(step, numbers(step == 150 ? 50 : wobble(step), step > 100 ? 9 : 0.1, 9))), IsEmpty());
+    EXPECT_THAT(kinds_of(rules.on_step(step, numbers(step == 150 ? 50 : wobble(step), step > 100 ? 9 : 0.1, 9))),
+                IsEmpty());
   EXPECT_THAT(kinds_of(rules.on_host(1, {.disk_free = 0, .memory_free = 0})), IsEmpty());
 }
 
 /// An observer, and all that it tells.
 struct Observed {
   explicit Observed(const AlertOptions& options)
-      : observer(options, {.id = "run-1", .name = "tiny", .folder = folder.path()},
-                 [this](const Alert& alert) { told.push_back(alert); },
-                 [this](const std::string& problem) { problems.push_back(problem); }) {}
+      : observer(
+            options, {.id = "run-1", .name = "tiny", .folder = folder.path()},
+            [this](const Alert& alert) { told.push_back(alert); },
+            [this](const std::string& problem) { problems.push_back(problem); }) {}
   TemporaryFolder folder;
   std::vector<Alert> told;
   std::vector<std::string> problems;
@@ -158,7 +162,8 @@ TEST(AlertObserver, ACommandGetsTheAlertOnItsInputAndInItsEnvironment) {
   const TemporaryFolder folder;
   const std::string file = (folder / "got").string();
   {
-    Observed observed(with_command("cat > " + file + "; echo \"$RAMET_ALERT_KIND $RAMET_ALERT_STEP $RAMET_RUN\" > " + file + ".env"));
+    Observed observed(
+        with_command("cat > " + file + "; echo \"$RAMET_ALERT_KIND $RAMET_ALERT_STEP $RAMET_RUN\" > " + file + ".env"));
     observed.observer.on_step(41, {});
     observed.observer.raise("info", "half way", "it's \"fine\"\nso far; $HOME `id`");
     ASSERT_EQ(observed.told.size(), 1u);

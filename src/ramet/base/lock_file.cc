@@ -16,9 +16,9 @@ namespace ramet {
 std::optional<LockFile> LockFile::take(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0)
-    throw Error({.what = "cannot open the lock (" + std::generic_category().message(errno) + ")",
-                 .where = path.string()},
-                ErrorKind::kFailure);
+    throw Error(
+        {.what = "cannot open the lock (" + std::generic_category().message(errno) + ")", .where = path.string()},
+        ErrorKind::kFailure);
   // `is_held` of another process has the lock for an instant: ask again before the answer is no.
   constexpr int kTries = 10;
   for (int i = 0; i < kTries; ++i) {

@@ -18,7 +18,7 @@ StopRequest sweep_stop;
 
 /// The first Ctrl-C has runs save checkpoints; the second ends the program, and with it the runs.
 void catch_sweep_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) { sweep_stop.ask(); };
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   ::sigaction(SIGINT, &action, nullptr);
@@ -74,9 +74,8 @@ void print_table(const SweepOptions& options, const SweepState& state) {
     std::vector<std::string> row = {std::to_string(i), score_text(point.last_score())};
     if (options.seeds > 1) row.push_back(point.spreads.empty() ? "-" : number_text(point.spreads.back()));
     if (options.halves())
-      row.push_back(point.scores.empty()
-                        ? "-"
-                        : std::to_string(rung_steps(options, std::ssize(point.scores) - 1, point.steps)));
+      row.push_back(
+          point.scores.empty() ? "-" : std::to_string(rung_steps(options, std::ssize(point.scores) - 1, point.steps)));
     for (const RecipeValue& value : point.values) row.push_back(value_text(value));
     row.push_back(point.process_bytes > 0 ? format_size(point.process_bytes) : "-");
     row.push_back(sweep::status_of(options, state, i));
@@ -135,7 +134,9 @@ class SweepConsole {
     for (size_t i = 0; i < names.size(); ++i) {
       const json value = values.value(options_.parameters[i].key, json());
       text += (i > 0 ? "  " : "") + names[i] + " " +
-              (value.is_number() ? number_text(value.get<double>()) : value.is_string() ? value.get<std::string>() : value.dump());
+              (value.is_number()   ? number_text(value.get<double>())
+               : value.is_string() ? value.get<std::string>()
+                                   : value.dump());
     }
     return text;
   }
@@ -215,7 +216,8 @@ int dry_run(const SweepOptions& options, bool as_json) {
   std::fputs(table_text(rows).c_str(), stdout);
   for (const std::string& reason : reasons) std::printf("%s\n", reason.c_str());
   if (shown < options.points && !sweep_stop.asked())
-    std::printf("%lld more points are drawn from the results of these\n", static_cast<long long>(options.points - shown));
+    std::printf("%lld more points are drawn from the results of these\n",
+                static_cast<long long>(options.points - shown));
   if (options.halves()) std::printf("times are of whole runs; successive halving ends most of them early\n");
   std::printf("%lld points: about %s of training, %lld runs at a time; %s for all\n", static_cast<long long>(shown),
               duration_text(seconds).c_str(), static_cast<long long>(options.use.parallel),
@@ -307,9 +309,8 @@ int list(const SweepArguments& arguments, bool as_json) {
       continue;
     }
     const int64_t best = sweep::best_point(options, state);
-    rows.push_back({name, state.status,
-                    std::to_string(std::ssize(state.points)) + "/" + std::to_string(options.points), options.method,
-                    options.metric,
+    rows.push_back({name, state.status, std::to_string(std::ssize(state.points)) + "/" + std::to_string(options.points),
+                    options.method, options.metric,
                     best < 0 ? "-" : score_text(state.points[static_cast<size_t>(best)].last_score())});
   }
   if (!as_json) std::fputs(table_text(rows).c_str(), stdout);

@@ -349,7 +349,8 @@ void check_scaling(const Recipe& recipe) {
 
 void check_alerts(const Recipe& recipe) {
   const AlertOptions& alerts = recipe.track.alerts;
-  for (const auto& [key, size] : {std::pair("track.alerts.disk", alerts.disk), {"track.alerts.memory", alerts.memory}}) {
+  for (const auto& [key, size] :
+       {std::pair("track.alerts.disk", alerts.disk), {"track.alerts.memory", alerts.memory}}) {
     if (size.empty()) continue;
     try {
       (void)parse_size(size);

@@ -21,7 +21,7 @@ namespace {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(126);  // the sweep ended before the line above
   if (processors) ::sched_setaffinity(0, sizeof *processors, processors);
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGINT, &standard, nullptr);
   ::sigaction(SIGTERM, &standard, nullptr);
@@ -59,9 +59,9 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::f
   const int problem = errno;
   ::close(fd);
   if (pid_ < 0)
-    throw Error({.what = "cannot start a process (" + std::generic_category().message(problem) + ")",
-                 .where = command[0]},
-                ErrorKind::kFailure);
+    throw Error(
+        {.what = "cannot start a process (" + std::generic_category().message(problem) + ")", .where = command[0]},
+        ErrorKind::kFailure);
 }
 
 ChildProcess::~ChildProcess() {

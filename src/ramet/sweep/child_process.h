@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ramet/base/house.h"
-#include "ramet/sweep/temp_house.h"
 
 namespace ramet::sweep {
 

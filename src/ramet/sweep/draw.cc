@@ -10,7 +10,7 @@ namespace ramet::sweep {
 namespace {
 
 RandomStream stream_of(const SweepOptions& options, int64_t number, size_t parameter) {
-  return {static_cast<uint64_t>(options.seed), kTempSweep, static_cast<uint64_t>(number), parameter};
+  return {static_cast<uint64_t>(options.seed), RandomPurpose::kSweep, static_cast<uint64_t>(number), parameter};
 }
 
 PointValues draw_random(const SweepOptions& options, int64_t number) {

@@ -81,8 +81,7 @@ PointPlan plan_point(const Recipe& recipe, const PointLimits& limits) {
     if (plan.process_bytes > limits.memory)
       plan.refusal = "does not fit: needs " + format_size(plan.process_bytes) + " (" + format_size(compiled.planned) +
                      " planned, " + format_size(compiled.host) + " for data on the host, " +
-                     format_size(kProcessBytes) + " for the process), and the sweep has " +
-                     format_size(limits.memory);
+                     format_size(kProcessBytes) + " for the process), and the sweep has " + format_size(limits.memory);
     else if (limits.time)
       plan.step_seconds = step_seconds_of(preparation, compiled.workload);
   } catch (const Error& error) {

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "ramet/recipe/recipe.h"
-#include "ramet/sweep/temp_house.h"
 
 namespace ramet::sweep {
 
@@ -24,9 +23,10 @@ struct PointPlan {
 /// Memory that a point may take.
 struct PointLimits {
   int64_t memory = 0;  ///< of all runs of the sweep together
-  int64_t share = 0;   ///< an equal share of it: a program that can be made smaller (train.recompute = "auto") is made to fit
-  int threads = 1;     ///< of the run
-  bool time = false;   ///< whether to predict the seconds of a step, which measures this machine
+  int64_t share =
+      0;  ///< an equal share of it: a program that can be made smaller (train.recompute = "auto") is made to fit
+  int threads = 1;    ///< of the run
+  bool time = false;  ///< whether to predict the seconds of a step, which measures this machine
 };
 
 /// Compiles a point without running it. Nothing that a recipe can be is an exception: what cannot be prepared, compiled

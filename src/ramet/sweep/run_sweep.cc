@@ -17,9 +17,9 @@
 #include "ramet/base/words.h"
 #include "ramet/device/host_memory.h"
 #include "ramet/sweep/child_process.h"
-#include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
+#include "ramet/track/run_record.h"
 
 namespace ramet::sweep {
 namespace {
@@ -30,9 +30,7 @@ using json = nlohmann::ordered_json;
 constexpr int64_t kMostKills = 2;  // ends by a signal that a run is begun again after
 constexpr auto kPause = std::chrono::milliseconds(20);
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 std::string date_text() {
   const std::time_t time = std::time(nullptr);
@@ -248,8 +246,7 @@ class Session {
       if (status == "killed") error = "ended by signal " + std::to_string(end.signal);
     } else if (end.status != 0) {
       status = "failed";
-      error = run.status == RunStatus::kFailed && !run.problem.empty() ? run.problem
-                                                                       : last_line_of(output_of(job));
+      error = run.status == RunStatus::kFailed && !run.problem.empty() ? run.problem : last_line_of(output_of(job));
       if (error.empty()) error = "ended with status " + std::to_string(end.status);
     } else {
       status = stopping() || !job.child ? "interrupted" : "killed";
@@ -257,8 +254,8 @@ class Session {
     }
     if (status == "killed" && point(job.point).runs[static_cast<size_t>(job.seed)].kills >= kMostKills)
       status = "failed", error += ", " + std::to_string(kMostKills + 1) + " times";
-    json event = {{"event", "run_ended"}, {"point", job.point},     {"seed", job.seed},
-                  {"rung", job.rung},     {"run", run_id(job)},     {"status", status},
+    json event = {{"event", "run_ended"}, {"point", job.point},      {"seed", job.seed},
+                  {"rung", job.rung},     {"run", run_id(job)},      {"status", status},
                   {"steps", run.steps()}, {"score", json_of(score)}, {"seconds", seconds_since(job.began)}};
     if (!error.empty()) event["error"] = error;
     emit(std::move(event));
@@ -422,7 +419,8 @@ class Session {
     }
     annotate_group(folder, folder_.name());
     if (!is_running(folder))
-      active->child = std::make_unique<ChildProcess>(command_of(*active, there), output_of(job), processors_of(*active));
+      active->child =
+          std::make_unique<ChildProcess>(command_of(*active, there), output_of(job), processors_of(*active));
     *slot = true;
     active_.push_back(std::move(active));
     return true;
@@ -482,8 +480,9 @@ SweepOptions settle_resources(SweepOptions options) {
   if (use.threads < 1 || use.threads * use.parallel > use.cores)
     throw Error({.what = "not enough cores for so many runs at once",
                  .where = "use.parallel",
-                 .found = std::to_string(use.parallel) + " runs of " + std::to_string(std::max<int64_t>(use.threads, 1)) +
-                          " threads on " + std::to_string(use.cores) + " cores",
+                 .found = std::to_string(use.parallel) + " runs of " +
+                          std::to_string(std::max<int64_t>(use.threads, 1)) + " threads on " +
+                          std::to_string(use.cores) + " cores",
                  .remedy = "Lower use.parallel or use.threads"});
   if (use.memory.empty()) use.memory = std::to_string(available_memory() / 10 * 9);
   return options;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ramet/recipe/recipe.h"
-#include "ramet/sweep/temp_house.h"
 
 namespace ramet::sweep {
 

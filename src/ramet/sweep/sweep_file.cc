@@ -61,7 +61,11 @@ const std::vector<SweepKey>& sweep_keys() {
        .field = RAMET_SWEEP_FIELD(seeds),
        .low = 1,
        .high = 1000},
-      {.name = "seed", .doc = "of the draws of points", .field = RAMET_SWEEP_FIELD(seed), .low = 0, .high = kMostInteger},
+      {.name = "seed",
+       .doc = "of the draws of points",
+       .field = RAMET_SWEEP_FIELD(seed),
+       .low = 0,
+       .high = kMostInteger},
       {.name = "metric",
        .doc = "the number that scores a run, by its name in the run's log: held_out_NAME of an evaluation, or a number "
               "of a training step",
@@ -231,9 +235,7 @@ class SweepReader {
   std::string place_of(const toml::node& node) const {
     return source_ + ":" + std::to_string(node.source().begin.line);
   }
-  std::string place_of(const toml::key& key) const {
-    return source_ + ":" + std::to_string(key.source().begin.line);
-  }
+  std::string place_of(const toml::key& key) const { return source_ + ":" + std::to_string(key.source().begin.line); }
 
   void read_table(const toml::table& table, const std::string& prefix) {
     for (const auto& [key_node, value] : table) {
@@ -261,7 +263,8 @@ class SweepReader {
 
   void read_key(const SweepKey& key, const toml::node& node, const std::string& place) {
     const auto refuse = [&](const std::string& what) -> Error {
-      return Error({.what = what, .where = place + " " + key.name, .found = value_text(node), .expected = kind_text(key)});
+      return Error(
+          {.what = what, .where = place + " " + key.name, .found = value_text(node), .expected = kind_text(key)});
     };
     const auto number_in_range = [&](auto value) {
       const auto wide = static_cast<double>(value);
@@ -323,8 +326,7 @@ class SweepReader {
   void read_setting(const RecipeKey& key, const toml::node& node, const std::string& place) {
     const auto same = std::find_if(options_.settings.begin(), options_.settings.end(),
                                    [&](const auto& each) { return each.first == key.name; });
-    if (same != options_.settings.end())
-      throw Error({.what = "a key is set twice", .where = place + " " + key.name});
+    if (same != options_.settings.end()) throw Error({.what = "a key is set twice", .where = place + " " + key.name});
     options_.settings.emplace_back(key.name, value_of(key, node, place));
   }
 
@@ -354,7 +356,8 @@ class SweepReader {
     for (const toml::node& each : list) {
       RecipeValue value = value_of(key, each, place_of(each));
       if (std::find(parameter.values.begin(), parameter.values.end(), value) != parameter.values.end())
-        throw Error({.what = "a value stands twice", .where = place_of(each) + " " + key.name, .found = value_text(each)});
+        throw Error(
+            {.what = "a value stands twice", .where = place_of(each) + " " + key.name, .found = value_text(each)});
       parameter.values.push_back(std::move(value));
     }
   }
@@ -446,8 +449,7 @@ class SweepReader {
     if (parameter.step > 0 && (parameter.high - parameter.low) / parameter.step > kMostInteger)
       throw Error({.what = "`step` is too small for this range", .where = place + " " + key.name});
     const double grid = positive("grid", static_cast<double>(kMostValues));
-    if (grid != std::floor(grid))
-      throw Error({.what = "`grid` is a whole number", .where = place + " " + key.name});
+    if (grid != std::floor(grid)) throw Error({.what = "`grid` is a whole number", .where = place + " " + key.name});
     parameter.grid = static_cast<int64_t>(grid);
   }
 
@@ -597,10 +599,11 @@ std::string sweep_help() {
   }
   text += "\n[set]\n" + wrapped("keys of the recipe that all points share: 'train.steps' = 200", "      ", 100);
   text += "\n[parameters]\n" +
-          wrapped("keys of the recipe that points vary. A list of values: 'train.precision' = [\"f32\", \"bf16\"]; a "
-                  "range: 'train.schedule.learning_rate' = {low = 1e-5, high = 1e-2, scale = \"log\"}; whole numbers "
-                  "with a step: 'model.layers' = {low = 2, high = 8, step = 2}. grid = N: values of the range in a grid",
-                  "      ", 100);
+          wrapped(
+              "keys of the recipe that points vary. A list of values: 'train.precision' = [\"f32\", \"bf16\"]; a "
+              "range: 'train.schedule.learning_rate' = {low = 1e-5, high = 1e-2, scale = \"log\"}; whole numbers "
+              "with a step: 'model.layers' = {low = 2, high = 8, step = 2}. grid = N: values of the range in a grid",
+              "      ", 100);
   return text;
 }
 

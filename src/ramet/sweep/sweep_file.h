@@ -14,7 +14,7 @@ namespace ramet::sweep {
 /// All that a sweep's file says. `sweep_help` documents every key.
 struct SweepOptions {
   std::string name{};
-  std::string recipe{};         ///< file of the recipe, absolute; "": `recipe_text`
+  std::string recipe{};       ///< file of the recipe, absolute; "": `recipe_text`
   std::string recipe_text{};  ///< the recipe that stands in the file itself, as TOML
   std::string folder{};       ///< of relative paths in `recipe_text`
   std::string method = "random";
@@ -30,8 +30,8 @@ struct SweepOptions {
 
   struct Resources {
     int64_t parallel = 1;
-    int64_t threads = 0;  ///< of a run; 0: an equal share of the cores
-    int64_t cores = 0;    ///< 0: all
+    int64_t threads = 0;   ///< of a run; 0: an equal share of the cores
+    int64_t cores = 0;     ///< 0: all
     std::string memory{};  ///< "" : what is free when the sweep begins
   } use{};
 
@@ -47,7 +47,7 @@ struct SweepOptions {
   } halving{};
 
   std::vector<std::pair<std::string, RecipeValue>> settings{};  ///< keys of the recipe that all points share
-  std::vector<Parameter> parameters{};                        ///< in alphabetical order of their keys
+  std::vector<Parameter> parameters{};                          ///< in alphabetical order of their keys
 
   bool maximizes() const { return goal == "max"; }
   bool halves() const { return method == "halving"; }

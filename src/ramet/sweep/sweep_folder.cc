@@ -36,8 +36,12 @@ json json_of(const Parameter& parameter) {
 }
 
 json json_of(const SweepRun& run) {
-  json line = {{"id", run.id},       {"seed", run.seed},           {"status", run.status},
-               {"steps", run.steps}, {"score", json_of(run.score)}, {"seconds", run.seconds}};
+  json line = {{"id", run.id},
+               {"seed", run.seed},
+               {"status", run.status},
+               {"steps", run.steps},
+               {"score", json_of(run.score)},
+               {"seconds", run.seconds}};
   if (!run.error.empty()) line["error"] = run.error;
   return line;
 }
@@ -166,8 +170,7 @@ std::string status_of(const SweepOptions& options, const SweepState& state, int6
 }
 
 std::string summary_json(const fs::path& path) {
-  if (!is_sweep(path))
-    throw Error({.what = "not a sweep: it has no sweep.toml", .where = path.string()});
+  if (!is_sweep(path)) throw Error({.what = "not a sweep: it has no sweep.toml", .where = path.string()});
   const SweepFolder folder(path);
   const SweepOptions options = folder.options();
   return summary_json(folder, options, folder.state(options));
@@ -178,22 +181,22 @@ std::string summary_json(const SweepFolder& folder, const SweepOptions& options,
   for (const Parameter& parameter : options.parameters) parameters.push_back(json_of(parameter));
   for (int64_t i = 0; i < std::ssize(state.points); ++i) points.push_back(json_of(options, state, i));
   const int64_t best = best_point(options, state);
-  const json whole = {{"name", folder.name()},
-                      {"status", state.status},
-                      {"reason", state.reason},
-                      {"method", options.method},
-                      {"metric", options.metric},
-                      {"goal", options.goal},
-                      {"of", options.of},
-                      {"seeds", options.seeds},
-                      {"count", options.points},
-                      {"started", state.started},
-                      {"seconds", state.active_seconds()},
-                      {"parameters", parameters},
-                      {"points", points},
-                      {"best", best < 0 ? json(nullptr) : json(best)},
-                      {"best_score", best < 0 ? json(nullptr)
-                                              : json_of(state.points[static_cast<size_t>(best)].last_score())}};
+  const json whole = {
+      {"name", folder.name()},
+      {"status", state.status},
+      {"reason", state.reason},
+      {"method", options.method},
+      {"metric", options.metric},
+      {"goal", options.goal},
+      {"of", options.of},
+      {"seeds", options.seeds},
+      {"count", options.points},
+      {"started", state.started},
+      {"seconds", state.active_seconds()},
+      {"parameters", parameters},
+      {"points", points},
+      {"best", best < 0 ? json(nullptr) : json(best)},
+      {"best_score", best < 0 ? json(nullptr) : json_of(state.points[static_cast<size_t>(best)].last_score())}};
   return whole.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

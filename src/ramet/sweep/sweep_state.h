@@ -12,8 +12,8 @@ namespace ramet::sweep {
 
 /// One run of a point: of one seed, on all rungs that the point has reached.
 struct SweepRun {
-  int64_t seed = 0;  ///< number of the seed: train.seed + seed
-  std::string id;    ///< the run's folder in RUNS; "": not begun
+  int64_t seed = 0;      ///< number of the seed: train.seed + seed
+  std::string id;        ///< the run's folder in RUNS; "": not begun
   std::string status{};  ///< "running", "done", "interrupted", "failed", "killed"
   std::string error{};
   int64_t steps = 0;
@@ -28,10 +28,10 @@ struct SweepPoint {
   std::string refusal{};
   int64_t planned_bytes = 0, host_bytes = 0, process_bytes = 0, device_memory = 0, steps = 0;
   double compile_seconds = 0;
-  int64_t rung = 0;                              ///< that it has reached
-  std::vector<SweepRun> runs{};                  ///< by seed
-  std::vector<std::optional<double>> scores{};   ///< by rung, of those that have ended
-  std::vector<double> spreads{};                 ///< standard deviation over the seeds, by rung
+  int64_t rung = 0;                             ///< that it has reached
+  std::vector<SweepRun> runs{};                 ///< by seed
+  std::vector<std::optional<double>> scores{};  ///< by rung, of those that have ended
+  std::vector<double> spreads{};                ///< standard deviation over the seeds, by rung
 
   bool refused() const { return !refusal.empty(); }
   /// Whether the point has ended on a rung: with a score, without one, or refused.

@@ -42,7 +42,8 @@ class Density {
 constexpr double kPriorCount = 3;
 class ChoiceDensity final : public Density {
  public:
-  ChoiceDensity(std::span<const double> coordinates, int64_t choices) : shares_(static_cast<size_t>(choices), kPriorCount) {
+  ChoiceDensity(std::span<const double> coordinates, int64_t choices)
+      : shares_(static_cast<size_t>(choices), kPriorCount) {
     for (const double coordinate : coordinates) shares_[index_of(coordinate)] += 1;
     const double sum = std::accumulate(shares_.begin(), shares_.end(), 0.0);
     for (double& share : shares_) share /= sum;
@@ -140,7 +141,8 @@ PointValues draw_tpe(const SweepOptions& options, int64_t number, std::span<cons
     std::vector<double> of_good, of_bad;
     for (size_t rank = 0; rank < order.size(); ++rank)
       (rank < good ? of_good : of_bad).push_back(parameter.coordinate_of(tried[order[rank]].values[i]));
-    const RandomStream stream(static_cast<uint64_t>(options.seed), kTempSweep, static_cast<uint64_t>(number), i);
+    const RandomStream stream(static_cast<uint64_t>(options.seed), RandomPurpose::kSweep, static_cast<uint64_t>(number),
+                              i);
     sides.push_back({density_of(parameter, of_good), density_of(parameter, of_bad), Draws(stream)});
   }
   std::vector<double> best;

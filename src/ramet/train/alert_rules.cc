@@ -8,19 +8,21 @@
 namespace ramet::train {
 namespace {
 
-constexpr size_t kLeastValues = 20;   // before a spike is told from noise
-constexpr size_t kRecentSteps = 20;   // whose median is the speed now
-constexpr size_t kLeastSteps = 50;    // before them, whose median is the run's own speed
-constexpr size_t kMostSteps = 500;    // that are remembered
+constexpr size_t kLeastValues = 20;     // before a spike is told from noise
+constexpr size_t kRecentSteps = 20;     // whose median is the speed now
+constexpr size_t kLeastSteps = 50;      // before them, whose median is the run's own speed
+constexpr size_t kMostSteps = 500;      // that are remembered
 constexpr double kLeastSpread = 0.005;  // of the median: a loss that hardly moves has no spike of a hair's breadth
-constexpr double kRelief = 0.8;       // an alert has gone once its reason is this much weaker
+constexpr double kRelief = 0.8;         // an alert has gone once its reason is this much weaker
 
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
-double median_of(const std::deque<double>& values) { return median_of(std::vector<double>(values.begin(), values.end())); }
+double median_of(const std::deque<double>& values) {
+  return median_of(std::vector<double>(values.begin(), values.end()));
+}
 
 /// 1.4826 times the median absolute deviation: the standard deviation of normal numbers, whatever the outliers.
 double spread_of(const std::deque<double>& values, double median) {
@@ -127,7 +129,7 @@ void AlertRules::watch_speed(std::vector<Alert>& alerts, int64_t step, double se
   if (recent_.size() < kRecentSteps) return;
   if (options_.slow > 0 && seconds_.size() >= kLeastSteps) {
     const double own = median_of(seconds_), now = median_of(recent_), share = own / now;
-    judge(alerts, share < options_.slow, share > options_.slow / kRelief,
+    judge(alerts, share<options_.slow, share> options_.slow / kRelief,
           {.kind = "slow",
            .level = "warn",
            .step = step,
@@ -156,7 +158,7 @@ std::vector<Alert> AlertRules::on_host(int64_t step, const HostState& host) {
   if (!options_.on) return alerts;
   if (least_disk_ > 0 && host.disk_free >= 0) {
     const int64_t wanted = std::max(least_disk_, host.checkpoint_bytes);
-    judge(alerts, host.disk_free < wanted, static_cast<double>(host.disk_free) * kRelief > static_cast<double>(wanted),
+    judge(alerts, host.disk_free<wanted, static_cast<double>(host.disk_free) * kRelief> static_cast<double>(wanted),
           {.kind = "disk",
            .level = host.disk_free < host.checkpoint_bytes ? "error" : "warn",
            .step = step,
@@ -165,8 +167,9 @@ std::vector<Alert> AlertRules::on_host(int64_t step, const HostState& host) {
                    (host.checkpoint_bytes > 0 ? "; a checkpoint takes " + format_size(host.checkpoint_bytes) : "")});
   }
   if (least_memory_ > 0 && host.memory_free >= 0)
-    judge(alerts, host.memory_free < least_memory_,
-          static_cast<double>(host.memory_free) * kRelief > static_cast<double>(least_memory_),
+    judge(alerts,
+          host.memory_free<least_memory_, static_cast<double>(host.memory_free) * kRelief> static_cast<double>(
+              least_memory_),
           {.kind = "memory",
            .level = "warn",
            .step = step,

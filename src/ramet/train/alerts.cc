@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,14 +31,12 @@ using json = nlohmann::ordered_json;
 constexpr auto kHostPeriod = std::chrono::seconds(10);
 constexpr size_t kMostText = 4000;  // bytes of an alert's text
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 std::string text_of(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 json object_of(const Alert& alert) {
-  return {{"event", "alert"},      {"kind", alert.kind},   {"level", alert.level}, {"step", alert.step},
+  return {{"event", "alert"},   {"kind", alert.kind},   {"level", alert.level}, {"step", alert.step},
           {"time", alert.time}, {"title", alert.title}, {"text", alert.text}};
 }
 
@@ -170,7 +168,7 @@ struct AlertObserver::Background {
 
   HostState look() const {
     HostState state;
-    struct statvfs disk {};
+    struct statvfs disk{};
     if (::statvfs(run.folder.c_str(), &disk) == 0)
       state.disk_free = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
     state.memory_free = available_memory();
@@ -192,21 +190,19 @@ struct AlertObserver::Background {
         failed.push_back("the command of an alert (" + alert.kind + ") failed: " + why);
     }
     if (hook) {
-      const HttpResponse response = hook({.method = "POST",
-                                          .url = options.webhook,
-                                          .headers = {"Content-Type: application/json"},
-                                          .body = text});
+      const HttpResponse response =
+          hook({.method = "POST", .url = options.webhook, .headers = {"Content-Type: application/json"}, .body = text});
       if (response.status < 200 || response.status > 299)
-        failed.push_back("the webhook of an alert (" + alert.kind + ") failed: " +
-                         (response.status == 0 ? response.body.substr(0, 200)
-                                               : "status " + std::to_string(response.status)));
+        failed.push_back(
+            "the webhook of an alert (" + alert.kind + ") failed: " +
+            (response.status == 0 ? response.body.substr(0, 200) : "status " + std::to_string(response.status)));
     }
     return failed;
   }
 };
 
-AlertObserver::AlertObserver(const AlertOptions& options, const AlertedRun& run,
-                             std::function<void(const Alert&)> tell, std::function<void(const std::string&)> warn)
+AlertObserver::AlertObserver(const AlertOptions& options, const AlertedRun& run, std::function<void(const Alert&)> tell,
+                             std::function<void(const std::string&)> warn)
     : options_(options), rules_(options), tell_(std::move(tell)), warn_(std::move(warn)) {
   if (!options.on) return;
   background_ = std::make_shared<Background>();

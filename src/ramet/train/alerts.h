@@ -33,8 +33,8 @@ struct HostState {
   int64_t checkpoint_bytes = -1;  ///< of the last checkpoint: the next one needs as much
 };
 
-/// The rules: which steps and which states of the host raise an alert. Not more than one alert of a kind is raised until
-/// its reason has gone, or `repeat` steps have passed.
+/// The rules: which steps and which states of the host raise an alert. Not more than one alert of a kind is raised
+/// until its reason has gone, or `repeat` steps have passed.
 class AlertRules {
  public:
   explicit AlertRules(const AlertOptions& options);
@@ -54,8 +54,8 @@ class AlertRules {
 
   AlertOptions options_;
   int64_t least_disk_ = 0, least_memory_ = 0;
-  std::map<std::string, Watch> watches_;        ///< by kind
-  std::deque<double> values_, flat_;            ///< of the metric, newest last
+  std::map<std::string, Watch> watches_;         ///< by kind
+  std::deque<double> values_, flat_;             ///< of the metric, newest last
   std::deque<double> seconds_, recent_, waits_;  ///< of steps: older ones, and the newest with their waits for data
   bool first_ = true;
 };

@@ -103,10 +103,8 @@ void RunRecorder::on_numerics(const NumericsReport& report) {
   fs::create_directories(directory_.numerics());
   write_file_atomic(file, json_of(report) + "\n");
   const NumericsFinding* first = report.first_out_of_range();
-  json event = {{"event", "numerics"},
-                {"step", report.step},
-                {"tensors", report.findings.size()},
-                {"path", file.string()}};
+  json event = {
+      {"event", "numerics"}, {"step", report.step}, {"tensors", report.findings.size()}, {"path", file.string()}};
   if (first) {
     event["first_out_of_range"] = std::string(name_of(first->record.row.kind)) + " " + first->record.row.name;
     event["overflow"] = first->overflow, event["underflow"] = first->underflow;
@@ -153,7 +151,8 @@ std::string RunRecorder::finish(const Training& training, const TrainingResult& 
   log_.event(text_of(end));
   const bool written = log_.flush();
   std::string warnings;
-  if (log_.dropped() > 0) warnings += std::to_string(log_.dropped()) + " metrics were not logged: the disk was too slow\n";
+  if (log_.dropped() > 0)
+    warnings += std::to_string(log_.dropped()) + " metrics were not logged: the disk was too slow\n";
   if (!written) warnings += "the end of the run's log could not be written (" + log_.problem() + ")\n";
   if (echo_) echo_(text_of(end));
   return warnings;
