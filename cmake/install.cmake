@@ -16,7 +16,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Libraries that whoever links libramet.a links, too, by the names that linkers know; and the Debian packages that
 # bring them, for messages. gomp comes with the compiler.
 set(RAMET_STATIC_NEEDS fmt:libfmt-dev spdlog:libspdlog-dev tomlplusplus:libtomlplusplus-dev hwy:libhwy-dev
-    zstd:libzstd-dev uring:liburing-dev zip:libzip-dev)
+    zstd:libzstd-dev uring:liburing-dev zip:libzip-dev sqlite3:libsqlite3-dev z:zlib1g-dev)
 if(DNNL_LIBRARY_FOUND)
   list(APPEND RAMET_STATIC_NEEDS dnnl:libdnnl-dev)
 endif()

@@ -7,7 +7,7 @@
 # What the library needs of others. HEADERS are needed to compile it, PARTS by whoever links it, too.
 set(RAMET_HEADERS nlohmann_json::nlohmann_json)
 set(RAMET_PARTS Threads::Threads fmt::fmt spdlog::spdlog tomlplusplus::tomlplusplus PkgConfig::HWY PkgConfig::ZSTD
-    PkgConfig::URING PkgConfig::ZIP)
+    PkgConfig::URING PkgConfig::ZIP SQLite::SQLite3 ZLIB::ZLIB)
 if(MPI_CXX_FOUND)
   list(APPEND RAMET_PARTS MPI::MPI_CXX)
 endif()

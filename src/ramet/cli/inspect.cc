@@ -10,7 +10,7 @@
 #include "ramet/model/model_file.h"
 #include "ramet/model/model_text.h"
 #include "ramet/report/memory.h"
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 #include "ramet/train/step.h"
 
 namespace ramet::cli {

@@ -6,7 +6,7 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 
 namespace ramet::cli {
 namespace {

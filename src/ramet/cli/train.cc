@@ -13,7 +13,7 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/transport/process.h"

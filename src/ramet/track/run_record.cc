@@ -1,4 +1,4 @@
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 
 #include <algorithm>
 #include <cmath>

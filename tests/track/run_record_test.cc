@@ -1,4 +1,4 @@
-#include "ramet/track/catalogue.h"
+#include "ramet/track/run_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(RunDirectory, OneProcessAtATime) {
   EXPECT_THAT(error_of([&] { RunDirectory::create("/proc/none", kFacts); }), HasSubstr("cannot make the run's folder"));
 }
 
-TEST(Catalogue, TellsHowARunEnded) {
+TEST(RunRecord, TellsHowARunEnded) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_run(make_run(folder.path(), "")).status, RunStatus::kKilled);
   EXPECT_EQ(read_run(make_run(folder.path(), "{\"event\":\"end\",\"status\":\"done\"}")).status, RunStatus::kDone);
@@ -89,7 +89,7 @@ TEST(Catalogue, TellsHowARunEnded) {
   EXPECT_EQ(read_run(failed).status, RunStatus::kKilled);
 }
 
-TEST(Catalogue, FindsRunsByWhatAPersonTypes) {
+TEST(RunRecord, FindsRunsByWhatAPersonTypes) {
   const TemporaryFolder folder;
   const fs::path path = make_run(folder.path(), "");
   const std::string id = path.filename().string();
@@ -105,7 +105,7 @@ TEST(Catalogue, FindsRunsByWhatAPersonTypes) {
   EXPECT_THAT(error_of([&] { find_run("latest", folder / "none"); }), HasSubstr("no such run"));
 }
 
-TEST(Catalogue, ExportsNumbersThatAreNone) {
+TEST(RunRecord, ExportsNumbersThatAreNone) {
   const TemporaryFolder folder;
   const RunRecord run = read_run(make_run(folder.path(), "{\"event\":\"end\",\"status\":\"done\"}"));
   EXPECT_EQ(export_csv(run), "step,loss,\"odd,\"\"name\"\"\"\n1,3.0,1.0\n2,2.0,1.0\n3,nan,1.0\n");
@@ -115,7 +115,7 @@ TEST(Catalogue, ExportsNumbersThatAreNone) {
   EXPECT_EQ(exported["facts"]["planned_bytes"], "100");
 }
 
-TEST(Catalogue, DamageLeavesGapsAndNoFailure) {
+TEST(RunRecord, DamageLeavesGapsAndNoFailure) {
   const TemporaryFolder folder;
   const fs::path path = make_run(folder.path(), "");
   write_file_atomic(path / "machine.json", "{");
