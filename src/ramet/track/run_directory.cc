@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -38,14 +39,18 @@ std::string time_text(const char* format, std::time_t now = std::time(nullptr)) 
   return text;
 }
 
+std::string moment_text(std::time_t seconds, int64_t microseconds) {
+  char fraction[32];
+  std::snprintf(fraction, sizeof fraction, ".%06lld", static_cast<long long>(microseconds));
+  return time_text("%Y-%m-%dT%H:%M:%S", seconds) + fraction + time_text("%z", seconds);
+}
+
 /// Now, to the microsecond: runs that begin in one second keep their order. All of it is from one reading of one clock:
 /// `time` may be milliseconds behind, and so a second.
 std::string start_text() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
-  char fraction[32];
-  std::snprintf(fraction, sizeof fraction, ".%06ld", now.tv_nsec / 1000);
-  return time_text("%Y-%m-%dT%H:%M:%S", now.tv_sec) + fraction + time_text("%z", now.tv_sec);
+  return moment_text(now.tv_sec, now.tv_nsec / 1000);
 }
 
 /// A name as part of a folder's name.
@@ -139,12 +144,29 @@ RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
-  const std::string stem = time_text("%Y-%m-%d") + "-" + file_name_of(facts.name) + "-";
+std::filesystem::path new_run_path(const fs::path& parent, const std::string& name, double started) {
+  const std::string stem = time_text("%Y-%m-%d", static_cast<std::time_t>(started)) + "-" + file_name_of(name) + "-";
   fs::path path = parent / (stem + short_id());
   std::error_code error;
   while (fs::exists(path, error)) path = parent / (stem + short_id());
-  return create_at(path, facts);
+  return path;
+}
+
+void write_import_facts(const fs::path& folder, const std::string& id, const ImportFacts& facts) {
+  const double whole = std::floor(facts.started);
+  const json run = {
+      {"id", id},
+      {"name", facts.name},
+      {"started", moment_text(static_cast<std::time_t>(whole), static_cast<int64_t>((facts.started - whole) * 1e6))},
+      {"version", version()},
+      {"command", facts.command.empty() ? json::array() : json::array({facts.command})},
+      {"git", facts.git.empty() ? json(nullptr) : json{{"commit", facts.git}}},
+      {"imported", json::parse(facts.imported)}};
+  write_file_atomic(folder / "run.json", dump(run));
+}
+
+RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
+  return create_at(new_run_path(parent, facts.name, static_cast<double>(std::time(nullptr))), facts);
 }
 
 RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts) {

@@ -1,18 +1,24 @@
 #include "ramet/track/run_log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
-#include "ramet/track/background_file.h"
 
 namespace ramet::track {
 namespace {
@@ -22,6 +28,8 @@ constexpr size_t kFrameHeader = 12;
 constexpr size_t kMostPayload = 1 << 20;  // a frame is a line, not a file: bounds what damage can claim
 constexpr size_t kMostNames = 4096;
 constexpr size_t kMostDepth = 64;
+constexpr auto kRetry = std::chrono::milliseconds(500);
+constexpr auto kSync = std::chrono::seconds(5);
 
 template <typename T>
 void put(std::string& to, T value) {
@@ -49,76 +57,138 @@ double seconds_now() {
 
 }  // namespace
 
-std::string RunLogFrames::metrics(int64_t step, double time, std::span<const LoggedNumber> values) {
-  const std::string names = joined(values);
+struct RunLogWriter::State {
+  int fd = -1;
+  std::mutex mutex;
+  std::condition_variable wake, written;
+  std::string queue;                         // guarded; frames not yet taken by the thread
+  std::string pending;                       // the thread's own: bytes that it is about to write
+  uint64_t given = 0, done = 0, synced = 0;  // bytes; guarded
+  bool stop = false, flushing = false;
+  int64_t dropped = 0, dropped_told = 0;
+  std::string problem;
+  std::map<std::string, uint32_t> schemas;  // names joined -> id
+  std::thread thread;
+
+  /// Queues a frame; false when it had to be dropped.
+  bool push(const std::string& text, bool may_drop) {
+    if (queue.size() + text.size() > kMostQueued && may_drop) return false;
+    queue += text;
+    given += text.size();
+    wake.notify_one();
+    return true;
+  }
+
+  void work() {
+    auto last_sync = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex);
+    for (;;) {
+      wake.wait_for(lock, pending.empty() ? std::chrono::milliseconds(1000) : kRetry,
+                    [&] { return stop || flushing || (!queue.empty() && pending.empty()); });
+      // A refused write leaves `pending` behind; more joins it only when it has gone.
+      if (pending.empty()) pending.swap(queue);
+      const bool last_try = stop, sync = stop || flushing || std::chrono::steady_clock::now() - last_sync > kSync;
+      lock.unlock();
+      const std::string reason = write_pending();
+      if (sync && reason.empty()) ::fdatasync(fd), last_sync = std::chrono::steady_clock::now();
+      lock.lock();
+      problem = reason;
+      done = given - queue.size() - pending.size();
+      if (sync && reason.empty()) synced = done;
+      if (flushing && (synced == given || !reason.empty())) flushing = false;
+      written.notify_all();
+      if (last_try && (queue.empty() || !reason.empty())) return;
+    }
+  }
+
+  /// Writes as much of `pending` as the disk takes; returns why not all.
+  std::string write_pending() {
+    size_t at = 0;
+    std::string reason;
+    while (at < pending.size() && reason.empty()) {
+      const ssize_t wrote = ::write(fd, pending.data() + at, pending.size() - at);
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote <= 0)
+        reason = std::generic_category().message(wrote < 0 ? errno : ENOSPC);
+      else
+        at += static_cast<size_t>(wrote);
+    }
+    pending.erase(0, at);
+    return reason;
+  }
+};
+
+RunLogWriter::RunLogWriter(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
+  state_->fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (state_->fd < 0)
+    throw Error(
+        {.what = "cannot open the run's log (" + std::generic_category().message(errno) + ")", .where = path.string()},
+        ErrorKind::kFailure);
+  state_->thread = std::thread([this] { state_->work(); });
+}
+
+RunLogWriter::~RunLogWriter() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    state_->wake.notify_one();
+  }
+  state_->thread.join();
+  ::close(state_->fd);
+}
+
+void RunLogWriter::metrics(int64_t step, std::span<const LoggedNumber> values) {
+  std::string names;
+  for (const auto& [name, value] : values) names += name + '\0';
   std::string frames;
-  const auto [schema, added] = schemas_.emplace(names, next_);
+  std::lock_guard lock(state_->mutex);
+  const auto [schema, added] = state_->schemas.emplace(names, static_cast<uint32_t>(state_->schemas.size()));
   if (added) {
     std::string payload = "S";
-    put(payload, next_++);
+    put(payload, schema->second);
     frames = frame(payload + names);
   }
   std::string payload = "M";
   put(payload, schema->second);
   put(payload, step);
-  put(payload, time);
+  put(payload, seconds_now());
   for (const auto& [name, value] : values) put(payload, value);
-  return frames + frame(payload);
-}
-
-void RunLogFrames::forget(std::span<const LoggedNumber> values) { schemas_.erase(joined(values)); }
-
-std::string RunLogFrames::joined(std::span<const LoggedNumber> values) {
-  std::string names;
-  for (const auto& [name, value] : values) names += name + '\0';
-  return names;
-}
-
-std::string RunLogFrames::event(std::string_view json) {
-  if (json.size() >= kMostPayload)
-    internal_error("RunLogFrames::event", "an event of " + std::to_string(json.size()) + " bytes");
-  return frame("J" + std::string(json));
-}
-
-struct RunLogWriter::State {
-  explicit State(const std::filesystem::path& path) : file(path, "the run's log") {}
-
-  mutable std::mutex mutex;  // guards all but the file, which has its own
-  RunLogFrames frames;
-  int64_t dropped = 0, dropped_told = 0;
-  BackgroundFile file;
-};
-
-RunLogWriter::RunLogWriter(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {}
-
-RunLogWriter::~RunLogWriter() = default;
-
-void RunLogWriter::metrics(int64_t step, std::span<const LoggedNumber> values) {
-  std::lock_guard lock(state_->mutex);
-  if (state_->file.append(state_->frames.metrics(step, seconds_now(), values), true)) return;
-  state_->frames.forget(values);  // their names may have been in what was dropped
-  ++state_->dropped;
+  if (!state_->push(frames + frame(payload), true)) {
+    if (added) state_->schemas.erase(schema);
+    ++state_->dropped;
+  }
 }
 
 void RunLogWriter::event(std::string_view json) {
+  if (json.size() >= kMostPayload)
+    internal_error("RunLogWriter::event", "an event of " + std::to_string(json.size()) + " bytes");
   std::lock_guard lock(state_->mutex);
-  const std::string frame = state_->frames.event(json);
   if (state_->dropped > state_->dropped_told) {
     state_->dropped_told = state_->dropped;
-    const nlohmann::json dropped = {{"event", "dropped"}, {"metrics", state_->dropped}};
-    state_->file.append(state_->frames.event(dropped.dump()), false);
+    state_->push(frame("J" + nlohmann::json{{"event", "dropped"}, {"metrics", state_->dropped}}.dump()), false);
   }
-  state_->file.append(frame, false);
+  state_->push(frame("J" + std::string(json)), false);
 }
 
-bool RunLogWriter::flush() { return state_->file.flush(); }
+bool RunLogWriter::flush() {
+  std::unique_lock lock(state_->mutex);
+  const uint64_t wanted = state_->given;
+  state_->flushing = true;
+  state_->wake.notify_one();
+  state_->written.wait(lock,
+                       [&] { return state_->synced >= wanted || (!state_->flushing && !state_->problem.empty()); });
+  return state_->synced >= wanted;
+}
 
 int64_t RunLogWriter::dropped() const {
   std::lock_guard lock(state_->mutex);
   return state_->dropped;
 }
 
-std::string RunLogWriter::problem() const { return state_->file.problem(); }
+std::string RunLogWriter::problem() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->problem;
+}
 
 namespace {
 

@@ -18,31 +18,17 @@ namespace ramet::track {
 /// A named number of one step.
 using LoggedNumber = std::pair<std::string, double>;
 
-/// Makes the bytes of a log's entries.
+/// Appends to a run's log without ever delaying training: entries are queued (at most `kMostQueued` bytes; beyond that
+/// metrics are dropped and counted), and a background thread writes them. When the disk is full, the thread keeps the
+/// queue and tries again. Entries written before the process is killed can be read afterwards.
 ///
 /// The file is a row of frames: "RLF1", u32 length of the payload, u32 CRC-32C of the payload, payload (little-endian).
 /// A payload is 'J' and a JSON object (an event), 'S', u32 id and names each ended by NUL (the names of metrics), or
 /// 'M', u32 id, i64 step, f64 seconds since 1970 and one f64 a name.
-class RunLogFrames {
- public:
-  /// At most 4096 values, whose names are not empty and hold no NUL. `time`: seconds since 1970.
-  std::string metrics(int64_t step, double time, std::span<const LoggedNumber> values);
-  /// `json` is the text of a JSON object of less than 1 MiB; it should have "event".
-  std::string event(std::string_view json);
-  /// Says that frames with these names did not reach the file: their names are written again.
-  void forget(std::span<const LoggedNumber> values);
-
- private:
-  static std::string joined(std::span<const LoggedNumber> values);
-  std::map<std::string, uint32_t> schemas_;  ///< names joined -> id
-  uint32_t next_ = 0;
-};
-
-/// Appends to a run's log without ever delaying training: entries are queued (beyond BackgroundFile::kMostQueued bytes
-/// metrics are dropped and counted), and a background thread writes them. Entries written before the process is killed
-/// can be read afterwards.
 class RunLogWriter {
  public:
+  static constexpr size_t kMostQueued = 16 << 20;
+
   /// Opens or creates the file; existing entries stay.
   explicit RunLogWriter(const std::filesystem::path& path);
   /// Writes the queue and closes the file.
