@@ -26,8 +26,12 @@ TEST(Proto, ReadsBackWhatWasWritten) {
   std::vector<std::pair<int, uint64_t>> numbers;
   while (below.next()) {
     if (below.wire() == ProtoReader::Wire::kVarint) numbers.emplace_back(below.field(), below.number());
-    if (below.field() == 1) EXPECT_EQ(below.real(), -0.5);
-    if (below.field() == 3) EXPECT_EQ(below.single(), 0.25f);
+    if (below.field() == 1) {
+      EXPECT_EQ(below.real(), -0.5);
+    }
+    if (below.field() == 3) {
+      EXPECT_EQ(below.single(), 0.25f);
+    }
   }
   EXPECT_FALSE(below.damaged());
   EXPECT_EQ(numbers, (std::vector<std::pair<int, uint64_t>>{{15, 127}, {16, 128}, {2047, UINT64_MAX}}));

@@ -73,6 +73,12 @@ fs::path make_run(const fs::path& parent, const std::string& status = "done") {
   return run.path();
 }
 
+ImportedRun foreign_run(const std::string& from, const std::string& id) {
+  ImportedRun run;
+  run.from = from, run.path = "p", run.id = id, run.name = "n";
+  return run;
+}
+
 struct Imported {
   std::vector<ImportResult> results;
   std::vector<std::string> remarks;
@@ -176,7 +182,7 @@ TEST(Exchange, ARunIsImportedOnce) {
   EXPECT_THAT(import_all(folder / "wandb", folder / "back").results, IsEmpty());
   // Whoever gives the same run to the importer is told.
   RunImporter importer(folder / "back", false);
-  EXPECT_EQ(importer.add({.from = "wandb", .path = "p", .id = run.id, .name = "", .group = "", .note = ""}).kind, ImportResult::Kind::kAlreadyThere);
+  EXPECT_EQ(importer.add(foreign_run("wandb", run.id)).kind, ImportResult::Kind::kAlreadyThere);
   {
     RunLogWriter more(run.path / "log.ramet");
     const std::vector<LoggedNumber> values = {{"loss", 0.0625}};
@@ -243,7 +249,7 @@ TEST(Exchange, FilesAreKnownByTheirContents) {
 TEST(Exchange, PointsWithoutStepsAreNumbered) {
   const TemporaryFolder folder;
   RunImporter importer(folder.path(), false);
-  ImportedRun run{.from = "mlflow", .path = "p", .id = "1", .name = "n", .group = "", .note = ""};
+  ImportedRun run = foreign_run("mlflow", "1");
   for (int i = 0; i < 3; ++i) run.metrics["same"].push_back({.step = 7, .time = 100.0 + i, .value = i * 1.0});
   for (const int step : {3, 1, 3, 2}) run.metrics["again"].push_back({.step = step, .time = 0, .value = run.metrics["again"].size() * 1.0});
   run.metrics[std::string("bad\0\xff", 5)].push_back({.step = 1, .time = std::nan(""), .value = 1});

@@ -60,7 +60,7 @@ class Connection {
       ::curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     }
     ::curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers.get());
-    ::curl_easy_setopt(handle, CURLOPT_USERAGENT, ("ramet/" + version()).c_str());
+    ::curl_easy_setopt(handle, CURLOPT_USERAGENT, (std::string("ramet/") + version()).c_str());
     ::curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);
     ::curl_easy_setopt(handle, CURLOPT_WRITEDATA, &response.body);
     ::curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, problem);

@@ -82,7 +82,7 @@ class WandbExporter {
 
   void add_header() {
     ProtoMessage version_info, header;
-    version_info.bytes(1, "ramet " + version()).bytes(2, kOldestServer);
+    version_info.bytes(1, std::string("ramet ") + version()).bytes(2, kOldestServer);
     header.message(1, version_info);
     add(kHeader, header);
   }

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr size_t kMostText = 1 << 20;  // bytes of a name or a value
-constexpr double kMostSeconds = 600;   // of one query: a crafted file could keep SQLite busy for ever
+constexpr double kMostSeconds = 3600;  // of one file: a crafted one could keep SQLite busy for ever
 
 /// A parameter, which is a text in MLflow, as what it was.
 std::string typed(const std::string& text) {
@@ -107,6 +107,7 @@ class MlflowReader {
   }
 
   void read() {
+    const Database::Guard guard(database_, kMostSeconds);
     const std::map<std::string, std::string> experiments = read_experiments();
     const std::vector<RunHead> heads = read_heads();
     int64_t done = 0;
