@@ -46,15 +46,15 @@ TEST(Proto, ReadsBackWhatWasWritten) {
 
 TEST(Proto, DamageEndsTheReading) {
   const std::vector<std::string> damaged = {
-      std::string("\x08"),                                            // no value
-      std::string("\x12\x7f") + "short",                              // more bytes than there are
-      std::string("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),    // 2^64 - 1 bytes
-      std::string("\x08") + std::string(11, '\xff'),                  // a varint without an end
-      std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"),    // 65 bits
-      std::string("\x00\x01", 2),                                     // field 0
-      std::string("\x0b"),                                            // a group, as proto2 had them
-      std::string("\x09\x01\x02"),                                    // a double of two bytes
-      std::string("\xf8\xff\xff\xff\xff\x01\x01"),                    // a field number that is too large
+      std::string("\x08"),                                          // no value
+      std::string("\x12\x7f") + "short",                            // more bytes than there are
+      std::string("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),  // 2^64 - 1 bytes
+      std::string("\x08") + std::string(11, '\xff'),                // a varint without an end
+      std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"),  // 65 bits
+      std::string("\x00\x01", 2),                                   // field 0
+      std::string("\x0b"),                                          // a group, as proto2 had them
+      std::string("\x09\x01\x02"),                                  // a double of two bytes
+      std::string("\xf8\xff\xff\xff\xff\x01\x01"),                  // a field number that is too large
   };
   for (const std::string& bytes : damaged) {
     ProtoReader fields(bytes);

@@ -45,6 +45,7 @@ RAMET_FUZZ_SEEDS(event_file) {
     file += record;
     payloads += (payloads.empty() ? "" : "\x1e") + record.substr(12, record.size() - 16);
   }
-  return {.inputs = {file, payloads},
-          .words = {"\x1e", "scalars", "histograms", "hparams", "images", "text", "\x42", "\x4a", "\x12\x15", "\x0a\x04"}};
+  return {
+      .inputs = {file, payloads},
+      .words = {"\x1e", "scalars", "histograms", "hparams", "images", "text", "\x42", "\x4a", "\x12\x15", "\x0a\x04"}};
 }

@@ -32,17 +32,31 @@ RAMET_FUZZ_TARGET(wandb_file, std::string_view input) {
 }
 
 RAMET_FUZZ_SEEDS(wandb_file) {
-  const auto item = [](const std::string& key, const std::string& value) { return ProtoMessage().bytes(1, key).bytes(16, value); };
-  const auto record = [](int kind, const ProtoMessage& message) { return ProtoMessage().number(1, 1).message(kind, message).data(); };
+  const auto item = [](const std::string& key, const std::string& value) {
+    return ProtoMessage().bytes(1, key).bytes(16, value);
+  };
+  const auto record = [](int kind, const ProtoMessage& message) {
+    return ProtoMessage().number(1, 1).message(kind, message).data();
+  };
   ProtoMessage nested;
   nested.bytes(2, "a").bytes(2, "b").bytes(16, "{\"c\":[1,NaN]}");
   const ProtoMessage config = ProtoMessage().message(1, item("lr", "0.1")).message(1, nested);
   const std::string records[] = {
-      record(17, ProtoMessage().bytes(1, "id").bytes(3, "project").message(4, config).bytes(10, "tag").message(17, ProtoMessage().number(1, 1700000000).number(2, 5))),
-      record(2, ProtoMessage().message(1, item("loss", "0.5")).message(1, item("_timestamp", "1.5")).message(2, ProtoMessage().number(1, 3))),
+      record(17, ProtoMessage()
+                     .bytes(1, "id")
+                     .bytes(3, "project")
+                     .message(4, config)
+                     .bytes(10, "tag")
+                     .message(17, ProtoMessage().number(1, 1700000000).number(2, 5))),
+      record(2, ProtoMessage()
+                    .message(1, item("loss", "0.5"))
+                    .message(1, item("_timestamp", "1.5"))
+                    .message(2, ProtoMessage().number(1, 3))),
       record(2, ProtoMessage().message(1, item("h", R"({"_type":"histogram","values":[1,2],"bins":[0,1,2]})"))),
-      record(2, ProtoMessage().message(1, item("h", R"({"_type":"histogram","values":[1],"packedBins":{"min":0,"size":2,"count":1}})"))),
-      record(2, ProtoMessage().message(1, item("i", R"({"_type":"images/separated","filenames":["a.png","../b"],"captions":["c"]})"))),
+      record(2, ProtoMessage().message(
+                    1, item("h", R"({"_type":"histogram","values":[1],"packedBins":{"min":0,"size":2,"count":1}})"))),
+      record(2, ProtoMessage().message(
+                    1, item("i", R"({"_type":"images/separated","filenames":["a.png","../b"],"captions":["c"]})"))),
       record(2, ProtoMessage().message(1, item("i", R"({"_type":"image-file","path":"media/x.png"})"))),
       record(3, ProtoMessage().message(1, item("best", "-Infinity"))),
       record(7, ProtoMessage().message(2, ProtoMessage().number(1, 5)).message(3, item("gpu.0.gpu", "50"))),
@@ -55,5 +69,6 @@ RAMET_FUZZ_SEEDS(wandb_file) {
     payloads += (payloads.empty() ? "" : "\x1e") + bytes;
   }
   return {.inputs = {"r" + file.bytes().substr(7), payloads},
-          .words = {"\x1e", "NaN", "Infinity", "\"_type\"", "\"path\"", "_step", "[[", "{\"a\":", std::string("\x82\x01", 2)}};
+          .words = {"\x1e", "NaN", "Infinity", "\"_type\"", "\"path\"", "_step", "[[",
+                    "{\"a\":", std::string("\x82\x01", 2)}};
 }

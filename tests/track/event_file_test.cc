@@ -20,7 +20,8 @@ using ::testing::Pair;
 
 std::string from_hex(std::string_view hex) {
   std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
   return bytes;
 }
 
@@ -68,10 +69,10 @@ TEST(EventFile, ReadsBackWhatItWrites) {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<LoggedNumber> values = {{"a", 1.5}, {"b/c", std::nan("")}, {"d", -infinity}};
   const Histogram histogram{.edges = {-1, 0, 2}, .counts = {3, 4}};
-  const std::vector<FileEvent> events = events_of(
-      event_file::version(10) + event_file::scalars(11.25, -3, values) + event_file::text(12, 4, "note", "**bold**") +
-      event_file::image(13, 5, "picture", "\x89PNG...", 2, 3) + event_file::histogram(14, 6, "weights", histogram) +
-      event_file::restart(15, 4));
+  const std::vector<FileEvent> events =
+      events_of(event_file::version(10) + event_file::scalars(11.25, -3, values) +
+                event_file::text(12, 4, "note", "**bold**") + event_file::image(13, 5, "picture", "\x89PNG...", 2, 3) +
+                event_file::histogram(14, 6, "weights", histogram) + event_file::restart(15, 4));
   ASSERT_EQ(events.size(), 6u);
   for (const FileEvent& event : events) EXPECT_FALSE(event.damaged);
   EXPECT_EQ(events[0].file_version, "brain.Event:2");
@@ -95,11 +96,14 @@ TEST(EventFile, ReadsBackWhatItWrites) {
 }
 
 TEST(EventFile, ASessionKeepsTheConfiguration) {
-  const std::vector<ConfigValue> config = {{"lr", "0.001"}, {"steps", "5"}, {"on", "true"}, {"name", "\"x\""}, {"list", "[1,2]"}};
-  const auto begun = events_of(event_file::begin_session(100, config)), ended = events_of(event_file::end_session(200, false));
+  const std::vector<ConfigValue> config = {
+      {"lr", "0.001"}, {"steps", "5"}, {"on", "true"}, {"name", "\"x\""}, {"list", "[1,2]"}};
+  const auto begun = events_of(event_file::begin_session(100, config)),
+             ended = events_of(event_file::end_session(200, false));
   ASSERT_EQ(begun.at(0).values.size(), 1u);
   ASSERT_EQ(begun[0].values[0].kind, EventValue::Kind::kSession);
-  const EventSession session = parse_session(begun[0].values[0].session), end = parse_session(ended.at(0).values.at(0).session);
+  const EventSession session = parse_session(begun[0].values[0].session),
+                     end = parse_session(ended.at(0).values.at(0).session);
   EXPECT_EQ(session.started, 100);
   EXPECT_THAT(session.config, ElementsAre(Pair("lr", "0.001"), Pair("steps", "5.0"), Pair("on", "true"),
                                           Pair("name", "\"x\""), Pair("list", "\"[1,2]\"")));
@@ -123,14 +127,14 @@ TEST(EventFile, ScalarsOfEveryTypeOfTensor) {
     (void)field;
     return value_of(value).scalar;
   };
-  EXPECT_EQ(tensor(1, 5, ProtoMessage().single(5, 0.5f)), 0.5);                       // float_val
+  EXPECT_EQ(tensor(1, 5, ProtoMessage().single(5, 0.5f)), 0.5);                         // float_val
   EXPECT_EQ(tensor(1, 5, ProtoMessage().bytes(5, std::string("\0\0\0\x3f", 4))), 0.5);  // the same, packed
   EXPECT_EQ(tensor(2, 6, ProtoMessage().real(6, 0.1)), 0.1);
   EXPECT_EQ(tensor(3, 7, ProtoMessage().number(7, static_cast<uint64_t>(-4))), -4);
   EXPECT_EQ(tensor(9, 10, ProtoMessage().bytes(10, "\x96\x01")), 150);
   EXPECT_EQ(tensor(10, 11, ProtoMessage().number(11, 1)), 1);
-  EXPECT_EQ(tensor(19, 13, ProtoMessage().number(13, 0x3800)), 0.5);                  // half
-  EXPECT_EQ(tensor(14, 13, ProtoMessage().number(13, 0x3f00)), 0.5);                  // bfloat16
+  EXPECT_EQ(tensor(19, 13, ProtoMessage().number(13, 0x3800)), 0.5);                    // half
+  EXPECT_EQ(tensor(14, 13, ProtoMessage().number(13, 0x3f00)), 0.5);                    // bfloat16
   EXPECT_EQ(tensor(1, 4, ProtoMessage().bytes(4, std::string("\0\0\0\x3f", 4))), 0.5);  // tensor_content
   EXPECT_EQ(tensor(9, 4, ProtoMessage().bytes(4, std::string("\5\0\0\0\0\0\0\0", 8))), 5);
   EXPECT_EQ(tensor(5, 4, ProtoMessage().bytes(4, std::string("\xff\xff", 2))), -1);

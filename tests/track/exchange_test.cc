@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -40,8 +41,10 @@ std::string store(const fs::path& run, std::string_view bytes) {
 
 /// A run with metrics that are not finite, an image, a text, a histogram and a file.
 fs::path make_run(const fs::path& parent, const std::string& status = "done") {
-  const RunDirectory run = RunDirectory::create(
-      parent, {.name = "round trip", .recipe = "[train]\nsteps = 4\nname = \"x|y\"\n", .command = {"ramet", "train"}, .kernel_class = "k"});
+  const RunDirectory run = RunDirectory::create(parent, {.name = "round trip",
+                                                         .recipe = "[train]\nsteps = 4\nname = \"x|y\"\n",
+                                                         .command = {"ramet", "train"},
+                                                         .kernel_class = "k"});
   RunLogWriter log(run.log());
   log.event("{\"event\":\"start\",\"from_step\":0}");
   log.event("{\"event\":\"config\",\"values\":{\"train.rate\":0.125,\"on\":true}}");
@@ -54,8 +57,16 @@ fs::path make_run(const fs::path& parent, const std::string& status = "done") {
     log.metrics(step, held_out);
   }
   const auto logged = [&](const char* kind, const char* name, const char* type, std::string_view bytes) {
-    log.event(json{{"event", "logged"}, {"kind", kind}, {"name", name}, {"step", 2}, {"time", 1.7e9}, {"type", type},
-                   {"artifact", store(run.path(), bytes)}, {"bytes", bytes.size()}, {"caption", "a caption"}}.dump());
+    log.event(json{{"event", "logged"},
+                   {"kind", kind},
+                   {"name", name},
+                   {"step", 2},
+                   {"time", static_cast<double>(std::time(nullptr) + 1)},
+                   {"type", type},
+                   {"artifact", store(run.path(), bytes)},
+                   {"bytes", bytes.size()},
+                   {"caption", "a caption"}}
+                  .dump());
   };
   logged("image", "picture", "image/png", kPng);
   logged("text", "sample", "text/plain", "It was a dark night.");
@@ -63,7 +74,15 @@ fs::path make_run(const fs::path& parent, const std::string& status = "done") {
   logged("file", "other", "application/octet-stream", "bytes");
   if (!status.empty()) log.event("{\"event\":\"end\",\"status\":\"" + status + "\"}");
   log.flush();
-  annotate_run(run.path(), {.tags = {{"first", "second"}}, .added_tags = {}, .removed_tags = {}, .note = "A *note*.", .group = "seeds", .colour = {}, .name = {}, .pinned = {}, .archived = {}});
+  annotate_run(run.path(), {.tags = {{"first", "second"}},
+                            .added_tags = {},
+                            .removed_tags = {},
+                            .note = "A *note*.",
+                            .group = "seeds",
+                            .colour = {},
+                            .name = {},
+                            .pinned = {},
+                            .archived = {}});
   fs::create_directories(run.path() / "system");
   RunLogWriter system(run.path() / "system" / "host-0.ramet");
   for (int sample = 0; sample < 3; ++sample) {
@@ -90,7 +109,10 @@ Imported import_all(const fs::path& from, const fs::path& runs, bool again = fal
   const ImportSearch search = find_import_sources(from);
   imported.remarks = search.remarks;
   for (const ImportSource& source : search.sources)
-    read_runs(source, {.wants = [&](const std::string& id) { return again || importer.find(std::string(name_of(source.kind)), id).empty(); },
+    read_runs(source, {.wants =
+                           [&](const std::string& id) {
+                             return again || importer.find(std::string(name_of(source.kind)), id).empty();
+                           },
                        .take = [&](ImportedRun run) { imported.results.push_back(importer.add(std::move(run))); },
                        .remark = [&](const std::string& remark) { imported.remarks.push_back(remark); },
                        .progress = {}});
@@ -113,7 +135,8 @@ void expect_same_points(const RunRecord& a, const RunRecord& b, const std::strin
 
 std::string artifact(const RunRecord& run, const std::string& kind) {
   for (const MediaRow& media : media_of(run))
-    if (media.kind == kind && media.name != "config" && media.name != "note") return read_artifact(run.path, media.artifact);
+    if (media.kind == kind && media.name != "config" && media.name != "note")
+      return read_artifact(run.path, media.artifact);
   return "";
 }
 
@@ -138,7 +161,8 @@ TEST(Exchange, EventFilesGoOutAndIn) {
   EXPECT_EQ(artifact(back, "image"), kPng);
   EXPECT_EQ(artifact(back, "text"), "It was a dark night.");
   EXPECT_EQ(artifact(back, "histogram"), artifact(run, "histogram"));
-  EXPECT_THAT(config_of(back), ElementsAre(Pair("on", "true"), Pair("train.name", "\"x|y\""), Pair("train.rate", "0.125"), Pair("train.steps", "4.0")));
+  EXPECT_THAT(config_of(back), ElementsAre(Pair("on", "true"), Pair("train.name", "\"x|y\""),
+                                           Pair("train.rate", "0.125"), Pair("train.steps", "4.0")));
 }
 
 TEST(Exchange, WandbFilesGoOutAndIn) {
@@ -158,7 +182,8 @@ TEST(Exchange, WandbFilesGoOutAndIn) {
   EXPECT_EQ(artifact(back, "image"), kPng);
   EXPECT_EQ(artifact(back, "text"), "It was a dark night.");
   EXPECT_EQ(artifact(back, "histogram"), artifact(run, "histogram"));
-  EXPECT_THAT(config_of(back), ElementsAre(Pair("on", "true"), Pair("train.name", "\"x|y\""), Pair("train.rate", "0.125"), Pair("train.steps", "4")));
+  EXPECT_THAT(config_of(back), ElementsAre(Pair("on", "true"), Pair("train.name", "\"x|y\""),
+                                           Pair("train.rate", "0.125"), Pair("train.steps", "4")));
   const Annotations said = read_annotations(back.path);
   EXPECT_THAT(said.tags, ElementsAre("first", "second"));
   EXPECT_EQ(said.note, "A *note*.");
@@ -178,7 +203,15 @@ TEST(Exchange, ARunIsImportedOnce) {
   export_wandb(run, folder / "wandb", "project");
   const fs::path first = import_all(folder / "wandb", folder / "back").results.at(0).run;
   EXPECT_EQ(read_run(first).status, RunStatus::kKilled);
-  annotate_run(first, {.tags = {{"mine"}}, .added_tags = {}, .removed_tags = {}, .note = {}, .group = {}, .colour = {}, .name = {}, .pinned = {}, .archived = {}});
+  annotate_run(first, {.tags = {{"mine"}},
+                       .added_tags = {},
+                       .removed_tags = {},
+                       .note = {},
+                       .group = {},
+                       .colour = {},
+                       .name = {},
+                       .pinned = {},
+                       .archived = {}});
   EXPECT_THAT(import_all(folder / "wandb", folder / "back").results, IsEmpty());
   // Whoever gives the same run to the importer is told.
   RunImporter importer(folder / "back", false);
@@ -199,6 +232,20 @@ TEST(Exchange, ARunIsImportedOnce) {
   EXPECT_EQ(back.id, first.filename());
   EXPECT_THAT(read_annotations(first).tags, ElementsAre("mine")) << "what people say of a run stays";
   EXPECT_EQ(list_runs(folder / "back").size(), 1u);
+}
+
+TEST(Exchange, AnImportedRunIsNotTheLatest) {
+  const TemporaryFolder folder;
+  const fs::path own = make_run(folder / "runs");
+  ImportedRun later = foreign_run("mlflow", "1");
+  later.started = 4e9;
+  const fs::path imported = RunImporter(folder / "runs", false).add(std::move(later)).run;
+  EXPECT_EQ(fs::canonical(find_run("latest", folder / "runs")), fs::canonical(own));
+  EXPECT_TRUE(is_imported(imported));
+  EXPECT_FALSE(is_imported(own));
+  refuse_imported(own, "x");
+  EXPECT_THAT(error_of([&] { refuse_imported(imported, "train --resume"); }),
+              HasSubstr("train --resume: a run of another tracker has neither a recipe nor weights"));
 }
 
 TEST(Exchange, EachFolderOfEventFilesIsARun) {
@@ -236,7 +283,8 @@ TEST(Exchange, FilesAreKnownByTheirContents) {
   EXPECT_EQ(find_import_sources(folder / "anything").sources.at(0).kind, ImportKind::kWandb);
   for (const std::string& contents : {std::string(""), std::string("text"), std::string("SQLite format 3\0junk", 20)}) {
     write_file_atomic(folder / "anything", contents);
-    EXPECT_THAT(error_of([&] { find_import_sources(folder / "anything"); }), HasSubstr("not a file that can be imported"));
+    EXPECT_THAT(error_of([&] { find_import_sources(folder / "anything"); }),
+                HasSubstr("not a file that can be imported"));
   }
   EXPECT_THAT(error_of([&] { find_import_sources(folder / "nowhere"); }), HasSubstr("no such file or folder"));
   fs::create_directories(folder / "mlruns" / "0");
@@ -251,7 +299,8 @@ TEST(Exchange, PointsWithoutStepsAreNumbered) {
   RunImporter importer(folder.path(), false);
   ImportedRun run = foreign_run("mlflow", "1");
   for (int i = 0; i < 3; ++i) run.metrics["same"].push_back({.step = 7, .time = 100.0 + i, .value = i * 1.0});
-  for (const int step : {3, 1, 3, 2}) run.metrics["again"].push_back({.step = step, .time = 0, .value = run.metrics["again"].size() * 1.0});
+  for (const int step : {3, 1, 3, 2})
+    run.metrics["again"].push_back({.step = step, .time = 0, .value = run.metrics["again"].size() * 1.0});
   run.metrics[std::string("bad\0\xff", 5)].push_back({.step = 1, .time = std::nan(""), .value = 1});
   run.config = {{"key", "1"}, {"long", json(std::string(100'000, 'x')).dump()}, {"key", "2"}};
   const ImportResult result = importer.add(std::move(run));
@@ -277,7 +326,9 @@ TEST(Exchange, FilesBesideAWandbFileAreTakenFromThereAlone) {
   WandbFile file;
   file.add(record(17, ProtoMessage().bytes(1, "id")));
   int step = 0;
-  for (const std::string& path : {std::string("media/good.png"), std::string("../../secret"), (folder / "secret").string(), std::string("link.png"), std::string("media"), std::string("")}) {
+  for (const std::string& path :
+       {std::string("media/good.png"), std::string("../../secret"), (folder / "secret").string(),
+        std::string("link.png"), std::string("media"), std::string("")}) {
     ProtoMessage item, history, number;
     item.bytes(1, "picture").bytes(16, json{{"_type", "image-file"}, {"path", path}}.dump());
     number.number(1, static_cast<uint64_t>(step++));
@@ -334,7 +385,13 @@ TEST(Exchange, Moments) {
 }
 
 TEST(Prometheus, RunsAsText) {
-  RunGauges run{.id = "a\"b", .name = "line\nbreak", .status = "running", .steps = 3, .started = 0, .updated = 1700000000.5, .last = {{"loss", 2.5}, {"x", std::nan("")}}};
+  RunGauges run{.id = "a\"b",
+                .name = "line\nbreak",
+                .status = "running",
+                .steps = 3,
+                .started = 0,
+                .updated = 1700000000.5,
+                .last = {{"loss", 2.5}, {"x", std::nan("")}}};
   const std::string text = prometheus_text({run});
   EXPECT_THAT(text, AllOf(HasSubstr("ramet_run_info{run=\"a\\\"b\",name=\"line\\nbreak\",status=\"running\"} 1\n"),
                           HasSubstr("# TYPE ramet_run_steps gauge\nramet_run_steps{run=\"a\\\"b\"} 3\n"),

@@ -66,7 +66,9 @@ class FakeMlflow {
       experiments[body["name"]] = "7";
       return {.status = 200, .body = "{\"experiment_id\":\"7\"}"};
     }
-    const json run = {{"info", {{"run_id", "m1"}, {"artifact_uri", takes_files ? "mlflow-artifacts:/7/m1/artifacts" : "s3://bucket/7"}}}};
+    const json run = {
+        {"info",
+         {{"run_id", "m1"}, {"artifact_uri", takes_files ? "mlflow-artifacts:/7/m1/artifacts" : "s3://bucket/7"}}}};
     if (path == "mlflow/runs/search") {
       const std::string filter = body["filter"];
       json found = json::array();
@@ -95,9 +97,12 @@ class FakeMlflow {
   }
 };
 
-RunRecord make_run(const fs::path& parent, int steps) {
-  const RunDirectory run = RunDirectory::create(
-      parent, {.name = "n", .recipe = "[train]\nsteps = 4\nname = \"" + std::string(7000, 'x') + "\"\n", .command = {"ramet", "train"}, .kernel_class = "k"});
+fs::path write_run(const fs::path& parent, int steps) {
+  const RunDirectory run =
+      RunDirectory::create(parent, {.name = "n",
+                                    .recipe = "[train]\nsteps = 4\nname = \"" + std::string(7000, 'x') + "\"\n",
+                                    .command = {"ramet", "train"},
+                                    .kernel_class = "k"});
   RunLogWriter log(run.log());
   for (int step = 1; step <= steps; ++step) {
     const std::vector<LoggedNumber> values = {{"loss", step == 2 ? std::nan("") : 0.1 * step}, {"odd name, yes%", 1.0}};
@@ -105,8 +110,10 @@ RunRecord make_run(const fs::path& parent, int steps) {
   }
   log.event("{\"event\":\"end\",\"status\":\"done\"}");
   log.flush();
-  return read_run(run.path());
+  return run.path();
 }
+
+RunRecord make_run(const fs::path& parent, int steps) { return read_run(write_run(parent, steps)); }
 
 TEST(Mlflow, ARunIsPushedAndPushedAgain) {
   const TemporaryFolder folder;
@@ -119,7 +126,8 @@ TEST(Mlflow, ARunIsPushedAndPushedAgain) {
   EXPECT_EQ(report.points, 2468);
   EXPECT_EQ(fake.points.size(), 2468u);
   EXPECT_EQ(report.artifacts, 3);
-  EXPECT_EQ(fake.files.at("mlflow-artifacts/artifacts/7/m1/artifacts/ramet/recipe.toml"), read_file(run.path / "recipe.toml"));
+  EXPECT_EQ(fake.files.at("mlflow-artifacts/artifacts/7/m1/artifacts/ramet/recipe.toml"),
+            read_file(run.path / "recipe.toml"));
   EXPECT_EQ(fake.params.at("train.steps"), "4");
   EXPECT_EQ(fake.params.at("train.name").size(), 6000u);
   EXPECT_THAT(report.remarks, ElementsAre("1 parameters are longer than 6000 characters: cut"));
@@ -144,23 +152,29 @@ TEST(Mlflow, WhatFailsForTheNetworksSakeIsTriedAgain) {
   const TemporaryFolder folder;
   const RunRecord run = make_run(folder.path(), 3);
   FakeMlflow fake;
-  fake.first = {{.status = 0, .body = "connection refused"}, {.status = 503, .body = ""}, {.status = 429, .body = "", .retry_after = 7}};
+  fake.first = {{.status = 0, .body = "connection refused"},
+                {.status = 503, .body = ""},
+                {.status = 429, .body = "", .retry_after = 7}};
   EXPECT_EQ(push_to_mlflow(run, fake.server()).points, 6);
   EXPECT_THAT(fake.pauses, ElementsAre(0.5, 1, 7));
   fake.first.assign(100, {.status = 0, .body = "connection refused"});
   fake.requests = 0;
-  EXPECT_THAT(error_of([&] { push_to_mlflow(run, fake.server()); }), HasSubstr("connection refused. Is it MLflow's server, and does it run?"));
+  EXPECT_THAT(error_of([&] { push_to_mlflow(run, fake.server()); }),
+              HasSubstr("connection refused. Is it MLflow's server, and does it run?"));
   EXPECT_EQ(fake.requests, 6);
   fake.first = {{.status = 401, .body = "You are not authenticated"}};
-  EXPECT_THAT(error_of([&] { push_to_mlflow(run, fake.server()); }), HasSubstr("the server refuses: status 401. Set MLFLOW_TRACKING_USERNAME"));
+  EXPECT_THAT(error_of([&] { push_to_mlflow(run, fake.server()); }),
+              HasSubstr("the server refuses: status 401. Set MLFLOW_TRACKING_USERNAME"));
   fake.first = {{.status = 200, .body = "<html>another server</html>"}};
   EXPECT_THAT(error_of([&] { push_to_mlflow(run, fake.server()); }), HasSubstr("the server refuses: status 200"));
   fake.first.clear();
   fake.takes_files = false;
-  EXPECT_THAT(push_to_mlflow(run, fake.server()).remarks, ::testing::Contains(HasSubstr("the server takes no files (its artifacts are at 's3://bucket/7')")));
+  EXPECT_THAT(push_to_mlflow(run, fake.server()).remarks,
+              ::testing::Contains(HasSubstr("the server takes no files (its artifacts are at 's3://bucket/7')")));
   MlflowServer wrong = fake.server();
   wrong.url = "databricks";
-  EXPECT_THAT(error_of([&] { push_to_mlflow(run, wrong); }), HasSubstr("--mlflow: not the address of a server; found 'databricks'"));
+  EXPECT_THAT(error_of([&] { push_to_mlflow(run, wrong); }),
+              HasSubstr("--mlflow: not the address of a server; found 'databricks'"));
 }
 
 TEST(Http, WordsForAddresses) {

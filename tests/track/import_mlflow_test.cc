@@ -123,17 +123,21 @@ TEST(ImportMlflow, OtherDatabasesAreNoneOfMlflow) {
     // What is computed when it is read is nothing to read from.
     Database views(folder / "views.db", Database::Mode::kReadWrite);
     views.execute(
-        "CREATE VIEW runs AS WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n AS run_uuid FROM c;"
+        "CREATE VIEW runs AS WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n AS run_uuid FROM "
+        "c;"
         "CREATE VIEW metrics AS SELECT 'k' AS key, 1 AS value, run_uuid FROM runs");
     Database computed(folder / "computed.db", Database::Mode::kReadWrite);
     computed.execute(
-        "CREATE TABLE runs (x TEXT, run_uuid TEXT AS (hex(zeroblob(100000000))));"
+        "CREATE TABLE runs (x TEXT, run_uuid TEXT AS (hex(x)));"
         "CREATE TABLE metrics (key TEXT, value FLOAT, run_uuid TEXT); INSERT INTO runs VALUES ('x')");
   }
   for (const char* name : {"other.db", "views.db", "computed.db"}) {
     EXPECT_FALSE(is_mlflow_database(folder / name)) << name;
     EXPECT_THAT(error_of([&] { find_import_sources(folder / name); }), HasSubstr("not a file that can be imported"));
-    EXPECT_THAT(error_of([&] { read_mlflow_database({.kind = ImportKind::kMlflow, .path = folder / name, .files = {}, .name = ""}, {}); }),
+    EXPECT_THAT(error_of([&] {
+                  read_mlflow_database({.kind = ImportKind::kMlflow, .path = folder / name, .files = {}, .name = ""},
+                                       {});
+                }),
                 HasSubstr("an SQLite database, but not one of MLflow"));
   }
   EXPECT_THAT(find_import_sources(folder.path()).sources, IsEmpty());

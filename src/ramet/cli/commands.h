@@ -44,8 +44,6 @@ void add_vocab(CLI::App& app, Session& session);
 void add_corpus(CLI::App& app, Session& session);
 void add_pack(CLI::App& app, Session& session);
 void add_runs(CLI::App& app, Session& session);
-/// `ramet runs export`, `push` and `import`.
-void add_exchange(CLI::App& runs, Session& session);
 void add_inspect(CLI::App& app, Session& session);
 void add_export(CLI::App& app, Session& session);
 void add_recipe(CLI::App& app, Session& session);

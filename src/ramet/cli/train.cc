@@ -13,9 +13,9 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
-#include "ramet/track/run_record.h"
 #include "ramet/track/export.h"
 #include "ramet/track/run_directory.h"
+#include "ramet/track/run_record.h"
 #include "ramet/train/event_file_observer.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/transport/process.h"
@@ -192,6 +192,7 @@ class TrainCommand {
 
   void find_resumed() {
     resumed_ = find_run(arguments_.resume, arguments_.runs);
+    refuse_imported(resumed_, "train --resume");
     const fs::path named = fs::path(arguments_.resume).lexically_normal();
     if (const auto all = list_checkpoints(resumed_ / "checkpoints"); !all.empty()) checkpoint_ = all.back();
     std::error_code error;

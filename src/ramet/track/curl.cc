@@ -13,7 +13,7 @@ namespace ramet::track {
 namespace {
 
 constexpr long kConnectSeconds = 15;
-constexpr long kStillSeconds = 60;            // with less than a byte a second, a request has failed
+constexpr long kStillSeconds = 60;           // with less than a byte a second, a request has failed
 constexpr size_t kMostResponse = 256 << 20;  // bytes of an answer
 
 struct CloseHandle {

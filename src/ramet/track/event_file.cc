@@ -223,7 +223,8 @@ class TensorReader {
       numbers.push_back(static_cast<double>(field.integer()));
       return;
     }
-    for (const uint64_t value : varints(field.bytes())) numbers.push_back(static_cast<double>(static_cast<int64_t>(value)));
+    for (const uint64_t value : varints(field.bytes()))
+      numbers.push_back(static_cast<double>(static_cast<int64_t>(value)));
   }
   void take_halves(const ProtoReader& field) {
     std::vector<uint64_t> values = varints(field.bytes());
@@ -243,9 +244,7 @@ class TensorReader {
     }
     return values;
   }
-  double half(uint16_t bits) const {
-    return type_ == 14 ? bf16_to_f32(bits) : f16_to_f32(bits);
-  }
+  double half(uint16_t bits) const { return type_ == 14 ? bf16_to_f32(bits) : f16_to_f32(bits); }
   template <typename T>
   void add(std::string_view bytes) {
     for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {

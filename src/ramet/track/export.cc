@@ -1,13 +1,13 @@
 #include "ramet/track/export.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/track/json_text.h"
+#include "ramet/track/run_directory.h"
 
 namespace ramet::track {
 namespace {
@@ -95,22 +95,6 @@ std::vector<std::pair<std::string, RunLog>> system_logs(const fs::path& run) {
     }
   }
   return logs;
-}
-
-double seconds_of_moment(const std::string& text) {
-  std::tm parts{};
-  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (!rest) return 0;
-  double fraction = 0, weight = 0.1;
-  if (*rest == '.')
-    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, weight /= 10) fraction += weight * (*rest - '0');
-  std::tm zone{};
-  long offset = 0;
-  if (*rest == '+' || *rest == '-') {
-    if (!::strptime(rest, "%z", &zone)) return 0;
-    offset = zone.tm_gmtoff;
-  }
-  return static_cast<double>(::timegm(&parts) - offset) + fraction;
 }
 
 double start_of(const RunRecord& run) {

@@ -30,8 +30,6 @@ std::vector<MediaRow> media_of(const RunRecord& run);
 std::string read_artifact(const std::filesystem::path& run, const std::string& hash);
 /// The run's system metrics: each log in system/ with its name.
 std::vector<std::pair<std::string, RunLog>> system_logs(const std::filesystem::path& run);
-/// Seconds since 1970 of a moment as run.json has it ("2026-11-23T15:00:00.123456+0000"); 0 where the text is none.
-double seconds_of_moment(const std::string& text);
 /// When a run began: by its run.json, or by its log; 0 where neither says it.
 double start_of(const RunRecord& run);
 /// The time of the last metrics; 0 where there are none.
@@ -47,10 +45,10 @@ ExportReport export_wandb(const RunRecord& run, const std::filesystem::path& fol
 
 /// Where and how runs are pushed to MLflow.
 struct MlflowServer {
-  std::string url;                     ///< "http://localhost:5000"
-  std::string experiment = "ramet";    ///< made where it is not there
-  HttpSend send;                       ///< track/http.h
-  std::function<void(double)> sleep;   ///< waits so many seconds before it tries again
+  std::string url;                                            ///< "http://localhost:5000"
+  std::string experiment = "ramet";                           ///< made where it is not there
+  HttpSend send;                                              ///< track/http.h
+  std::function<void(double)> sleep;                          ///< waits so many seconds before it tries again
   std::function<void(int64_t done, int64_t total)> progress;  ///< of points
 };
 struct PushReport {
@@ -72,8 +70,8 @@ HttpAccess mlflow_access();
 struct RunGauges {
   std::string id, name, status;
   int64_t steps = 0;
-  double started = 0, updated = 0;   ///< seconds since 1970; 0: not known
-  std::vector<LoggedNumber> last;    ///< last values by metric
+  double started = 0, updated = 0;  ///< seconds since 1970; 0: not known
+  std::vector<LoggedNumber> last;   ///< last values by metric
 };
 RunGauges gauges_of(const RunRecord& run);
 /// The runs as Prometheus' text format (version 0.0.4).

@@ -76,9 +76,12 @@ class MlflowApi {
   const std::string& base() const { return base_; }
 
   /// An answer that the server gave, good or bad; throws Error when it gives none.
-  HttpResponse send(const std::string& method, const std::string& path, std::string_view body, const std::string& type) const {
-    const HttpRequest request{
-        .method = method, .url = base_ + path, .headers = {"Content-Type: " + type, "Accept: application/json"}, .body = body};
+  HttpResponse send(const std::string& method, const std::string& path, std::string_view body,
+                    const std::string& type) const {
+    const HttpRequest request{.method = method,
+                              .url = base_ + path,
+                              .headers = {"Content-Type: " + type, "Accept: application/json"},
+                              .body = body};
     HttpResponse response;
     double pause = kFirstPause;
     for (int i = 0; i < kTries; ++i, pause = std::min(pause * 2, kMostPause)) {
@@ -108,10 +111,12 @@ class MlflowApi {
 
   [[noreturn]] void refuse(const HttpResponse& response, const std::string& path) const {
     const bool identity = response.status == 401 || response.status == 403;
-    throw Error({.what = "the server refuses: " + problem_of(response),
-                 .where = base_ + "/api/2.0/mlflow/" + path.substr(0, path.find('?')),
-                 .remedy = identity ? "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN" : ""},
-                ErrorKind::kFailure);
+    throw Error(
+        {.what = "the server refuses: " + problem_of(response),
+         .where = base_ + "/api/2.0/mlflow/" + path.substr(0, path.find('?')),
+         .remedy =
+             identity ? "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN" : ""},
+        ErrorKind::kFailure);
   }
 
   static std::string problem_of(const HttpResponse& response) {
@@ -177,10 +182,9 @@ class RunPush {
   void find_run(const std::string& experiment) {
     std::string quoted;
     for (const char c : run_.id) quoted += c == '\'' || c == '\\' ? '_' : c;
-    const json found = api_.call("POST", "runs/search",
-                                 {{"experiment_ids", {experiment}},
-                                  {"filter", "tags.`ramet.run` = '" + quoted + "'"},
-                                  {"max_results", 1}});
+    const json found = api_.call(
+        "POST", "runs/search",
+        {{"experiment_ids", {experiment}}, {"filter", "tags.`ramet.run` = '" + quoted + "'"}, {"max_results", 1}});
     json info;
     if (const auto runs = found.find("runs"); runs != found.end() && runs->is_array() && !runs->empty()) {
       info = (*runs)[0];
@@ -251,10 +255,8 @@ class RunPush {
           for (const auto& [name, value] : entry.values) {
             const std::string key = mlflow_name(prefix + name);
             if (metrics.size() == kMostMetrics || bytes + key.size() + 120 > kMostRequest) flush();
-            metrics.push_back({{"key", key},
-                               {"value", number_json(value)},
-                               {"timestamp", milliseconds(entry.time)},
-                               {"step", step}});
+            metrics.push_back(
+                {{"key", key}, {"value", number_json(value)}, {"timestamp", milliseconds(entry.time)}, {"step", step}});
             bytes += key.size() + 120;
           }
     };
@@ -279,13 +281,14 @@ class RunPush {
     constexpr std::string_view kProxied = "mlflow-artifacts:";
     std::vector<std::pair<std::string, fs::path>> files;
     for (const char* name : {"recipe.toml", "run.json", "machine.json", "plan.json"})
-      if (std::error_code error; fs::is_regular_file(run_.path / name, error)) files.emplace_back(std::string("ramet/") + name, run_.path / name);
+      if (std::error_code error; fs::is_regular_file(run_.path / name, error))
+        files.emplace_back(std::string("ramet/") + name, run_.path / name);
     for (const MediaRow& media : media_of(run_))
       if (!read_artifact(run_.path, media.artifact).empty())
         files.emplace_back(artifact_name(media), run_.path / "artifacts" / media.artifact);
     if (!artifacts_.starts_with(kProxied)) {
-      report_.remarks.push_back("the server takes no files (its artifacts are at '" + artifacts_ + "'): " +
-                                std::to_string(files.size()) + " files stay here");
+      report_.remarks.push_back("the server takes no files (its artifacts are at '" + artifacts_ +
+                                "'): " + std::to_string(files.size()) + " files stay here");
       return;
     }
     std::string root = artifacts_.substr(kProxied.size());
@@ -293,8 +296,9 @@ class RunPush {
     while (root.starts_with('/')) root.erase(0, 1);
     for (const auto& [name, path] : files) {
       const MappedFile file(path);
-      const HttpResponse response = api_.send("PUT", "/api/2.0/mlflow-artifacts/artifacts/" + encoded_path(root + "/" + name),
-                                              file.view(), "application/octet-stream");
+      const HttpResponse response =
+          api_.send("PUT", "/api/2.0/mlflow-artifacts/artifacts/" + encoded_path(root + "/" + name), file.view(),
+                    "application/octet-stream");
       if (response.status < 200 || response.status >= 300) {
         report_.remarks.push_back("files were refused: " + MlflowApi::problem_of(response));
         return;

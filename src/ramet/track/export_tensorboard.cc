@@ -99,7 +99,8 @@ ExportReport export_tensorboard(const RunRecord& run, const fs::path& folder) {
   std::error_code error;
   fs::create_directories(to, error);
   if (error)
-    throw Error({.what = "cannot make the folder (" + error.message() + ")", .where = to.string()}, ErrorKind::kFailure);
+    throw Error({.what = "cannot make the folder (" + error.message() + ")", .where = to.string()},
+                ErrorKind::kFailure);
   report.path = to / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(start_of(run))) + "." + run.id);
   write_file_atomic(report.path, bytes);
   return report;

@@ -15,7 +15,8 @@
 #include "ramet/track/wandb_file.h"
 
 // The messages are those of wandb/proto/wandb_internal.proto; import_wandb.cc lists their numbers. Written besides:
-//   Record: num 1, files 6 (files 1 (path 1, policy 2, type 3)), header 21 (version_info 1 (producer 1, min_consumer 2)),
+//   Record: num 1, files 6 (files 1 (path 1, policy 2, type 3)), header 21 (version_info 1 (producer 1, min_consumer
+//   2)),
 //     footer 22
 
 namespace ramet::track {
@@ -69,7 +70,7 @@ class WandbExporter {
     add_history(report);
     add_system(report);
     add_summary();
-    if (run_.status != RunStatus::kRunning) add_exit();
+    if (run_.status != RunStatus::kRunning && run_.status != RunStatus::kKilled) add_exit();
     return file_.bytes();
   }
 

@@ -51,12 +51,14 @@ class Searcher {
     walk(root_, 0);
     for (auto& [folder, files] : events_) {
       std::sort(files.begin(), files.end());
-      search_.sources.push_back({.kind = ImportKind::kTensorBoard, .path = folder, .files = files, .name = name(folder)});
+      search_.sources.push_back(
+          {.kind = ImportKind::kTensorBoard, .path = folder, .files = files, .name = name(folder)});
     }
     if (file_stores_ > 0)
-      search_.remarks.push_back(root_.string() +
-                                ": holds runs in MLflow's folders of files, which are not read; `mlflow migrate-filestore` "
-                                "makes a database of them");
+      search_.remarks.push_back(
+          root_.string() +
+          ": holds runs in MLflow's folders of files, which are not read; `mlflow migrate-filestore` "
+          "makes a database of them");
     std::sort(search_.sources.begin(), search_.sources.end(), [](const ImportSource& a, const ImportSource& b) {
       return std::tie(a.path, a.kind) < std::tie(b.path, b.kind);
     });
@@ -127,8 +129,7 @@ ImportSearch find_import_sources(const fs::path& path) {
     if (folder.filename().empty()) folder = folder.parent_path();
     return Searcher(folder).run();
   }
-  if (!fs::is_regular_file(path, error))
-    throw Error({.what = "no such file or folder", .where = path.string()});
+  if (!fs::is_regular_file(path, error)) throw Error({.what = "no such file or folder", .where = path.string()});
   const std::string name = path.stem().string();
   switch (kind_of_file(path)) {
     case FileKind::kMlflow: return {{{ImportKind::kMlflow, path, {}, name}}, {}};

@@ -116,7 +116,8 @@ class MlflowReader {
       if (sink_.progress) sink_.progress(++done, static_cast<int64_t>(heads.size()));
     }
     if (deleted_ > 0 && sink_.remark)
-      sink_.remark(std::to_string(deleted_) + (deleted_ == 1 ? " run is" : " runs are") + " deleted in MLflow and left out");
+      sink_.remark(std::to_string(deleted_) + (deleted_ == 1 ? " run is" : " runs are") +
+                   " deleted in MLflow and left out");
   }
 
  private:
@@ -132,10 +133,10 @@ class MlflowReader {
 
   std::vector<RunHead> read_heads() {
     const auto column = [&](const char* name) { return tables_.or_else("runs", name, "NULL"); };
-    auto rows = database_.prepare_once(
-        "SELECT run_uuid, " + column("name") + ", " + column("status") + ", " + column("start_time") + ", " +
-        column("end_time") + ", " + column("source_name") + ", " + column("source_version") + ", " +
-        column("artifact_uri") + ", " + column("experiment_id") + ", " + column("lifecycle_stage") + " FROM runs");
+    auto rows = database_.prepare_once("SELECT run_uuid, " + column("name") + ", " + column("status") + ", " +
+                                       column("start_time") + ", " + column("end_time") + ", " + column("source_name") +
+                                       ", " + column("source_version") + ", " + column("artifact_uri") + ", " +
+                                       column("experiment_id") + ", " + column("lifecycle_stage") + " FROM runs");
     std::vector<RunHead> heads;
     while (rows.step()) {
       if (rows.text(9) == "deleted") {
@@ -165,7 +166,10 @@ class MlflowReader {
     run.name = head.name;
     run.started = static_cast<double>(head.start) / 1e3;
     run.ended = static_cast<double>(head.end) / 1e3;
-    run.status = head.status == "FINISHED" ? "done" : head.status == "FAILED" ? "failed" : head.status == "KILLED" ? "interrupted" : "";
+    run.status = head.status == "FINISHED" ? "done"
+                 : head.status == "FAILED" ? "failed"
+                 : head.status == "KILLED" ? "interrupted"
+                                           : "";
     run.command = head.source_name;
     run.git = head.source_version;
     if (const auto found = experiments.find(head.experiment); found != experiments.end()) run.source = found->second;

@@ -28,7 +28,9 @@ class EventCollector {
 
   void finish() {
     if (damaged_ > 0) run_.remarks.push_back(std::to_string(damaged_) + " events are damaged and were read in part");
-    if (others_ > 0) run_.remarks.push_back(std::to_string(others_) + " values are neither scalars, texts, images nor histograms and were left out");
+    if (others_ > 0)
+      run_.remarks.push_back(std::to_string(others_) +
+                             " values are neither scalars, texts, images nor histograms and were left out");
     // An event file does not say how its run ended, unless a session does.
     if (run_.status.empty() && !running_) run_.status = "done";
   }
@@ -54,7 +56,9 @@ class EventCollector {
               std::move(value.parts[i]));
         }
         break;
-      case EventValue::Kind::kHistogram: add("histogram", value.tag, "application/json", json_of(value.histogram)); break;
+      case EventValue::Kind::kHistogram:
+        add("histogram", value.tag, "application/json", json_of(value.histogram));
+        break;
       case EventValue::Kind::kSession: take_session(value.session); break;
       case EventValue::Kind::kOther: ++others_; break;
     }

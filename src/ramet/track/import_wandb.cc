@@ -139,7 +139,8 @@ class WandbCollector {
     for (const auto& [key, value] : config_) run_.config.emplace_back(key, dump_json(value));
     // What a run says of itself at its end alone.
     for (const auto& [key, value] : summary_)
-      if (!run_.metrics.contains(key)) run_.metrics[key].push_back({std::max<int64_t>(last_step_, 0), last_time_, value});
+      if (!run_.metrics.contains(key))
+        run_.metrics[key].push_back({std::max<int64_t>(last_step_, 0), last_time_, value});
     if (runtime_ > 0 && run_.started > 0) run_.ended = run_.started + runtime_;
     const auto told = [&](int64_t count, const char* what) {
       if (count > 0) run_.remarks.push_back(std::to_string(count) + what);
@@ -194,7 +195,8 @@ class WandbCollector {
     } else if (const auto names = value.find("filenames"); names != value.end() && names->is_array()) {
       const auto captions = value.find("captions");
       for (size_t i = 0; i < names->size(); ++i) {
-        const bool told = captions != value.end() && captions->is_array() && i < captions->size() && (*captions)[i].is_string();
+        const bool told =
+            captions != value.end() && captions->is_array() && i < captions->size() && (*captions)[i].is_string();
         if ((*names)[i].is_string())
           log_file(key, (*names)[i].get<std::string>(), told ? (*captions)[i].get<std::string>() : "", step, time);
       }
@@ -218,7 +220,8 @@ class WandbCollector {
       const double least = packed->value("min", json(0)).is_number() ? packed->value("min", json(0)).get<double>() : 0;
       const double size = packed->value("size", json(0)).is_number() ? packed->value("size", json(0)).get<double>() : 0;
       histogram.edges.clear();
-      for (size_t i = 0; i <= histogram.counts.size(); ++i) histogram.edges.push_back(least + size * static_cast<double>(i));
+      for (size_t i = 0; i <= histogram.counts.size(); ++i)
+        histogram.edges.push_back(least + size * static_cast<double>(i));
     }
     if (histogram.counts.empty() || histogram.edges.size() != histogram.counts.size() + 1) {
       ++others_;
@@ -228,7 +231,8 @@ class WandbCollector {
   }
 
   /// A file that W&B copied into the folder `files` beside the .wandb file, and none that lies elsewhere.
-  void log_file(const std::string& key, const std::string& name, const std::string& caption, int64_t step, double time) {
+  void log_file(const std::string& key, const std::string& name, const std::string& caption, int64_t step,
+                double time) {
     std::error_code error;
     const fs::path root = fs::canonical(files_, error);
     const fs::path path = error ? fs::path() : fs::canonical(root / name, error);
@@ -276,7 +280,8 @@ class WandbCollector {
       if (fields.field() == 3) items.push_back(read_item(fields.bytes()));
     }
     for (const Item& item : items)
-      if (const auto number = number_of(item.value)) run_.system[system_name(item.key)].push_back({samples_, time, *number});
+      if (const auto number = number_of(item.value))
+        run_.system[system_name(item.key)].push_back({samples_, time, *number});
     ++samples_;
   }
 
@@ -290,7 +295,9 @@ class WandbCollector {
     }
     run_.events.push_back(dump_json({{"event", "alert"},
                                      {"kind", "user"},
-                                     {"level", level == "ERROR" ? "error" : level == "WARN" ? "warn" : "info"},
+                                     {"level", level == "ERROR"  ? "error"
+                                               : level == "WARN" ? "warn"
+                                                                 : "info"},
                                      {"step", std::max<int64_t>(last_step_, 0)},
                                      {"time", last_time_},
                                      {"title", title},

@@ -22,12 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr size_t kMostName = 500;          // bytes of a metric's or a key's name
-constexpr size_t kMostValue = 64 << 10;    // bytes of a value of the configuration
-constexpr size_t kMostEvent = 256 << 10;   // bytes of an event with configuration
-constexpr size_t kMostTogether = 4000;     // values of one entry of the log
-constexpr size_t kMostShapes = 256;        // sets of names that appear together
-constexpr double kMostSeconds = 4e11;      // the year 14,600: later times are no times
+constexpr size_t kMostName = 500;         // bytes of a metric's or a key's name
+constexpr size_t kMostValue = 64 << 10;   // bytes of a value of the configuration
+constexpr size_t kMostEvent = 256 << 10;  // bytes of an event with configuration
+constexpr size_t kMostTogether = 4000;    // values of one entry of the log
+constexpr size_t kMostShapes = 256;       // sets of names that appear together
+constexpr double kMostSeconds = 4e11;     // the year 14,600: later times are no times
 constexpr std::string_view kStaging = ".import-";
 
 /// At most `most` bytes of valid UTF-8 without NUL.
@@ -76,7 +76,8 @@ class SeriesSettler {
       remarks.push_back(counted(numbered_, "metric has", "metrics have") +
                         " all values at one step: they are numbered from 0");
     if (replaced_ > 0)
-      remarks.push_back(counted(replaced_, "value was", "values were") + " logged again at the same step: the last counts");
+      remarks.push_back(counted(replaced_, "value was", "values were") +
+                        " logged again at the same step: the last counts");
   }
 
  private:
@@ -103,7 +104,8 @@ class SeriesSettler {
 /// Writes the points of a log in the order of steps and times; values of one moment stand in one entry.
 class PointWriter {
  public:
-  PointWriter(RunLogFrames& frames, FileWriter& file, double no_time) : frames_(frames), file_(file), no_time_(no_time) {}
+  PointWriter(RunLogFrames& frames, FileWriter& file, double no_time)
+      : frames_(frames), file_(file), no_time_(no_time) {}
 
   void write(const Series& all) {
     struct Place {
@@ -398,9 +400,9 @@ ImportResult RunImporter::add(ImportedRun run) {
       sync_directory(runs_);
     }
   } catch (const fs::filesystem_error& error) {
-    throw Error({.what = "cannot write an imported run (" + error.code().message() + ")",
-                 .where = error.path1().string()},
-                ErrorKind::kFailure);
+    throw Error(
+        {.what = "cannot write an imported run (" + error.code().message() + ")", .where = error.path1().string()},
+        ErrorKind::kFailure);
   }
   known_[run.from + " " + run.id] = result.run;
   return result;

@@ -31,9 +31,9 @@ struct ImportedMedia {
 
 /// A run as another tracker kept it, as far as one of ours can hold it.
 struct ImportedRun {
-  std::string from;             ///< "mlflow", "tensorboard", "wandb"
-  std::filesystem::path path;   ///< the file or folder that was read
-  std::string id;               ///< what the run is known by there; the same for each reading of the same run
+  std::string from;            ///< "mlflow", "tensorboard", "wandb"
+  std::filesystem::path path;  ///< the file or folder that was read
+  std::string id;              ///< what the run is known by there; the same for each reading of the same run
   std::string name, group, note;
   std::vector<std::string> tags;
   double started = 0, ended = 0;  ///< seconds since 1970; 0 where they are not known
@@ -41,8 +41,8 @@ struct ImportedRun {
   std::string error;
   std::vector<ConfigValue> config;
   std::string command, git;  ///< the command line and the commit, where they are known
-  std::string source;     ///< where the other tracker says it lies: an experiment, a project
-  std::string artifacts;  ///< a folder of this machine with files that the run logged; they stay there
+  std::string source;        ///< where the other tracker says it lies: an experiment, a project
+  std::string artifacts;     ///< a folder of this machine with files that the run logged; they stay there
   std::map<std::string, std::vector<ImportedPoint>> metrics;  ///< in the order in which they were logged
   std::map<std::string, std::vector<ImportedPoint>> system;   ///< system metrics; the step is the sample's number
   std::vector<ImportedMedia> media;

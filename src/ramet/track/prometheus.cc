@@ -1,5 +1,5 @@
-#include <cmath>
 #include <fmt/format.h>
+#include <cmath>
 
 #include "ramet/track/export.h"
 #include "ramet/track/json_text.h"
@@ -57,7 +57,8 @@ RunGauges gauges_of(const RunRecord& run) {
 }
 
 std::string prometheus_text(const std::vector<RunGauges>& runs) {
-  Family info("ramet_run_info", "A run: its name and how it stands."), running("ramet_run_running", "1 while a process trains the run."),
+  Family info("ramet_run_info", "A run: its name and how it stands."),
+      running("ramet_run_running", "1 while a process trains the run."),
       steps("ramet_run_steps", "Steps that the run has done."),
       started("ramet_run_start_time_seconds", "When the run began, in seconds since 1970."),
       updated("ramet_run_last_time_seconds", "When the run logged last, in seconds since 1970."),

@@ -153,15 +153,14 @@ std::filesystem::path new_run_path(const fs::path& parent, const std::string& na
 }
 
 void write_import_facts(const fs::path& folder, const std::string& id, const ImportFacts& facts) {
-  const double whole = std::floor(facts.started);
-  const json run = {
-      {"id", id},
-      {"name", facts.name},
-      {"started", moment_text(static_cast<std::time_t>(whole), static_cast<int64_t>((facts.started - whole) * 1e6))},
-      {"version", version()},
-      {"command", facts.command.empty() ? json::array() : json::array({facts.command})},
-      {"git", facts.git.empty() ? json(nullptr) : json{{"commit", facts.git}}},
-      {"imported", json::parse(facts.imported)}};
+  const int64_t microseconds = std::llround(facts.started * 1e6);
+  const json run = {{"id", id},
+                    {"name", facts.name},
+                    {"started", moment_text(microseconds / 1'000'000, microseconds % 1'000'000)},
+                    {"version", version()},
+                    {"command", facts.command.empty() ? json::array() : json::array({facts.command})},
+                    {"git", facts.git.empty() ? json(nullptr) : json{{"commit", facts.git}}},
+                    {"imported", json::parse(facts.imported)}};
   write_file_atomic(folder / "run.json", dump(run));
 }
 
@@ -203,6 +202,23 @@ std::filesystem::path RunDirectory::numerics(int64_t step) const {
   char name[40];
   std::snprintf(name, sizeof name, "step-%08lld.json", static_cast<long long>(step));
   return numerics() / name;
+}
+
+double seconds_of_moment(const std::string& text) {
+  std::tm parts{};
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (!rest) return 0;
+  double fraction = 0;
+  if (*rest == '.') {
+    double scale = 0.1;
+    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) fraction += scale * (*rest - '0');
+  }
+  int64_t offset = 0;
+  if (*rest == '+' || *rest == '-') {
+    const int digits = std::atoi(rest + 1);
+    offset = (*rest == '-' ? -1 : 1) * (digits / 100 * 3600 + digits % 100 * 60);
+  }
+  return static_cast<double>(::timegm(&parts) - offset) + fraction;
 }
 
 bool is_run(const fs::path& path) {

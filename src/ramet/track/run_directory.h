@@ -23,7 +23,7 @@ struct ImportFacts {
   std::string name;
   double started = 0;        ///< seconds since 1970
   std::string command, git;  ///< the command line and the commit, where they are known
-  std::string imported;  ///< a JSON object: "from", "path", "id" and what else is known
+  std::string imported;      ///< a JSON object: "from", "path", "id" and what else is known
 };
 /// A folder for a new run below `parent` that is not there yet: DATE-NAME-ID.
 std::filesystem::path new_run_path(const std::filesystem::path& parent, const std::string& name, double started);
@@ -68,6 +68,8 @@ class RunDirectory {
   int lock_ = -1;
 };
 
+/// Seconds since 1970 of a moment as run.json has it ("2026-11-23T15:00:00.123456+0000"); 0 where the text is none.
+double seconds_of_moment(const std::string& text);
 /// Whether a folder is a run's.
 bool is_run(const std::filesystem::path& path);
 /// Whether a process runs it now.

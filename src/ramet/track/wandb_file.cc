@@ -91,8 +91,8 @@ class PieceReader {
   const std::function<void(std::string_view)>& take_;
   size_t at_ = kHeader.size();
   int64_t skipped_ = 0;
-  std::string record_;    // the pieces so far
-  size_t waiting_ = 0;    // their bytes in the file
+  std::string record_;  // the pieces so far
+  size_t waiting_ = 0;  // their bytes in the file
   bool open_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/runs_catalogue.h"
 #include "ramet/track/export.h"
 #include "ramet/track/import.h"
 #include "ramet/track/run_record.h"
@@ -16,9 +17,10 @@ namespace ramet::cli {
 namespace {
 
 struct ExchangeArguments {
-  std::string folder = "runs", format = "csv", out, project = "ramet", mlflow, experiment = "ramet";
+  std::string format = "csv", out, project = "ramet", mlflow, experiment = "ramet";
   std::vector<std::string> runs, paths;
   bool again = false;
+  const std::string* folder;  ///< of --run-dir
 };
 
 /// A line about work that counts things, drawn as often as a person can read.
@@ -48,7 +50,7 @@ int export_text(const ExchangeArguments& arguments) {
                  .where = "runs export",
                  .found = std::to_string(arguments.runs.size()) + " runs",
                  .remedy = "Export one after another; tensorboard and wandb take several"});
-  const RunRecord run = read_run(find_run(arguments.runs.at(0), arguments.folder));
+  const RunRecord run = read_run(find_run(arguments.runs.at(0), *arguments.folder));
   const std::string text = arguments.format == "csv" ? export_csv(run) : export_json(run);
   if (arguments.out.empty() || arguments.out == "-")
     std::fputs(text.c_str(), stdout);
@@ -66,15 +68,20 @@ int export_runs(const ExchangeArguments& arguments, bool json) {
   CountProgress progress;
   for (const std::string& text : arguments.runs) {
     progress.show("exporting " + text);
-    const RunRecord run = read_run(find_run(text, arguments.folder));
-    const ExportReport report = arguments.format == "tensorboard"
-                                    ? export_tensorboard(run, arguments.out)
-                                    : export_wandb(run, arguments.out, arguments.project);
+    const RunRecord run = read_run(find_run(text, *arguments.folder));
+    const ExportReport report = arguments.format == "tensorboard" ? export_tensorboard(run, arguments.out)
+                                                                  : export_wandb(run, arguments.out, arguments.project);
     progress.clear();
     if (json) {
-      JsonLine().set("event", "exported").set("id", run.id).set("format", arguments.format)
-          .set("path", report.path.string()).set("points", report.points).set("media", report.media)
-          .set("remarks", report.remarks).print();
+      JsonLine()
+          .set("event", "exported")
+          .set("id", run.id)
+          .set("format", arguments.format)
+          .set("path", report.path.string())
+          .set("points", report.points)
+          .set("media", report.media)
+          .set("remarks", report.remarks)
+          .print();
       continue;
     }
     for (const std::string& remark : report.remarks) warn(run.id + ": " + remark);
@@ -86,7 +93,8 @@ int export_runs(const ExchangeArguments& arguments, bool json) {
 }
 
 int push_runs(const ExchangeArguments& arguments, bool json) {
-  MlflowServer server{.url = arguments.mlflow, .experiment = arguments.experiment, .send = {}, .sleep = {}, .progress = {}};
+  MlflowServer server{
+      .url = arguments.mlflow, .experiment = arguments.experiment, .send = {}, .sleep = {}, .progress = {}};
   if (const char* const uri = std::getenv("MLFLOW_TRACKING_URI"); server.url.empty() && uri) server.url = uri;
   if (server.url.empty())
     throw Error({.what = "needs the address of a server",
@@ -100,16 +108,25 @@ int push_runs(const ExchangeArguments& arguments, bool json) {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   };
   for (const std::string& text : arguments.runs) {
-    const RunRecord run = read_run(find_run(text, arguments.folder));
+    const RunRecord run = read_run(find_run(text, *arguments.folder));
     server.progress = [&](int64_t done, int64_t total) {
-      progress.show(run.id + ": " + number_text(static_cast<double>(done)) + " of " + counted(total, "point", "points"));
+      progress.show(run.id + ": " + number_text(static_cast<double>(done)) + " of " +
+                    counted(total, "point", "points"));
     };
     const PushReport report = push_to_mlflow(run, server);
     progress.clear();
     if (json) {
-      JsonLine().set("event", "pushed").set("id", run.id).set("mlflow_run", report.run_id).set("url", report.url)
-          .set("created", report.created).set("points", report.points).set("params", report.params)
-          .set("artifacts", report.artifacts).set("remarks", report.remarks).print();
+      JsonLine()
+          .set("event", "pushed")
+          .set("id", run.id)
+          .set("mlflow_run", report.run_id)
+          .set("url", report.url)
+          .set("created", report.created)
+          .set("points", report.points)
+          .set("params", report.params)
+          .set("artifacts", report.artifacts)
+          .set("remarks", report.remarks)
+          .print();
       continue;
     }
     for (const std::string& remark : report.remarks) warn(run.id + ": " + remark);
@@ -125,7 +142,7 @@ int push_runs(const ExchangeArguments& arguments, bool json) {
 class ImportCommand {
  public:
   ImportCommand(const ExchangeArguments& arguments, bool json)
-      : arguments_(arguments), json_(json), importer_(arguments.folder, arguments.again) {}
+      : arguments_(arguments), json_(json), importer_(*arguments.folder, arguments.again) {}
 
   int run() {
     size_t sources = 0;
@@ -141,13 +158,19 @@ class ImportCommand {
                    .expected = "MLflow's database, TensorBoard's event files or .wandb files"});
     progress_.clear();
     if (json_)
-      JsonLine().set("event", "end").set("imported", imported_).set("replaced", replaced_).set("already_there", there_)
-          .set("failed", failed_).print();
+      JsonLine()
+          .set("event", "end")
+          .set("imported", imported_)
+          .set("replaced", replaced_)
+          .set("already_there", there_)
+          .set("failed", failed_)
+          .print();
     else
-      std::printf("%s imported into %s%s%s%s\n", counted(imported_, "run", "runs").c_str(), arguments_.folder.c_str(),
-                  replaced_ > 0 ? (", " + std::to_string(replaced_) + " read again").c_str() : "",
-                  there_ > 0 ? (", " + std::to_string(there_) + " were there already (--again reads them again)").c_str() : "",
-                  failed_ > 0 ? (", " + counted(failed_, "source", "sources") + " could not be read").c_str() : "");
+      std::printf(
+          "%s imported into %s%s%s%s\n", counted(imported_, "run", "runs").c_str(), arguments_.folder->c_str(),
+          replaced_ > 0 ? (", " + std::to_string(replaced_) + " read again").c_str() : "",
+          there_ > 0 ? (", " + std::to_string(there_) + " were there already (--again reads them again)").c_str() : "",
+          failed_ > 0 ? (", " + counted(failed_, "source", "sources") + " could not be read").c_str() : "");
     return failed_ > 0 ? 1 : 0;
   }
 
@@ -189,10 +212,19 @@ class ImportCommand {
                 result.media > 0 ? (", " + counted(result.media, "object", "objects")).c_str() : "");
   }
 
-  void print(const std::string& event, const std::string& from, const std::string& id, const ImportResult& result) const {
-    JsonLine().set("event", event).set("from", from).set("source_id", id).set("id", result.run.filename().string())
-        .set("path", result.run.string()).set("metrics", result.metrics).set("points", result.points)
-        .set("media", result.media).set("remarks", result.remarks).print();
+  void print(const std::string& event, const std::string& from, const std::string& id,
+             const ImportResult& result) const {
+    JsonLine()
+        .set("event", event)
+        .set("from", from)
+        .set("source_id", id)
+        .set("id", result.run.filename().string())
+        .set("path", result.run.string())
+        .set("metrics", result.metrics)
+        .set("points", result.points)
+        .set("media", result.media)
+        .set("remarks", result.remarks)
+        .print();
   }
 
   void tell(const std::string& text) {
@@ -209,15 +241,9 @@ class ImportCommand {
 
 }  // namespace
 
-void add_exchange(CLI::App& runs, Session& session) {
+void add_exchange_commands(const AddRunsCommand& add, const std::string& folder) {
   auto arguments = std::make_shared<ExchangeArguments>();
-  const auto add = [&](const std::string& name, const std::string& help, const std::function<int(bool)>& action) {
-    CLI::App* command = runs.add_subcommand(name, help);
-    add_runs_option(*command, arguments->folder);
-    add_json_option(*command, session);
-    command->callback([action, &session] { session.action = [action, &session] { return action(session.json); }; });
-    return command;
-  };
+  arguments->folder = &folder;
   const auto add_run_names = [&](CLI::App& command) {
     command.add_option("run", arguments->runs, "a run's folder, its id, the end of its id, or latest")
         ->type_name("RUN")
@@ -254,9 +280,10 @@ void add_exchange(CLI::App& runs, Session& session) {
   CLI::App* importing = add("import", "Read runs of MLflow, TensorBoard and W&B into folders of runs",
                             [arguments](bool json) { return ImportCommand(*arguments, json).run(); });
   importing
-      ->add_option("path", arguments->paths,
-                   "MLflow's database (mlflow.db), an event file of TensorBoard, a .wandb file, or a folder with any of "
-                   "them in it or below it")
+      ->add_option(
+          "path", arguments->paths,
+          "MLflow's database (mlflow.db), an event file of TensorBoard, a .wandb file, or a folder with any of "
+          "them in it or below it")
       ->type_name("PATH")
       ->required()
       ->expected(1, 100'000);
