@@ -7,7 +7,7 @@ SOAK_MINUTES ?= 30
 SOAK_DRAWS ?= 500
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 16
 
 setup: ## install the Debian packages that a build needs
 	@scripts/setup.sh
@@ -25,6 +25,11 @@ demo: setup ## BERT learns real English, before your eyes
 test: setup ## every test
 	$(call compile,release)
 	scripts/run_tests.py --build build
+
+test-peers: setup ## runs exchanged with MLflow, TensorBoard and W&B themselves
+	scripts/setup.sh --peers --trackers
+	$(call compile,release,--target ramet_cli)
+	.venv/bin/python scripts/run_tests.py --build build peers
 
 debug: setup ## every test, without optimisation
 	$(call compile,debug)
@@ -82,4 +87,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf build build-debug build-core build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test debug core asan tsan bench minilm soak layouts fuzz format lint clean
+.PHONY: help setup build demo test test-peers debug core asan tsan bench minilm soak layouts fuzz format lint clean

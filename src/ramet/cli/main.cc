@@ -126,6 +126,7 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
     return subject;
   }
   subject.run = find_run(text, options.runs);
+  refuse_imported(subject.run, text);
   subject.recipe = open_recipe((subject.run / "recipe.toml").string(), options);
   fs::path path = fs::path(text).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();

@@ -6,13 +6,14 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/runs_catalogue.h"
 #include "ramet/track/run_record.h"
 
 namespace ramet::cli {
 namespace {
 
 struct RunsArguments {
-  std::string folder = "runs", format = "csv", out;
+  std::string folder = "runs";
   std::vector<std::string> runs;
 };
 
@@ -38,31 +39,6 @@ void set_summary(JsonLine& line, const RunRecord& run) {
       .set("held_out_loss", run.log.last("held_out_loss"))
       .set((units.empty() ? "units" : units) + "_per_second", speed)
       .set("path", run.path.string());
-}
-
-int list(const RunsArguments& arguments, bool json) {
-  const auto runs = list_runs(arguments.folder);
-  if (json) {
-    for (const auto& run : runs) {
-      JsonLine line;
-      set_summary(line, run);
-      line.print();
-    }
-    return 0;
-  }
-  if (runs.empty()) {
-    std::printf("no runs in %s\n", arguments.folder.c_str());
-    return 0;
-  }
-  std::vector<std::vector<std::string>> rows = {{"run", "status", "steps", "loss", "held out", "a second", "started"}};
-  for (const auto& run : runs) {
-    const auto [units, speed] = speed_of(run);
-    rows.push_back({run.id, std::string(name_of(run.status)), std::to_string(run.steps()),
-                    or_dash(run.log.last("loss")), or_dash(run.log.last("held_out_loss")),
-                    or_dash(std::round(speed)) + (units.empty() ? "" : " " + units), run.started.substr(0, 19)});
-  }
-  std::fputs(table_text(rows).c_str(), stdout);
-  return 0;
 }
 
 int show(const RunsArguments& arguments, bool json) {
@@ -158,21 +134,11 @@ int compare(const RunsArguments& arguments, bool json) {
   return 0;
 }
 
-int export_run(const RunsArguments& arguments) {
-  const RunRecord run = read_run(find_run(arguments.runs.at(0), arguments.folder));
-  const std::string text = arguments.format == "csv" ? export_csv(run) : export_json(run);
-  if (arguments.out.empty() || arguments.out == "-")
-    std::fputs(text.c_str(), stdout);
-  else
-    write_file_atomic(arguments.out, text);
-  return 0;
-}
-
 }  // namespace
 
 void add_runs(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<RunsArguments>();
-  CLI::App* runs = app.add_subcommand("runs", "Look at runs: list, show, compare, export");
+  CLI::App* runs = app.add_subcommand("runs", "Look at runs, ask and annotate them, exchange them with other programs");
   runs->require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& help, int least, int most,
                        const std::function<int(bool)>& action) {
@@ -183,20 +149,20 @@ void add_runs(CLI::App& app, Session& session) {
           ->required()
           ->expected(least, most);
     add_runs_option(*command, arguments->folder);
-    if (name != "export") add_json_option(*command, session);
+    add_json_option(*command, session);
     command->callback([action, &session] { session.action = [action, &session] { return action(session.json); }; });
     return command;
   };
-  add("list", "All runs, oldest first", 0, 0, [arguments](bool json) { return list(*arguments, json); });
+  const AddRunsCommand add_without_run = [&](const std::string& name, const std::string& help,
+                                             const std::function<int(bool)>& action) {
+    return add(name, help, 0, 0, action);
+  };
+  add_catalogue_commands(add_without_run, arguments->folder);
   add("show", "What is known of a run", 1, 1000, [arguments](bool json) { return show(*arguments, json); });
   add("compare", "Where runs differ: recipes, last metrics, and the step at which their losses part", 2, 1000,
       [arguments](bool json) { return compare(*arguments, json); });
-  CLI::App* exporting =
-      add("export", "All metrics of a run", 1, 1, [arguments](bool) { return export_run(*arguments); });
-  exporting->add_option("--format", arguments->format, "csv: one row a step; json: the whole run")
-      ->check(CLI::IsMember({"csv", "json"}))
-      ->capture_default_str();
-  exporting->add_option("--out", arguments->out, "file (default: standard output)")->type_name("FILE");
+  add_exchange_commands(add_without_run, arguments->folder);
+  add_annotation_commands(add_without_run, arguments->folder);
 }
 
 }  // namespace ramet::cli

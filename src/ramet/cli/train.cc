@@ -13,9 +13,11 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
+#include "ramet/track/export.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_record.h"
 #include "ramet/train/alerts.h"
+#include "ramet/train/event_file_observer.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/transport/process.h"
 
@@ -54,10 +56,24 @@ class StartProgress {
 };
 
 struct TrainArguments : ModelOptions {
-  std::string recipe, resume, exactly;
+  std::string recipe, resume, exactly, exported;
   int64_t steps = 0, seeds = 0, check_numerics = 0;
   bool profile = false;
 };
+
+/// Where `--export` wants a run's event files: in the run's folder, or in a folder of the run's below the one named.
+/// Nothing where it wants none.
+std::optional<fs::path> event_folder(const std::string& exported, const fs::path& run) {
+  constexpr std::string_view kKind = "tensorboard";
+  if (exported.empty()) return std::nullopt;
+  if (exported == kKind) return run / kKind;
+  if (exported.starts_with(std::string(kKind) + ":") && exported.size() > kKind.size() + 1)
+    return fs::path(exported.substr(kKind.size() + 1)) / run.filename();
+  throw Error({.what = "unknown kind of export",
+               .where = "--export",
+               .found = "'" + exported + "'",
+               .expected = "tensorboard or tensorboard:DIR"});
+}
 
 /// Runs of several seeds have different names.
 std::string seed_name(const std::string& name, int64_t seed) { return name + "-seed" + std::to_string(seed); }
@@ -180,6 +196,7 @@ class TrainCommand {
 
   void find_resumed() {
     resumed_ = find_run(arguments_.resume, arguments_.runs);
+    refuse_imported(resumed_, "train --resume");
     const fs::path named = fs::path(arguments_.resume).lexically_normal();
     if (const auto all = list_checkpoints(resumed_ / "checkpoints"); !all.empty()) checkpoint_ = all.back();
     std::error_code error;
@@ -242,6 +259,9 @@ class TrainCommand {
         std::fprintf(stderr, "alerts run the command: %s\n", command.c_str());
       observers.push_back(&console.emplace(recipe, trainer.workload().units.name, begin, end, directory));
     }
+    std::optional<EventFileObserver> events;
+    if (const auto folder = event_folder(arguments_.exported, directory.path()))
+      observers.push_back(&events.emplace(*folder, config_of(read_run(directory.path())), warn));
     catch_stop_signals();
     try {
       const TrainingResult result = train(trainer,
@@ -355,6 +375,11 @@ void add_train(CLI::App& app, Session& session) {
           "make the run in exactly this folder instead of a new one below --run-dir; with several seeds, below it")
       ->type_name("DIR")
       ->excludes(resume);
+  command
+      ->add_option("--export", arguments->exported,
+                   "write event files of TensorBoard beside the log as training goes, into the run's folder or into "
+                   "DIR/RUN; changes no bit")
+      ->type_name("tensorboard|tensorboard:DIR");
   command->add_flag("--profile", arguments->profile, "time every kernel, and print at the end where the time went");
   command
       ->add_option(
@@ -377,6 +402,7 @@ void add_train(CLI::App& app, Session& session) {
         throw Error({.what = "needs a recipe, or a run to go on with",
                      .where = "train",
                      .remedy = "`ramet train RECIPE` or `ramet train --resume RUN`"});
+      event_folder(arguments->exported, "");  // an error before anything is compiled
       join_job(session);
       return TrainCommand(*arguments, session).run();
     };

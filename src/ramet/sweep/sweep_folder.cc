@@ -7,6 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/lock_file.h"
+#include "ramet/track/annotations.h"
 #include "ramet/track/run_log.h"
 
 namespace ramet::sweep {
@@ -144,18 +145,11 @@ std::string text_of(const SweepOptions& options, const PointValues& values) {
 }
 
 void annotate_group(const fs::path& run, const std::string& group) {
-  const fs::path path = run / "annotations.json";
-  json annotations = json::object();
   std::error_code error;
-  if (fs::exists(path, error)) annotations = json::parse(read_file(path), nullptr, false);
-  if (!annotations.is_object()) return;  // damaged: it is a person's, who can mend it
-  if (const auto group_of = annotations.find("group");
-      group_of != annotations.end() && group_of->is_string() && !group_of->get<std::string>().empty())
-    return;
-  if (!annotations.contains("version")) annotations["version"] = 1;
-  annotations["group"] = group;
   fs::create_directories(run, error);
-  write_file_atomic(path, annotations.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+  AnnotationChanges changes;
+  changes.group = group;
+  if (read_annotations(run).group.empty()) annotate_run(run, changes);
 }
 
 std::string status_of(const SweepOptions& options, const SweepState& state, int64_t number) {

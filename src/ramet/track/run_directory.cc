@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -34,14 +35,18 @@ std::string time_text(const char* format, std::time_t now = std::time(nullptr)) 
   return text;
 }
 
+std::string moment_text(std::time_t seconds, int64_t microseconds) {
+  char fraction[32];
+  std::snprintf(fraction, sizeof fraction, ".%06lld", static_cast<long long>(microseconds));
+  return time_text("%Y-%m-%dT%H:%M:%S", seconds) + fraction + time_text("%z", seconds);
+}
+
 /// Now, to the microsecond: runs that begin in one second keep their order. All of it is from one reading of one clock:
 /// `time` may be milliseconds behind, and so a second.
 std::string start_text() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
-  char fraction[32];
-  std::snprintf(fraction, sizeof fraction, ".%06ld", now.tv_nsec / 1000);
-  return time_text("%Y-%m-%dT%H:%M:%S", now.tv_sec) + fraction + time_text("%z", now.tv_sec);
+  return moment_text(now.tv_sec, now.tv_nsec / 1000);
 }
 
 /// A name as part of a folder's name.
@@ -114,12 +119,28 @@ void write_facts(const fs::path& path, const RunFacts& facts) {
 
 }  // namespace
 
-RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
-  const std::string stem = time_text("%Y-%m-%d") + "-" + file_name_of(facts.name) + "-";
+std::filesystem::path new_run_path(const fs::path& parent, const std::string& name, double started) {
+  const std::string stem = time_text("%Y-%m-%d", static_cast<std::time_t>(started)) + "-" + file_name_of(name) + "-";
   fs::path path = parent / (stem + short_id());
   std::error_code error;
   while (fs::exists(path, error)) path = parent / (stem + short_id());
-  return create_at(path, facts);
+  return path;
+}
+
+void write_import_facts(const fs::path& folder, const std::string& id, const ImportFacts& facts) {
+  const int64_t microseconds = std::llround(facts.started * 1e6);
+  const json run = {{"id", id},
+                    {"name", facts.name},
+                    {"started", moment_text(microseconds / 1'000'000, microseconds % 1'000'000)},
+                    {"version", version()},
+                    {"command", facts.command.empty() ? json::array() : json::array({facts.command})},
+                    {"git", facts.git.empty() ? json(nullptr) : json{{"commit", facts.git}}},
+                    {"imported", json::parse(facts.imported)}};
+  write_file_atomic(folder / "run.json", dump(run));
+}
+
+RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
+  return create_at(new_run_path(parent, facts.name, static_cast<double>(std::time(nullptr))), facts);
 }
 
 RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts) {
@@ -157,6 +178,23 @@ std::filesystem::path RunDirectory::numerics(int64_t step) const {
   char name[40];
   std::snprintf(name, sizeof name, "step-%08lld.json", static_cast<long long>(step));
   return numerics() / name;
+}
+
+double seconds_of_moment(const std::string& text) {
+  std::tm parts{};
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (!rest) return 0;
+  double fraction = 0;
+  if (*rest == '.') {
+    double scale = 0.1;
+    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) fraction += scale * (*rest - '0');
+  }
+  int64_t offset = 0;
+  if (*rest == '+' || *rest == '-') {
+    const int digits = std::atoi(rest + 1);
+    offset = (*rest == '-' ? -1 : 1) * (digits / 100 * 3600 + digits % 100 * 60);
+  }
+  return static_cast<double>(::timegm(&parts) - offset) + fraction;
 }
 
 bool is_run(const fs::path& path) {

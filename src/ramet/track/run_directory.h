@@ -18,6 +18,18 @@ struct RunFacts {
   int threads = 0;
 };
 
+/// Where a run of another tracker came from, for run.json.
+struct ImportFacts {
+  std::string name;
+  double started = 0;        ///< seconds since 1970
+  std::string command, git;  ///< the command line and the commit, where they are known
+  std::string imported;      ///< a JSON object: "from", "path", "id" and what else is known
+};
+/// A folder for a new run below `parent` that is not there yet: DATE-NAME-ID.
+std::filesystem::path new_run_path(const std::filesystem::path& parent, const std::string& name, double started);
+/// Writes the run.json that makes a folder a run, with the id that it shall have.
+void write_import_facts(const std::filesystem::path& folder, const std::string& id, const ImportFacts& facts);
+
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
 /// plan.json, liveness.json, program.json, times.json, checkpoints/, for text tokenizer/, of model
 /// files model.ramet, and of `--check-numerics`
@@ -53,6 +65,8 @@ class RunDirectory {
   LockFile lock_;
 };
 
+/// Seconds since 1970 of a moment as run.json has it ("2026-11-23T15:00:00.123456+0000"); 0 where the text is none.
+double seconds_of_moment(const std::string& text);
 /// Whether a folder is a run's.
 bool is_run(const std::filesystem::path& path);
 /// Whether a process runs it now.

@@ -6,54 +6,108 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstring>
-#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 #include <thread>
+#include <unordered_map>
 
 #include "ramet/base/error.h"
-#include "ramet/base/file.h"
 #include "ramet/base/hash.h"
+#include "ramet/track/run_log_frame.h"
 
 namespace ramet::track {
 namespace {
 
-constexpr std::string_view kMark = "RLF1";
-constexpr size_t kFrameHeader = 12;
-constexpr size_t kMostPayload = 1 << 20;  // a frame is a line, not a file: bounds what damage can claim
-constexpr size_t kMostNames = 4096;
-constexpr size_t kMostDepth = 64;
 constexpr auto kRetry = std::chrono::milliseconds(500);
 constexpr auto kSync = std::chrono::seconds(5);
-
-template <typename T>
-void put(std::string& to, T value) {
-  char bytes[sizeof(T)];
-  std::memcpy(bytes, &value, sizeof(T));  // all supported machines are little-endian
-  to.append(bytes, sizeof(T));
-}
-template <typename T>
-T get(std::string_view from, size_t offset) {
-  T value;
-  std::memcpy(&value, from.data() + offset, sizeof(T));
-  return value;
-}
-
-std::string frame(const std::string& payload) {
-  std::string text(kMark);
-  put(text, static_cast<uint32_t>(payload.size()));
-  put(text, crc32c(payload.data(), payload.size()));
-  return text + payload;
-}
+constexpr auto kGather = std::chrono::milliseconds(5);
+constexpr size_t kGathered = 1 << 20;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
+
+template <typename T>
+char* put(char* at, T value) {
+  std::memcpy(at, &value, sizeof(T));  // all supported machines are little-endian
+  return at + sizeof(T);
+}
+
+/// Appends a frame of `size` bytes of payload, which `fill` writes.
+template <typename Fill>
+void add_frame(std::string& to, size_t size, const Fill& fill) {
+  const size_t begin = to.size();
+  to.resize(begin + kFrameHeader + size);
+  char* const header = to.data() + begin;
+  char* const payload = header + kFrameHeader;
+  fill(payload);
+  std::memcpy(header, kFrameMark.data(), kFrameMark.size());
+  put(put(header + kFrameMark.size(), static_cast<uint32_t>(size)), crc32c(payload, size));
+}
+
+void add_event(std::string& to, std::string_view json) {
+  add_frame(to, 1 + json.size(), [&](char* at) {
+    *at = 'J';
+    std::memcpy(at + 1, json.data(), json.size());
+  });
+}
+
+/// The sets of names that a log has given ids to.
+class Schemas {
+ public:
+  /// The id of these names, and whether it is new. Callers log the same sets again and again, in turn: the set that
+  /// followed the last one last time is tried first.
+  std::pair<uint32_t, bool> id_of(std::span<const LoggedNumber> values) {
+    const size_t guess = last_ < sets_.size() ? sets_[last_].next : 0;
+    size_t found = sets_.size();
+    if (guess < sets_.size() && matches(guess, values)) {
+      found = guess;
+    } else {
+      std::string joined;
+      for (const auto& [name, value] : values) joined += name + '\0';
+      const auto [entry, added] = ids_.emplace(joined, sets_.size());
+      found = entry->second;
+      if (added) {
+        std::vector<std::string> names;
+        for (const auto& [name, value] : values) names.push_back(name);
+        sets_.push_back({std::move(names), found});
+        follow(found);
+        return {static_cast<uint32_t>(found), true};
+      }
+    }
+    follow(found);
+    return {static_cast<uint32_t>(found), false};
+  }
+  /// Takes the newest id back.
+  void forget_newest() {
+    std::string joined;
+    for (const auto& name : sets_.back().names) joined += name + '\0';
+    ids_.erase(joined);
+    sets_.pop_back();
+    last_ = sets_.size();
+  }
+
+ private:
+  struct Set {
+    std::vector<std::string> names;
+    size_t next;
+  };
+  bool matches(size_t set, std::span<const LoggedNumber> values) const {
+    const auto& names = sets_[set].names;
+    return std::equal(names.begin(), names.end(), values.begin(), values.end(),
+                      [](const std::string& name, const LoggedNumber& number) { return name == number.first; });
+  }
+  void follow(size_t set) {
+    if (last_ < sets_.size()) sets_[last_].next = set;
+    last_ = set;
+  }
+  std::vector<Set> sets_;
+  std::unordered_map<std::string, size_t> ids_;
+  size_t last_ = 0;
+};
 
 }  // namespace
 
@@ -64,27 +118,42 @@ struct RunLogWriter::State {
   std::string queue;                         // guarded; frames not yet taken by the thread
   std::string pending;                       // the thread's own: bytes that it is about to write
   uint64_t given = 0, done = 0, synced = 0;  // bytes; guarded
-  bool stop = false, flushing = false;
-  int64_t dropped = 0, dropped_told = 0;
+  bool stop = false, flushing = false, asleep = false;
+  int64_t dropped = 0, dropped_events = 0, dropped_told = 0;
   std::string problem;
-  std::map<std::string, uint32_t> schemas;  // names joined -> id
+  Schemas schemas;
   std::thread thread;
 
-  /// Queues a frame; false when it had to be dropped.
-  bool push(const std::string& text, bool may_drop) {
-    if (queue.size() + text.size() > kMostQueued && may_drop) return false;
-    queue += text;
-    given += text.size();
-    wake.notify_one();
-    return true;
+  bool is_full(size_t more) const { return queue.size() + more > kMostQueued; }
+  /// Counts what was queued since `before`, and wakes the thread when it sleeps or has much to do.
+  void queued(size_t before) {
+    given += queue.size() - before;
+    if (asleep || (before < kGathered && queue.size() >= kGathered)) asleep = false, wake.notify_one();
+  }
+  /// Says how much was dropped, if that was not said yet.
+  void tell_dropped() {
+    if (dropped + dropped_events == dropped_told) return;
+    dropped_told = dropped + dropped_events;
+    nlohmann::json event = {{"event", "dropped"}, {"metrics", dropped}};
+    if (dropped_events > 0) event["events"] = dropped_events;
+    add_event(queue, event.dump());
   }
 
   void work() {
     auto last_sync = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
     for (;;) {
-      wake.wait_for(lock, pending.empty() ? std::chrono::milliseconds(1000) : kRetry,
-                    [&] { return stop || flushing || (!queue.empty() && pending.empty()); });
+      asleep = queue.empty();
+      const auto urgent = [&] { return stop || flushing; };
+      if (!pending.empty()) {
+        wake.wait_for(lock, kRetry, urgent);
+      } else if (!urgent()) {
+        wake.wait_for(lock, std::chrono::seconds(1), [&] { return urgent() || !queue.empty(); });
+        // What comes within some milliseconds is written at once: a system call for each entry would be slow.
+        if (!queue.empty()) wake.wait_for(lock, kGather, [&] { return urgent() || queue.size() >= kGathered; });
+      }
+      asleep = false;
+      if (stop && pending.empty()) tell_dropped_at_end();
       // A refused write leaves `pending` behind; more joins it only when it has gone.
       if (pending.empty()) pending.swap(queue);
       const bool last_try = stop, sync = stop || flushing || std::chrono::steady_clock::now() - last_sync > kSync;
@@ -99,6 +168,11 @@ struct RunLogWriter::State {
       written.notify_all();
       if (last_try && (queue.empty() || !reason.empty())) return;
     }
+  }
+  void tell_dropped_at_end() {
+    const size_t before = queue.size();
+    tell_dropped();
+    given += queue.size() - before;
   }
 
   /// Writes as much of `pending` as the disk takes; returns why not all.
@@ -138,36 +212,59 @@ RunLogWriter::~RunLogWriter() {
 }
 
 void RunLogWriter::metrics(int64_t step, std::span<const LoggedNumber> values) {
-  std::string names;
-  for (const auto& [name, value] : values) names += name + '\0';
-  std::string frames;
+  for (; values.size() > kMostNames; values = values.subspan(kMostNames)) metrics(step, values.first(kMostNames));
+  const double time = seconds_now();
+  const size_t size = 21 + 8 * values.size();
   std::lock_guard lock(state_->mutex);
-  const auto [schema, added] = state_->schemas.emplace(names, static_cast<uint32_t>(state_->schemas.size()));
-  if (added) {
-    std::string payload = "S";
-    put(payload, schema->second);
-    frames = frame(payload + names);
-  }
-  std::string payload = "M";
-  put(payload, schema->second);
-  put(payload, step);
-  put(payload, seconds_now());
-  for (const auto& [name, value] : values) put(payload, value);
-  if (!state_->push(frames + frame(payload), true)) {
-    if (added) state_->schemas.erase(schema);
+  std::string& queue = state_->queue;
+  if (state_->is_full(kFrameHeader + size)) {
     ++state_->dropped;
+    return;
   }
+  const size_t before = queue.size();
+  const auto [id, added] = state_->schemas.id_of(values);
+  if (added) {
+    size_t names = 5;
+    for (const auto& [name, value] : values) names += name.size() + 1;
+    if (names > kMostPayload || size > kMostPayload || state_->is_full(kFrameHeader * 2 + names + size)) {
+      state_->schemas.forget_newest();
+      ++state_->dropped;
+      return;
+    }
+    add_frame(queue, names, [&](char* at) {
+      *at = 'S';
+      at = put(at + 1, id);
+      for (const auto& [name, value] : values) std::memcpy(at, name.c_str(), name.size() + 1), at += name.size() + 1;
+    });
+  }
+  add_frame(queue, size, [&](char* at) {
+    *at = 'M';
+    at = put(put(put(at + 1, id), step), time);
+    for (const auto& [name, value] : values) at = put(at, value);
+  });
+  state_->queued(before);
 }
 
 void RunLogWriter::event(std::string_view json) {
   if (json.size() >= kMostPayload)
     internal_error("RunLogWriter::event", "an event of " + std::to_string(json.size()) + " bytes");
   std::lock_guard lock(state_->mutex);
-  if (state_->dropped > state_->dropped_told) {
-    state_->dropped_told = state_->dropped;
-    state_->push(frame("J" + nlohmann::json{{"event", "dropped"}, {"metrics", state_->dropped}}.dump()), false);
+  const size_t before = state_->queue.size();
+  state_->tell_dropped();
+  add_event(state_->queue, json);
+  state_->queued(before);
+}
+
+bool RunLogWriter::offer(std::string_view json) {
+  std::lock_guard lock(state_->mutex);
+  if (json.size() >= kMostPayload || state_->is_full(kFrameHeader + 1 + json.size())) {
+    ++state_->dropped_events;
+    return false;
   }
-  state_->push(frame("J" + std::string(json)), false);
+  const size_t before = state_->queue.size();
+  add_event(state_->queue, json);
+  state_->queued(before);
+  return true;
 }
 
 bool RunLogWriter::flush() {
@@ -185,133 +282,14 @@ int64_t RunLogWriter::dropped() const {
   return state_->dropped;
 }
 
+int64_t RunLogWriter::dropped_events() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->dropped_events;
+}
+
 std::string RunLogWriter::problem() const {
   std::lock_guard lock(state_->mutex);
   return state_->problem;
-}
-
-namespace {
-
-/// Puts frames together into a log.
-class LogReader {
- public:
-  RunLog log;
-
-  /// Takes the payload of a whole frame; false when it makes no sense.
-  bool take(std::string_view payload) {
-    if (payload.empty()) return false;
-    switch (payload[0]) {
-      case 'J': return take_event(payload.substr(1));
-      case 'S': return take_names(payload.substr(1));
-      case 'M': return take_metrics(payload.substr(1));
-      default: return false;
-    }
-  }
-
- private:
-  /// Whether brackets nest deeper than an event needs: printing it again would recurse as deep.
-  static bool is_deep(std::string_view text) {
-    size_t depth = 0;
-    for (const char c : text) {
-      if ((c == '{' || c == '[') && ++depth > kMostDepth) return true;
-      if ((c == '}' || c == ']') && depth > 0) --depth;
-    }
-    return false;
-  }
-  bool take_event(std::string_view text) {
-    if (is_deep(text) || !nlohmann::json::accept(text) || !text.starts_with('{')) return false;
-    log.events.emplace_back(text);
-    return true;
-  }
-  bool take_names(std::string_view payload) {
-    if (payload.size() < 4) return false;
-    const auto id = get<uint32_t>(payload, 0);
-    std::vector<std::string> names;
-    for (payload.remove_prefix(4); !payload.empty(); payload.remove_prefix(names.back().size() + 1)) {
-      const size_t end = payload.find('\0');
-      if (end == std::string_view::npos || end == 0 || names.size() == kMostNames) return false;
-      names.emplace_back(payload.substr(0, end));
-    }
-    schemas_[id] = std::move(names);  // a resumed run numbers anew: the last meaning stands
-    return true;
-  }
-  bool take_metrics(std::string_view payload) {
-    if (payload.size() < 20) return false;
-    const auto schema = schemas_.find(get<uint32_t>(payload, 0));
-    if (schema == schemas_.end() || payload.size() != 20 + 8 * schema->second.size()) return false;
-    LoggedStep entry{.step = get<int64_t>(payload, 4), .time = get<double>(payload, 12), .values = {}};
-    for (size_t i = 0; i < schema->second.size(); ++i)
-      entry.values.emplace_back(schema->second[i], get<double>(payload, 20 + 8 * i));
-    auto& entries = log.steps[entry.step];
-    const auto same = std::find_if(entries.begin(), entries.end(), [&](const LoggedStep& other) {
-      return std::equal(other.values.begin(), other.values.end(), entry.values.begin(), entry.values.end(),
-                        [](const LoggedNumber& a, const LoggedNumber& b) { return a.first == b.first; });
-    });
-    if (same == entries.end())
-      entries.push_back(std::move(entry));
-    else
-      *same = std::move(entry);
-    return true;
-  }
-
-  std::map<uint32_t, std::vector<std::string>> schemas_;
-};
-
-}  // namespace
-
-RunLog parse_run_log(std::string_view bytes) {
-  LogReader reader;
-  size_t at = 0;
-  while (at < bytes.size()) {
-    const size_t left = bytes.size() - at;
-    if (left >= kFrameHeader && bytes.substr(at, 4) == kMark) {
-      const size_t length = get<uint32_t>(bytes, at + 4);
-      if (length <= kMostPayload && length <= left - kFrameHeader) {
-        const std::string_view payload = bytes.substr(at + kFrameHeader, length);
-        if (crc32c(payload.data(), payload.size()) == get<uint32_t>(bytes, at + 8) && reader.take(payload)) {
-          at += kFrameHeader + length;
-          continue;
-        }
-      }
-    }
-    // Not a whole frame: on to the next mark.
-    const size_t next = std::min(bytes.find(kMark, at + 1), bytes.size());
-    reader.log.skipped_bytes += static_cast<int64_t>(next - at);
-    at = next;
-  }
-  return std::move(reader.log);
-}
-
-RunLog read_run_log(const std::filesystem::path& path) { return parse_run_log(read_file(path)); }
-
-std::vector<std::pair<int64_t, double>> RunLog::series(std::string_view name) const {
-  std::vector<std::pair<int64_t, double>> points;
-  for (const auto& [step, entries] : steps)
-    for (const auto& entry : entries)
-      for (const auto& [key, value] : entry.values)
-        if (key == name) {
-          if (!points.empty() && points.back().first == step)
-            points.back().second = value;
-          else
-            points.emplace_back(step, value);
-        }
-  return points;
-}
-
-double RunLog::last(std::string_view name) const {
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
-    for (auto entry = step->second.rbegin(); entry != step->second.rend(); ++entry)
-      for (const auto& [key, value] : entry->values)
-        if (key == name) return value;
-  return std::numeric_limits<double>::quiet_NaN();
-}
-
-std::vector<std::string> RunLog::names() const {
-  std::set<std::string> names;
-  for (const auto& [step, entries] : steps)
-    for (const auto& entry : entries)
-      for (const auto& [key, value] : entry.values) names.insert(key);
-  return {names.begin(), names.end()};
 }
 
 }  // namespace ramet::track

@@ -29,22 +29,6 @@ json read_json(const fs::path& path) {
   }
 }
 
-/// The lines of a recipe that Ramet printed, as keys and values. Not a parser of TOML: only what print_recipe writes.
-std::vector<std::pair<std::string, std::string>> recipe_lines(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> lines;
-  std::string table;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
-    if (line.starts_with('[') && line.ends_with(']'))
-      table = line.substr(1, line.size() - 2) + ".";
-    else if (const size_t equals = line.find(" = "); equals != std::string::npos)
-      lines.emplace_back(table + line.substr(0, equals), line.substr(equals + 3));
-  }
-  return lines;
-}
-
 std::string number_or_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 /// Takes the last word of the events on how the run stands.
@@ -97,7 +81,22 @@ std::string RunRecord::recipe_value(const std::string& key) const {
   return "";
 }
 
-RunRecord read_run(const fs::path& path) {
+std::vector<std::pair<std::string, std::string>> recipe_lines(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  std::string table;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with('[') && line.ends_with(']'))
+      table = line.substr(1, line.size() - 2) + ".";
+    else if (const size_t equals = line.find(" = "); equals != std::string::npos)
+      lines.emplace_back(table + line.substr(0, equals), line.substr(equals + 3));
+  }
+  return lines;
+}
+
+RunRecord read_run_facts(const fs::path& path) {
   RunRecord run;
   run.path = path;
   run.id = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
@@ -116,16 +115,21 @@ RunRecord read_run(const fs::path& path) {
     run.recipe = recipe_lines(read_file(path / "recipe.toml"));
   } catch (const Error&) {
   }
-  try {
-    run.log = read_run_log(path / "log.ramet");
-  } catch (const Error&) {
-  }
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path / "checkpoints", error))
     if (const std::string name = entry.path().filename().string();
         name.starts_with("step-") && name.find('.') == std::string::npos)
       run.checkpoints.push_back(name);
   std::sort(run.checkpoints.begin(), run.checkpoints.end());
+  return run;
+}
+
+RunRecord read_run(const fs::path& path) {
+  RunRecord run = read_run_facts(path);
+  try {
+    run.log = read_run_log(path / "log.ramet");
+  } catch (const Error&) {
+  }
   read_events(run);
   return run;
 }
@@ -139,6 +143,16 @@ std::vector<RunRecord> list_runs(const fs::path& folder) {
     return std::tie(a.started, a.id) < std::tie(b.started, b.id);
   });
   return runs;
+}
+
+bool is_imported(const fs::path& run) { return read_json(run / "run.json").contains("imported"); }
+
+void refuse_imported(const fs::path& run, const std::string& doing) {
+  if (is_imported(run))
+    throw Error({.what = "a run of another tracker has neither a recipe nor weights",
+                 .where = doing,
+                 .found = "'" + run.filename().string() + "'",
+                 .expected = "a run of Ramet's own"});
 }
 
 fs::path find_run(const std::string& text, const fs::path& folder) {
@@ -157,7 +171,7 @@ fs::path find_run(const std::string& text, const fs::path& folder) {
     ids.push_back(id);
     if (id == text) return entry.path();
     if (!text.empty() && id.ends_with("-" + text)) matches.push_back(entry.path());
-    if (text == "latest")
+    if (text == "latest" && !is_imported(entry.path()))
       latest = std::max(latest, {text_or_empty(read_json(entry.path() / "run.json"), "started"), entry.path()});
   }
   if (!latest.second.empty()) return latest.second;

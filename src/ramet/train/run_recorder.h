@@ -45,6 +45,9 @@ class RunRecorder final : public TrainingObserver {
   double seconds_ = 0;  ///< of all steps of this process
 };
 
+/// The names that a run's metrics have for an evaluation: "held_out_loss".
+Numbers held_out_numbers(const Numbers& evaluation);
+
 /// The planned bytes and the arena of every device: [{device, planned_bytes, streaming_bytes, arena_bytes}].
 std::string devices_json(const Cluster& cluster);
 
