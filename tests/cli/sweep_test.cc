@@ -100,20 +100,20 @@ TEST_F(Sweep, RunsItsPointsAndTellsThem) {
 TEST_F(Sweep, GoesOnAfterBeingKilledAsIfNothingHadBeen) {
   write(
       "recipe = \"tiny.toml\"\nmethod = \"tpe\"\npoints = 6\n[tpe]\nfirst = 3\n[use]\nthreads = 1\n[set]\n"
-      "'train.steps' = 40\n" +
+      "'train.steps' = 24\n" +
       kRates);
   const Outcome undisturbed = ramet({"sweep", "sweep.toml", "--run-dir", "quiet"});
   ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
-  EXPECT_THAT(undisturbed.err, ContainsRegex("point 5 done after 40 steps in .*: held_out_loss "));
+  EXPECT_THAT(undisturbed.err, ContainsRegex("point 5 done after 24 steps in .*: held_out_loss "));
   const json expected = results_of(summary("quiet"));
   ASSERT_THAT(expected, SizeIs(6));
 
   std::vector<std::string> words = {"sweep", "sweep.toml", "--json"};
-  constexpr int kKills = 5;
+  constexpr int kKills = 4;
   for (int i = 0; i < kKills; ++i) {
     Process sweep(words, folder_.path());
     sweep.wait_for("\"event\":\"run_ended\"");
-    std::this_thread::sleep_for(std::chrono::milliseconds(90 + 60 * i));  // somewhere in the next point
+    std::this_thread::sleep_for(std::chrono::milliseconds(90 + 50 * i));  // somewhere in the next point
     sweep.signal(i % 2 == 0 ? SIGKILL : SIGTERM);
     const Outcome outcome = sweep.wait();
     if (i % 2 == 1 && json::parse(outcome.last_line())["status"] != "done") {
