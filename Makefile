@@ -26,6 +26,11 @@ test: setup ## every test
 	$(call compile,release)
 	scripts/run_tests.py --build build
 
+test-peers: setup ## runs exchanged with MLflow, TensorBoard and W&B themselves
+	scripts/setup.sh --peers --trackers
+	$(call compile,release,--target ramet_cli)
+	.venv/bin/python scripts/run_tests.py --build build peers
+
 debug: setup ## every test, without optimisation
 	$(call compile,debug)
 	scripts/run_tests.py --build build-debug
@@ -93,4 +98,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf build build-debug build-core build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean
+.PHONY: help setup build demo test test-peers debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean

@@ -20,6 +20,9 @@ endif()
 if(ICU_FOUND)
   list(APPEND RAMET_PARTS ICU::uc ICU::i18n)
 endif()
+if(CURL_FOUND)
+  list(APPEND RAMET_PARTS CURL::libcurl)
+endif()
 
 add_library(ramet_objects OBJECT ${RAMET_SOURCES} ${RAMET_MACHINE_PRESETS})
 set_target_properties(ramet_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden

@@ -7,6 +7,7 @@ had no chance to run counts as failed) and when there was nothing to run.
 usage: scripts/run_tests.py [--build DIR] [--jobs N] [--timeout SECONDS] [--no-scripts] [NAME ...]
 
 NAME picks folders: `scripts/run_tests.py base ir` runs test_base, test_ir and the scripts of tests/base, tests/ir.
+Folders that need other programs (tests/peers) run only when they are named.
 """
 import argparse
 import collections
@@ -23,6 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Programs that run again with the processor held to lower levels (RAMET_CPU), so that kernels for others stay tested.
 LEVELS = {"test_ops": ["avx512", "avx2", "baseline"], "test_kernel": ["avx2"]}
+ON_REQUEST = {"peers"}  # folders that need what scripts/setup.sh installs only when asked (make test-peers)
 REPORT_EVERY = 20.0  # seconds between lines about a program that is still running
 KEPT_LINES = 400     # of a failing test's output
 
@@ -198,6 +200,8 @@ def main():
             say("run_tests: no tests for " + ", ".join(sorted(unknown)))
             return 2
         jobs = [job for job in jobs if job[2] in options.names]
+    else:
+        jobs = [job for job in jobs if job[2] not in ON_REQUEST]
 
     passed = failed = skipped = 0
     reports = []

@@ -7,6 +7,7 @@
 #   scripts/setup.sh --browser  also Chromium, for make browser-tests
 #   scripts/setup.sh --ui       also what installs the Node of scripts/ui.sh (make ui)
 #   scripts/setup.sh --peers    also the Python packages that benchmarks compare with, in .venv (make bench)
+#   scripts/setup.sh --trackers also other trackers of experiments, in .venv (make test-peers)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +16,7 @@ base_packages=(
   libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
   libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libmicrohttpd-dev
   libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
-  libopenmpi-dev openmpi-bin
+  libopenmpi-dev openmpi-bin libcurl4-openssl-dev
   dataset-fashion-mnist
 )
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
@@ -24,18 +25,21 @@ peer_debian_packages=(python3-venv python3-pip)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
 peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
                perfetto==0.59.1 protobuf==7.36.2)
+# Trackers that runs are exchanged with.
+tracker_packages=(mlflow==3.17.2 tensorboard==2.21.0 wandb==0.31.0)
 
 wanted=("${base_packages[@]}")
-peers=no
+peers=no trackers=no
 for argument in "$@"; do
   case "$argument" in
     --clang) wanted+=("${clang_packages[@]}") ;;
     --browser) wanted+=("${browser_packages[@]}") ;;
     --ui) wanted+=(python3-venv python3-pip) ;;
     --peers) wanted+=("${peer_debian_packages[@]}"); peers=yes ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --trackers) wanted+=("${peer_debian_packages[@]}"); trackers=yes ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
-      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui or --peers" >&2
+      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --peers or --trackers" >&2
       exit 2
       ;;
   esac
@@ -84,12 +88,15 @@ install_debian_packages() {
   fi
 }
 
-install_peer_packages() {
-  local stamp=.venv/.peers wanted_text="${peer_packages[*]}"
+# Installs Python packages into .venv, unless the file named says that they are there.
+install_python_packages() {
+  local stamp=.venv/$1
+  shift
+  local wanted_text="$*"
   [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted_text" ] || return 0
   echo "setup: installing into .venv: $wanted_text"
   [ -x .venv/bin/python ] || python3 -m venv .venv
-  local command=(.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "${peer_packages[@]}")
+  local command=(.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$@")
   if ! "${command[@]}" </dev/null; then
     echo "setup: pip failed; trying once more in five seconds" >&2
     sleep 5
@@ -99,4 +106,5 @@ install_peer_packages() {
 }
 
 install_debian_packages
-if [ "$peers" = yes ]; then install_peer_packages; fi
+if [ "$peers" = yes ]; then install_python_packages .peers "${peer_packages[@]}"; fi
+if [ "$trackers" = yes ]; then install_python_packages .trackers "${tracker_packages[@]}"; fi

@@ -168,25 +168,6 @@ TEST(Perfetto, ATraceReadsBackAsTheTimelines) {
   EXPECT_EQ(tracks, expected);
 }
 
-TEST(Perfetto, NumbersOfAnySizeReadBack) {
-  ProtoMessage inner, outer;
-  inner.number(15, 127).number(16, 128).number(2047, UINT64_MAX).real(1, -0.5).bytes(2, std::string("a\0b", 3));
-  outer.message(1, inner).message(1, ProtoMessage());
-  const auto read = Message(outer.data()).messages(1);
-  ASSERT_EQ(read.size(), 2u);
-  EXPECT_EQ(read[0].number(15), 127u);
-  EXPECT_EQ(read[0].number(16), 128u);
-  EXPECT_EQ(read[0].number(2047), UINT64_MAX);
-  EXPECT_EQ(read[0].real(1), -0.5);
-  EXPECT_EQ(read[0].text(2), std::string("a\0b", 3));
-}
-
-TEST(Perfetto, BytesAreThoseOfTheFormat) {
-  // The example of Protocol Buffers' own documentation: field 1 with 150, field 2 with "testing".
-  EXPECT_EQ(ProtoMessage().number(1, 150).data(), std::string("\x08\x96\x01"));
-  EXPECT_EQ(ProtoMessage().bytes(2, "testing").data(), std::string("\x12\x07testing"));
-}
-
 TEST(Perfetto, DevicesAreNamedInRuns) {
   EXPECT_EQ(devices_text({3}), "3");
   EXPECT_EQ(devices_text({0, 1, 4, 5, 6}), "0, 1, 4 to 6");

@@ -77,8 +77,11 @@ using namespace ramet::track;
 namespace ramet::recipe {
 using namespace ramet::train;
 }
-namespace ramet::report {
+namespace ramet::sweep {
 using namespace ramet::recipe;
+}
+namespace ramet::report {
+using namespace ramet::sweep;
 }
 namespace ramet::serve {
 using namespace ramet::report;

@@ -18,7 +18,8 @@ enum class RandomPurpose : uint32_t {
   kRounding = 6,
   kTest = 7,
   kSentencePair = 8,
-  kSampling = 9
+  kSampling = 9,
+  kSweep = 10
 };
 
 /// Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).

@@ -35,6 +35,7 @@ struct Session {
 MpiSession* join_job(Session& session);
 
 void add_train(CLI::App& app, Session& session);
+void add_sweep(CLI::App& app, Session& session);
 void add_probe(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
 void add_eval(CLI::App& app, Session& session);

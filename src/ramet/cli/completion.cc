@@ -7,6 +7,7 @@
 #include "ramet/cli/command_table.h"
 #include "ramet/cli/commands.h"
 #include "ramet/machine/machine_toml.h"
+#include "ramet/sweep/sweep_folder.h"
 #include "ramet/text/task.h"
 #include "ramet/track/run_directory.h"
 
@@ -34,6 +35,10 @@ void offer_runs(Completion& to, const TypedLine& line, const std::string&) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(line.runs, error))
     if (is_run(entry.path())) add_words(to, {entry.path().filename().string()});
+}
+
+void offer_sweeps(Completion& to, const TypedLine& line, const std::string&) {
+  add_words(to, sweep::list_sweeps(line.runs));
 }
 
 void offer_machines(Completion& to, const TypedLine&, const std::string&) {
@@ -92,13 +97,14 @@ struct TypeSource {
   void (*add)(Completion&, const TypedLine&, const std::string& typed);
 };
 constexpr TypeSource kSources[] = {
-    {"RECIPE", PathKind::kFiles, nullptr},       {"FILE", PathKind::kFiles, nullptr},
-    {"FILE.pftrace", PathKind::kFiles, nullptr}, {"PATH", PathKind::kFiles, nullptr},
-    {"DATA", PathKind::kFiles, nullptr},         {"PREDICTIONS", PathKind::kFiles, nullptr},
-    {"DIR", PathKind::kFolders, nullptr},        {"CHECKPOINT", PathKind::kFolders, nullptr},
-    {"RUN", PathKind::kFolders, offer_runs},     {"MACHINE", PathKind::kFiles, offer_machines},
-    {"LAYOUT", PathKind::kFiles, offer_layouts}, {"TASK", PathKind::kNone, offer_tasks},
-    {"KEY=VALUE", PathKind::kNone, offer_keys},  {"COMMAND", PathKind::kNone, offer_commands},
+    {"RECIPE", PathKind::kFiles, nullptr},        {"FILE", PathKind::kFiles, nullptr},
+    {"FILE.pftrace", PathKind::kFiles, nullptr},  {"PATH", PathKind::kFiles, nullptr},
+    {"DATA", PathKind::kFiles, nullptr},          {"PREDICTIONS", PathKind::kFiles, nullptr},
+    {"DIR", PathKind::kFolders, nullptr},         {"CHECKPOINT", PathKind::kFolders, nullptr},
+    {"RUN", PathKind::kFolders, offer_runs},      {"MACHINE", PathKind::kFiles, offer_machines},
+    {"LAYOUT", PathKind::kFiles, offer_layouts},  {"TASK", PathKind::kNone, offer_tasks},
+    {"SWEEP", PathKind::kFolders, offer_sweeps},  {"KEY=VALUE", PathKind::kNone, offer_keys},
+    {"COMMAND", PathKind::kNone, offer_commands},
 };
 
 /// A type that is written in small letters is a word to be typed as it is: "local|MACHINE".

@@ -126,6 +126,7 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
     return subject;
   }
   subject.run = find_run(text, options.runs);
+  refuse_imported(subject.run, text);
   subject.recipe = open_recipe((subject.run / "recipe.toml").string(), options);
   fs::path path = fs::path(text).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
@@ -161,6 +162,7 @@ int run(int argc, char** argv, Session& session) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   add_train(app, session);
+  add_sweep(app, session);
   add_plan(app, session);
   add_probe(app, session);
   add_eval(app, session);

@@ -13,7 +13,7 @@ namespace ramet::cli {
 namespace {
 
 struct RunsArguments {
-  std::string folder = "runs", format = "csv", out;
+  std::string folder = "runs";
   std::vector<std::string> runs;
 };
 
@@ -134,21 +134,11 @@ int compare(const RunsArguments& arguments, bool json) {
   return 0;
 }
 
-int export_run(const RunsArguments& arguments) {
-  const RunRecord run = read_run(find_run(arguments.runs.at(0), arguments.folder));
-  const std::string text = arguments.format == "csv" ? export_csv(run) : export_json(run);
-  if (arguments.out.empty() || arguments.out == "-")
-    std::fputs(text.c_str(), stdout);
-  else
-    write_file_atomic(arguments.out, text);
-  return 0;
-}
-
 }  // namespace
 
 void add_runs(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<RunsArguments>();
-  CLI::App* runs = app.add_subcommand("runs", "Look at runs: list, show, compare, export, ask, annotate");
+  CLI::App* runs = app.add_subcommand("runs", "Look at runs, ask and annotate them, exchange them with other programs");
   runs->require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& help, int least, int most,
                        const std::function<int(bool)>& action) {
@@ -159,7 +149,7 @@ void add_runs(CLI::App& app, Session& session) {
           ->required()
           ->expected(least, most);
     add_runs_option(*command, arguments->folder);
-    if (name != "export") add_json_option(*command, session);
+    add_json_option(*command, session);
     command->callback([action, &session] { session.action = [action, &session] { return action(session.json); }; });
     return command;
   };
@@ -171,12 +161,7 @@ void add_runs(CLI::App& app, Session& session) {
   add("show", "What is known of a run", 1, 1000, [arguments](bool json) { return show(*arguments, json); });
   add("compare", "Where runs differ: recipes, last metrics, and the step at which their losses part", 2, 1000,
       [arguments](bool json) { return compare(*arguments, json); });
-  CLI::App* exporting =
-      add("export", "All metrics of a run", 1, 1, [arguments](bool) { return export_run(*arguments); });
-  exporting->add_option("--format", arguments->format, "csv: one row a step; json: the whole run")
-      ->check(CLI::IsMember({"csv", "json"}))
-      ->capture_default_str();
-  exporting->add_option("--out", arguments->out, "file (default: standard output)")->type_name("FILE");
+  add_exchange_commands(add_without_run, arguments->folder);
   add_annotation_commands(add_without_run, arguments->folder);
 }
 

@@ -25,5 +25,7 @@ using AddRunsCommand = std::function<CLI::App*(const std::string& name, const st
 void add_catalogue_commands(const AddRunsCommand& add, const std::string& folder);
 /// tag, note, group, rename, pin, archive: what people say of runs.
 void add_annotation_commands(const AddRunsCommand& add, const std::string& folder);
+/// export, push, import: runs as other programs have them (runs_exchange.cc).
+void add_exchange_commands(const AddRunsCommand& add, const std::string& folder);
 
 }  // namespace ramet::cli

@@ -13,9 +13,12 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
+#include "ramet/track/export.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_record.h"
 #include "ramet/track/system_metrics.h"
+#include "ramet/train/alerts.h"
+#include "ramet/train/event_file_observer.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/transport/process.h"
 
@@ -54,10 +57,38 @@ class StartProgress {
 };
 
 struct TrainArguments : ModelOptions {
-  std::string recipe, resume, exactly;
+  std::string recipe, resume, exactly, exported;
   int64_t steps = 0, seeds = 0, check_numerics = 0;
   bool profile = false;
 };
+
+/// Where `--export` wants a run's event files: in the run's folder, or in a folder of the run's below the one named.
+/// Nothing where it wants none.
+std::optional<fs::path> event_folder(const std::string& exported, const fs::path& run) {
+  constexpr std::string_view kKind = "tensorboard";
+  if (exported.empty()) return std::nullopt;
+  if (exported == kKind) return run / kKind;
+  if (exported.starts_with(std::string(kKind) + ":") && exported.size() > kKind.size() + 1)
+    return fs::path(exported.substr(kKind.size() + 1)) / run.filename();
+  throw Error({.what = "unknown kind of export",
+               .where = "--export",
+               .found = "'" + exported + "'",
+               .expected = "tensorboard or tensorboard:DIR"});
+}
+
+/// The alerts of a recipe without what only the command line may ask for. A recipe may come from anywhere, and so may
+/// the folder of a run that is resumed: neither may run a command here, nor have this machine speak to a server.
+AlertOptions allowed_alerts(const Recipe& recipe) {
+  AlertOptions alerts = recipe.track.alerts;
+  for (const auto& [key, value] :
+       {std::pair("track.alerts.command", &alerts.command), std::pair("track.alerts.webhook", &alerts.webhook)}) {
+    const auto place = recipe.places.find(key);
+    if (value->empty() || (place != recipe.places.end() && place->second == "--set")) continue;
+    warn(std::string(key) + " stands in a file and is left out: give it with --set " + key + "=...");
+    value->clear();
+  }
+  return alerts;
+}
 
 /// Runs of several seeds have different names.
 std::string seed_name(const std::string& name, int64_t seed) { return name + "-seed" + std::to_string(seed); }
@@ -78,6 +109,9 @@ class ConsoleObserver final : public TrainingObserver {
       : progress_(std::make_unique<StepProgress>(recipe.name, units, begin, end)),
         directory_(directory),
         shares_(!recipe.is_task()) {}
+
+  /// Prints a line above the bar.
+  void line(const std::string& text) { progress_->line(text); }
 
   void on_step(int64_t done, const Numbers& metrics) override { progress_->step(done, metrics); }
   void on_evaluation(int64_t done, const Numbers& metrics) override {
@@ -177,6 +211,7 @@ class TrainCommand {
 
   void find_resumed() {
     resumed_ = find_run(arguments_.resume, arguments_.runs);
+    refuse_imported(resumed_, "train --resume");
     const fs::path named = fs::path(arguments_.resume).lexically_normal();
     if (const auto all = list_checkpoints(resumed_ / "checkpoints"); !all.empty()) checkpoint_ = all.back();
     std::error_code error;
@@ -225,14 +260,26 @@ class TrainCommand {
     tell_origin(recorder, recipe);
     trainer.cluster().share_text(directory.path().string());
     const SystemSampler sampler(directory.path(), trainer.cluster().rank(), recipe.system_every);
-    std::vector<TrainingObserver*> observers = {&recorder};
     std::optional<ConsoleObserver> console;
+    // Before the others: the console still shows alerts of a run that fails, and the log has them before its end.
+    const AlertOptions allowed = allowed_alerts(recipe);
+    AlertObserver alerts(
+        allowed, {.id = directory.path().filename().string(), .name = recipe.name, .folder = directory.path()},
+        [&](const Alert& alert) {
+          recorder.event(json_of(alert));
+          if (console) console->line("alert: " + alert.title + ": " + alert.text);
+        },
+        warn);
+    std::vector<TrainingObserver*> observers = {&alerts, &recorder};
     if (!session_.json) {
       std::fprintf(stderr, "%s: %s planned, compiled in %s, %d threads; run %s\n", recipe.name.c_str(),
                    format_size(trainer.planned_bytes()).c_str(), duration_text(trainer.compiled().seconds).c_str(),
                    trainer.threads(), directory.path().c_str());
       observers.push_back(&console.emplace(recipe, trainer.workload().units.name, begin, end, directory));
     }
+    std::optional<EventFileObserver> events;
+    if (const auto folder = event_folder(arguments_.exported, directory.path()))
+      observers.push_back(&events.emplace(*folder, config_of(read_run(directory.path())), warn));
     catch_stop_signals();
     try {
       const TrainingResult result = train(trainer,
@@ -346,6 +393,11 @@ void add_train(CLI::App& app, Session& session) {
           "make the run in exactly this folder instead of a new one below --run-dir; with several seeds, below it")
       ->type_name("DIR")
       ->excludes(resume);
+  command
+      ->add_option("--export", arguments->exported,
+                   "write event files of TensorBoard beside the log as training goes, into the run's folder or into "
+                   "DIR/RUN; changes no bit")
+      ->type_name("tensorboard|tensorboard:DIR");
   command->add_flag("--profile", arguments->profile, "time every kernel, and print at the end where the time went");
   command
       ->add_option(
@@ -368,6 +420,7 @@ void add_train(CLI::App& app, Session& session) {
         throw Error({.what = "needs a recipe, or a run to go on with",
                      .where = "train",
                      .remedy = "`ramet train RECIPE` or `ramet train --resume RUN`"});
+      event_folder(arguments->exported, "");  // an error before anything is compiled
       join_job(session);
       return TrainCommand(*arguments, session).run();
     };

@@ -8,6 +8,7 @@
 #include "ramet/base/file.h"
 #include "ramet/base/toml.h"
 #include "ramet/base/toml_text.h"
+#include "ramet/base/words.h"
 #include "ramet/ir/attribute.h"
 #include "ramet/layout/layout_toml.h"
 #include "ramet/recipe/kinds.h"
@@ -75,12 +76,6 @@ std::string nearest_key(const std::string& name) {
 std::string number_text(double value) {
   if (value == std::floor(value) && std::fabs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
   return text_of(Attribute(value));
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
 }
 
 std::string kind_text(const RecipeKey& key) {
@@ -352,6 +347,27 @@ void check_scaling(const Recipe& recipe) {
                  .remedy = "Set train.optimizer.kind, or train.scaling = \"unit\""});
 }
 
+void check_alerts(const Recipe& recipe) {
+  const AlertOptions& alerts = recipe.track.alerts;
+  for (const auto& [key, size] :
+       {std::pair("track.alerts.disk", alerts.disk), {"track.alerts.memory", alerts.memory}}) {
+    if (size.empty()) continue;
+    try {
+      (void)parse_size(size);
+    } catch (const Error& error) {
+      ErrorParts parts = error.parts();
+      parts.where = recipe.where(key);
+      throw Error(std::move(parts));
+    }
+  }
+  const std::string& hook = alerts.webhook;
+  if (!hook.empty() && !hook.starts_with("http://") && !hook.starts_with("https://"))
+    throw Error({.what = "not an address of a webhook",
+                 .where = recipe.where("track.alerts.webhook"),
+                 .found = "'" + hook.substr(0, 100) + "'",
+                 .expected = "http://... or https://..."});
+}
+
 /// What the kind of the recipe says where keys are left out.
 void settle_kind(Recipe& recipe) {
   if (!recipe.model.file.empty()) {
@@ -419,6 +435,7 @@ void check_recipe(const Recipe& recipe) {
                  .expected = "1",
                  .remedy = "Set train.accumulation = 1, or leave train.optimizer.in_backward out"});
   check_scaling(recipe);
+  check_alerts(recipe);
   check_groups(train, recipe.where("train.groups"));
   if (recipe.train.sums == "in-order" && recipe.train.precision != "f32")
     throw Error({.what = "sums in order are for f32",
@@ -480,23 +497,6 @@ std::string print_keys(const Recipe& recipe, bool deciding_only) {
   return text;
 }
 
-/// `text` in lines of at most `width`, each after `indent`.
-std::string wrapped(const std::string& text, const std::string& indent, size_t width) {
-  std::string result, line;
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t space = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, space - begin);
-    begin = space + 1;
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
-      result += indent + line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return line.empty() ? result : result + indent + line + "\n";
-}
-
 /// Documentation of the keys that one kind owns; null: that several share.
 std::string help_of(const RecipeKind* owner, const std::string& prefix) {
   Recipe defaults;
@@ -519,6 +519,39 @@ std::string help_of(const RecipeKind* owner, const std::string& prefix) {
 }
 
 }  // namespace
+
+const RecipeKey* find_recipe_key(const std::string& name) { return find_key(name); }
+bool is_recipe_table(const std::string& name) { return is_table(name); }
+void refuse_unknown_key(const std::string& name, const std::string& place) { unknown_key(name, place); }
+
+RecipeValue checked_value(const RecipeKey& key, const RecipeValue& value, const std::string& place,
+                          const fs::path& folder) {
+  toml::table table;
+  std::visit([&](const auto& given) { table.insert("value", given); }, value);
+  Recipe scratch;
+  Assignment(scratch, key, {place, folder, place}).assign(*table.get("value"));
+  return std::visit(
+      [&](const auto* field) -> RecipeValue {
+        using T = std::remove_cvref_t<decltype(*field)>;
+        if constexpr (std::is_same_v<T, std::optional<int64_t>> || std::is_same_v<T, std::optional<double>>) {
+          return **field;
+        } else if constexpr (std::is_same_v<T, NumberOrAuto>) {
+          return field->automatic ? RecipeValue(std::string("auto")) : RecipeValue(*field->number);
+        } else if constexpr (std::is_same_v<T, std::vector<GroupOptions>>) {
+          internal_error("checked_value", "a single value became a list");
+        } else {
+          return *field;
+        }
+      },
+      key.field(scratch));
+}
+
+std::string toml_of(const RecipeValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return quoted_toml(*text);
+  return std::visit([](const auto& given) { return text_of(Attribute(given)); }, value);
+}
+
+std::string setting_of(const std::string& key, const RecipeValue& value) { return key + "=" + toml_of(value); }
 
 std::string Recipe::where(const std::string& key) const {
   const auto place = places.find(key);

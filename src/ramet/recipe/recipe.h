@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/train/alert_options.h"
 #include "ramet/train/train_options.h"
 
 namespace ramet::recipe {
@@ -61,6 +62,10 @@ struct Recipe {
   TrainOptions train;
   double system_every = 5;  ///< seconds between samples of what the system does (track/system_metrics.h); 0: none
 
+  struct Track {
+    AlertOptions alerts;
+  } track;
+
   /// Where each key was set, as "bert.toml:12" or "--set"; keys that were not are absent.
   std::map<std::string, std::string> places;
 
@@ -94,6 +99,24 @@ struct RecipeKey {
 /// The keys of all tables: those that every recipe has, those that models of text share, and those of each kind
 /// (recipe/kinds.h).
 const std::vector<RecipeKey>& recipe_keys();
+
+/// The key of this name; null where there is none.
+const RecipeKey* find_recipe_key(const std::string& name);
+/// Whether there are keys of the names "NAME.*".
+bool is_recipe_table(const std::string& name);
+/// Throws the Error of a name that is no key, with the nearest one that is.
+[[noreturn]] void refuse_unknown_key(const std::string& name, const std::string& place);
+
+/// One value of a key that takes no list.
+using RecipeValue = std::variant<bool, int64_t, double, std::string>;
+/// The value as the key's field holds it: a whole number as a number where the key takes any, a path made absolute from
+/// `folder`, a layout in its canonical text. Throws Error (`place` and the key) for what the key does not take.
+RecipeValue checked_value(const RecipeKey& key, const RecipeValue& value, const std::string& place,
+                          const std::filesystem::path& folder);
+/// The value as TOML.
+std::string toml_of(const RecipeValue& value);
+/// "train.steps=100", as `settings` of a recipe take it.
+std::string setting_of(const std::string& key, const RecipeValue& value);
 
 /// Parses a recipe and applies `settings` ("a.b=c", in order, after the file), then checks types, ranges and what keys
 /// mean together. Relative paths are taken from `folder` in the text and from the working directory in settings.

@@ -1,8 +1,9 @@
 #include "ramet/report/perfetto.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+
+#include "ramet/base/proto.h"
 
 namespace ramet::report {
 namespace {
@@ -128,31 +129,6 @@ class Trace {
 };
 
 }  // namespace
-
-void ProtoMessage::varint(uint64_t value) {
-  for (; value >= 0x80; value >>= 7) data_ += static_cast<char>(value | 0x80);
-  data_ += static_cast<char>(value);
-}
-
-ProtoMessage& ProtoMessage::number(int field, uint64_t value) {
-  varint(static_cast<uint64_t>(field) << 3);
-  varint(value);
-  return *this;
-}
-
-ProtoMessage& ProtoMessage::real(int field, double value) {
-  varint(static_cast<uint64_t>(field) << 3 | 1);
-  auto bits = std::bit_cast<uint64_t>(value);
-  for (int i = 0; i < 8; ++i, bits >>= 8) data_ += static_cast<char>(bits & 0xff);
-  return *this;
-}
-
-ProtoMessage& ProtoMessage::bytes(int field, std::string_view value) {
-  varint(static_cast<uint64_t>(field) << 3 | 2);
-  varint(value.size());
-  data_ += value;
-  return *this;
-}
 
 std::string perfetto_trace(const Simulation& simulation) { return Trace(simulation).run(); }
 

@@ -2,26 +2,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ramet/sim/simulate.h"
 
 namespace ramet::report {
-
-/// Protocol Buffers' wire format, as far as a trace needs it: fields of varints, doubles and bytes, by their numbers.
-class ProtoMessage {
- public:
-  ProtoMessage& number(int field, uint64_t value);         ///< wire type 0
-  ProtoMessage& real(int field, double value);             ///< wire type 1
-  ProtoMessage& bytes(int field, std::string_view value);  ///< wire type 2: text too
-  ProtoMessage& message(int field, const ProtoMessage& value) { return bytes(field, value.data_); }
-  const std::string& data() const { return data_; }
-
- private:
-  void varint(uint64_t value);
-  std::string data_;
-};
 
 /// A simulated step as a Perfetto trace (the bytes of a perfetto.protos.Trace), which ui.perfetto.dev and Chrome's
 /// viewer open. A process is one device of those that do the same, its tracks are the runs of segments, its work layer

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/base/proto.h"
 #include "ramet/report/perfetto.h"
 
 namespace ramet::serve {
@@ -47,7 +48,7 @@ std::string text(const json& object, const char* key) {
 class TraceWriter {
  public:
   uint64_t process(const std::string& name) {
-    report::ProtoMessage process, track;
+    ProtoMessage process, track;
     const uint64_t uuid = ++tracks_;
     process.number(1, uuid).bytes(6, name);
     track.number(1, uuid).bytes(2, name).message(3, process);
@@ -55,7 +56,7 @@ class TraceWriter {
     return uuid;
   }
   uint64_t track(const std::string& name, uint64_t parent) {
-    report::ProtoMessage track;
+    ProtoMessage track;
     track.number(1, ++tracks_).bytes(2, name).number(5, parent);
     describe(track);
     return tracks_;
@@ -71,26 +72,26 @@ class TraceWriter {
   const std::string& data() const { return trace_.data(); }
 
  private:
-  void describe(const report::ProtoMessage& track) {
-    report::ProtoMessage packet;
+  void describe(const ProtoMessage& track) {
+    ProtoMessage packet;
     packet.message(60, track);
     add(packet);
   }
   void event(uint64_t track, uint64_t type, double at, const std::string* name, const std::string* category) {
-    report::ProtoMessage event, packet;
+    ProtoMessage event, packet;
     event.number(9, type).number(11, track);
     if (category) event.bytes(22, *category);
     if (name) event.bytes(23, *name);
     packet.number(8, static_cast<uint64_t>(std::llround(std::max(0.0, at) * 1e9))).message(11, event);
     add(packet);
   }
-  void add(report::ProtoMessage& packet) {
+  void add(ProtoMessage& packet) {
     packet.number(10, kSequence).number(13, first_ ? kCleared | kNeeded : kNeeded);
     first_ = false;
     trace_.message(1, packet);
   }
 
-  report::ProtoMessage trace_;
+  ProtoMessage trace_;
   uint64_t tracks_ = 0;
   size_t spans_ = 0;
   bool first_ = true;

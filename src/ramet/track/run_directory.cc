@@ -1,13 +1,10 @@
 #include "ramet/track/run_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -38,14 +35,18 @@ std::string time_text(const char* format, std::time_t now = std::time(nullptr)) 
   return text;
 }
 
+std::string moment_text(std::time_t seconds, int64_t microseconds) {
+  char fraction[32];
+  std::snprintf(fraction, sizeof fraction, ".%06lld", static_cast<long long>(microseconds));
+  return time_text("%Y-%m-%dT%H:%M:%S", seconds) + fraction + time_text("%z", seconds);
+}
+
 /// Now, to the microsecond: runs that begin in one second keep their order. All of it is from one reading of one clock:
 /// `time` may be milliseconds behind, and so a second.
 std::string start_text() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
-  char fraction[32];
-  std::snprintf(fraction, sizeof fraction, ".%06ld", now.tv_nsec / 1000);
-  return time_text("%Y-%m-%dT%H:%M:%S", now.tv_sec) + fraction + time_text("%z", now.tv_sec);
+  return moment_text(now.tv_sec, now.tv_nsec / 1000);
 }
 
 /// A name as part of a folder's name.
@@ -100,19 +101,6 @@ std::string first_match(const char* file, const std::string& key) {
   return "";
 }
 
-/// Opens the lock file; -1 when another process holds it.
-int take_lock(const fs::path& run) {
-  const fs::path path = run / "lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0)
-    throw Error(
-        {.what = "cannot open the run's lock (" + std::generic_category().message(errno) + ")", .where = path.string()},
-        ErrorKind::kFailure);
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  ::close(fd);
-  return -1;
-}
-
 void write_facts(const fs::path& path, const RunFacts& facts) {
   const json run = {{"id", path.filename().string()},
                     {"name", facts.name},
@@ -131,20 +119,28 @@ void write_facts(const fs::path& path, const RunFacts& facts) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(RunDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(other.lock_) {
-  other.lock_ = -1;
-}
-
-RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) ::close(lock_);
-}
-
-RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
-  const std::string stem = time_text("%Y-%m-%d") + "-" + file_name_of(facts.name) + "-";
+std::filesystem::path new_run_path(const fs::path& parent, const std::string& name, double started) {
+  const std::string stem = time_text("%Y-%m-%d", static_cast<std::time_t>(started)) + "-" + file_name_of(name) + "-";
   fs::path path = parent / (stem + short_id());
   std::error_code error;
   while (fs::exists(path, error)) path = parent / (stem + short_id());
-  return create_at(path, facts);
+  return path;
+}
+
+void write_import_facts(const fs::path& folder, const std::string& id, const ImportFacts& facts) {
+  const int64_t microseconds = std::llround(facts.started * 1e6);
+  const json run = {{"id", id},
+                    {"name", facts.name},
+                    {"started", moment_text(microseconds / 1'000'000, microseconds % 1'000'000)},
+                    {"version", version()},
+                    {"command", facts.command.empty() ? json::array() : json::array({facts.command})},
+                    {"git", facts.git.empty() ? json(nullptr) : json{{"commit", facts.git}}},
+                    {"imported", json::parse(facts.imported)}};
+  write_file_atomic(folder / "run.json", dump(run));
+}
+
+RunDirectory RunDirectory::create(const fs::path& parent, const RunFacts& facts) {
+  return create_at(new_run_path(parent, facts.name, static_cast<double>(std::time(nullptr))), facts);
 }
 
 RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts) {
@@ -158,8 +154,9 @@ RunDirectory RunDirectory::create_at(const fs::path& path, const RunFacts& facts
     throw Error({.what = "cannot make the run's folder (" + error.message() + ")", .where = path.string()},
                 ErrorKind::kFailure);
   const fs::path absolute = fs::canonical(path, error);
-  RunDirectory run(error ? path : absolute, take_lock(path));
-  if (run.lock_ < 0) throw Error({.what = "another process makes a run in this folder", .where = path.string()});
+  std::optional<LockFile> lock = LockFile::take(path / "lock");
+  if (!lock) throw Error({.what = "another process makes a run in this folder", .where = path.string()});
+  RunDirectory run(error ? path : absolute, std::move(*lock));
   write_facts(run.path_, facts);
   return run;
 }
@@ -170,11 +167,11 @@ RunDirectory RunDirectory::reopen(const fs::path& path) {
         {.what = "not a run: it has no run.json", .where = path.string(), .remedy = "`ramet runs list` shows runs"});
   std::error_code error;
   const fs::path absolute = fs::canonical(path, error);
-  RunDirectory run(error ? path : absolute, take_lock(path));
-  if (run.lock_ < 0)
+  std::optional<LockFile> lock = LockFile::take(path / "lock");
+  if (!lock)
     throw Error(
         {.what = "another process is running this run", .where = path.string(), .remedy = "Wait for it, or stop it"});
-  return run;
+  return RunDirectory(error ? path : absolute, std::move(*lock));
 }
 
 std::filesystem::path RunDirectory::numerics(int64_t step) const {
@@ -183,18 +180,29 @@ std::filesystem::path RunDirectory::numerics(int64_t step) const {
   return numerics() / name;
 }
 
+double seconds_of_moment(const std::string& text) {
+  std::tm parts{};
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (!rest) return 0;
+  double fraction = 0;
+  if (*rest == '.') {
+    double scale = 0.1;
+    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) fraction += scale * (*rest - '0');
+  }
+  int64_t offset = 0;
+  if (*rest == '+' || *rest == '-') {
+    const int digits = std::atoi(rest + 1);
+    offset = (*rest == '-' ? -1 : 1) * (digits / 100 * 3600 + digits % 100 * 60);
+  }
+  return static_cast<double>(::timegm(&parts) - offset) + fraction;
+}
+
 bool is_run(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path / "run.json", error);
 }
 
-bool is_running(const fs::path& run) {
-  const int fd = ::open((run / "lock").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(fd);
-  return held;
-}
+bool is_running(const fs::path& run) { return LockFile::is_held(run / "lock"); }
 
 std::string describe_machine() {
   utsname system{};

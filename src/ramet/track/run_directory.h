@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ramet/base/house.h"
+#include "ramet/base/lock_file.h"
 
 namespace ramet::track {
 
@@ -17,6 +17,18 @@ struct RunFacts {
   std::string kernel_class;
   int threads = 0;
 };
+
+/// Where a run of another tracker came from, for run.json.
+struct ImportFacts {
+  std::string name;
+  double started = 0;        ///< seconds since 1970
+  std::string command, git;  ///< the command line and the commit, where they are known
+  std::string imported;      ///< a JSON object: "from", "path", "id" and what else is known
+};
+/// A folder for a new run below `parent` that is not there yet: DATE-NAME-ID.
+std::filesystem::path new_run_path(const std::filesystem::path& parent, const std::string& name, double started);
+/// Writes the run.json that makes a folder a run, with the id that it shall have.
+void write_import_facts(const std::filesystem::path& folder, const std::string& id, const ImportFacts& facts);
 
 /// The folder of one run: recipe.toml (complete), run.json (command, versions, git state), machine.json, log.ramet,
 /// plan.json, liveness.json, program.json, times.json, checkpoints/, for text tokenizer/, of model
@@ -31,9 +43,6 @@ class RunDirectory {
   static RunDirectory create_at(const std::filesystem::path& path, const RunFacts& facts);
   /// Takes the lock of a run that is there. Throws Error when it is not a run, or another process is running it.
   static RunDirectory reopen(const std::filesystem::path& path);
-  ~RunDirectory();
-  RunDirectory(RunDirectory&& other) noexcept;
-  RunDirectory& operator=(RunDirectory&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log() const { return path_ / "log.ramet"; }
@@ -51,11 +60,13 @@ class RunDirectory {
   std::filesystem::path model() const { return path_ / "model.ramet"; }  ///< of a recipe of a model file
 
  private:
-  RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  RunDirectory(std::filesystem::path path, LockFile lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::filesystem::path path_;
-  int lock_ = -1;
+  LockFile lock_;
 };
 
+/// Seconds since 1970 of a moment as run.json has it ("2026-11-23T15:00:00.123456+0000"); 0 where the text is none.
+double seconds_of_moment(const std::string& text);
 /// Whether a folder is a run's.
 bool is_run(const std::filesystem::path& path);
 /// Whether a process runs it now.

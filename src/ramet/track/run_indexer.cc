@@ -81,24 +81,6 @@ FolderState state_of(int root, const std::string& id) {
   return state;
 }
 
-/// "2026-11-23T15:00:19.123456+0100" as seconds since 1970; 0 when it is something else.
-double seconds_of(const std::string& text) {
-  std::tm parts{};
-  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (!rest) return 0;
-  double fraction = 0;
-  if (*rest == '.') {
-    double scale = 0.1;
-    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) fraction += scale * (*rest - '0');
-  }
-  int64_t offset = 0;
-  if (*rest == '+' || *rest == '-') {
-    const int digits = std::atoi(rest + 1);
-    offset = (*rest == '-' ? -1 : 1) * (digits / 100 * 3600 + digits % 100 * 60);
-  }
-  return static_cast<double>(::timegm(&parts) - offset) + fraction;
-}
-
 std::string time_text(double seconds) {
   const auto whole = static_cast<std::time_t>(seconds);
   std::tm parts{};
@@ -292,7 +274,7 @@ void RunIndexer::index_facts(int64_t key, const fs::path& run) {
           "colour = ?, pinned = ?, archived = ?, version = ?, command = ?, git = ?, machine = ?, kernel_class = ?, "
           "checkpoints = ? WHERE key = ?")
       .bind_all(annotations.name.empty() ? record.name : annotations.name, record.name, record.started,
-                seconds_of(record.started), annotations.group, annotations.note, annotations.colour,
+                seconds_of_moment(record.started), annotations.group, annotations.note, annotations.colour,
                 static_cast<int64_t>(annotations.pinned), static_cast<int64_t>(annotations.archived), record.version,
                 record.command, record.git, record.machine, record.kernel_class, checkpoints, key)
       .run();

@@ -145,6 +145,16 @@ std::vector<RunRecord> list_runs(const fs::path& folder) {
   return runs;
 }
 
+bool is_imported(const fs::path& run) { return read_json(run / "run.json").contains("imported"); }
+
+void refuse_imported(const fs::path& run, const std::string& doing) {
+  if (is_imported(run))
+    throw Error({.what = "a run of another tracker has neither a recipe nor weights",
+                 .where = doing,
+                 .found = "'" + run.filename().string() + "'",
+                 .expected = "a run of Ramet's own"});
+}
+
 fs::path find_run(const std::string& text, const fs::path& folder) {
   std::error_code error;
   fs::path path = fs::path(text).lexically_normal();
@@ -161,7 +171,7 @@ fs::path find_run(const std::string& text, const fs::path& folder) {
     ids.push_back(id);
     if (id == text) return entry.path();
     if (!text.empty() && id.ends_with("-" + text)) matches.push_back(entry.path());
-    if (text == "latest")
+    if (text == "latest" && !is_imported(entry.path()))
       latest = std::max(latest, {text_or_empty(read_json(entry.path() / "run.json"), "started"), entry.path()});
   }
   if (!latest.second.empty()) return latest.second;

@@ -39,8 +39,12 @@ RunRecord read_run_facts(const std::filesystem::path& path);
 RunRecord read_run(const std::filesystem::path& path);
 /// All runs below `folder`, oldest first.
 std::vector<RunRecord> list_runs(const std::filesystem::path& folder);
+/// Whether a run came from another tracker (track/imported_run.h): it has metrics, but neither a recipe nor weights.
+bool is_imported(const std::filesystem::path& run);
+/// Throws Error for an imported run, which `doing` ("train --resume") cannot use.
+void refuse_imported(const std::filesystem::path& run, const std::string& doing);
 /// The run that a person means: a run's folder, one of its checkpoints, its id below `folder`, the end of its id, or
-/// "latest". Throws Error naming the nearest.
+/// "latest" (of those that were not imported). Throws Error naming the nearest.
 std::filesystem::path find_run(const std::string& text, const std::filesystem::path& folder);
 
 /// Metrics by step as CSV: one row a step, a column for each metric.

@@ -10,6 +10,7 @@ namespace ramet::track {
 namespace {
 
 constexpr int kBusyMilliseconds = 20'000;
+constexpr int kMostForeignText = 16 << 20;
 constexpr int kMostText = 64 << 20;  // of one value: what a query may make out of nothing
 
 double seconds_now() {
@@ -18,7 +19,7 @@ double seconds_now() {
 
 [[noreturn]] void throw_error(sqlite3* database, int code, const std::string& where) {
   const char* const said = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-  throw DatabaseError({.what = "the catalogue's database says: " + std::string(said), .where = where}, code & 0xff);
+  throw DatabaseError({.what = "SQLite says: " + std::string(said), .where = where}, code & 0xff);
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n;") == std::string_view::npos; }
@@ -31,7 +32,8 @@ int allow_reading(void*, int action, const char* first, const char* second, cons
     case SQLITE_RECURSIVE: return SQLITE_OK;
     case SQLITE_FUNCTION: return second && std::string_view(second) == "load_extension" ? SQLITE_DENY : SQLITE_OK;
     case SQLITE_PRAGMA:
-      return first && (std::string_view(first) == "table_info" || std::string_view(first) == "data_version")
+      return first && (std::string_view(first) == "table_info" || std::string_view(first) == "table_xinfo" ||
+                       std::string_view(first) == "data_version")
                  ? SQLITE_OK
                  : SQLITE_DENY;
     default: return SQLITE_DENY;
@@ -141,7 +143,8 @@ Database::Database(const std::filesystem::path& path, Mode mode) : path_(path) {
   std::string name = path.string();
   switch (mode) {
     case Mode::kReadWrite: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE; break;
-    case Mode::kRead: flags |= SQLITE_OPEN_READONLY; break;
+    case Mode::kRead:
+    case Mode::kReadForeign: flags |= SQLITE_OPEN_READONLY; break;
     case Mode::kReadFrozen: {
       std::string escaped;  // a URI: '?' ends the path, '%' begins a code
       for (const char c : std::filesystem::absolute(path).string())
@@ -159,11 +162,21 @@ Database::Database(const std::filesystem::path& path, Mode mode) : path_(path) {
   if (code != SQLITE_OK) {
     const std::string said = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
     sqlite3_close_v2(handle_);
-    throw DatabaseError({.what = "cannot open the catalogue (" + said + ")", .where = path_.string()}, code & 0xff);
+    throw DatabaseError({.what = "cannot open the database (" + said + ")", .where = path_.string()}, code & 0xff);
   }
   sqlite3_busy_timeout(handle_, kBusyMilliseconds);
   sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMostText);
   sqlite3_limit(handle_, SQLITE_LIMIT_ATTACHED, 0);
+  if (mode == Mode::kReadForeign) distrust();
+}
+
+void Database::distrust() {
+  sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMostForeignText);
+  sqlite3_limit(handle_, SQLITE_LIMIT_TRIGGER_DEPTH, 0);
+  for (const int option : {SQLITE_DBCONFIG_TRUSTED_SCHEMA, SQLITE_DBCONFIG_ENABLE_VIEW, SQLITE_DBCONFIG_ENABLE_TRIGGER})
+    sqlite3_db_config(handle_, option, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_exec(handle_, "PRAGMA cell_size_check = ON", nullptr, nullptr, nullptr);
 }
 
 Database::~Database() {

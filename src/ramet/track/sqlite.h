@@ -79,7 +79,8 @@ class Database {
   enum class Mode {
     kReadWrite,  ///< the file is made where it is absent
     kRead,
-    kReadFrozen,  ///< as it lies there: no locks, nothing written beside it
+    kReadForeign,  ///< a file of any origin: what its schema computes (views, triggers) is off, values are bounded
+    kReadFrozen,   ///< as it lies there: no locks, nothing written beside it
     kMemory
   };
   Database(const std::filesystem::path& path, Mode mode);
@@ -114,6 +115,7 @@ class Database {
   };
 
  private:
+  void distrust();
   [[noreturn]] void fail(int code, const std::string& doing) const;
   std::filesystem::path path_;
   sqlite3* handle_ = nullptr;

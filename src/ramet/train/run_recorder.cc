@@ -31,6 +31,12 @@ void add(json& event, const Numbers& numbers, const std::string& prefix = "") {
 
 }  // namespace
 
+Numbers held_out_numbers(const Numbers& evaluation) {
+  Numbers held_out;
+  for (const auto& [name, value] : evaluation) held_out.emplace_back("held_out_" + name, value);
+  return held_out;
+}
+
 std::string devices_json(const Cluster& cluster) {
   json devices = json::array();
   const std::vector<int64_t>& arenas = cluster.arena_bytes();
@@ -91,8 +97,7 @@ void RunRecorder::on_step(int64_t done, const Numbers& metrics) {
 }
 
 void RunRecorder::on_evaluation(int64_t done, const Numbers& metrics) {
-  Numbers held_out;
-  for (const auto& [name, value] : metrics) held_out.emplace_back("held_out_" + name, value);
+  const Numbers held_out = held_out_numbers(metrics);
   log_->metrics(done, held_out);
   if (!echo_) return;
   json event = {{"event", "evaluation"}, {"step", done}};
@@ -105,6 +110,11 @@ void RunRecorder::on_checkpoint(int64_t done, const fs::path& path) {
   log_->event(event);
   if (echo_) echo_(event);
   write_times();
+}
+
+void RunRecorder::event(const std::string& json) {
+  log_->event(json);
+  if (echo_) echo_(json);
 }
 
 void RunRecorder::on_numerics(const NumericsReport& report) {

@@ -34,6 +34,9 @@ class RunRecorder final : public TrainingObserver {
   void on_end(const Training& training, const TrainingResult& result) override;
   void on_failure(const Training& training, const std::string& error) override;
 
+  /// Writes an event of one's own: the text of a JSON object with "event".
+  void event(const std::string& json);
+
   /// Ends the record once the hash of the weights is known, which all ranks compute together: writes the last event,
   /// and waits until the log is durable. Returns warnings, one a line.
   std::string finish(const Training& training, const TrainingResult& result, const std::string& weights_hash);
@@ -50,6 +53,9 @@ class RunRecorder final : public TrainingObserver {
   int64_t steps_ = 0;
   double seconds_ = 0;  ///< of all steps of this process
 };
+
+/// The names that a run's metrics have for an evaluation: "held_out_loss".
+Numbers held_out_numbers(const Numbers& evaluation);
 
 /// The planned bytes and the arena of every device: [{device, planned_bytes, streaming_bytes, arena_bytes}].
 std::string devices_json(const Cluster& cluster);

@@ -148,6 +148,7 @@ std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& g
 
 Numbers Training::step(const StepScalars& given) {
   const auto start = Clock::now();
+  not_finite_.clear();
   const std::vector<ScalarValue> scalars = scalars_of(steps_done_, given);  // before a batch is taken: it may throw
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
@@ -201,6 +202,7 @@ void Training::follow_loss_scale(const ClusterResults& results, bool overflows, 
 }
 
 void Training::fail_not_finite(const std::string& result, const std::vector<ScalarValue>& scalars) {
+  not_finite_ = result;
   const auto first = workload_.train->repeatable()
                          ? cluster_->find_first_nonfinite(steps_done_, feed_of_step(), scalars)
                          : std::optional<std::string>("an unknown node: the samples of a stream cannot be read again");

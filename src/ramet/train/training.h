@@ -59,6 +59,8 @@ class Training {
   int64_t steps_done() const { return steps_done_; }
   const LossScale& loss_scale() const { return loss_scale_; }  ///< of the next step, where it is automatic
   bool whole() const { return whole_; }  ///< false once a step failed after it had begun to change states
+  /// The guarded number that was not finite and ended the last step; "": none.
+  const std::string& not_finite() const { return not_finite_; }
   const Workload& workload() const { return workload_; }
   const Model& model() const { return workload_.model; }
   const TrainOptions& options() const { return options_; }
@@ -125,6 +127,7 @@ class Training {
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
   bool whole_ = true;
+  std::string not_finite_;
 };
 
 }  // namespace ramet::train
