@@ -15,7 +15,7 @@ class Perfetto(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             peers.ramet("simulate", peers.ROOT / "examples" / "gpt2-124m.toml", "--machine", "dgx-h100", "--layout",
-                        "p=2 r=2", "--trace", "step.pftrace", folder=folder)
+                        "p=2", "--trace", "step.pftrace", folder=folder)
             done = subprocess.run([sys.executable, str(peers.ROOT / "bench" / "trace.py"), "step.pftrace"], cwd=folder,
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

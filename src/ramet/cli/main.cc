@@ -13,8 +13,8 @@
 #include "ramet/cli/console.h"
 #include "ramet/cli/first_processors.h"
 #include "ramet/recipe/kinds.h"
-#include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
+#include "ramet/track/run_record.h"
 #include "ramet/transport/mpi_transport.h"
 
 namespace ramet::cli {

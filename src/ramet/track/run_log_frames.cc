@@ -4,11 +4,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/hash.h"
+#include "ramet/track/run_log_frame.h"
 
 namespace ramet::track {
 namespace {
-
-constexpr size_t kMostPayload = 1 << 20;
 
 template <typename T>
 void put(std::string& to, T value) {
@@ -18,7 +17,7 @@ void put(std::string& to, T value) {
 }
 
 std::string frame(const std::string& payload) {
-  std::string text("RLF1");
+  std::string text(kFrameMark);
   put(text, static_cast<uint32_t>(payload.size()));
   put(text, crc32c(payload.data(), payload.size()));
   return text + payload;

@@ -7,13 +7,12 @@
 
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
+#include "ramet/track/json_text.h"
 #include "ramet/track/run_log.h"
 #include "ramet/track/run_log_frame.h"
 
 namespace ramet::track {
 namespace {
-
-constexpr size_t kMostDepth = 64;
 
 template <typename T>
 T get(std::string_view from, size_t offset) {
@@ -26,16 +25,6 @@ void put(std::string& to, T value) {
   char bytes[sizeof(T)];
   std::memcpy(bytes, &value, sizeof(T));
   to.append(bytes, sizeof(T));
-}
-
-/// Whether brackets nest deeper than an event needs: printing it again would recurse as deep.
-bool is_deep(std::string_view text) {
-  size_t depth = 0;
-  for (const char c : text) {
-    if ((c == '{' || c == '[') && ++depth > kMostDepth) return true;
-    if ((c == '}' || c == ']') && depth > 0) --depth;
-  }
-  return false;
 }
 
 /// Splits names that each end with NUL; false when the bytes are not that.
@@ -98,7 +87,7 @@ bool RunLogScanner::take(std::string_view payload) {
   switch (payload[0]) {
     case 'J': {
       const std::string_view text = payload.substr(1);
-      if (!text.starts_with('{') || is_deep(text) || !nlohmann::json::accept(text)) return false;
+      if (!text.starts_with('{') || is_deep_json(text) || !nlohmann::json::accept(text)) return false;
       visitor_.on_event(text);
       return true;
     }
