@@ -5,6 +5,7 @@
 #include "ramet/array.h"      // numbers that go in and come out
 #include "ramet/data.h"       // where samples come from
 #include "ramet/error.h"      // what goes wrong
+#include "ramet/log.h"        // runs that a program logs to
 #include "ramet/model.h"      // building a model
 #include "ramet/ops.h"        // the ops
 #include "ramet/optimizer.h"  // optimizers, groups, learning rates

@@ -5,6 +5,7 @@
 #include <stop_token>
 
 #include "ramet/data.h"
+#include "ramet/log.h"
 #include "ramet/model.h"
 #include "ramet/optimizer.h"
 
@@ -84,6 +85,9 @@ struct FitOptions {
   std::stop_token stop{};     ///< asked: the step is finished, saved, and `fit` returns
   std::function<void(const StepResult&)> on_step{};
   std::function<void(int64_t step, const Metrics&)> on_evaluation{};
+  /// Gets the numbers of every step and evaluation, and the files of the plan (docs/runs.md). The program may log to it
+  /// as well; it outlives `fit`, and does not end with it.
+  Run* run = nullptr;
 };
 
 struct FitResult {

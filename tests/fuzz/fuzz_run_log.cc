@@ -35,6 +35,20 @@ RAMET_FUZZ_TARGET(run_log, std::string_view input) {
   const RunLog log = parse_run_log(file);
   if (log.skipped_bytes < 0 || log.skipped_bytes > static_cast<int64_t>(file.size()))
     internal_error("run log", "more bytes were skipped than there are");
+  // In two pieces, by two readers, it is the same.
+  struct Counter final : RunLogVisitor {
+    int64_t metrics = 0, events = 0;
+    void on_names(uint32_t, const std::vector<std::string>&) override {}
+    void on_metrics(uint32_t, int64_t, double, std::span<const double>) override { ++metrics; }
+    void on_event(std::string_view) override { ++events; }
+  } whole, pieces;
+  RunLogScanner at_once(whole), first(pieces), second(pieces);
+  at_once.scan(file, true);
+  const size_t done = first.scan(std::string_view(file).substr(0, file.size() / 2), false);
+  if (!second.restore(first.saved_names())) internal_error("run log", "names that were saved cannot be restored");
+  second.scan(std::string_view(file).substr(done), true);
+  if (whole.metrics != pieces.metrics || whole.events != pieces.events)
+    internal_error("run log", "pieces of a log give something else than the whole");
   for (const auto& name : log.names()) {
     (void)log.series(name);
     (void)log.last(name);

@@ -5,11 +5,13 @@
 #include <map>
 #include <numeric>
 
+#include "ramet/api/log.h"
 #include "ramet/base/error.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/memory.h"
 #include "ramet/train/facts.h"
+#include "ramet/train/run_recorder.h"
 #include "ramet/train/training.h"
 #include "ramet/train/training_loop.h"
 #include "ramet/weights/safetensors.h"
@@ -41,6 +43,7 @@ struct Training::State {
   std::shared_ptr<api::StepSource> caller;  ///< null where the training has data of its own
   std::unique_ptr<train::Training> engine;
   std::map<std::string, train::SampleProgram> programs;  ///< that were asked for
+  std::optional<track::RunOrigin> origin;                ///< the run that it goes on from, or whose weights it has
 
   State(const Model& the_model, const TrainOptions& the_options, const Data& train, const Data& held_out)
       : model(the_model), options(the_options) {
@@ -180,7 +183,18 @@ FitResult Training::fit(const FitOptions& options) {
   plan.stop_at = options.until_step;
   plan.checkpoints = options.checkpoints;
   plan.stop = &stop;
-  const train::TrainingResult result = train::train(engine, plan, listener);
+  std::vector<train::TrainingObserver*> observers = {&listener};
+  std::optional<train::RunRecorder> recorder;
+  if (options.run) {
+    Run::State& run = *options.run->state_;
+    if (run.over || !run.directory)
+      throw Error({.what = "a run that is over, or another's", .where = "FitOptions::run", .found = run.path});
+    recorder.emplace(*run.directory, run.log);
+    if (state_->origin && state_->origin->run != options.run->id()) recorder->began_with(*state_->origin);
+    observers.push_back(&*recorder);
+  }
+  const train::TrainingResult result = train::train(engine, plan, observers);
+  if (recorder) state_->origin.reset();
   if (listener.thrown) std::rethrow_exception(listener.thrown);
   return {.steps = result.steps,
           .stopped = result.interrupted,
@@ -225,7 +239,10 @@ std::string Training::save(const std::string& folder) { return state_->engine->s
 
 std::string Training::restore(const std::string& checkpoint) {
   const auto inside = train::list_checkpoints(checkpoint);
-  return state_->engine->restore(train::Checkpoint(inside.empty() ? std::filesystem::path(checkpoint) : inside.back()));
+  const std::filesystem::path found = inside.empty() ? std::filesystem::path(checkpoint) : inside.back();
+  std::string warnings = state_->engine->restore(train::Checkpoint(found));
+  state_->origin = track::origin_of(found, "forked");
+  return warnings;
 }
 
 std::vector<float> Training::weight(const std::string& name) const {
@@ -251,6 +268,7 @@ void Training::load_weights(const std::string& path) {
                             set(name, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
                           });
   });
+  state_->origin = track::origin_of(path, "fine_tuned");
 }
 
 std::string Training::weights_hash() const { return state_->engine->weights_hash(); }

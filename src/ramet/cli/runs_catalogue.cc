@@ -85,7 +85,7 @@ class RunLister {
     query_.filter = arguments.filter;
     if (!arguments.all)
       query_.filter = query_.filter.empty() ? "not archived" : "(" + query_.filter + ") and not archived";
-    if (!arguments.filter.empty()) (void)catalogue.runs({.filter = arguments.filter, .columns = {}, .limit = 0});
+    if (!arguments.filter.empty()) (void)catalogue.runs({.filter = arguments.filter, .limit = 0});
     query_.sort = !arguments.sort.empty() ? arguments.sort : arguments.limit > 0 ? "-started" : "started";
     query_.limit = arguments.limit > 0 ? arguments.limit : -1;
     query_.columns = {"loss", "held_out_loss"};

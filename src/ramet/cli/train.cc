@@ -13,8 +13,9 @@
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/numerics.h"
-#include "ramet/track/run_record.h"
 #include "ramet/track/run_directory.h"
+#include "ramet/track/run_record.h"
+#include "ramet/track/system_metrics.h"
 #include "ramet/train/run_recorder.h"
 #include "ramet/transport/process.h"
 
@@ -162,7 +163,7 @@ class TrainCommand {
       trainer.initialize();
     }
     start.reset();  // ends the bar
-    if (!session_.leads()) return follow(trainer);
+    if (!session_.leads()) return follow(trainer, complete);
     if (!directory) {
       const RunFacts facts{complete.name, print_recipe(complete), session_.command, trainer.kernel_class(),
                            trainer.threads()};
@@ -208,7 +209,9 @@ class TrainCommand {
   }
 
   /// What a rank that does not lead does beside the leading one: the same calls.
-  int follow(Training& trainer) {
+  int follow(Training& trainer, const Recipe& recipe) {
+    const fs::path run = trainer.cluster().share_text("");
+    const SystemSampler sampler(run, trainer.cluster().rank(), recipe.system_every);
     catch_stop_signals();
     train(trainer, {.stop_at = arguments_.steps, .stop = &stop_request, .check_every = arguments_.check_numerics},
           std::span<TrainingObserver* const>());
@@ -219,6 +222,9 @@ class TrainCommand {
   int train_in(const RunDirectory& directory, const Recipe& recipe, Training& trainer) {
     const int64_t begin = trainer.steps_done(), end = arguments_.steps > 0 ? arguments_.steps : recipe.train.steps;
     RunRecorder recorder(directory, session_.json ? print_line : std::function<void(const std::string&)>());
+    tell_origin(recorder, recipe);
+    trainer.cluster().share_text(directory.path().string());
+    const SystemSampler sampler(directory.path(), trainer.cluster().rank(), recipe.system_every);
     std::vector<TrainingObserver*> observers = {&recorder};
     std::optional<ConsoleObserver> console;
     if (!session_.json) {
@@ -249,6 +255,13 @@ class TrainCommand {
                : "Go on from the last checkpoint with `ramet train --resume " + directory.path().string() + "`");
       throw Error(std::move(parts), ErrorKind::kFailure);
     }
+  }
+
+  /// The run and the checkpoint that this one goes on from, or whose weights it begins with.
+  void tell_origin(RunRecorder& recorder, const Recipe& recipe) const {
+    const auto origin =
+        checkpoint_ ? origin_of(*checkpoint_, "resumed") : origin_of(recipe.model.init_from, "fine_tuned");
+    if (origin) recorder.began_with(*origin);
   }
 
   void finish(const TrainingResult& result, const RunDirectory& directory, const Recipe& recipe, Training& trainer,

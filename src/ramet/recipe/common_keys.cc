@@ -389,6 +389,13 @@ std::vector<RecipeKey> common_keys() {
        .low = 1,
        .high = 1e6,
        .decides = false},
+      {.name = "system.every",
+       .doc =
+           "seconds between samples of the use of processors, memory, disks, network and GPUs, on every host; 0: none",
+       .field = RAMET_FIELD(system_every),
+       .low = 0,
+       .high = 86400,
+       .decides = false},
   };
 }
 

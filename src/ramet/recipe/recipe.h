@@ -59,6 +59,7 @@ struct Recipe {
   bool is_task() const { return !task.kind.empty(); }
 
   TrainOptions train;
+  double system_every = 5;  ///< seconds between samples of what the system does (track/system_metrics.h); 0: none
 
   /// Where each key was set, as "bert.toml:12" or "--set"; keys that were not are absent.
   std::map<std::string, std::string> places;

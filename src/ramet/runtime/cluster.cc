@@ -355,6 +355,8 @@ bool Cluster::any(bool yes) {
   return std::any_of(flags.begin(), flags.end(), [](const auto& flag) { return flag[0] != 0; });
 }
 
+std::string Cluster::share_text(std::string text) { return state_->share_text(0, std::move(text)); }
+
 void Cluster::stop(std::string_view reason) noexcept {
   if (!state_->transports.empty()) state_->transports[0]->stop(reason);
 }

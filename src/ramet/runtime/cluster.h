@@ -157,6 +157,8 @@ class Cluster {
 
   /// Whether anyone of all ranks says yes.
   bool any(bool yes);
+  /// A text of the leading rank (at most 4095 bytes) for all; what other ranks give is not used.
+  std::string share_text(std::string text);
   /// Ends all ranks' waits, naming `reason`; nothing works any more.
   void stop(std::string_view reason) noexcept;
   bool stopped() const;

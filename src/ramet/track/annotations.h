@@ -27,10 +27,10 @@ struct Annotations {
 
 /// What is to change; all else stays.
 struct AnnotationChanges {
-  std::optional<std::vector<std::string>> tags;          ///< in place of all
-  std::vector<std::string> added_tags, removed_tags;     ///< after `tags`
-  std::optional<std::string> note, group, colour, name;  ///< "" takes away
-  std::optional<bool> pinned, archived;
+  std::optional<std::vector<std::string>> tags{};                ///< in place of all
+  std::vector<std::string> added_tags{}, removed_tags{};         ///< after `tags`
+  std::optional<std::string> note{}, group{}, colour{}, name{};  ///< "" takes away
+  std::optional<bool> pinned{}, archived{};
 };
 
 /// Reads the text of an annotations.json. What has a wrong type is left out; text that is no JSON object gives empty

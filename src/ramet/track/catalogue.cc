@@ -395,6 +395,8 @@ IndexReport Catalogue::State::index_one(const std::string& id) {
 }
 
 Annotations Catalogue::annotate(const std::string& id, const AnnotationChanges& changes) {
+  if (state_->access == Access::kRead)
+    throw Error({.what = "the catalogue was opened for reading alone", .where = state_->file().string()});
   const std::string run = state_->with([&](Database&) { return state_->id_of(state_->key_of(id)); });
   const Annotations all = annotate_run(state_->folder / run, changes);
   state_->with([&](Database&) { return state_->index_one(run); });

@@ -44,11 +44,11 @@ using IndexProgress = std::function<void(int64_t done, int64_t total)>;
 
 /// Which runs to list.
 struct RunQuery {
-  std::string filter;                ///< in the filter language (track/filter.h); "": all
-  std::string sort = "-started";     ///< left sides of the filter language, separated by commas; '-': descending.
-                                     ///< Runs without a value come last
-  std::vector<std::string> columns;  ///< left sides of the filter language
-  int64_t limit = 100, offset = 0;   ///< limit < 0: all
+  std::string filter{};                ///< in the filter language (track/filter.h); "": all
+  std::string sort = "-started";       ///< left sides of the filter language, separated by commas; '-': descending.
+                                       ///< Runs without a value come last
+  std::vector<std::string> columns{};  ///< left sides of the filter language
+  int64_t limit = 100, offset = 0;     ///< limit < 0: all
 };
 
 /// A run as a row of a list.
@@ -125,7 +125,7 @@ std::string_view name_of(SeriesAxis axis);
 SeriesAxis parse_axis(std::string_view name);
 
 struct SeriesRequest {
-  std::string run, metric;
+  std::string run{}, metric{};
   SeriesAxis axis = SeriesAxis::kStep;
   double from = -std::numeric_limits<double>::infinity();  ///< of x, inclusive
   double to = std::numeric_limits<double>::infinity();

@@ -41,6 +41,10 @@ FieldValue field_of(const json& value) {
   return dump(value);
 }
 
+bool is_of(const std::set<std::string>& prefixes, const std::string& name) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& prefix) { return name.starts_with(prefix); });
+}
+
 }  // namespace
 
 std::string metric_prefix(const std::string& file) {
@@ -120,7 +124,6 @@ void LogIndexer::take_facts(const Json& event, const std::string& kind) {
           .bind_all(run_, key, value.is_string() ? value.get<std::string>() : dump(value))
           .run();
   const std::string status = text_at(event, "status");
-  said_end_ = kind == "end";
   if (kind == "start") {
     if (const auto from = event.find("from_step"); from != event.end() && from->is_number_integer())
       rewind(from->get<int64_t>());
@@ -135,14 +138,30 @@ void LogIndexer::take_facts(const Json& event, const std::string& kind) {
       .run();
 }
 
+std::set<std::string> LogIndexer::other_prefixes() {
+  std::set<std::string> others;
+  Statement logs = database_.prepare("SELECT file FROM logs WHERE run = ? AND file <> 'log.ramet'");
+  logs.bind(run_);
+  while (logs.step()) others.insert(metric_prefix(logs.text(0)));
+  return others;
+}
+
+int64_t LogIndexer::last_step() {
+  const std::set<std::string> others = other_prefixes();
+  int64_t last = 0;
+  Statement rows = database_.prepare(
+      "SELECT m.name, s.last_step FROM summaries s JOIN metrics m ON m.id = s.metric WHERE s.run = ?");
+  rows.bind(run_);
+  while (rows.step())
+    if (!is_of(others, rows.text(0))) last = std::max(last, rows.integer(1));
+  return last;
+}
+
 /// A run goes on from a step: what it logged behind it is no longer so.
 void LogIndexer::rewind(int64_t from_step) {
-  std::set<std::string> others;  // prefixes of logs that have a beginning of their own
+  const std::set<std::string> others = other_prefixes();  // they have a beginning of their own
   std::vector<std::string> names;
   {
-    Statement logs = database_.prepare("SELECT file FROM logs WHERE run = ? AND file <> 'log.ramet'");
-    logs.bind(run_);
-    while (logs.step()) others.insert(metric_prefix(logs.text(0)));
     Statement later = database_.prepare(
         "SELECT m.name FROM summaries s JOIN metrics m ON m.id = s.metric WHERE s.run = ? AND s.last_step > ?");
     later.bind_all(run_, from_step);
@@ -150,8 +169,7 @@ void LogIndexer::rewind(int64_t from_step) {
   }
   for (const auto& [name, appender] : appenders_) names.push_back(name);
   for (const auto& name : names)
-    if (std::none_of(others.begin(), others.end(), [&](const auto& prefix) { return name.starts_with(prefix); }))
-      appender(name).rewind(from_step + 1);
+    if (!is_of(others, name)) appender(name).rewind(from_step + 1);
   if (steps_ > from_step) steps_ = from_step, steps_changed_ = true;
 }
 
@@ -203,6 +221,7 @@ void LogIndexer::take_lineage(const Json& event) {
 void LogIndexer::finish() {
   int64_t replaced = 0;
   for (const auto& [name, appender] : appenders_) appender->finish(), replaced += appender->replaced();
+  if (replaced > 0) steps_ = last_step(), steps_changed_ = true;
   if (replaced > 0)
     database_.prepare("UPDATE runs SET replaced_points = replaced_points + ? WHERE key = ?")
         .bind_all(replaced, run_)

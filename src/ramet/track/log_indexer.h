@@ -27,13 +27,15 @@ class LogIndexer final : public RunLogVisitor {
   void on_event(std::string_view json) override;
 
   int64_t points() const { return points_; }
-  /// Of the leading log, in this pass.
-  bool said_end() const { return said_end_; }
 
  private:
   using Json = nlohmann::json;
   MetricAppender& appender(const std::string& name);
   void rewind(int64_t from_step);
+  /// Prefixes of the metrics of other logs than the leading one.
+  std::set<std::string> other_prefixes();
+  /// The last step of the leading log's metrics.
+  int64_t last_step();
   void take_facts(const Json& event, const std::string& kind);
   void take_axis(const Json& event);
   void take_dropped(const Json& event);
@@ -49,7 +51,7 @@ class LogIndexer final : public RunLogVisitor {
   std::unordered_map<uint32_t, std::vector<MetricAppender*>> schemas_;
   std::unordered_map<std::string, std::unique_ptr<MetricAppender>> appenders_;
   int64_t events_ = 0, first_event_ = 0, steps_ = 0, points_ = 0;
-  bool knows_units_ = false, said_end_ = false, steps_changed_ = false;
+  bool knows_units_ = false, steps_changed_ = false;
 };
 
 /// The name of a log below the run's folder, as part of the names of its metrics: "", "3/", "system/HOST-0/".

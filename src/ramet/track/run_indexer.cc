@@ -314,7 +314,6 @@ RunIndexed RunIndexer::index(const std::string& id, const KnownRun* known) {
     result.changed = true;
   }
   if (!known || now.stamp.empty() || now.stamp != known->stamp) index_facts(key, run);
-  bool said_end = false;
   if (!known || now.logs != known->logs) {
     LogIndexer indexer(database_, key, [this](const std::string& name) { return metric_id(name); });
     std::map<std::string, LogPlace> places;
@@ -352,7 +351,6 @@ RunIndexed RunIndexer::index(const std::string& id, const KnownRun* known) {
     }
     indexer.finish();
     result.points = indexer.points();
-    said_end = indexer.said_end();
     result.changed = true;
   }
   std::string status;
@@ -369,8 +367,7 @@ RunIndexed RunIndexer::index(const std::string& id, const KnownRun* known) {
     if (status.empty()) status = "killed";
     result.changed |= row.text(3) != status;
   }
-  (void)said_end;
-  result.changed |= known && now.stamp != known->stamp;
+  result.changed |= known && (now.stamp.empty() || now.stamp != known->stamp);
   database_
       .prepare(
           "UPDATE runs SET status = ?, ended = ?, ended_seconds = ?, stamp = ?, skipped_bytes = (SELECT "

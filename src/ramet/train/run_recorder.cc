@@ -1,5 +1,6 @@
 #include "ramet/train/run_recorder.h"
 
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,10 @@ std::string text_of(const json& value) { return value.dump(-1, ' ', false, json:
 
 /// JSON has no NaN and no infinity.
 json number_json(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 void add(json& event, const Numbers& numbers, const std::string& prefix = "") {
   for (const auto& [name, value] : numbers) event[prefix + name] = number_json(value);
@@ -41,7 +46,10 @@ std::string devices_json(const Cluster& cluster) {
 }
 
 RunRecorder::RunRecorder(const RunDirectory& directory, std::function<void(const std::string& json)> echo)
-    : directory_(directory), log_(directory.log()), echo_(std::move(echo)) {}
+    : directory_(directory), log_(std::make_shared<RunLogWriter>(directory.log())), echo_(std::move(echo)) {}
+
+RunRecorder::RunRecorder(const RunDirectory& directory, std::shared_ptr<RunLogWriter> log)
+    : directory_(directory), log_(std::move(log)) {}
 
 void RunRecorder::on_start(const Training& training, const RunStart& start) {
   training_ = &training;
@@ -57,8 +65,14 @@ void RunRecorder::on_start(const Training& training, const RunStart& start) {
                       {"devices", training.cluster().mesh().devices()},
                       {"ranks", training.cluster().ranks()},
                       {"version", version()},
-                      {"run_directory", directory_.path().string()}};
-  log_.event(text_of(event));
+                      {"run_directory", directory_.path().string()},
+                      {"time", seconds_now()}};
+  log_->event(text_of(event));
+  log_->event(text_of({{"event", "axis"},
+                       {"samples_per_step", training.samples_per_step()},
+                       {"units_per_step", training.units_per_step()},
+                       {"units", training.workload().units.name}}));
+  for (const RunOrigin& origin : origins_) log_->event(lineage_event(origin));
   if (echo_) echo_(text_of(event));
   write_file_atomic(directory_.plan(), plan_json(training));
   write_file_atomic(directory_.liveness(), liveness_json(training));
@@ -68,7 +82,7 @@ void RunRecorder::on_start(const Training& training, const RunStart& start) {
 }
 
 void RunRecorder::on_step(int64_t done, const Numbers& metrics) {
-  log_.metrics(done, metrics);
+  log_->metrics(done, metrics);
   ++steps_, seconds_ += number_of(metrics, "step_seconds");
   if (!echo_) return;
   json event = {{"event", "step"}, {"step", done}};
@@ -79,7 +93,7 @@ void RunRecorder::on_step(int64_t done, const Numbers& metrics) {
 void RunRecorder::on_evaluation(int64_t done, const Numbers& metrics) {
   Numbers held_out;
   for (const auto& [name, value] : metrics) held_out.emplace_back("held_out_" + name, value);
-  log_.metrics(done, held_out);
+  log_->metrics(done, held_out);
   if (!echo_) return;
   json event = {{"event", "evaluation"}, {"step", done}};
   add(event, held_out);
@@ -88,7 +102,7 @@ void RunRecorder::on_evaluation(int64_t done, const Numbers& metrics) {
 
 void RunRecorder::on_checkpoint(int64_t done, const fs::path& path) {
   const std::string event = text_of({{"event", "checkpoint"}, {"step", done}, {"path", path.string()}});
-  log_.event(event);
+  log_->event(event);
   if (echo_) echo_(event);
   write_times();
 }
@@ -98,22 +112,24 @@ void RunRecorder::on_numerics(const NumericsReport& report) {
   fs::create_directories(directory_.numerics());
   write_file_atomic(file, json_of(report) + "\n");
   const NumericsFinding* first = report.first_out_of_range();
-  json event = {{"event", "numerics"},
-                {"step", report.step},
-                {"tensors", report.findings.size()},
-                {"path", file.string()}};
+  json event = {
+      {"event", "numerics"}, {"step", report.step}, {"tensors", report.findings.size()}, {"path", file.string()}};
   if (first) {
     event["first_out_of_range"] = std::string(name_of(first->record.row.kind)) + " " + first->record.row.name;
     event["overflow"] = first->overflow, event["underflow"] = first->underflow;
   }
-  log_.event(text_of(event));
+  log_->event(text_of(event));
   if (echo_) echo_(text_of(event));
 }
 
 void RunRecorder::on_end(const Training&, const TrainingResult&) { write_times(); }
 
 void RunRecorder::on_failure(const Training& training, const std::string& error) {
-  log_.event(text_of({{"event", "end"}, {"status", "failed"}, {"steps", training.steps_done()}, {"error", error}}));
+  log_->event(text_of({{"event", "end"},
+                       {"status", "failed"},
+                       {"steps", training.steps_done()},
+                       {"error", error},
+                       {"time", seconds_now()}}));
 }
 
 void RunRecorder::write_times() {
@@ -139,17 +155,19 @@ std::string RunRecorder::finish(const Training& training, const TrainingResult& 
               {"compile_seconds", training.compiled().seconds},
               {"devices", json::parse(devices_json(training.cluster()))},
               {"run_directory", directory_.path().string()},
-              {"checkpoint", result.checkpoint.string()}};
+              {"checkpoint", result.checkpoint.string()},
+              {"time", seconds_now()}};
   if (training.options().loss_scale.automatic)
     end["loss_scale"] = training.loss_scale().scale, end["skipped_steps"] = training.loss_scale().skipped;
   add(end, result.last_evaluation, "held_out_");
   add(end, result.best_evaluation, "best_");
   if (!result.best_evaluation.empty()) end["best_steps"] = result.best_steps;
-  log_.event(text_of(end));
-  const bool written = log_.flush();
+  log_->event(text_of(end));
+  const bool written = log_->flush();
   std::string warnings;
-  if (log_.dropped() > 0) warnings += std::to_string(log_.dropped()) + " metrics were not logged: the disk was too slow\n";
-  if (!written) warnings += "the end of the run's log could not be written (" + log_.problem() + ")\n";
+  if (log_->dropped() > 0)
+    warnings += std::to_string(log_->dropped()) + " metrics were not logged: the disk was too slow\n";
+  if (!written) warnings += "the end of the run's log could not be written (" + log_->problem() + ")\n";
   if (echo_) echo_(text_of(end));
   return warnings;
 }

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ramet/machine/machine.h"
+#include "ramet/track/lineage.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
 #include "ramet/train/training_loop.h"
@@ -17,6 +20,11 @@ class RunRecorder final : public TrainingObserver {
  public:
   /// `echo` hears every event as one JSON object, steps and evaluations among them.
   explicit RunRecorder(const RunDirectory& directory, std::function<void(const std::string& json)> echo = {});
+  /// Writes to a log that others write to as well.
+  RunRecorder(const RunDirectory& directory, std::shared_ptr<RunLogWriter> log);
+
+  /// What the run began with, before it starts.
+  void began_with(const RunOrigin& origin) { origins_.push_back(origin); }
 
   void on_start(const Training& training, const RunStart& start) override;
   void on_step(int64_t done, const Numbers& metrics) override;
@@ -34,9 +42,10 @@ class RunRecorder final : public TrainingObserver {
   void write_times();
 
   const RunDirectory& directory_;
-  RunLogWriter log_;
+  std::shared_ptr<RunLogWriter> log_;
   std::function<void(const std::string&)> echo_;
   const Training* training_ = nullptr;
+  std::vector<RunOrigin> origins_;
   std::optional<Machine> machine_;  ///< of a profiled run: this one, rehearsed before the first step
   int64_t steps_ = 0;
   double seconds_ = 0;  ///< of all steps of this process

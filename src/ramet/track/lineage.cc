@@ -1,0 +1,34 @@
+#include "ramet/track/lineage.h"
+
+#include <nlohmann/json.hpp>
+
+#include "ramet/track/run_directory.h"
+
+namespace ramet::track {
+
+namespace fs = std::filesystem;
+
+std::optional<RunOrigin> origin_of(const fs::path& weights, const std::string& kind) {
+  constexpr int kMostAbove = 4;  // RUN/checkpoints/step-N/weights.safetensors
+  std::error_code error;
+  fs::path at = fs::canonical(weights, error);
+  if (error) return std::nullopt;
+  RunOrigin origin{.kind = kind, .run = "", .checkpoint = "", .weights_hash = ""};
+  for (int above = 0; above <= kMostAbove && at.has_filename(); ++above, at = at.parent_path()) {
+    if (is_run(at)) {
+      origin.run = at.filename().string();
+      return origin;
+    }
+    if (const std::string name = at.filename().string(); name.starts_with("step-")) origin.checkpoint = name;
+  }
+  return std::nullopt;
+}
+
+std::string lineage_event(const RunOrigin& origin) {
+  nlohmann::ordered_json event = {{"event", "lineage"}, {"kind", origin.kind}, {"from", origin.run}};
+  if (!origin.checkpoint.empty()) event["checkpoint"] = origin.checkpoint;
+  if (!origin.weights_hash.empty()) event["weights_hash"] = origin.weights_hash;
+  return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace ramet::track
