@@ -76,7 +76,7 @@ export const version = () => exported ? Promise.resolve({ version: exported.rame
   : json<{ version: string; api: number; read_only: boolean; runs_folder: string; runs: number }>("version");
 
 export async function runs(query: RunsQuery, signal?: AbortSignal): Promise<{ total: number; runs: RunRow[] }> {
-  if (exported) return { total: exported.runs.length, runs: exported.runs };
+  if (exported) return exportedRuns(exported, query);
   const text = new URLSearchParams();
   if (query.filter) text.set("filter", query.filter);
   if (query.sort) text.set("sort", query.sort);
@@ -85,6 +85,17 @@ export async function runs(query: RunsQuery, signal?: AbortSignal): Promise<{ to
   if (query.columns?.length) text.set("columns", query.columns.join(","));
   if (query.archived) text.set("archived", "1");
   return json(`runs?${text}`, { signal });
+}
+/** An exported page sorts its few runs itself. */
+function exportedRuns(of: Export, { sort = "-started", offset = 0, limit = 200 }: RunsQuery): { total: number; runs: RunRow[] } {
+  const key = sort.replace(/^-/, ""), sign = sort.startsWith("-") ? -1 : 1;
+  const value = (row: RunRow) => (key in row.columns ? row.columns[key] : (row as unknown as Record<string, string | number>)[key]) ?? null;
+  const order = (a: RunRow, b: RunRow) => {
+    const [x, y] = [value(a), value(b)];
+    if (x === null || y === null) return Number(x === null) - Number(y === null);
+    return (x < y ? -1 : x > y ? 1 : 0) * sign;
+  };
+  return { total: of.runs.length, runs: of.runs.toSorted(order).slice(offset, offset + limit) };
 }
 /** Rows of these runs, in this order; unknown ones are left out. */
 export async function rowsOf(ids: readonly string[], columns: string[] = []): Promise<RunRow[]> {
@@ -122,7 +133,22 @@ export const keys = async (): Promise<Keys> => {
   };
 };
 export const importance = (metric: string, filter: string) => json<Importance>(`importance?metric=${id(metric)}${filter ? `&filter=${id(filter)}` : ""}`);
-export const compare = (ids: readonly string[]) => json<Comparison>(`compare?runs=${ids.map(id).join(",")}`);
+export const compare = async (ids: readonly string[]): Promise<Comparison> => exported ? exportedComparison(exported, ids) : json(`compare?runs=${ids.map(id).join(",")}`);
+function exportedComparison(of: Export, ids: readonly string[]): Comparison {
+  const details = ids.map((each) => need(of.details[each], each));
+  const keysOf = [...new Set(details.flatMap((d) => Object.keys(d.config)))].sort();
+  const rows = keysOf.map((key) => ({ key, values: details.map((d) => d.config[key] ?? null) }));
+  const config = rows.filter((row) => new Set(row.values.map((v) => JSON.stringify(v))).size > 1);
+  const names = [...new Set(ids.flatMap((each) => (of.metrics[each] ?? []).map((m) => m.name)))].sort();
+  const stages = ids.map((each) => (of.files[each]?.plan as Plan | undefined)?.stages.reduce((a, b) => (b.planned_bytes > a.planned_bytes ? b : a)));
+  const classes = [...new Set(stages.flatMap((s) => Object.keys(s?.classes ?? {})))];
+  return {
+    runs: [...ids], config, same: keysOf.length - config.length,
+    metrics: names.map((name) => ({ name, values: ids.map((each) => of.metrics[each]?.find((m) => m.name === name)?.last ?? null) })),
+    memory: [{ class: "planned", bytes: stages.map((s) => s?.planned_bytes ?? null) }, ...classes.map((c) => ({ class: c, bytes: stages.map((s) => s?.classes[c]?.at_peak ?? null) }))],
+    step_seconds: ids.map((each) => (of.files[each]?.times as Times | undefined)?.step_seconds ?? null),
+  };
+}
 export const sql = (q: string, limit = 1000) => json<{ columns: string[]; rows: unknown[][]; truncated: boolean }>(`sql?q=${id(q)}&limit=${limit}`);
 export const sweeps = async (): Promise<SweepRow[]> => exported ? [] : json("sweeps");
 export const sweep = (name: string) => json<SweepDetail>(`sweeps/${id(name)}`);

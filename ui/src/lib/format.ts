@@ -87,7 +87,7 @@ export function ago(time: number | null | undefined, now = Date.now() / 1000): s
 /** A value of a configuration or a metric. */
 export function value(v: unknown): string {
   if (v === null || v === undefined) return kMissing;
-  if (typeof v === "number") return number(v, 5);
+  if (typeof v === "number") return Number.isSafeInteger(v) ? String(v) : number(v, 5);
   if (typeof v === "boolean") return v ? "true" : "false";
   if (typeof v === "string") return v === "" ? "\u201c\u201d" : v;
   return JSON.stringify(v);

@@ -1,4 +1,5 @@
 /** Axes of parallel coordinates and of a scatter plot: numbers on a line, texts at equal distances. */
+import { logTicks, ticks } from "./stats.ts";
 
 export interface ParallelAxis {
   key: string;
@@ -11,14 +12,14 @@ export interface ParallelAxis {
 }
 export type Cell = string | number | boolean | null | undefined;
 
-/** An axis for the values of a key; logarithmic when they are positive and span a factor of 50 or more. */
-export function axisOf(key: string, values: readonly Cell[]): ParallelAxis {
+/** An axis for the values of a key; logarithmic when they are positive and span a factor of 50 or more, or when `asLog` says so. */
+export function axisOf(key: string, values: readonly Cell[], asLog = false): ParallelAxis {
   const present = values.filter((v) => v !== null && v !== undefined);
   const numbers = present.filter((v): v is number => typeof v === "number" && Number.isFinite(v));
   if (numbers.length > 0 && numbers.length === present.filter((v) => !(typeof v === "number" && !Number.isFinite(v))).length) {
     let min = Infinity, max = -Infinity;
     for (const v of numbers) (min = Math.min(min, v)), (max = Math.max(max, v));
-    const log = min > 0 && max / min >= 50;
+    const log = min > 0 && max > min && (asLog || max / min >= 50);
     if (min === max) (min -= Math.abs(min) * 0.1 || 1), (max += Math.abs(max) * 0.1 || 1);
     return { key, numeric: true, log, min, max, texts: [] };
   }
@@ -38,6 +39,14 @@ export function placeOf(axis: ParallelAxis, value: Cell): number {
 /** The number at a place of a numeric axis. */
 export function valueOf(axis: ParallelAxis, place: number): number {
   return axis.log ? axis.min * (axis.max / axis.min) ** place : axis.min + place * (axis.max - axis.min);
+}
+
+/** Places of an axis that get a label, with their values. */
+export function labelsOf(axis: ParallelAxis, wanted = 5): { place: number; value: number | string }[] {
+  if (!axis.numeric) return axis.texts.slice(0, 24).map((text) => ({ place: placeOf(axis, text), value: text }));
+  const round = axis.log ? logTicks(axis.min, axis.max) : ticks(axis.min, axis.max, wanted);
+  const values = round.length >= 2 ? round : [axis.min, axis.max];
+  return values.filter((v) => v >= axis.min && v <= axis.max).map((value) => ({ place: placeOf(axis, value), value }));
 }
 
 export type Brushes = Record<string, [number, number]>;

@@ -78,6 +78,8 @@ export interface OperationRow {
   predicted: number;
   flops: number;
   bytes: number;
+  /** Bytes of the operands, from the program alone. */
+  touched: number;
 }
 
 export type Grouping = "layer" | "block" | "op" | "kernel" | "segment";
@@ -89,7 +91,7 @@ export function layerOfInstruction(name: string): string {
 }
 
 /** Work of one training step by layer, by block of a layer, by operation, by kernel or by segment; the most expensive first. */
-export function operations(stage: ProgramStage, times: InstructionTime[][], by: Grouping): OperationRow[] {
+export function operations(stage: ProgramStage, times: InstructionTime[][], by: Grouping, live?: LiveStage): OperationRow[] {
   const runs = runsOfSegments(stage);
   const rows = new Map<string, OperationRow>();
   stage.segments.forEach((segment, s) => {
@@ -100,7 +102,7 @@ export function operations(stage: ProgramStage, times: InstructionTime[][], by: 
         : by === "block" ? [instruction.name.split("/").slice(0, 2).join("/") || "(none)", pass]
         : by === "op" ? [instruction.op] : by === "kernel" ? [instruction.op, instruction.kernel || "copy"] : [segment.name, segment.kind];
       const key = names.join("\0");
-      const row = rows.get(key) ?? { key, names, instructions: 0, calls: 0, seconds: 0, predicted: 0, flops: 0, bytes: 0 };
+      const row = rows.get(key) ?? { key, names, instructions: 0, calls: 0, seconds: 0, predicted: 0, flops: 0, bytes: 0, touched: 0 };
       const time = times[s][i];
       row.instructions += 1;
       row.calls += runs[s];
@@ -108,6 +110,7 @@ export function operations(stage: ProgramStage, times: InstructionTime[][], by: 
       row.predicted += time.predicted * runs[s];
       row.flops += time.flops * runs[s];
       row.bytes += time.bytes * runs[s];
+      if (live) row.touched += operandBytes(instruction, live) * runs[s];
       rows.set(key, row);
     });
   });

@@ -43,6 +43,12 @@ export function ticks(min: number, max: number, wanted = 5): number[] {
   return found;
 }
 
+/** Round numbers of bytes that divide the range from 0: multiples of 1, 2 or 5 of a binary unit. */
+export function byteTicks(most: number, wanted = 5): number[] {
+  const unit = 1024 ** Math.max(0, Math.min(5, Math.floor(Math.log(Math.max(1, most)) / Math.log(1024))));
+  return ticks(0, most / unit, wanted).map((t) => t * unit);
+}
+
 /** Powers of ten in a range, with 2 and 5 where it is short. */
 export function logTicks(min: number, max: number): number[] {
   if (!(min > 0) || !(max > 0)) return [];

@@ -317,6 +317,10 @@ pageTest("an exported page shows the run without any server", async (page) => {
   await other.getByRole("heading", { name: /Live memory/ }).waitFor();
   await other.evaluate((id) => { location.hash = `#/charts?runs=${id}&metrics=loss`; }, P);
   await other.waitForSelector(".uplot");
+  await other.evaluate((ids) => { location.hash = `#/compare?runs=${ids}`; }, `${P},${L}`);
+  await other.getByText("does not hold").waitFor();
+  await other.evaluate(() => { location.hash = "#/runs"; });
+  await other.waitForSelector("[role=row][data-index]");
   await shot(other, "exported");
   assert.deepEqual([faults, requests], [[], []]);
   await alone.close();

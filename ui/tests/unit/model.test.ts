@@ -5,10 +5,10 @@ import { assignColours, contrast, inkOn, kClassColours, kRunColours, kWorkColour
 import { insights } from "../../src/lib/insights.ts";
 import { differences, gapsAt, layerOf, layersAt, liveAt, liveCurve, meshOf, positionOf, type Buffer, type LiveStage } from "../../src/lib/liveness.ts";
 import { heatMap, mediaTable } from "../../src/lib/media.ts";
-import { axisOf, brushesText, inBrushes, parseBrushes, placeOf, valueOf } from "../../src/lib/parallel.ts";
+import { axisOf, brushesText, inBrushes, labelsOf, parseBrushes, placeOf, valueOf } from "../../src/lib/parallel.ts";
 import { instructionTimes, nested, operations, programTree, runsOfSegments, type DeviceTimes, type ProgramStage } from "../../src/lib/program.ts";
 import { firstVisible, replay } from "../../src/lib/replay.ts";
-import { logTicks, spread, ticks } from "../../src/lib/stats.ts";
+import { byteTicks, logTicks, spread, ticks } from "../../src/lib/stats.ts";
 import { lineChartSvg } from "../../src/lib/svg.ts";
 
 const buffer = (id: number, name: string, kind: string, offset: number, bytes: number, first: number, last: number, slots = 1): Buffer => ({ id, name, class: kind, offset, bytes, slots, stride: bytes, first, last });
@@ -91,6 +91,10 @@ test("axes of parameters: numbers, logarithms, texts, brushes", () => {
   assert.deepEqual(kind.texts, ["10", "a", "b"]);
   assert.equal(placeOf(kind, "a"), 0.5);
   assert.ok(Number.isNaN(placeOf(rate, null)) && Number.isNaN(placeOf(kind, "z")));
+  assert.deepEqual(labelsOf(axisOf("n", [1, 2, 6])).map((l) => l.value), [1, 2, 3, 4, 5, 6]);
+  assert.deepEqual(labelsOf(rate).map((l) => l.value), [1e-4, 1e-3, 1e-2, 1e-1, 1]);
+  assert.deepEqual(labelsOf(kind).map((l) => l.value), ["10", "a", "b"]);
+  assert.equal(axisOf("r", [1, 2], true).log, true);
   const row = (key: string) => ({ rate: 1e-2, kind: "a" })[key];
   assert.equal(inBrushes([rate, kind], row, { rate: [0.4, 0.6] }), true);
   assert.equal(inBrushes([rate, kind], row, { rate: [0.4, 0.6], kind: [0.9, 1] }), false);
@@ -104,6 +108,8 @@ test("spread, ticks", () => {
   assert.deepEqual(ticks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
   assert.deepEqual(ticks(5, 5), [5]);
   assert.deepEqual(ticks(NaN, 1), []);
+  assert.deepEqual(byteTicks(3.99 * 2 ** 30), [0, 1, 2, 3].map((n) => n * 2 ** 30));
+  assert.deepEqual(byteTicks(0), [0]);
   assert.deepEqual(logTicks(0.5, 2000), [1, 10, 100, 1000]);
 });
 test("histograms over steps share their edges, and no count is lost", () => {
