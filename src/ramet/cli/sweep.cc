@@ -338,9 +338,9 @@ void add_sweep(CLI::App& app, Session& session) {
       ->excludes(resume);
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
-  command->footer("Keys of the file:\n\n" + sweep::sweep_help() +
-                  "\nEvery point is planned first: one that does not fit the memory is refused, and recorded as such.\n"
-                  "Ctrl-C has all runs save a checkpoint and stop; `ramet sweep --resume NAME` goes on.");
+  command->footer(
+      "`ramet sweep keys` documents the file. Every point is planned first: one that does not fit the memory is\n"
+      "refused, and recorded as such. Ctrl-C has all runs save a checkpoint and stop; --resume goes on.");
   const auto add = [&](const std::string& name, const std::string& help, int (*action)(const SweepArguments&, bool)) {
     CLI::App* sub = command->add_subcommand(name, help);
     add_runs_option(*sub, arguments->runs);
@@ -355,6 +355,13 @@ void add_sweep(CLI::App& app, Session& session) {
       ->type_name("SWEEP")
       ->required();
   add("list", "All sweeps", list);
+  CLI::App* keys = command->add_subcommand("keys", "Every key of a sweep's file");
+  keys->callback([&session] {
+    session.action = [] {
+      std::fputs(sweep::sweep_help().c_str(), stdout);
+      return 0;
+    };
+  });
   command->callback([arguments, command, &session] {
     if (!command->get_subcommands().empty()) return;
     session.action = [arguments, &session] {

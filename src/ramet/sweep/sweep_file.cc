@@ -208,7 +208,7 @@ std::string value_text(const toml::node& node) {
   throw Error({.what = "unknown key '" + name.substr(0, 200) + "'",
                .where = place,
                .expected = near.empty() ? "" : "perhaps '" + near + "'",
-               .remedy = "`ramet sweep --help` lists all keys"});
+               .remedy = "`ramet sweep keys` lists all keys"});
 }
 
 /// A scalar of TOML; nothing for tables, lists, dates and texts with a NUL.
