@@ -55,3 +55,6 @@ say "Masked words, filled"
 
 say "The run: planned beside measured"
 "$ramet" runs show "$run"
+
+say "To see it in a browser: memory, time, curves"
+echo "$ramet serve --run-dir $work"
