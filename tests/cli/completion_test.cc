@@ -155,7 +155,9 @@ TEST_F(Completion, BashOffersEveryCommandAndOptionOfHelp) {
       EXPECT_THAT(bash("ramet " + command + " " + each + " -"),
                   ::testing::UnorderedElementsAreArray(options_in_help({command, each})));
   }
-  EXPECT_THAT(bash("ramet runs "), UnorderedElementsAre("list", "show", "compare", "export"));
+  EXPECT_THAT(bash("ramet runs "),
+              UnorderedElementsAre("list", "reindex", "sql", "metrics", "importance", "show", "compare", "export",
+                                   "push", "import", "tag", "note", "group", "rename", "pin", "archive"));
   EXPECT_THAT(bash("ramet pr"), UnorderedElementsAre("probe", "predict"));
   EXPECT_THAT(bash("ramet train --se"), UnorderedElementsAre("--set", "--seeds"));
   EXPECT_THAT(bash("ramet train --seeds 3 --se"), ElementsAre("--set"));  // --set may stand several times
@@ -166,7 +168,7 @@ TEST_F(Completion, BashOffersEveryCommandAndOptionOfHelp) {
 
 TEST_F(Completion, BashOffersFixedWords) {
   EXPECT_THAT(bash("ramet completion "), UnorderedElementsAre("bash", "zsh", "fish"));
-  EXPECT_THAT(bash("ramet runs export latest --format "), UnorderedElementsAre("csv", "json"));
+  EXPECT_THAT(bash("ramet runs export latest --format "), UnorderedElementsAre("csv", "json", "tensorboard", "wandb"));
   EXPECT_THAT(bash("ramet pack --algorithm spfhp n"), UnorderedElementsAre("nnlshp", "notes.txt"));  // or the argument
   EXPECT_THAT(bash("ramet inspect graph small.toml --part f"), ElementsAre("forward"));
   EXPECT_THAT(bash("ramet simulate small.toml --machine ipu-pod1"), Contains("ipu-pod16"));
