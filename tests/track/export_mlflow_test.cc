@@ -28,24 +28,24 @@ class FakeMlflow {
   std::set<std::string> points;                          ///< as JSON: equal ones are one
   std::map<std::string, std::string> params, tags, files;
   json update;
-  std::vector<HttpResponse> first;  ///< answers before the right ones
+  std::vector<ClientResponse> first;  ///< answers before the right ones
   int requests = 0;
   bool takes_files = true;
 
   MlflowServer server() {
     return {.url = "http://mlflow.example:5000/",
             .experiment = "my experiment",
-            .send = [this](const HttpRequest& request) { return answer(request); },
+            .send = [this](const ClientRequest& request) { return answer(request); },
             .sleep = [this](double seconds) { pauses.push_back(seconds); },
             .progress = {}};
   }
   std::vector<double> pauses;
 
  private:
-  HttpResponse answer(const HttpRequest& request) {
+  ClientResponse answer(const ClientRequest& request) {
     ++requests;
     if (!first.empty()) {
-      const HttpResponse response = first.front();
+      const ClientResponse response = first.front();
       first.erase(first.begin());
       return response;
     }

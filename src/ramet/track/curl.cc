@@ -41,10 +41,10 @@ class Connection {
     if (!handle_) throw Error({.what = "libcurl cannot start"}, ErrorKind::kFailure);
   }
 
-  HttpResponse send(const HttpRequest& request) {
+  ClientResponse send(const ClientRequest& request) {
     CURL* const handle = handle_.get();
     ::curl_easy_reset(handle);
-    HttpResponse response;
+    ClientResponse response;
     std::unique_ptr<curl_slist, FreeList> headers;
     const auto add = [&](const std::string& line) {
       curl_slist* const longer = ::curl_slist_append(headers.get(), line.c_str());
@@ -112,7 +112,7 @@ class Connection {
 
 HttpSend http_client(const HttpAccess& access) {
   const auto connection = std::make_shared<Connection>(access);
-  return [connection](const HttpRequest& request) { return connection->send(request); };
+  return [connection](const ClientRequest& request) { return connection->send(request); };
 }
 
 }  // namespace ramet::track

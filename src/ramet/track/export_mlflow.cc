@@ -76,13 +76,13 @@ class MlflowApi {
   const std::string& base() const { return base_; }
 
   /// An answer that the server gave, good or bad; throws Error when it gives none.
-  HttpResponse send(const std::string& method, const std::string& path, std::string_view body,
-                    const std::string& type) const {
-    const HttpRequest request{.method = method,
-                              .url = base_ + path,
-                              .headers = {"Content-Type: " + type, "Accept: application/json"},
-                              .body = body};
-    HttpResponse response;
+  ClientResponse send(const std::string& method, const std::string& path, std::string_view body,
+                      const std::string& type) const {
+    const ClientRequest request{.method = method,
+                                .url = base_ + path,
+                                .headers = {"Content-Type: " + type, "Accept: application/json"},
+                                .body = body};
+    ClientResponse response;
     double pause = kFirstPause;
     for (int i = 0; i < kTries; ++i, pause = std::min(pause * 2, kMostPause)) {
       response = server_.send(request);
@@ -101,7 +101,7 @@ class MlflowApi {
   /// A call whose answer is a JSON object; throws Error when the server refuses.
   json call(const std::string& method, const std::string& path, const json& body) const {
     const std::string text = method == "GET" ? "" : dump_json(body);
-    const HttpResponse response = send(method, "/api/2.0/mlflow/" + path, text, "application/json");
+    const ClientResponse response = send(method, "/api/2.0/mlflow/" + path, text, "application/json");
     if (response.status >= 200 && response.status < 300) {
       json value = parse_json(response.body);
       if (value.is_object()) return value;
@@ -109,7 +109,7 @@ class MlflowApi {
     refuse(response, path);
   }
 
-  [[noreturn]] void refuse(const HttpResponse& response, const std::string& path) const {
+  [[noreturn]] void refuse(const ClientResponse& response, const std::string& path) const {
     const bool identity = response.status == 401 || response.status == 403;
     throw Error(
         {.what = "the server refuses: " + problem_of(response),
@@ -119,14 +119,14 @@ class MlflowApi {
         ErrorKind::kFailure);
   }
 
-  static std::string problem_of(const HttpResponse& response) {
+  static std::string problem_of(const ClientResponse& response) {
     const json value = parse_json(response.body);
     std::string text = "status " + std::to_string(response.status);
     if (value.is_object() && value.contains("message") && value["message"].is_string())
       text += ", " + value["message"].get<std::string>();
     return cut(text, 500);
   }
-  static bool is_absent(const HttpResponse& response) {
+  static bool is_absent(const ClientResponse& response) {
     return response.status == 404 && response.body.find("RESOURCE_DOES_NOT_EXIST") != std::string::npos;
   }
 
@@ -164,7 +164,7 @@ class RunPush {
  private:
   std::string find_experiment() {
     const std::string path = "experiments/get-by-name?experiment_name=" + url_encoded(server_.experiment);
-    const HttpResponse response = api_.send("GET", "/api/2.0/mlflow/" + path, "", "application/json");
+    const ClientResponse response = api_.send("GET", "/api/2.0/mlflow/" + path, "", "application/json");
     if (MlflowApi::is_absent(response))
       return text_at(api_.call("POST", "experiments/create", {{"name", server_.experiment}}), {"experiment_id"});
     const json found = parse_json(response.body);
@@ -215,7 +215,7 @@ class RunPush {
       if (params.empty()) return;
       const auto count = static_cast<int64_t>(params.size());
       const std::string body = dump_json({{"run_id", report_.run_id}, {"params", params}});
-      const HttpResponse response = api_.send("POST", "/api/2.0/mlflow/runs/log-batch", body, "application/json");
+      const ClientResponse response = api_.send("POST", "/api/2.0/mlflow/runs/log-batch", body, "application/json");
       if (response.status == 200)
         report_.params += count;
       else if (response.status == 400)  // a parameter never changes its value there
@@ -296,7 +296,7 @@ class RunPush {
     while (root.starts_with('/')) root.erase(0, 1);
     for (const auto& [name, path] : files) {
       const MappedFile file(path);
-      const HttpResponse response =
+      const ClientResponse response =
           api_.send("PUT", "/api/2.0/mlflow-artifacts/artifacts/" + encoded_path(root + "/" + name), file.view(),
                     "application/octet-stream");
       if (response.status < 200 || response.status >= 300) {

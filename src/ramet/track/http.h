@@ -10,18 +10,18 @@
 
 namespace ramet::track {
 
-struct HttpRequest {
+struct ClientRequest {
   std::string method = "GET", url;
   std::vector<std::string> headers;  ///< "Content-Type: application/json"
   std::string_view body;             ///< lives until the answer is there
 };
-struct HttpResponse {
+struct ClientResponse {
   int status = 0;  ///< 0: no answer came; `body` says why
   std::string body;
   double retry_after = 0;  ///< seconds that the server asks to wait
 };
 /// Sends a request and waits for the answer.
-using HttpSend = std::function<HttpResponse(const HttpRequest&)>;
+using HttpSend = std::function<ClientResponse(const ClientRequest&)>;
 
 /// How a server wants to be spoken to.
 struct HttpAccess {

@@ -190,7 +190,7 @@ struct AlertObserver::Background {
         failed.push_back("the command of an alert (" + alert.kind + ") failed: " + why);
     }
     if (hook) {
-      const HttpResponse response =
+      const ClientResponse response =
           hook({.method = "POST", .url = options.webhook, .headers = {"Content-Type: application/json"}, .body = text});
       if (response.status < 200 || response.status > 299)
         failed.push_back(
