@@ -216,12 +216,22 @@ TEST_F(Sweep, AlertsGoToTheLogAndTheConsole) {
              "train.schedule.warmup_steps=0", "--set", "track.alerts.command=cat > alert.json"});
   ASSERT_EQ(outcome.status, 1) << outcome.out;
   EXPECT_THAT(outcome.err, HasSubstr("alert: loss is not finite: "));
-  EXPECT_THAT(outcome.err, HasSubstr("alerts run the command: cat > alert.json"));
   const json alert = json::parse(read_file(folder_ / "alert.json"));
   EXPECT_EQ(alert["kind"], "not_finite");
   EXPECT_EQ(alert["level"], "error");
   EXPECT_EQ(alert["run"], "run");
   EXPECT_THAT(read_file(folder_ / "run/log.ramet"), HasSubstr("\"event\":\"alert\",\"kind\":\"not_finite\""));
+}
+
+TEST_F(Sweep, AFileMayNotNameACommandOfAlerts) {
+  const std::string recipe = read_file(folder_ / "tiny.toml");
+  write_file_atomic(folder_ / "foreign.toml", recipe + "\n[track.alerts]\ncommand = \"touch ran\"\n");
+  const Outcome outcome = ramet({"train", "foreign.toml", "--run", "run", "--threads", "1", "--set",
+                                 "train.schedule.learning_rate=1e6", "--set", "train.clip_norm=0", "--set",
+                                 "train.optimizer.kind=sgd", "--set", "train.schedule.warmup_steps=0"});
+  EXPECT_THAT(outcome.err, HasSubstr("track.alerts.command stands in a file and is left out"));
+  EXPECT_THAT(outcome.err, HasSubstr("alert: loss is not finite: "));
+  EXPECT_FALSE(fs::exists(folder_ / "ran"));
 }
 
 TEST_F(Sweep, AlertsChangeNoRecipesHash) {
