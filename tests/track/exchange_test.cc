@@ -213,7 +213,7 @@ TEST(Exchange, ARunIsImportedOnce) {
                        .pinned = {},
                        .archived = {}});
   EXPECT_THAT(import_all(folder / "wandb", folder / "back").results, IsEmpty());
-  // Whoever gives the same run to the importer is told.
+  // The importer reports a run that it has imported before.
   RunImporter importer(folder / "back", false);
   EXPECT_EQ(importer.add(foreign_run("wandb", run.id)).kind, ImportResult::Kind::kAlreadyThere);
   {

@@ -88,7 +88,8 @@ void add_serve(CLI::App& app, Session& session) {
   command->add_flag("--no-token", arguments->no_token, "ask for no token: every user of this machine may come");
   command
       ->add_option("--trust-proxy-header", arguments->proxy_header,
-                   "a reverse proxy has let in whoever this header names; nobody else must reach the port")
+                   "trust a reverse proxy, which names the user that it let in by this header; only the proxy may "
+                   "reach the port")
       ->type_name("NAME");
   command
       ->add_option("--allow-host", arguments->allowed_hosts,

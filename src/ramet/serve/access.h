@@ -42,8 +42,8 @@ class AccessControl {
   /// The user of a request ("" without a proxy's header): by session, bearer token, proxy, or because no token is asked
   /// for. nullopt: not allowed.
   std::optional<std::string> user_of(const HttpRequest& request) const;
-  /// Why a request must be refused whoever sends it: its Host is not ours (DNS rebinding), or another site made the
-  /// browser send it. "" when it is fine.
+  /// Why a request is refused from every client: its Host is not this server's (DNS rebinding), or another site made
+  /// the browser send it. "" when it is fine.
   std::string fault_of_origin(const HttpRequest& request) const;
 
   const std::string& cookie_name() const { return cookie_name_; }

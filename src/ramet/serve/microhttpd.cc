@@ -138,7 +138,7 @@ struct HttpServer::State {
   void opened(MHD_Connection* connection, void** socket) {
     const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     std::lock_guard lock(mutex);
-    // Room for a newcomer: whoever has waited longest without a request goes.
+    // A new connection needs room: the connection that has been idle longest is closed.
     if (connections.size() >= options.most_connections) {
       ConnectionState* oldest = nullptr;
       for (auto& slot : connections)

@@ -18,6 +18,8 @@ namespace {
 
 constexpr auto kRetry = std::chrono::milliseconds(500);
 constexpr auto kSync = std::chrono::seconds(5);
+constexpr auto kGather = std::chrono::milliseconds(5);
+constexpr size_t kGathered = 1 << 20;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ struct BackgroundFile::State {
   std::string queue;                         // guarded; bytes not yet taken by the thread
   std::string pending;                       // the thread's own: bytes that it is about to write
   uint64_t given = 0, done = 0, synced = 0;  // bytes; guarded
-  bool stop = false, flushing = false;
+  bool stop = false, flushing = false, asleep = false;
   std::string problem;
   std::thread thread;
 
@@ -36,8 +38,16 @@ struct BackgroundFile::State {
     auto last_sync = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
     for (;;) {
-      wake.wait_for(lock, pending.empty() ? std::chrono::milliseconds(1000) : kRetry,
-                    [&] { return stop || flushing || (!queue.empty() && pending.empty()); });
+      asleep = queue.empty();
+      const auto urgent = [&] { return stop || flushing; };
+      if (!pending.empty()) {
+        wake.wait_for(lock, kRetry, urgent);
+      } else if (!urgent()) {
+        wake.wait_for(lock, std::chrono::seconds(1), [&] { return urgent() || !queue.empty(); });
+        // What comes within some milliseconds is written at once: a system call for each entry would be slow.
+        if (!queue.empty()) wake.wait_for(lock, kGather, [&] { return urgent() || queue.size() >= kGathered; });
+      }
+      asleep = false;
       // A refused write leaves `pending` behind; more joins it only when it has gone.
       if (pending.empty()) pending.swap(queue);
       const bool last_try = stop, sync = stop || flushing || std::chrono::steady_clock::now() - last_sync > kSync;
@@ -93,10 +103,15 @@ BackgroundFile::~BackgroundFile() {
 
 bool BackgroundFile::append(std::string_view bytes, bool may_drop) {
   std::lock_guard lock(state_->mutex);
-  if (state_->queue.size() + bytes.size() > kMostQueued && may_drop) return false;
+  const size_t before = state_->queue.size();
+  if (before + bytes.size() > kMostQueued && may_drop) return false;
   state_->queue += bytes;
   state_->given += bytes.size();
-  state_->wake.notify_one();
+  // The thread is woken when it sleeps, or when it has much to do.
+  if (state_->asleep || (before < kGathered && state_->queue.size() >= kGathered)) {
+    state_->asleep = false;
+    state_->wake.notify_one();
+  }
   return true;
 }
 

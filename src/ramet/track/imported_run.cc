@@ -139,10 +139,15 @@ class PointWriter {
     const double at = time > 0 ? time : no_time_;
     if (shapes_.contains(shape) || shapes_.size() < kMostShapes || values.size() == 1) {
       if (values.size() > 1) shapes_.insert(shape);
-      file_.write(frames_.metrics(step, at, values));
+      write(step, at, values);
       return;
     }
-    for (const LoggedNumber& value : values) file_.write(frames_.metrics(step, at, {&value, 1}));
+    for (const LoggedNumber& value : values) write(step, at, {&value, 1});
+  }
+  void write(int64_t step, double time, std::span<const LoggedNumber> values) {
+    std::string bytes;
+    frames_.metrics(bytes, step, time, values);
+    file_.write(bytes);
   }
 
   RunLogFrames& frames_;
@@ -197,13 +202,18 @@ class RunWriter {
   void write_log() {
     FileWriter file(folder_ / "log.ramet");
     RunLogFrames frames;
-    const auto event = [&](const json& value) { file.write(frames.event(dump_json(value))); };
+    const auto write_event = [&](const std::string& text) {
+      std::string bytes;
+      RunLogFrames::event(bytes, text);
+      file.write(bytes);
+    };
+    const auto event = [&](const json& value) { write_event(dump_json(value)); };
     event({{"event", "start"}, {"time", run_.started}, {"imported_from", run_.from}});
     write_config(event);
     PointWriter(frames, file, run_.started).write(run_.metrics);
     for (const ImportedMedia& media : run_.media) event(logged(media));
     for (const std::string& text : run_.events)
-      if (text.size() <= kMostEvent) file.write(frames.event(text));
+      if (text.size() <= kMostEvent) write_event(text);
     if (!run_.status.empty()) {
       json end = {{"event", "end"}, {"status", run_.status}, {"time", run_.ended}};
       if (!run_.error.empty()) end["error"] = clean(run_.error, kMostValue);

@@ -19,18 +19,16 @@ namespace ramet::track {
 /// A named number of one step.
 using LoggedNumber = std::pair<std::string, double>;
 
-/// Appends to a run's log without ever delaying training: entries are queued (at most `kMostQueued` bytes; beyond that
-/// metrics are dropped and counted), and a background thread writes them. When the disk is full, the thread keeps the
-/// queue and tries again. Entries written before the process is killed can be read afterwards: the thread writes what
-/// has come every few milliseconds. Any number of threads may log.
+/// Appends to a run's log without ever delaying training: entries are queued (at most 16 MiB, track/background_file.h;
+/// beyond that metrics are dropped and counted), and a background thread writes them. When the disk is full, the thread
+/// keeps the queue and tries again. Entries written before the process is killed can be read afterwards: the thread
+/// writes what has come every few milliseconds. Any number of threads may log.
 ///
 /// The file is a row of frames: "RLF1", u32 length of the payload, u32 CRC-32C of the payload, payload (little-endian).
 /// A payload is 'J' and a JSON object (an event), 'S', u32 id and names each ended by NUL (the names of metrics), or
 /// 'M', u32 id, i64 step, f64 seconds since 1970 and one f64 a name.
 class RunLogWriter {
  public:
-  static constexpr size_t kMostQueued = 16 << 20;
-
   /// Opens or creates the file; existing entries stay.
   explicit RunLogWriter(const std::filesystem::path& path);
   /// Writes the queue and closes the file.

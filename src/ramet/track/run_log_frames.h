@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "ramet/track/run_log.h"
 
@@ -13,17 +15,27 @@ namespace ramet::track {
 /// Makes the bytes of a log's entries, in the form of RunLogWriter.
 class RunLogFrames {
  public:
-  /// At most 4096 values, whose names are not empty and hold no NUL. `time`: seconds since 1970.
-  std::string metrics(int64_t step, double time, std::span<const LoggedNumber> values);
-  /// `json` is the text of a JSON object of less than 1 MiB; it should have "event".
-  std::string event(std::string_view json);
-  /// Says that frames with these names did not reach the file: their names are written again.
-  void forget(std::span<const LoggedNumber> values);
+  /// Appends an entry of at most kMostNames values to `to`, and before it their names where these are new. `time`:
+  /// seconds since 1970. False, and nothing is appended, where a frame cannot hold the names.
+  bool metrics(std::string& to, int64_t step, double time, std::span<const LoggedNumber> values);
+  /// The last entry did not reach the file: names that it brought are written again with the next one.
+  void take_back();
+  /// Appends an event: `json` is the text of a JSON object of less than 1 MiB; it should have "event".
+  static void event(std::string& to, std::string_view json);
 
  private:
-  static std::string joined(std::span<const LoggedNumber> values);
-  std::map<std::string, uint32_t> schemas_;  ///< names joined -> id
-  uint32_t next_ = 0;
+  struct Set {
+    std::vector<std::string> names;
+    size_t next;  ///< the set that followed this one last time
+  };
+  std::pair<uint32_t, bool> id_of(std::span<const LoggedNumber> values);
+  bool matches(size_t set, std::span<const LoggedNumber> values) const;
+  void follow(size_t set);
+
+  std::vector<Set> sets_;                        ///< by id
+  std::unordered_map<std::string, size_t> ids_;  ///< names joined -> id
+  size_t last_ = 0;
+  bool added_ = false;  ///< whether the last entry brought a new set
 };
 
 }  // namespace ramet::track
