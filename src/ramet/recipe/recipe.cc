@@ -11,6 +11,7 @@
 #include "ramet/base/words.h"
 #include "ramet/ir/attribute.h"
 #include "ramet/layout/layout_toml.h"
+#include "ramet/recipe/key_names.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/recipe_groups.h"
 #include "ramet/train/groups.h"
@@ -31,23 +32,6 @@ struct Source {
   fs::path folder;
   std::string file{};  ///< "bert.toml"
 };
-
-std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
-std::string table_of(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-const RecipeKey* find_key(const std::string& name) {
-  const auto& keys = recipe_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const RecipeKey& key) { return key.name == name; });
-  return found == keys.end() ? nullptr : &*found;
-}
-
-bool is_table(const std::string& name) {
-  return std::any_of(recipe_keys().begin(), recipe_keys().end(),
-                     [&](const RecipeKey& key) { return key.name.starts_with(name + "."); });
-}
 
 /// The known key or table nearest to `name`; "" when none is near.
 std::string nearest_key(const std::string& name) {
@@ -207,9 +191,9 @@ void assign_table(Recipe& recipe, const toml::table& table, const std::string& p
   for (const auto& [key_node, value] : table) {
     const std::string name = prefix + std::string(key_node.str());
     const Source place{source + ":" + std::to_string(key_node.source().begin.line), folder, source};
-    if (const RecipeKey* key = find_key(name)) {
+    if (const RecipeKey* key = find_key(recipe_keys(), name)) {
       Assignment(recipe, *key, place).assign(value);
-    } else if (is_table(name)) {
+    } else if (is_table(recipe_keys(), name)) {
       if (!value.is_table())
         throw Error({.what = "'" + name + "' is a table",
                      .where = place.place,
@@ -242,8 +226,8 @@ void apply_setting(Recipe& recipe, const std::string& setting, bool resumed) {
                  .found = "'" + setting.substr(0, 100) + "'",
                  .expected = "KEY=VALUE, as train.steps=100"});
   if (name.starts_with("layout.")) return apply_layout_setting(recipe, name, text);
-  const RecipeKey* key = find_key(name);
-  if (!key && is_table(name))
+  const RecipeKey* key = find_key(recipe_keys(), name);
+  if (!key && is_table(recipe_keys(), name))
     throw Error({.what = "'" + name + "' is a table, not a key", .where = "--set " + setting.substr(0, 100)});
   if (!key) unknown_key(name, "--set");
   if (resumed && key->decides)
@@ -520,8 +504,8 @@ std::string help_of(const RecipeKind* owner, const std::string& prefix) {
 
 }  // namespace
 
-const RecipeKey* find_recipe_key(const std::string& name) { return find_key(name); }
-bool is_recipe_table(const std::string& name) { return is_table(name); }
+const RecipeKey* find_recipe_key(const std::string& name) { return find_key(recipe_keys(), name); }
+bool is_recipe_table(const std::string& name) { return is_table(recipe_keys(), name); }
 void refuse_unknown_key(const std::string& name, const std::string& place) { unknown_key(name, place); }
 
 RecipeValue checked_value(const RecipeKey& key, const RecipeValue& value, const std::string& place,
@@ -608,7 +592,7 @@ std::string print_recipe(const Recipe& recipe) { return print_keys(recipe, false
 Hash recipe_hash(const Recipe& recipe) { return hash_text(print_keys(recipe, true)); }
 
 std::string recipe_help(const std::string& prefix) {
-  if (!prefix.empty() && !find_key(prefix) && !is_table(prefix)) unknown_key(prefix, "ramet recipe");
+  if (!prefix.empty() && !find_key(recipe_keys(), prefix) && !is_table(recipe_keys(), prefix)) unknown_key(prefix, "ramet recipe");
   std::string text = help_of(nullptr, prefix);
   for (const RecipeKind* kind : recipe_kinds())
     if (const std::string own = help_of(kind, prefix); !own.empty())

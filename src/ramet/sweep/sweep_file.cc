@@ -9,6 +9,7 @@
 #include "ramet/base/toml.h"
 #include "ramet/base/toml_text.h"
 #include "ramet/base/words.h"
+#include "ramet/recipe/key_names.h"
 
 namespace ramet::sweep {
 namespace {
@@ -151,23 +152,6 @@ const std::vector<SweepKey>& sweep_keys() {
   return keys;
 }
 
-std::string leaf_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
-std::string table_of(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-const SweepKey* find_key(const std::string& name) {
-  const auto& keys = sweep_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const SweepKey& key) { return key.name == name; });
-  return found == keys.end() ? nullptr : &*found;
-}
-
-bool is_table(const std::string& name) {
-  return std::any_of(sweep_keys().begin(), sweep_keys().end(),
-                     [&](const SweepKey& key) { return key.name.starts_with(name + "."); });
-}
-
 std::string number_text(double value) {
   if (value == std::floor(value) && std::fabs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
   return toml_of(value);
@@ -249,9 +233,9 @@ class SweepReader {
         text << toml::toml_formatter(*value.as_table());
         options_.recipe_text = text.str();
         options_.folder = fs::absolute(folder_).lexically_normal().string();
-      } else if (const SweepKey* key = find_key(name)) {
+      } else if (const SweepKey* key = find_key(sweep_keys(), name)) {
         read_key(*key, value, place);
-      } else if (is_table(name)) {
+      } else if (is_table(sweep_keys(), name)) {
         if (!value.is_table())
           throw Error({.what = "'" + name + "' is a table", .where = place, .found = value_text(value)});
         read_table(*value.as_table(), name + ".");
