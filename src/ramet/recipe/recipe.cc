@@ -592,7 +592,8 @@ std::string print_recipe(const Recipe& recipe) { return print_keys(recipe, false
 Hash recipe_hash(const Recipe& recipe) { return hash_text(print_keys(recipe, true)); }
 
 std::string recipe_help(const std::string& prefix) {
-  if (!prefix.empty() && !find_key(recipe_keys(), prefix) && !is_table(recipe_keys(), prefix)) unknown_key(prefix, "ramet recipe");
+  if (!prefix.empty() && !find_key(recipe_keys(), prefix) && !is_table(recipe_keys(), prefix))
+    unknown_key(prefix, "ramet recipe");
   std::string text = help_of(nullptr, prefix);
   for (const RecipeKind* kind : recipe_kinds())
     if (const std::string own = help_of(kind, prefix); !own.empty())
