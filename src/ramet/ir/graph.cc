@@ -51,6 +51,7 @@ ValueId Graph::add_input(const std::string& name, TensorType type, InputRole rol
   const ValueId id = static_cast<ValueId>(values_.size());
   values_.push_back({std::move(type), name, kNoNode, 0});
   inputs_.push_back({id, role, std::move(axes)});
+  input_names_.add(name, static_cast<int32_t>(inputs_.size()) - 1);
   return id;
 }
 
@@ -98,18 +99,21 @@ void Graph::add_output(const std::string& name, ValueId value, OutputRole role) 
     throw Error(
         {.what = "output of a value that does not exist", .where = "graph '" + name_ + "'", .found = "'" + name + "'"});
   outputs_.push_back({name, value, role});
+  output_names_.add(name, static_cast<int32_t>(outputs_.size()) - 1);
 }
 
 ValueId Graph::find_input(std::string_view name) const {
-  for (const auto& input : inputs_)
-    if (value(input.value).name == name) return input.value;
-  return kNoValue;
+  const auto name_of = [this](int32_t entry) -> std::string_view {
+    return value(inputs_[static_cast<size_t>(entry)].value).name;
+  };
+  const int32_t entry = input_names_.find(name, name_of);
+  return entry < 0 ? kNoValue : inputs_[static_cast<size_t>(entry)].value;
 }
 
 const GraphOutput* Graph::find_output(std::string_view name) const {
-  for (const auto& output : outputs_)
-    if (output.name == name) return &output;
-  return nullptr;
+  const auto name_of = [this](int32_t entry) -> std::string_view { return outputs_[static_cast<size_t>(entry)].name; };
+  const int32_t entry = output_names_.find(name, name_of);
+  return entry < 0 ? nullptr : &outputs_[static_cast<size_t>(entry)];
 }
 
 NodeSignature Graph::signature(NodeId id) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/ir/name_index.h"
 #include "ramet/ir/op.h"
 
 namespace ramet::ir {
@@ -141,6 +142,7 @@ class Graph {
   void set_info(NodeId node, NodeInfo info) {
     static_cast<NodeInfo&>(nodes_[static_cast<size_t>(node)]) = std::move(info);
   }
+  /// Names the output of a node. The name of an input never changes.
   void set_value_name(ValueId value, std::string name) { values_[static_cast<size_t>(value)].name = std::move(name); }
 
   const std::deque<Value>& values() const { return values_; }
@@ -169,6 +171,7 @@ class Graph {
   std::deque<Node> nodes_;
   std::vector<GraphInput> inputs_;
   std::vector<GraphOutput> outputs_;
+  NameIndex input_names_, output_names_;
 };
 
 /// Checks every rule of a graph: ids are in range, nodes are in SSA order, types equal those of the type rules,

@@ -60,34 +60,42 @@ class Verifier {
 
   void check_node(NodeId id) const {
     const Node& node = graph_.node(id);
-    const NodeSignature signature = graph_.signature(id);
-    const std::string where = signature.text();
     for (ValueId input : node.inputs) {
-      if (!exists(input)) fail(where, "reads a value that does not exist", "%" + std::to_string(input));
+      if (!exists(input)) fail(node_name(node), "reads a value that does not exist", "%" + std::to_string(input));
       if (graph_.value(input).producer >= id)
-        fail(where, "reads a value before it is produced", "%" + std::to_string(input));
+        fail(node_name(node), "reads a value before it is produced", "%" + std::to_string(input));
     }
-    check_attributes(node, where);
+    check_attributes(id);
     if (node.part.index < Part::kNo || node.part.index >= Part::kMost)
-      fail(where, "a part of a stack has an impossible number", std::to_string(node.part.index),
+      fail(text_of(id), "a part of a stack has an impossible number", std::to_string(node.part.index),
            "0 to " + std::to_string(Part::kMost - 1));
-    if (node.serial < 0 || node.forward_of < 0) fail(where, "serial numbers of nodes are positive");
-    NodeSignature question = signature;
-    question.outputs.clear();
-    const std::vector<TensorType> types = node.op->infer(question);
-    if (types != signature.outputs)
-      fail(where, "output types differ from the type rule's",
-           signature.outputs.empty() ? "none" : signature.outputs[0].text(), types.empty() ? "none" : types[0].text());
+    if (node.serial < 0 || node.forward_of < 0) fail(text_of(id), "serial numbers of nodes are positive");
+    check_types(id);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const Value& value = graph_.value(node.outputs[i]);
       if (value.producer != id || value.output_index != static_cast<int>(i))
-        fail(where, "an output names another producer");
+        fail(text_of(id), "an output names another producer");
     }
   }
 
-  void check_attributes(const Node& node, const std::string& where) const {
+  void check_types(NodeId id) const {
+    NodeSignature question = graph_.signature(id);
+    const std::vector<TensorType> found = std::move(question.outputs);
+    question.outputs.clear();
+    const std::vector<TensorType> types = question.op->infer(question);
+    if (types != found)
+      fail(question.text(), "output types differ from the type rule's", found.empty() ? "none" : found[0].text(),
+           types.empty() ? "none" : types[0].text());
+  }
+
+  // Texts of nodes are expensive: they are made for errors alone.
+  std::string text_of(NodeId id) const { return graph_.signature(id).text(); }
+  static std::string node_name(const Node& node) { return node.op->name + " '" + node.name + "'"; }
+
+  void check_attributes(NodeId id) const {
+    const Node& node = graph_.node(id);
     for (const auto& spec : node.op->attributes)
-      if (spec.required && !node.attributes.has(spec.name)) fail(where, "missing attribute '" + spec.name + "'");
+      if (spec.required && !node.attributes.has(spec.name)) fail(text_of(id), "missing attribute '" + spec.name + "'");
     static const AttributeSpec kPosition[] = {
         {"cuts", Kind::kInts, false, ""}, {"flat", Kind::kInts, false, ""}, {"position", Kind::kInts, false, ""}};
     for (const auto& [name, attribute] : node.attributes) {
@@ -97,9 +105,9 @@ class Verifier {
           if (candidate.name == name) spec = &candidate;
       for (const auto& candidate : node.op->attributes)
         if (candidate.name == name) spec = &candidate;
-      if (!spec) fail(where, "unknown attribute '" + name + "'");
+      if (!spec) fail(text_of(id), "unknown attribute '" + name + "'");
       if (!is_of_kind(attribute, spec->kind))
-        fail(where, "attribute '" + name + "' is of the wrong kind", text_of(attribute));
+        fail(text_of(id), "attribute '" + name + "' is of the wrong kind", ir::text_of(attribute));
     }
   }
 

@@ -21,7 +21,7 @@ int64_t positive(const NodeSignature& node, const std::string& name, int64_t oth
 
 /// The dimension of attribute `dim` of the whole tensor `shape`, checked to hold blocks x parts equal pieces.
 int cut_dimension(const NodeSignature& node, const Shape& shape, int64_t parts, int64_t blocks) {
-  const int dim = normalize_axis(node.attributes.get_int("dim"), shape.rank(), node.text());
+  const int dim = axis_attribute(node, "dim", shape.rank());
   if (shape[dim] % (parts * blocks) != 0)
     refuse(node, "a dimension does not fall into equal parts", std::to_string(shape[dim]),
            "a multiple of " + std::to_string(parts * blocks));
@@ -65,8 +65,8 @@ std::vector<TensorType> infer_all_to_all(const NodeSignature& node) {
   const int64_t parts = positive(node, "parts", 1);
   positive(node, "stride", 1);
   const TensorType& a = node.inputs[0];
-  const int split = normalize_axis(node.attributes.get_int("split"), a.shape.rank(), node.text());
-  const int concat = normalize_axis(node.attributes.get_int("concat"), a.shape.rank(), node.text());
+  const int split = axis_attribute(node, "split", a.shape.rank());
+  const int concat = axis_attribute(node, "concat", a.shape.rank());
   if (a.shape[split] % parts != 0)
     refuse(node, "a dimension does not fall into equal parts", std::to_string(a.shape[split]),
            "a multiple of " + std::to_string(parts));
@@ -153,7 +153,7 @@ CollectiveForm collective_form(const NodeSignature& node) {
     form.run = form.input.elements() / form.parts;
   } else {
     const Shape& whole = form.exchange == Exchange::kAllGather ? form.output.shape : form.input.shape;
-    const int dim = normalize_axis(node.attributes.get_int("dim"), whole.rank(), node.text());
+    const int dim = axis_attribute(node, "dim", whole.rank());
     form.outer = node.attributes.get_int_or("blocks", 1);
     for (int i = 0; i < dim; ++i) form.outer *= whole[i];
     form.run = form.outer > 0 ? whole.elements() / (form.outer * form.parts) : 0;

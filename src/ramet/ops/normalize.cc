@@ -16,14 +16,14 @@ using Kind = AttributeSpec::Kind;
 std::vector<TensorType> infer_softmax(const NodeSignature& node) {
   require_floating(node, 0, "a");
   require_rank(node, 0, "a", 1);
-  normalize_axis(node.attributes.get_int("axis"), node.inputs[0].shape.rank(), node.text());
+  axis_attribute(node, "axis", node.inputs[0].shape.rank());
   return {node.inputs[0]};
 }
 
 /// All dimensions are free but the one that is normalised.
 ShardingRule softmax_sharding(const NodeSignature& node) {
   const int rank = node.inputs[0].shape.rank();
-  const int whole = normalize_axis(node.attributes.get_int("axis"), rank, node.text());
+  const int whole = axis_attribute(node, "axis", rank);
   std::string dims;
   for (int axis = 0; axis < rank; ++axis)
     dims += (axis ? "," : "") + std::string(axis == whole ? "!" : "") + "d" + std::to_string(axis);
@@ -196,7 +196,7 @@ const AttributeSpec kAxis{"axis", Kind::kInt, true, "dimension that is normalise
 ScalingRule softmax_scaling() {
   const auto extent = [](const ScalingContext& context) {
     const Shape& shape = context.node.inputs[0].shape;
-    const int axis = normalize_axis(context.node.attributes.get_int("axis"), shape.rank(), context.node.text());
+    const int axis = axis_attribute(context.node, "axis", shape.rank());
     return static_cast<double>(std::max<int64_t>(1, shape.dim(axis)));
   };
   const auto share = [extent](const ScalingContext& context) {
@@ -221,7 +221,7 @@ ScalingRule log_softmax_scaling() {
   ScalingRule rule = softmax_scaling();
   rule.forward = [](const ScalingContext& context) {
     const Shape& shape = context.node.inputs[0].shape;
-    const int axis = normalize_axis(context.node.attributes.get_int("axis"), shape.rank(), context.node.text());
+    const int axis = axis_attribute(context.node, "axis", shape.rank());
     const double mean = std::log(static_cast<double>(std::max<int64_t>(1, shape.dim(axis)))) + 0.5;
     Amplitude out = context.inputs[0];
     out.rms = std::hypot(mean, context.inputs[0].rms);

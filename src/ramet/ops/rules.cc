@@ -80,14 +80,19 @@ Shape shape_attribute(const NodeSignature& node, const std::string& name) {
   return shape;
 }
 
+static int axis_of(const NodeSignature& node, int64_t axis, int rank) {
+  // The text of a node is expensive to make, and only the error needs it.
+  return normalize_axis(axis, rank, axis < -rank || axis >= rank ? node.text() : std::string());
+}
+
 int axis_attribute(const NodeSignature& node, const std::string& name, int rank) {
-  return normalize_axis(node.attributes.get_int(name), rank, node.text());
+  return axis_of(node, node.attributes.get_int(name), rank);
 }
 
 std::vector<int> axes_attribute(const NodeSignature& node, const std::string& name, int rank) {
   std::vector<int> axes;
   if (node.attributes.has(name))
-    for (int64_t axis : node.attributes.get_ints(name)) axes.push_back(normalize_axis(axis, rank, node.text()));
+    for (int64_t axis : node.attributes.get_ints(name)) axes.push_back(axis_of(node, axis, rank));
   if (axes.empty())
     for (int axis = 0; axis < rank; ++axis) axes.push_back(axis);
   std::sort(axes.begin(), axes.end());

@@ -26,7 +26,7 @@ void require_shape(const NodeSignature& node, int input, const std::string& oper
 Shape shape_attribute(const NodeSignature& node, const std::string& name);
 /// Throws when a type that a rule is about to return breaks the same bounds.
 void require_bounded(const NodeSignature& node, const Shape& shape);
-/// Attribute `name` (default `otherwise`) as an axis of a tensor of `rank`.
+/// Attribute `name` as an axis of a tensor of `rank`, 0 to rank - 1.
 int axis_attribute(const NodeSignature& node, const std::string& name, int rank);
 /// Attribute `name` as sorted, distinct axes; absent or empty: all.
 std::vector<int> axes_attribute(const NodeSignature& node, const std::string& name, int rank);
