@@ -80,7 +80,7 @@ ui: ## the page of ramet serve: checks, unit tests, ui/dist (with a Node of its 
 browser-tests: setup ## the page in a browser, on runs that are trained for it; screenshots in build/screenshots
 	scripts/setup.sh --browser
 	scripts/setup.sh --ui
-	$(call compile,release,--target ramet_cli)
+	$(call compile,release,--target ramet_cli --target bench_catalogue)
 	ui/mock/fixture.sh build/ramet build/fixture
 	scripts/ui.sh --browser
 

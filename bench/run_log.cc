@@ -2,16 +2,22 @@
 // and of ten.
 //
 //   bench/run_log [FOLDER]     a line of JSON each; the log goes into FOLDER (default: the folder for temporary files)
+//   bench/run_log same FOLDER STEPS NAME,NAME...     FOLDER/run with the points of bench/trackers.py, by the public API
 
 #include <sched.h>
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "ramet/track/run_log.h"
+// Behind those of src/.
+#include "ramet/log.h"
 
 namespace {
 
@@ -63,9 +69,34 @@ void measure_log(const std::filesystem::path& folder, size_t metrics, bool in_tu
   std::filesystem::remove(path);
 }
 
+/// Point (step, i): exp(-0.001 step) + 0.01 sin(7 i step).
+int log_same_points(const std::filesystem::path& folder, int64_t steps, const std::string& all_names) {
+  std::vector<std::pair<std::string, double>> numbers;
+  std::istringstream names(all_names);
+  for (std::string name; std::getline(names, name, ',');) numbers.emplace_back(name, 0);
+  v0::Run run({.name = "bench", .exactly = (folder / "run").string()});
+  const auto start = std::chrono::steady_clock::now();
+  const auto since_start = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const double worked = processor_seconds();
+  for (int64_t step = 1; step <= steps; ++step) {
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i].second = std::exp(-0.001 * static_cast<double>(step)) +
+                          0.01 * std::sin(static_cast<double>(step * (7 * static_cast<int64_t>(i))));
+    run.log(step, numbers);
+  }
+  const double logging = since_start();
+  const bool kept = run.flush();
+  std::printf("{\"logging_seconds\": %.4f, \"kept_seconds\": %.4f, \"processor_seconds\": %.4f, \"dropped\": %lld}\n",
+              logging, since_start(), processor_seconds() - worked, static_cast<long long>(run.dropped()));
+  return kept ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 5 && std::string(argv[1]) == "same") return log_same_points(argv[2], std::atoll(argv[3]), argv[4]);
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(0, &one);

@@ -15,8 +15,8 @@ const std::string kProgram =
     "programs":{"train":[{"kind":"run","subject":0,"superstep":0,"text":"run s"},{"kind":"send","subject":0,"superstep":0,"text":"send 1"},
     {"kind":"run","subject":0,"superstep":1,"text":"run s again"}]}}]})";
 const std::string kTimes =
-    R"({"version":1,"devices":[{"device":0,"stage":0,"kernels":[{"segment":"s","op":"add","kernel":"hwy","calls":4,"seconds":2.0},
-    {"segment":"s","op":"mul","kernel":"hwy","calls":4,"seconds":4.0}]},{"device":1,"stage":0,"kernels":[]}]})";
+    R"({"version":1,"devices":[{"device":0,"stage":0,"kernels":[],"instructions":[[0.5,1.0]],
+    "last_step":[[0,0.0,1.5],[1,1.5,1.6],[2,1.75,4.75]]},{"device":1,"stage":0,"kernels":[],"instructions":[[0,0]],"last_step":[]}]})";
 
 /// A varint of Protocol Buffers.
 std::string varint(uint64_t value) {
@@ -25,23 +25,36 @@ std::string varint(uint64_t value) {
   return text + static_cast<char>(value);
 }
 
-TEST(StepTrace, HasTheMeanTimesOfInstructions) {
+TEST(StepTrace, ShowsTheLastMeasuredStep) {
   const std::string trace = step_trace(kProgram, kTimes);
   for (const char* text :
        {"stage 0, device 0", "stage 0, device 1", "run s again", "first add", "second mul", "send 1"})
     EXPECT_NE(trace.find(text), std::string::npos) << text;
-  // Field 8 of a packet is its time: the first run ends after 0.5 + 1 seconds, the second one twice as late, and the
-  // idle device waits for the superstep.
-  EXPECT_NE(trace.find("\x40" + varint(500'000'000)), std::string::npos);
-  EXPECT_NE(trace.find("\x40" + varint(1'500'000'000)), std::string::npos);
-  EXPECT_NE(trace.find("\x40" + varint(3'000'000'000)), std::string::npos);
+  // Field 8 of a packet is its time. The first instruction takes a third of its run: of 1.5 s, and of 3 s.
+  for (const uint64_t nanoseconds : {500'000'000, 1'500'000'000, 1'750'000'000})
+    EXPECT_NE(trace.find("\x40" + varint(nanoseconds)), std::string::npos) << nanoseconds;
+  EXPECT_NE(trace.find("\x40" + varint(2'750'000'000)), std::string::npos);
+  EXPECT_NE(trace.find("\x40" + varint(4'750'000'000)), std::string::npos);
 }
 
 TEST(StepTrace, RefusesWhatIsNotThere) {
   EXPECT_NE(error_of([] { step_trace(kProgram, R"({"version":1,"devices":[]})"); }).find("--profile"),
             std::string::npos);
-  for (const char* text : {"", "{", "[]", R"({"version":2})", R"({"version":1})", R"({"version":1,"devices":1})",
-                           R"({"version":1,"devices":[{"device":0,"stage":7,"kernels":[]}]})"}) {
+  const auto with_device = [](const std::string& rest) {
+    return R"({"version":1,"devices":[{"device":0,"stage":0,)" + rest + "}]}";
+  };
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string(R"({"version":2})"),
+        std::string(R"({"version":1})"), std::string(R"({"version":1,"devices":1})"),
+        std::string(R"({"version":1,"devices":[{"device":0,"stage":7,"kernels":[]}]})"), with_device(R"("kernels":[])"),
+        with_device(R"("instructions":[[0.5]],"last_step":[[0,0,1]])"),
+        with_device(R"("instructions":[[0.5,1]],"last_step":[[9,0,1]])"),
+        with_device(R"("instructions":[[0.5,1]],"last_step":[[-1,0,1]])"),
+        with_device(R"("instructions":[[0.5,1]],"last_step":[[0,0]])"),
+        with_device(R"("instructions":[[0.5,"x"]],"last_step":[[0,0,1]])"),
+        with_device(R"("instructions":1,"last_step":[[0,0,1]])"),
+        with_device(R"("instructions":[],"last_step":[[0,0,1]])"),
+        with_device(R"("instructions":[[0.5,1]],"last_step":[[0,null,1]])")}) {
     EXPECT_NE(error_of([&] { step_trace(kProgram, text); }), "no error") << text;
     EXPECT_NE(error_of([&] { step_trace(text, kTimes); }), "no error") << text;
   }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "ramet/base/clock.h"
@@ -193,7 +194,7 @@ class ImportCommand {
     try {
       read_runs(source, sink);
     } catch (const Error& error) {
-      if (arguments_.paths.size() == 1 && source.path == arguments_.paths[0]) throw;
+      if (arguments_.paths.size() == 1 && std::filesystem::is_regular_file(arguments_.paths[0])) throw;
       ++failed_;
       tell(error.what());
     }

@@ -368,4 +368,9 @@ std::vector<ProfileRow> Cluster::profile_by_kernel(int device) const {
   return found ? found->engine->profile_by_kernel() : std::vector<ProfileRow>{};
 }
 
+MeasuredTimes Cluster::measured_times(int device) const {
+  const ClusterDevice* found = state_->local(device);
+  return found ? found->engine->measured_times() : MeasuredTimes{};
+}
+
 }  // namespace ramet::runtime

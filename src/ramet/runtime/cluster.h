@@ -165,6 +165,8 @@ class Cluster {
 
   /// Rows of one device of this process, longest first.
   std::vector<ProfileRow> profile_by_kernel(int device) const;
+  /// Of one device of this process; empty for others, and where nothing was profiled.
+  MeasuredTimes measured_times(int device) const;
 
  private:
   std::unique_ptr<struct ClusterState> state_;

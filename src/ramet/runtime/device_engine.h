@@ -90,6 +90,7 @@ class DeviceEngine {
   void profile(bool on);
   std::vector<ProfileRow> profile_by_kernel() const;
   std::vector<ProfileRow> profile_by_node() const;
+  MeasuredTimes measured_times() const;
 
   /// Text of a superstep's label, as the transport was given it: "train: run 'backward 3', micro-batch 2". For
   /// TransportOptions::label_text; needs the executable only.

@@ -116,6 +116,19 @@ struct ProfileRow {
   double seconds = 0, flops = 0, bytes = 0;
 };
 
+/// When a step of the training program ran: seconds of the steady clock, which all devices of a host share.
+struct StepSpan {
+  int32_t step = 0;  ///< number in the program's list
+  double begin = 0, end = 0;
+};
+
+/// What a device measured while it was profiled.
+struct MeasuredTimes {
+  /// Mean seconds of each instruction in a run of its segment, by segment; all 0 where the segment never ran.
+  std::vector<std::vector<double>> instructions;
+  std::vector<StepSpan> last_step;  ///< the last training step, in the order of the program; empty: none was profiled
+};
+
 /// Runs an Executable on this machine. All memory is taken when it is made: the arena, the kernels, the tables of
 /// addresses and the places of results; a step allocates nothing. One thread drives an engine.
 class Engine {

@@ -188,11 +188,21 @@ bool EngineState::run_program_step(size_t index) {
   return !ended_ || drains();
 }
 
+bool EngineState::run_step_timed(size_t index) {
+  const auto now = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
+  const double begin = now();
+  const bool goes_on = run_program_step(index);
+  spans_.push_back({static_cast<int32_t>(index), begin, now()});
+  return goes_on;
+}
+
 void EngineState::run_program(int32_t program) {
   begin_program(program);
+  const bool timed = profiling_ && program == kTrain;
+  if (timed) spans_.clear();
   try {
     for (size_t index = 0; index < at_hand().steps.size(); ++index)
-      if (!run_program_step(index)) break;
+      if (!(timed ? run_step_timed(index) : run_program_step(index))) break;
     end_program();
   } catch (...) {
     abandon();

@@ -116,6 +116,7 @@ class EngineState final : private FeedSink {
   std::vector<std::byte> looked_at_;  // the state that a caller looked at last, where the host cannot read it in place
   std::vector<std::vector<double>> seconds_;  // by segment and instruction
   std::vector<int64_t> runs_;                 // timed runs of each segment
+  std::vector<StepSpan> spans_;               // of the training program's last run, while profiling
 
  private:
   friend class NonFiniteSearch;
@@ -138,6 +139,7 @@ class EngineState final : private FeedSink {
 
   // Running.
   void run_program(int32_t program);
+  bool run_step_timed(size_t index);
   void run_due_programs(int64_t step);
   const Program& at_hand() const { return exe_.programs[static_cast<size_t>(program_)]; }
   /// Micro-batch, of the whole step or request, that a step of the program at hand is of; 0 where it is of none.

@@ -49,6 +49,14 @@ std::vector<ProfileRow> Engine::profile_by_node() const { return rows_of(*state_
 std::vector<ProfileRow> DeviceEngine::profile_by_kernel() const { return rows_of(*state_, false); }
 std::vector<ProfileRow> DeviceEngine::profile_by_node() const { return rows_of(*state_, true); }
 
+MeasuredTimes DeviceEngine::measured_times() const {
+  MeasuredTimes times{.instructions = state_->seconds_, .last_step = state_->spans_};
+  for (size_t id = 0; id < times.instructions.size(); ++id)
+    for (double& seconds : times.instructions[id])
+      seconds /= static_cast<double>(std::max<int64_t>(1, state_->runs_[id]));
+  return times;
+}
+
 std::string profile_text(std::span<const ProfileRow> rows, int64_t steps, size_t most) {
   double total = 0;
   for (const ProfileRow& row : rows) total += row.seconds;

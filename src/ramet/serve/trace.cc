@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 #include <vector>
 
 #include "ramet/base/error.h"
@@ -97,27 +95,12 @@ class TraceWriter {
   bool first_ = true;
 };
 
-/// Mean seconds of a call by segment, op and kernel.
-using CallTimes = std::map<std::tuple<std::string, std::string, std::string>, double>;
-
-CallTimes call_times(const json& device) {
-  CallTimes means;
-  for (const auto& kernel : list(device, "kernels")) {
-    const auto calls = static_cast<double>(whole(kernel, "calls"));
-    const json& seconds = member(kernel, "seconds");
-    if (calls > 0 && seconds.is_number())
-      means[{text(kernel, "segment"), text(kernel, "op"), text(kernel, "kernel")}] = seconds.get<double>() / calls;
-  }
-  return means;
-}
-
 struct TracedDevice {
   const json* stage = nullptr;
-  const json* steps = nullptr;  ///< of the program "train"
-  CallTimes times;
-  uint64_t runs = 0, work = 0, marks = 0;
-  size_t at = 0;  ///< of `steps`
-  double clock = 0;
+  const json* steps = nullptr;         ///< of the program "train"
+  const json* instructions = nullptr;  ///< mean seconds by segment and instruction
+  const json* spans = nullptr;         ///< [step, begin, end] of the last step that was measured
+  uint64_t runs = 0, work = 0, messages = 0;
 };
 
 const json& stage_of(const json& program, int64_t number) {
@@ -126,26 +109,49 @@ const json& stage_of(const json& program, int64_t number) {
   refuse("a device is of a stage that the program does not have");
 }
 
-/// Plays one step of a device's program.
-void play(TraceWriter& writer, TracedDevice& device, const json& step) {
-  if (text(step, "kind") != "run") {
-    writer.mark(device.marks, text(step, "text"), text(step, "kind"), device.clock);
-    return;
+const json& entry(const json& items, int64_t number, const char* what) {
+  if (!items.is_array() || number < 0 || number >= static_cast<int64_t>(items.size()))
+    refuse(std::string("a measured step names ") + what + " that the program does not have");
+  return items[static_cast<size_t>(number)];
+}
+
+double seconds_of(const json& value) {
+  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse("a time is no number");
+  return value.get<double>();
+}
+
+/// Instructions of one run of a segment: their mean seconds, stretched to the time that this run took.
+void write_instructions(TraceWriter& writer, const TracedDevice& device, int64_t subject, double begin, double end) {
+  const json& instructions = list(entry(list(*device.stage, "segments"), subject, "a segment"), "instructions");
+  const json& means = entry(*device.instructions, subject, "a segment");
+  if (!means.is_array() || means.size() != instructions.size()) refuse("times and instructions differ in number");
+  double sum = 0;
+  for (const auto& mean : means) sum += seconds_of(mean);
+  double at = begin;
+  for (size_t i = 0; i < means.size(); ++i) {
+    const double next = at + (sum > 0 ? (end - begin) * seconds_of(means[i]) / sum : 0);
+    const std::string op = text(instructions[i], "op");
+    writer.span(device.work, text(instructions[i], "name") + " " + op, op, at, next);
+    at = next;
   }
-  const json& segments = list(*device.stage, "segments");
-  const int64_t subject = whole(step, "subject");
-  if (subject < 0 || subject >= static_cast<int64_t>(segments.size())) refuse("a step runs no segment of the program");
-  const json& segment = segments[static_cast<size_t>(subject)];
-  const std::string name = text(segment, "name");
-  const double begin = device.clock;
-  for (const auto& instruction : list(segment, "instructions")) {
-    const std::string op = text(instruction, "op");
-    const auto found = device.times.find({name, op, text(instruction, "kernel")});
-    const double seconds = found == device.times.end() ? 0 : found->second;
-    writer.span(device.work, text(instruction, "name") + " " + op, op, device.clock, device.clock + seconds);
-    device.clock += seconds;
+}
+
+void write_step(TraceWriter& writer, const TracedDevice& device, const json& measured) {
+  if (!measured.is_array() || measured.size() != 3 || !measured[0].is_number_integer())
+    refuse("a measured step is not [step, begin, end]");
+  const json& step = entry(*device.steps, measured[0].get<int64_t>(), "a step");
+  const double begin = seconds_of(measured[1]), end = seconds_of(measured[2]);
+  const std::string kind = text(step, "kind");
+  if (kind == "wait") {
+    writer.span(device.messages, text(step, "text"), kind, begin, end);
+  } else if (kind != "run") {
+    writer.mark(device.messages, text(step, "text"), kind, begin);
+  } else {
+    const int64_t subject = whole(step, "subject");
+    const json& segment = entry(list(*device.stage, "segments"), subject, "a segment");
+    writer.span(device.runs, text(step, "text"), text(segment, "kind"), begin, end);
+    write_instructions(writer, device, subject, begin, end);
   }
-  writer.span(device.runs, text(step, "text"), text(segment, "kind"), begin, device.clock);
 }
 
 json parse(std::string_view source, const char* name) {
@@ -162,36 +168,21 @@ std::string step_trace(std::string_view program_text, std::string_view times_tex
   if (list(times, "devices").empty())
     throw Error({.what = "the run has no times of kernels", .remedy = "`ramet train --profile` measures them"});
   TraceWriter writer;
-  std::vector<TracedDevice> devices;
   for (const auto& entry : list(times, "devices")) {
     TracedDevice device;
     const int64_t stage = whole(entry, "stage");
     device.stage = &stage_of(program, stage);
     device.steps = &list(member(*device.stage, "programs"), "train");
-    device.times = call_times(entry);
+    device.instructions = &list(entry, "instructions");
+    device.spans = &list(entry, "last_step");
     const uint64_t process =
         writer.process("stage " + std::to_string(stage) + ", device " + std::to_string(whole(entry, "device")));
     device.runs = writer.track("runs", process);
     device.work = writer.track("work", process);
-    device.marks = writer.track("messages and waits", process);
-    devices.push_back(std::move(device));
+    device.messages = writer.track("messages and waits", process);
+    for (const auto& span : *device.spans) write_step(writer, device, span);
   }
-  // Supersteps in their order; each begins when every device has ended the one before.
-  for (;;) {
-    int64_t superstep = INT64_MAX;
-    for (const auto& device : devices)
-      if (device.at < device.steps->size())
-        superstep = std::min(superstep, whole((*device.steps)[device.at], "superstep"));
-    if (superstep == INT64_MAX) return writer.data();
-    double end = 0;
-    for (auto& device : devices) {
-      // A list may name an earlier superstep again: what stands next belongs to this one, too.
-      while (device.at < device.steps->size() && whole((*device.steps)[device.at], "superstep") <= superstep)
-        play(writer, device, (*device.steps)[device.at++]);
-      end = std::max(end, device.clock);
-    }
-    for (auto& device : devices) device.clock = end;
-  }
+  return writer.data();
 }
 
 }  // namespace ramet::serve

@@ -109,12 +109,19 @@ void read_event_files(const ImportSource& source, const ImportSink& sink) {
   run.id = id;
   run.name = source.name;
   EventCollector collector(run);
-  int64_t skipped = 0;
+  int64_t skipped = 0, records = 0;
   for (size_t i = 0; i < source.files.size(); ++i) {
     const MappedFile file(source.files[i]);
-    skipped += read_tf_records(file.view(), [&](std::string_view payload) { collector.take(payload); });
+    skipped += read_tf_records(file.view(), [&](std::string_view payload) {
+      ++records;
+      collector.take(payload);
+    });
     if (sink.progress) sink.progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(source.files.size()));
   }
+  if (skipped > 0 && records == 0)
+    throw Error({.what = "no record of an event file is in it: damaged, or a file of another kind with such a name",
+                 .where = source.files.front().string(),
+                 .found = skipped_bytes_text(skipped)});
   if (skipped > 0) run.remarks.push_back(skipped_bytes_text(skipped));
   collector.finish();
   sink.take(std::move(run));

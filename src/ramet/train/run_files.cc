@@ -1,5 +1,8 @@
 #include "ramet/train/run_files.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -89,6 +92,36 @@ std::map<RowName, double> predicted_rows(const Executable& exe, const Machine& m
           runs[s] * call_seconds(machine, call.node, call.kernel, call.cost);
     }
   return rows;
+}
+
+/// To the nanosecond: what clocks tell.
+double in_nanoseconds(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+
+/// Mean seconds by segment and instruction.
+json instructions_json(const MeasuredTimes& measured) {
+  json segments = json::array();
+  for (const auto& segment : measured.instructions) {
+    json seconds = json::array();
+    for (double each : segment) seconds.push_back(in_nanoseconds(each));
+    segments.push_back(std::move(seconds));
+  }
+  return segments;
+}
+
+/// [step, begin, end] each, in seconds from `begin` on.
+json last_step_json(const MeasuredTimes& measured, double begin) {
+  json spans = json::array();
+  for (const StepSpan& span : measured.last_step)
+    spans.push_back({span.step, in_nanoseconds(span.begin - begin), in_nanoseconds(span.end - begin)});
+  return spans;
+}
+
+/// When the first of this process's devices began the last profiled step.
+double begin_of_last_step(const Cluster& cluster) {
+  double begin = std::numeric_limits<double>::infinity();
+  for (const int device : cluster.local_devices())
+    for (const StepSpan& span : cluster.measured_times(device).last_step) begin = std::min(begin, span.begin);
+  return begin;
 }
 
 }  // namespace
@@ -183,6 +216,7 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
             .seconds;
   times["devices"] = json::array();
   if (!training.profiled()) return text_of(times);
+  const double begin = begin_of_last_step(cluster);
   for (const int device : cluster.local_devices()) {
     const Executable& exe = cluster.stages()[static_cast<size_t>(cluster.mesh().position(device).stage)];
     const auto predicted = machine ? predicted_rows(exe, *machine) : std::map<RowName, double>{};
@@ -200,7 +234,12 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
            {"flops", row.flops},
            {"bytes", row.bytes}});
     }
-    times["devices"].push_back({{"device", device}, {"stage", exe.stage}, {"kernels", std::move(kernels)}});
+    const MeasuredTimes measured = cluster.measured_times(device);
+    times["devices"].push_back({{"device", device},
+                                {"stage", exe.stage},
+                                {"kernels", std::move(kernels)},
+                                {"instructions", instructions_json(measured)},
+                                {"last_step", last_step_json(measured, begin)}});
   }
   return text_of(times);
 }

@@ -8,7 +8,15 @@ export interface ProgramStage { stage: number; lanes: number; micro_batches_per_
 export interface Program { version: number; stages: ProgramStage[] }
 
 export interface KernelRow { segment: string; op: string; kernel: string; calls: number; seconds: number; predicted_seconds: number | null; flops: number; bytes: number }
-export interface DeviceTimes { device: number; stage: number; kernels: KernelRow[] }
+export interface DeviceTimes {
+  device: number;
+  stage: number;
+  kernels: KernelRow[];
+  /** Mean seconds of each instruction in a run of its segment, by segment. */
+  instructions?: number[][];
+  /** The last measured step: [step of the program `train`, begin, end]. */
+  last_step?: [number, number, number][];
+}
 export interface Times { version: number; steps: number; step_seconds: number; predicted_step_seconds: number | null; devices: DeviceTimes[] }
 
 /** Runs of each segment in one training step: of the program `train`. */
@@ -44,8 +52,9 @@ export interface InstructionTime {
 }
 
 /**
- * Time of each instruction in one run of its segment. The profile sums by (segment, op, kernel); where several instructions
- * share a row, the row's time is apportioned by the bytes of their operands.
+ * Time of each instruction in one run of its segment. Predictions, operations and bytes are sums by (segment, op, kernel); where
+ * several instructions share a row, the row is apportioned by the bytes of their operands. So are measured seconds where the files
+ * do not hold those of each instruction.
  */
 export function instructionTimes(stage: ProgramStage, live: LiveStage | undefined, times: DeviceTimes | undefined, steps: number): InstructionTime[][] {
   const rows = new Map<string, KernelRow>();
@@ -61,7 +70,7 @@ export function instructionTimes(stage: ProgramStage, live: LiveStage | undefine
       if (!row || steps <= 0) return { measured: NaN, predicted: NaN, flops: 0, bytes: 0 };
       const part = weights[i] / sums.get(keys[i])! / (steps * Math.max(1, runs[s]));
       return {
-        measured: row.seconds * part, predicted: row.predicted_seconds === null ? NaN : row.predicted_seconds * part,
+        measured: times?.instructions?.[s]?.[i] ?? row.seconds * part, predicted: row.predicted_seconds === null ? NaN : row.predicted_seconds * part,
         flops: row.flops * part, bytes: row.bytes * part,
       };
     });

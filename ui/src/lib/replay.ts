@@ -4,7 +4,7 @@
  * tell (seconds of each single run, of links and of host work) is not in it.
  */
 import type { LiveStage } from "./liveness.ts";
-import { transferBytes, type ProgramStage } from "./program.ts";
+import { transferBytes, type DeviceTimes, type ProgramStage } from "./program.ts";
 
 export interface Span {
   start: number;
@@ -111,6 +111,34 @@ export function replay(devices: readonly ReplayDevice[], program = "train"): Rep
     bubble: seconds > 0 && states.length > 0 ? 1 - busy / (seconds * states.length) : 0,
     stuck: states.some((s) => s.at < s.steps.length),
   };
+}
+
+/** The step as it was measured: the replay's order with the times of the last step; null where a device has none. */
+export function measuredStep(played: Replay, devices: readonly ReplayDevice[], times: readonly DeviceTimes[], program = "train"): Replay | null {
+  const lines: DeviceLine[] = [];
+  for (const line of played.devices) {
+    const of = devices.find((d) => d.device === line.device), own = times.find((t) => t.device === line.device);
+    if (!of || !own?.last_step?.length) return null;
+    const steps = of.stage.programs[program] ?? [];
+    const measured: DeviceLine = { ...line, spans: [], end: 0, busy: 0, waiting: 0 };
+    for (const [at, start, stop] of own.last_step) {
+      const step = steps[at];
+      if (!step) return null;
+      const run = step.kind === "run", wait = step.kind === "wait";
+      const end = run || wait ? stop : start; // what only starts a transfer is an instant
+      measured.spans.push({
+        start, end, kind: run ? of.stage.segments[step.subject]?.kind ?? "run" : step.kind, micro: step.micro, superstep: step.superstep, step: at,
+        label: wait ? `${step.text}: ${steps[step.subject]?.text ?? ""}` : step.text, segment: run ? step.subject : -1,
+      });
+      if (run) measured.busy += stop - start;
+      if (wait) measured.waiting += stop - start;
+      measured.end = Math.max(measured.end, stop);
+    }
+    lines.push(measured);
+  }
+  const seconds = Math.max(0, ...lines.map((l) => l.end));
+  const busy = lines.reduce((sum, l) => sum + l.busy, 0);
+  return { ...played, devices: lines, seconds, bubble: seconds > 0 ? 1 - busy / (seconds * lines.length) : 0, stuck: false };
 }
 
 /** The first span that ends after `time`; spans are in order. */

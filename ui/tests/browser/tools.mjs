@@ -27,15 +27,18 @@ function addressOf(child) {
   });
 }
 
-/** The server of the page: build/ramet serve where it is (or RAMET_UI_SERVER=mock is not set), else the mock. */
-export async function startServer(folder = fixture) {
+/** The server of the page: build/ramet serve where it is (or RAMET_UI_SERVER=mock is not set), else the mock. The mock
+ *  has neither tokens nor a choice of ports. `stop(signal)` waits for the server's end. */
+export async function startServer(folder = fixture, { port = 0, token = false, state = undefined } = {}) {
   const ramet = process.env.RAMET ?? join(root, "build/ramet");
   const real = process.env.RAMET_UI_SERVER !== "mock" && existsSync(ramet) && canServe(ramet);
+  const words = ["serve", "--run-dir", folder, "--port", `${port}`, "--ui-dir", join(root, "ui/dist"), ...(token ? [] : ["--no-token"])];
   const child = real
-    ? spawn(ramet, ["serve", "--run-dir", folder, "--port", "0", "--no-token", "--ui-dir", join(root, "ui/dist")], { cwd: root })
+    ? spawn(ramet, words, { cwd: root, env: { ...process.env, ...(state ? { XDG_STATE_HOME: state } : {}) } })
     : spawn("python3", [join(root, "ui/mock/server.py"), folder], { cwd: root });
+  const ended = new Promise((done) => child.on("exit", done));
   const address = await addressOf(child);
-  return { real, address, stop: () => child.kill("SIGINT") };
+  return { real, address, stop: (signal = "SIGINT") => { child.kill(signal); return ended; } };
 }
 function canServe(ramet) {
   try {

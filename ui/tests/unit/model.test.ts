@@ -7,7 +7,7 @@ import { differences, gapsAt, layerOf, layersAt, liveAt, liveCurve, meshOf, posi
 import { heatMap, mediaTable } from "../../src/lib/media.ts";
 import { axisOf, brushesText, inBrushes, labelsOf, parseBrushes, placeOf, valueOf } from "../../src/lib/parallel.ts";
 import { instructionTimes, nested, operations, programTree, runsOfSegments, type DeviceTimes, type ProgramStage } from "../../src/lib/program.ts";
-import { firstVisible, replay } from "../../src/lib/replay.ts";
+import { firstVisible, measuredStep, replay } from "../../src/lib/replay.ts";
 import { byteTicks, logTicks, spread, ticks } from "../../src/lib/stats.ts";
 import { lineChartSvg } from "../../src/lib/svg.ts";
 
@@ -71,6 +71,20 @@ test("instructions nest by their names, and the tree has all of them", () => {
   const walk = (nodes: ReturnType<typeof programTree>): number => nodes.reduce((n, node) => n + (node.kind === "instruction" ? 1 : node.children ? walk(node.children()) : 0), 0);
   assert.equal(walk([train]), 6);
 });
+test("a measured step has its own times in the replay's order", () => {
+  const devices = [{ device: 0, stage: first, live: undefined, position: 0, durations: [2, 0] }, { device: 1, stage: second, live: undefined, position: 0, durations: [3, 0] }];
+  const played = replay(devices);
+  const steps = (stage: typeof first, begin: number) => stage.programs.train.map((_, i): [number, number, number] => [i, begin + i, begin + i + 0.75]);
+  const measured = measuredStep(played, devices, [{ device: 0, stage: 0, kernels: [], last_step: steps(first, 0) }, { device: 1, stage: 1, kernels: [], last_step: steps(second, 0.5) }])!;
+  const runs = (stage: typeof first, kind: string) => stage.programs.train.filter((s) => s.kind === kind).length;
+  assert.equal(measured.devices[0].busy, 0.75 * runs(first, "run"));
+  assert.equal(measured.devices[1].waiting, 0.75 * runs(second, "wait"));
+  assert.equal(measured.seconds, Math.max(first.programs.train.length - 0.25, second.programs.train.length + 0.25));
+  assert.deepEqual(measured.devices[0].spans.map((s) => s.label.split(":")[0]), first.programs.train.map((s) => s.text));
+  assert.equal(measuredStep(played, devices, [{ device: 0, stage: 0, kernels: [], last_step: steps(first, 0) }]), null);
+  assert.equal(measuredStep(played, devices, devices.map((d) => ({ device: d.device, stage: d.device, kernels: [], last_step: [[99, 0, 1]] as [number, number, number][] }))), null);
+});
+
 test("the replay waits for messages, and tells the bubble", () => {
   const played = replay([{ device: 0, stage: first, live: undefined, position: 0, durations: [2, 0] }, { device: 1, stage: second, live: undefined, position: 0, durations: [3, 0] }]);
   assert.deepEqual(played.devices.map((d) => [d.busy, d.waiting, d.end]), [[4, 0, 4], [6, 2, 8]]);
