@@ -4,11 +4,13 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "cli/process.h"
 #include "cli/small_recipe.h"
 #include "ramet/base/file.h"
+#include "ramet/track/run_log.h"
 #include "support/mpi.h"
 #include "support/temporary.h"
 
@@ -36,8 +38,7 @@ class LayoutCli : public ::testing::Test {
   LayoutCli() { write_file_atomic(folder_ / "small.toml", kSmallBert); }
 
   Outcome ramet(const std::vector<std::string>& arguments, int ranks = 0) {
-    return Process(arguments, folder_.path(), ranks > 0 ? mpi_launcher(ranks) : std::vector<std::string>{})
-        .wait();
+    return Process(arguments, folder_.path(), ranks > 0 ? mpi_launcher(ranks) : std::vector<std::string>{}).wait();
   }
   static json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
   json train(std::vector<std::string> more, int ranks = 0) {
@@ -61,7 +62,8 @@ TEST_F(LayoutCli, TrainsOnThreadsWithTheBitsOfOneDevice) {
 
 TEST_F(LayoutCli, PackedRowsHaveTheBitsOfOneDevice) {
   for (const char* precision : {"f32", "bf16"}) {
-    const std::vector<std::string> packing = {"--set", "data.packing=lpfhp", "--set", "data.packing_depth=3",
+    const std::vector<std::string> packing = {"--set", "data.packing=lpfhp",
+                                              "--set", "data.packing_depth=3",
                                               "--set", "train.precision=" + std::string(precision)};
     const json one = train(packing);
     for (const char* layout : {"p=2 r=2 head=first rts=optimizer", "t=2 sequence=true",
@@ -83,7 +85,8 @@ TEST_F(LayoutCli, TrainsScaledInSixteenAndEightBitsWithTheBitsOfOneDevice) {
     const std::vector<std::string> scaled = {"--set", "train.scaling=unit", "--set",
                                              "train.precision=" + std::string(precision)};
     const json one = train(scaled);
-    for (const char* layout : {"p=2 t=2 r=2 head=first rts=optimizer recompute=layer", "t=2 phases=2 offload=weights"}) {
+    for (const char* layout :
+         {"p=2 t=2 r=2 head=first rts=optimizer recompute=layer", "t=2 phases=2 offload=weights"}) {
       std::vector<std::string> spread = scaled;
       spread.insert(spread.end(), {"--layout", layout});
       const json many = train(spread);
@@ -159,6 +162,36 @@ TEST_F(LayoutCli, RanksMustDivideTheDevices) {
   const Outcome outcome = ramet({"train", "small.toml", "--layout", "r=4"}, 3);
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("4 devices on 3 ranks"));
+}
+
+// Each rank samples its host into a file of its own; a resumed run says where it came from, once.
+TEST_F(LayoutCli, RanksKeepTheirSystemsAndTheirOrigin) {
+  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const fs::path run = folder_ / "observed";
+  ASSERT_EQ(ramet({"train", "small.toml", "--layout", "p=2", "--run", run.string(), "--set", "system.every=0.05",
+                   "--steps", "2"},
+                  2)
+                .status,
+            0);
+  ASSERT_EQ(ramet({"train", "--resume", run.string(), "--layout", "p=2"}, 2).status, 0);
+  std::set<std::string> ranks;
+  for (const auto& entry : fs::directory_iterator(run / "system")) {
+    const std::string name = entry.path().stem().string();
+    ranks.insert(name.substr(name.rfind('-') + 1));
+    EXPECT_FALSE(read_run_log(entry.path()).steps.empty()) << name;
+  }
+  EXPECT_EQ(ranks, (std::set<std::string>{"0", "1"}));
+  int lineage = 0;
+  for (const std::string& text : read_run_log(run / "log.ramet").events) {
+    const json event = json::parse(text);
+    if (event["event"] != "lineage") continue;
+    ++lineage;
+    EXPECT_EQ(event["kind"], "resumed");
+    EXPECT_EQ(event["from"], "observed");
+    EXPECT_EQ(event["checkpoint"], "step-00000002");
+    EXPECT_EQ(event.value("weights_hash", "").size(), 32u);
+  }
+  EXPECT_EQ(lineage, 1);
 }
 
 /// The processes of a run's ranks under a launcher, in order of ranks; found by their command line.

@@ -13,7 +13,7 @@ struct RunOrigin {
   std::string kind;          ///< "resumed", "forked" (from a checkpoint of another run), "fine_tuned" (from weights)
   std::string run;           ///< the id of the run that it comes from
   std::string checkpoint;    ///< the name of that run's checkpoint, as "step-00000040"; or ""
-  std::string weights_hash;  ///< or ""
+  std::string weights_hash;  ///< as the checkpoint's manifest says, or ""
 };
 
 /// The run in whose folder a checkpoint or a file of weights lies; none where it lies in no run.
