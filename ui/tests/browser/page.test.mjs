@@ -339,7 +339,7 @@ test("a run that trains appears and grows on an open page", async (context) => {
   if (!server.real) return context.skip("the mock reads runs once");
   const page = await openPage(browser, server);
   await page.waitForSelector(".state.on");
-  const trained = spawn(ramet, ["train", "examples/bert-mini.toml", "--run", join(folder, "2026-01-03-live-ccccc1"), "--steps", "400", "--json", "--set", "model.layers=2", "--set", "model.hidden=64", "--set", "model.intermediate=128", "--set", "model.heads=2", "--set", "model.vocabulary_size=500", "--set", "train.micro_batch=4", "--set", "data.sequence_length=32"], { cwd: root, stdio: "ignore" });
+  const trained = spawn(ramet, ["train", "examples/bert-mini.toml", "--run", join(folder, "2026-01-03-live-ccccc1"), "--json", "--set", "train.steps=1000000", "--set", "model.layers=2", "--set", "model.hidden=64", "--set", "model.intermediate=128", "--set", "model.heads=2", "--set", "model.vocabulary_size=500", "--set", "train.micro_batch=4", "--set", "data.sequence_length=32"], { cwd: root, stdio: "ignore" });
   try {
     await page.getByRole("row", { name: /ccccc1/ }).waitFor({ timeout: 60000 });
     await go(page, "#/charts?runs=2026-01-03-live-ccccc1&metrics=loss");
