@@ -164,6 +164,32 @@ TEST_F(LayoutCli, RanksMustDivideTheDevices) {
   EXPECT_THAT(outcome.err, HasSubstr("4 devices on 3 ranks"));
 }
 
+// A plan that is kept stands beside runs, and can be begun.
+TEST_F(LayoutCli, AKeptPlanIsARunThatWasOnlyPlanned) {
+  for (const char* layout : {"p=1", "p=2"}) {
+    const Outcome planned = ramet({"plan", "small.toml", "--layout", layout, "--keep", "--json"});
+    ASSERT_EQ(planned.status, 0) << planned.err;
+    const fs::path kept = folder_ / last(planned)["run_directory"].get<std::string>();
+    const json plan = json::parse(read_file(kept / "plan.json")), times = json::parse(read_file(kept / "times.json"));
+    EXPECT_GT(plan["planned_bytes"], 0);
+    EXPECT_EQ(plan["stages"].size(), layout == std::string("p=2") ? 2u : 1u);
+    EXPECT_TRUE(times["step_seconds"].is_null());
+    EXPECT_GT(times["predicted_step_seconds"], 0.0);
+    ASSERT_EQ(times["devices"].size(), plan["stages"].size());
+    for (const json& kernel : times["devices"][0]["kernels"]) {
+      EXPECT_TRUE(kernel["seconds"].is_null());
+      EXPECT_GE(kernel["predicted_seconds"], 0.0);
+    }
+    for (const char* file : {"liveness.json", "program.json"}) EXPECT_TRUE(fs::exists(kept / file)) << file;
+  }
+  const Outcome listed = ramet({"runs", "list", "--filter", "status = \"planned\"", "--json"});
+  EXPECT_EQ(std::count(listed.out.begin(), listed.out.end(), '\n'), 2) << listed.out;
+  EXPECT_EQ(ramet({"plan", "small.toml", "--layout", "auto", "--keep"}).status, 2);
+  const std::string run = json::parse(listed.out.substr(0, listed.out.find('\n')))["id"];
+  ASSERT_EQ(ramet({"train", "--resume", run, "--steps", "2"}).status, 0);
+  EXPECT_THAT(ramet({"runs", "list", "--json"}).out, HasSubstr("\"done\""));
+}
+
 // Each rank samples its host into a file of its own; a resumed run says where it came from, once.
 TEST_F(LayoutCli, RanksKeepTheirSystemsAndTheirOrigin) {
   if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;

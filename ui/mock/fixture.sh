@@ -15,6 +15,9 @@ train() { "$ramet" train examples/bert-mini.toml --json "${small[@]}" "$@" >/dev
 train --run "$folder/2026-01-01-pipeline-aaaaa1" --steps 60 --layout p=2 --profile --check-numerics 20
 train --run "$folder/2026-01-01-shards-aaaaa2" --steps 8 --layout "p=2 t=2" --profile --set train.chunks=2
 train --run "$folder/2026-01-01-plain-aaaaa3" --steps 60
+"$ramet" plan examples/bert-mini.toml --json "${small[@]}" --keep --run-dir "$folder" --layout p=2 >/dev/null
+mv "$folder"/*-bert-mini-* "$folder/2026-01-01-planned-aaaaa4"
+sed -i 's/"id": *"[^"]*"/"id":"2026-01-01-planned-aaaaa4"/' "$folder/2026-01-01-planned-aaaaa4/run.json"
 i=0
 for rate in 1e-4 5e-4 2e-3; do
   for seed in 0 1 2; do

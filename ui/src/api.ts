@@ -3,7 +3,7 @@ import type { Liveness, Plan } from "./lib/liveness.ts";
 import type { Program, Times } from "./lib/program.ts";
 import { bucketed, decodeSeries, emptySeries, rawSeries, type Axis, type Series } from "./lib/series.ts";
 
-export type Status = "running" | "done" | "interrupted" | "failed" | "killed";
+export type Status = "running" | "done" | "interrupted" | "failed" | "killed" | "planned";
 export interface RunRow {
   id: string; name: string; status: Status; started: number; ended: number | null; steps: number; group: string; tags: string[];
   pinned: boolean; colour: string; archived: boolean; note: string; units: string; samples_per_step: number; units_per_step: number;

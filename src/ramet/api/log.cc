@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/version.h"
 #include "ramet/track/annotations.h"
@@ -17,10 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -110,7 +107,7 @@ Run::Run(const RunOptions& options) : state_(std::make_unique<State>()) {
   if (changes.group || changes.note || changes.tags) track::annotate_run(state_->path, changes);
   state_->log = std::make_shared<track::RunLogWriter>(state_->directory->log());
   state_->artifacts = std::make_unique<track::ArtifactWriter>(state_->path, *state_->log);
-  state_->event(dump({{"event", "start"}, {"version", ramet::version()}, {"time", seconds_now()}}));
+  state_->event(dump({{"event", "start"}, {"version", ramet::version()}, {"time", seconds_since_1970()}}));
   if (!options.config.empty()) config(options.config);
 }
 
@@ -239,7 +236,7 @@ void Run::alert(AlertLevel level, const std::string& title, const std::string& t
                       {"kind", "user"},
                       {"level", level_name(level)},
                       {"step", step},
-                      {"time", seconds_now()},
+                      {"time", seconds_since_1970()},
                       {"title", title.substr(0, kMost)},
                       {"text", text.substr(0, kMost)}}));
 }
@@ -281,7 +278,7 @@ void Run::finish(const std::string& error) {
   if (state_->over) return;
   state_->artifacts->flush();
   if (state_->directory) {
-    json end = {{"event", "end"}, {"status", error.empty() ? "done" : "failed"}, {"time", seconds_now()}};
+    json end = {{"event", "end"}, {"status", error.empty() ? "done" : "failed"}, {"time", seconds_since_1970()}};
     if (!error.empty()) end["error"] = error.substr(0, 10'000);
     state_->event(dump(end));
     state_->log->flush();

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
@@ -14,7 +15,10 @@
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
 #include "ramet/sim/shared_processors.h"
+#include "ramet/track/run_directory.h"
+#include "ramet/track/run_log.h"
 #include "ramet/train/facts.h"
+#include "ramet/train/run_files.h"
 #include "ramet/transport/process.h"
 
 namespace ramet::cli {
@@ -22,23 +26,64 @@ namespace {
 
 struct PlanArguments : ModelOptions {
   std::string recipe, svg, schedule_svg, save;
-  bool no_time = false;
+  bool no_time = false, as_ranks = false, keep = false;
   SearchArguments search;
-  bool as_ranks = false;
+  std::vector<std::string> command;
 };
+
+/// The time of a step, and the machine that was assumed.
+struct PlannedTime {
+  Machine machine;
+  Simulation simulation;
+};
+
+/// Keeps the plan as a run that was only planned: `ramet runs` and the page show it beside runs.
+std::filesystem::path keep_plan(const PlanArguments& arguments, const Preparation& preparation,
+                                const CompiledWorkload& compiled, const HostBytes& host,
+                                const std::optional<PlannedTime>& time) {
+  const std::string& kernel_class = compiled.stages[0].kernel_class;
+  const RunDirectory directory =
+      RunDirectory::create(arguments.runs, {preparation.recipe.name, print_recipe(preparation.recipe),
+                                            arguments.command, kernel_class, compiled.stages[0].threads});
+  const RunPrograms programs{compiled.stages, preparation.layout, compiled.seconds};
+  write_file_atomic(directory.plan(), plan_json(programs));
+  write_file_atomic(directory.liveness(), liveness_json(programs));
+  write_file_atomic(directory.program(), program_json(programs));
+  if (time)
+    write_file_atomic(directory.times(), predicted_times_json(programs, time->simulation.seconds, time->machine));
+  JsonLine end;
+  end.set("event", "end")
+      .set("status", "planned")
+      .set("layout", print_layout(preparation.layout))
+      .set("devices", static_cast<int64_t>(preparation.layout.devices()))
+      .set("planned_bytes", programs.planned_bytes())
+      .set("planned_host_bytes", host.total())
+      .set("compile_seconds", compiled.seconds)
+      .set("time", seconds_since_1970());
+  if (time) end.set("step_seconds", time->simulation.seconds);
+  RunLogWriter log(directory.log());
+  log.event(end.text());
+  if (!log.flush())
+    throw Error(
+        {.what = "the plan's log could not be written (" + log.problem() + ")", .where = directory.path().string()},
+        ErrorKind::kFailure);
+  return directory.path();
+}
 
 /// Time of a step of all devices on the machine; absent: on this machine, whose processors they share; none for layouts
 /// that are too large to run here.
-std::optional<Simulation> time_of(const CompiledWorkload& compiled, const Preparation& preparation,
-                                  const std::optional<Machine>& machine, bool as_ranks, bool json) {
+std::optional<PlannedTime> time_of(const CompiledWorkload& compiled, const Preparation& preparation,
+                                   const std::optional<Machine>& machine, bool as_ranks, bool json) {
   constexpr int kMostOfEach = 8;  // devices' threads a processor
   const Layout& layout = preparation.layout;
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
-  if (machine) return simulate(compiled.stages, *machine, how);
+  if (machine) return PlannedTime{*machine, simulate(compiled.stages, *machine, how)};
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
   const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
-  return simulate_sharing(compiled.stages, local_machine(compiled.stages, layout, as_ranks, real.views), how);
+  Machine local = local_machine(compiled.stages, layout, as_ranks, real.views);
+  Simulation simulation = simulate_sharing(compiled.stages, local, how);
+  return PlannedTime{std::move(local), std::move(simulation)};
 }
 
 /// Host memory of a process of the layout's, which has all its devices where nothing else is said.
@@ -50,6 +95,10 @@ std::pair<HostBytes, int> host_of(const Preparation& preparation, const Compiled
   std::iota(devices.begin(), devices.end(), 0);
   return {host_memory(preparation.workload, preparation.options, compiled.stages, devices),
           static_cast<int>(devices.size())};
+}
+
+void tell_kept(const std::filesystem::path& kept) {
+  if (!kept.empty()) std::printf("plan %s\n", kept.c_str());
 }
 
 /// Many devices, one that streams, or another machine's: what each holds and moves, and the schedule.
@@ -70,7 +119,9 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
   const LayoutReport schedule =
       layout_report(preparation.layout, layout_facts(preparation.workload.model, preparation.options), compiled.stages);
   DevicesReport devices = devices_report(compiled.stages, schedule.layout, schedule.outcome.bubble);
-  if (!arguments.no_time) devices.time = time_of(compiled, preparation, machine, arguments.as_ranks, json);
+  std::optional<PlannedTime> time;
+  if (!arguments.no_time) time = time_of(compiled, preparation, machine, arguments.as_ranks, json);
+  if (time) devices.time = time->simulation;
   if (!arguments.svg.empty()) write_file_atomic(arguments.svg, memory_svg(compiled.stages));
   if (!arguments.schedule_svg.empty())
     write_file_atomic(arguments.schedule_svg, svg_of(schedule.table, schedule.times));
@@ -78,6 +129,8 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
   int64_t most = 0;
   for (const auto& stage : devices.stages) most = std::max(most, stage.planned_bytes);
   const auto [host, host_devices] = host_of(preparation, compiled, arguments.as_ranks);
+  std::filesystem::path kept;
+  if (arguments.keep) kept = keep_plan(arguments, preparation, compiled, host, time);
   if (json) {
     JsonLine line;
     if (devices.time)
@@ -97,8 +150,9 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .set("bubble", devices.bubble_of_step())
         .set_json("layout", json_of(schedule))
         .set_json("devices", json_of(devices))
-        .set_json("host", json_of(host, host_devices))
-        .print();
+        .set_json("host", json_of(host, host_devices));
+    if (!kept.empty()) line.set("run_directory", kept.string());
+    line.print();
     return 0;
   }
   std::printf("%s: %s parameters, %s %s a step; compiled in %s for %d threads a device\n",
@@ -107,10 +161,16 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
               number_text(static_cast<double>(preparation.units_per_step())).c_str(), units.c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
   std::printf("%s%s\n%s", text_of(devices).c_str(), text_of(host, host_devices).c_str(), text_of(schedule).c_str());
+  tell_kept(kept);
   return 0;
 }
 
 int plan(const PlanArguments& arguments, bool json) {
+  if (is_automatic_layout(arguments.layout) && arguments.keep)
+    throw Error({.what = "a search has many plans",
+                 .where = "--keep",
+                 .found = "--layout " + arguments.layout,
+                 .remedy = "Keep the plan of the layout that the search finds"});
   if (is_automatic_layout(arguments.layout)) return plan_search(arguments.recipe, arguments, arguments.search, json);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
@@ -129,11 +189,18 @@ int plan(const PlanArguments& arguments, bool json) {
   const HostBytes host = host_of(preparation, compiled, false).first;
   const int64_t process_bytes = exe.planned_bytes() + host.total() + resident_bytes();
   double step_seconds = 0;
+  std::optional<PlannedTime> time;
   if (!arguments.no_time) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
-    step_seconds = predict_step_seconds(exe, local_machine(exe, find_device().backend(), 1.5, {}, real.views));
+    Machine local = local_machine(exe, find_device().backend(), 1.5, {}, real.views);
+    step_seconds = predict_step_seconds(exe, local);
+    Simulation simulation;
+    simulation.seconds = step_seconds;
+    time = PlannedTime{std::move(local), std::move(simulation)};
   }
+  std::filesystem::path kept;
+  if (arguments.keep) kept = keep_plan(arguments, preparation, compiled, host, time);
   const double done = static_cast<double>(preparation.units_per_step());
   const std::string& units = preparation.workload.units.name;
   const int64_t parameters = preparation.workload.model.parameters();
@@ -161,6 +228,7 @@ int plan(const PlanArguments& arguments, bool json) {
       line.set("step_seconds", step_seconds)
           .set(units + "_per_second", done / step_seconds)
           .set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
+    if (!kept.empty()) line.set("run_directory", kept.string());
     line.set_json("memory", json_of(memory)).set_json("host", json_of(host, 1)).print();
     return 0;
   }
@@ -177,6 +245,7 @@ int plan(const PlanArguments& arguments, bool json) {
     std::printf("time: about %s a step, %s %s/s, %s in all\n", duration_text(step_seconds).c_str(),
                 number_text(done / step_seconds).c_str(), units.c_str(),
                 duration_text(step_seconds * static_cast<double>(recipe.train.steps)).c_str());
+  tell_kept(kept);
   return 0;
 }
 
@@ -194,6 +263,9 @@ void add_plan(CLI::App& app, Session& session) {
       ->type_name("FILE");
   command->add_option("--save", arguments->save, "keep the compiled program, for `ramet inspect executable`")
       ->type_name("FILE");
+  command->add_flag("--keep", arguments->keep,
+                    "keep the plan in the folder of runs, so that `ramet runs` and `ramet serve` show it beside runs");
+  add_runs_option(*command, arguments->runs);
   command->add_flag("--as-ranks", arguments->as_ranks,
                     "predict the time of a layout whose devices are ranks of mpirun");
   command->add_flag("--no-time", arguments->no_time, "memory only: does not measure this machine's speed");
@@ -203,8 +275,12 @@ void add_plan(CLI::App& app, Session& session) {
       "--layout auto searches: it prints the layouts that fit, their time and memory, and why not others.\n"
       "Keys beside it stay as they are (--layout \"auto p=4 t=1\"). A recipe without train.micro_batch leaves\n"
       "that open, too: the samples of a step stay the same. Ctrl-C ends the search with the best so far.");
-  command->callback(
-      [arguments, &session] { session.action = [arguments, &session] { return plan(*arguments, session.json); }; });
+  command->callback([arguments, &session] {
+    session.action = [arguments, &session] {
+      arguments->command = session.command;
+      return plan(*arguments, session.json);
+    };
+  });
 }
 
 }  // namespace ramet::cli

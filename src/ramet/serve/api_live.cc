@@ -28,7 +28,7 @@ HttpResponse get_prometheus(ApiCall& call) {
   text.sample("ramet_info", {{"version", version()}}, 1);
   const auto reader = call.context.store.read();
   text.family("ramet_runs", "gauge", "Runs by how they stand.");
-  for (const char* status : {"running", "done", "interrupted", "failed", "killed"})
+  for (const char* status : {"running", "done", "interrupted", "failed", "killed", "planned"})
     text.sample("ramet_runs", {{"status", status}},
                 static_cast<double>(reader->runs(first_runs("status = \"" + std::string(status) + "\"", 0)).total));
   // Runs that go on, with the last value of each metric: what an alarm needs.

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
@@ -29,10 +30,6 @@ struct Waiting {
   std::function<std::string()> contents;
   fs::path file;  ///< instead of contents
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 /// Copies a file to where its contents' hash says; returns the hash and the size.
 std::pair<std::string, uint64_t> keep_file(const fs::path& file, const fs::path& folder) {
@@ -90,7 +87,7 @@ struct ArtifactWriter::State {
       return false;
     }
     bytes += one.bytes;
-    one.time = seconds_now();
+    one.time = seconds_since_1970();
     waiting.push_back(std::move(one));
     wake.notify_one();
     return true;

@@ -57,6 +57,7 @@ std::string_view mlflow_status(RunStatus status) {
     case RunStatus::kFailed: return "FAILED";
     case RunStatus::kInterrupted:
     case RunStatus::kKilled: return "KILLED";
+    case RunStatus::kPlanned: return "SCHEDULED";
   }
   internal_error("mlflow_status", "unknown run status");
 }

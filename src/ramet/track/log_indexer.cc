@@ -133,7 +133,7 @@ void LogIndexer::take_facts(const Json& event, const std::string& kind) {
     return;
   }
   database_.prepare("UPDATE runs SET log_status = ?, problem = ?, ended_seconds = ? WHERE key = ?")
-      .bind_all(std::string_view(status == "done" || status == "interrupted" ? status : "failed"),
+      .bind_all(std::string_view(status == "done" || status == "interrupted" || status == "planned" ? status : "failed"),
                 text_at(event, "error"), number_at(event, "time"), run_)
       .run();
 }

@@ -4,19 +4,14 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/track/background_file.h"
 #include "ramet/track/run_log_frame.h"
 #include "ramet/track/run_log_frames.h"
 
 namespace ramet::track {
-namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 struct RunLogWriter::State {
   explicit State(const std::filesystem::path& path) : file(path, "the run's log") {}
@@ -48,7 +43,7 @@ RunLogWriter::~RunLogWriter() {
 
 void RunLogWriter::metrics(int64_t step, std::span<const LoggedNumber> values) {
   for (; values.size() > kMostNames; values = values.subspan(kMostNames)) metrics(step, values.first(kMostNames));
-  const double time = seconds_now();
+  const double time = seconds_since_1970();
   std::lock_guard lock(state_->mutex);
   state_->entry.clear();
   if (state_->frames.metrics(state_->entry, step, time, values) && state_->file.append(state_->entry, true)) return;

@@ -53,6 +53,7 @@ void read_events(RunRecord& run) {
     const std::string status = text_or_empty(event, "status");
     run.status = status == "done"          ? RunStatus::kDone
                  : status == "interrupted" ? RunStatus::kInterrupted
+                 : status == "planned"     ? RunStatus::kPlanned
                                            : RunStatus::kFailed;
     run.problem = text_or_empty(event, "error");
   }
@@ -71,6 +72,7 @@ std::string_view name_of(RunStatus status) {
     case RunStatus::kInterrupted: return "interrupted";
     case RunStatus::kFailed: return "failed";
     case RunStatus::kKilled: return "killed";
+    case RunStatus::kPlanned: return "planned";
   }
   internal_error("name_of", "unknown run status");
 }

@@ -9,9 +9,9 @@
 
 namespace ramet::track {
 
-/// How a run ended, or that it has not.
-enum class RunStatus { kRunning, kDone, kInterrupted, kFailed, kKilled };
-/// "running", "done", "interrupted", "failed", "killed"
+/// How a run ended, or that it has not, or that it was only planned (`ramet plan --keep`).
+enum class RunStatus { kRunning, kDone, kInterrupted, kFailed, kKilled, kPlanned };
+/// "running", "done", "interrupted", "failed", "killed", "planned"
 std::string_view name_of(RunStatus status);
 
 /// The facts in the folder of a run. Damage leaves fields empty; reading never fails.

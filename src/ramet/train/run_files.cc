@@ -19,10 +19,10 @@ std::string text_of(const json& value) { return value.dump(-1, ' ', false, json:
 json header() { return {{"version", kRunFilesVersion}, {"ramet", version()}}; }
 
 /// Devices that run a stage's executable.
-json devices_of(const Cluster& cluster, int stage) {
+json devices_of(const Mesh& mesh, int stage) {
   json devices = json::array();
-  for (int device = 0; device < cluster.mesh().devices(); ++device)
-    if (cluster.mesh().position(device).stage == stage) devices.push_back(device);
+  for (int device = 0; device < mesh.devices(); ++device)
+    if (mesh.position(device).stage == stage) devices.push_back(device);
   return devices;
 }
 
@@ -78,18 +78,27 @@ json steps_json(const Executable& exe, const std::vector<ProgramStep>& program) 
 /// A row of one kernel in one segment, which the profile and the prediction share.
 using RowName = std::tuple<std::string, std::string, std::string>;
 
-/// Expected seconds of a training step on the machine.
-std::map<RowName, double> predicted_rows(const Executable& exe, const Machine& machine) {
-  std::vector<double> runs(exe.segments.size(), 0);
+/// What one kernel in one segment does in a training step.
+struct KernelWork {
+  int64_t calls = 0;
+  double seconds = 0, flops = 0, bytes = 0;  ///< the seconds as expected
+};
+
+std::map<RowName, KernelWork> predicted_rows(const Executable& exe, const Machine& machine) {
+  std::vector<int64_t> runs(exe.segments.size(), 0);
   for (const ProgramStep& step : exe.train().steps)
     if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
-  std::map<RowName, double> rows;
+  std::map<RowName, KernelWork> rows;
   for (size_t s = 0; s < exe.segments.size(); ++s)
     for (const Instruction& instruction : exe.segments[s].instructions) {
       if (instruction.call < 0) continue;
       const Call& call = exe.calls[static_cast<size_t>(instruction.call)];
-      rows[{exe.segments[s].name, std::string(call.node.op->name), call.kernel}] +=
-          runs[s] * call_seconds(machine, call.node, call.kernel, call.cost);
+      KernelWork& row = rows[{exe.segments[s].name, std::string(call.node.op->name), call.kernel}];
+      const auto times = static_cast<double>(runs[s]);
+      row.calls += runs[s];
+      row.seconds += times * call_seconds(machine, call.node, call.kernel, call.cost);
+      row.flops += times * call.cost.flops;
+      row.bytes += times * static_cast<double>(call.cost.bytes_read + call.cost.bytes_written);
     }
   return rows;
 }
@@ -126,17 +135,28 @@ double begin_of_last_step(const Cluster& cluster) {
 
 }  // namespace
 
-std::string plan_json(const Training& training) {
-  const Cluster& cluster = training.cluster();
+int64_t RunPrograms::planned_bytes() const {
+  int64_t bytes = 0;
+  for (const Executable& exe : stages)
+    bytes += static_cast<int64_t>(devices_of(mesh(), exe.stage).size()) *
+             (exe.planned_bytes() + (layout.streams_to_files() ? 0 : exe.streaming_bytes));
+  return bytes;
+}
+
+RunPrograms programs_of(const Training& training) {
+  return {training.cluster().stages(), training.layout(), training.compiled().seconds};
+}
+
+std::string plan_json(const RunPrograms& programs) {
   json plan = header();
-  plan["layout"] = print_layout(training.layout());
-  plan["planned_bytes"] = training.planned_bytes();
-  plan["compile_seconds"] = training.compiled().seconds;
-  plan["kernel_class"] = training.kernel_class();
+  plan["layout"] = print_layout(programs.layout);
+  plan["planned_bytes"] = programs.planned_bytes();
+  plan["compile_seconds"] = programs.compile_seconds;
+  plan["kernel_class"] = programs.stages[0].kernel_class;
   plan["stages"] = json::array();
-  for (const Executable& exe : cluster.stages())
+  for (const Executable& exe : programs.stages)
     plan["stages"].push_back({{"stage", exe.stage},
-                              {"devices", devices_of(cluster, exe.stage)},
+                              {"devices", devices_of(programs.mesh(), exe.stage)},
                               {"threads", exe.threads},
                               {"planned_bytes", exe.planned_bytes()},
                               {"bound_bytes", exe.bound_bytes},
@@ -148,10 +168,10 @@ std::string plan_json(const Training& training) {
   return text_of(plan);
 }
 
-std::string liveness_json(const Training& training) {
+std::string liveness_json(const RunPrograms& programs) {
   json liveness = header();
   liveness["stages"] = json::array();
-  for (const Executable& exe : training.cluster().stages()) {
+  for (const Executable& exe : programs.stages) {
     json buffers = json::array(), streaming = json::array(), segments = json::array();
     for (size_t id = 0; id < exe.buffers.size(); ++id)
       buffers.push_back(buffer_json(exe.buffers[id], static_cast<int64_t>(id)));
@@ -169,10 +189,10 @@ std::string liveness_json(const Training& training) {
   return text_of(liveness);
 }
 
-std::string program_json(const Training& training) {
+std::string program_json(const RunPrograms& programs) {
   json program = header();
   program["stages"] = json::array();
-  for (const Executable& exe : training.cluster().stages()) {
+  for (const Executable& exe : programs.stages) {
     json segments = json::array();
     for (const Segment& segment : exe.segments) {
       json instructions = json::array();
@@ -219,7 +239,7 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
   const double begin = begin_of_last_step(cluster);
   for (const int device : cluster.local_devices()) {
     const Executable& exe = cluster.stages()[static_cast<size_t>(cluster.mesh().position(device).stage)];
-    const auto predicted = machine ? predicted_rows(exe, *machine) : std::map<RowName, double>{};
+    const auto predicted = machine ? predicted_rows(exe, *machine) : std::map<RowName, KernelWork>{};
     json kernels = json::array();
     for (const ProfileRow& row : cluster.profile_by_kernel(device)) {
       const auto expected = predicted.find({row.segment, row.op, row.kernel});
@@ -230,7 +250,7 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
            {"calls", row.calls},
            {"seconds", row.seconds},
            {"predicted_seconds",
-            expected == predicted.end() ? json(nullptr) : json(expected->second * static_cast<double>(steps))},
+            expected == predicted.end() ? json(nullptr) : json(expected->second.seconds * static_cast<double>(steps))},
            {"flops", row.flops},
            {"bytes", row.bytes}});
     }
@@ -240,6 +260,29 @@ std::string times_json(const Training& training, int64_t steps, double step_seco
                                 {"kernels", std::move(kernels)},
                                 {"instructions", instructions_json(measured)},
                                 {"last_step", last_step_json(measured, begin)}});
+  }
+  return text_of(times);
+}
+
+std::string predicted_times_json(const RunPrograms& programs, double step_seconds, const Machine& machine) {
+  json times = header();
+  times["steps"] = 1;
+  times["step_seconds"] = nullptr;
+  times["predicted_step_seconds"] = step_seconds;
+  times["devices"] = json::array();
+  for (const Executable& exe : programs.stages) {
+    json kernels = json::array();
+    for (const auto& [name, work] : predicted_rows(exe, machine))
+      kernels.push_back({{"segment", std::get<0>(name)},
+                         {"op", std::get<1>(name)},
+                         {"kernel", std::get<2>(name)},
+                         {"calls", work.calls},
+                         {"seconds", nullptr},
+                         {"predicted_seconds", work.seconds},
+                         {"flops", work.flops},
+                         {"bytes", work.bytes}});
+    for (const auto& device : devices_of(programs.mesh(), exe.stage))
+      times["devices"].push_back({{"device", device}, {"stage", exe.stage}, {"kernels", kernels}});
   }
   return text_of(times);
 }

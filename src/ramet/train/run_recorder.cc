@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "ramet/base/clock.h"
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
 #include "ramet/measure/probe.h"
@@ -20,10 +21,6 @@ std::string text_of(const json& value) { return value.dump(-1, ' ', false, json:
 
 /// JSON has no NaN and no infinity.
 json number_json(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 void add(json& event, const Numbers& numbers, const std::string& prefix = "") {
   for (const auto& [name, value] : numbers) event[prefix + name] = number_json(value);
@@ -72,7 +69,7 @@ void RunRecorder::on_start(const Training& training, const RunStart& start) {
                       {"ranks", training.cluster().ranks()},
                       {"version", version()},
                       {"run_directory", directory_.path().string()},
-                      {"time", seconds_now()}};
+                      {"time", seconds_since_1970()}};
   log_->event(text_of(event));
   log_->event(text_of({{"event", "axis"},
                        {"samples_per_step", training.samples_per_step()},
@@ -80,9 +77,10 @@ void RunRecorder::on_start(const Training& training, const RunStart& start) {
                        {"units", training.workload().units.name}}));
   for (const RunOrigin& origin : origins_) log_->event(lineage_event(origin));
   if (echo_) echo_(text_of(event));
-  write_file_atomic(directory_.plan(), plan_json(training));
-  write_file_atomic(directory_.liveness(), liveness_json(training));
-  write_file_atomic(directory_.program(), program_json(training));
+  const RunPrograms programs = programs_of(training);
+  write_file_atomic(directory_.plan(), plan_json(programs));
+  write_file_atomic(directory_.liveness(), liveness_json(programs));
+  write_file_atomic(directory_.program(), program_json(programs));
   if (training.profiled() && training.cluster().ranks() == 1)
     machine_ = local_machine(training.cluster().stages(), training.layout());
 }
@@ -139,7 +137,7 @@ void RunRecorder::on_failure(const Training& training, const std::string& error)
                        {"status", "failed"},
                        {"steps", training.steps_done()},
                        {"error", error},
-                       {"time", seconds_now()}}));
+                       {"time", seconds_since_1970()}}));
 }
 
 void RunRecorder::write_times() {
@@ -166,7 +164,7 @@ std::string RunRecorder::finish(const Training& training, const TrainingResult& 
               {"devices", json::parse(devices_json(training.cluster()))},
               {"run_directory", directory_.path().string()},
               {"checkpoint", result.checkpoint.string()},
-              {"time", seconds_now()}};
+              {"time", seconds_since_1970()}};
   if (training.options().loss_scale.automatic)
     end["loss_scale"] = training.loss_scale().scale, end["skipped_steps"] = training.loss_scale().skipped;
   add(end, result.last_evaluation, "held_out_");

@@ -48,20 +48,20 @@ export function insights({ plan, times, config, machineMemory }: InsightInput): 
       found.push({ level: "info", title: `Offload would free up to ${bytes(of("optimizer"))}`,
         text: "The layout option `offload=optimizer` keeps the states in host memory or in files, and loads them for the update alone." });
   }
-  if (times && times.step_seconds > 0) {
+  if (times && times.step_seconds !== null && times.step_seconds > 0) {
     const predicted = times.predicted_step_seconds;
     if (predicted)
       found.push({ level: Math.abs(predicted / times.step_seconds - 1) < 0.15 ? "good" : "warn",
         title: `Predicted ${seconds(predicted)} a step, measured ${seconds(times.step_seconds)}`, text: `The prediction is ${percent(Math.abs(predicted / times.step_seconds - 1))} ${predicted < times.step_seconds ? "too short" : "too long"}.` });
     if (times.devices.length > 1) {
-      const busy = times.devices.map((d) => d.kernels.reduce((sum, k) => sum + k.seconds, 0) / Math.max(1, times.steps));
+      const busy = times.devices.map((d) => d.kernels.reduce((sum, k) => sum + (k.seconds ?? 0), 0) / Math.max(1, times.steps));
       const most = Math.max(...busy), mean = busy.reduce((a, b) => a + b, 0) / busy.length;
       found.push({ level: most / mean > 1.25 ? "warn" : "good", title: `Balance of devices: ${percent(mean / most)}`,
         text: `The busiest device computes ${seconds(most)} of a step, the mean is ${seconds(mean)}.` });
     }
     const rows = new Map<string, number>();
     let all = 0;
-    for (const device of times.devices) for (const k of device.kernels) rows.set(k.op, (rows.get(k.op) ?? 0) + k.seconds), (all += k.seconds);
+    for (const device of times.devices) for (const k of device.kernels) rows.set(k.op, (rows.get(k.op) ?? 0) + (k.seconds ?? 0)), (all += k.seconds ?? 0);
     const top = [...rows].sort((a, b) => b[1] - a[1]).slice(0, 3);
     if (all > 0) found.push({ level: "info", title: `Time goes to ${top[0][0]}`, text: top.map(([op, s]) => `${op} ${percent(s / all)}`).join(", ") + " of all kernels' time." });
   }

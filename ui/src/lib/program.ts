@@ -7,7 +7,7 @@ export interface Step { kind: string; subject: number; micro: number; superstep:
 export interface ProgramStage { stage: number; lanes: number; micro_batches_per_lane: number; segments: Segment[]; programs: Record<string, Step[]> }
 export interface Program { version: number; stages: ProgramStage[] }
 
-export interface KernelRow { segment: string; op: string; kernel: string; calls: number; seconds: number; predicted_seconds: number | null; flops: number; bytes: number }
+export interface KernelRow { segment: string; op: string; kernel: string; calls: number; /** null: only planned */ seconds: number | null; predicted_seconds: number | null; flops: number; bytes: number }
 export interface DeviceTimes {
   device: number;
   stage: number;
@@ -17,7 +17,7 @@ export interface DeviceTimes {
   /** The last measured step: [step of the program `train`, begin, end]. */
   last_step?: [number, number, number][];
 }
-export interface Times { version: number; steps: number; step_seconds: number; predicted_step_seconds: number | null; devices: DeviceTimes[] }
+export interface Times { version: number; steps: number; step_seconds: number | null; predicted_step_seconds: number | null; devices: DeviceTimes[] }
 
 /** Runs of each segment in one training step: of the program `train`. */
 export function runsOfSegments(stage: ProgramStage): number[] {
@@ -70,7 +70,7 @@ export function instructionTimes(stage: ProgramStage, live: LiveStage | undefine
       if (!row || steps <= 0) return { measured: NaN, predicted: NaN, flops: 0, bytes: 0 };
       const part = weights[i] / sums.get(keys[i])! / (steps * Math.max(1, runs[s]));
       return {
-        measured: times?.instructions?.[s]?.[i] ?? row.seconds * part, predicted: row.predicted_seconds === null ? NaN : row.predicted_seconds * part,
+        measured: times?.instructions?.[s]?.[i] ?? (row.seconds === null ? NaN : row.seconds * part), predicted: row.predicted_seconds === null ? NaN : row.predicted_seconds * part,
         flops: row.flops * part, bytes: row.bytes * part,
       };
     });

@@ -9,7 +9,7 @@ export type Source = "measured" | "predicted" | "bytes";
 export function hasSource(times: Times | null, source: Source): boolean {
   if (source === "bytes") return true;
   if (!times || times.devices.length === 0) return false;
-  return source === "measured" || times.devices.some((d) => d.kernels.some((k) => k.predicted_seconds !== null));
+  return times.devices.some((d) => d.kernels.some((k) => (source === "measured" ? k.seconds : k.predicted_seconds) !== null));
 }
 
 /** Duration of every instruction of a device's stage in one run of its segment. */

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { axe, fixture, go, openPage, root, settle, shot, startBrowser, startServer } from "./tools.mjs";
 
-const P = "2026-01-01-pipeline-aaaaa1", S = "2026-01-01-shards-aaaaa2", L = "2026-01-01-plain-aaaaa3";
+const P = "2026-01-01-pipeline-aaaaa1", S = "2026-01-01-shards-aaaaa2", L = "2026-01-01-plain-aaaaa3", K = "2026-01-01-planned-aaaaa4";
 const sweep = Array.from({ length: 9 }, (_, i) => `2026-01-02-sweep-bbbbb${i + 1}`);
 let folder, server, browser;
 before(async () => {
@@ -41,7 +41,7 @@ function pageTest(name, run, options) {
 const views = {
   runs: `#/runs?runs=${P}`, groups: "#/runs?group=group", charts: `#/charts?runs=${P},${L}`, band: `#/charts?runs=${sweep.join(",")}&groupby=config.train.schedule.learning_rate`, compare: `#/compare?runs=${P},${S},${L}`,
   parameters: "#/parameters?metric=loss", run: `#/run?id=${P}`, metrics: `#/run?id=${P}&tab=metrics`, memory: `#/run?id=${P}&tab=memory&other=${L}`, time: `#/run?id=${P}&tab=time`, flame: `#/run?id=${P}&tab=time&trace=flame`, supersteps: `#/run?id=${S}&tab=time&trace=supersteps`,
-  unprofiled: `#/run?id=${L}&tab=time`, numerics: `#/run?id=${P}&tab=numerics`, media: `#/run?id=${P}&tab=media`, system: `#/run?id=${P}&tab=system`, config: `#/run?id=${P}&tab=config`, events: `#/run?id=${P}&tab=events`,
+  unprofiled: `#/run?id=${L}&tab=time`, planned: `#/run?id=${K}&tab=time&other=${P}`, numerics: `#/run?id=${P}&tab=numerics`, media: `#/run?id=${P}&tab=media`, system: `#/run?id=${P}&tab=system`, config: `#/run?id=${P}&tab=config`, events: `#/run?id=${P}&tab=events`,
   sweeps: "#/sweeps", reports: "#/reports", views: "#/views", query: "#/query?q=select%201",
 };
 for (const scheme of ["light", "dark"])
@@ -80,7 +80,7 @@ pageTest("the page is small, and paints soon", async (page) => {
 pageTest("runs: search, filter, a faulty filter, sort, choose by keyboard", async (page) => {
   const rows = () => page.locator("[role=row][data-index]");
   await page.waitForSelector("[role=row][data-index]");
-  assert.equal(await rows().count(), 12);
+  assert.equal(await rows().count(), 13);
   const filter = page.getByRole("combobox", { name: "Filter" });
   await filter.fill('group = "rates" and config.train.seed = 1');
   await filter.press("Enter");
@@ -93,7 +93,7 @@ pageTest("runs: search, filter, a faulty filter, sort, choose by keyboard", asyn
   await filter.press("Enter");
   await page.waitForFunction(() => document.querySelectorAll("[role=row][data-index]").length === 9);
   await page.getByRole("button", { name: "Clear the filter" }).click();
-  await page.waitForFunction(() => document.querySelectorAll("[role=row][data-index]").length === 12);
+  await page.waitForFunction(() => document.querySelectorAll("[role=row][data-index]").length === 13);
   await page.getByRole("columnheader", { name: "loss", exact: true }).getByRole("button").click();
   await page.waitForSelector('[role=columnheader][aria-sort="descending"]:has-text("loss")');
   await settle(page);
@@ -251,6 +251,21 @@ pageTest("time: the tables' sum is the profile's, and all traces are drawn", asy
   await page.getByRole("heading", { name: /Live memory/ }).waitFor();
   await go(page, `#/run?id=${L}&tab=time`);
   await page.getByText("ramet train --profile").waitFor();
+});
+
+pageTest("a plan stands beside a run: its lanes, its operations, its tensors", async (page) => {
+  await go(page, `#/run?id=${P}&tab=time&other=${K}`);
+  await page.getByRole("application", { name: /Execution trace of 6 lanes/ }).waitFor();
+  await page.getByText("Of the other one there are predictions alone.").waitFor();
+  await go(page, `#/run?id=${K}&tab=time&other=${P}`);
+  await page.getByText("A step, predicted").waitFor();
+  assert.equal(await page.getByText("A step, measured").count(), 0);
+  await page.getByRole("application", { name: /Execution trace of 4 lanes/ }).waitFor();
+  await go(page, `#/run?id=${K}&tab=memory&other=${L}`);
+  await page.getByRole("heading", { name: /Live memory/ }).first().waitFor();
+  await shot(page, "plan-and-run");
+  await go(page, `#/compare?runs=${K},${P}`);
+  await page.waitForSelector("h2:has-text('Configuration')");
 });
 
 pageTest("parameters: a brush keeps a range, and lives in the address", async (page) => {
