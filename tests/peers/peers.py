@@ -32,6 +32,8 @@ learning_rate = 1e-3
 [train.evaluation]
 every = 3
 batches = 1
+[system]
+every = 0
 """
 
 
