@@ -12,6 +12,8 @@ void add_reference_shape(Backend& backend);
 void add_reference_states(Backend& backend);
 void add_reference_parts(Backend& backend);
 void add_reference_indexing(Backend& backend);
+void add_reference_take(Backend& backend);
+void add_reference_order(Backend& backend);
 void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_normalize(Backend& backend);
@@ -53,6 +55,8 @@ void add_reference_kernels(Backend& backend) {
   add_reference_states(backend);
   add_reference_parts(backend);
   add_reference_indexing(backend);
+  add_reference_take(backend);
+  add_reference_order(backend);
   add_reference_reduce(backend);
   add_reference_matmul(backend);
   add_reference_normalize(backend);
