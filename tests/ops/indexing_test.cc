@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 
 #include "ops/indexing_peer_values.h"
 #include "ramet/base/error.h"
+#include "ramet/base/rng.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build_indexing.h"
 #include "ramet/ops/build_reductions.h"
