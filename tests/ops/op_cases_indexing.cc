@@ -166,8 +166,7 @@ void add_drawn_puts(std::vector<OpCase>& cases) {
     node.attributes = drawn.attributes;
     node.inputs = {{kF32, drawn.whole}};
     for (const CaseInput& index : drawn.indices) node.inputs.push_back(index.type);
-    const OpDef taking{.name = "take"};
-    node.op = &taking;
+    node.op = &OpRegistry::instance().get("take");
     const Shape picked = IndexSpace(node, 1).picked();
     if (by == "min" || by == "max")  // no ties, where differences would not be the gradient
       next.inputs = {distinct(drawn.whole), distinct(picked, 0.08)};

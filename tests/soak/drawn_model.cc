@@ -561,7 +561,8 @@ std::vector<Metric> metrics_of(const std::string& head) {
             mean_metric("pair_loss", "pair_count"),
             share_metric("words_accuracy", "words_correct", "words_count"),
             share_metric("pair_accuracy", "pair_correct", "pair_count")};
-  return {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count"),
+  return {mean_metric("loss", "count"),
+          share_metric("accuracy", "correct", "count"),
           {.name = "surprise", .numerator = "loss", .how = Metric::How::kExp},
           {.name = "words", .numerator = "count", .how = Metric::How::kSum}};
 }

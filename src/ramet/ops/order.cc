@@ -44,11 +44,12 @@ std::vector<Tensor> moved_gradient(GradientContext& c) {
 
 ShardingRule line_sharding(const NodeSignature& node) { return same_dims_sharding(node, {axis_of(node)}); }
 
-/// Comparisons in a sort of `count` elements, about.
-double sort_flops(const NodeSignature& node) {
+/// Of finding a place among `extent` elements by halves: a comparison whose outcome cannot be predicted takes as long
+/// as some 64 operations of a vector unit.
+double search_flops(int64_t extent) {
   double levels = 1;
-  for (int64_t extent = node.inputs[0].shape.dim(axis_of(node)); extent > 1; extent /= 2) ++levels;
-  return levels * static_cast<double>(node.inputs[0].elements());
+  for (; extent > 1; extent /= 2) ++levels;
+  return 64 * levels;
 }
 
 OpDef sort_op() {
@@ -63,7 +64,9 @@ OpDef sort_op() {
   op.infer = infer_indexed;
   op.gradient = moved_gradient;
   op.sharding = line_sharding;
-  op.cost = [](const NodeSignature& node) { return streaming_cost(node, sort_flops(node)); };
+  op.cost = [](const NodeSignature& node) {
+    return streaming_cost_each(node, search_flops(node.inputs[0].shape.dim(axis_of(node))));
+  };
   return op;
 }
 
@@ -101,9 +104,7 @@ OpDef search_sorted_op() {
     return rule.input(sorted).input(values).output(values).build();
   };
   op.cost = [](const NodeSignature& node) {
-    double levels = 1;
-    for (int64_t extent = node.inputs[0].shape.dim(-1); extent > 1; extent /= 2) ++levels;
-    return streaming_cost_each(node, levels);
+    return streaming_cost_each(node, search_flops(node.inputs[0].shape.dim(-1)));
   };
   op.cheap = true;
   return op;

@@ -212,14 +212,22 @@ void for_each_tile(const Lines& lines, ThreadTeam& team, const Visit& visit) {
              });
 }
 
-/// Calls `step(element, before)` for the elements of a tile in the direction of the run; `before` is -1 at the first.
-template <typename Step>
-void run_along(const Lines& lines, const Tile& tile, bool reverse, const Step& step) {
-  for (int64_t i = 0; i < lines.extent; ++i) {
-    const int64_t row = reverse ? lines.extent - 1 - i : i, before = i == 0 ? -1 : reverse ? row + 1 : row - 1;
-    for (int64_t c = 0; c < tile.columns; ++c)
-      step(row * tile.columns + c, before < 0 ? -1 : before * tile.columns + c);
+/// A run along the columns of a tile: `step(state, element, before)` gives the state behind an element from the one
+/// before it, and `start(element)` that of the first.
+template <typename T, typename Start, typename Step>
+void run_along(const Lines& lines, const Tile& tile, bool reverse, T* results, const Start& start, const Step& step) {
+  const int64_t columns = tile.columns, last = lines.extent - 1, by = reverse ? -columns : columns;
+  const int64_t first = reverse ? last * columns : 0;
+  if (columns == 1) {  // the state stays in a register
+    T state = results[first] = start(first);
+    for (int64_t i = 1, element = first + by; i <= last; ++i, element += by)
+      results[element] = state = step(state, element, element - by);
+    return;
   }
+  T states[kColumns];
+  for (int64_t c = 0; c < columns; ++c) results[first + c] = states[c] = start(first + c);
+  for (int64_t i = 1, row = first + by; i <= last; ++i, row += by)
+    for (int64_t c = 0; c < columns; ++c) results[row + c] = states[c] = step(states[c], row + c, row + c - by);
 }
 
 void run_cumprod(const NodeSignature& node, const KernelContext& context) {
@@ -231,9 +239,9 @@ void run_cumprod(const NodeSignature& node, const KernelContext& context) {
     for_each_tile(lines, context.team, [&](const Tile& tile, int rank) {
       T* values = reinterpret_cast<T*>(static_cast<char*>(context.scratch) + rank * bytes);
       load_tile(dtype, context.inputs[0], lines, tile, values);
-      run_along(lines, tile, reverse, [&](int64_t element, int64_t before) {
-        if (before >= 0) values[element] = wrapped_product(values[before], values[element]);
-      });
+      run_along(
+          lines, tile, reverse, values, [values](int64_t element) { return values[element]; },
+          [values](T state, int64_t element, int64_t) { return wrapped_product(state, values[element]); });
       store_tile(dtype, values, lines, tile, context.outputs[0]);
     });
   });
@@ -251,9 +259,11 @@ void run_linear_scan(const NodeSignature& node, const KernelContext& context) {
     auto* states = reinterpret_cast<float*>(room + bytes);
     load_tile(dtype, context.inputs[0], lines, tile, factors);
     load_tile(dtype, context.inputs[1], lines, tile, states);
-    run_along(lines, tile, reverse, [&](int64_t element, int64_t before) {
-      if (before >= 0) states[element] = factors[shifted ? before : element] * states[before] + states[element];
-    });
+    run_along(
+        lines, tile, reverse, states, [states](int64_t element) { return states[element]; },
+        [=](float state, int64_t element, int64_t before) {
+          return factors[shifted ? before : element] * state + states[element];
+        });
     store_tile(dtype, states, lines, tile, context.outputs[0]);
   });
 }
@@ -261,26 +271,23 @@ void run_linear_scan(const NodeSignature& node, const KernelContext& context) {
 void run_cumulative_extreme(const NodeSignature& node, const KernelContext& context, bool greatest) {
   const Lines lines(node);
   const DType dtype = node.inputs[0].dtype;
-  const int64_t bytes = tile_bytes(lines), size = size_in(dtype);
-  const auto* from = static_cast<const char*>(context.inputs[0]);
-  auto* to = static_cast<char*>(context.outputs[0]);
+  const int64_t bytes = tile_bytes(lines);
   auto* indices = static_cast<int32_t*>(context.outputs[1]);
   with_loaded(dtype, [&]<typename T>(T) {
     for_each_tile(lines, context.team, [&](const Tile& tile, int rank) {
       T* values = reinterpret_cast<T*>(static_cast<char*>(context.scratch) + rank * bytes);
       load_tile(dtype, context.inputs[0], lines, tile, values);
-      for (int64_t c = 0; c < tile.columns; ++c) {
-        T best = values[c];
-        int64_t index = 0;
-        for (int64_t i = 0; i < lines.extent; ++i) {
+      T best[kColumns] = {};
+      int64_t index[kColumns] = {};
+      for (int64_t i = 0; i < lines.extent; ++i)
+        for (int64_t c = 0; c < tile.columns; ++c) {
           const T value = values[i * tile.columns + c];
-          const bool stays = is_nan(best) || (greatest ? value < best : best < value);
-          if (is_nan(value) || !stays) best = value, index = i;
-          const int64_t at = tile.first + i * lines.inner + c, source = tile.first + index * lines.inner + c;
-          std::memcpy(to + at * size, from + source * size, static_cast<size_t>(size));
-          indices[at] = static_cast<int32_t>(index);
+          const bool stays = i > 0 && (is_nan(best[c]) || (greatest ? value < best[c] : best[c] < value));
+          if (is_nan(value) || !stays) best[c] = value, index[c] = i;
+          values[i * tile.columns + c] = best[c];
+          indices[tile.first + i * lines.inner + c] = static_cast<int32_t>(index[c]);
         }
-      }
+      store_tile(dtype, values, lines, tile, context.outputs[0]);
     });
   });
 }

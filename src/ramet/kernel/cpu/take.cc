@@ -34,6 +34,14 @@ class IndexData {
   int64_t operator[](int64_t i) const {
     return wide_ ? static_cast<const int64_t*>(data_)[i] : static_cast<const int32_t*>(data_)[i];
   }
+  /// Calls `run` with the typed array.
+  template <typename Run>
+  void typed(const Run& run) const {
+    if (wide_)
+      run(static_cast<const int64_t*>(data_));
+    else
+      run(static_cast<const int32_t*>(data_));
+  }
 
  private:
   bool wide_ = false;
@@ -70,6 +78,24 @@ struct Share {
   Range coordinates;
   Range first_index;  ///< coordinates that index tensor 0 may name
 };
+
+/// The first of elements [begin, end) that is not in [least, extent); -1 when all are.
+template <typename T>
+int64_t first_outside(const T* values, int64_t begin, int64_t end, int64_t least, int64_t extent) {
+  const auto range = static_cast<uint64_t>(extent - least);
+  const auto outside = [&](int64_t i) {
+    return static_cast<uint64_t>(values[i]) - static_cast<uint64_t>(least) >= range;
+  };
+  for (int64_t i = begin; i < end;) {
+    const int64_t stop = std::min(end, i + 256);
+    bool some = false;  // without a branch an element
+    for (int64_t j = i; j < stop; ++j) some |= outside(j);
+    for (; some; ++i)
+      if (outside(i)) return i;
+    i = stop;
+  }
+  return -1;
+}
 
 /// Loops over the positions of an index space, made once for a node.
 class PickLoops {
@@ -119,11 +145,7 @@ class PickLoops {
       const IndexData& data = indices[n];
       const int64_t extent = space_.whole.dim(space_.axes[n]), least = space_.from_end ? -extent : 0;
       team.split(space_.index_shapes[n].elements(), kGrain, [&](int64_t begin, int64_t end, int rank) {
-        for (int64_t i = begin; i < end; ++i)
-          if (data[i] < least || data[i] >= extent) {
-            found[rank] = i;
-            return;
-          }
+        data.typed([&](const auto* values) { found[rank] = first_outside(values, begin, end, least, extent); });
       });
       // Threads have ranges in order of rank.
       for (int rank = 0; rank < team.size(); ++rank)
@@ -162,9 +184,18 @@ class PickLoops {
       }
       const int64_t* steps = dims_.empty() ? kNoSteps : dims_.back().steps.data();
       if (count == 1) {
-        const int64_t start = starts[0], step = steps[0];
-        visit(begin, length,
-              [&](int64_t j) { return base + j * along + coordinate(indices[0][start + j * step], 0) * address_[0]; });
+        const int64_t start = starts[0], step = steps[0], address = address_[0];
+        const int64_t extent = space_.whole.dim(space_.axes[0]);
+        indices[0].typed([&](const auto* values) {
+          const auto* first = values + start;
+          if (space_.from_end)
+            visit(begin, length, [=](int64_t j) {
+              const int64_t index = first[j * step];
+              return base + j * along + (index < 0 ? index + extent : index) * address;
+            });
+          else
+            visit(begin, length, [=](int64_t j) { return base + j * along + first[j * step] * address; });
+        });
       } else {
         visit(begin, length, [&](int64_t j) {
           int64_t offset = base + j * along;
@@ -320,13 +351,15 @@ struct Product {
 struct Least {
   template <typename T>
   T operator()(T a, T b) const {
-    return b < a || cpu::is_nan(b) ? b : a;
+    const T least = b < a ? b : a;  // one instruction: only a NaN is a branch
+    return cpu::is_nan(b) ? b : least;
   }
 };
 struct Greatest {
   template <typename T>
   T operator()(T a, T b) const {
-    return b > a || cpu::is_nan(b) ? b : a;
+    const T greatest = b > a ? b : a;
+    return cpu::is_nan(b) ? b : greatest;
   }
 };
 
@@ -345,6 +378,12 @@ void join_kept(std::span<const KeptDim> dims, Range part, const Join& join, cons
     const int64_t count = std::min(kRoom, part.end - begin);
     const T* values = read(first + begin, count);
     T* out = to + begin * stride;
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<Join, Sum>) {
+      if (stride == 1) {
+        map_steps().add(values, count, out);
+        continue;
+      }
+    }
     if (stride == 1)
       for (int64_t i = 0; i < count; ++i) out[i] = join(out[i], values[i]);
     else
@@ -363,20 +402,25 @@ void join_share(const PickLoops& loops, const IndexData* indices, const Share& s
     T* base = out + loops.outer_offset(outer);
     const int64_t first = outer * positions;
     loops.walk_share(indices, share, [&](int64_t position, int64_t count, const auto& at) {
-      const auto skips = [&](int64_t offset) {
-        return filters && !share.first_index.contains(loops.first_coordinate(offset));
-      };
+      const auto skips = [&](int64_t offset) { return !share.first_index.contains(loops.first_coordinate(offset)); };
       if (inner == 1) {
         for (int64_t begin = 0; begin < count; begin += kRoom) {
           const int64_t some = std::min(kRoom, count - begin);
           const T* values = read(first + position + begin, some);
-          for (int64_t j = 0; j < some; ++j)
-            if (const int64_t offset = at(begin + j); !skips(offset)) base[offset] = join(base[offset], values[j]);
+          if (filters) {
+            for (int64_t j = 0; j < some; ++j)
+              if (const int64_t offset = at(begin + j); !skips(offset)) base[offset] = join(base[offset], values[j]);
+          } else {
+            for (int64_t j = 0; j < some; ++j) {
+              T& element = base[at(begin + j)];
+              element = join(element, values[j]);
+            }
+          }
         }
         return;
       }
       for (int64_t j = 0; j < count; ++j)
-        if (const int64_t offset = at(j); !skips(offset))
+        if (const int64_t offset = at(j); !filters || !skips(offset))
           join_kept<T>(loops.inner(), share.inner, join, read, (first + position + j) * inner, base + offset);
     });
   }

@@ -111,12 +111,11 @@ void cumprod(const ReferenceOperands& operands) {
   const DType dtype = operands.input_type(0).dtype;
   double product = 1;
   uint64_t whole = 1;
-  const int64_t bits = 8 * static_cast<int64_t>(size_of(dtype));
   for_each_step(operands, [&](int64_t element, int64_t before) {
     if (before < 0) product = 1, whole = 1;
     if (is_floating(dtype)) return operands.set(0, element, product *= operands.get(0, element));
     whole *= static_cast<uint64_t>(operands.get_int(0, element));
-    operands.set_int(0, element, static_cast<int64_t>(whole << (64 - bits)) >> (64 - bits));
+    operands.set_int(0, element, wrapped(dtype, static_cast<int64_t>(whole)));
   });
 }
 

@@ -107,14 +107,10 @@ void put(const ReferenceOperands& operands) {
         operands, by, [&](int input, int64_t i) { return operands.get(input, i); },
         [&](int64_t i, double value) { operands.set(0, i, value); });
   } else {
-    // Only the low bits of a sum or a product count; a store of i32 would hold it in range.
-    const int64_t bits = 8 * static_cast<int64_t>(size_of(dtype));
+    // A store of i32 would hold a sum in range; integers wrap.
     put_by<int64_t>(
         operands, by, [&](int input, int64_t i) { return operands.get_int(input, i); },
-        [&](int64_t i, int64_t value) {
-          const auto wrapped = static_cast<uint64_t>(value) << (64 - bits);
-          operands.set_int(0, i, static_cast<int64_t>(wrapped) >> (64 - bits));
-        });
+        [&](int64_t i, int64_t value) { operands.set_int(0, i, wrapped(dtype, value)); });
   }
 }
 
