@@ -1,6 +1,7 @@
 """Prints indexing_peer_values.cc: what PyTorch computes for the cases of indexing_test.cc, with gradients.
 
     python3 tests/ops/indexing_peers.py > tests/ops/indexing_peer_values.cc
+    clang-format-19 -i tests/ops/indexing_peer_values.cc
 """
 
 import torch
