@@ -301,6 +301,25 @@ void run_cumsum(const NodeSignature& node, const KernelContext& context) {
   });
 }
 
+/// The indices of the k elements that stand before all others, in order; of equals the first.
+template <typename T, typename Before>
+void select_first(const T* values, int64_t extent, int64_t k, Before before, int32_t* order) {
+  const auto precedes_at = [values, before](int32_t a, int32_t b) {
+    if (before(values[a], values[b])) return true;
+    return !before(values[b], values[a]) && a < b;
+  };
+  std::iota(order, order + k, 0);
+  std::make_heap(order, order + k, precedes_at);
+  for (int64_t i = k; i < extent; ++i) {
+    // The last of the chosen ones is in front; an equal element comes behind it.
+    if (!before(values[i], values[order[0]])) continue;
+    std::pop_heap(order, order + k, precedes_at);
+    order[k - 1] = static_cast<int32_t>(i);
+    std::push_heap(order, order + k, precedes_at);
+  }
+  std::sort_heap(order, order + k, precedes_at);
+}
+
 void run_top_k(const NodeSignature& node, const KernelContext& context) {
   const AxisView view = view_of(node);
   const DType dtype = node.inputs[0].dtype;
@@ -318,17 +337,10 @@ void run_top_k(const NodeSignature& node, const KernelContext& context) {
       for (int64_t line = begin; line < end; ++line) {
         const int64_t first = view.first(line), chosen = line / step * k * step + line % step;
         const T* values = read_line<T>(dtype, context.inputs[0], first, step, extent, room);
-        std::iota(order, order + extent, 0);
-        const auto select = [&](const auto& before) {
-          std::partial_sort(order, order + k, order + extent, [&](int32_t a, int32_t b) {
-            if (before(values[a], values[b])) return true;
-            return !before(values[b], values[a]) && a < b;
-          });
-        };
         if (least)
-          select([](T a, T b) { return precedes(b, a, true); });
+          select_first(values, extent, k, [](T a, T b) { return precedes(b, a, true); }, order);
         else
-          select([](T a, T b) { return precedes(a, b, true); });
+          select_first(values, extent, k, [](T a, T b) { return precedes(a, b, true); }, order);
         for (int64_t i = 0; i < k; ++i) {
           indices[chosen + i * step] = order[i];
           std::memcpy(to + (chosen + i * step) * size, from + (first + order[i] * step) * size,
