@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "ramet/tensor.h"
 
@@ -63,16 +64,94 @@ RAMET_API Tensor concat(const std::vector<Tensor>& parts, int64_t axis,
 RAMET_API std::vector<Tensor> split(Operand a, std::vector<int64_t> sizes, int64_t axis);
 RAMET_API Tensor pad(Operand a, std::vector<int64_t> low, std::vector<int64_t> high, double value = 0);
 
+RAMET_API Tensor move_axis(Operand a, int64_t from, int64_t to);
+/// Elements [start, stop) along one axis, every step-th; negative bounds count from the end.
+RAMET_API Tensor slice_axis(Operand a, int64_t axis, int64_t start, int64_t stop, int64_t step = 1);
+RAMET_API Tensor select_index(Operand a, int64_t axis, int64_t index);  ///< without the axis
+RAMET_API Tensor flip(Operand a, const std::vector<int64_t>& axes);
+/// Elements shifts[i] places further along axes[i], those at the end first; no axes: along the flat tensor.
+RAMET_API Tensor roll(Operand a, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes = {});
+RAMET_API Tensor tile(Operand a, const std::vector<int64_t>& repeats);  ///< the whole, repeats[i] times
+RAMET_API Tensor repeat_interleave(Operand a, int64_t repeats, int64_t axis);
+RAMET_API Tensor stack(const std::vector<Tensor>& parts, int64_t axis,
+                       const std::source_location& place = std::source_location::current());
+/// The last two dimensions with 0 above (below) a diagonal; `diagonal` > 0 names one further to the right.
+RAMET_API Tensor tril(Operand a, int64_t diagonal = 0);
+RAMET_API Tensor triu(Operand a, int64_t diagonal = 0);
+/// Padding by what is there: "reflect", "symmetric", "edge" or "wrap".
+RAMET_API Tensor pad_by(Operand a, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                        const std::string& mode);
+/// `a` with slice_axis(a, axis, start, stop, step) = part, or select_index(a, axis, index) = part.
+RAMET_API Tensor slice_scatter(Operand a, Operand part, int64_t axis, int64_t start, int64_t stop, int64_t step = 1);
+RAMET_API Tensor select_scatter(Operand a, Operand part, int64_t axis, int64_t index);
+/// Elements whose coordinates on the axes differ by `offset`, as a new last dimension.
+RAMET_API Tensor diagonal(Operand a, int64_t offset = 0, int64_t axis1 = 0, int64_t axis2 = 1);
+/// Windows of `size` elements every `step` along an axis; their elements are a new last dimension.
+RAMET_API Tensor unfold(Operand a, int64_t axis, int64_t size, int64_t step);
+
 // --- reductions (no axes: over all dimensions) ---
 RAMET_API Tensor reduce_sum(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
 RAMET_API Tensor reduce_mean(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
 RAMET_API Tensor reduce_max(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
 RAMET_API Tensor reduce_min(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
 RAMET_API Tensor reduce_prod(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+/// Mean square deviation from the mean times n / (n - correction), and its square root.
+RAMET_API Tensor variance(Operand a, const std::vector<int64_t>& axes = {}, double correction = 1,
+                          bool keep_dims = false);
+RAMET_API Tensor standard_deviation(Operand a, const std::vector<int64_t>& axes = {}, double correction = 1,
+                                    bool keep_dims = false);
+RAMET_API Tensor log_sum_exp(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+/// (sum of |a|^order)^(1/order); infinity: the greatest |a|, minus infinity: the least, 0: how many are not 0.
+RAMET_API Tensor vector_norm(Operand a, double order = 2, const std::vector<int64_t>& axes = {},
+                             bool keep_dims = false);
+RAMET_API Tensor any(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);  ///< bool
+RAMET_API Tensor all(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);  ///< bool
+RAMET_API Tensor count_nonzero(Operand a, const std::vector<int64_t>& axes = {}, bool keep_dims = false);
+RAMET_API Tensor argmin(Operand a, int64_t axis);  ///< i32 indices; the first among equals
 RAMET_API Tensor argmax(Operand a, int64_t axis);  ///< i32 indices; the first among equals
 RAMET_API Tensor cumsum(Operand a, int64_t axis);
 RAMET_API std::pair<Tensor, Tensor> top_k(Operand a, int64_t k);  ///< values and i32 indices along the last axis
 RAMET_API Tensor one_hot(Operand indices, int64_t depth, DType dtype = DType::kF32);
+
+// --- elements by index; indices are i32 or i64, and one out of range is an error at run time ---
+/// out[i, j, k] = a[i, indices[i, j, k], k] for axis 1, and so for other axes. The indices have a's rank, and at most
+/// a's extents on the other axes. With from_end, here and below, a negative index counts from the end.
+RAMET_API Tensor gather_elements(Operand a, Operand indices, int64_t axis, bool from_end = false);
+/// `a` with updates at the elements that gather_elements would read. `by`: "set" (the last update wins), "add", "mul",
+/// "min", "max" or "mean". Updates of one element are joined in order of position, in f32, with the element itself or
+/// without (include_self).
+RAMET_API Tensor scatter_elements(Operand a, Operand indices, Operand updates, int64_t axis,
+                                  const std::string& by = "set", bool include_self = true, bool from_end = false);
+/// a[..., indices, ...]: the dimensions of the indices replace `axis`.
+RAMET_API Tensor index_select(Operand a, Operand indices, int64_t axis, bool from_end = false);
+/// Indices [B..., I..., n] hold coordinates on the n axes of `a` behind `batch_dims` shared dimensions.
+RAMET_API Tensor gather_nd(Operand a, Operand indices, int64_t batch_dims = 0, bool from_end = false);
+/// `a` with updates at coordinates [I..., n]; `by` and `include_self` as for scatter_elements.
+RAMET_API Tensor scatter_nd(Operand a, Operand indices, Operand updates, const std::string& by = "set",
+                            bool include_self = true, bool from_end = false);
+/// a[indices[0], indices[1], ...], as in NumPy and PyTorch: a default Tensor is a full slice, index tensors broadcast,
+/// and negative indices count from the end. Masks are refused: the size of the result would depend on data.
+RAMET_API Tensor index(Operand a, const std::vector<Tensor>& indices);
+/// `a` with a[indices...] = values (+= with accumulate). In place of all indices, one bool mask may stand.
+RAMET_API Tensor index_put(Operand a, const std::vector<Tensor>& indices, const Tensor& values,
+                           bool accumulate = false);
+/// `a` with the next element of `source` wherever the mask is true.
+RAMET_API Tensor masked_scatter(Operand a, Operand mask, Operand source);
+
+// --- order and running results along an axis ---
+/// Elements in order and their i32 indices; equal elements keep their order, a NaN counts as the greatest.
+RAMET_API std::pair<Tensor, Tensor> sort(Operand a, int64_t axis = -1, bool descending = false);
+RAMET_API Tensor argsort(Operand a, int64_t axis = -1, bool descending = false);
+/// The k greatest (or least) elements along any axis, in order, and their i32 indices.
+RAMET_API std::pair<Tensor, Tensor> top_k(Operand a, int64_t k, int64_t axis, bool largest = true);
+/// How many elements of `sorted` (ascending along the last axis) are less than each value; with `right`, or equal: i32.
+RAMET_API Tensor search_sorted(Operand sorted, Operand values, bool right = false);
+RAMET_API Tensor cumprod(Operand a, int64_t axis);
+/// The greatest (least) element so far and its i32 index.
+RAMET_API std::pair<Tensor, Tensor> cummax(Operand a, int64_t axis);
+RAMET_API std::pair<Tensor, Tensor> cummin(Operand a, int64_t axis);
+/// h[t] = factors[t] * h[t-1] + terms[t], h[-1] = 0; with `reverse` from the last element to the first.
+RAMET_API Tensor linear_scan(Operand factors, Operand terms, int64_t axis, bool reverse = false);
 
 // --- matrix products ---
 /// [..., M, K] x [..., K, N] -> [..., M, N]. Leading dimensions broadcast. `transpose_*` swaps the last two dimensions

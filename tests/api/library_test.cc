@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <ramet/ramet.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -160,6 +161,9 @@ TEST(Library, ErrorsOfAModelNameTheUsersLine) {
        [&] { m.metric("w", Sum{reduce_sum(w)}); m.metric("w", Mean{reduce_sum(w)}); },
        {"two outputs of one name"}},
       {__LINE__,
+       [&] { index(x, {m.input("mask", DType::kBool, {2, 3})}); },
+       {"the size of the result of 'index by a mask' depends on data"}},
+      {__LINE__,
        [&] { m.constant({3}, std::vector<float>{1, 2}); },
        {"first numbers that are not those of the state"}},
   };
@@ -173,6 +177,48 @@ TEST(Library, ErrorsOfAModelNameTheUsersLine) {
 }
 
 // clang-format on
+
+TEST(Library, ElementsByIndexAndInOrder) {
+  ModelBuilder m("by_index");
+  const Tensor x = m.input("rows", DType::kF32, {kBatch, kWidth});
+  const Tensor weighed = sort(x * m.weight("w", {kWidth}, Init::normal(0.2)), -1, true).first;
+  m.loss(reduce_mean(weighed * weighed));
+  const auto [least, at] = top_k(x, 2, 1, false);
+  m.output("least", least);
+  m.output("again", gather_elements(x, at, 1));
+  m.output("columns", index(x, {Tensor(), select_index(at, 0, 0)}));
+  m.output("without", scatter_elements(x, at, least * 0, 1, "mul"));
+  m.output("rolled", roll(x, {1}, {1}));
+  m.output("norm", vector_norm(x, 1, {1}));
+  m.output("any", cast(any(less(x, x * 0), {1}), DType::kI32));
+  Training training(m.build(), options());
+  const std::vector<float> rows = Samples(kBatch).rows;
+  Arrays found = training.predict({{"rows", rows}});
+  const auto row = [&](int64_t i) {
+    return std::vector<float>(rows.begin() + i * kWidth, rows.begin() + (i + 1) * kWidth);
+  };
+  EXPECT_EQ(found["again"].floats(), found["least"].floats());
+  for (int64_t i = 0; i < kBatch; ++i) {
+    const std::vector<float> given = row(i);
+    std::vector<float> sorted = given, zeroed = given, rolled = given;
+    std::sort(sorted.begin(), sorted.end());
+    for (float& value : zeroed)
+      if (value <= sorted[1]) value = 0;
+    std::rotate(rolled.begin(), rolled.end() - 1, rolled.end());
+    float norm = 0;
+    for (const float value : given) norm += std::fabs(value);
+    for (int64_t k = 0; k < 2; ++k)
+      EXPECT_EQ(found["least"].floats()[static_cast<size_t>(2 * i + k)], sorted[static_cast<size_t>(k)]);
+    for (int64_t k = 0; k < kWidth; ++k) {
+      EXPECT_EQ(found["without"].floats()[static_cast<size_t>(i * kWidth + k)], zeroed[static_cast<size_t>(k)]);
+      EXPECT_EQ(found["rolled"].floats()[static_cast<size_t>(i * kWidth + k)], rolled[static_cast<size_t>(k)]);
+    }
+    EXPECT_NEAR(found["norm"].floats()[static_cast<size_t>(i)], norm, 1e-5);
+    EXPECT_EQ(found["any"].floats()[static_cast<size_t>(i)], 1);
+  }
+  EXPECT_EQ(found["columns"].floats()[0], found["least"].floats()[0]);
+  EXPECT_GT(training.step({{"rows", Samples(16).rows}}).gradient_norm, 0);
+}
 
 TEST(Library, AnInputOfAProgramHasOneType) {
   const auto program = [](ProgramBuilder& p) {

@@ -9,6 +9,8 @@
 #include "ramet/base/host_tensor.h"
 #include "ramet/base/rng.h"
 #include "ramet/model/blocks.h"
+#include "ramet/ops/build_indexing.h"
+#include "ramet/ops/build_shapes.h"
 #include "support/made_source.h"
 
 namespace ramet::tests::soak {
@@ -63,6 +65,11 @@ class Builder {
     return build_.graph().find_input("input_ids") != kNoValue
                ? build_.tensor(build_.graph().find_input("input_ids"))
                : build_.input("input_ids", DType::kI32, {batch_, length_});
+  }
+  /// Indices in [0, bound) made of any that are not negative.
+  Tensor remainder_of(Tensor indices, int64_t bound) {
+    const Tensor divisor = full_like(indices.dtype(), static_cast<double>(bound));
+    return subtract(indices, multiply(divide(indices, divisor), divisor));
   }
   Tensor full_like(DType dtype, double value) { return full(build_, dtype, {}, value); }
 
@@ -221,6 +228,24 @@ class Builder {
   Tensor picked(Tensor x, const std::string& path) {
     const Tensor scores = model_.dense(x, path + ".scores", kExperts, kNoAxis, kEmbed);
     return multiply(x, sigmoid(reduce_sum(top_k(scores, kPicked).first, {-1}, true)));
+  }
+
+  /// Each row in order, weighed by rank, and put back by index.
+  Tensor ranked(Tensor x, const std::string& path) {
+    const auto [values, indices] = sort(x, -1, true);
+    const Tensor weighed = multiply(values, model_.vector(path + ".gain", hidden_, kEmbed, 0.4));
+    return scatter_elements(scale(x, 0.5), indices, weighed, -1, {.by = "add"});
+  }
+
+  /// Positions by index, where several meet in one, and a recurrence along them.
+  Tensor addressed(Tensor x, const std::string& path) {
+    const Tensor order = argsort(x, 1);
+    const Tensor met = slice_axis(order, 1, 0, 1 + length_ / 2);
+    const Tensor taken = gather_elements(x, order, 1);
+    const Tensor put = scatter_elements(x, met, slice_axis(taken, 1, 0, 1 + length_ / 2), 1, {.by = "max"});
+    const Tensor samples = iota(build_, DType::kI32, {batch_, 1}, 0);
+    const Tensor run = linear_scan(sigmoid(put), index(put, {samples, remainder_of(ids(), length_)}), 1);
+    return add(scale(x, 0.5), multiply(run, model_.vector(path + ".gain", hidden_, kEmbed, 0.3)));
   }
 
   /// Every expert sees every row; a softmax weighs them.
@@ -446,6 +471,8 @@ const std::map<std::string, Builder::Block>& Builder::blocks() {
                                                    {"shifted", &Builder::shifted},
                                                    {"lookup", &Builder::lookup},
                                                    {"picked", &Builder::picked},
+                                                   {"ranked", &Builder::ranked},
+                                                   {"addressed", &Builder::addressed},
                                                    {"experts", &Builder::experts},
                                                    {"winners", &Builder::winners},
                                                    {"per_head", &Builder::per_head},
@@ -534,7 +561,8 @@ std::vector<Metric> metrics_of(const std::string& head) {
             mean_metric("pair_loss", "pair_count"),
             share_metric("words_accuracy", "words_correct", "words_count"),
             share_metric("pair_accuracy", "pair_correct", "pair_count")};
-  return {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count"),
+  return {mean_metric("loss", "count"),
+          share_metric("accuracy", "correct", "count"),
           {.name = "surprise", .numerator = "loss", .how = Metric::How::kExp},
           {.name = "words", .numerator = "count", .how = Metric::How::kSum}};
 }

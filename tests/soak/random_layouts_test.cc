@@ -75,6 +75,16 @@ TEST(DrawnCases, ThatWentWrongOnceDoNot) {
   }
 }
 
+/// Sorts, scans, and updates that meet in one element, where layouts cut samples, hidden sizes and layers.
+TEST(DrawnCases, ElementsByIndexHaveTheBitsOfOneDevice) {
+  for (const char* text :
+       {"layers=ranked/addressed | | p=2", "heads=2 layers=ranked/addressed | train.chunks=2 | t=2",
+        "layers=addressed/ranked | train.accumulation=4 train.lanes=4 train.precision=bf16 | r=2 rts=weights,grads"}) {
+    const Verdict verdict = run_apart(DrawnCase::parse(text));
+    EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;
+  }
+}
+
 TEST(DrawnCases, AreTextThatComesBack) {
   for (uint64_t number = 0; number < 200; ++number) {
     const std::string text = DrawnCase::draw(3, number).text();

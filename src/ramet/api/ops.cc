@@ -2,6 +2,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops.h"
+#include "ramet/ops/build_indexing.h"
+#include "ramet/ops/build_reductions.h"
+#include "ramet/ops/build_shapes.h"
 
 namespace ramet::v0 {
 namespace {
@@ -39,6 +42,29 @@ Tensor apply_list(const Op& op, const std::vector<Tensor>& list, const std::sour
     std::vector<ir::Tensor> tensors;
     for (const Tensor& tensor : list) tensors.push_back(graphs.in(which, tensor));
     return std::vector<ir::Tensor>{op(tensors)};
+  })[0];
+}
+
+template <typename Op>
+std::pair<Tensor, Tensor> apply_pair(const Op& op, const Operand& a) {
+  const auto made = apply_many(
+      [&](ir::Tensor x) {
+        const auto [first, second] = op(x);
+        return std::vector<ir::Tensor>{first, second};
+      },
+      a);
+  return {made[0], made[1]};
+}
+
+/// An op on a tensor and a list, in which default tensors stand for what is left out.
+template <typename Op>
+Tensor apply_beside(const Op& op, const Operand& a, const std::vector<Tensor>& list) {
+  Graphs& graphs = Graphs::of(a);
+  for (const Tensor& tensor : list) check_together(graphs, a.place(), {&tensor});
+  return graphs.build_each(a.place(), [&](int which, ir::GraphBuilder&) {
+    std::vector<ir::Tensor> tensors;
+    for (const Tensor& tensor : list) tensors.push_back(graphs.in(which, tensor));
+    return std::vector<ir::Tensor>{op(graphs.in(which, a.tensor()), tensors)};
   })[0];
 }
 
@@ -82,6 +108,10 @@ RAMET_REDUCTION(reduce_mean)
 RAMET_REDUCTION(reduce_max)
 RAMET_REDUCTION(reduce_min)
 RAMET_REDUCTION(reduce_prod)
+RAMET_REDUCTION(log_sum_exp)
+RAMET_REDUCTION(any)
+RAMET_REDUCTION(all)
+RAMET_REDUCTION(count_nonzero)
 #undef RAMET_UNARY
 #undef RAMET_BINARY
 #undef RAMET_REDUCTION
@@ -135,14 +165,132 @@ Tensor cumsum(Operand a, int64_t axis) {
   return apply([&](ir::Tensor x) { return ops::cumsum(x, axis); }, a);
 }
 std::pair<Tensor, Tensor> top_k(Operand a, int64_t k) {
-  const auto made = apply_many(
-      [&](ir::Tensor x) {
-        const auto [values, indices] = ops::top_k(x, k);
-        return std::vector<ir::Tensor>{values, indices};
-      },
-      a);
-  return {made[0], made[1]};
+  return apply_pair([&](ir::Tensor x) { return ops::top_k(x, k); }, a);
 }
+Tensor variance(Operand a, const std::vector<int64_t>& axes, double correction, bool keep_dims) {
+  return apply([&](ir::Tensor x) { return ops::variance(x, axes, correction, keep_dims); }, a);
+}
+Tensor standard_deviation(Operand a, const std::vector<int64_t>& axes, double correction, bool keep_dims) {
+  return apply([&](ir::Tensor x) { return ops::standard_deviation(x, axes, correction, keep_dims); }, a);
+}
+Tensor vector_norm(Operand a, double order, const std::vector<int64_t>& axes, bool keep_dims) {
+  return apply([&](ir::Tensor x) { return ops::vector_norm(x, order, axes, keep_dims); }, a);
+}
+Tensor argmin(Operand a, int64_t axis) {
+  return apply([&](ir::Tensor x) { return ops::argmin(x, axis); }, a);
+}
+
+Tensor gather_elements(Operand a, Operand indices, int64_t axis, bool from_end) {
+  return apply([&](ir::Tensor x, ir::Tensor i) { return ops::gather_elements(x, i, axis, from_end); }, a, indices);
+}
+Tensor scatter_elements(Operand a, Operand indices, Operand updates, int64_t axis, const std::string& by,
+                        bool include_self, bool from_end) {
+  const ops::UpdateBy how{.by = by, .include_self = include_self};
+  return apply(
+      [&](ir::Tensor x, ir::Tensor i, ir::Tensor u) { return ops::scatter_elements(x, i, u, axis, how, from_end); }, a,
+      indices, updates);
+}
+Tensor index_select(Operand a, Operand indices, int64_t axis, bool from_end) {
+  return apply([&](ir::Tensor x, ir::Tensor i) { return ops::index_select(x, i, axis, from_end); }, a, indices);
+}
+Tensor gather_nd(Operand a, Operand indices, int64_t batch_dims, bool from_end) {
+  return apply([&](ir::Tensor x, ir::Tensor i) { return ops::gather_nd(x, i, batch_dims, from_end); }, a, indices);
+}
+Tensor scatter_nd(Operand a, Operand indices, Operand updates, const std::string& by, bool include_self,
+                  bool from_end) {
+  const ops::UpdateBy how{.by = by, .include_self = include_self};
+  return apply([&](ir::Tensor x, ir::Tensor i, ir::Tensor u) { return ops::scatter_nd(x, i, u, how, from_end); }, a,
+               indices, updates);
+}
+Tensor index(Operand a, const std::vector<Tensor>& indices) {
+  return apply_beside([](ir::Tensor x, const std::vector<ir::Tensor>& all) { return ops::index(x, all); }, a, indices);
+}
+Tensor index_put(Operand a, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {
+  std::vector<Tensor> all = indices;
+  all.push_back(values);
+  return apply_beside(
+      [&](ir::Tensor x, std::vector<ir::Tensor> tensors) {
+        const ir::Tensor last = tensors.back();
+        tensors.pop_back();
+        return ops::index_put(x, tensors, last, accumulate);
+      },
+      a, all);
+}
+Tensor masked_scatter(Operand a, Operand mask, Operand source) {
+  return apply([](ir::Tensor x, ir::Tensor m, ir::Tensor s) { return ops::masked_scatter(x, m, s); }, a, mask, source);
+}
+
+std::pair<Tensor, Tensor> sort(Operand a, int64_t axis, bool descending) {
+  return apply_pair([&](ir::Tensor x) { return ops::sort(x, axis, descending); }, a);
+}
+Tensor argsort(Operand a, int64_t axis, bool descending) {
+  return apply([&](ir::Tensor x) { return ops::argsort(x, axis, descending); }, a);
+}
+std::pair<Tensor, Tensor> top_k(Operand a, int64_t k, int64_t axis, bool largest) {
+  return apply_pair([&](ir::Tensor x) { return ops::top_k(x, k, axis, largest); }, a);
+}
+Tensor search_sorted(Operand sorted, Operand values, bool right) {
+  return apply([&](ir::Tensor s, ir::Tensor v) { return ops::search_sorted(s, v, right); }, sorted, values);
+}
+Tensor cumprod(Operand a, int64_t axis) {
+  return apply([&](ir::Tensor x) { return ops::cumprod(x, axis); }, a);
+}
+std::pair<Tensor, Tensor> cummax(Operand a, int64_t axis) {
+  return apply_pair([&](ir::Tensor x) { return ops::cummax(x, axis); }, a);
+}
+std::pair<Tensor, Tensor> cummin(Operand a, int64_t axis) {
+  return apply_pair([&](ir::Tensor x) { return ops::cummin(x, axis); }, a);
+}
+Tensor linear_scan(Operand factors, Operand terms, int64_t axis, bool reverse) {
+  return apply([&](ir::Tensor f, ir::Tensor t) { return ops::linear_scan(f, t, axis, reverse); }, factors, terms);
+}
+
+Tensor move_axis(Operand a, int64_t from, int64_t to) {
+  return apply([&](ir::Tensor x) { return ops::move_axis(x, from, to); }, a);
+}
+Tensor slice_axis(Operand a, int64_t axis, int64_t start, int64_t stop, int64_t step) {
+  return apply([&](ir::Tensor x) { return ops::slice_axis(x, axis, start, stop, step); }, a);
+}
+Tensor select_index(Operand a, int64_t axis, int64_t index) {
+  return apply([&](ir::Tensor x) { return ops::select_index(x, axis, index); }, a);
+}
+Tensor flip(Operand a, const std::vector<int64_t>& axes) {
+  return apply([&](ir::Tensor x) { return ops::flip(x, axes); }, a);
+}
+Tensor roll(Operand a, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes) {
+  return apply([&](ir::Tensor x) { return ops::roll(x, shifts, axes); }, a);
+}
+Tensor tile(Operand a, const std::vector<int64_t>& repeats) {
+  return apply([&](ir::Tensor x) { return ops::tile(x, repeats); }, a);
+}
+Tensor repeat_interleave(Operand a, int64_t repeats, int64_t axis) {
+  return apply([&](ir::Tensor x) { return ops::repeat_interleave(x, repeats, axis); }, a);
+}
+Tensor stack(const std::vector<Tensor>& parts, int64_t axis, const std::source_location& place) {
+  return apply_list([&](const std::vector<ir::Tensor>& all) { return ops::stack(all, axis); }, parts, place);
+}
+Tensor tril(Operand a, int64_t diagonal) {
+  return apply([&](ir::Tensor x) { return ops::tril(x, diagonal); }, a);
+}
+Tensor triu(Operand a, int64_t diagonal) {
+  return apply([&](ir::Tensor x) { return ops::triu(x, diagonal); }, a);
+}
+Tensor pad_by(Operand a, const std::vector<int64_t>& low, const std::vector<int64_t>& high, const std::string& mode) {
+  return apply([&](ir::Tensor x) { return ops::pad_by(x, low, high, mode); }, a);
+}
+Tensor slice_scatter(Operand a, Operand part, int64_t axis, int64_t start, int64_t stop, int64_t step) {
+  return apply([&](ir::Tensor x, ir::Tensor p) { return ops::slice_scatter(x, p, axis, start, stop, step); }, a, part);
+}
+Tensor select_scatter(Operand a, Operand part, int64_t axis, int64_t index) {
+  return apply([&](ir::Tensor x, ir::Tensor p) { return ops::select_scatter(x, p, axis, index); }, a, part);
+}
+Tensor diagonal(Operand a, int64_t offset, int64_t axis1, int64_t axis2) {
+  return apply([&](ir::Tensor x) { return ops::diagonal(x, offset, axis1, axis2); }, a);
+}
+Tensor unfold(Operand a, int64_t axis, int64_t size, int64_t step) {
+  return apply([&](ir::Tensor x) { return ops::unfold(x, axis, size, step); }, a);
+}
+
 Tensor one_hot(Operand indices, int64_t depth, DType dtype) {
   return apply([&](ir::Tensor x) { return ops::one_hot(x, depth, dtype); }, indices);
 }

@@ -3,6 +3,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/index_space.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
@@ -300,45 +301,45 @@ OpDef reverse_op() {
 
 // --- top_k ---
 
+int top_k_axis(const NodeSignature& node) {
+  const int rank = node.inputs[0].shape.rank();
+  return node.attributes.has("axis") ? axis_attribute(node, "axis", rank) : rank - 1;
+}
+
 OpDef top_k_op() {
   OpDef op;
   op.name = "top_k";
   op.doc =
-      "the k greatest elements along the last dimension, greatest first, and their i32 indices; of equals the first";
+      "the k greatest elements along an axis, greatest first, and their i32 indices; of equals the first. With "
+      "least=true the least, least first; a NaN counts as the greatest";
   op.min_inputs = op.max_inputs = 1;
-  op.attributes = {required_attribute("k", Kind::kInt, "how many")};
+  op.attributes = {required_attribute("k", Kind::kInt, "how many"),
+                   optional_attribute("axis", Kind::kInt, "along which to look (the last)"),
+                   optional_attribute("least", Kind::kBool, "the least instead of the greatest (false)")};
   op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
     const TensorType& a = node.inputs[0];
     require_rank(node, 0, "values", 1);
     if (!is_floating(a.dtype) && !is_integer(a.dtype))
       refuse(node, "cannot order this element type", a.text(), "floats or integers");
-    const int64_t k = node.attributes.get_int("k");
-    if (k < 0 || k > a.shape.dim(-1) || a.shape.dim(-1) > INT32_MAX)
-      refuse(node, "'k' out of range", std::to_string(k), "0 to the last extent, " + std::to_string(a.shape.dim(-1)));
+    const int axis = top_k_axis(node);
+    const int64_t k = node.attributes.get_int("k"), extent = a.shape.dim(axis);
+    if (k < 0 || k > extent || extent > INT32_MAX)
+      refuse(node, "'k' out of range", std::to_string(k),
+             "0 to the " + std::string(axis == a.shape.rank() - 1 ? "last extent" : "extent of the axis") + ", " +
+                 std::to_string(extent));
     Dims dims = a.shape.dims();
-    dims.back() = k;
+    dims[static_cast<size_t>(axis)] = k;
     return {{a.dtype, Shape(dims)}, {DType::kI32, Shape(dims)}};
   };
   op.gradient = [](GradientContext& c) {
     if (!c.output_gradients[0].valid()) return std::vector{Tensor{}};
-    // One row of zeros and a 1 for each chosen element: k is small.
     const TensorType& type = c.node.inputs[0];
-    const Tensor chosen = one_hot(c.outputs[1], type.shape.dim(-1), type.dtype);
-    Dims dims = c.output_gradients[0].shape().dims();
-    dims.push_back(1);
-    const Tensor spread = multiply(chosen, reshape(c.output_gradients[0], Shape(dims)));
-    return std::vector{cast_to(reduce_sum(spread, {-2}), type.dtype)};
+    Attributes attributes = line_attributes(type.shape.rank(), top_k_axis(c.node));
+    attributes.set("by", "add");
+    const Tensor gradient = cast_to(c.output_gradients[0], type.dtype);
+    return std::vector{c.build.op("put", {zeros(c.build, type), gradient, c.outputs[1]}, attributes)};
   };
-  op.sharding = [](const NodeSignature& node) {
-    RuleBuilder rule;
-    const Shape& shape = node.inputs[0].shape;
-    ShardingRule::Operand in, out;
-    for (int axis = 0; axis + 1 < shape.rank(); ++axis) in.push_back({rule.factor(shape.dim(axis))});
-    out = in;
-    in.push_back({rule.factor(shape.dim(-1), true)});
-    out.push_back({rule.factor(node.outputs[0].shape.dim(-1), true)});
-    return rule.input(in).output(out).output(out).build();
-  };
+  op.sharding = [](const NodeSignature& node) { return same_dims_sharding(node, {top_k_axis(node)}); };
   op.cost = [](const NodeSignature& node) {
     return streaming_cost(node, 8.0 * static_cast<double>(node.inputs[0].elements()));
   };

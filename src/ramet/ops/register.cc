@@ -9,6 +9,8 @@ void register_shape_ops(OpRegistry& registry);
 void register_state_ops(OpRegistry& registry);
 void register_part_ops(OpRegistry& registry);
 void register_indexing_ops(OpRegistry& registry);
+void register_take_ops(OpRegistry& registry);
+void register_order_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
 void register_rescale_op(OpRegistry& registry);
@@ -31,6 +33,8 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_state_ops(registry);
   ops::register_part_ops(registry);
   ops::register_indexing_ops(registry);
+  ops::register_take_ops(registry);
+  ops::register_order_ops(registry);
   ops::register_reduce_ops(registry);
   ops::register_matmul_ops(registry);
   ops::register_rescale_op(registry);

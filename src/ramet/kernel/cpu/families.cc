@@ -11,6 +11,8 @@ void add_all(Backend& backend) {
   add_cpu_exponents(backend);
   add_cpu_reduce(backend);
   add_cpu_gather(backend);
+  add_cpu_take(backend);
+  add_cpu_order(backend);
   add_cpu_cache(backend);
   add_cpu_shape(backend);
   add_cpu_random(backend);

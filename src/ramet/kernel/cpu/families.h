@@ -19,6 +19,8 @@ void add_cpu_large_batch_optimizer(Backend& backend);
 void add_cpu_exponents(Backend& backend);
 void add_cpu_reduce(Backend& backend);
 void add_cpu_gather(Backend& backend);
+void add_cpu_take(Backend& backend);
+void add_cpu_order(Backend& backend);
 void add_cpu_cache(Backend& backend);
 void add_cpu_shape(Backend& backend);
 void add_cpu_random(Backend& backend);

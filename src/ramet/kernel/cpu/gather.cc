@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/element_math.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/ops/position.h"
@@ -15,6 +16,7 @@ namespace ramet::kernel {
 namespace {
 
 using cpu::map_steps;
+using cpu::wrapped_sum;
 
 int64_t size_in(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
@@ -214,9 +216,11 @@ struct AxisView {
   int64_t first(int64_t line) const { return line / inner * extent * inner + line % inner; }
 };
 
+/// Around the attribute `axis`, by default the last.
 AxisView view_of(const NodeSignature& node) {
   const Shape& shape = node.inputs[0].shape;
-  return {shape, axis_attribute(node, "axis", shape.rank())};
+  const bool last = !node.attributes.has("axis");
+  return {shape, last ? shape.rank() - 1 : axis_attribute(node, "axis", shape.rank())};
 }
 
 /// Whether a stands before b among the greatest (least): NaN first.
@@ -247,10 +251,7 @@ const T* read_line(DType dtype, const void* data, int64_t first, int64_t stride,
   return static_cast<const T*>(room);
 }
 
-int64_t line_bytes(const NodeSignature& node) {
-  const int64_t extent = node.op->name == "top_k" ? node.inputs[0].shape.dim(-1) : view_of(node).extent;
-  return (extent * 8 + 63) / 64 * 64;
-}
+int64_t line_bytes(const NodeSignature& node) { return (view_of(node).extent * 8 + 63) / 64 * 64; }
 
 void run_extreme(const NodeSignature& node, const KernelContext& context, bool greatest) {
   const AxisView view = view_of(node);
@@ -270,14 +271,6 @@ void run_extreme(const NodeSignature& node, const KernelContext& context, bool g
           }
         });
   });
-}
-
-template <typename T>
-T wrapped_sum(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return a + b;
-  else
-    return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
 }
 
 void run_cumsum(const NodeSignature& node, const KernelContext& context) {
@@ -308,32 +301,53 @@ void run_cumsum(const NodeSignature& node, const KernelContext& context) {
   });
 }
 
+/// The indices of the k elements that stand before all others, in order; of equals the first.
+template <typename T, typename Before>
+void select_first(const T* values, int64_t extent, int64_t k, Before before, int32_t* order) {
+  const auto precedes_at = [values, before](int32_t a, int32_t b) {
+    if (before(values[a], values[b])) return true;
+    return !before(values[b], values[a]) && a < b;
+  };
+  std::iota(order, order + k, 0);
+  std::make_heap(order, order + k, precedes_at);
+  for (int64_t i = k; i < extent; ++i) {
+    // The last of the chosen ones is in front; an equal element comes behind it.
+    if (!before(values[i], values[order[0]])) continue;
+    std::pop_heap(order, order + k, precedes_at);
+    order[k - 1] = static_cast<int32_t>(i);
+    std::push_heap(order, order + k, precedes_at);
+  }
+  std::sort_heap(order, order + k, precedes_at);
+}
+
 void run_top_k(const NodeSignature& node, const KernelContext& context) {
-  const TensorType& type = node.inputs[0];
-  const int64_t extent = type.shape.dim(-1), k = node.attributes.get_int("k"), size = size_in(type.dtype);
-  if (k == 0 || type.elements() == 0) return;
+  const AxisView view = view_of(node);
+  const DType dtype = node.inputs[0].dtype;
+  const int64_t extent = view.extent, k = node.attributes.get_int("k"), size = size_in(dtype), step = view.inner;
+  const bool least = node.attributes.get_bool_or("least", false);
+  if (k == 0 || node.inputs[0].elements() == 0) return;
   const int64_t room_bytes = line_bytes(node);
+  const auto* from = static_cast<const char*>(context.inputs[0]);
+  auto* to = static_cast<char*>(context.outputs[0]);
   auto* indices = static_cast<int32_t*>(context.outputs[1]);
-  with_type(type.dtype, [&]<typename T>(T) {
-    context.team.split(type.elements() / extent, std::max<int64_t>(1, 1024 / extent),
-                       [&](int64_t begin, int64_t end, int rank) {
-                         char* room = static_cast<char*>(context.scratch) + rank * 2 * room_bytes;
-                         auto* order = reinterpret_cast<int32_t*>(room + room_bytes);
-                         for (int64_t row = begin; row < end; ++row) {
-                           const T* values = read_line<T>(type.dtype, context.inputs[0], row * extent, 1, extent, room);
-                           std::iota(order, order + extent, 0);
-                           std::partial_sort(order, order + k, order + extent, [&](int32_t a, int32_t b) {
-                             if (precedes(values[a], values[b], true)) return true;
-                             return !precedes(values[b], values[a], true) && a < b;
-                           });
-                           for (int64_t i = 0; i < k; ++i) {
-                             indices[row * k + i] = order[i];
-                             std::memcpy(static_cast<char*>(context.outputs[0]) + (row * k + i) * size,
-                                         static_cast<const char*>(context.inputs[0]) + (row * extent + order[i]) * size,
-                                         static_cast<size_t>(size));
-                           }
-                         }
-                       });
+  with_type(dtype, [&]<typename T>(T) {
+    context.team.split(view.lines(), std::max<int64_t>(1, 1024 / extent), [&](int64_t begin, int64_t end, int rank) {
+      char* room = static_cast<char*>(context.scratch) + rank * 2 * room_bytes;
+      auto* order = reinterpret_cast<int32_t*>(room + room_bytes);
+      for (int64_t line = begin; line < end; ++line) {
+        const int64_t first = view.first(line), chosen = line / step * k * step + line % step;
+        const T* values = read_line<T>(dtype, context.inputs[0], first, step, extent, room);
+        if (least)
+          select_first(values, extent, k, [](T a, T b) { return precedes(b, a, true); }, order);
+        else
+          select_first(values, extent, k, [](T a, T b) { return precedes(a, b, true); }, order);
+        for (int64_t i = 0; i < k; ++i) {
+          indices[chosen + i * step] = order[i];
+          std::memcpy(to + (chosen + i * step) * size, from + (first + order[i] * step) * size,
+                      static_cast<size_t>(size));
+        }
+      }
+    });
   });
 }
 

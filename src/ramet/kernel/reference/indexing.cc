@@ -145,25 +145,33 @@ void reverse(const ReferenceOperands& operands) {
   });
 }
 
+/// Whether element a stands before element b: the greatest first, or the least, where a NaN counts as the greatest.
+bool stands_before(const ReferenceOperands& operands, int64_t a, int64_t b, bool least) {
+  return least ? element_precedes(operands, b, a, true) : element_precedes(operands, a, b, true);
+}
+
 void top_k(const ReferenceOperands& operands) {
   const Shape& shape = operands.input_type(0).shape;
-  const int64_t extent = shape.dim(-1), k = operands.attributes().get_int("k");
-  const int64_t rows = extent == 0 ? 0 : shape.elements() / extent;
-  std::vector<int64_t> order(static_cast<size_t>(extent));
-  for (int64_t row = 0; row < rows; ++row) {
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return element_precedes(operands, row * extent + a, row * extent + b, true);
-    });
-    for (int64_t i = 0; i < k; ++i) {
-      const int64_t from = row * extent + order[static_cast<size_t>(i)], to = row * k + i;
-      if (is_floating(operands.input_type(0).dtype))
-        operands.set(0, to, operands.get(0, from));
-      else
-        operands.set_int(0, to, operands.get_int(0, from));
-      operands.set_int(1, to, order[static_cast<size_t>(i)]);
+  const int axis =
+      operands.attributes().has("axis") ? axis_attribute(operands.node(), "axis", shape.rank()) : shape.rank() - 1;
+  const AxisView view(shape, axis), chosen(operands.output_type(0).shape, axis);
+  const bool least = operands.attributes().get_bool_or("least", false);
+  std::vector<int64_t> order(static_cast<size_t>(view.extent));
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t i = 0; i < view.inner; ++i) {
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return stands_before(operands, view.at(o, a, i), view.at(o, b, i), least);
+      });
+      for (int64_t e = 0; e < chosen.extent; ++e) {
+        const int64_t from = view.at(o, order[static_cast<size_t>(e)], i), to = chosen.at(o, e, i);
+        if (is_floating(operands.input_type(0).dtype))
+          operands.set(0, to, operands.get(0, from));
+        else
+          operands.set_int(0, to, operands.get_int(0, from));
+        operands.set_int(1, to, order[static_cast<size_t>(e)]);
+      }
     }
-  }
 }
 
 }  // namespace

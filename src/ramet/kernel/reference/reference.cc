@@ -12,6 +12,8 @@ void add_reference_shape(Backend& backend);
 void add_reference_states(Backend& backend);
 void add_reference_parts(Backend& backend);
 void add_reference_indexing(Backend& backend);
+void add_reference_take(Backend& backend);
+void add_reference_order(Backend& backend);
 void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_normalize(Backend& backend);
@@ -53,6 +55,8 @@ void add_reference_kernels(Backend& backend) {
   add_reference_states(backend);
   add_reference_parts(backend);
   add_reference_indexing(backend);
+  add_reference_take(backend);
+  add_reference_order(backend);
   add_reference_reduce(backend);
   add_reference_matmul(backend);
   add_reference_normalize(backend);
@@ -87,6 +91,13 @@ int64_t ReferenceOperands::get_int(int input, int64_t index) const {
 void ReferenceOperands::set_int(int output, int64_t index, int64_t value) const {
   if (output_type(output).dtype != DType::kI64) return set(output, index, static_cast<double>(value));
   std::memcpy(static_cast<char*>(output_bytes(output)) + index * 8, &value, 8);
+}
+
+int64_t wrapped(DType dtype, int64_t value) {
+  const auto above = static_cast<int>(64 - 8 * size_of(dtype));
+  const uint64_t bits = static_cast<uint64_t>(value) << above;
+  const bool is_signed = name_of(dtype).front() == 'i';
+  return is_signed ? static_cast<int64_t>(bits) >> above : static_cast<int64_t>(bits >> above);
 }
 
 void for_each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {
