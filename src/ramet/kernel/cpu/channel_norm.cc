@@ -98,21 +98,24 @@ template <class T>
 struct Loops {
   /// kVectors vectors of channels of `rows` rows.
   template <int kVectors>
-  static HWY_INLINE void moments_block(const ChannelArguments& call, int64_t at, int64_t rows, int64_t count,
-                                       float* mean, float* squares) {
+  static HWY_INLINE void moments_block(const ChannelArguments& call, const float* shifts, int64_t at, int64_t rows,
+                                       int64_t count, float* mean, float* squares) {
     const Df d;
     const T* a = static_cast<const T*>(call.a) + at;
     const Vf elements = hn::Set(d, static_cast<float>(rows));
-    Vf sum[kVectors];
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
+    Vf sum[kVectors], shift[kVectors];
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d), shift[v] = hn::LoadU(d, shifts + v * vector_lanes());
     for (int64_t row = 0; row < rows; ++row)
-      for (int v = 0; v < kVectors; ++v)
-        sum[v] = hn::Add(sum[v], load<kVectors>(a + row * call.channels, v, count, call.a_end));
+      for (int v = 0; v < kVectors; ++v) {
+        const Vf value = load<kVectors>(a + row * call.channels, v, count, call.a_end);
+        sum[v] = hn::Add(sum[v], hn::Sub(value, shift[v]));
+      }
     Vf square[kVectors];
     for (int v = 0; v < kVectors; ++v) sum[v] = hn::Div(sum[v], elements), square[v] = hn::Zero(d);
     for (int64_t row = 0; row < rows; ++row)
       for (int v = 0; v < kVectors; ++v) {
-        const Vf off = hn::Sub(load<kVectors>(a + row * call.channels, v, count, call.a_end), sum[v]);
+        const Vf value = load<kVectors>(a + row * call.channels, v, count, call.a_end);
+        const Vf off = hn::Sub(hn::Sub(value, shift[v]), sum[v]);
         square[v] = hn::MulAdd(off, off, square[v]);
       }
     for (int v = 0; v < kVectors; ++v) {
@@ -151,7 +154,7 @@ struct Loops {
 
   /// Rows [row, row + rows) of a segment, channels of a tile from `channel` on.
   static void block(const ChannelArguments& call, int64_t segment, int64_t row, int64_t rows, int64_t channel,
-                    Tile& tile) {
+                    const float* shifts, Tile& tile) {
     const int64_t width = std::min(kChannelTile, call.channels - channel), step = vector_lanes();
     const float* means = call.moments ? nullptr : call.mean + (call.own_means ? segment * call.channels : 0) + channel;
     tile.count = static_cast<double>(rows);
@@ -160,9 +163,9 @@ struct Loops {
       const bool four = c + 4 * step <= width;
       const int64_t count = std::min(step, width - c);
       if (call.moments && four)
-        moments_block<4>(call, at, rows, count, tile.first + c, tile.second + c);
+        moments_block<4>(call, shifts + c, at, rows, count, tile.first + c, tile.second + c);
       else if (call.moments)
-        moments_block<1>(call, at, rows, count, tile.first + c, tile.second + c);
+        moments_block<1>(call, shifts + c, at, rows, count, tile.first + c, tile.second + c);
       else if (four)
         sums_block<4>(call, means + c, at, rows, count, tile.first + c, tile.second + c);
       else
@@ -171,16 +174,24 @@ struct Loops {
     }
   }
 
+  static float first_of(const T* a) { return hn::GetLane(LoadF32N(Df(), a, 1)); }
+
   static void pieces(const ChannelArguments& call, int64_t begin, int64_t end) {
     Tile stack[6] = {};  // a piece of 16 blocks has at most 5 unfinished branches
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t channel = piece % call.tiles * kChannelTile, super = piece / call.tiles % call.supers;
       const int64_t segment = piece / (call.tiles * call.supers);
+      float shifts[kChannelTile] = {};
+      if (call.moments) {
+        const T* row = static_cast<const T*>(call.a) + segment * call.rows * call.channels;
+        for (int64_t c = channel; c < std::min(call.channels, channel + kChannelTile); ++c)
+          shifts[c - channel] = first_of(row + c / call.neighbours * call.neighbours);
+      }
       const int64_t from = super * cpu::kSuperRows, to = std::min(call.rows, from + cpu::kSuperRows);
       cpu::walk_tree((to - from + kMomentRows - 1) / kMomentRows,
                      [&](int64_t i, int depth) {
                        const int64_t row = from + i * kMomentRows;
-                       block(call, segment, row, std::min(kMomentRows, to - row), channel, stack[depth]);
+                       block(call, segment, row, std::min(kMomentRows, to - row), channel, shifts, stack[depth]);
                      },
                      [&](int depth) {
                        Tile &left = stack[depth], &right = stack[depth + 1];
@@ -214,36 +225,35 @@ struct Loops {
     }
   }
 
-  /// `pieces` runs of `length` elements at distance `stride`, from element `at` on.
-  static Pair runs_block(const ChannelArguments& call, float mean_of_unit, int64_t at, int64_t length, int64_t stride,
+  /// Of moments without the first element, `center`, which keeps numbers far from zero accurate; of sums about the
+  /// mean. `pieces` runs of `length` elements at distance `stride`, from element `at` on.
+  static Pair runs_block(const ChannelArguments& call, float center_of_unit, int64_t at, int64_t length, int64_t stride,
                          int64_t pieces) {
     const Df d;
     const T* a = static_cast<const T*>(call.a) + at;
-    RowLanes sums(0), products(0);
+    const T* dy = call.moments ? nullptr : static_cast<const T*>(call.dy) + at;
+    const Vf center = hn::Set(d, center_of_unit);
     const double count = static_cast<double>(length) * static_cast<double>(pieces);
-    if (call.moments) {
-      for (int64_t piece = 0; piece < pieces; ++piece)
-        for_each_vector(length, [&](int64_t i, int64_t v, int64_t part)
-                                    HWY_ATTR { sums.add(v, load_part(a + piece * stride + i, part)); });
-      const float mean = sums.sum() / static_cast<float>(count);
-      const Vf center = hn::Set(d, mean);
-      for (int64_t piece = 0; piece < pieces; ++piece)
-        for_each_vector(length, [&](int64_t i, int64_t v, int64_t part) HWY_ATTR {
-          const Vf off = keep_part(hn::Sub(load_part(a + piece * stride + i, part), center), part);
-          products.lane[v] = hn::MulAdd(off, off, products.lane[v]);
-        });
-      return {mean, products.sum(), count};
-    }
-    const T* dy = static_cast<const T*>(call.dy) + at;
-    const Vf center = hn::Set(d, mean_of_unit);
+    RowLanes sums(0), products(0);
     for (int64_t piece = 0; piece < pieces; ++piece)
       for_each_vector(length, [&](int64_t i, int64_t v, int64_t part) HWY_ATTR {
-        const Vf slope = load_part(dy + piece * stride + i, part);
-        const Vf off = keep_part(hn::Sub(load_part(a + piece * stride + i, part), center), part);
+        const int64_t from = piece * stride + i;
+        const Vf off = keep_part(hn::Sub(load_part(a + from, part), center), part);
+        if (call.moments) return sums.add(v, off);
+        const Vf slope = load_part(dy + from, part);
         sums.add(v, slope);
         products.lane[v] = hn::MulAdd(slope, off, products.lane[v]);
       });
-    return {sums.sum(), products.sum(), count};
+    if (!call.moments) return {sums.sum(), products.sum(), count};
+    const float mean = sums.sum() / static_cast<float>(count);
+    const Vf middle = hn::Set(d, mean);
+    for (int64_t piece = 0; piece < pieces; ++piece)
+      for_each_vector(length, [&](int64_t i, int64_t v, int64_t part) HWY_ATTR {
+        const Vf value = hn::Sub(load_part(a + piece * stride + i, part), center);
+        const Vf off = keep_part(hn::Sub(value, middle), part);
+        products.lane[v] = hn::MulAdd(off, off, products.lane[v]);
+      });
+    return {mean, products.sum(), count};
   }
 
   static void units(const ChannelArguments& call, int64_t begin, int64_t end) {
@@ -254,23 +264,24 @@ struct Loops {
     const int64_t blocks = share ? (call.runs + together - 1) / together : call.runs * spans;
     Pair stack[64];
     for (int64_t unit = begin; unit < end; ++unit) {
-      const float mean = call.moments ? 0.0f : call.mean[unit % call.means];
+      const T* start = static_cast<const T*>(call.a) + unit * call.unit_stride;
+      const float center = call.moments ? first_of(start) : call.mean[unit % call.means];
       cpu::walk_tree(
           blocks,
           [&](int64_t i, int depth) {
             const int64_t base = unit * call.unit_stride;
             if (share) {
               const int64_t run = i * together;
-              stack[depth] = runs_block(call, mean, base + run * call.run_stride, call.run, call.run_stride,
+              stack[depth] = runs_block(call, center, base + run * call.run_stride, call.run, call.run_stride,
                                         std::min(together, call.runs - run));
             } else {
               const int64_t from = i % spans * kMomentSpan;
-              stack[depth] = runs_block(call, mean, base + i / spans * call.run_stride + from,
+              stack[depth] = runs_block(call, center, base + i / spans * call.run_stride + from,
                                         std::min(kMomentSpan, call.run - from), 0, 1);
             }
           },
           [&](int depth) { stack[depth] = joined(call.moments, stack[depth], stack[depth + 1]); });
-      call.first[unit] = stack[0].first;
+      call.first[unit] = call.moments ? center + stack[0].first : stack[0].first;
       call.second[unit] = call.moments ? stack[0].second / static_cast<float>(stack[0].count) : stack[0].second;
     }
   }
@@ -332,7 +343,7 @@ ChannelArguments arguments_of(const NodeSignature& node, const KernelContext& co
 }
 
 /// From the combined pieces of a segment to its sums: of a group the moments of its channels, joined by a tree.
-void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t segment) {
+void write_sums(const ChannelForm& form, const ChannelArguments& call, DType dtype, int64_t segment) {
   const auto number = [&](int64_t channel, int which) {
     const int64_t piece = segment * call.supers * call.tiles + channel / kChannelTile;
     return call.pieces[(piece * 2 + which) * kChannelTile + channel % kChannelTile];
@@ -354,14 +365,17 @@ void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t s
           return Moments{a.count + b.count, a.mean + off * shares.share,
                          a.squares + b.squares + off * off * shares.weight};
         });
-    call.first[segment * form.sums() + sum] = all.mean;
+    const int64_t lead = segment * call.rows * form.channels + sum * neighbours;
+    const float shift = call.moments ? static_cast<float>(load_element(call.a, dtype, lead)) : 0.0f;
+    call.first[segment * form.sums() + sum] = call.moments ? shift + all.mean : all.mean;
     call.second[segment * form.sums() + sum] = call.moments ? all.squares / static_cast<float>(all.count) : all.squares;
   }
 }
 
-void run_rows(const ChannelForm& form, ChannelArguments call, const cpu::ChannelLoops& loops,
-              const KernelContext& context) {
+void run_rows(const ChannelForm& form, ChannelArguments call, DType dtype, const KernelContext& context) {
+  const cpu::ChannelLoops& loops = cpu::channel_loops(dtype);
   call.channels = form.channels;
+  call.neighbours = form.channels / form.sums();
   call.rows = rows_of(form);
   call.supers = supers_of(form);
   call.tiles = tiles_of(form);
@@ -373,12 +387,12 @@ void run_rows(const ChannelForm& form, ChannelArguments call, const cpu::Channel
   each(segments * call.supers * call.tiles, loops.pieces);
   if (call.supers > 1) each(segments * call.tiles, loops.combine);
   context.team.split(segments, std::max<int64_t>(1, 4096 / form.channels), [&](int64_t begin, int64_t end, int) {
-    for (int64_t segment = begin; segment < end; ++segment) write_sums(form, call, segment);
+    for (int64_t segment = begin; segment < end; ++segment) write_sums(form, call, dtype, segment);
   });
 }
 
-void run_units(const ChannelForm& form, ChannelArguments call, const cpu::ChannelLoops& loops,
-               const KernelContext& context) {
+void run_units(const ChannelForm& form, ChannelArguments call, DType dtype, const KernelContext& context) {
+  const cpu::ChannelLoops& loops = cpu::channel_loops(dtype);
   const int64_t neighbours = form.each_sample ? form.channels / form.groups : 1;
   call.runs = form.each_sample ? 1 : form.samples;
   call.run = neighbours * form.space;
@@ -406,7 +420,7 @@ std::function<void(const KernelContext&)> make_channels(const NodeSignature& nod
       for (size_t o = 0; o < 2; ++o) std::memset(context.outputs[o], 0, static_cast<size_t>(node.outputs[o].bytes()));
       return;
     }
-    (is_rows(form) ? run_rows : run_units)(form, call, cpu::channel_loops(node.inputs[0].dtype), context);
+    (is_rows(form) ? run_rows : run_units)(form, call, node.inputs[0].dtype, context);
   };
 }
 

@@ -20,8 +20,11 @@ struct ChannelArguments {
 
   // Channels last: segments of rows of all channels.
   int64_t channels = 0, rows = 0;  ///< of a segment
-  int64_t supers = 0, tiles = 0;   ///< pieces of a segment: of its rows and of its channels
-  float* pieces = nullptr;         ///< [segments, supers, tiles, 2, kChannelTile]
+  /// Channels that share a shift: the first number of the first of them, which is taken off before moments, so that
+  /// numbers far from zero keep their accuracy.
+  int64_t neighbours = 1;
+  int64_t supers = 0, tiles = 0;  ///< pieces of a segment: of its rows and of its channels
+  float* pieces = nullptr;        ///< [segments, supers, tiles, 2, kChannelTile]
 
   // Channels first: units of runs of neighbouring elements.
   int64_t runs = 0, run = 0;                  ///< number, and elements of one
