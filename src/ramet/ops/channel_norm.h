@@ -23,10 +23,10 @@ struct ChannelForm {
 /// Of "channel_moments" and "channel_sums". Throws Error naming the node.
 ChannelForm channel_form(const NodeSignature& node);
 
-/// Elements of a channel, or rows of all channels, whose moments are taken together before they are merged: in blocks
-/// of kMomentRows rows (channels last) or kMomentSpan elements (channels first), the mean first, then the squared
-/// deviations from it. Blocks are merged by a balanced tree (ops/reduce_order.h) with the formula of Chan, Golub and
-/// LeVeque 1979.
+/// Elements of a channel, or rows of all channels, whose moments are taken together before they are merged: blocks of
+/// kMomentRows rows (channels last) or kMomentSpan elements (channels first). The sums of a block are those of the
+/// differences from the mean of the first rows (elements). Blocks are merged by a balanced tree (ops/reduce_order.h)
+/// with the formula of Chan, Golub and LeVeque 1979.
 inline constexpr int64_t kMomentRows = 64, kMomentSpan = 1024;
 
 }  // namespace ramet::ops

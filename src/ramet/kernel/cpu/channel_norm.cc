@@ -59,6 +59,9 @@ using cpu::ChannelArguments;
 using cpu::kChannelTile;
 using cpu::MomentShares;
 
+/// Most tiles that one piece walks over together, so that it reads rows in long stretches.
+constexpr int64_t kMostTiles = 8;
+
 /// Two numbers for each channel of a tile, of so many elements.
 struct Tile {
   float first[kChannelTile], second[kChannelTile];
@@ -96,32 +99,35 @@ Pair joined(bool moments, const Pair& a, const Pair& b) {
 
 template <class T>
 struct Loops {
-  /// kVectors vectors of channels of `rows` rows.
+  /// kVectors vectors of channels of `rows` rows. Numbers are summed without `shifts`, which are near their mean, so
+  /// that the sum of squares tells their deviation.
   template <int kVectors>
   static HWY_INLINE void moments_block(const ChannelArguments& call, const float* shifts, int64_t at, int64_t rows,
                                        int64_t count, float* mean, float* squares) {
     const Df d;
     const T* a = static_cast<const T*>(call.a) + at;
-    const Vf elements = hn::Set(d, static_cast<float>(rows));
-    Vf sum[kVectors], shift[kVectors];
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d), shift[v] = hn::LoadU(d, shifts + v * vector_lanes());
+    Vf sum[kVectors], square[kVectors], shift[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      sum[v] = square[v] = hn::Zero(d);
+      shift[v] = hn::LoadU(d, shifts + v * vector_lanes());
+    }
     for (int64_t row = 0; row < rows; ++row)
       for (int v = 0; v < kVectors; ++v) {
-        const Vf value = load<kVectors>(a + row * call.channels, v, count, call.a_end);
-        sum[v] = hn::Add(sum[v], hn::Sub(value, shift[v]));
-      }
-    Vf square[kVectors];
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Div(sum[v], elements), square[v] = hn::Zero(d);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int v = 0; v < kVectors; ++v) {
-        const Vf value = load<kVectors>(a + row * call.channels, v, count, call.a_end);
-        const Vf off = hn::Sub(hn::Sub(value, shift[v]), sum[v]);
+        const Vf off = hn::Sub(load<kVectors>(a + row * call.channels, v, count, call.a_end), shift[v]);
+        sum[v] = hn::Add(sum[v], off);
         square[v] = hn::MulAdd(off, off, square[v]);
       }
+    const Vf elements = hn::Set(d, static_cast<float>(rows));
     for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(sum[v], d, mean + v * vector_lanes());
-      hn::StoreU(square[v], d, squares + v * vector_lanes());
+      const Vf middle = hn::Div(sum[v], elements);
+      hn::StoreU(middle, d, mean + v * vector_lanes());
+      hn::StoreU(deviations(sum[v], middle, square[v]), d, squares + v * vector_lanes());
     }
+  }
+  /// Sum of squared deviations from the mean `middle`, of the sum and the sum of squares; NaN stays.
+  static HWY_INLINE Vf deviations(Vf sum, Vf middle, Vf square) {
+    const Vf rest = hn::NegMulAdd(sum, middle, square), none = hn::Zero(Df());
+    return hn::IfThenElse(hn::Lt(rest, none), none, rest);
   }
 
   template <int kVectors>
@@ -174,34 +180,49 @@ struct Loops {
     }
   }
 
-  static float first_of(const T* a) { return hn::GetLane(LoadF32N(Df(), a, 1)); }
+  /// The means of the first rows of a segment, as shifts of a tile of channels.
+  static void find_shifts(const ChannelArguments& call, int64_t segment, int64_t channel, float* shifts) {
+    Tile tile{};
+    const float none[kChannelTile] = {};
+    block(call, segment, 0, std::min(kMomentRows, call.rows), channel, none, tile);
+    std::memcpy(shifts, tile.first, sizeof tile.first);
+  }
 
   static void pieces(const ChannelArguments& call, int64_t begin, int64_t end) {
-    Tile stack[6] = {};  // a piece of 16 blocks has at most 5 unfinished branches
+    // A piece of 16 blocks has at most 5 unfinished branches.
+    Tile stack[kMostTiles][6];
     for (int64_t piece = begin; piece < end; ++piece) {
-      const int64_t channel = piece % call.tiles * kChannelTile, super = piece / call.tiles % call.supers;
-      const int64_t segment = piece / (call.tiles * call.supers);
-      float shifts[kChannelTile] = {};
-      if (call.moments) {
-        const T* row = static_cast<const T*>(call.a) + segment * call.rows * call.channels;
-        for (int64_t c = channel; c < std::min(call.channels, channel + kChannelTile); ++c)
-          shifts[c - channel] = first_of(row + c / call.neighbours * call.neighbours);
-      }
+      const int64_t groups = (call.tiles + call.group - 1) / call.group;
+      const int64_t first_tile = piece % groups * call.group, super = piece / groups % call.supers;
+      const int64_t segment = piece / (groups * call.supers);
+      const int64_t tiles = std::min(call.group, call.tiles - first_tile);
+      const auto made = [&](int64_t tile) {
+        return call.pieces + ((segment * call.supers + super) * call.tiles + first_tile + tile) * 3 * kChannelTile;
+      };
+      const auto shifts = [&](int64_t tile) { return made(tile) + 2 * kChannelTile; };
+      std::memset(stack, 0, static_cast<size_t>(tiles) * sizeof stack[0]);
+      if (call.moments)
+        for (int64_t t = 0; t < tiles; ++t) find_shifts(call, segment, (first_tile + t) * kChannelTile, shifts(t));
       const int64_t from = super * cpu::kSuperRows, to = std::min(call.rows, from + cpu::kSuperRows);
       cpu::walk_tree((to - from + kMomentRows - 1) / kMomentRows,
                      [&](int64_t i, int depth) {
                        const int64_t row = from + i * kMomentRows;
-                       block(call, segment, row, std::min(kMomentRows, to - row), channel, shifts, stack[depth]);
+                       for (int64_t t = 0; t < tiles; ++t)
+                         block(call, segment, row, std::min(kMomentRows, to - row), (first_tile + t) * kChannelTile,
+                               shifts(t), stack[t][depth]);
                      },
                      [&](int depth) {
-                       Tile &left = stack[depth], &right = stack[depth + 1];
-                       join_tiles(call.moments, left.first, left.second, left.count, right.first, right.second,
-                                  right.count);
-                       left.count += right.count;
+                       for (int64_t t = 0; t < tiles; ++t) {
+                         Tile &left = stack[t][depth], &right = stack[t][depth + 1];
+                         join_tiles(call.moments, left.first, left.second, left.count, right.first, right.second,
+                                    right.count);
+                         left.count += right.count;
+                       }
                      });
-      float* made = call.pieces + piece * 2 * kChannelTile;
-      std::memcpy(made, stack[0].first, sizeof stack[0].first);
-      std::memcpy(made + kChannelTile, stack[0].second, sizeof stack[0].second);
+      for (int64_t t = 0; t < tiles; ++t) {
+        std::memcpy(made(t), stack[t][0].first, sizeof stack[t][0].first);
+        std::memcpy(made(t) + kChannelTile, stack[t][0].second, sizeof stack[t][0].second);
+      }
     }
   }
 
@@ -213,7 +234,7 @@ struct Loops {
       cpu::walk_tree(
           call.supers,
           [&](int64_t super, int depth) {
-            places[depth] = call.pieces + ((segment * call.supers + super) * call.tiles + tile) * 2 * kChannelTile;
+            places[depth] = call.pieces + ((segment * call.supers + super) * call.tiles + tile) * 3 * kChannelTile;
             counts[depth] = static_cast<double>(std::min(cpu::kSuperRows, call.rows - super * cpu::kSuperRows));
           },
           [&](int depth) {
@@ -225,8 +246,8 @@ struct Loops {
     }
   }
 
-  /// Of moments without the first element, `center`, which keeps numbers far from zero accurate; of sums about the
-  /// mean. `pieces` runs of `length` elements at distance `stride`, from element `at` on.
+  /// `pieces` runs of `length` elements at distance `stride`, from element `at` on: sums about `center`, which is near
+  /// the mean of moments.
   static Pair runs_block(const ChannelArguments& call, float center_of_unit, int64_t at, int64_t length, int64_t stride,
                          int64_t pieces) {
     const Df d;
@@ -239,21 +260,24 @@ struct Loops {
       for_each_vector(length, [&](int64_t i, int64_t v, int64_t part) HWY_ATTR {
         const int64_t from = piece * stride + i;
         const Vf off = keep_part(hn::Sub(load_part(a + from, part), center), part);
-        if (call.moments) return sums.add(v, off);
-        const Vf slope = load_part(dy + from, part);
-        sums.add(v, slope);
-        products.lane[v] = hn::MulAdd(slope, off, products.lane[v]);
+        const Vf factor = call.moments ? off : load_part(dy + from, part);
+        sums.add(v, factor);
+        products.lane[v] = hn::MulAdd(factor, off, products.lane[v]);
       });
-    if (!call.moments) return {sums.sum(), products.sum(), count};
-    const float mean = sums.sum() / static_cast<float>(count);
-    const Vf middle = hn::Set(d, mean);
-    for (int64_t piece = 0; piece < pieces; ++piece)
-      for_each_vector(length, [&](int64_t i, int64_t v, int64_t part) HWY_ATTR {
-        const Vf value = hn::Sub(load_part(a + piece * stride + i, part), center);
-        const Vf off = keep_part(hn::Sub(value, middle), part);
-        products.lane[v] = hn::MulAdd(off, off, products.lane[v]);
-      });
-    return {mean, products.sum(), count};
+    const float sum = sums.sum(), product = products.sum();
+    if (!call.moments) return {sum, product, count};
+    const float mean = sum / static_cast<float>(count);
+    const Vf rest = deviations(hn::Set(d, sum), hn::Set(d, mean), hn::Set(d, product));
+    return {mean, hn::GetLane(rest), count};
+  }
+
+  /// The mean of the first elements of a unit.
+  static float center_of(const ChannelArguments& call, int64_t unit) {
+    const T* a = static_cast<const T*>(call.a) + unit * call.unit_stride;
+    const int64_t count = std::min<int64_t>(call.run, 2 * kRowLanes);
+    RowLanes sums(0);
+    for_each_vector(count, [&](int64_t i, int64_t v, int64_t part) HWY_ATTR { sums.add(v, load_part(a + i, part)); });
+    return sums.sum() / static_cast<float>(count);
   }
 
   static void units(const ChannelArguments& call, int64_t begin, int64_t end) {
@@ -264,8 +288,7 @@ struct Loops {
     const int64_t blocks = share ? (call.runs + together - 1) / together : call.runs * spans;
     Pair stack[64];
     for (int64_t unit = begin; unit < end; ++unit) {
-      const T* start = static_cast<const T*>(call.a) + unit * call.unit_stride;
-      const float center = call.moments ? first_of(start) : call.mean[unit % call.means];
+      const float center = call.moments ? center_of(call, unit) : call.mean[unit % call.means];
       cpu::walk_tree(
           blocks,
           [&](int64_t i, int depth) {
@@ -324,7 +347,7 @@ int64_t supers_of(const ChannelForm& form) { return (rows_of(form) + cpu::kSuper
 int64_t tiles_of(const ChannelForm& form) { return (form.channels + kChannelTile - 1) / kChannelTile; }
 
 int64_t scratch_of(const ChannelForm& form) {
-  return is_rows(form) ? segments_of(form) * supers_of(form) * tiles_of(form) * 2 * kChannelTile * 4 : 0;
+  return is_rows(form) ? segments_of(form) * supers_of(form) * tiles_of(form) * 3 * kChannelTile * 4 : 0;
 }
 
 ChannelArguments arguments_of(const NodeSignature& node, const KernelContext& context) {
@@ -343,39 +366,41 @@ ChannelArguments arguments_of(const NodeSignature& node, const KernelContext& co
 }
 
 /// From the combined pieces of a segment to its sums: of a group the moments of its channels, joined by a tree.
-void write_sums(const ChannelForm& form, const ChannelArguments& call, DType dtype, int64_t segment) {
+void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t segment) {
   const auto number = [&](int64_t channel, int which) {
     const int64_t piece = segment * call.supers * call.tiles + channel / kChannelTile;
-    return call.pieces[(piece * 2 + which) * kChannelTile + channel % kChannelTile];
+    return call.pieces[(piece * 3 + which) * kChannelTile + channel % kChannelTile];
   };
   struct Moments {
     double count;
-    float mean, squares;
+    float shift, mean, squares;
   };
   const int64_t neighbours = form.channels / form.sums();
   for (int64_t sum = 0; sum < form.sums(); ++sum) {
+    const int64_t at = segment * form.sums() + sum;
+    if (!call.moments) {
+      call.first[at] = number(sum, 0), call.second[at] = number(sum, 1);
+      continue;
+    }
     const Moments all = tree_combine<Moments>(
         sum * neighbours, neighbours,
         [&](int64_t channel) {
-          return Moments{static_cast<double>(call.rows), number(channel, 0), number(channel, 1)};
+          return Moments{static_cast<double>(call.rows), number(channel, 2), number(channel, 0), number(channel, 1)};
         },
         [](const Moments& a, const Moments& b) {
           const cpu::MomentShares shares(a.count, b.count);
-          const float off = b.mean - a.mean;
-          return Moments{a.count + b.count, a.mean + off * shares.share,
+          const float off = (b.shift - a.shift) + (b.mean - a.mean);
+          return Moments{a.count + b.count, a.shift, a.mean + off * shares.share,
                          a.squares + b.squares + off * off * shares.weight};
         });
-    const int64_t lead = segment * call.rows * form.channels + sum * neighbours;
-    const float shift = call.moments ? static_cast<float>(load_element(call.a, dtype, lead)) : 0.0f;
-    call.first[segment * form.sums() + sum] = call.moments ? shift + all.mean : all.mean;
-    call.second[segment * form.sums() + sum] = call.moments ? all.squares / static_cast<float>(all.count) : all.squares;
+    call.first[at] = all.shift + all.mean;
+    call.second[at] = all.squares / static_cast<float>(all.count);
   }
 }
 
 void run_rows(const ChannelForm& form, ChannelArguments call, DType dtype, const KernelContext& context) {
   const cpu::ChannelLoops& loops = cpu::channel_loops(dtype);
   call.channels = form.channels;
-  call.neighbours = form.channels / form.sums();
   call.rows = rows_of(form);
   call.supers = supers_of(form);
   call.tiles = tiles_of(form);
@@ -384,10 +409,12 @@ void run_rows(const ChannelForm& form, ChannelArguments call, DType dtype, const
   const auto each = [&](int64_t count, cpu::ChannelLoops::Loop loop) {
     context.team.split(count, 1, [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
   };
-  each(segments * call.supers * call.tiles, loops.pieces);
+  // Enough pieces for all threads come first; the bits are the same for every group.
+  call.group = segments * call.supers >= 4 * context.team.size() ? 8 : 1;
+  each(segments * call.supers * ((call.tiles + call.group - 1) / call.group), loops.pieces);
   if (call.supers > 1) each(segments * call.tiles, loops.combine);
   context.team.split(segments, std::max<int64_t>(1, 4096 / form.channels), [&](int64_t begin, int64_t end, int) {
-    for (int64_t segment = begin; segment < end; ++segment) write_sums(form, call, dtype, segment);
+    for (int64_t segment = begin; segment < end; ++segment) write_sums(form, call, segment);
   });
 }
 

@@ -9,8 +9,8 @@ namespace ramet::kernel::cpu {
 /// Channels of a tile: the vectors of all instruction sets divide it.
 inline constexpr int64_t kChannelTile = 64;
 
-/// Two numbers for each sum: of moments the mean and the sum of squared deviations from it, of gradients sum(dy) and
-/// sum(dy (a - mean)).
+/// Two numbers for each sum: of moments the mean, less a shift near it that keeps numbers far from zero accurate, and
+/// the sum of squared deviations from the mean; of gradients sum(dy) and sum(dy (a - mean)).
 struct ChannelArguments {
   bool moments = true;
   const void *a = nullptr, *a_end = nullptr;
@@ -20,11 +20,9 @@ struct ChannelArguments {
 
   // Channels last: segments of rows of all channels.
   int64_t channels = 0, rows = 0;  ///< of a segment
-  /// Channels that share a shift: the first number of the first of them, which is taken off before moments, so that
-  /// numbers far from zero keep their accuracy.
-  int64_t neighbours = 1;
-  int64_t supers = 0, tiles = 0;  ///< pieces of a segment: of its rows and of its channels
-  float* pieces = nullptr;        ///< [segments, supers, tiles, 2, kChannelTile]
+  int64_t supers = 0, tiles = 0;   ///< parts of a segment: of its rows and of its channels
+  int64_t group = 1;               ///< tiles of a piece, at most 8
+  float* pieces = nullptr;         ///< [segments, supers, tiles, 3, kChannelTile]: two numbers and the shift
 
   // Channels first: units of runs of neighbouring elements.
   int64_t runs = 0, run = 0;                  ///< number, and elements of one
@@ -35,7 +33,7 @@ struct ChannelArguments {
 
 struct ChannelLoops {
   using Loop = void (*)(const ChannelArguments&, int64_t begin, int64_t end);
-  Loop pieces;   ///< channels last: pieces [begin, end)
+  Loop pieces;   ///< channels last: pieces [begin, end) of segments x supers x groups of tiles
   Loop combine;  ///< pieces of the same channels, into the first of them; [begin, end) of segments x tiles
   Loop units;    ///< channels first: units [begin, end)
 };

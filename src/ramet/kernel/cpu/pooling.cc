@@ -90,45 +90,88 @@ struct LastLoops {
     return kVectors > 1 ? LoadF32(Df(), from + v * vector_lanes()) : load_within(from, count, call.end);
   }
 
-  template <bool kMax, int kVectors>
-  static HWY_INLINE void pool_tile(const PoolArguments& call, const Row& row, int64_t o2, int64_t at, int64_t c,
-                                   int64_t count) {
-    const Df d;
-    const Di di;
+  /// The taps of a window, or the windows over an element, in order: where they lie in the tensor that is read, their
+  /// indices, and the share of a gradient that they give.
+  struct List {
+    int64_t* offset;
+    int32_t* code;
+    float* share;
+    int64_t count = 0;
+    explicit List(const PoolArguments& call)
+        : offset(reinterpret_cast<int64_t*>(call.scratch)),
+          code(reinterpret_cast<int32_t*>(offset + call.capacity)),
+          share(reinterpret_cast<float*>(code + call.capacity)) {}
+  };
+
+  static void list_taps(const PoolArguments& call, const Row& row, int64_t o2, List& list) {
     const PoolTable &x0 = *call.axes[0], &x1 = *call.axes[1], &x2 = *call.axes[2];
     const auto i0 = static_cast<size_t>(row.at0), i1 = static_cast<size_t>(row.at1), i2 = static_cast<size_t>(o2);
-    Vf sum[kVectors];
-    Vi best[kVectors];
-    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Set(d, kMax ? -INFINITY : 0.0f), best[v] = hn::Zero(di);
-    bool started = false;
+    const int64_t channel_size = x0.axis.input * x1.axis.input * x2.axis.input;
+    list.count = 0;
     for (int64_t t0 = 0; t0 < x0.count[i0]; ++t0)
       for (int64_t t1 = 0; t1 < x1.count[i1]; ++t1) {
         const int64_t p0 = x0.first[i0] + t0 * x0.axis.dilation, p1 = x1.first[i1] + t1 * x1.axis.dilation;
         const int64_t line = (p0 * x1.axis.input + p1) * x2.axis.input;
         const int64_t tap = ((x0.tap[i0] + t0) * x1.axis.taps + x1.tap[i1] + t1) * x2.axis.taps + x2.tap[i2];
-        const int64_t channel_size = x0.axis.input * x1.axis.input * x2.axis.input;
-        const T* base = static_cast<const T*>(call.a) + (row.image * channel_size + line) * call.channels + c;
         for (int64_t t2 = 0; t2 < x2.count[i2]; ++t2) {
-          const int64_t p2 = x2.first[i2] + t2 * x2.axis.dilation;
-          const T* from = base + p2 * call.channels;
-          if (!kMax) {
-            for (int v = 0; v < kVectors; ++v) sum[v] = hn::Add(sum[v], load<kVectors>(call, from, v, count));
-            continue;
-          }
-          const Vi code = hn::Set(di, static_cast<int32_t>(call.flat ? line + p2 : tap + t2));
-          for (int v = 0; v < kVectors; ++v) {
-            const Vf value = load<kVectors>(call, from, v, count);
-            const auto better = beats(value, sum[v]);
-            sum[v] = hn::IfThenElse(better, value, sum[v]);
-            best[v] = started ? hn::IfThenElse(hn::RebindMask(di, better), code, best[v]) : code;
-          }
-          started = true;
+          const int64_t position = line + x2.first[i2] + t2 * x2.axis.dilation;
+          list.offset[list.count] = (row.image * channel_size + position) * call.channels;
+          list.code[list.count++] = static_cast<int32_t>(call.flat ? position : tap + t2);
         }
       }
-    const Vf divisor = hn::Set(d, kMax ? 1.0f : divisor_of(call, row, o2));
+  }
+
+  static void list_windows(const PoolArguments& call, const Row& row, int64_t i2, List& list) {
+    const PoolTable &x0 = *call.axes[0], &x1 = *call.axes[1], &x2 = *call.axes[2];
+    const auto begin = [](const PoolTable& table, int64_t input) {
+      return table.cover_begin[static_cast<size_t>(input)];
+    };
+    const int64_t pooled_size = x0.axis.output * x1.axis.output * x2.axis.output;
+    const int64_t position = (row.at0 * x1.axis.input + row.at1) * x2.axis.input + i2;
+    list.count = 0;
+    for (int32_t k0 = begin(x0, row.at0); k0 < begin(x0, row.at0 + 1); ++k0)
+      for (int32_t k1 = begin(x1, row.at1); k1 < begin(x1, row.at1 + 1); ++k1)
+        for (int32_t k2 = begin(x2, i2); k2 < begin(x2, i2 + 1); ++k2) {
+          const PoolTable::Cover &c0 = x0.covers[static_cast<size_t>(k0)], &c1 = x1.covers[static_cast<size_t>(k1)],
+                                 &c2 = x2.covers[static_cast<size_t>(k2)];
+          const int64_t pooled = (c0.output * x1.axis.output + c1.output) * x2.axis.output + c2.output;
+          const int64_t tap = (c0.tap * x1.axis.taps + c1.tap) * x2.axis.taps + c2.tap;
+          list.offset[list.count] = (row.image * pooled_size + pooled) * call.channels;
+          list.code[list.count] = static_cast<int32_t>(call.flat ? position : tap);
+          list.share[list.count++] = 1.0f / divisor_of(call, {row.image, c0.output, c1.output}, c2.output);
+        }
+  }
+
+  template <bool kMax, int kVectors>
+  static HWY_INLINE void pool_tile(const PoolArguments& call, const List& list, float divisor, int64_t at, int64_t c,
+                                   int64_t count) {
+    const Df d;
+    const Di di;
+    const T* base = static_cast<const T*>(call.a) + c;
+    Vf sum[kVectors];
+    Vi best[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      sum[v] = hn::Set(d, kMax ? -INFINITY : 0.0f);
+      best[v] = hn::Set(di, list.code[0]);
+    }
+    for (int64_t tap = 0; tap < list.count; ++tap) {
+      const T* from = base + list.offset[tap];
+      const Vi code = hn::Set(di, list.code[tap]);
+      for (int v = 0; v < kVectors; ++v) {
+        const Vf value = load<kVectors>(call, from, v, count);
+        if (!kMax) {
+          sum[v] = hn::Add(sum[v], value);
+          continue;
+        }
+        const auto better = beats(value, sum[v]);
+        sum[v] = hn::IfThenElse(better, value, sum[v]);
+        best[v] = hn::IfThenElse(hn::RebindMask(di, better), code, best[v]);
+      }
+    }
+    const Vf by = hn::Set(d, divisor);
     T* out = static_cast<T*>(call.out) + at + c;
     for (int v = 0; v < kVectors; ++v) {
-      store_part(kMax ? sum[v] : hn::Div(sum[v], divisor), out + v * vector_lanes(), count);
+      store_part(kMax ? sum[v] : hn::Div(sum[v], by), out + v * vector_lanes(), count);
       if (kMax) store_index(call, best[v], at + c + v * vector_lanes(), count);
     }
   }
@@ -136,57 +179,43 @@ struct LastLoops {
   template <bool kMax>
   static void pool(const PoolArguments& call, int64_t begin, int64_t end) {
     const int64_t outputs = call.axes[2]->axis.output, step = vector_lanes();
+    List list(call);
     for (int64_t index = begin; index < end; ++index) {
       const Row row = row_of(index, call.axes[0]->axis.output, call.axes[1]->axis.output);
       for (int64_t o2 = 0; o2 < outputs; ++o2) {
         const int64_t at = (index * outputs + o2) * call.channels;
+        const float divisor = kMax ? 1.0f : divisor_of(call, row, o2);
+        list_taps(call, row, o2, list);
         int64_t c = 0;
-        for (; c + 4 * step <= call.channels; c += 4 * step) pool_tile<kMax, 4>(call, row, o2, at, c, step);
+        for (; c + 4 * step <= call.channels; c += 4 * step) pool_tile<kMax, 4>(call, list, divisor, at, c, step);
         for (; c < call.channels; c += step)
-          pool_tile<kMax, 1>(call, row, o2, at, c, std::min(step, call.channels - c));
+          pool_tile<kMax, 1>(call, list, divisor, at, c, std::min(step, call.channels - c));
       }
     }
   }
 
   /// The sum of what the windows over one element give it, in order of windows.
   template <bool kMax, int kVectors>
-  static HWY_INLINE void grad_tile(const PoolArguments& call, const Row& row, int64_t i2, int64_t at, int64_t c,
-                                   int64_t count) {
+  static HWY_INLINE void grad_tile(const PoolArguments& call, const List& list, int64_t at, int64_t c, int64_t count) {
     const Df d;
     const Di di;
-    const PoolTable &x0 = *call.axes[0], &x1 = *call.axes[1], &x2 = *call.axes[2];
-    const auto range = [](const PoolTable& table, int64_t input) {
-      const auto i = static_cast<size_t>(input);
-      return std::pair(table.covers.data() + table.cover_begin[i], table.covers.data() + table.cover_begin[i + 1]);
-    };
-    const auto [begin0, end0] = range(x0, row.at0);
-    const auto [begin1, end1] = range(x1, row.at1);
-    const auto [begin2, end2] = range(x2, i2);
-    const int64_t pooled_size = x0.axis.output * x1.axis.output * x2.axis.output;
-    const auto flat = static_cast<int32_t>((row.at0 * x1.axis.input + row.at1) * x2.axis.input + i2);
     Vf sum[kVectors];
     for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(d);
-    for (auto* c0 = begin0; c0 < end0; ++c0)
-      for (auto* c1 = begin1; c1 < end1; ++c1)
-        for (auto* c2 = begin2; c2 < end2; ++c2) {
-          const int64_t pooled =
-              row.image * pooled_size + (c0->output * x1.axis.output + c1->output) * x2.axis.output + c2->output;
-          const int64_t from = pooled * call.channels + c;
-          const T* dy = static_cast<const T*>(call.a) + from;
-          if (kMax) {
-            const int64_t tap = (c0->tap * x1.axis.taps + c1->tap) * x2.axis.taps + c2->tap;
-            const Vi code = hn::Set(di, call.flat ? flat : static_cast<int32_t>(tap));
-            for (int v = 0; v < kVectors; ++v) {
-              const auto chosen = hn::Eq(load_index(call, from + v * vector_lanes(), count), code);
-              const Vf value = load<kVectors>(call, dy, v, count);
-              sum[v] = hn::Add(sum[v], hn::IfThenElseZero(hn::RebindMask(d, chosen), value));
-            }
-          } else {
-            const Vf share = hn::Set(d, 1.0f / divisor_of(call, {row.image, c0->output, c1->output}, c2->output));
-            for (int v = 0; v < kVectors; ++v)
-              sum[v] = hn::Add(sum[v], hn::Mul(load<kVectors>(call, dy, v, count), share));
-          }
+    for (int64_t window = 0; window < list.count; ++window) {
+      const int64_t from = list.offset[window] + c;
+      const T* dy = static_cast<const T*>(call.a) + from;
+      const Vi code = hn::Set(di, list.code[window]);
+      const Vf share = hn::Set(d, list.share[window]);
+      for (int v = 0; v < kVectors; ++v) {
+        const Vf value = load<kVectors>(call, dy, v, count);
+        if (!kMax) {
+          sum[v] = hn::Add(sum[v], hn::Mul(value, share));
+          continue;
         }
+        const auto chosen = hn::Eq(load_index(call, from + v * vector_lanes(), count), code);
+        sum[v] = hn::Add(sum[v], hn::IfThenElseZero(hn::RebindMask(d, chosen), value));
+      }
+    }
     T* out = static_cast<T*>(call.out) + at + c;
     for (int v = 0; v < kVectors; ++v) store_part(sum[v], out + v * vector_lanes(), count);
   }
@@ -194,14 +223,15 @@ struct LastLoops {
   template <bool kMax>
   static void grad(const PoolArguments& call, int64_t begin, int64_t end) {
     const int64_t inputs = call.axes[2]->axis.input, step = vector_lanes();
+    List list(call);
     for (int64_t index = begin; index < end; ++index) {
       const Row row = row_of(index, call.axes[0]->axis.input, call.axes[1]->axis.input);
       for (int64_t i2 = 0; i2 < inputs; ++i2) {
         const int64_t at = (index * inputs + i2) * call.channels;
+        list_windows(call, row, i2, list);
         int64_t c = 0;
-        for (; c + 4 * step <= call.channels; c += 4 * step) grad_tile<kMax, 4>(call, row, i2, at, c, step);
-        for (; c < call.channels; c += step)
-          grad_tile<kMax, 1>(call, row, i2, at, c, std::min(step, call.channels - c));
+        for (; c + 4 * step <= call.channels; c += 4 * step) grad_tile<kMax, 4>(call, list, at, c, step);
+        for (; c < call.channels; c += step) grad_tile<kMax, 1>(call, list, at, c, std::min(step, call.channels - c));
       }
     }
   }
@@ -523,6 +553,14 @@ int64_t cpu::pool_scratch(const PoolTable& row) {
 
 namespace {
 
+/// Most taps of a window, or windows over an element.
+int64_t capacity_of(const PoolForm& form) {
+  int64_t capacity = 1;
+  for (const PoolAxis& axis : form.axes)
+    capacity *= axis.adaptive ? std::max(axis.taps, axis.output / axis.input + 2) : axis.taps;
+  return capacity;
+}
+
 /// A pooling of any number of dimensions with the tables of three.
 struct Prepared {
   NodeSignature node;
@@ -541,6 +579,7 @@ struct Prepared {
     PoolArguments call;
     call.axes = {&tables[0], &tables[1], &tables[2]};
     call.channels = form.channels;
+    call.capacity = capacity_of(form);
     call.divisor = static_cast<float>(form.divisor);
     call.flat = form.flat;
     call.a = context.inputs[0];
@@ -553,11 +592,11 @@ struct Prepared {
 std::string refuse_pool(const NodeSignature& node) {
   if (!cpu::has_vector_loads(node.inputs[0].dtype)) return "neither f32, bf16 nor f16";
   const PoolForm form = pool_form(node);
+  if (form.channels_last) return capacity_of(form) * 4 > kMostScratch ? "windows of too many taps" : "";
   const PoolAxis& row = form.axes.back();
   const int64_t phases = std::min(row.taps, row.stride);
   const int64_t length = row.output + (row.taps * row.dilation + row.low) / row.stride + row.input / row.stride;
-  if (!form.channels_last && !row.adaptive && phases * (length + kVectorRoom) > kMostScratch)
-    return "rows that need too much scratch";
+  if (!row.adaptive && phases * (length + kVectorRoom) > kMostScratch) return "rows that need too much scratch";
   return "";
 }
 
@@ -566,7 +605,8 @@ int64_t row_grain(int64_t elements) { return std::max<int64_t>(1, 4096 / std::ma
 
 int64_t scratch_elements(const NodeSignature& node) {
   const PoolForm form = pool_form(node);
-  return form.channels_last ? 0 : cpu::pool_scratch(PoolTable(form.axes.back(), form.count_padding));
+  if (form.channels_last) return (capacity_of(form) * 4 + 15) / 16 * 16;
+  return (cpu::pool_scratch(PoolTable(form.axes.back(), form.count_padding)) + 15) / 16 * 16;
 }
 
 std::function<void(const KernelContext&)> make_pool(const NodeSignature& node, bool max, bool gradient) {

@@ -35,14 +35,14 @@ struct PoolTable {
 /// A pooling or its gradient, prepared: `a` is what is read, the input or the gradient of the pooled tensor.
 struct PoolArguments {
   std::array<const PoolTable*, 3> axes;
-  int64_t channels = 0;  ///< channels last
-  float divisor = 0;     ///< 0: counted taps
+  int64_t channels = 0, capacity = 0;  ///< channels last: their number, and that of entries of the list in scratch
+  float divisor = 0;                   ///< 0: counted taps
   bool flat = false, wide_index = false;
   const void *a = nullptr, *end = nullptr;
   void* out = nullptr;
   void* made_index = nullptr;         ///< of max_pool
   const void* given_index = nullptr;  ///< of max_pool_grad
-  float* scratch = nullptr;           ///< of one thread, pool_scratch() elements
+  float* scratch = nullptr;           ///< of one thread: pool_scratch() elements, or 4 for each of `capacity`
 };
 /// Channels first: f32 elements that one thread needs.
 int64_t pool_scratch(const PoolTable& row);
