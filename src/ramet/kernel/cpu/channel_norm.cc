@@ -14,6 +14,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/channel_norm.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -113,6 +114,7 @@ struct Loops {
     }
     for (int64_t row = 0; row < rows; ++row)
       for (int v = 0; v < kVectors; ++v) {
+        prefetch_next<kVectors>(a + row * call.channels, v);
         const Vf off = hn::Sub(load<kVectors>(a + row * call.channels, v, count, call.a_end), shift[v]);
         sum[v] = hn::Add(sum[v], off);
         square[v] = hn::MulAdd(off, off, square[v]);
@@ -142,6 +144,8 @@ struct Loops {
     }
     for (int64_t row = 0; row < rows; ++row)
       for (int v = 0; v < kVectors; ++v) {
+        prefetch_next<kVectors>(a + row * call.channels, v);
+        prefetch_next<kVectors>(dy + row * call.channels, v);
         const Vf slope = load<kVectors>(dy + row * call.channels, v, count, call.dy_end);
         const Vf off = hn::Sub(load<kVectors>(a + row * call.channels, v, count, call.a_end), mean[v]);
         sum[v] = hn::Add(sum[v], slope);
@@ -151,6 +155,12 @@ struct Loops {
       hn::StoreU(sum[v], d, first + v * vector_lanes());
       hn::StoreU(product[v], d, second + v * vector_lanes());
     }
+  }
+
+  /// The channels behind these, which are read after all rows of the block: no processor foresees such a walk.
+  template <int kVectors>
+  static HWY_INLINE void prefetch_next(const T* from, int v) {
+    if (kVectors > 1) hwy::Prefetch(from + (kVectors + v) * vector_lanes());
   }
 
   template <int kVectors>

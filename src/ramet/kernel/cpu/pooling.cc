@@ -4,6 +4,7 @@
 #include "ramet/kernel/cpu/pooling.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +14,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/pooling.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -158,6 +160,7 @@ struct LastLoops {
       const T* from = base + list.offset[tap];
       const Vi code = hn::Set(di, list.code[tap]);
       for (int v = 0; v < kVectors; ++v) {
+        if (kVectors > 1 && call.ahead > 0) hwy::Prefetch(from + call.ahead + v * vector_lanes());
         const Vf value = load<kVectors>(call, from, v, count);
         if (!kMax) {
           sum[v] = hn::Add(sum[v], value);
@@ -168,10 +171,15 @@ struct LastLoops {
         best[v] = hn::IfThenElse(hn::RebindMask(di, better), code, best[v]);
       }
     }
-    const Vf by = hn::Set(d, divisor);
+    // A power of two divides as its reciprocal multiplies.
+    const bool multiplies = (std::bit_cast<uint32_t>(divisor) & 0x7fffff) == 0;
+    const Vf by = hn::Set(d, multiplies ? 1.0f / divisor : divisor);
     T* out = static_cast<T*>(call.out) + at + c;
     for (int v = 0; v < kVectors; ++v) {
-      store_part(kMax ? sum[v] : hn::Div(sum[v], by), out + v * vector_lanes(), count);
+      store_part(kMax         ? sum[v]
+                 : multiplies ? hn::Mul(sum[v], by)
+                              : hn::Div(sum[v], by),
+                 out + v * vector_lanes(), count);
       if (kMax) store_index(call, best[v], at + c + v * vector_lanes(), count);
     }
   }
@@ -582,6 +590,8 @@ struct Prepared {
     call.capacity = capacity_of(form);
     call.divisor = static_cast<float>(form.divisor);
     call.flat = form.flat;
+    const PoolAxis& row = form.axes[2];
+    if (!row.adaptive && row.stride >= row.taps) call.ahead = 2 * row.stride * form.channels;
     call.a = context.inputs[0];
     call.end = static_cast<const char*>(call.a) + node.inputs[0].bytes();
     call.out = context.outputs[0];

@@ -36,7 +36,8 @@ struct PoolTable {
 struct PoolArguments {
   std::array<const PoolTable*, 3> axes;
   int64_t channels = 0, capacity = 0;  ///< channels last: their number, and that of entries of the list in scratch
-  float divisor = 0;                   ///< 0: counted taps
+  int64_t ahead = 0;  ///< channels last, windows that do not overlap: elements to what the next outputs read
+  float divisor = 0;  ///< 0: counted taps
   bool flat = false, wide_index = false;
   const void *a = nullptr, *end = nullptr;
   void* out = nullptr;
