@@ -46,9 +46,11 @@ Tensor batch_norm_layer(Builder& builder, Operand a, const std::string& name, co
   const std::vector<Tensor> made = graphs.build_each(a.place(), [&](int which, ir::GraphBuilder&) {
     const auto in = [&](const Tensor& tensor) { return graphs.in(which, tensor); };
     const ir::Tensor x = in(a.tensor()), g = in(gain), b = in(bias);
-    if (options.running && !graphs.trains(which))
-      return std::vector<ir::Tensor>{ops::batch_norm_apply(x, g, b, in(running.first), in(running.second),
-                                                           options.epsilon, options.channels_last)};
+    if (options.running && !graphs.trains(which)) {
+      const ir::Tensor y =
+          ops::batch_norm_apply(x, g, b, in(running.first), in(running.second), options.epsilon, options.channels_last);
+      return std::vector<ir::Tensor>{y, {}, {}};  // the statistics of the micro-batch are of training alone
+    }
     const ops::BatchNorm norm = ops::batch_norm(x, g, b, options.epsilon, options.channels_last);
     if (!options.running) return std::vector<ir::Tensor>{norm.output};
     const auto count = static_cast<double>(x.shape().elements()) / static_cast<double>(channels);
