@@ -139,12 +139,48 @@ class MapWalk {
     places_[index] = target;
     if (input.uniform) return;
     if (input.full) return input.load(base + at_ * input.size, 1, count_, target);
+    const bool begins_row = at_ % prepared_.columns == 0;
+    if (input.repeats) {
+      if (begins_row && held_[index] >= count_) return;
+      held_[index] = begins_row ? count_ : 0;
+    }
     const int64_t width = prepared_.values[index].type == DType::kI64 ? 8 : 4;
+    RowOffset from(prepared_, input, at_ / prepared_.columns);
     for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
-      const int64_t from = offset(prepared_, input, segment.row, segment.column);
-      input.load(base + from * input.size, input.strides.back(), segment.count, target + done * width);
+      const int64_t first = from.at(segment.row) + segment.column * input.strides.back();
+      input.load(base + first * input.size, input.strides.back(), segment.count, target + done * width);
     });
   }
+
+  /// Where rows of an input begin, one row after another without divisions.
+  class RowOffset {
+   public:
+    RowOffset(const Prepared& prepared, const Prepared::Input& input, int64_t row)
+        : prepared_(prepared), input_(input), row_(row) {
+      for (size_t axis = prepared.extents.size() - 1; axis-- > 0;) {
+        index_[axis] = row % prepared.extents[axis];
+        offset_ += index_[axis] * input.strides[axis];
+        row /= prepared.extents[axis];
+      }
+    }
+    /// `row`: that of the last call, or the next.
+    int64_t at(int64_t row) {
+      for (; row_ < row; ++row_)
+        for (size_t axis = prepared_.extents.size() - 1; axis-- > 0;) {
+          offset_ += input_.strides[axis];
+          if (++index_[axis] < prepared_.extents[axis]) break;
+          offset_ -= prepared_.extents[axis] * input_.strides[axis];
+          index_[axis] = 0;
+        }
+      return offset_;
+    }
+
+   private:
+    const Prepared& prepared_;
+    const Prepared::Input& input_;
+    int64_t row_, offset_ = 0;
+    int64_t index_[16];  // tensors have no more dimensions
+  };
 
   /// The value as a loop can read it: a register, or memory that needs no widening and is as long as whole vectors.
   const void* place(int value, bool may_stay_in_memory = true) {
@@ -287,6 +323,7 @@ class MapWalk {
   float* partials_;
   const DropoutDraw* draws_;
   bool aliased_ = false;
+  int64_t held_[Prepared::kMostRepeating] = {};  ///< elements in the registers of inputs that repeat
 
   static constexpr int kMarks = 64;
   int64_t at_ = 0, count_ = 0;

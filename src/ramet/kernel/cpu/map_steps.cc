@@ -499,8 +499,12 @@ void load_each(const void* from, int64_t stride, int64_t count, void* to) {
   const auto* source = static_cast<const T*>(from);
   auto* target = static_cast<R*>(to);
   if (stride == 0) {
-    const R value = Widen(*source);
-    for (int64_t i = 0; i < count; ++i) target[i] = value;
+    const hn::ScalableTag<R> d;
+    const auto value = hn::Set(d, Widen(*source));
+    const auto step = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + step <= count; i += step) hn::StoreU(value, d, target + i);
+    for (; i < count; ++i) target[i] = hn::GetLane(value);
   } else {
     for (int64_t i = 0; i < count; ++i) target[i] = Widen(source[i * stride]);
   }

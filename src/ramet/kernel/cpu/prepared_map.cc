@@ -107,6 +107,11 @@ void MapEvaluator::Prepared::collapse(const Shape& space, std::span<const Tensor
     input.full = elements > 0 && input.strides == dense;
     input.uniform = std::all_of(input.strides.begin(), input.strides.end(), [](int64_t stride) { return stride == 0; });
     if (elements == 1) input.full = true, input.uniform = false;
+    const bool rows_alike =
+        std::all_of(input.strides.begin(), input.strides.end() - 1, [](int64_t stride) { return stride == 0; });
+    const auto index = static_cast<size_t>(&input - inputs.data());
+    input.repeats =
+        !input.full && rows_alike && input.strides.back() == 1 && columns <= kShortRow && index < kMostRepeating;
   }
 }
 
@@ -214,12 +219,12 @@ void MapEvaluator::Prepared::assign_registers() {
   };
   const auto release = [&](int at) {
     for (size_t v = 0; v < values.size(); ++v) {
-      const bool uniform = v < inputs.size() && inputs[v].uniform;
-      if (last_use[v] == at && values[v].reg >= 0 && !uniform) free.push_back(values[v].reg);
+      const bool kept = v < inputs.size() && (inputs[v].uniform || inputs[v].repeats);
+      if (last_use[v] == at && values[v].reg >= 0 && !kept) free.push_back(values[v].reg);
     }
   };
   for (size_t v = 0; v < inputs.size(); ++v)
-    if (inputs[v].uniform && values[v].uses > 0) take(static_cast<int>(v));
+    if ((inputs[v].uniform || inputs[v].repeats) && values[v].uses > 0) take(static_cast<int>(v));
   // An output in place of an input makes outputs that copy inputs be loaded before the first step.
   for (const Output& output : outputs)
     if (static_cast<size_t>(output.value) < inputs.size()) take(output.value);

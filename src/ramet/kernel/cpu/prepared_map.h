@@ -17,6 +17,9 @@ struct MapEvaluator::Prepared {
     bool counter = false;          ///< of a dropout step: no tensor over the space
     bool full = false;             ///< lies as the space does
     bool uniform = false;          ///< one element for all
+    /// A short row, the same for all rows of the space: it keeps its register, and blocks that begin with a row find it
+    /// there.
+    bool repeats = false;
   };
   struct Value {
     DType type = DType::kF32;  ///< of the register
@@ -52,7 +55,9 @@ struct MapEvaluator::Prepared {
 
   std::vector<int64_t> extents;  ///< of the space, neighbours merged where all inputs allow
   int64_t elements = 0, columns = 1, rows = 0;
-  int64_t block = 1024;  ///< most elements in a block
+  int64_t block = 1024;                         ///< most elements in a block
+  static constexpr int64_t kShortRow = 512;     ///< no longer than any block
+  static constexpr size_t kMostRepeating = 16;  ///< inputs that may keep their registers
   std::vector<Input> inputs;
   std::vector<Value> values;
   std::vector<Step> steps;
