@@ -2,6 +2,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/convolution_dense.h"
+#include "ramet/kernel/cpu/convolution_filter.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
@@ -43,11 +44,28 @@ KernelEntry dense_entry(const std::string& op) {
   return entry;
 }
 
+KernelEntry filter_entry() {
+  KernelEntry entry;
+  entry.op = "convolution_filter_grad";
+  entry.name = "tiles";
+  entry.refuse = [](const NodeSignature& node) { return refuse_types(node, convolution_form(node)); };
+  entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<FilterGradient>(node, threads);
+  };
+  entry.scratch = [](const NodeSignature& node, int threads) { return FilterGradient(node, threads).scratch_bytes(); };
+  entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {
+    if (node.attributes.get_bool_or("accumulate", false)) return {{2, 0}};
+    return {};
+  };
+  return entry;
+}
+
 }  // namespace
 
 void add_cpu_convolution(Backend& backend) {
   cpu_level();
   for (const std::string op : {"convolution", "convolution_transposed"}) backend.add(dense_entry(op));
+  backend.add(filter_entry());
 }
 
 }  // namespace ramet::kernel

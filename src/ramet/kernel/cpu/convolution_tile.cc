@@ -83,8 +83,8 @@ void Strip(const StripTile& t) {
   for (int64_t s = 0; s < t.strips; ++s) {
     const char* a[kRows];
     RAMET_UNROLL
-    for (int i = 0; i < kRows; ++i) a[i] = reinterpret_cast<const char*>(t.a + t.a_starts[s] + i);
-    const auto* b = reinterpret_cast<const float*>(t.b + t.b_starts[s]);
+    for (int i = 0; i < kRows; ++i) a[i] = reinterpret_cast<const char*>(t.a + t.a_rows[s] * t.a_row + i);
+    const auto* b = reinterpret_cast<const float*>(t.b + t.b_rows[s] * t.b_row);
     for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k * t.a_step, b + k * t.b_step, sums);
   }
   for (int i = 0; i < kRows; ++i)

@@ -37,15 +37,15 @@ void convolution_tile_f32(const ConvolutionTile& tile);
 void convolution_tile_bf16(const ConvolutionTile& tile);
 
 /// Products that sum over positions: c [rows, width] += a^T b, a chain of multiply-adds over the strips and, in each
-/// strip, over `units` positions (or pairs of them). Each strip gives where its a (rows of `a_step` units) and its b
-/// (of `b_step` units) begin.
+/// strip, over `units` positions (or pairs of them). Strip s reads row a_rows[s] of a and row b_rows[s] of b, which are
+/// `a_row` and `b_row` units long; in them, positions are `a_step` and `b_step` units apart.
 struct StripTile {
   int64_t rows, width, strips, units;
   const uint32_t* a;
   const uint32_t* b;
-  const int64_t* a_starts;
-  const int64_t* b_starts;
-  int64_t a_step, b_step;
+  const int64_t* a_rows;
+  const int64_t* b_rows;
+  int64_t a_row, b_row, a_step, b_step;
   float* c;
   int64_t c_stride;
 };

@@ -80,7 +80,7 @@ void strip(const StripTile& t) {
   for (int i = 0; i < kRows; ++i) RAMET_UNROLL
   for (int j = 0; j < kVectors; ++j) sums[i][j] = _mm512_loadu_ps(t.c + i * t.c_stride + 16 * j);
   for (int64_t s = 0; s < t.strips; ++s) {
-    const uint32_t *a = t.a + t.a_starts[s], *b = t.b + t.b_starts[s];
+    const uint32_t *a = t.a + t.a_rows[s] * t.a_row, *b = t.b + t.b_rows[s] * t.b_row;
     for (int64_t k = 0; k < t.units; ++k, a += t.a_step, b += t.b_step) {
       __m512bh row[kVectors];
       RAMET_UNROLL
