@@ -5,6 +5,7 @@
 #include "ramet/kernel/cpu/convolution_filter.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/depthwise.h"
 #include "ramet/kernel/cpu/families.h"
 
 namespace ramet::kernel {
@@ -20,6 +21,11 @@ std::string refuse_types(const NodeSignature& node, const ConvolutionForm& form)
   if (!cpu::has_vector_loads(form.result.dtype)) return "results in 8-bit floats are not for this kernel";
   if (form.channels == 0 || form.filters == 0) return "there are no channels";
   return "";
+}
+
+std::vector<std::pair<int, int>> may_add_in_place(const NodeSignature& node) {
+  if (node.attributes.get_bool_or("accumulate", false)) return {{2, 0}};
+  return {};
 }
 
 std::string refuse_dense(const NodeSignature& node) {
@@ -44,6 +50,27 @@ KernelEntry dense_entry(const std::string& op) {
   return entry;
 }
 
+KernelEntry depthwise_entry(const std::string& op) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = "channels";
+  entry.refuse = [](const NodeSignature& node) {
+    const ConvolutionForm form = convolution_form(node);
+    if (form.groups < 2 || form.group_channels() != 1 || form.group_filters() != 1)
+      return std::string("groups have more than one channel");
+    if (is_blocked(node)) return std::string("the filter is blocked for another kernel");
+    return refuse_types(node, form);
+  };
+  entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<DepthwiseConvolution>(node, threads);
+  };
+  entry.scratch = [](const NodeSignature& node, int threads) {
+    return DepthwiseConvolution(node, threads).scratch_bytes();
+  };
+  entry.may_alias = may_add_in_place;
+  return entry;
+}
+
 KernelEntry filter_entry() {
   KernelEntry entry;
   entry.op = "convolution_filter_grad";
@@ -53,10 +80,7 @@ KernelEntry filter_entry() {
     return std::make_unique<FilterGradient>(node, threads);
   };
   entry.scratch = [](const NodeSignature& node, int threads) { return FilterGradient(node, threads).scratch_bytes(); };
-  entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {
-    if (node.attributes.get_bool_or("accumulate", false)) return {{2, 0}};
-    return {};
-  };
+  entry.may_alias = may_add_in_place;
   return entry;
 }
 
@@ -64,6 +88,8 @@ KernelEntry filter_entry() {
 
 void add_cpu_convolution(Backend& backend) {
   cpu_level();
+  for (const std::string op : {"convolution", "convolution_transposed", "convolution_filter_grad"})
+    backend.add(depthwise_entry(op));
   for (const std::string op : {"convolution", "convolution_transposed"}) backend.add(dense_entry(op));
   backend.add(filter_entry());
 }

@@ -74,7 +74,6 @@ struct FilterGradient::Parts {
   Share share(int rank) const;
   void copy_output(const RowBlock& block, int64_t group, const Share& share, const char* output, uint32_t* a) const;
   void copy_input(const RowBlock& block, int64_t group, int64_t panel, const char* input, uint32_t* b) const;
-  void copy_merged(const char* row, uint32_t* to) const;
   void products(const RowBlock& block, int64_t group, int64_t panel, const Share& share, const uint32_t* a,
                 const uint32_t* b, float* sums) const;
   void compute_share(const char* input, const char* output, float* sums, char* own, int rank) const;
@@ -98,6 +97,7 @@ void FilterGradient::Parts::describe(const NodeSignature& node) {
   units = (last().output + unit - 1) / unit;
   width = tile_columns(compute);
   merged = form.groups == 1 && last().taps > 1 && last().dilation == 1 && form.channels <= kMergedChannels;
+  if (merged) input.low = last().low, input.high = last().high;
   columns = form.group_channels() * (merged ? last().taps : 1);
   compact = !merged && last().taps < stride();
   places = merged ? units : compact ? units * last().taps : (units - 1) * stride() + (last().taps - 1) * last().dilation + 1;
@@ -167,42 +167,18 @@ void FilterGradient::Parts::copy_output(const RowBlock& block, int64_t group, co
   }
 }
 
-/// One row of the input, as the columns of all taps of the last dimension.
-void FilterGradient::Parts::copy_merged(const char* row, uint32_t* to) const {
-  const int64_t element = input.element(), channels = form.channels;
-  const auto at = [&](int64_t position, int64_t column) -> uint32_t {
-    position += column / channels;
-    if (position < 0 || position >= last().input) return 0;
-    const char* from = row + (position * channels + column % channels) * element;
-    uint32_t value = 0;
-    std::memcpy(&value, from, static_cast<size_t>(element));
-    return value;
-  };
-  const int64_t wide = padded(columns);
-  for (int64_t place = 0; place < places; ++place, to += wide)
-    for (int64_t column = 0; column < wide; ++column) {
-      const int64_t first = position(place);
-      to[column] = column >= columns ? 0
-                   : unit == 1       ? at(first, column)
-                                     : at(first, column) | at(first + last().stride, column) << 16;
-    }
-}
-
 /// b [row of the input][place][columns of the panel].
 void FilterGradient::Parts::copy_input(const RowBlock& block, int64_t group, int64_t panel, const char* input,
                                        uint32_t* b) const {
   const int64_t element = this->input.element(), pixel = form.channels * element, wide = panel_width(panel);
-  const int64_t first = group * form.group_channels() + panel * width,
-                count = std::min(width, columns - panel * width);
+  const int64_t first = group * form.group_channels() + panel * width, count = std::min(width, columns - panel * width);
+  // Merged taps read whole runs of pixels, whose padding is written out.
+  const int64_t pixels = this->input.row_pixels(), run = merged ? last().taps : 1;
   for (int64_t row : block.inputs) {
-    const char* from = input + row * last().input * pixel;
-    if (merged) {
-      copy_merged(from, b);
-      b += places * wide;
-      continue;
-    }
+    const char* from = input + row * pixels * pixel;
     const auto at = [&](int64_t position) {
-      return position < 0 || position >= last().input ? nullptr : from + position * pixel + first * element;
+      position += this->input.low;
+      return position < 0 || position + run > pixels ? nullptr : from + position * pixel + first * element;
     };
     for (int64_t place = 0; place < places; ++place, b += wide)
       interleave_rows(compute, at(position(place)), at(position(place) + last().stride), count, b);

@@ -25,7 +25,7 @@ struct StagedActivations {
   int64_t run() const {
     return pairs && compute == DType::kBF16 ? (block_channels + 1) / 2 * 2 : block_channels;
   }
-  int64_t element() const { return compute == DType::kBF16 ? 2 : 4; }
+  int64_t element() const { return static_cast<int64_t>(size_of(compute)); }
   int64_t pixel_bytes() const { return blocks * run() * element(); }
   int64_t row_pixels() const { return low + extents[2] + high; }
   int64_t rows() const { return samples * extents[0] * extents[1]; }

@@ -9,11 +9,11 @@ namespace {
 /// Upper halves of f32 numbers rounded to nearest even, as RoundToBf16 of convert-inl.h.
 __m256i rounded(__m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, bits, 16), _mm512_set1_epi32(1));
   const __m512i sum = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
   const __m512i kept = _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x00400000));
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+  return _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, kept, 16));
 }
 
 __m512bh pairs(__m512i units) { return reinterpret_cast<__m512bh>(units); }
