@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/channels.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/scaling_rules.h"
 
@@ -556,6 +557,9 @@ void register_convolution_ops(OpRegistry& registry) {
   filter.attributes.push_back(required_attribute("taps", Kind::kInts, "of the filter, one a dimension of space"));
   filter.attributes.push_back(optional_attribute("accumulate", Kind::kBool, "add to input 2, f32 (false)"));
   registry.add(std::move(filter));
+  register_channel_operands("convolution", {{0}, {0}});
+  register_channel_operands("convolution_transposed", {{0}, {0}});
+  register_channel_operands("convolution_filter_grad", {{0, 1}, {}});
 }
 
 Tensor convolution(Tensor input, Tensor filter, Tensor bias, const ConvolutionOptions& options) {

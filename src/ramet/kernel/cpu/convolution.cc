@@ -46,7 +46,9 @@ KernelEntry dense_entry(const std::string& op) {
   entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
     return std::make_unique<DenseConvolution>(node, threads);
   };
-  entry.scratch = [](const NodeSignature& node, int threads) { return DenseConvolution(node, threads).scratch_bytes(); };
+  entry.scratch = [](const NodeSignature& node, int threads) {
+    return DenseConvolution(node, threads).scratch_bytes();
+  };
   return entry;
 }
 

@@ -12,7 +12,7 @@ namespace ramet::kernel {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int64_t kMergedBytes = 16;   // channels of a position that are too few for a chain of their own
+constexpr int64_t kMergedBytes = 16;    // channels of a position that are too few for a chain of their own
 constexpr int64_t kTablePlaces = 8192;  // of a block of positions: a tap of a position each
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -191,7 +191,8 @@ void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, in
     convolution_tile(filter.compute, tile);
   }
   if (tile.out) return;
-  const char* bias_at = bias ? static_cast<const char*>(bias) + column * static_cast<int64_t>(size_of(bias_type)) : nullptr;
+  const char* bias_at =
+      bias ? static_cast<const char*>(bias) + column * static_cast<int64_t>(size_of(bias_type)) : nullptr;
   for (int64_t i = 0; i < rows; ++i)
     finish_row(own.sums + i * tile.width, form.chunks, kChunkSums, tile.columns, bias_at, bias_type, nullptr,
                own.outs[row + i] + tile.out_offset, form.result.dtype);
@@ -254,12 +255,11 @@ void DenseConvolution::run(const KernelContext& context) const {
     });
     input = to;
   }
-  const PixelView view{input, {p.staged.extents[0], p.staged.extents[1], p.staged.row_pixels()}, p.staged.pixel_bytes()};
+  const PixelView view{
+      input, {p.staged.extents[0], p.staged.extents[1], p.staged.row_pixels()}, p.staged.pixel_bytes()};
   char* out = p.stages_out ? scratch + p.filter_bytes + p.input_bytes : static_cast<char*>(context.outputs[0]);
   const void* bias = p.form.has_bias ? context.inputs[2] : nullptr;
-  context.team.run([&](int rank) {
-    p.compute(view, static_cast<const uint32_t*>(panels), bias, out, scratch, rank);
-  });
+  context.team.run([&](int rank) { p.compute(view, static_cast<const uint32_t*>(panels), bias, out, scratch, rank); });
   if (!p.stages_out) return;
   const int64_t positions = p.form.result.elements() / (p.form.samples * p.results());
   context.team.split(p.form.samples * p.results(), 1, [&](int64_t begin, int64_t end, int) {

@@ -108,8 +108,7 @@ class PanelFill {
 void FillFilter(const BlockedFilter& blocked, const void* source, DType type, DType logical, int64_t begin, int64_t end,
                 void* out) {
   const auto fill = [&](auto* typed) {
-    for (int64_t item = begin; item < end; ++item)
-      PanelFill(blocked, typed, item, static_cast<uint32_t*>(out)).run();
+    for (int64_t item = begin; item < end; ++item) PanelFill(blocked, typed, item, static_cast<uint32_t*>(out)).run();
   };
   if (type == DType::kF32 && logical == DType::kBF16) return fill(static_cast<const F32AsBf16*>(source));
   if (type == DType::kF32 && logical == DType::kF16) return fill(static_cast<const F32AsF16*>(source));

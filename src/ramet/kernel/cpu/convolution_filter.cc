@@ -13,9 +13,9 @@ namespace ramet::kernel {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int64_t kFilterBlock = 48;         // filters whose units lie together: a multiple of all tiles' rows
-constexpr int64_t kBlockBytes = 384 << 10;   // of copied operands: less than half of a second-level cache
-constexpr int64_t kMergedChannels = 8;       // so few channels are read together with those of the next taps
+constexpr int64_t kFilterBlock = 48;        // filters whose units lie together: a multiple of all tiles' rows
+constexpr int64_t kBlockBytes = 384 << 10;  // of copied operands: less than half of a second-level cache
+constexpr int64_t kMergedChannels = 8;      // so few channels are read together with those of the next taps
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
@@ -24,7 +24,8 @@ int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
 struct RowBlock {
   int64_t begin = 0, end = 0;
   std::vector<int64_t> inputs;  ///< rows of the input, each once
-  /// For each tap of the first two dimensions, the rows of the block that it reads something for, and which of `inputs`.
+  /// For each tap of the first two dimensions, the rows of the block that it reads something for, and which of
+  /// `inputs`.
   std::vector<std::vector<int64_t>> a_rows, b_rows;
 };
 
@@ -91,8 +92,7 @@ void FilterGradient::Parts::describe(const NodeSignature& node) {
     staged->pairs = false;
   }
   input.block_channels = form.channels, output.block_channels = form.filters;
-  for (size_t d = 0; d < 3; ++d)
-    input.extents[d] = form.space[d].input, output.extents[d] = form.space[d].output;
+  for (size_t d = 0; d < 3; ++d) input.extents[d] = form.space[d].input, output.extents[d] = form.space[d].output;
   unit = compute == DType::kBF16 ? 2 : 1;
   units = (last().output + unit - 1) / unit;
   width = tile_columns(compute);
@@ -100,7 +100,9 @@ void FilterGradient::Parts::describe(const NodeSignature& node) {
   if (merged) input.low = last().low, input.high = last().high;
   columns = form.group_channels() * (merged ? last().taps : 1);
   compact = !merged && last().taps < stride();
-  places = merged ? units : compact ? units * last().taps : (units - 1) * stride() + (last().taps - 1) * last().dilation + 1;
+  places = merged    ? units
+           : compact ? units * last().taps
+                     : (units - 1) * stride() + (last().taps - 1) * last().dilation + 1;
 }
 
 /// The row of the input that a row of the output reads through a tap of the first two dimensions, or -1: padding.
@@ -254,7 +256,8 @@ void FilterGradient::Parts::finish(const float* sums, const float* before, float
   for (int64_t filter = begin; filter < end; ++filter) {
     const float* from = sums + filter * padded(columns);
     for (int64_t tap = 0; tap < all; ++tap) {
-      const float* row = merged ? from + tap / last().taps * of_tap + tap % last().taps * channels : from + tap * of_tap;
+      const float* row =
+          merged ? from + tap / last().taps * of_tap + tap % last().taps * channels : from + tap * of_tap;
       const int64_t to = filter * channels * all + tap;
       if (before)
         for (int64_t c = 0; c < channels; ++c) out[to + c * all] = before[to + c * all] + row[c];
@@ -292,9 +295,8 @@ void FilterGradient::run(const KernelContext& context) const {
   const char* input = staged(p.input, 0, p.input_bytes);
   const char* output = staged(p.output, 1, p.output_bytes);
   auto* sums = reinterpret_cast<float*>(at);
-  context.team.run([&](int rank) {
-    p.compute_share(input, output, sums, at + p.sums_bytes + rank * p.rank_bytes(), rank);
-  });
+  context.team.run(
+      [&](int rank) { p.compute_share(input, output, sums, at + p.sums_bytes + rank * p.rank_bytes(), rank); });
   const auto* before = p.form.accumulate ? static_cast<const float*>(context.inputs[2]) : nullptr;
   context.team.split(p.form.filters, 1, [&](int64_t begin, int64_t end, int) {
     p.finish(sums, before, static_cast<float*>(context.outputs[0]), begin, end);

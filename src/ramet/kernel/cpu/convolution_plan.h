@@ -30,9 +30,7 @@ std::vector<PositionClass> position_classes(const ConvolutionSpace& space, bool 
 struct PositionBox {
   std::array<PositionClass, 3> dims;
   int64_t positions() const { return dims[0].count * dims[1].count * dims[2].count; }  ///< of one sample
-  int64_t taps() const {
-    return static_cast<int64_t>(dims[0].taps.size() * dims[1].taps.size() * dims[2].taps.size());
-  }
+  int64_t taps() const { return static_cast<int64_t>(dims[0].taps.size() * dims[1].taps.size() * dims[2].taps.size()); }
 };
 std::vector<PositionBox> position_boxes(const ConvolutionForm& form);
 
@@ -55,7 +53,7 @@ void find_results(const PositionBox& box, const std::array<int64_t, 3>& extents,
 /// up to `width` columns (channels of the result), in each tap after tap, in each rows of 32-bit units (f32, or pairs
 /// of neighbouring bf16), zeros behind the channels and the columns. Columns of the last panel are padded to 16.
 struct BlockedFilter {
-  DType compute = DType::kF32;  ///< f32 or bf16
+  DType compute = DType::kF32;                    ///< f32 or bf16
   int64_t groups = 1, filters = 0, channels = 0;  ///< of a group
   int64_t taps = 1, chunks = 1, width = 64;
   bool transposed = false;  ///< sums over filters; columns are channels

@@ -44,9 +44,8 @@ void stage_rows(const StagedActivations& staged, const void* source, int64_t beg
     const int64_t sample = row / rows_of_sample, at = row % rows_of_sample * width;
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t channel = block * of_block;
-      const int64_t first = staged.channels_last
-                                ? (sample * staged.positions() + at) * channels + channel
-                                : (sample * channels + channel) * staged.positions() + at;
+      const int64_t first = staged.channels_last ? (sample * staged.positions() + at) * channels + channel
+                                                 : (sample * channels + channel) * staged.positions() + at;
       copy_block(static_cast<const char*>(source) + first * from_size, staged.from,
                  staged.channels_last ? channels : staged.positions(), !staged.channels_last, width, of_block,
                  staged.compute, pixel, to + block * staged.run() * staged.element());

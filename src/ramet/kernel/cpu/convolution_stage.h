@@ -22,9 +22,7 @@ struct StagedActivations {
   int64_t low = 0, high = 0;  ///< zeros that are written before and behind each row of the last dimension
   bool pairs = true;          ///< whether bf16 are multiplied in pairs of neighbouring channels
 
-  int64_t run() const {
-    return pairs && compute == DType::kBF16 ? (block_channels + 1) / 2 * 2 : block_channels;
-  }
+  int64_t run() const { return pairs && compute == DType::kBF16 ? (block_channels + 1) / 2 * 2 : block_channels; }
   int64_t element() const { return static_cast<int64_t>(size_of(compute)); }
   int64_t pixel_bytes() const { return blocks * run() * element(); }
   int64_t row_pixels() const { return low + extents[2] + high; }

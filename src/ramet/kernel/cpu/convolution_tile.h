@@ -15,7 +15,7 @@ struct ConvolutionTile {
   int64_t rows, width, taps, units;
   const char* const* reads;  ///< reads[tap * reads_stride + row]: where the units of a position begin,
   int64_t reads_stride;
-  int64_t reads_offset;      ///< so many bytes behind
+  int64_t reads_offset;  ///< so many bytes behind
   const uint32_t* panel;
   const int64_t* tap_units;  ///< for each tap, where its units x width begin in the panel
   float* sums;               ///< [rows][width], unless `out` is given

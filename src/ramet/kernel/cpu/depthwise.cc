@@ -53,7 +53,7 @@ struct DepthwiseConvolution::Parts {
 
   bool is_gradient() const { return form.kind == ConvolutionForm::Kind::kFilterGradient; }
   bool transposed() const { return form.kind == ConvolutionForm::Kind::kTransposed; }
-  std::array<int64_t, 3> extents(int64_t ConvolutionSpace::*side) const {
+  std::array<int64_t, 3> extents(int64_t ConvolutionSpace::* side) const {
     return {form.space[0].*side, form.space[1].*side, form.space[2].*side};
   }
   int64_t out_size() const { return static_cast<int64_t>(size_of(form.result.dtype)); }
@@ -146,8 +146,7 @@ void DepthwiseConvolution::Parts::rows(const Box& box, const char* input, const 
                      .out_type = form.result.dtype};
   for (int64_t row = all * rank / threads; row < all * (rank + 1) / threads; ++row) {
     const int64_t y = row % dy.count, z = row / dy.count % dz.count, sample = row / dy.count / dz.count;
-    const int64_t to_row =
-        ((sample * to[0] + dz.first + z * dz.step) * to[1] + dy.first + y * dy.step) * to[2];
+    const int64_t to_row = ((sample * to[0] + dz.first + z * dz.step) * to[1] + dy.first + y * dy.step) * to[2];
     for (int64_t x = 0; x < dx.count; x += kDepthwiseTile) {
       const char** next = table;
       for (const TapRead& tap_z : dz.taps)
@@ -155,8 +154,7 @@ void DepthwiseConvolution::Parts::rows(const Box& box, const char* input, const 
           const int64_t at_z = z * dz.read_step + tap_z.offset, at_y = y * dy.read_step + tap_y.offset;
           const bool inside = at_z >= 0 && at_z < from[0] && at_y >= 0 && at_y < from[1];
           const char* line = inside ? input + ((sample * from[0] + at_z) * from[1] + at_y) * from[2] * pixel : nullptr;
-          if (places > 0)
-            find_row(line, x * dx.read_step + dx.taps[0].offset, places, from[2], pixel, zeros, next);
+          if (places > 0) find_row(line, x * dx.read_step + dx.taps[0].offset, places, from[2], pixel, zeros, next);
           next += places;
         }
       for (int64_t i = 0; i < kDepthwiseTile; ++i)
@@ -217,8 +215,7 @@ void DepthwiseConvolution::Parts::finish(const float* totals, const float* befor
     }
 }
 
-DepthwiseConvolution::DepthwiseConvolution(const NodeSignature& node, int threads)
-    : parts_(std::make_unique<Parts>()) {
+DepthwiseConvolution::DepthwiseConvolution(const NodeSignature& node, int threads) : parts_(std::make_unique<Parts>()) {
   parts_->threads = threads;
   parts_->describe(node);
   parts_->size_scratch();
@@ -232,7 +229,8 @@ int64_t DepthwiseConvolution::scratch_bytes() const {
 void DepthwiseConvolution::run(const KernelContext& context) const {
   const Parts& p = *parts_;
   if (context.team.size() != p.threads)
-    internal_error("DepthwiseConvolution::run", "prepared for another team than " + std::to_string(context.team.size()));
+    internal_error("DepthwiseConvolution::run",
+                   "prepared for another team than " + std::to_string(context.team.size()));
   if (p.form.result.elements() == 0) return;
   char* at = static_cast<char*>(context.scratch);
   auto* filter = reinterpret_cast<float*>(at);
@@ -250,8 +248,7 @@ void DepthwiseConvolution::run(const KernelContext& context) const {
   const char* input = staged(p.input, 0, p.input_bytes);
   if (p.is_gradient()) {
     const char* output = staged(p.output, 1, p.output_bytes);
-    context.team.run(
-        [&](int rank) { p.gradients(input, output, filter, ranks + rank * p.rank_bytes, rank); });
+    context.team.run([&](int rank) { p.gradients(input, output, filter, ranks + rank * p.rank_bytes, rank); });
     const auto* before = p.form.accumulate ? static_cast<const float*>(context.inputs[2]) : nullptr;
     return context.team.split(p.channels, 16, [&](int64_t begin, int64_t end, int) {
       p.finish(filter, before, static_cast<float*>(context.outputs[0]), begin, end);

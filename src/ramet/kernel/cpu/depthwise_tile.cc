@@ -175,9 +175,8 @@ void WithType(DType type, const Body& body) {
 }
 
 void Tile(const DepthwiseTile& t) {
-  WithType(t.in_type, [&](auto in) {
-    WithType(t.out_type, [&](auto out) { TileOf<decltype(in), decltype(out)>(t); });
-  });
+  WithType(t.in_type,
+           [&](auto in) { WithType(t.out_type, [&](auto out) { TileOf<decltype(in), decltype(out)>(t); }); });
 }
 void Row(const DepthwiseRow& r) {
   WithType(r.type, [&](auto type) { AnyRow<decltype(type)>(r); });
