@@ -125,9 +125,12 @@ void check_groups(const NodeSignature& node, const Form& form) {
 
 /// The filter's checks, and what it says of the form: [filters, channels / groups, taps...].
 void read_filter(const NodeSignature& node, Form& form) {
-  require_floating(node, 1, "filter");
-  require_rank(node, 1, "filter", form.rank + 2, form.rank + 2);
-  const std::vector<int64_t>& dims = node.inputs[1].shape.dims();
+  form.filter = logical_b(node);
+  if (!is_floating(form.filter.dtype) || form.filter.shape.rank() != form.rank + 2)
+    refuse(node, "input 1 (filter) has the wrong type", form.filter.text(),
+           std::to_string(form.rank + 2) + " dimensions of a floating type",
+           "A filter has a dimension more for each of space");
+  const std::vector<int64_t>& dims = form.filter.shape.dims();
   const bool transposed = form.kind == Form::Kind::kTransposed;
   const int64_t read = transposed ? form.filters : form.channels;
   if (form.groups < 1 || read % form.groups != 0)
@@ -136,13 +139,13 @@ void read_filter(const NodeSignature& node, Form& form) {
   const int64_t fits = transposed ? read : read / form.groups, found = dims[transposed ? 0 : 1];
   if (found != fits)
     refuse(node, "the filter does not fit the channels of the input",
-           node.inputs[1].text() + " with groups=" + std::to_string(form.groups),
+           form.filter.text() + " with groups=" + std::to_string(form.groups),
            std::to_string(fits) + " in dimension " + std::to_string(transposed ? 0 : 1),
            transposed ? "A transposed filter is [C, O / groups, taps...]" : "A filter is [O, C / groups, taps...]");
   (transposed ? form.channels : form.filters) = transposed ? dims[1] * form.groups : dims[0];
   check_groups(node, form);
-  if (node.inputs[0].dtype != node.inputs[1].dtype)
-    refuse(node, "input and filter are of different types", node.inputs[0].text() + " and " + node.inputs[1].text(),
+  if (node.inputs[0].dtype != form.filter.dtype)
+    refuse(node, "input and filter are of different types", node.inputs[0].text() + " and " + form.filter.text(),
            "one type", "Cast one of them");
   read_space(node, {dims.begin() + 2, dims.end()}, form);
 }
@@ -312,11 +315,18 @@ struct ConvolutionRule {
 ShardingRule convolution_sharding(const NodeSignature& node) {
   const Form form = convolution_form(node);
   ConvolutionRule made(form);
+  ShardingRule::Operand filter = made.filter();
+  if (node.attributes.has("b_blocked")) {
+    // Blocked bytes have no dimensions to split: filters are blocked after partitioning.
+    for (const ShardingRule::Dim& dim : filter)
+      for (int factor : dim) made.rule.at(factor).whole = true;
+    filter = {{made.factor("bytes", node.inputs[1].shape[0], true, true)}};
+  }
   const auto input = made.activations(made.channels, made.input_space),
              output = made.activations(made.filters, made.output_space);
   switch (form.kind) {
-    case Form::Kind::kForward: made.rule.input(input).input(made.filter()).output(output); break;
-    case Form::Kind::kTransposed: made.rule.input(output).input(made.filter()).output(input); break;
+    case Form::Kind::kForward: made.rule.input(input).input(filter).output(output); break;
+    case Form::Kind::kTransposed: made.rule.input(output).input(filter).output(input); break;
     case Form::Kind::kFilterGradient: made.rule.input(input).input(output).output(made.filter()); break;
   }
   if (form.has_bias)
@@ -397,6 +407,9 @@ Tensor bias_gradient(const Form& form, Tensor dy) {
 
 std::vector<Tensor> convolution_gradient(GradientContext& context) {
   const Form form = convolution_form(context.node);
+  if (context.node.attributes.has("b_blocked"))
+    refuse(context.node, "a convolution with a blocked filter has no gradient", "", "",
+           "Differentiate before operands are blocked");
   const Attributes shared = shared_attributes(context.node.attributes);
   const Tensor first = context.inputs[0], second = context.inputs[1], dy = context.output_gradients[0];
   const Tensor low = cast_to(dy, first.dtype());
@@ -423,7 +436,7 @@ std::vector<Tensor> convolution_gradient(GradientContext& context) {
 /// A bare convolution of f32, then the bias and the rounding in one map.
 Tensor convolution_apart(SimplifyContext& context) {
   const Form form = convolution_form(context.node);
-  if (!form.has_bias && form.result.dtype == DType::kF32) return {};
+  if (context.node.attributes.has("b_blocked") || (!form.has_bias && form.result.dtype == DType::kF32)) return {};
   Attributes attributes = context.node.attributes;
   attributes.set("dtype", DType::kF32);
   const Tensor sum =
@@ -512,6 +525,10 @@ void add_channel_sums(OpDef& op) {
   op.attributes.push_back(optional_attribute("dtype", Kind::kDType, "of the result (the input's)"));
   op.attributes.push_back(
       optional_attribute("chunks", Kind::kInt, "equal parts of a group's channels, summed apart, then by a tree (1)"));
+  op.attributes.push_back(
+      optional_attribute("b_blocked", Kind::kString, "format in which the filter is blocked bytes"));
+  op.attributes.push_back(optional_attribute("b_shape", Kind::kInts, "logical shape of a blocked filter"));
+  op.attributes.push_back(optional_attribute("b_dtype", Kind::kDType, "logical type of a blocked filter"));
   op.apart = convolution_apart;
   op.chunked_extent = chunked_channels;
   op.scaling = convolution_scaling();

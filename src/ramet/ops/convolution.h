@@ -35,6 +35,7 @@ struct ConvolutionForm {
   int64_t chunks = 1;
   bool has_bias = false;    ///< input 2 is the bias, one a channel of the result
   bool accumulate = false;  ///< input 2 is f32, of the result's shape, and is added to it
+  TensorType filter;        ///< of the first two, before any blocking (ops/network_rules.h)
   TensorType result;
 
   int64_t group_channels() const { return groups == 0 ? 0 : channels / groups; }

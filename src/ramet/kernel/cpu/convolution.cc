@@ -49,6 +49,53 @@ KernelEntry dense_entry(const std::string& op) {
   entry.scratch = [](const NodeSignature& node, int threads) {
     return DenseConvolution(node, threads).scratch_bytes();
   };
+  entry.blocking = [](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
+    if (input != 1 || is_blocked(node)) return std::nullopt;
+    const DenseConvolution made(node, 1);
+    return BlockedLayout{made.filter().format(), made.filter().bytes()};
+  };
+  return entry;
+}
+
+class FilterBlocking : public Kernel {
+ public:
+  FilterBlocking(const BlockedFilter& filter, DType type, DType logical)
+      : filter_(filter), type_(type), logical_(logical) {}
+  void run(const KernelContext& context) const override {
+    context.team.split(filter_.items(), 1, [&](int64_t begin, int64_t end, int) {
+      fill_filter(filter_, context.inputs[0], type_, logical_, begin, end, context.outputs[0]);
+    });
+  }
+
+ private:
+  BlockedFilter filter_;
+  DType type_, logical_;
+};
+
+std::string refuse_blocking(const NodeSignature& node) {
+  const auto filter = BlockedFilter::parse(node.attributes.get_string("format"));
+  if (!filter) return "unknown format";
+  const TensorType& source = node.inputs[0];
+  const DType logical = node.attributes.get_dtype("dtype");
+  const std::vector<int64_t>& dims = source.shape.dims();
+  if (!cpu::has_vector_loads(source.dtype) || !cpu::has_vector_loads(logical) || dims.size() < 3 ||
+      dims[0] != filter->groups * filter->filters || dims[1] != filter->channels ||
+      source.shape.elements() != dims[0] * dims[1] * filter->taps)
+    return "the format is not for " + source.text();
+  if (node.attributes.get_int("bytes") != filter->bytes())
+    return "the format takes " + std::to_string(filter->bytes()) + " bytes";
+  return "";
+}
+
+KernelEntry filter_blocking_entry() {
+  KernelEntry entry;
+  entry.op = "block";
+  entry.name = "filter";
+  entry.refuse = refuse_blocking;
+  entry.make = [](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
+    return std::make_unique<FilterBlocking>(*BlockedFilter::parse(node.attributes.get_string("format")),
+                                            node.inputs[0].dtype, node.attributes.get_dtype("dtype"));
+  };
   return entry;
 }
 
@@ -94,6 +141,7 @@ void add_cpu_convolution(Backend& backend) {
     backend.add(depthwise_entry(op));
   for (const std::string op : {"convolution", "convolution_transposed"}) backend.add(dense_entry(op));
   backend.add(filter_entry());
+  backend.add(filter_blocking_entry());
 }
 
 }  // namespace ramet::kernel
