@@ -257,6 +257,38 @@ struct AttentionOptions {
 /// keys (0: hidden); a default Tensor means no mask.
 RAMET_API Tensor attention(Operand query, Operand key, Operand value, Operand mask = Tensor(),
                            const AttentionOptions& options = {});
+/// What is added to the scores of an attention, [B, heads, S, T], and which keys a query sees, beside AttentionOptions.
+/// Query q stands at position q among the keys, or at q + T - S with `bottom_right`. Default Tensors mean none.
+struct ScoreOptions {
+  Tensor key_mask{};   ///< i32 or bool [B, T]; 0: hidden
+  Tensor mask{};       ///< i32 or bool of any shape that broadcasts to the scores; 0: hidden; not with `key_mask`
+  Tensor bias{};       ///< floating-point, broadcasts to the scores, to which it is added; -infinity hides
+  bool alibi = false;  ///< scores lose slope * distance, with the slopes of ALiBi (arXiv 2108.12409)
+  bool bottom_right = false;  ///< the last query stands at the last key
+  int64_t window_left = -1;   ///< hide keys more than so many positions before the query; -1: none
+  int64_t window_right = -1;  ///< the same after the query
+  double soft_cap = 0;        ///< scores s become cap tanh(s / cap) before bias and mask; 0: none
+};
+/// Fused attention of query [B, S, heads, D], key [B, T, key heads, D] and value [B, T, key heads, E] -> [B, S, heads,
+/// E]. Each head of keys serves heads / key heads neighbouring query heads. A query that sees no key gives 0.
+RAMET_API Tensor attention_with(Operand query, Operand key, Operand value, const ScoreOptions& scores,
+                                const AttentionOptions& options = {});
+/// A bias [1, heads, S, T] of attention from a table [buckets, heads], a weight, by T5's buckets of relative positions
+/// (arXiv 1910.10683): half of the buckets are for single distances, the others grow up to `max_distance`. Without
+/// `bidirectional` all keys behind the query share bucket 0.
+RAMET_API Tensor t5_bias(Operand table, int64_t queries, int64_t keys, bool bidirectional, int64_t max_distance = 128);
+/// A bias [1, heads, N, N] of attention among the N = height * width places of a window, from Swin's table
+/// [(2 height - 1)(2 width - 1), heads], a weight (arXiv 2103.14030, equation 4).
+RAMET_API Tensor swin_bias(Operand table, int64_t height, int64_t width);
+
+struct RotaryOptions {
+  int64_t rotated = 0;                ///< elements of a head that turn, from the first on; 0: all
+  double base = 10000;                ///< frequencies are base^(-2 i / rotated)
+  std::vector<double> frequencies{};  ///< of each pair, instead of `base`
+  bool neighbours = false;  ///< pairs are elements 2 i and 2 i + 1 (GPT-J), not i and i + rotated / 2 (GPT-NeoX, Llama)
+};
+/// Queries or keys [B, S, heads, D] with pairs of elements rotated by position * frequency (arXiv 2104.09864).
+RAMET_API Tensor rotary(Operand a, const RotaryOptions& options = {});
 /// Sets elements to 0 with probability `rate` and scales the others by 1/(1 - rate), in training only: in evaluations
 /// and programs the result is `a`. Throws Error unless 0 <= rate < 1.
 RAMET_API Tensor dropout(Operand a, double rate);

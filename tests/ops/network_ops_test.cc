@@ -8,9 +8,11 @@
 #include "ramet/base/hash.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/build_attention.h"
 #include "ramet/ops/matmul.h"
 #include "ramet/ops/random_bits.h"
 #include "ramet/ops/reduce_order.h"
+#include "ramet/transform/chunk.h"
 #include "ramet/transform/differentiate.h"
 
 namespace ramet::tests {
@@ -196,7 +198,29 @@ TEST(Attention, SaysWhatDoesNotFit) {
               HasSubstr("wrong number of inputs; found 3; expected 1: qkv"));
   EXPECT_THAT(refusal("attention", {part}, packed), HasSubstr("a packed qkv has the wrong shape"));
   EXPECT_THAT(refusal("attention", {part, {kF32, {2, 5, 2, 8}}, part}, loose),
-              HasSubstr("input 1 (key) has the wrong type; found f32[2,5,2,8]"));
+              HasSubstr("key and value differ in positions or heads; found f32[2,4,2,8]"));
+  EXPECT_THAT(refusal("attention", {part, {DType::kBF16, {2, 4, 2, 8}}, part}, loose),
+              HasSubstr("key has the wrong type; found bf16[2,4,2,8]; expected f32[2,positions,heads,head size]"));
+  EXPECT_THAT(refusal("attention", {part, {kF32, {2, 4, 2, 4}}, part}, loose),
+              HasSubstr("query and key have different head sizes"));
+  EXPECT_THAT(refusal("attention", {{kF32, {2, 4, 3, 8}}, part, part}, loose),
+              HasSubstr("the heads of keys must divide those of queries; found 2 heads; expected a divisor of 3"));
+  const auto with = [&](const std::string& name, Attribute value) {
+    Attributes changed = loose;
+    return changed.set(name, std::move(value));
+  };
+  EXPECT_THAT(
+      refusal("attention", {part, part, part, {kF32, {2, 2, 3, 4}}}, with("biased", true)),
+      HasSubstr("the bias has the wrong type; found f32[2,2,3,4]; expected a floating-point type that broadcasts "
+                "to [2,2,4,4]"));
+  EXPECT_THAT(refusal("attention", {part, part, part, {kF32, {3}}}, with("alibi", true)),
+              HasSubstr("input 3 (slopes) has the wrong type"));
+  EXPECT_THAT(refusal("attention", {part, part, part}, with("window_left", int64_t{-3})),
+              HasSubstr("a window cannot be negative; found window_left=-3"));
+  EXPECT_THAT(refusal("attention", {part, part, part}, with("soft_cap", -1.0)),
+              HasSubstr("the soft cap must be positive"));
+  EXPECT_THAT(refusal("attention", {qkv}, Attributes(packed).set("biased", true)),
+              HasSubstr("a packed qkv has neither a bias nor slopes"));
   Attributes masked = packed;
   masked.set("masked", true);
   EXPECT_THAT(refusal("attention", {qkv, {kF32, {2, 4}}}, masked),
@@ -205,6 +229,80 @@ TEST(Attention, SaysWhatDoesNotFit) {
   dropping.set("dropout", 1.0);
   EXPECT_THAT(refusal("attention", {qkv, {DType::kI64, {2}}}, dropping), HasSubstr("the dropout rate is out of range"));
   EXPECT_EQ(sharding("attention", {qkv, {kI32, {2, 4}}}, masked), "([b,!s,!p,h,!d],[b,!s])->([b,!s,h,!d],[b,h,!s])");
+  EXPECT_EQ(
+      sharding("attention", {{kF32, {2, 4, 6, 8}}, {kF32, {2, 5, 2, 8}}, {kF32, {2, 5, 2, 3}}, {kF32, {1, 6, 1, 5}}},
+               with("biased", true)),
+      "([b,!s,g*!r,!d],[b,!t,g,!d],[b,!t,g,!e],[1,g*!r,1,!t])->([b,!s,g*!r,!e],[b,g*!r,!s])");
+}
+
+/// The gradient of a bias is asked for where it is needed, and sums over heads in the recipe's chunks.
+TEST(Attention, GivesTheGradientOfABiasThatNeedsOne) {
+  for (bool learned : {false, true}) {
+    Graph graph("g");
+    GraphBuilder build(graph);
+    const Tensor x = build.input("x", kF32, {2, 4, 8, 8});
+    const Tensor bias = learned ? build.input("bias", kF32, {4, 4}) : full(build, kF32, {4, 4}, 0.5);
+    build.output("loss", reduce_sum(attention_with(x, x, x, {.bias = bias})));
+    const Graph all = set_chunks(
+        differentiate(graph, "loss", learned ? std::vector<std::string>{"x", "bias"} : std::vector<std::string>{"x"}),
+        4);
+    for (const Node& node : all.nodes())
+      if (node.op->name == "attention_grad") {
+        EXPECT_EQ(node.outputs.size(), learned ? 4u : 3u);
+        EXPECT_EQ(node.attributes.get_int_or("chunks", 1), learned ? 4 : 1);
+        EXPECT_EQ(all.type(node.outputs.back()).text(), learned ? "f32[1,1,4,4]" : "f32[2,4,8,8]");
+      }
+  }
+}
+
+TEST(Attention, FunctionTakesBiasesOfFewerDimensionsAndAPackedQkv) {
+  Graph graph("g");
+  GraphBuilder build(graph);
+  const Tensor qkv = build.input("qkv", kF32, {2, 4, 3, 2, 8}), bias = build.input("bias", kF32, {2, 4, 4});
+  EXPECT_EQ(attention_with(qkv, {}, {}, {.bias = bias, .window_left = 2}).type().text(), "f32[2,4,2,8]");
+  EXPECT_EQ(graph.nodes().back().inputs.size(), 4u);
+  const Tensor mask = build.input("mask", DType::kBool, {4, 4}), keys = build.input("keys", kI32, {2, 4});
+  EXPECT_EQ(attention_with(qkv, {}, {}, {.mask = mask}).type().text(), "f32[2,4,2,8]");
+  EXPECT_EQ(attention_with(qkv, {}, {}, {.key_mask = keys}).type().text(), "f32[2,4,2,8]");
+  EXPECT_THROW(attention_with(qkv, {}, {}, {.key_mask = keys, .mask = mask}), Error);
+}
+
+/// Buckets of transformers' T5Attention._relative_position_bucket, and slopes of its build_alibi_tensor.
+TEST(RelativePositions, AreThoseOfPublishedModels) {
+  const auto row = [](const HostTensor& tensor) { return tensor.values(); };
+  EXPECT_EQ(row(t5_buckets(1, 12, true, 32, 128, 11)), (std::vector<double>{8, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(row(t5_buckets(1, 14, true, 32, 128)),
+            (std::vector<double>{0, 17, 18, 19, 20, 21, 22, 23, 24, 24, 24, 24, 25, 25}));
+  const std::vector<double> causal = row(t5_buckets(1, 202, false, 32, 128, 200));
+  EXPECT_EQ(causal[0], 31);
+  EXPECT_EQ(causal[200 - 113], 31);
+  EXPECT_EQ(causal[200 - 112], 30);
+  EXPECT_EQ(causal[200 - 19], 17);
+  EXPECT_EQ(causal[200 - 18], 16);
+  EXPECT_EQ(causal[200 - 15], 15);
+  EXPECT_EQ(causal[201], 0);
+  EXPECT_EQ(alibi_slopes(4), (std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625}));
+  EXPECT_EQ(alibi_slopes(6), (std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}));
+  EXPECT_FLOAT_EQ(static_cast<float>(alibi_slopes(12)[8]), 0.7071067690849304f);
+  // A window of 2 x 3 places: equal places are the middle row, 2 * 5 / 2 + ... = 7.
+  const HostTensor places = swin_places(2, 3);
+  EXPECT_EQ(places.get(0), 7);
+  EXPECT_EQ(places.get(1), 6);
+  EXPECT_EQ(places.get(3), 2);
+  EXPECT_EQ(places.get(5 * 6), 14);
+  EXPECT_THROW(t5_buckets(2, 2, true, 2), Error);
+  EXPECT_THROW(alibi_slopes(0), Error);
+}
+
+TEST(Rotary, SaysWhatDoesNotFit) {
+  const TensorType a{kF32, {2, 4, 3, 8}}, angles{kF32, {4, 4}};
+  EXPECT_THAT(refusal("rotary", {a, {kF32, {5, 4}}, angles}, {}),
+              HasSubstr("the cosines have the wrong type; found f32[5,4]; expected f32[4,pairs]"));
+  EXPECT_THAT(refusal("rotary", {a, angles, {kF32, {4, 3}}}, {}), HasSubstr("the sines are of another type"));
+  EXPECT_THAT(refusal("rotary", {a, {kF32, {4, 5}}, {kF32, {4, 5}}}, {}),
+              HasSubstr("more pairs than a head has; found 5; expected at most half of the head size, 4"));
+  EXPECT_THROW(rotary_frequencies(3), Error);
+  EXPECT_EQ(rotary_frequencies(4), (std::vector<double>{1, 0.009999999776482582}));
 }
 
 TEST(Attention, FunctionRefusesDropoutWithoutItsNumbers) {

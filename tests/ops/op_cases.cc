@@ -19,6 +19,7 @@ const std::vector<OpCase>& op_cases() {
     add_pooling_cases(all);
     add_channel_norm_cases(all);
     add_convolution_cases(all);
+    add_attention_cases(all);
     return all;
   }();
   return cases;

@@ -39,6 +39,7 @@ void add_indexing_cases(std::vector<OpCase>& cases);
 void add_pooling_cases(std::vector<OpCase>& cases);
 void add_channel_norm_cases(std::vector<OpCase>& cases);
 void add_convolution_cases(std::vector<OpCase>& cases);
+void add_attention_cases(std::vector<OpCase>& cases);
 const std::vector<OpCase>& op_cases();
 
 /// The node of a case, with the types of its outputs.

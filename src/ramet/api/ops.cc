@@ -8,6 +8,7 @@
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/build_attention.h"
 
 namespace ramet::v0 {
 namespace {
@@ -425,17 +426,79 @@ Tensor convolution_transposed(Operand input, Operand filter, Operand bias, const
 }
 
 Tensor attention(Operand query, Operand key, Operand value, Operand mask, const AttentionOptions& options) {
+  return attention_with(query, key, value, {.key_mask = mask.tensor()}, options);
+}
+
+Tensor attention_with(Operand query, Operand key, Operand value, const ScoreOptions& scores,
+                      const AttentionOptions& options) {
   Graphs& graphs = Graphs::of(query);
-  check_together(graphs, query.place(), {&key.tensor(), &value.tensor(), &mask.tensor()});
+  check_together(graphs, query.place(), {&key.tensor(), &value.tensor(), &scores.key_mask, &scores.mask, &scores.bias});
   ops::AttentionOptions how{.causal = options.causal,
                             .segments = options.segments,
                             .scale = options.scale,
                             .random_name = options.dropout > 0 ? graphs.random_name("attention") : ""};
-  return graphs.build_each(query.place(), [&](int which, ir::GraphBuilder&) {
+  return graphs.build_each(query.place(), [&](int which, ir::GraphBuilder& build) {
     how.dropout = graphs.trains(which) ? options.dropout : 0;
-    const auto in = [&](const Operand& operand) { return graphs.in(which, operand.tensor()); };
-    return std::vector<ir::Tensor>{ops::attention(in(query), in(key), in(value), in(mask),
-                                                  how.dropout > 0 ? graphs.counter(which) : ir::Tensor{}, how)};
+    const auto in = [&](const Tensor& tensor) { return graphs.in(which, tensor); };
+    ops::ScoreOptions terms{.key_mask = in(scores.key_mask),
+                            .mask = in(scores.mask),
+                            .bias = in(scores.bias),
+                            .bottom_right = scores.bottom_right,
+                            .window_left = scores.window_left,
+                            .window_right = scores.window_right,
+                            .soft_cap = scores.soft_cap};
+    if (scores.alibi && query.shape().rank() == 4) {
+      const std::vector<double> slopes = ops::alibi_slopes(query.dim(2));
+      terms.slopes = ops::constant(build, ir::TensorData(HostTensor::of(DType::kF32, {query.dim(2)}, slopes)));
+    }
+    return std::vector<ir::Tensor>{ops::attention_with(in(query.tensor()), in(key.tensor()), in(value.tensor()), terms,
+                                                       how, how.dropout > 0 ? graphs.counter(which) : ir::Tensor{})};
+  })[0];
+}
+
+namespace {
+
+Tensor relative_bias(const Operand& table, const HostTensor& buckets) {
+  Graphs& graphs = Graphs::of(table);
+  return graphs.build_each(table.place(), [&](int which, ir::GraphBuilder& build) {
+    const ir::Tensor indices = ops::constant(build, ir::TensorData(buckets));
+    return std::vector<ir::Tensor>{ops::relative_bias(graphs.in(which, table.tensor()), indices)};
+  })[0];
+}
+
+}  // namespace
+
+Tensor t5_bias(Operand table, int64_t queries, int64_t keys, bool bidirectional, int64_t max_distance) {
+  const int64_t buckets = table.shape().rank() == 2 ? table.dim(0) : 2;
+  return relative_bias(table, ops::t5_buckets(queries, keys, bidirectional, buckets, max_distance));
+}
+
+Tensor swin_bias(Operand table, int64_t height, int64_t width) {
+  const HostTensor places = ops::swin_places(height, width);
+  const int64_t rows = (2 * height - 1) * (2 * width - 1);
+  if (table.shape().rank() != 2 || table.dim(0) != rows)
+    throw Error({.what = "the table of relative places has the wrong shape",
+                 .where = "swin_bias at " + ir::origin_of(table.place()),
+                 .found = table.type().text(),
+                 .expected = "[" + std::to_string(rows) + ",heads]"});
+  return relative_bias(table, places);
+}
+
+Tensor rotary(Operand a, const RotaryOptions& options) {
+  Graphs& graphs = Graphs::of(a);
+  if (a.shape().rank() != 4)
+    throw Error({.what = "rotary positions need queries or keys",
+                 .where = "rotary at " + ir::origin_of(a.place()),
+                 .found = a.type().text(),
+                 .expected = "[batch,positions,heads,head size]"});
+  const auto frequencies = options.frequencies.empty()
+                               ? ops::rotary_frequencies(options.rotated > 0 ? options.rotated : a.dim(3), options.base)
+                               : options.frequencies;
+  return graphs.build_each(a.place(), [&](int which, ir::GraphBuilder& build) {
+    const ops::RotaryTables angles = ops::rotary_tables(build, a.dim(1), frequencies);
+    return std::vector<ir::Tensor>{
+        ops::rotary(graphs.in(which, a.tensor()), angles,
+                    options.neighbours ? ops::RotaryPairs::kNeighbours : ops::RotaryPairs::kHalves)};
   })[0];
 }
 

@@ -6,8 +6,8 @@
 #include "ramet/base/error.h"
 #include "ramet/base/hash.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/build_attention.h"
 #include "ramet/ops/network_rules.h"
-#include "ramet/ops/position.h"
 #include "ramet/ops/scaling_rules.h"
 
 namespace ramet::ops {
@@ -15,114 +15,19 @@ namespace {
 
 using Kind = AttributeSpec::Kind;
 
-constexpr int64_t kMostHeads = int64_t{1} << 24;  // samples times heads of one node, listed one by one
-
 bool is_gradient(const NodeSignature& node) { return node.op->name == "attention_grad"; }
-
-/// Numbers the inputs in their order: q, k, v (or qkv), mask, counter, then out, lse, dout.
-void number_inputs(const NodeSignature& node, AttentionForm& form) {
-  int next = form.joint ? 1 : 3;
-  if (!form.joint) form.key = 1, form.value = 2;
-  if (node.attributes.get_bool_or("masked", false)) form.mask = next++;
-  if (form.dropout > 0) form.counter = next++;
-  if (is_gradient(node)) form.out = next++, form.lse = next++, form.dout = next++;
-  if (static_cast<int>(node.inputs.size()) != next)
-    refuse(node, "wrong number of inputs", std::to_string(node.inputs.size()),
-           std::to_string(next) + ": " + (form.joint ? "qkv" : "query, key, value") + (form.mask >= 0 ? ", mask" : "") +
-               (form.counter >= 0 ? ", counter" : "") + (form.out >= 0 ? ", out, lse, dout" : ""),
-           "packed=true takes one tensor for query, key and value; masked=true a mask; dropout > 0 the counter");
-}
-
-void read_shape(const NodeSignature& node, AttentionForm& form) {
-  const TensorType& query = node.inputs[0];
-  require_floating(node, 0, form.joint ? "qkv" : "query");
-  const int rank = form.joint ? 5 : 4;
-  if (query.shape.rank() != rank || (form.joint && query.shape[2] != 3))
-    refuse(node, form.joint ? "a packed qkv has the wrong shape" : "query has the wrong shape", query.text(),
-           form.joint ? "[batch,sequence,3,heads,head size]" : "[batch,sequence,heads,head size]");
-  form.dtype = query.dtype;
-  form.batch = query.shape[0];
-  form.sequence = form.keys = query.shape[1];
-  form.heads = query.shape.dim(-2);
-  form.head_size = query.shape.dim(-1);
-  if (form.head_size == 0) refuse(node, "heads have no size", query.text());
-  if (!form.joint) {
-    require_type(node, 1, "key", query);
-    require_type(node, 2, "value", query);
-  }
-}
-
-/// Which logical heads the node's are, when its samples or heads are a part of more.
-void read_position(const NodeSignature& node, AttentionForm& form) {
-  const Position position(node);
-  form.logical_heads = form.batch * form.heads;
-  if (position.whole()) return;
-  const int head_dim = form.joint ? 3 : 2;
-  for (int dim = 0; dim < position.local().rank(); ++dim)
-    if (dim != 0 && dim != head_dim && position.local()[dim] != position.logical()[dim])
-      refuse(node, "a cut of a dimension that attention needs whole", "dimension " + std::to_string(dim),
-             "samples (0) or heads (" + std::to_string(head_dim) + ")");
-  if (form.batch > kMostHeads / std::max<int64_t>(1, form.heads))
-    refuse(node, "too many samples and heads for a cut attention", node.inputs[0].text(),
-           "at most " + std::to_string(kMostHeads) + " on a device");
-  const int64_t heads = position.logical()[head_dim];
-  form.logical_heads = position.logical()[0] * heads;
-  for (int64_t b = 0; b < form.batch; ++b)
-    for (int64_t h = 0; h < form.heads; ++h)
-      form.logical_head.push_back(position.coordinate(0, b) * heads + position.coordinate(head_dim, h));
-}
-
-void check_dropout(const NodeSignature& node, double rate) {
-  if (!(rate >= 0 && rate < 1)) refuse(node, "the dropout rate is out of range", std::to_string(rate), "0 <= rate < 1");
-}
-
-}  // namespace
-
-AttentionForm attention_form(const NodeSignature& node) {
-  AttentionForm form;
-  const Attributes& attributes = node.attributes;
-  form.joint = attributes.get_bool("packed");
-  form.causal = attributes.get_bool_or("causal", false);
-  form.segments = attributes.get_bool_or("segments", false);
-  form.scale = attributes.get_float("scale");
-  form.dropout = attributes.get_float_or("dropout", 0);
-  form.seed = attributes.get_int_or("seed", 0);
-  form.tensor = attributes.get_int_or("tensor", 0);
-  check_dropout(node, form.dropout);
-  number_inputs(node, form);
-  read_shape(node, form);
-  if (form.mask >= 0) {
-    const TensorType& mask = node.inputs[static_cast<size_t>(form.mask)];
-    form.mask_dtype = mask.dtype;
-    if ((mask.dtype != DType::kI32 && mask.dtype != DType::kBool) || mask.shape != Shape{form.batch, form.sequence})
-      refuse(node, "the mask has the wrong type", mask.text(),
-             "i32 or bool " + Shape{form.batch, form.sequence}.text());
-  }
-  if (form.counter >= 0) require_type(node, form.counter, "counter", {DType::kI64, Shape{2}});
-  if (form.segments && (form.mask < 0 || form.mask_dtype != DType::kI32))
-    refuse(node, "segments are numbers in the mask", form.mask < 0 ? "no mask" : "a mask of bools", "a mask of i32",
-           "Set masked=true and give the number of the sequence that each position is of, 0 for padding");
-  read_position(node, form);
-  if (is_gradient(node)) {
-    const TensorType out{form.dtype, Shape{form.batch, form.sequence, form.heads, form.head_size}};
-    require_type(node, form.out, "out", out);
-    require_type(node, form.lse, "lse", {DType::kF32, Shape{form.batch, form.heads, form.sequence}});
-    require_type(node, form.dout, "dout", out);
-  }
-  return form;
-}
-
-namespace {
 
 std::vector<TensorType> infer_attention(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  return {{form.dtype, Shape{form.batch, form.sequence, form.heads, form.head_size}},
+  return {{form.dtype, Shape{form.batch, form.sequence, form.heads, form.value_size}},
           {DType::kF32, Shape{form.batch, form.heads, form.sequence}}};
 }
 
 std::vector<TensorType> infer_attention_grad(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  return std::vector<TensorType>(form.joint ? 1 : 3, node.inputs[0]);
+  std::vector<TensorType> gradients(node.inputs.begin(), node.inputs.begin() + (form.joint ? 1 : 3));
+  if (form.bias_gradient) gradients.push_back({DType::kF32, form.bias_shape});
+  return gradients;
 }
 
 std::vector<Tensor> attention_gradient(GradientContext& context) {
@@ -133,50 +38,164 @@ std::vector<Tensor> attention_gradient(GradientContext& context) {
   inputs.push_back(context.outputs[0]);
   inputs.push_back(context.outputs[1]);
   inputs.push_back(cast_to(context.output_gradients[0], form.dtype));
-  std::vector<Tensor> gradients = context.build.ops("attention_grad", inputs, context.node.attributes);
+  Attributes attributes = context.node.attributes;
+  const bool of_bias = form.bias >= 0 && context.needed[static_cast<size_t>(form.bias)];
+  if (of_bias) attributes.set("bias_gradient", true);
+  std::vector<Tensor> gradients = context.build.ops("attention_grad", inputs, std::move(attributes));
+  const Tensor of_scores = of_bias ? gradients.back() : Tensor();
+  gradients.resize(form.joint ? 1 : 3);
   gradients.resize(context.inputs.size());
+  if (of_bias) gradients[static_cast<size_t>(form.bias)] = of_scores;
   return gradients;
 }
 
-/// Samples and heads are free; positions and head size are whole, as every query meets every key.
-ShardingRule attention_sharding(const NodeSignature& node) {
+/// Heads of keys for which the gradient of the bias may be a sum of chunks; 0 where it sums over no heads.
+int64_t chunked_heads(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  const std::string part = form.joint ? "[b,!s,!p,h,!d]" : "[b,!s,h,!d]";
-  const std::string parts = form.joint ? part : part + "," + part + "," + part;
-  std::string inputs = parts;
-  if (form.mask >= 0) inputs += ",[b,!s]";
-  if (form.counter >= 0) inputs += ",[!c]";
-  if (!is_gradient(node)) return ShardingRule::parse("(" + inputs + ")->([b,!s,h,!d],[b,h,!s])", node);
-  return ShardingRule::parse("(" + inputs + ",[b,!s,h,!d],[b,h,!s],[b,!s,h,!d])->(" + parts + ")", node);
+  return form.bias_sums_heads() ? form.key_heads : 0;
 }
 
-/// Products of S x S by D in the forward pass are two, in the backward pass five.
+/// The factors of an attention, and its operands made of them. Samples and heads of keys, each with its group of query
+/// heads, are free; positions and head sizes are whole, as every query meets every key. Where the gradient of the bias
+/// is a sum over samples, these are whole too; where over heads, only its chunks are free.
+class AttentionRule {
+ public:
+  explicit AttentionRule(const AttentionForm& form) : form_(form) {
+    const auto sum = ShardingRule::Reduce::kSum;
+    sample_ = add("b", form.batch, form.bias_sums_samples(), form.bias_sums_samples() ? sum : kNoReduce);
+    query_ = add("s", form.sequence, true, sum);
+    key_ =
+        form.keys == form.sequence && form.first < 0 ? query_ : add(form.first < 0 ? "t" : "k", form.keys, true, sum);
+    const bool sums = form.bias_sums_heads();
+    if (form.chunks > 1) key_heads_.push_back(add("c", form.chunks, false, sums ? sum : kNoReduce));
+    const std::string name = form.group() == 1 && form.chunks == 1 ? "h" : "g";
+    key_heads_.push_back(add(name, form.key_heads / form.chunks, sums, sums ? sum : kNoReduce));
+    heads_ = key_heads_;
+    if (form.group() > 1) heads_.push_back(add("r", form.group(), true, sum));
+    size_ = add("d", form.head_size, true, sum);
+    value_size_ = form.value_size == form.head_size ? size_ : add("e", form.value_size, true, sum);
+    if (form.joint) part_ = add("p", 3, true, sum);
+    if (form.counter >= 0) counter_ = add("n", 2, true, sum);
+  }
+
+  ShardingRule::Operand part(int which) const {
+    if (form_.joint) return {{sample_}, {query_}, {part_}, heads_, {size_}};
+    if (which == 0) return {{sample_}, {query_}, heads_, {size_}};
+    return {{sample_}, {key_}, key_heads_, {which == 1 ? size_ : value_size_}};
+  }
+  ShardingRule::Operand out() const { return {{sample_}, {query_}, heads_, {value_size_}}; }
+  ShardingRule::Operand lse() const { return {{sample_}, heads_, {query_}}; }
+  ShardingRule::Operand slopes() const { return {heads_}; }
+  ShardingRule::Operand first() const { return {{sample_}}; }
+  ShardingRule::Operand counter() const { return {{counter_}}; }
+  /// An operand that broadcasts to the scores.
+  ShardingRule::Operand scores(const Shape& shape) const {
+    if (shape.rank() == 2) return {{sample_}, {key_}};
+    const std::vector<ShardingRule::Dim> whole{{sample_}, heads_, {query_}, {key_}};
+    const int64_t extents[4] = {form_.batch, form_.heads, form_.sequence, form_.keys};
+    ShardingRule::Operand operand;
+    for (int dim = 0; dim < 4; ++dim)
+      operand.push_back(shape[dim] == extents[dim] ? whole[static_cast<size_t>(dim)] : ShardingRule::Dim{});
+    return operand;
+  }
+  ShardingRule build(const std::vector<ShardingRule::Operand>& inputs,
+                     const std::vector<ShardingRule::Operand>& outputs) {
+    for (const auto& operand : inputs) rule_.input(operand);
+    for (const auto& operand : outputs) rule_.output(operand);
+    return rule_.build();
+  }
+
+ private:
+  static constexpr auto kNoReduce = ShardingRule::Reduce::kNone;
+
+  int add(const std::string& name, int64_t size, bool whole, ShardingRule::Reduce reduce = kNoReduce) {
+    const int index = rule_.factor(size, whole, reduce);
+    rule_.at(index).name = name;
+    return index;
+  }
+
+  const AttentionForm& form_;
+  RuleBuilder rule_;
+  ShardingRule::Dim key_heads_, heads_;
+  int sample_ = 0, query_ = 0, key_ = 0, size_ = 0, value_size_ = 0, part_ = 0, counter_ = 0;
+};
+
+/// The operands of a node in their order (number_inputs in attention_form.cc).
+ShardingRule rule_of(const NodeSignature& node, const AttentionForm& form) {
+  AttentionRule rule(form);
+  std::vector<ShardingRule::Operand> inputs(node.inputs.size());
+  const auto put = [&](int index, ShardingRule::Operand operand) {
+    if (index >= 0) inputs[static_cast<size_t>(index)] = std::move(operand);
+  };
+  const auto type = [&](int index) { return node.inputs[static_cast<size_t>(index)].shape; };
+  for (int part = 0; part < (form.joint ? 1 : 3); ++part) put(part, rule.part(part));
+  if (form.bias >= 0) put(form.bias, rule.scores(type(form.bias)));
+  if (form.mask >= 0) put(form.mask, rule.scores(type(form.mask)));
+  put(form.slopes, rule.slopes());
+  put(form.first, rule.first());
+  put(form.counter, rule.counter());
+  put(form.out, rule.out());
+  put(form.lse, rule.lse());
+  put(form.dout, rule.out());
+  if (form.first >= 0) return rule.build(inputs, {rule.out()});
+  if (!is_gradient(node)) return rule.build(inputs, {rule.out(), rule.lse()});
+  std::vector<ShardingRule::Operand> outputs;
+  for (int part = 0; part < (form.joint ? 1 : 3); ++part) outputs.push_back(rule.part(part));
+  if (form.bias_gradient) outputs.push_back(rule.scores(form.bias_shape));
+  return rule.build(inputs, outputs);
+}
+
+ShardingRule attention_sharding(const NodeSignature& node) { return rule_of(node, attention_form(node)); }
+
+/// Products of S x T by a head size in the forward pass are two, in the backward pass five.
 Cost attention_cost(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  const double pairs = static_cast<double>(form.batch * form.heads) * static_cast<double>(form.sequence) *
-                       static_cast<double>(form.sequence) * (form.causal ? 0.5 : 1.0);
-  const double products = is_gradient(node) ? 5 : 2;
-  return streaming_cost(node, pairs * (2.0 * products * static_cast<double>(form.head_size) + 8.0));
+  const double pairs = static_cast<double>(form.batch * form.heads) * form.visible_pairs();
+  const auto d = static_cast<double>(form.head_size), e = static_cast<double>(form.value_size);
+  const double sizes = is_gradient(node) ? 3 * d + 2 * e : d + e;
+  return streaming_cost(node, pairs * (2.0 * sizes + (form.adjusts_scores() ? 12.0 : 8.0)));
+}
+
+/// Keys that a query meets, where a window hides most.
+int64_t keys_met(const AttentionForm& form) {
+  if ((form.left < 0 && form.right < 0) || form.sequence == 0) return form.keys;
+  return std::min(form.keys,
+                  static_cast<int64_t>(std::ceil(form.visible_pairs() / static_cast<double>(form.sequence))));
 }
 
 /// q k^T and P v; backward q k^T again, then dv, dP, dq and dk.
 std::vector<MatrixProduct> attention_products(const NodeSignature& node) {
   const AttentionForm form = attention_form(node);
-  const int64_t batch = form.batch * form.heads, s = form.sequence, d = form.head_size;
-  const MatrixProduct scores{batch, s, d, s, form.dtype}, values{batch, s, s, d, form.dtype};
+  const int64_t batch = form.batch * form.heads, s = form.sequence, d = form.head_size, e = form.value_size;
+  const int64_t t = keys_met(form);
+  const MatrixProduct scores{batch, s, d, t, form.dtype}, values{batch, s, t, e, form.dtype};
   if (!is_gradient(node)) return {scores, values};
-  return {scores, values, scores, values, values};
+  const MatrixProduct dp{batch, s, e, t, form.dtype}, dq{batch, s, t, d, form.dtype};
+  return {scores, {batch, t, s, e, form.dtype}, dp, dq, {batch, t, s, d, form.dtype}};
 }
 
 std::vector<AttributeSpec> attention_attributes() {
-  return {{"packed", Kind::kBool, true, "one input [B,S,3,heads,D] instead of three [B,S,heads,D]"},
+  return {{"packed", Kind::kBool, true, "one input [B,S,3,heads,D] instead of three"},
           {"scale", Kind::kFloat, true, "what q k^T is multiplied by"},
+          {"soft_cap", Kind::kFloat, false, "scores s become cap tanh(s / cap) before bias and mask"},
+          {"biased", Kind::kBool, false, "the input bias follows: it broadcasts to the scores [B,heads,S,T]"},
+          {"alibi", Kind::kBool, false, "the input slopes f32[heads] follows: scores lose slope times distance"},
           {"causal", Kind::kBool, false, "hide keys after the query"},
-          {"masked", Kind::kBool, false, "an input [B,S] of keys follows, 0 = hidden"},
+          {"bottom_right", Kind::kBool, false, "the last query stands at the last key, not the first at the first"},
+          {"window_left", Kind::kInt, false, "hide keys more than so many positions before the query"},
+          {"window_right", Kind::kInt, false, "hide keys more than so many positions after the query"},
+          {"masked", Kind::kBool, false, "an input [B,T] of keys, or one that broadcasts to the scores; 0 = hidden"},
           {"segments", Kind::kBool, false, "the mask numbers sequences, each of which sees itself alone"},
           {"dropout", Kind::kFloat, false, "rate on the probabilities; the input counter i64[2] follows"},
           {"seed", Kind::kInt, false, "of the dropout's random numbers"},
           {"tensor", Kind::kInt, false, "id of the dropout's logical tensor"}};
+}
+
+std::vector<AttributeSpec> attention_grad_attributes() {
+  std::vector<AttributeSpec> all = attention_attributes();
+  all.push_back({"bias_gradient", Kind::kBool, false, "the gradient of the bias follows, f32"});
+  all.push_back({"chunks", Kind::kInt, false, "equal parts of heads for that gradient's sum over heads (1)"});
+  return all;
 }
 
 // --- how attention spreads ---
@@ -194,7 +213,7 @@ Mixing mixing_of(const AttentionForm& form, const Amplitude& query, const Amplit
   const double variance =
       std::min(form.scale * form.scale * width * query.rms * query.rms * key.rms * key.rms * (1 - key.in_sample), 20.0);
   const double peak = std::exp(variance), common = std::exp(variance * query.in_sample);
-  const int64_t n = form.sequence;
+  const int64_t n = form.keys;
   const auto mean_square = [](double top, double keys) { return top / (keys - 1 + top); };
   if (!form.causal) return {mean_square(peak, static_cast<double>(n)), mean_square(common, static_cast<double>(n))};
   Mixing mixing;
@@ -209,9 +228,18 @@ Mixing mixing_of(const AttentionForm& form, const Amplitude& query, const Amplit
   return mixing;
 }
 
+/// Unit scaling knows how queries and keys spread, not what a bias, a window or a cap makes of their scores.
+AttentionForm plain_form(const NodeSignature& node) {
+  const AttentionForm form = attention_form(node);
+  if (form.adjusts_scores() || form.keys != form.sequence || form.value_size != form.head_size)
+    refuse(node, "unit scaling has no rule for an attention with a bias, a window, a soft cap or other lengths", "", "",
+           "Train this model without unit scaling");
+  return form;
+}
+
 /// The common part of all values stays; the rest is averaged.
 std::vector<Amplitude> attention_spread(const ScalingContext& context) {
-  const AttentionForm form = attention_form(context.node);
+  const AttentionForm form = plain_form(context.node);
   const auto input = [&](int index) { return context.inputs[static_cast<size_t>(index)]; };
   const Amplitude query = input(0), key = input(form.key), value = input(form.value);
   const Mixing mixing = mixing_of(form, query, key);
@@ -227,7 +255,7 @@ std::vector<Amplitude> attention_spread(const ScalingContext& context) {
 
 /// dV = P^T g, dS = P (g V^T - its mean), dQ = scale dS K, dK = scale dS^T Q.
 std::vector<Amplitude> attention_gradient_spread(const ScalingContext& context, std::span<const Amplitude> gradients) {
-  const AttentionForm form = attention_form(context.node);
+  const AttentionForm form = plain_form(context.node);
   const auto input = [&](int index) { return context.inputs[static_cast<size_t>(index)]; };
   const Amplitude query = input(0), key = input(form.key), value = input(form.value), &g = gradients[0];
   const Mixing mixing = mixing_of(form, query, key);
@@ -235,9 +263,10 @@ std::vector<Amplitude> attention_gradient_spread(const ScalingContext& context, 
   const double scores =
       form.scale * form.scale * static_cast<double>(form.head_size) * value.rms * value.rms * (1 - value.in_sample);
   const double dq = scores * key.rms * key.rms * (1 - key.in_sample) * mixing.own;
+  const auto group = static_cast<double>(form.group());  // query heads whose gradients a head of keys sums
   const double dk =
-      scores * query.rms * query.rms * (mixing.own + others * mixing.shared * g.in_sample * query.in_sample);
-  const double dv = mixing.own + others * mixing.shared * g.in_sample;
+      group * scores * query.rms * query.rms * (mixing.own + others * mixing.shared * g.in_sample * query.in_sample);
+  const double dv = group * (mixing.own + others * mixing.shared * g.in_sample);
   const auto spread = [&](double square, double in_sample, double across) {
     Amplitude result;
     result.rms = g.rms * std::sqrt(square);
@@ -269,12 +298,49 @@ ScalingRule attention_scaling() {
   return rule;
 }
 
+// --- cached attention ---
+
+OpDef cached_attention_op() {
+  OpDef op;
+  op.name = "cached_attention";
+  op.doc =
+      "query [B,n,heads,D], keys [B,R,key heads,D], values [B,R,key heads,E], first i32[B], bias and slopes -> "
+      "softmax(scale q k^T + bias) v [B,n,heads,E]: query i of sample b stands at position first[b] + i and sees the "
+      "keys of positions 0 to its own, with the bits of a causal `attention` over them";
+  op.min_inputs = 4;
+  op.max_inputs = 6;
+  for (const AttributeSpec& spec : attention_attributes())
+    for (const char* name : {"scale", "soft_cap", "biased", "alibi", "window_left"})
+      if (spec.name == name) op.attributes.push_back(spec);
+  op.infer = [](const NodeSignature& node) -> std::vector<TensorType> {
+    const AttentionForm form = cached_attention_form(node);
+    return {{form.dtype, Shape{form.batch, form.sequence, form.heads, form.value_size}}};
+  };
+  op.sharding = [](const NodeSignature& node) { return rule_of(node, cached_attention_form(node)); };
+  // As if all positions were written: how many are is not known before the program runs.
+  op.cost = [](const NodeSignature& node) {
+    const AttentionForm form = cached_attention_form(node);
+    const double pairs = static_cast<double>(form.batch * form.heads) * form.visible_pairs();
+    const auto sizes = static_cast<double>(form.head_size + form.value_size);
+    return streaming_cost(node, pairs * (2.0 * sizes + (form.adjusts_scores() ? 12.0 : 8.0)));
+  };
+  op.products = [](const NodeSignature& node) -> std::vector<MatrixProduct> {
+    const AttentionForm form = cached_attention_form(node);
+    const int64_t batch = form.batch * form.heads, keys = keys_met(form);
+    return {{batch, form.sequence, form.head_size, keys, form.dtype},
+            {batch, form.sequence, keys, form.value_size, form.dtype}};
+  };
+  op.precision = OpDef::Precision::kLow;
+  op.full_inputs = {4, 5};
+  return op;
+}
+
 // --- dropout ---
 
 std::vector<TensorType> infer_dropout(const NodeSignature& node) {
   require_floating(node, 0, "a");
   require_type(node, 1, "counter", {DType::kI64, Shape{2}});
-  check_dropout(node, node.attributes.get_float("rate"));
+  check_dropout_rate(node, node.attributes.get_float("rate"));
   return {node.inputs[0]};
 }
 
@@ -305,10 +371,11 @@ int64_t tensor_id(const std::string& name) { return static_cast<int64_t>(hash64(
 
 void register_attention_ops(OpRegistry& registry) {
   registry.add({.name = "attention",
-                .doc = "(q, k, v [B,S,heads,D] or qkv [B,S,3,heads,D], mask, counter) -> softmax(scale q k^T) v "
-                       "[B,S,heads,D], lse f32[B,heads,S]",
+                .doc =
+                    "(q [B,S,heads,D], k [B,T,key heads,D], v [B,T,key heads,E] or qkv [B,S,3,heads,D], bias, slopes, "
+                    "mask, counter) -> softmax(scale q k^T + bias) v [B,S,heads,E], lse f32[B,heads,S]",
                 .min_inputs = 1,
-                .max_inputs = 5,
+                .max_inputs = 7,
                 .attributes = attention_attributes(),
                 .infer = infer_attention,
                 .gradient = attention_gradient,
@@ -317,18 +384,22 @@ void register_attention_ops(OpRegistry& registry) {
                 .products = attention_products,
                 .precision = OpDef::Precision::kLow,
                 .positional = 0,
+                .full_inputs = {3, 4},  // bias and slopes, where they are
                 .scaling = attention_scaling()});
   registry.add({.name = "attention_grad",
-                .doc = "(inputs of attention, out, lse, dout) -> dqkv, or dq, dk, dv",
+                .doc = "(inputs of attention, out, lse, dout) -> dqkv, or dq, dk, dv; and dbias f32",
                 .min_inputs = 4,
-                .max_inputs = 8,
-                .attributes = attention_attributes(),
+                .max_inputs = 10,
+                .attributes = attention_grad_attributes(),
                 .infer = infer_attention_grad,
                 .gradient = {},
                 .sharding = attention_sharding,
+                .localize = localize_chunks,
+                .chunked_extent = chunked_heads,
                 .cost = attention_cost,
                 .products = attention_products,
                 .positional = 0});
+  registry.add(cached_attention_op());
   registry.add({.name = "dropout",
                 .doc = "(a, counter i64[2]) -> each element kept with probability 1 - rate and scaled by 1/(1 - rate)",
                 .min_inputs = 2,
@@ -350,18 +421,68 @@ void register_attention_ops(OpRegistry& registry) {
                 .scaling = passing_rule()});
 }
 
+namespace {
+
+/// A tensor that broadcasts to the scores, with four dimensions.
+Tensor of_four(Tensor a, const std::string& operand) {
+  if (a.shape().rank() == 4) return a;
+  if (a.shape().rank() > 4)
+    throw Error({.what = operand + " has too many dimensions",
+                 .where = "attention in '" + a.builder->scope_path() + "'",
+                 .found = a.type().text(),
+                 .expected = "at most [batch,heads,queries,keys]"});
+  std::vector<int64_t> dims(static_cast<size_t>(4 - a.shape().rank()), 1);
+  dims.insert(dims.end(), a.shape().dims().begin(), a.shape().dims().end());
+  return reshape(a, Shape(dims));
+}
+
+/// The attributes and inputs of what is added to scores.
+void add_terms(const ScoreOptions& scores, Attributes& attributes, std::vector<Tensor>& inputs) {
+  if (scores.bias.valid()) attributes.set("biased", true), inputs.push_back(of_four(scores.bias, "the bias"));
+  if (scores.slopes.valid()) attributes.set("alibi", true), inputs.push_back(scores.slopes);
+  if (scores.window_left >= 0) attributes.set("window_left", scores.window_left);
+  if (scores.window_right >= 0) attributes.set("window_right", scores.window_right);
+  if (scores.soft_cap != 0) attributes.set("soft_cap", scores.soft_cap);
+}
+
+/// q, k and v of [B,S,3,heads,D], each [B,S,heads,D].
+std::vector<Tensor> unpacked(Tensor qkv) {
+  const Shape& shape = qkv.shape();
+  if (shape.rank() != 5) return {qkv, qkv, qkv};  // the type rule says what is wrong
+  std::vector<Tensor> parts;
+  for (const Tensor& part : split(qkv, {1, 1, 1}, 2))
+    parts.push_back(reshape(part, {shape[0], shape[1], shape[3], shape[4]}));
+  return parts;
+}
+
+}  // namespace
+
 Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor counter, const AttentionOptions& options) {
+  return attention_with(query, key, value, {.key_mask = mask}, options, counter);
+}
+
+Tensor attention_with(Tensor query, Tensor key, Tensor value, const ScoreOptions& scores,
+                      const AttentionOptions& options, Tensor counter) {
+  const auto where = [&] { return "attention in '" + query.builder->scope_path() + "'"; };
   if (key.valid() != value.valid())
     throw Error({.what = "attention has a key without a value, or the reverse",
-                 .where = "attention in '" + query.builder->scope_path() + "'",
+                 .where = where(),
                  .remedy = "Give both, or neither and a packed [B,S,3,heads,D]"});
-  Attributes attributes{{"packed", !key.valid()}};
+  if (scores.mask.valid() && scores.key_mask.valid())
+    throw Error({.what = "attention has two masks",
+                 .where = where(),
+                 .remedy = "Give the product of both as `mask`, or hide keys by a bias of -infinity"});
+  std::vector<Tensor> inputs{query};
+  if (key.valid()) inputs.insert(inputs.end(), {key, value});
+  if (!key.valid() && (scores.bias.valid() || scores.slopes.valid())) inputs = unpacked(query);
+  Attributes attributes{{"packed", inputs.size() == 1}};
   const double head_size = query.shape().rank() > 0 ? static_cast<double>(query.dim(-1)) : 1.0;
   attributes.set("scale", options.scale != 0 ? options.scale : 1.0 / std::sqrt(head_size));
   if (options.causal) attributes.set("causal", true);
-  std::vector<Tensor> inputs{query};
-  if (key.valid()) inputs.insert(inputs.end(), {key, value});
-  if (mask.valid()) attributes.set("masked", true), inputs.push_back(mask);
+  if (scores.bottom_right) attributes.set("bottom_right", true);
+  add_terms(scores, attributes, inputs);
+  if (scores.key_mask.valid()) attributes.set("masked", true), inputs.push_back(scores.key_mask);
+  if (scores.mask.valid()) attributes.set("masked", true), inputs.push_back(of_four(scores.mask, "the mask"));
   if (options.segments) attributes.set("segments", true);
   if (options.dropout != 0) {
     check_random_name("attention", options.random_name, counter);
@@ -369,6 +490,22 @@ Tensor attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor cou
     inputs.push_back(counter);
   }
   return query.builder->ops("attention", inputs, std::move(attributes))[0];
+}
+
+Tensor cached_attention(Tensor query, Tensor keys, Tensor values, Tensor first, double scale) {
+  return cached_attention(query, keys, values, first, scale, {});
+}
+
+Tensor cached_attention(Tensor query, Tensor keys, Tensor values, Tensor first, double scale,
+                        const ScoreOptions& scores) {
+  if (scores.mask.valid() || scores.key_mask.valid() || scores.bottom_right)
+    throw Error({.what = "cached attention takes no mask and no other position of the queries",
+                 .where = "cached_attention in '" + query.builder->scope_path() + "'",
+                 .remedy = "Hide keys by a bias of -infinity"});
+  Attributes attributes{{"scale", scale}};
+  std::vector<Tensor> inputs{query, keys, values, first};
+  add_terms(scores, attributes, inputs);
+  return query.builder->ops("cached_attention", inputs, std::move(attributes))[0];
 }
 
 Tensor dropout(Tensor a, Tensor counter, double rate, int64_t seed, const std::string& random_name) {

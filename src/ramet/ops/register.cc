@@ -20,6 +20,7 @@ void register_pooling_ops(OpRegistry& registry);
 void register_convolution_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_cache_ops(OpRegistry& registry);
+void register_rotary_op(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
 void register_optimizer_ops(OpRegistry& registry);
 void register_rounding_ops(OpRegistry& registry);
@@ -47,6 +48,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_convolution_ops(registry);
   ops::register_attention_ops(registry);
   ops::register_cache_ops(registry);
+  ops::register_rotary_op(registry);
   ops::register_loss_ops(registry);
   ops::register_optimizer_ops(registry);
   ops::register_rounding_ops(registry);

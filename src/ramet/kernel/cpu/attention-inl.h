@@ -7,6 +7,7 @@
 #endif
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -116,16 +117,96 @@ void ForEachRun(const AttentionForm& form, const void* mask, int64_t sample, con
 /// keys of a run are visible.
 inline void KeyBias(const AttentionForm& form, const void* mask, int64_t sample, int64_t length, int64_t positions,
                     float* bias) {
-  if (form.segments) mask = nullptr;
+  if (form.segments || !form.key_mask) mask = nullptr;
   for (int64_t k = 0; k < positions; ++k) {
     bool visible = k < length;
     if (visible && mask) {
-      const int64_t at = sample * form.sequence + k;
+      const int64_t at = sample * form.keys + k;
       visible = form.mask_dtype == DType::kBool ? static_cast<const uint8_t*>(mask)[at] != 0
                                                 : static_cast<const int32_t*>(mask)[at] != 0;
     }
     bias[k] = visible ? 0.0f : -kInfinity;
   }
+}
+
+/// Where a row of scores stands: a query of a head, and the run that it lies in.
+struct ScoreRow {
+  int64_t sample, head;   ///< head of the sample
+  int64_t query;          ///< in the row of the batch
+  int64_t begin, length;  ///< of the run's keys
+  int64_t own;            ///< position of the query among them
+};
+
+/// What is added to the scores of a row, and which are hidden.
+class ScoreTerms {
+ public:
+  ScoreTerms(const AttentionForm& form, const AttentionOperands& operands) : form_(form), operands_(operands) {}
+
+  /// The terms of keys [key, key + columns) of the run; `bias` are those of each key.
+  void row(const ScoreRow& at, const float* bias, int64_t key, int64_t columns, float* terms) const {
+    std::memcpy(terms, bias + key, static_cast<size_t>(columns) * sizeof(float));
+    const int64_t count = std::min(columns, at.length - key);
+    if (operands_.bias) {
+      const int64_t first = form_.bias_strides.at(at.sample, at.head, at.query, at.begin + key);
+      WithStorage(form_.bias_dtype, operands_.bias,
+                  [&](auto* typed) { add_bias(typed + first, form_.bias_strides.key != 0, count, terms); });
+    }
+    if (operands_.slopes) add_distances(operands_.slopes[at.head], at.own - key, columns, terms);
+    if (operands_.mask && !form_.key_mask) hide_masked(at, key, count, terms);
+    hide(terms, 0, std::min(columns, form_.first_key(at.own) - key));
+    hide(terms, std::max<int64_t>(0, form_.end_key(at.own, at.length) - key), columns);
+  }
+
+ private:
+  static void hide(float* terms, int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) terms[j] = -kInfinity;
+  }
+
+  template <typename T>
+  static void add_bias(const T* from, bool each, int64_t count, float* terms) {
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    const auto one = hn::Set(df, hn::GetLane(LoadF32N(df, from, 1)));
+    // Terms behind the last key are -infinity and stay so.
+    for (int64_t j = 0; j < count; j += lanes) {
+      const auto added = each ? LoadSome(from + j, count - j) : one;
+      hn::StoreU(hn::Add(hn::LoadU(df, terms + j), added), df, terms + j);
+    }
+  }
+
+  /// Key j stands `ahead` - j before the query.
+  static void add_distances(float slope, int64_t ahead, int64_t columns, float* terms) {
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    for (int64_t j = 0; j < columns; j += lanes) {
+      const auto distance =
+          hn::Abs(hn::Sub(hn::Set(df, static_cast<float>(ahead)), hn::Iota(df, static_cast<float>(j))));
+      hn::StoreU(hn::NegMulAdd(hn::Set(df, slope), distance, hn::LoadU(df, terms + j)), df, terms + j);
+    }
+  }
+
+  void hide_masked(const ScoreRow& at, int64_t key, int64_t count, float* terms) const {
+    const int64_t first = form_.mask_strides.at(at.sample, at.head, at.query, at.begin + key);
+    const int64_t step = form_.mask_strides.key;
+    const auto visit = [&](const auto* flags) {
+      for (int64_t j = 0; j < count; ++j) terms[j] = flags[j * step] != 0 ? terms[j] : -kInfinity;
+    };
+    if (form_.mask_dtype == DType::kBool)
+      visit(static_cast<const uint8_t*>(operands_.mask) + first);
+    else
+      visit(static_cast<const int32_t*>(operands_.mask) + first);
+  }
+
+  const AttentionForm& form_;
+  const AttentionOperands& operands_;
+};
+
+/// scale q k^T under a soft cap; `slope` gets its derivative by scale q k^T.
+HWY_INLINE hn::Vec<F32> SoftCapped(hn::Vec<F32> score, float cap, hn::Vec<F32>* slope) {
+  const F32 df;
+  const auto turned = Tanh(df, hn::Mul(score, hn::Set(df, 1 / cap)));
+  *slope = hn::NegMulAdd(turned, turned, hn::Set(df, 1.0f));
+  return hn::Mul(turned, hn::Set(df, cap));
 }
 
 /// The dropout of the node in this micro-batch, if any.

@@ -1,5 +1,6 @@
 #include "ramet/kernel/cpu/attention.h"
 
+#include "ramet/kernel/cpu/rotary.h"
 #include "ramet/kernel/cpu/tiled_attention.h"
 
 namespace ramet::kernel {
@@ -26,6 +27,8 @@ class AttentionKernel : public Kernel {
     operands.query = part(form_.query, 0);
     operands.key = part(form_.key, 1);
     operands.value = part(form_.value, 2);
+    operands.bias = input(form_.bias);
+    operands.slopes = static_cast<const float*>(input(form_.slopes));
     operands.mask = input(form_.mask);
     operands.counter = static_cast<const int64_t*>(input(form_.counter));
     operands.first = static_cast<const int32_t*>(input(form_.first));
@@ -43,6 +46,7 @@ class AttentionKernel : public Kernel {
       operands.dquery = gradient(0);
       operands.dkey = gradient(1);
       operands.dvalue = gradient(2);
+      if (form_.bias_gradient) operands.dbias = static_cast<float*>(context.outputs.back());
     }
     tiled_.run(operands, context.scratch, context.team);
   }
@@ -73,6 +77,7 @@ void add_cpu_attention(Backend& backend) {
   backend.add(attention_entry("attention", false, attention_form));
   backend.add(attention_entry("attention_grad", true, attention_form));
   backend.add(attention_entry("cached_attention", false, cached_attention_form));
+  add_cpu_rotary(backend);
 }
 
 }  // namespace ramet::kernel

@@ -20,9 +20,13 @@ class Forward {
       : form_(form),
         operands_(operands),
         layout_{form.keys, form.head_size, sizeof(C) == 2 ? 2 : 1},
+        values_{form.keys, form.value_size, layout_.ratio},
         scratch_(scratch),
-        at_(layout_, scratch_),
-        draw_(DrawOf(form, operands.counter)) {}
+        at_(form, layout_, values_, scratch_),
+        draw_(DrawOf(form, operands.counter)),
+        terms_(form, operands),
+        adjusts_(form.adjusts_scores()),
+        scale_(adjusts_ ? 1.0f : static_cast<float>(form.scale)) {}
 
   void block(int64_t index) {
     const int64_t blocks = (form_.sequence + kForwardQueries - 1) / kForwardQueries;
@@ -41,7 +45,7 @@ class Forward {
         [&](SequenceRun padding) {
           begin_ = padding.begin;
           for (int64_t i = 0; i < padding.length; ++i) {
-            std::memset(out_of(head, i), 0, static_cast<size_t>(form_.head_size) * sizeof(T));
+            std::memset(out_of(head, i), 0, static_cast<size_t>(form_.value_size) * sizeof(T));
             operands_.lse[head * form_.sequence + padding.begin + i] = -kInfinity;
           }
         });
@@ -58,39 +62,46 @@ class Forward {
   void queries(int64_t first) {
     first_query_ = first;
     queries_ = std::min(kForwardQueries, run_queries_ - first_query_);
-    HeadRows<T, C>(layout_, at(operands_.query, form_.sequence) + first_query_ * stride(), stride(), queries_,
-                   at_.query);
+    const int64_t stride = form_.position_stride(0), head = in_sample_ * form_.head_size;
+    HeadRows<T, C>(layout_, at(operands_.query, form_.sequence, stride) + head + first_query_ * stride, stride,
+                   queries_, at_.query);
     for (int64_t i = 0; i < queries_; ++i) at_.most[i] = -kInfinity, at_.total[i] = 0;
-    const int64_t seen =
-        form_.causal ? std::min(ahead_ + first_query_ + queries_, layout_.sequence) : layout_.sequence;
-    if (seen <= 0) std::memset(at_.sums, 0, static_cast<size_t>(queries_ * layout_.sums_stride()) * sizeof(float));
-    for (int64_t key = 0; key < seen; key += kForwardKeys) keys(key, std::min(kForwardKeys, seen - key));
+    const int64_t own = ahead_ + first_query_;  // the first query's position
+    const int64_t seen = form_.end_key(own + queries_ - 1, layout_.sequence);
+    first_tile_ = form_.first_key(own) / kForwardKeys * kForwardKeys;
+    if (first_tile_ >= seen)
+      std::memset(at_.sums, 0, static_cast<size_t>(queries_ * values_.sums_stride()) * sizeof(float));
+    for (int64_t key = first_tile_; key < seen; key += kForwardKeys) keys(key, std::min(kForwardKeys, seen - key));
     finish();
   }
 
   /// Where the output of position `query` of the run goes.
   T* out_of(int64_t head, int64_t query) const {
     const int64_t position = head / form_.heads * form_.sequence + begin_ + query;
-    return static_cast<T*>(operands_.out) + (position * form_.heads + head % form_.heads) * form_.head_size;
+    return static_cast<T*>(operands_.out) + (position * form_.heads + head % form_.heads) * form_.value_size;
   }
 
-  int64_t stride() const { return form_.position_stride(); }
-  /// First position of this head's run in q, k or v, which has so many `positions` of a sample.
-  const T* at(const void* operand, int64_t positions) const {
-    return static_cast<const T*>(operand) +
-           ((sample_ * positions + begin_) * stride() + in_sample_ * form_.head_size);
+  /// First position of this run in q, k or v, which has so many `positions` of a sample.
+  const T* at(const void* operand, int64_t positions, int64_t stride) const {
+    return static_cast<const T*>(operand) + (sample_ * positions + begin_) * stride;
   }
 
   void begin_head(int64_t head, SequenceRun run) {
     head_ = head;
     begin_ = run.begin;
-    layout_.sequence = run.length;
+    layout_.sequence = values_.sequence = run.length;
     run_queries_ = form_.segments ? run.length : form_.sequence;
     sample_ = head / form_.heads;
     in_sample_ = head % form_.heads;
-    ahead_ = operands_.first ? operands_.first[sample_] : 0;
-    HeadByDepth<T, C>(layout_, at(operands_.key, form_.keys), stride(), at_.key);
-    HeadByPosition<T, C>(layout_, at(operands_.value, form_.keys), stride(), at_.value);
+    ahead_ = operands_.first ? operands_.first[sample_] : form_.segments ? 0 : form_.ahead;
+    const int64_t key_head = sample_ * form_.key_heads + in_sample_ / form_.group();
+    if (key_head == packed_head_ && begin_ == packed_begin_) return;  // query heads that share keys follow each other
+    packed_head_ = key_head, packed_begin_ = begin_;
+    const int64_t keys = form_.position_stride(1), values = form_.position_stride(2),
+                  in_row = key_head % form_.key_heads;
+    HeadByDepth<T, C>(layout_, at(operands_.key, form_.keys, keys) + in_row * form_.head_size, keys, at_.key);
+    HeadByPosition<T, C>(values_, at(operands_.value, form_.keys, values) + in_row * form_.value_size, values,
+                         at_.value);
     KeyBias(form_, operands_.mask, sample_, layout_.sequence, layout_.positions(), at_.bias);
   }
 
@@ -100,14 +111,37 @@ class Forward {
     Product<C>({queries_, columns, layout_.depth(), at_.query, layout_.depth_stride(), at_.key + key / kPanel * panel,
                 panel, at_.scores, kForwardKeys, false});
     for (int64_t i = 0; i < queries_; ++i) {
-      const bool hides = (operands_.mask != nullptr && !form_.segments) || key + columns > layout_.sequence;
       const int64_t own = ahead_ + first_query_ + i;  // the position of query i
+      if (adjusts_) {
+        adjust_row(i, own, key, columns);
+        softmax_row(i, key, columns, false, columns);
+        continue;
+      }
+      const bool hides = (operands_.mask != nullptr && !form_.segments) || key + columns > layout_.sequence;
       const int64_t last = form_.causal && own < key + columns ? own - key : columns;
       softmax_row(i, key, columns, hides, last);
     }
-    Product<C>({queries_, layout_.columns(), columns / layout_.ratio, at_.probabilities, kForwardKeys / layout_.ratio,
+    Product<C>({queries_, values_.columns(), columns / layout_.ratio, at_.probabilities, kForwardKeys / layout_.ratio,
                 at_.value + key / layout_.ratio * kPanel, layout_.position_units() * kPanel, at_.sums,
-                layout_.sums_stride(), key != 0});
+                values_.sums_stride(), key != first_tile_});
+  }
+
+  /// q k^T of row i, whose query is at position `own`, to scores.
+  void adjust_row(int64_t i, int64_t own, int64_t key, int64_t columns) {
+    terms_.row({sample_, in_sample_, begin_ + first_query_ + i, begin_, layout_.sequence, own}, at_.bias, key, columns,
+               at_.terms);
+    const F32 df;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+    const auto scale = hn::Set(df, static_cast<float>(form_.scale));
+    const auto cap = static_cast<float>(form_.soft_cap);
+    float* scores = at_.scores + i * kForwardKeys;
+    for (int64_t j = 0; j < columns; j += lanes) {
+      const auto product = hn::LoadU(df, scores + j), term = hn::LoadU(df, at_.terms + j);
+      auto slope = product;
+      hn::StoreU(
+          cap > 0 ? hn::Add(SoftCapped(hn::Mul(product, scale), cap, &slope), term) : hn::MulAdd(product, scale, term),
+          df, scores + j);
+    }
   }
 
   /// Scores of row i to probabilities against the running maximum; keys beyond column `last` are hidden.
@@ -115,7 +149,7 @@ class Forward {
     const F32 df;
     const auto lanes = static_cast<int64_t>(hn::Lanes(df));
     float* scores = at_.scores + i * kForwardKeys;
-    const auto scale = hn::Set(df, static_cast<float>(form_.scale));
+    const auto scale = hn::Set(df, scale_);
     auto most = hn::Set(df, -kInfinity);
     for (int64_t j = 0; j < columns; j += lanes) {
       auto score = hn::Mul(hn::LoadU(df, scores + j), scale);
@@ -151,7 +185,7 @@ class Forward {
     const uint16_t* bits = nullptr;
     if (draw_) {
       const int64_t query = begin_ + first_query_ + i;
-      const int64_t element = (form_.draws_as(head_) * form_.sequence + query) * form_.sequence + key;
+      const int64_t element = (form_.draws_as(head_) * form_.sequence + query) * form_.keys + key;
       bits = PhiloxBits16(draw_->stream, draw_->first + static_cast<uint64_t>(element), columns, at_.bits);
     }
     const auto threshold = hn::Set(du, draw_ ? draw_->threshold : 0u);
@@ -172,8 +206,8 @@ class Forward {
   HWY_INLINE void scale_sums(int64_t i, float ratio) {
     const F32 df;
     const auto lanes = static_cast<int64_t>(hn::Lanes(df));
-    float* sums = at_.sums + i * layout_.sums_stride();
-    for (int64_t d = 0; d < layout_.columns(); d += lanes)
+    float* sums = at_.sums + i * values_.sums_stride();
+    for (int64_t d = 0; d < values_.columns(); d += lanes)
       hn::StoreU(hn::Mul(hn::LoadU(df, sums + d), hn::Set(df, ratio)), df, sums + d);
   }
 
@@ -183,11 +217,11 @@ class Forward {
     for (int64_t i = 0; i < queries_; ++i) {
       const int64_t query = first_query_ + i;
       const float total = at_.total[i], inverse = total == 0 ? 0 : 1 / total;
-      const float* sums = at_.sums + i * layout_.sums_stride();
+      const float* sums = at_.sums + i * values_.sums_stride();
       T* out = out_of(head_, query);
-      for (int64_t d = 0; d < form_.head_size; d += lanes) {
+      for (int64_t d = 0; d < form_.value_size; d += lanes) {
         const auto value = hn::Mul(hn::LoadU(df, sums + d), hn::Set(df, inverse));
-        const int64_t left = form_.head_size - d;
+        const int64_t left = form_.value_size - d;
         if (left >= lanes)
           StoreF32(df, value, out + d);
         else
@@ -201,13 +235,18 @@ class Forward {
 
   const AttentionForm& form_;
   const AttentionOperands& operands_;
-  AttentionLayout layout_;
+  AttentionLayout layout_, values_;
   Scratch scratch_;
   ForwardBuffers at_;
   std::optional<DropoutDraw> draw_;
+  ScoreTerms terms_;
+  bool adjusts_;
+  float scale_;  ///< of scores that are not adjusted
   int64_t head_ = -1, sample_ = 0, in_sample_ = 0, begin_ = 0, first_query_ = 0, queries_ = 0;
-  int64_t run_queries_ = 0;  ///< of the run
-  int64_t ahead_ = 0;        ///< keys before the position of the run's first query
+  int64_t run_queries_ = 0;                      ///< of the run
+  int64_t ahead_ = 0;                            ///< keys before the position of the run's first query
+  int64_t first_tile_ = 0;                       ///< first key of the first tile of a block of queries
+  int64_t packed_head_ = -1, packed_begin_ = 0;  ///< of which keys and values are in the buffers
 };
 
 template <typename T, typename C>

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ramet/kernel/cpu/attention_tile.h"
+#include "ramet/ops/attention.h"
 
 namespace ramet::kernel {
 
@@ -50,55 +51,84 @@ struct ForwardBuffers {
   uint32_t *key, *value, *query, *probabilities;
   float *scores, *sums, *most, *total, *bias;
   uint16_t* bits;
-  ForwardBuffers(const AttentionLayout& layout, Scratch& scratch)
-      : key(scratch.take<uint32_t>(layout.by_depth_units())),
-        value(scratch.take<uint32_t>(layout.by_position_units())),
-        query(scratch.take<uint32_t>(kForwardQueries * layout.depth_stride())),
-        probabilities(scratch.take<uint32_t>(kForwardQueries * kForwardKeys / layout.ratio)),
+  float* terms;  ///< of a row of a tile; null where scores need none
+
+  /// `keys` and `values` are the keys of a head and its values.
+  ForwardBuffers(const AttentionForm& form, const AttentionLayout& keys, const AttentionLayout& values,
+                 Scratch& scratch)
+      : key(scratch.take<uint32_t>(keys.by_depth_units())),
+        value(scratch.take<uint32_t>(values.by_position_units())),
+        query(scratch.take<uint32_t>(kForwardQueries * keys.depth_stride())),
+        probabilities(scratch.take<uint32_t>(kForwardQueries * kForwardKeys / keys.ratio)),
         scores(scratch.take<float>(kForwardQueries * kForwardKeys)),
-        sums(scratch.take<float>(kForwardQueries * layout.sums_stride())),
+        sums(scratch.take<float>(kForwardQueries * values.sums_stride())),
         most(scratch.take<float>(kForwardQueries)),
         total(scratch.take<float>(kForwardQueries)),
-        bias(scratch.take<float>(layout.positions())),
-        bits(scratch.take<uint16_t>(kForwardKeys + 256)) {}
+        bias(scratch.take<float>(keys.positions())),
+        bits(scratch.take<uint16_t>(kForwardKeys + 256)),
+        terms(scratch.take<float>(form.adjusts_scores() ? kForwardKeys : 0)) {}
 };
 
 struct BackwardBuffers {
   // Of the head: q and dout in both forms; dq transposed; what each query subtracts.
   uint32_t *query_by_depth, *dout_by_depth, *query_by_position, *dout_by_position;
   float *dquery, *lse, *delta, *bias;
-  // Of a block of keys: rows of k and v, columns of k, sums.
+  // Of a block of keys: rows of k and v, columns of k, sums (of all keys where query heads share them).
   uint32_t *key_rows, *value_rows, *key_columns;
   float *dkey, *dvalue;
   // Of a tile.
   float *scores, *dscores;
   uint32_t *probability_rows, *dscore_rows, *dscore_pairs;
   uint16_t *keep, *bits;
+  // Of a tile whose scores are adjusted: what is added to them, rows by query, then rows by key; slopes of the cap.
+  float *terms, *terms_by_key, *cap_slopes;
+  /// Gradients of scores [keys][queries], summed over samples and heads: one plane, or one for each query head that
+  /// shares the keys.
+  float* planes;
 
   int64_t dquery_stride;  // off a power of two, so that rows do not meet in one set of the cache
+  int64_t plane_stride;   // between keys; has room for a run's last tile
 
-  BackwardBuffers(const AttentionLayout& layout, Scratch& scratch)
-      : query_by_depth(scratch.take<uint32_t>(layout.by_depth_units())),
-        dout_by_depth(scratch.take<uint32_t>(layout.by_depth_units())),
-        query_by_position(scratch.take<uint32_t>(layout.by_position_units())),
-        dout_by_position(scratch.take<uint32_t>(layout.by_position_units())),
-        dquery(scratch.take<float>(layout.sums_stride() * (layout.positions() + 16))),
-        lse(scratch.take<float>(layout.positions())),
-        delta(scratch.take<float>(layout.positions())),
-        bias(scratch.take<float>(layout.positions())),
-        key_rows(scratch.take<uint32_t>(kBackwardKeys * layout.depth_stride())),
-        value_rows(scratch.take<uint32_t>(kBackwardKeys * layout.depth_stride())),
-        key_columns(scratch.take<uint32_t>(layout.sums_stride() * kBackwardKeys / layout.ratio)),
-        dkey(scratch.take<float>(kBackwardKeys * layout.sums_stride())),
-        dvalue(scratch.take<float>(kBackwardKeys * layout.sums_stride())),
+  /// `queries` are q of a head, `outputs` its output.
+  BackwardBuffers(const AttentionForm& form, const AttentionLayout& queries, const AttentionLayout& outputs,
+                  Scratch& scratch)
+      : BackwardBuffers(form, queries, outputs, AttentionLayout{form.keys, form.head_size, queries.ratio}.positions(),
+                        scratch) {}
+
+  static int64_t planes_of(const AttentionForm& form) {
+    return !form.bias_gradient ? 0 : form.bias_sums_heads() ? 1 : form.group();
+  }
+  float* plane(const AttentionForm& form, int64_t which) const { return planes + which * form.keys * plane_stride; }
+
+ private:
+  BackwardBuffers(const AttentionForm& form, const AttentionLayout& queries, const AttentionLayout& outputs,
+                  int64_t key_positions, Scratch& scratch)
+      : query_by_depth(scratch.take<uint32_t>(queries.by_depth_units())),
+        dout_by_depth(scratch.take<uint32_t>(outputs.by_depth_units())),
+        query_by_position(scratch.take<uint32_t>(queries.by_position_units())),
+        dout_by_position(scratch.take<uint32_t>(outputs.by_position_units())),
+        dquery(scratch.take<float>(queries.sums_stride() * (queries.positions() + 16))),
+        lse(scratch.take<float>(queries.positions())),
+        delta(scratch.take<float>(queries.positions())),
+        bias(scratch.take<float>(key_positions)),
+        key_rows(scratch.take<uint32_t>(kBackwardKeys * queries.depth_stride())),
+        value_rows(scratch.take<uint32_t>(kBackwardKeys * outputs.depth_stride())),
+        key_columns(scratch.take<uint32_t>(queries.sums_stride() * kBackwardKeys / queries.ratio)),
+        dkey(scratch.take<float>((form.group() > 1 ? key_positions : kBackwardKeys) * queries.sums_stride())),
+        dvalue(scratch.take<float>((form.group() > 1 ? key_positions : kBackwardKeys) * outputs.sums_stride())),
         scores(scratch.take<float>(kBackwardKeys * kBackwardQueries)),
         dscores(scratch.take<float>(kBackwardKeys * kBackwardQueries)),
-        probability_rows(scratch.take<uint32_t>(kBackwardKeys * kBackwardQueries / layout.ratio)),
-        dscore_rows(scratch.take<uint32_t>(kBackwardKeys * kBackwardQueries / layout.ratio)),
-        dscore_pairs(scratch.take<uint32_t>(kBackwardKeys * kBackwardQueries / layout.ratio)),
+        probability_rows(scratch.take<uint32_t>(kBackwardKeys * kBackwardQueries / queries.ratio)),
+        dscore_rows(scratch.take<uint32_t>(kBackwardKeys * kBackwardQueries / queries.ratio)),
+        dscore_pairs(scratch.take<uint32_t>(kBackwardKeys * kBackwardQueries / queries.ratio)),
         keep(scratch.take<uint16_t>(kBackwardKeys * kBackwardQueries)),
         bits(scratch.take<uint16_t>(kBackwardKeys + 256)),
-        dquery_stride(layout.positions() + 16) {}
+        terms(scratch.take<float>(form.adjusts_scores() ? kBackwardKeys * kBackwardQueries : 0)),
+        terms_by_key(scratch.take<float>(form.adjusts_scores() ? kBackwardKeys * kBackwardQueries : 0)),
+        cap_slopes(scratch.take<float>(form.soft_cap > 0 ? kBackwardKeys * kBackwardQueries : 0)),
+        planes(scratch.take<float>(planes_of(form) * form.keys * (queries.positions() + 64))),
+        dquery_stride(queries.positions() + 16),
+        plane_stride(queries.positions() + 64) {}
 };
 
 }  // namespace ramet::kernel

@@ -1,11 +1,13 @@
 #include "ramet/kernel/cpu/tiled_attention.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/attention_layout.h"
 #include "ramet/kernel/cpu/attention_pass.h"
 #include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/ops/reduce_order.h"
 
 namespace ramet::kernel {
 namespace {
@@ -28,17 +30,22 @@ TiledAttention::TiledAttention(const AttentionForm& form, bool gradient, int thr
       gradient_(gradient),
       bf16_(form.dtype == DType::kBF16 && cpu_level() == CpuLevel::kAvx512Bf16),
       threads_(threads) {
-  const AttentionLayout layout{gradient ? form.sequence : form.keys, form.head_size, bf16_ ? 2 : 1};
+  const int64_t ratio = bf16_ ? 2 : 1, positions = gradient ? form.sequence : form.keys;
+  const AttentionLayout layout{positions, form.head_size, ratio}, values{positions, form.value_size, ratio};
   Scratch scratch(nullptr);
   if (gradient)
-    BackwardBuffers(layout, scratch);
+    BackwardBuffers(form, layout, values, scratch);
   else
-    ForwardBuffers(layout, scratch);
+    ForwardBuffers(form, layout, values, scratch);
   rank_bytes_ = scratch.used();
+  const BackwardUnits units(form);
+  if (units.combines(form))
+    shared_bytes_ =
+        units.count() * units.planes * form.bias_shape[2] * form.bias_shape[3] * static_cast<int64_t>(sizeof(float));
 }
 
 std::string TiledAttention::refuse(const AttentionForm& form) {
-  if (size_of(form.dtype) < 2) return "8-bit floating types are not for this kernel";
+  if (size_of(form.dtype) < 2 || size_of(form.bias_dtype) < 2) return "8-bit floating types are not for this kernel";
   return "";
 }
 
@@ -46,7 +53,7 @@ void TiledAttention::run(const AttentionOperands& operands, void* scratch, Threa
   if (team.size() != threads_)
     internal_error("TiledAttention::run", "prepared for " + std::to_string(threads_) + " threads got a team of " +
                                               std::to_string(team.size()));
-  if (form_.batch * form_.heads * form_.sequence == 0) return;
+  if (form_.batch * form_.heads * form_.sequence == 0) return gradient_ ? no_queries(operands) : void();
   if (gradient_)
     backward(operands, static_cast<char*>(scratch), team);
   else
@@ -62,17 +69,55 @@ void TiledAttention::forward(const AttentionOperands& operands, char* scratch, T
     return;
   }
   const int64_t blocks = (form_.sequence + kForwardQueries - 1) / kForwardQueries;
+  const bool triangle = form_.causal && form_.left < 0 && form_.ahead == 0;
   team.run([&](int rank) {
-    const int64_t begin = share_begin(heads, blocks, form_.causal, rank, threads_);
-    const int64_t end = share_begin(heads, blocks, form_.causal, rank + 1, threads_);
+    const int64_t begin = share_begin(heads, blocks, triangle, rank, threads_);
+    const int64_t end = share_begin(heads, blocks, triangle, rank + 1, threads_);
     if (begin < end) attention_forward_blocks(form_, bf16_, operands, scratch + rank * rank_bytes_, begin, end);
   });
 }
 
 void TiledAttention::backward(const AttentionOperands& operands, char* scratch, ThreadTeam& team) const {
-  team.split(form_.batch * form_.heads, 1, [&](int64_t begin, int64_t end, int rank) {
-    attention_backward_heads(form_, bf16_, operands, scratch + rank * rank_bytes_, begin, end);
+  const BackwardUnits units(form_);
+  const bool combines = units.combines(form_);
+  float* const sums = combines ? reinterpret_cast<float*>(scratch + threads_ * rank_bytes_) : operands.dbias;
+  team.split(units.count(), 1, [&](int64_t begin, int64_t end, int rank) {
+    attention_backward_units(form_, bf16_, operands, sums, scratch + rank * rank_bytes_, begin, end);
   });
+  if (combines) combine(sums, operands.dbias, team);
+}
+
+/// The order of AttentionForm: blocks of samples in order, then chunks of heads by a tree.
+void TiledAttention::combine(const float* sums, float* dbias, ThreadTeam& team) const {
+  const BackwardUnits units(form_);
+  const int64_t plane = form_.bias_shape[2] * form_.bias_shape[3];
+  const int64_t heads = units.head_sets * units.planes, chunks = form_.bias_sums_heads() ? units.head_sets : 1;
+  const int64_t blocks = form_.bias_sums_samples() ? units.blocks : 1;
+  const int64_t row = form_.bias_shape[1] * plane;
+  team.split(form_.bias_shape[0] * row, 4096, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* first = sums + i / row * heads * plane + i % row;
+      const auto chunk = [&](int64_t c) {
+        float sum = first[c * plane];
+        for (int64_t block = 1; block < blocks; ++block) sum += first[(block * heads + c) * plane];
+        return sum;
+      };
+      dbias[i] = tree_combine<float>(0, chunks, chunk, [](float a, float b) { return a + b; });
+    }
+  });
+}
+
+/// Keys that no query sees.
+void TiledAttention::no_queries(const AttentionOperands& operands) const {
+  const auto zero = [&](void* to, int64_t elements, size_t size) {
+    if (to && elements > 0) std::memset(to, 0, static_cast<size_t>(elements) * size);
+  };
+  const int64_t positions = form_.batch * form_.keys;
+  if (!form_.joint) {
+    zero(operands.dkey, positions * form_.position_stride(1), size_of(form_.dtype));
+    zero(operands.dvalue, positions * form_.position_stride(2), size_of(form_.dtype));
+  }
+  if (form_.bias_gradient) zero(operands.dbias, form_.bias_shape.elements(), sizeof(float));
 }
 
 }  // namespace ramet::kernel
