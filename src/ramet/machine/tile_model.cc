@@ -43,7 +43,7 @@ Ties ties_of(const NodeSignature& node) {
   for (const auto& factor : rule.factors)
     ties.reduces |= factor.size > 1 && (factor.whole || factor.reduce != ShardingRule::Reduce::kNone);
   const bool integers = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                    [](const TensorType& type) { return is_integer(type.dtype); });
+                                    [](const TensorType& type) { return is_index(type.dtype); });
   const bool floats = std::any_of(node.inputs.begin(), node.inputs.end(),
                                   [](const TensorType& type) { return is_floating(type.dtype); });
   ties.indexed = ties.reduces && integers && floats;
