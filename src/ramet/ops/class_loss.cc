@@ -73,7 +73,7 @@ Tensor soft_cross_entropy(Tensor logits, Tensor target, const CrossEntropyOption
 
 }  // namespace
 
-Tensor wide(Tensor a) { return is_floating(a.dtype()) && a.dtype() == DType::kF64 ? a : cast_to(a, DType::kF32); }
+Tensor wide(Tensor a) { return a.dtype() == DType::kF64 ? a : cast(a, DType::kF32); }
 Tensor stop_gradient(Tensor a) { return map_unary("stop_gradient", a); }
 Tensor scalar_like(Tensor a, double value) { return full(*a.builder, a.dtype(), {}, value); }
 

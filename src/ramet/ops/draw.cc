@@ -152,7 +152,8 @@ Tensor bernoulli(const DrawBy& by, const Shape& shape, double probability, DType
 }
 Tensor bernoulli(const DrawBy& by, Tensor probabilities) {
   const Tensor drawn = random_uniform(by, probabilities.shape());
-  return cast(less(drawn, cast_to(probabilities, DType::kF32)), probabilities.dtype());
+  // A cast even of f32: where the recipe computes in fewer bits, the draws must not.
+  return cast(less(drawn, cast(probabilities, DType::kF32)), probabilities.dtype());
 }
 
 Tensor drop_path(Tensor a, const DrawBy& by, double rate) {
@@ -167,7 +168,7 @@ Tensor drop_path(Tensor a, const DrawBy& by, double rate) {
   std::vector<int64_t> dims(static_cast<size_t>(a.shape().rank()), 1);
   dims[0] = a.dim(0);
   const Tensor kept = bernoulli(by, Shape(dims), 1 - rate);
-  return multiply(a, cast_to(scale(kept, 1 / (1 - rate)), a.dtype()));
+  return scale(multiply(a, cast_to(kept, a.dtype())), 1 / (1 - rate));
 }
 
 }  // namespace ramet::ops

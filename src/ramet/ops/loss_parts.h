@@ -8,7 +8,7 @@ namespace ramet::ops {
 
 // What the builders of losses share.
 
-/// a in f32; f64 stays.
+/// a in f32; f64 stays. A cast of f32, too, is a node: where the recipe computes in fewer bits, a may come in these.
 Tensor wide(Tensor a);
 Tensor stop_gradient(Tensor a);
 /// A scalar of a's type.

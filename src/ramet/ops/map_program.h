@@ -29,8 +29,8 @@ enum class MapOpTypes : uint8_t {
 };
 
 /// One operation of a map program. Floating values are f32 whatever the inputs' and outputs' types, except that f64
-/// stays f64; integers and bools keep their types. This is the one table of element-wise ops: op nodes are made from it (ops/elementwise.cc),
-/// and every backend evaluates the same list.
+/// stays f64; integers and bools keep their types. This is the one table of element-wise ops: op nodes are made from it
+/// (ops/elementwise.cc), and every backend evaluates the same list.
 struct MapOpInfo {
   std::string_view name;  ///< "add", "gelu", "dropout", ...
   int arity;
@@ -54,10 +54,10 @@ const MapOpInfo& map_op(std::string_view name);
 
 /// A small expression program over one iteration space. Fusion makes one of a chain of element-wise ops
 /// (transform/fuse.h). Values are numbered: inputs first, then steps. All floating arithmetic is f32 (on f64: f64):
-/// inputs are widened on load, and rounded once at each output, or where a `round_bf16`/`round_f16` step says so. Inputs broadcast
-/// to the iteration space by NumPy's rule; only the counter of a dropout step (i64[2]) is no tensor over that space. An
-/// output may be summed over the rows or the last dimension of the iteration space, in the order that
-/// ops/reduce_order.h defines.
+/// inputs are widened on load, and rounded once at each output, or where a `round_bf16`/`round_f16` step says so.
+/// Inputs broadcast to the iteration space by NumPy's rule; only the counter of a dropout step (i64[2]) is no tensor
+/// over that space. An output may be summed over the rows or the last dimension of the iteration space, in the order
+/// that ops/reduce_order.h defines.
 ///
 /// Text form (attribute `program` of node `map`), number of inputs, steps, outputs:
 /// "2:%2=add(%0,%1);%3=gelu(%2);%4=scale[0.5](%3)->%3,sum_rows(%4)". Immediates stand in brackets: numbers of an op
@@ -103,7 +103,8 @@ struct MapProgram {
 /// `info`'s meaning on integers of type `dtype`, each given and returned as its 64 bits; not wrapped.
 int64_t integer_meaning(const MapOpInfo& info, DType dtype, int64_t a, int64_t b, int64_t c);
 
-/// Types of all values of a program, given its inputs' (floats but f64 as f32). Throws Error naming `where` and the step.
+/// Types of all values of a program, given its inputs' (floats but f64 as f32). Throws Error naming `where` and the
+/// step.
 std::vector<DType> map_value_types(const MapProgram& program, std::span<const DType> inputs, const std::string& where);
 
 /// The program of a node `map`, or of an element-wise node (one whose op has a `map_op`; dropout too) as one step.

@@ -384,12 +384,12 @@ void add_cpu_gather(Backend& backend) {
   };
   add(
       backend, "argmax",
-      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); },
-      refuse_lines, lines(1));
+      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); }, refuse_lines,
+      lines(1));
   add(
       backend, "argmin",
-      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); },
-      refuse_lines, lines(1));
+      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); }, refuse_lines,
+      lines(1));
   add(backend, "cumsum", run_cumsum, refuse_lines, lines(1));
   add(backend, "top_k", run_top_k, refuse_lines, lines(2));
 }

@@ -39,8 +39,8 @@ int64_t saturated(float value, DType type) {
   if (value != value) return 0;
   const double wide = value, low = lowest_of(type), high = greatest_of(type);
   if (wide <= low) return type == DType::kI64 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(low);
-  if (wide < high) return type == DType::kU64 ? static_cast<int64_t>(static_cast<uint64_t>(wide))
-                                              : static_cast<int64_t>(wide);
+  if (wide < high)
+    return type == DType::kU64 ? static_cast<int64_t>(static_cast<uint64_t>(wide)) : static_cast<int64_t>(wide);
   if (type == DType::kI64) return std::numeric_limits<int64_t>::max();
   return type == DType::kU64 ? -1 : static_cast<int64_t>(high);
 }
@@ -174,8 +174,7 @@ class MapWalk {
     const auto index = static_cast<size_t>(value);
     if (places_[index]) return places_[index];
     const Prepared::Input& input = prepared_.inputs[index];
-    if (whole_ && may_stay_in_memory && !input.uniform && is_register(input.dtype))
-      places_[index] = in_memory(value);
+    if (whole_ && may_stay_in_memory && !input.uniform && is_register(input.dtype)) places_[index] = in_memory(value);
     if (!places_[index]) load(value);
     return places_[index];
   }
@@ -250,9 +249,7 @@ class MapWalk {
   }
 
   /// Whether memory holds elements as registers of four bytes do.
-  static bool is_register(DType dtype) {
-    return dtype == DType::kF32 || dtype == DType::kI32 || dtype == DType::kU32;
-  }
+  static bool is_register(DType dtype) { return dtype == DType::kF32 || dtype == DType::kI32 || dtype == DType::kU32; }
 
   void run_generic(const Prepared::Step& step, const StepCall& call) {
     DType types[3] = {};

@@ -13,8 +13,9 @@ class Position;
 namespace ramet::kernel::cpu {
 
 // The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (shorter
-// integers and bools too, these as 0 or 1), u32, i64 or u64 an element. Registers are padded to a multiple of kMapPad elements, and loops run over whole
-// vectors, so that body and tail are one code; only loads and stores mind the exact count.
+// integers and bools too, these as 0 or 1), u32, i64 or u64 an element. Registers are padded to a multiple of kMapPad
+// elements, and loops run over whole vectors, so that body and tail are one code; only loads and stores mind the exact
+// count.
 
 inline constexpr int64_t kMapPad = 16;
 

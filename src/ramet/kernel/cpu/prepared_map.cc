@@ -20,9 +20,9 @@ bool is_short(DType type) {
 /// those whose bits do not depend on a sign.
 StepFunction loop_of(const MapOpInfo& info, DType type) {
   constexpr MapForm kF32 = MapForm::kF32;
-  static constexpr std::string_view kSignless[] = {"add",          "subtract",   "multiply",    "negate",
-                                                   "square",       "equal",      "not_equal",   "select",
-                                                   "bitwise_and",  "bitwise_or", "bitwise_xor", "bitwise_not"};
+  static constexpr std::string_view kSignless[] = {"add",         "subtract",   "multiply",    "negate",
+                                                   "square",      "equal",      "not_equal",   "select",
+                                                   "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"};
   if (type == DType::kU32 && std::find(std::begin(kSignless), std::end(kSignless), info.name) == std::end(kSignless))
     return nullptr;
   const bool as_i32 = is_short(type) || type == DType::kU32;

@@ -197,8 +197,7 @@ std::function<void(const KernelContext&)> make_iota(const NodeSignature& node) {
 
 void add(Backend& backend, const std::string& op,
          std::function<void(const KernelContext&)> (*make)(const NodeSignature&)) {
-  cpu::add_hwy(
-      backend, op, {}, [make](const NodeSignature& node, int) { return make(node); }, {}, {}, true);
+  cpu::add_hwy(backend, op, {}, [make](const NodeSignature& node, int) { return make(node); }, {}, {}, true);
 }
 
 }  // namespace

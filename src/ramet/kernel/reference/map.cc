@@ -106,8 +106,8 @@ class MapOracle {
         if (types_[result] == DType::kBool) value.integer = value.number != 0;
       } else {
         const DType type = types_[static_cast<size_t>(step.operands[select ? 1 : 0])];
-        value.integer = wrap_integer(integer_meaning(info, type, v[0].integer, v[1].integer, v[2].integer),
-                                     types_[result]);
+        value.integer =
+            wrap_integer(integer_meaning(info, type, v[0].integer, v[1].integer, v[2].integer), types_[result]);
       }
     }
   }
