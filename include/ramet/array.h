@@ -9,7 +9,8 @@
 
 namespace ramet::v0 {
 
-/// The DType of the C++ type T: float, int32_t, int64_t, bool, uint8_t or std::byte. Other types do not compile.
+/// The DType of the C++ type T: float, double, an integer type of 8 to 64 bits, bool, or std::byte (u8). Other types do
+/// not compile.
 template <typename T>
 constexpr DType dtype_of() {
   using U = std::remove_cv_t<T>;
@@ -19,12 +20,24 @@ constexpr DType dtype_of() {
     return DType::kI32;
   else if constexpr (std::is_same_v<U, int64_t>)
     return DType::kI64;
+  else if constexpr (std::is_same_v<U, double>)
+    return DType::kF64;
+  else if constexpr (std::is_same_v<U, int8_t>)
+    return DType::kI8;
+  else if constexpr (std::is_same_v<U, int16_t>)
+    return DType::kI16;
+  else if constexpr (std::is_same_v<U, uint16_t>)
+    return DType::kU16;
+  else if constexpr (std::is_same_v<U, uint32_t>)
+    return DType::kU32;
+  else if constexpr (std::is_same_v<U, uint64_t>)
+    return DType::kU64;
   else if constexpr (std::is_same_v<U, bool>)
     return DType::kBool;
   else if constexpr (std::is_same_v<U, uint8_t> || std::is_same_v<U, std::byte>)
     return DType::kU8;
   else
-    static_assert(sizeof(T) == 0, "no element type of Ramet; use float, int32_t, int64_t, bool or uint8_t");
+    static_assert(sizeof(T) == 0, "no element type of Ramet; use float, double, an integer of 8 to 64 bits, or bool");
 }
 
 /// A view of the caller's numbers, row-major and without gaps. It has no shape: the input that reads it has one. Error

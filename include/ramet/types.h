@@ -12,10 +12,26 @@
 
 namespace ramet::v0 {
 
-/// Element types of tensors. `kU8` holds opaque bytes (weights in a kernel's own layout, pieces of checkpoints). `kU16`
-/// holds opaque pairs of bytes: the low halves of f32 numbers whose high halves are bf16.
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI32, kI64, kBool, kU8, kU16 };
-inline constexpr int kDTypeCount = 10;
+/// Element types of tensors: floats, integers with a sign (I) and without (U), and bool. Arithmetic on integers wraps
+/// around at the bounds of their type. There are no complex numbers.
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3,
+  kF8E5M2,
+  kI32,
+  kI64,
+  kBool,
+  kU8,
+  kU16,
+  kF64,
+  kI8,
+  kI16,
+  kU32,
+  kU64
+};
+inline constexpr int kDTypeCount = 15;
 
 /// Size of one element in bytes.
 RAMET_API size_t size_of(DType dtype);
@@ -24,6 +40,7 @@ RAMET_API std::string_view name_of(DType dtype);
 /// The inverse of `name_of`; throws Error that lists the known types.
 RAMET_API DType dtype_from_name(std::string_view name);
 RAMET_API bool is_floating(DType dtype);
+/// Of 8 to 64 bits, with a sign or without; bool is none.
 RAMET_API bool is_integer(DType dtype);
 
 /// Extents of a dense row-major tensor; rank 0 is a scalar. Every extent is >= 0.

@@ -191,8 +191,45 @@ TEST(DType, IntegersDropTheFractionAndStayInRange) {
   EXPECT_EQ(round_trip(DType::kI64, 1 - 0x1p53), 1 - 0x1p53);
   EXPECT_EQ(round_trip(DType::kU8, 255.5), 255);
   EXPECT_EQ(round_trip(DType::kU8, -1), 0);
+  EXPECT_EQ(round_trip(DType::kI8, 200), 127);
+  EXPECT_EQ(round_trip(DType::kI8, -200), -128);
+  EXPECT_EQ(round_trip(DType::kI16, 1e9), 32767);
+  EXPECT_EQ(round_trip(DType::kU16, 65535.9), 65535);
+  EXPECT_EQ(round_trip(DType::kU32, 5e9), 4294967295.0);
+  EXPECT_EQ(round_trip(DType::kU64, 0x1p70), 0x1p64);
+  EXPECT_EQ(round_trip(DType::kU64, -3), 0);
   EXPECT_EQ(round_trip(DType::kBool, 0.1), 1);
   EXPECT_EQ(round_trip(DType::kBool, 0), 0);
+}
+
+TEST(DType, IntegersWrapWhereTheyAreStoredAsIntegers) {
+  const auto round_trip = [](DType dtype, int64_t value) {
+    int64_t room = 0;
+    store_integer(&room, dtype, 0, value);
+    EXPECT_EQ(load_integer(&room, dtype, 0), wrap_integer(value, dtype)) << name_of(dtype);
+    return load_integer(&room, dtype, 0);
+  };
+  EXPECT_EQ(round_trip(DType::kI8, 200), -56);
+  EXPECT_EQ(round_trip(DType::kU8, -1), 255);
+  EXPECT_EQ(round_trip(DType::kI16, 40000), -25536);
+  EXPECT_EQ(round_trip(DType::kU16, 65536 + 7), 7);
+  EXPECT_EQ(round_trip(DType::kI32, int64_t{1} << 31), -(int64_t{1} << 31));
+  EXPECT_EQ(round_trip(DType::kU32, -1), 4294967295);
+  EXPECT_EQ(round_trip(DType::kU64, -1), -1);  // by its bits
+  EXPECT_EQ(round_trip(DType::kI64, INT64_MIN), INT64_MIN);
+  EXPECT_EQ(round_trip(DType::kBool, 256), 1);
+  for (int kind = 0; kind < kDTypeCount; ++kind) {
+    const auto dtype = static_cast<DType>(kind);
+    if (!is_integer(dtype)) continue;
+    EXPECT_EQ(lowest_of(dtype) < 0, !is_unsigned(dtype)) << name_of(dtype);
+    int64_t room = 0;
+    store_element(&room, dtype, 0, greatest_of(dtype));
+    EXPECT_EQ(load_element(&room, dtype, 0), greatest_of(dtype)) << name_of(dtype);
+    store_integer(&room, dtype, 0, load_integer(&room, dtype, 0) + (size_of(dtype) < 8 ? 1 : 0));
+    if (size_of(dtype) < 8) {
+      EXPECT_EQ(load_element(&room, dtype, 0), lowest_of(dtype)) << name_of(dtype);
+    }
+  }
 }
 
 TEST(DType, NamesAndBack) {
@@ -212,7 +249,15 @@ TEST(DType, AnUnknownNameIsRefusedWithTheKnownOnes) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "unknown element type; found 'float32'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8, u16");
+        "unknown element type; found 'float32'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i64, bool, u8, u16, "
+        "f64, i8, i16, u32, u64");
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  }
+  try {
+    dtype_from_name("complex64");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.parts().what, "complex numbers are not supported");
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   }
 }

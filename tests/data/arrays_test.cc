@@ -205,6 +205,14 @@ TEST(Arrays, DeliverTypesThatModelsTake) {
   EXPECT_EQ(values_of<float>(first, "h")[0], 1.0f);
   EXPECT_EQ(values_of<int32_t>(first, "s")[0], -3);
   EXPECT_EQ(values_of<int32_t>(first, "l")[0], 5);
+  // Any type as it lies, for a model that takes it; other integers where the numbers fit.
+  const auto plain = make_array_source({column("d", "f64", doubles), column("s", "i8", small), column("l", "i64", large)},
+                                       {.types = {{"d", DType::kF64}, {"s", DType::kI8}, {"l", DType::kU16}}, .shuffle = false});
+  const Batch as_stored = plain->make(0, 1);
+  EXPECT_EQ(values_of<double>(as_stored, "d")[0], 0.5);
+  EXPECT_EQ(values_of<int8_t>(as_stored, "s")[0], -3);
+  EXPECT_EQ(values_of<uint16_t>(as_stored, "l")[0], 5);
+  EXPECT_THAT(error_text([&] { plain->make(1, 1); }), AllOf(HasSubstr("'l', row 1, element 0"), HasSubstr("u16")));
   EXPECT_THAT(error_text([&] { source->make(1, 1); }),
               AllOf(HasSubstr("does not fit the type"), HasSubstr("'l', row 1, element 0"), HasSubstr("i32")));
   EXPECT_THAT(error_text([&] { make_array_source({column("s", "i8", small)}, {.types = {{"s", DType::kF32}}}); }),

@@ -166,7 +166,7 @@ TEST(GraphText, ErrorsNameThePlace) {
             "t:2:9: values must be numbered in order; found '%1 \"x\" : f32[2] data'; expected %0");
   EXPECT_EQ(error_of("graph \"g\" {\n  input %0 \"x\" : f31[2] data\n}"),
             "t:2:18: unknown element type; found 'f31[2] data'; expected one of f32, f16, bf16, f8e4m3, f8e5m2, i32, "
-            "i64, bool, u8, u16");
+            "i64, bool, u8, u16, f64, i8, i16, u32, u64");
   EXPECT_EQ(error_of("graph \"g\" {\n  input %0 \"x\" : f32[-2] data\n}"),
             "t:2:21: shape out of bounds; found '[-2] data'; expected at most 16 dimensions, none negative, at most "
             "2^50 elements");

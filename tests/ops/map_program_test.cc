@@ -34,7 +34,7 @@ TEST(MapProgram, RefusesWhatDoesNotParse) {
             true);
   for (const char* text :
        {"", "1", "x:", "1:", "1:->", "1:->%1", "1:%0=exp(%0)->%0", "1:%1=exp(%0", "1:%1=exp(%0)->%1 ",
-        "99999999999999999999:->%0", "1:%1=scale(%0)->%1", "1:%1=scale[nan](%0)->%1", "1:%1=cast[u8](%0)->%1",
+        "99999999999999999999:->%0", "1:%1=scale(%0)->%1", "1:%1=scale[nan](%0)->%1", "1:%1=cast[bf16](%0)->%1",
         "1:%1=exp(%0)->sum_rows(%1", "0:->%0", "1:%1=exp(%-1)->%1"})
     EXPECT_NE(error(text).find("does not parse"), std::string::npos) << text << ": " << error(text);
 }

@@ -20,6 +20,8 @@ const std::vector<OpCase>& op_cases() {
     add_channel_norm_cases(all);
     add_convolution_cases(all);
     add_attention_cases(all);
+    add_arithmetic_cases(all);
+    add_loss_cases(all);
     return all;
   }();
   return cases;

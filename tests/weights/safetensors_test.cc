@@ -139,8 +139,8 @@ TEST(Safetensors, SaysWhatIsWrong) {
   EXPECT_THAT(error_of(file_of("{} {}", 0)), HasSubstr("the header is not JSON"));
   EXPECT_THAT(one("\"a\":3", 0), HasSubstr("tensor 'a': a tensor is not described by an object; found a number"));
   EXPECT_THAT(one("\"a\":{\"dtype\":\"F32\",\"shape\":[]}", 0), HasSubstr("the key 'data_offsets' is missing"));
-  EXPECT_THAT(one(tensor("a", "F64", "[1]", "[0,8]"), 8),
-              HasSubstr("tensor 'a': unknown element type; found 'F64'; expected one of F32, F16"));
+  EXPECT_THAT(one(tensor("a", "C64", "[1]", "[0,8]"), 8),
+              HasSubstr("tensor 'a': unknown element type; found 'C64'; expected one of F32, F16"));
   EXPECT_THAT(one(tensor("a", "F32", "[1]", "[0,8]"), 8),
               HasSubstr("data_offsets do not fit the shape; found 8 bytes; expected 4 bytes for f32[1]"));
   EXPECT_THAT(one(tensor("a", "F32", "[-1]", "[0,4]"), 4), HasSubstr("a number is negative; found -1"));

@@ -12,21 +12,27 @@
 namespace ramet {
 namespace {
 
+enum class Kind : uint8_t { kFloating, kSigned, kUnsigned, kBool };
 struct Info {
   std::string_view name;
   size_t size;
-  bool floating;
+  Kind kind;
 };
-constexpr std::array<Info, kDTypeCount> kInfo = {{{"f32", 4, true},
-                                                  {"f16", 2, true},
-                                                  {"bf16", 2, true},
-                                                  {"f8e4m3", 1, true},
-                                                  {"f8e5m2", 1, true},
-                                                  {"i32", 4, false},
-                                                  {"i64", 8, false},
-                                                  {"bool", 1, false},
-                                                  {"u8", 1, false},
-                                                  {"u16", 2, false}}};
+constexpr std::array<Info, kDTypeCount> kInfo = {{{"f32", 4, Kind::kFloating},
+                                                  {"f16", 2, Kind::kFloating},
+                                                  {"bf16", 2, Kind::kFloating},
+                                                  {"f8e4m3", 1, Kind::kFloating},
+                                                  {"f8e5m2", 1, Kind::kFloating},
+                                                  {"i32", 4, Kind::kSigned},
+                                                  {"i64", 8, Kind::kSigned},
+                                                  {"bool", 1, Kind::kBool},
+                                                  {"u8", 1, Kind::kUnsigned},
+                                                  {"u16", 2, Kind::kUnsigned},
+                                                  {"f64", 8, Kind::kFloating},
+                                                  {"i8", 1, Kind::kSigned},
+                                                  {"i16", 2, Kind::kSigned},
+                                                  {"u32", 4, Kind::kUnsigned},
+                                                  {"u64", 8, Kind::kUnsigned}}};
 const Info& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
 /// The value of a code.
@@ -76,8 +82,8 @@ namespace v0 {
 
 size_t size_of(DType dtype) { return info(dtype).size; }
 std::string_view name_of(DType dtype) { return info(dtype).name; }
-bool is_floating(DType dtype) { return info(dtype).floating; }
-bool is_integer(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
+bool is_floating(DType dtype) { return info(dtype).kind == Kind::kFloating; }
+bool is_integer(DType dtype) { return info(dtype).kind == Kind::kSigned || info(dtype).kind == Kind::kUnsigned; }
 
 DType dtype_from_name(std::string_view name) {
   std::string known;
@@ -85,10 +91,40 @@ DType dtype_from_name(std::string_view name) {
     if (kInfo[i].name == name) return static_cast<DType>(i);
     known += (i ? ", " : "") + std::string(kInfo[i].name);
   }
+  if (name == "c64" || name == "c128" || name.starts_with("complex"))
+    throw Error({.what = "complex numbers are not supported",
+                 .found = "'" + std::string(name) + "'",
+                 .expected = "one of " + known,
+                 .remedy = "Keep the real and the imaginary part as two tensors"});
   throw Error({.what = "unknown element type", .found = "'" + std::string(name) + "'", .expected = "one of " + known});
 }
 
 }  // namespace v0
+
+bool is_unsigned(DType dtype) { return info(dtype).kind == Kind::kUnsigned; }
+
+double lowest_of(DType dtype) {
+  if (info(dtype).kind != Kind::kSigned) return 0;
+  return -std::ldexp(1.0, static_cast<int>(size_of(dtype)) * 8 - 1);
+}
+double greatest_of(DType dtype) {
+  if (dtype == DType::kBool) return 1;
+  const int bits = static_cast<int>(size_of(dtype)) * 8 - (is_unsigned(dtype) ? 0 : 1);
+  return bits > 53 ? std::ldexp(1.0, bits) : std::ldexp(1.0, bits) - 1;
+}
+
+int64_t wrap_integer(int64_t value, DType dtype) {
+  switch (dtype) {
+    case DType::kI8: return static_cast<int8_t>(value);
+    case DType::kI16: return static_cast<int16_t>(value);
+    case DType::kI32: return static_cast<int32_t>(value);
+    case DType::kU8: return static_cast<uint8_t>(value);
+    case DType::kU16: return static_cast<uint16_t>(value);
+    case DType::kU32: return static_cast<uint32_t>(value);
+    case DType::kBool: return value != 0;
+    default: return value;
+  }
+}
 
 uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -114,6 +150,11 @@ double load_element(const void* data, DType dtype, int64_t index) {
     case DType::kBool: return load_as<uint8_t>(data, index) != 0;
     case DType::kU8: return load_as<uint8_t>(data, index);
     case DType::kU16: return load_as<uint16_t>(data, index);
+    case DType::kF64: return load_as<double>(data, index);
+    case DType::kI8: return load_as<int8_t>(data, index);
+    case DType::kI16: return load_as<int16_t>(data, index);
+    case DType::kU32: return load_as<uint32_t>(data, index);
+    case DType::kU64: return static_cast<double>(load_as<uint64_t>(data, index));
   }
   internal_error("load_element", "unknown dtype");
 }
@@ -130,8 +171,38 @@ void store_element(void* data, DType dtype, int64_t index, double value) {
     case DType::kBool: return store_as(data, index, static_cast<uint8_t>(value != 0));
     case DType::kU8: return store_as(data, index, to_integer<uint8_t>(value));
     case DType::kU16: return store_as(data, index, to_integer<uint16_t>(value));
+    case DType::kF64: return store_as(data, index, value);
+    case DType::kI8: return store_as(data, index, to_integer<int8_t>(value));
+    case DType::kI16: return store_as(data, index, to_integer<int16_t>(value));
+    case DType::kU32: return store_as(data, index, to_integer<uint32_t>(value));
+    case DType::kU64: return store_as(data, index, to_integer<uint64_t>(value));
   }
   internal_error("store_element", "unknown dtype");
+}
+
+int64_t load_integer(const void* data, DType dtype, int64_t index) {
+  switch (dtype) {
+    case DType::kI32: return load_as<int32_t>(data, index);
+    case DType::kI64: return load_as<int64_t>(data, index);
+    case DType::kBool: return load_as<uint8_t>(data, index) != 0;
+    case DType::kU8: return load_as<uint8_t>(data, index);
+    case DType::kU16: return load_as<uint16_t>(data, index);
+    case DType::kI8: return load_as<int8_t>(data, index);
+    case DType::kI16: return load_as<int16_t>(data, index);
+    case DType::kU32: return load_as<uint32_t>(data, index);
+    case DType::kU64: return load_as<int64_t>(data, index);
+    default: internal_error("load_integer", std::string(name_of(dtype)) + " is no integer type");
+  }
+}
+
+void store_integer(void* data, DType dtype, int64_t index, int64_t value) {
+  if (dtype == DType::kBool) return store_as(data, index, static_cast<uint8_t>(value != 0));
+  switch (size_of(dtype)) {
+    case 1: return store_as(data, index, static_cast<uint8_t>(value));
+    case 2: return store_as(data, index, static_cast<uint16_t>(value));
+    case 4: return store_as(data, index, static_cast<uint32_t>(value));
+    default: return store_as(data, index, value);
+  }
 }
 
 }  // namespace ramet

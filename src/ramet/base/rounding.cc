@@ -46,6 +46,7 @@ const FloatFormat& format_of(DType dtype) {
 }
 
 double smallest_normal(DType dtype) {
+  if (dtype == DType::kF64) return 0x1p-1022;
   return dtype == DType::kF32 ? 0x1p-126 : std::ldexp(1.0, format_of(dtype).least_exponent());
 }
 

@@ -15,20 +15,13 @@
 namespace ramet::data {
 namespace {
 
-/// Element types that files have and tensors do not.
-struct OnlyStored {
+/// Element types that are delivered as another unless the model takes them as they are.
+struct Replaced {
   std::string_view name;
-  int64_t bytes;
   DType delivered;
 };
-constexpr OnlyStored kOnlyStored[] = {{"f64", 8, DType::kF32}, {"i8", 1, DType::kI32},  {"i16", 2, DType::kI32},
-                                      {"u16", 2, DType::kI32}, {"u32", 4, DType::kI64}, {"u64", 8, DType::kI64}};
-
-const OnlyStored* only_stored(std::string_view name) {
-  for (const OnlyStored& each : kOnlyStored)
-    if (each.name == name) return &each;
-  return nullptr;
-}
+constexpr Replaced kReplaced[] = {{"f64", DType::kF32}, {"i8", DType::kI32},  {"i16", DType::kI32},
+                                  {"u16", DType::kI32}, {"u32", DType::kI64}, {"u64", DType::kI64}};
 
 /// Converts `count` elements from `from`, which need not be aligned; gives the first that does not fit, or -1.
 using Convert = int64_t (*)(const std::byte* from, std::byte* to, int64_t count);
@@ -78,6 +71,12 @@ Convert conversion(std::string_view stored, DType delivered, bool& possible) {
   Convert found = nullptr;
   if (delivered == DType::kI32) found = to_integer<int32_t>(stored);
   if (delivered == DType::kI64) found = to_integer<int64_t>(stored);
+  if (delivered == DType::kI8) found = to_integer<int8_t>(stored);
+  if (delivered == DType::kI16) found = to_integer<int16_t>(stored);
+  if (delivered == DType::kU8) found = to_integer<uint8_t>(stored);
+  if (delivered == DType::kU16) found = to_integer<uint16_t>(stored);
+  if (delivered == DType::kU32) found = to_integer<uint32_t>(stored);
+  if (delivered == DType::kU64) found = to_integer<uint64_t>(stored);
   if (delivered == DType::kF32) {
     if (stored == "f64") found = convert_floats<double, as_float>;
     if (stored == "f16") found = convert_floats<uint16_t, f16_to_f32>;
@@ -253,14 +252,12 @@ class ArraySource final : public Source {
 }  // namespace
 
 DType delivered_type(std::string_view stored) {
-  const OnlyStored* const only = only_stored(stored);
-  return only ? only->delivered : dtype_from_name(stored);
+  for (const Replaced& each : kReplaced)
+    if (each.name == stored) return each.delivered;
+  return dtype_from_name(stored);
 }
 
-int64_t stored_size(std::string_view stored) {
-  const OnlyStored* const only = only_stored(stored);
-  return only ? only->bytes : static_cast<int64_t>(size_of(dtype_from_name(stored)));
-}
+int64_t stored_size(std::string_view stored) { return static_cast<int64_t>(size_of(dtype_from_name(stored))); }
 
 std::shared_ptr<const Source> make_array_source(std::vector<ArrayColumn> columns, ArrayOptions options) {
   return std::make_shared<ArraySource>(std::move(columns), std::move(options));

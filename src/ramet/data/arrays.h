@@ -18,7 +18,7 @@ namespace ramet::data {
 /// without alignment.
 struct ArrayColumn {
   std::string name;
-  std::string stored;  ///< element type as it lies there: that of a DType ("f32"), or f64, i8, i16, u16, u32, u64
+  std::string stored;  ///< name of the element type as it lies there: "f32", "u8", ...
   Shape shape;
   const std::byte* data = nullptr;
   std::shared_ptr<const void> keeper{};  ///< owns `data`; null: the caller does
@@ -38,15 +38,15 @@ ArrayColumn parse_npy(std::string_view file, const std::string& source);
 /// not have (bf16, f8) become f32. The file is replaced whole or not at all.
 void save_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
-/// The type in which a model gets elements: as they lie where it is a DType; f64 as f32; i8, i16 and u16 as i32; u32
-/// and u64 as i64. Throws Error for a name that is none.
+/// The type in which a model gets elements that does not ask for another: f64 as f32; i8, i16 and u16 as i32; u32 and
+/// u64 as i64; all others as they lie. Throws Error for a name that is none.
 DType delivered_type(std::string_view stored);
 /// Size of a stored element in bytes; Error likewise.
 int64_t stored_size(std::string_view stored);
 
 struct ArrayOptions {
-  /// Types in which arrays are delivered, by name, where not as `delivered_type` says: integers as i32 or i64 (a number
-  /// that does not fit is an Error when its sample is made), f16, bf16 and f64 as f32.
+  /// Types in which arrays are delivered, by name, where not as `delivered_type` says: any type as it lies, integers as
+  /// any type of integers (a number that does not fit is an Error when its sample is made), f16, bf16 and f64 as f32.
   std::map<std::string, DType> types{};
   bool shuffle = true;  ///< a new order every epoch
   uint64_t seed = 0;    ///< of that order

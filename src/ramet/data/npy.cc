@@ -141,6 +141,9 @@ std::string stored_type(std::string_view descr, const std::string& source) {
   if (descr.size() == 3 && (descr[0] == '<' || descr[0] == '|' || descr[0] == '='))
     for (const auto& [name, stored] : kTypes)
       if (descr.substr(1) == name) return std::string(stored);
+  if (descr.size() > 1 && descr[1] == 'c')
+    fail(source, "complex numbers are not supported", found, "floats, integers or bools",
+         "Save the real and the imaginary part as two arrays");
   fail(source, "the array's element type is not read", found, "f2, f4, f8, i1 to i8, u1 to u8 or b1",
        "Save it as one of these types");
 }

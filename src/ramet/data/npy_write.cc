@@ -24,6 +24,11 @@ std::string_view numpy_name(DType dtype) {
     case DType::kBool: return "|b1";
     case DType::kU8: return "|u1";
     case DType::kU16: return "<u2";
+    case DType::kF64: return "<f8";
+    case DType::kI8: return "|i1";
+    case DType::kI16: return "<i2";
+    case DType::kU32: return "<u4";
+    case DType::kU64: return "<u8";
     default: return "";
   }
 }

@@ -49,10 +49,9 @@ std::string elements_text(const HostTensor& tensor) {
   std::string text = "[";
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     if (i) text += ",";
-    if (tensor.type.dtype == DType::kI64) {
-      int64_t value;
-      std::memcpy(&value, tensor.data.data() + i * 8, sizeof value);
-      text += std::to_string(value);
+    if (tensor.type.dtype == DType::kI64 || tensor.type.dtype == DType::kU64) {
+      const int64_t value = load_integer(tensor.data.data(), tensor.type.dtype, i);
+      text += is_unsigned(tensor.type.dtype) ? std::to_string(static_cast<uint64_t>(value)) : std::to_string(value);
       continue;
     }
     const double value = tensor.get(i);

@@ -177,6 +177,17 @@ void TextReader::element(DType dtype, std::vector<std::byte>& bytes) {
   const size_t start = (skip_space(), position_), size = size_of(dtype);
   bytes.resize(bytes.size() + size);
   std::byte* const to = bytes.data() + bytes.size() - size;
+  if (dtype == DType::kU64) {  // which may be too large for an attribute
+    const char *begin = text_.data() + position_, *end = text_.data() + text_.size();
+    uint64_t natural = 0;
+    const auto result = std::from_chars(begin, end, natural);
+    const bool whole = result.ptr == end || std::string_view(",]").find(*result.ptr) != std::string_view::npos;
+    if (result.ec == std::errc() && whole) {
+      position_ += static_cast<size_t>(result.ptr - begin);
+      std::memcpy(to, &natural, size);
+      return;
+    }
+  }
   const Attribute value = number();
   const auto* integer = std::get_if<int64_t>(&value);
   if (integer && dtype == DType::kI64) {

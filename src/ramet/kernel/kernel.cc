@@ -17,12 +17,27 @@ bool wants_dispatch_trace() {
   return wanted;
 }
 
+/// Types that most fast kernels do not take.
+bool is_rare(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kU32 ||
+         dtype == DType::kU64;
+}
+
 /// RAMET_KERNELS=NAME allows only kernels of that name (the reference always remains).
 const char* forced_kernel() { return std::getenv("RAMET_KERNELS"); }
 
 }  // namespace
 
-void Backend::add(KernelEntry entry) { entries_[entry.op].push_back(std::move(entry)); }
+void Backend::add(KernelEntry entry) {
+  if (!entry.any_type)
+    entry.refuse = [own = std::move(entry.refuse)](const NodeSignature& node) {
+      for (const auto* types : {&node.inputs, &node.outputs})
+        for (const TensorType& type : *types)
+          if (is_rare(type.dtype)) return "it takes no " + std::string(name_of(type.dtype));
+      return own ? own(node) : std::string();
+    };
+  entries_[entry.op].push_back(std::move(entry));
+}
 
 const std::vector<KernelEntry>& Backend::entries(const std::string& op) const {
   static const std::vector<KernelEntry> none;

@@ -22,6 +22,9 @@ struct KernelEntry {
   std::function<int64_t(const NodeSignature& node, int threads)> scratch{};                ///< empty: none
   std::function<std::vector<std::pair<int, int>>(const NodeSignature& node)> may_alias{};  ///< empty: none
   std::function<std::optional<BlockedLayout>(const NodeSignature& node, int input)> blocking{};
+  /// Whether `refuse` is asked about operands of every element type. Otherwise Backend::add lets the kernel refuse f64,
+  /// i8, i16, u32 and u64.
+  bool any_type = false;
 };
 
 /// A backend: for each op an ordered list of kernels, best first, reference last. RAMET_VERBOSE=dispatch prints every

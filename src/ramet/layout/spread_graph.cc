@@ -16,7 +16,7 @@ bool has_factor(const ShardingRule::Operand& operand, int factor) {
 }
 
 /// Partial sums are kept apart only in types whose sums are the recipe's own: f32, and exact integers.
-bool is_sum_type(DType dtype) { return dtype == DType::kF32 || is_integer(dtype); }
+bool is_sum_type(DType dtype) { return dtype == DType::kF32 || is_index(dtype); }
 
 }  // namespace
 
@@ -352,7 +352,7 @@ bool SpreadGraph::treats_elements_alike(NodeId id, ValueId flat) const {
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const bool alike = signature.outputs[o].shape == signature.inputs[first].shape && rule.outputs[o] == dims;
     for (const auto& dim : dims)
-      if (!alike && (has_factor(rule.outputs[o], dim[0]) || !is_integer(signature.outputs[o].dtype))) return false;
+      if (!alike && (has_factor(rule.outputs[o], dim[0]) || !is_index(signature.outputs[o].dtype))) return false;
   }
   return true;
 }
@@ -404,7 +404,7 @@ void SpreadGraph::visit_flat(NodeId id, const Place& flat) {
     } else {
       at.spread.partial = bit_of(MeshAxis::kReplica);
       for (const Cut& cut : spread.cuts) at.spread.partial |= bit_of(cut.axis);
-      if (!is_integer(source_.type(node.outputs[o]).dtype))
+      if (!is_index(source_.type(node.outputs[o]).dtype))
         internal_error("SpreadGraph", signature.text() + " sums floats over replicas");
       // A group of the replicas holds all of it: the sum must count it once.
       if (spread.flat_parts < mesh_.r) {

@@ -42,7 +42,7 @@ double traffic_seconds(const Machine& machine, const NodeSignature& node, const 
                                  [&](const CacheLevel& cache) { return static_cast<double>(cache.bytes) >= bytes; });
   if (fits != caches.end()) bandwidth = std::max(bandwidth, fits->bandwidth);
   const bool chooses = cost.flops == 0 && std::any_of(node.inputs.begin(), node.inputs.end(),
-                                                      [](const TensorType& type) { return is_integer(type.dtype); });
+                                                      [](const TensorType& type) { return is_index(type.dtype); });
   return bytes / (bandwidth * (chooses ? share_of_peak(machine.device, "gather", "f32", "any", bytes) : 1));
 }
 

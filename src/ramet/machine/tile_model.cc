@@ -42,8 +42,8 @@ Ties ties_of(const NodeSignature& node) {
   const ShardingRule rule = node.op->sharding(node);
   for (const auto& factor : rule.factors)
     ties.reduces |= factor.size > 1 && (factor.whole || factor.reduce != ShardingRule::Reduce::kNone);
-  const bool integers = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                    [](const TensorType& type) { return is_integer(type.dtype); });
+  const bool integers =
+      std::any_of(node.inputs.begin(), node.inputs.end(), [](const TensorType& type) { return is_index(type.dtype); });
   const bool floats = std::any_of(node.inputs.begin(), node.inputs.end(),
                                   [](const TensorType& type) { return is_floating(type.dtype); });
   ties.indexed = ties.reduces && integers && floats;

@@ -27,6 +27,9 @@ std::vector<Tensor> choose_gradient(const Local& l, std::string_view compare) {
   return {select(first, l.g, nothing), select(first, nothing, l.g)};
 }
 
+/// (1 - a) (1 + a), which loses nothing near 1.
+Tensor one_less_square(Tensor a) { return multiply(add_scalar(negate(a), 1), add_scalar(a, 1)); }
+
 std::vector<Tensor> power_gradient(const Local& l) {
   const Tensor base = multiply(l.b, power(l.a, add_scalar(l.b, -1)));
   // The derivative by the exponent is taken where the base is positive, and 0 elsewhere.
@@ -78,6 +81,51 @@ const std::map<std::string_view, Gradient>& gradients() {
       {"gelu_tanh", grad("gelu_tanh_grad", false)},
       {"sin", [](const Local& l) { return std::vector{multiply(l.g, map_unary("cos", l.a))}; }},
       {"cos", [](const Local& l) { return std::vector{negate(multiply(l.g, map_unary("sin", l.a)))}; }},
+      {"remainder",
+       [](const Local& l) { return std::vector{l.g, negate(multiply(l.g, map_unary("floor", divide(l.a, l.b))))}; }},
+      {"fmod",
+       [](const Local& l) { return std::vector{l.g, negate(multiply(l.g, map_unary("trunc", divide(l.a, l.b))))}; }},
+      {"atan2",
+       [](const Local& l) {
+         const Tensor part = divide(l.g, add(map_unary("square", l.a), map_unary("square", l.b)));
+         return std::vector{multiply(part, l.b), negate(multiply(part, l.a))};
+       }},
+      {"hypot",
+       [](const Local& l) {
+         const Tensor part = divide(l.g, l.y);
+         return std::vector{multiply(part, l.a), multiply(part, l.b)};
+       }},
+      {"copysign",
+       [](const Local& l) {
+         return std::vector{multiply(l.g, multiply(map_unary("sign", l.a), map_unary("sign", l.y))), Tensor{}};
+       }},
+      {"logaddexp",
+       [](const Local& l) {
+         const Tensor share = sigmoid(subtract(l.a, l.b));
+         return std::vector{multiply(l.g, share), multiply(l.g, add_scalar(negate(share), 1))};
+       }},
+      {"exp2", [](const Local& l) { return std::vector{multiply(scale(l.g, M_LN2), l.y)}; }},
+      {"log2", [](const Local& l) { return std::vector{divide(scale(l.g, M_LOG2E), l.a)}; }},
+      {"log10", [](const Local& l) { return std::vector{divide(scale(l.g, M_LOG10E), l.a)}; }},
+      {"tan", [](const Local& l) { return std::vector{multiply(l.g, add_scalar(map_unary("square", l.y), 1))}; }},
+      {"sinh", [](const Local& l) { return std::vector{multiply(l.g, map_unary("cosh", l.a))}; }},
+      {"cosh", [](const Local& l) { return std::vector{multiply(l.g, map_unary("sinh", l.a))}; }},
+      {"asinh",
+       [](const Local& l) { return std::vector{multiply(l.g, rsqrt(add_scalar(map_unary("square", l.a), 1)))}; }},
+      {"acosh",
+       [](const Local& l) {
+         return std::vector{multiply(l.g, rsqrt(multiply(add_scalar(l.a, -1), add_scalar(l.a, 1))))};
+       }},
+      {"atanh", [](const Local& l) { return std::vector{divide(l.g, one_less_square(l.a))}; }},
+      {"asin", [](const Local& l) { return std::vector{multiply(l.g, rsqrt(one_less_square(l.a)))}; }},
+      {"acos", [](const Local& l) { return std::vector{negate(multiply(l.g, rsqrt(one_less_square(l.a))))}; }},
+      {"atan", [](const Local& l) { return std::vector{divide(l.g, add_scalar(map_unary("square", l.a), 1))}; }},
+      {"erfc",
+       [](const Local& l) {
+         const double factor = -2 / std::sqrt(M_PI);
+         return std::vector{multiply(l.g, scale(exp(negate(map_unary("square", l.a))), factor))};
+       }},
+      {"lgamma", [](const Local& l) { return std::vector{multiply(l.g, map_unary("digamma", l.a))}; }},
       {"clamp",
        [](const Local& l) {
          return std::vector{l.g.builder->op("clamp_grad", {l.a, l.g}, {{"parameter", l.p}, {"second", l.q}})};
@@ -98,10 +146,12 @@ const std::map<std::string_view, Gradient>& gradients() {
 
 /// Ops whose result has a gradient of zero everywhere (or none at all): it stops there without a word.
 bool stops(const MapOpInfo& info) {
-  if (info.types == MapOpTypes::kCompare || info.types == MapOpTypes::kTest || info.types == MapOpTypes::kLogical)
+  if (info.types == MapOpTypes::kCompare || info.types == MapOpTypes::kTest || info.types == MapOpTypes::kLogical ||
+      info.types == MapOpTypes::kInteger)
     return true;
-  return info.name == "sign" || info.name == "floor" || info.name == "ceil" || info.name == "round" ||
-         info.name == "stop_gradient";
+  for (const char* known : {"sign", "floor", "ceil", "round", "trunc", "floor_divide", "stop_gradient"})
+    if (info.name == known) return true;
+  return false;
 }
 
 std::vector<Tensor> gradient_of(const Gradient& gradient, GradientContext& context) {
@@ -128,10 +178,7 @@ DType result_dtype(const NodeSignature& node, const MapProgram& program) {
   for (const TensorType& type : node.inputs) inputs.push_back(type.dtype);
   const DType result = map_value_types(program, inputs, node.text()).back();
   if (program.steps[0].info().types == MapOpTypes::kCast) {
-    const DType wanted = node.attributes.get_dtype("dtype");
-    if (is_opaque(wanted))
-      refuse(node, "cannot cast to opaque bytes", std::string(name_of(wanted)), "a float, an integer type or bool");
-    return wanted;
+    return node.attributes.get_dtype("dtype");
   }
   if (!is_floating(result)) return result;
   const size_t first = program.steps[0].info().types == MapOpTypes::kSelect ? 1 : 0;
@@ -178,8 +225,9 @@ Tensor simplify(SimplifyContext& context) {
 /// Ops that are functions on all numbers get their rule from the function itself, which is also the meaning of its
 /// gradient: d f(x) for a change of x.
 bool is_smooth(std::string_view name) {
-  for (const char* known : {"abs", "exp", "expm1", "square", "tanh", "sigmoid", "silu", "relu", "leaky_relu", "elu",
-                            "softplus", "erf", "gelu", "sin", "cos", "clamp", "add_scalar"})
+  for (const char* known :
+       {"abs", "exp",  "expm1", "square", "tanh",  "sigmoid",    "silu",  "relu", "leaky_relu", "elu",  "softplus",
+        "erf", "gelu", "sin",   "cos",    "clamp", "add_scalar", "asinh", "atan", "erfc",       "sinh", "cosh"})
     if (name == known) return true;
   return name == "gelu_tanh";
 }

@@ -33,8 +33,6 @@ OpDef one_hot_op() {
     Dims dims = node.inputs[0].shape.dims();
     dims.push_back(node.attributes.get_int("depth"));
     require_bounded(node, Shape(dims));
-    const DType dtype = node.attributes.get_dtype("dtype");
-    if (is_opaque(dtype)) refuse(node, "one_hot cannot be of opaque bytes", std::string(name_of(dtype)));
     return {{node.attributes.get_dtype("dtype"), Shape(std::move(dims))}};
   };
   op.gradient_stops = true;
@@ -111,9 +109,9 @@ OpDef gather_op() {
   };
   op.sharding = [](const NodeSignature& node) {
     RuleBuilder rule;
-    // Bools and opaque bytes have no sum.
+    // Bools have no sum, and devices add no f64 and no integers other than i32 and i64.
     const DType dtype = node.inputs[0].dtype;
-    const bool adds = is_floating(dtype) || is_integer(dtype);
+    const bool adds = (is_floating(dtype) && dtype != DType::kF64) || is_index(dtype);
     const Reduce reduce = adds ? Reduce::kSum : Reduce::kNone;
     ShardingRule::Operand table{{rule.factor(node.inputs[0].shape.dim(0), !adds, reduce)}}, indices, out;
     for (int64_t extent : node.inputs[1].shape.dims()) indices.push_back({rule.factor(extent)});

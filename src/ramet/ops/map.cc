@@ -60,9 +60,10 @@ std::vector<TensorType> infer(const NodeSignature& node) {
     const DType value = types[static_cast<size_t>(output.value)];
     if (output.value < program.inputs && program.counters()[static_cast<size_t>(output.value)])
       refuse(node, "a counter is given as output " + std::to_string(i));
-    if (is_floating(value) != is_floating(dtypes[i]) || (!is_floating(value) && value != dtypes[i]))
+    const bool widens = value == DType::kF32 && dtypes[i] != DType::kF64;
+    if (widens ? !is_floating(dtypes[i]) : value != dtypes[i])
       refuse(node, "output " + std::to_string(i) + " has the wrong element type", std::string(name_of(dtypes[i])),
-             is_floating(value) ? "a floating-point type" : std::string(name_of(value)));
+             widens ? "a floating-point type" : std::string(name_of(value)));
     if (output.reduce != Reduce::kNone && !is_floating(value))
       refuse(node, "only floats are summed", std::string(name_of(value)), "a floating-point value");
     outputs.push_back({dtypes[i], output_shape(node, space, output.reduce)});
@@ -103,7 +104,7 @@ std::vector<Tensor> gradient(GradientContext& context) {
   const std::vector<bool> counters = program.counters();
   std::vector<Tensor> wide(context.inputs.begin(), context.inputs.end());
   for (size_t i = 0; i < wide.size(); ++i)
-    if (is_floating(wide[i].dtype())) wide[i] = cast_to(wide[i], DType::kF32);
+    if (is_floating(wide[i].dtype()) && wide[i].dtype() != DType::kF64) wide[i] = cast_to(wide[i], DType::kF32);
   const std::vector<Tensor> values = expand(program, wide);
   std::vector<Tensor> gradients(values.size());
   for (size_t i = 0; i < program.outputs.size(); ++i) {
@@ -116,7 +117,7 @@ std::vector<Tensor> gradient(GradientContext& context) {
       g = reshape(g, Shape(kept));
     }
     const size_t value = static_cast<size_t>(output.value);
-    accumulate(gradients[value], sum_to(broadcast_to(cast_to(g, DType::kF32), space), values[value].type()));
+    accumulate(gradients[value], sum_to(broadcast_to(cast_to(g, values[value].dtype()), space), values[value].type()));
   }
   for (size_t s = program.steps.size(); s-- > 0;) {
     const size_t result = static_cast<size_t>(program.inputs) + s;

@@ -12,6 +12,14 @@ namespace {
 
 std::string step_text(const MapProgram::Step& step);
 
+/// What a step may cast to.
+std::vector<DType> cast_types() {
+  std::vector<DType> types{DType::kF32, DType::kF64, DType::kBool};
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (is_integer(static_cast<DType>(i))) types.push_back(static_cast<DType>(i));
+  return types;
+}
+
 /// Reads the text form of a program, with the place in every error.
 class Parser {
  public:
@@ -110,8 +118,10 @@ class Parser {
       expect("[");
       const size_t start = at_;
       const std::string_view name = word();
-      if (name != "f32" && name != "i32" && name != "i64" && name != "bool") at_ = start, fail("f32, i32, i64 or bool");
-      step.dtype = dtype_from_name(name);
+      const auto known = cast_types();
+      const auto found = std::find_if(known.begin(), known.end(), [&](DType dtype) { return name_of(dtype) == name; });
+      if (found == known.end()) at_ = start, fail("f32, f64, an integer type or bool");
+      step.dtype = *found;
       expect("]");
     } else if (info.types == MapOpTypes::kDropout) {
       expect("[");
@@ -164,8 +174,8 @@ std::string step_text(const MapProgram::Step& step) {
   return text + ")";
 }
 
-/// f32 for every float: what a value of a program is.
-DType widened(DType dtype) { return is_floating(dtype) ? DType::kF32 : dtype; }
+/// f32 for every float but f64: what a value of a program is.
+DType widened(DType dtype) { return is_floating(dtype) && dtype != DType::kF64 ? DType::kF32 : dtype; }
 
 DType result_type(const MapProgram::Step& step, const std::vector<DType>& operands, const std::string& where) {
   const auto fail = [&](const std::string& expected) -> void {
@@ -185,14 +195,14 @@ DType result_type(const MapProgram::Step& step, const std::vector<DType>& operan
   const DType first = operands.at(0);
   switch (step.info().types) {
     case MapOpTypes::kNumber:
-      if (!all_equal(0) || first == DType::kBool || is_opaque(first)) fail("floats, or integers of one type");
+      if (!all_equal(0) || first == DType::kBool) fail("floats, or integers of one type");
       if (!is_floating(first) && !step.info().integer) fail("floats");
       return first;
     case MapOpTypes::kFloat:
       if (!all_equal(0) || !is_floating(first)) fail("floats");
       return first;
     case MapOpTypes::kCompare:
-      if (!all_equal(0) || is_opaque(first)) fail("floats, integers of one type, or bools");
+      if (!all_equal(0)) fail("floats, integers of one type, or bools");
       return DType::kBool;
     case MapOpTypes::kTest:
       if (!is_floating(first)) fail("floats");
@@ -204,9 +214,10 @@ DType result_type(const MapProgram::Step& step, const std::vector<DType>& operan
       if (first != DType::kBool || !all_equal(1)) fail("a bool and two values of one kind");
       return operands.at(1);
     case MapOpTypes::kAny: return first;
-    case MapOpTypes::kCast:
-      if (is_opaque(first)) fail("floats, integers or bools");
-      return step.dtype;
+    case MapOpTypes::kInteger:
+      if (!all_equal(0) || !is_integer(first)) fail("integers of one type");
+      return first;
+    case MapOpTypes::kCast: return step.dtype;
     case MapOpTypes::kDropout:
       if (!is_floating(first) || operands.at(1) != DType::kI64) fail("floats and the counter i64[2]");
       return first;
@@ -215,6 +226,11 @@ DType result_type(const MapProgram::Step& step, const std::vector<DType>& operan
 }
 
 }  // namespace
+
+int64_t integer_meaning(const MapOpInfo& info, DType dtype, int64_t a, int64_t b, int64_t c) {
+  if (dtype != DType::kU64 || !info.natural) return info.integer(a, b, c);
+  return static_cast<int64_t>(info.natural(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+}
 
 MapProgram MapProgram::parse(std::string_view text) { return Parser(text).run(); }
 

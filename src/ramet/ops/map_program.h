@@ -23,13 +23,14 @@ enum class MapOpTypes : uint8_t {
   kLogical,  ///< bools -> bool
   kSelect,   ///< bool, then two of one kind -> that kind
   kAny,      ///< any -> the same
+  kInteger,  ///< integers of one type -> the same
   kCast,     ///< any -> Step::dtype
   kDropout   ///< float, counter i64[2] -> float
 };
 
-/// One operation of a map program. Floating values are f32 whatever the inputs' and outputs' types; i32, i64 and bool
-/// values keep their types. This is the one table of element-wise ops: op nodes are made from it (ops/elementwise.cc),
-/// and every backend evaluates the same list.
+/// One operation of a map program. Floating values are f32 whatever the inputs' and outputs' types, except that f64
+/// stays f64; integers and bools keep their types. This is the one table of element-wise ops: op nodes are made from it
+/// (ops/elementwise.cc), and every backend evaluates the same list.
 struct MapOpInfo {
   std::string_view name;  ///< "add", "gelu", "dropout", ...
   int arity;
@@ -43,6 +44,8 @@ struct MapOpInfo {
   double (*scalar)(double a, double b, double c, double p, double q);
   /// The meaning on integers and bools; the result is wrapped to the type. Null where there is none.
   int64_t (*integer)(int64_t a, int64_t b, int64_t c);
+  /// The meaning on u64 where it is another than that of `integer` on the same bits.
+  uint64_t (*natural)(uint64_t a, uint64_t b) = nullptr;
 };
 const std::vector<MapOpInfo>& map_op_table();
 /// Index in the table; throws Error on an unknown name, with the nearest known one.
@@ -50,11 +53,11 @@ int map_op_index(std::string_view name);
 const MapOpInfo& map_op(std::string_view name);
 
 /// A small expression program over one iteration space. Fusion makes one of a chain of element-wise ops
-/// (transform/fuse.h). Values are numbered: inputs first, then steps. All floating arithmetic is f32: inputs are
-/// widened on load, and rounded once at each output, or where a `round_bf16`/`round_f16` step says so. Inputs broadcast
-/// to the iteration space by NumPy's rule; only the counter of a dropout step (i64[2]) is no tensor over that space. An
-/// output may be summed over the rows or the last dimension of the iteration space, in the order that
-/// ops/reduce_order.h defines.
+/// (transform/fuse.h). Values are numbered: inputs first, then steps. All floating arithmetic is f32 (on f64: f64):
+/// inputs are widened on load, and rounded once at each output, or where a `round_bf16`/`round_f16` step says so.
+/// Inputs broadcast to the iteration space by NumPy's rule; only the counter of a dropout step (i64[2]) is no tensor
+/// over that space. An output may be summed over the rows or the last dimension of the iteration space, in the order
+/// that ops/reduce_order.h defines.
 ///
 /// Text form (attribute `program` of node `map`), number of inputs, steps, outputs:
 /// "2:%2=add(%0,%1);%3=gelu(%2);%4=scale[0.5](%3)->%3,sum_rows(%4)". Immediates stand in brackets: numbers of an op
@@ -66,7 +69,7 @@ struct MapProgram {
     std::vector<int> operands;  ///< value numbers
     double parameter = 0;       ///< p
     double second = 0;          ///< q
-    DType dtype = DType::kF32;  ///< of cast: f32, i32, i64 or bool
+    DType dtype = DType::kF32;  ///< of cast: f32, f64, an integer type or bool
     uint64_t seed = 0;          ///< of dropout
     uint64_t tensor = 0;        ///< of dropout: id of the logical tensor (see ops/random_bits.h)
     const MapOpInfo& info() const { return map_op_table()[static_cast<size_t>(op)]; }
@@ -97,7 +100,11 @@ struct MapProgram {
   friend bool operator==(const MapProgram&, const MapProgram&) = default;
 };
 
-/// Types of all values of a program, given its inputs' (floats as f32). Throws Error naming `where` and the step.
+/// `info`'s meaning on integers of type `dtype`, each given and returned as its 64 bits; not wrapped.
+int64_t integer_meaning(const MapOpInfo& info, DType dtype, int64_t a, int64_t b, int64_t c);
+
+/// Types of all values of a program, given its inputs' (floats but f64 as f32). Throws Error naming `where` and the
+/// step.
 std::vector<DType> map_value_types(const MapProgram& program, std::span<const DType> inputs, const std::string& where);
 
 /// The program of a node `map`, or of an element-wise node (one whose op has a `map_op`; dropout too) as one step.

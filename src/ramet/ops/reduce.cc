@@ -34,7 +34,8 @@ Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keep_
 int64_t chunked_extent(const NodeSignature& node) {
   const Shape& shape = node.inputs[0].shape;
   const std::vector<int> axes = reduce_axes(node);
-  if (!is_floating(node.inputs[0].dtype) || axes.empty() ||
+  const DType dtype = node.inputs[0].dtype;
+  if (!is_floating(dtype) || dtype == DType::kF64 || axes.empty() ||
       axes.back() - axes.front() + 1 != static_cast<int>(axes.size()))
     return 0;
   if (axes.size() > 1 && axes.back() == shape.rank() - 1) return 0;
@@ -72,7 +73,10 @@ ShardingRule sharding_as(const NodeSignature& node, Reduce reduce, bool ordered)
   const Shape& shape = node.inputs[0].shape;
   const std::vector<int> axes = axes_attribute(node, "axes", shape.rank());
   const bool keep_dims = node.attributes.get_bool_or("keep_dims", false);
-  const bool whole = reduce == Reduce::kNone || (ordered && is_floating(node.inputs[0].dtype));
+  const DType dtype = node.inputs[0].dtype;
+  // Devices combine no partial results of f64 and of integers other than i32 and i64.
+  const bool apart = is_index(dtype) || (is_floating(dtype) && dtype != DType::kF64);
+  const bool whole = reduce == Reduce::kNone || !apart || (ordered && is_floating(dtype));
   const int64_t chunks = node.attributes.get_int_or("chunks", 1);
   ShardingRule::Operand in, out;
   for (int axis = 0; axis < shape.rank(); ++axis) {

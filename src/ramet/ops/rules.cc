@@ -30,8 +30,8 @@ void refuse(const NodeSignature& node, const std::string& what, const std::strin
 void require_floating(const NodeSignature& node, int input, const std::string& operand) {
   const TensorType& type = operand_of(node, input);
   if (!is_floating(type.dtype))
-    refuse(node, describe(input, operand) + " is not floating-point", type.text(), "f32, bf16, f16, f8e4m3 or f8e5m2",
-           "Cast it first");
+    refuse(node, describe(input, operand) + " is not floating-point", type.text(),
+           "f32, bf16, f16, f8e4m3, f8e5m2 or f64", "Cast it first");
 }
 
 void require_dtype(const NodeSignature& node, int input, const std::string& operand,
@@ -105,6 +105,7 @@ DType promote_floats(const NodeSignature& node, DType a, DType b) {
   if (!is_floating(a) || !is_floating(b))
     refuse(node, "element types do not go together", std::string(name_of(a)) + " and " + std::string(name_of(b)),
            "floating-point types", "Cast one of them");
+  if (a == DType::kF64 || b == DType::kF64) return DType::kF64;
   return a == b ? a : DType::kF32;
 }
 

@@ -30,7 +30,7 @@ void require_bounded(const NodeSignature& node, const Shape& shape);
 int axis_attribute(const NodeSignature& node, const std::string& name, int rank);
 /// Attribute `name` as sorted, distinct axes; absent or empty: all.
 std::vector<int> axes_attribute(const NodeSignature& node, const std::string& name, int rank);
-/// Type that two floating types compute in together: equal ones stay, f32 wins, other pairs give f32. Throws for
+/// Type that two floating types compute in together: equal ones stay, f64 wins, other pairs give f32. Throws for
 /// others.
 DType promote_floats(const NodeSignature& node, DType a, DType b);
 

@@ -473,13 +473,9 @@ OpDef full_op() {
     const double value = node.attributes.get_float("value");
     const std::vector<TensorType> types = infer_source(node);
     const DType dtype = types[0].dtype;
-    const double high = dtype == DType::kI64   ? 0x1p63
-                        : dtype == DType::kI32 ? 0x1p31
-                        : dtype == DType::kU16 ? 65536
-                        : dtype == DType::kU8  ? 256
-                                               : 2;
-    const double low = is_integer(dtype) ? -high : 0;
-    if (!is_floating(dtype) && !(value >= low && value < high))
+    const bool wide = size_of(dtype) == 8;  // whose greatest number is no double
+    if (!is_floating(dtype) &&
+        !(value >= lowest_of(dtype) && (wide ? value < greatest_of(dtype) : value < greatest_of(dtype) + 1)))
       refuse(node, "the value does not fit the element type", text_of(value), std::string(name_of(dtype)));
     return types;
   };
@@ -492,8 +488,7 @@ OpDef iota_op() {
   op.attributes.push_back(required_attribute("axis", Kind::kInt, "along which numbers grow"));
   op.infer = [](const NodeSignature& node) {
     const std::vector<TensorType> types = infer_source(node);
-    if (types[0].dtype == DType::kBool || is_opaque(types[0].dtype))
-      refuse(node, "cannot count in this type", types[0].text());
+    if (types[0].dtype == DType::kBool) refuse(node, "cannot count in this type", types[0].text());
     axis_attribute(node, "axis", types[0].shape.rank());
     return types;
   };

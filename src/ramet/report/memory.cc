@@ -61,7 +61,7 @@ MemoryReport memory_report(const Executable& exe, size_t largest) {
     const StateTensor& state = place.tensor;
     const bool of_parts =
         std::any_of(state.axes.begin(), state.axes.end(), [](const LogicalAxis& axis) { return !axis.name.empty(); });
-    if (state.kind == StateKind::kConstant && of_parts && is_integer(state.type.dtype) && state.init.data)
+    if (state.kind == StateKind::kConstant && of_parts && is_index(state.type.dtype) && state.init.data)
       report.tables.push_back({state.name, state.init.data->type(), padding_of(state.init.data->tensor())});
   }
   return report;

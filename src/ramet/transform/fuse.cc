@@ -39,8 +39,10 @@ class Fuser {
   bool is_fusible(NodeId id) const {
     const Node& node = graph_.node(id);
     if (node.op->map_op.empty() || node.outputs.size() != 1) return false;
+    for (const ValueId input : node.inputs)
+      if (graph_.type(input).dtype == DType::kF64) return false;  // whole programs are computed in f32 only
     const TensorType& type = graph_.type(node.outputs[0]);
-    return is_floating(type.dtype) || type.dtype == DType::kBool;
+    return (is_floating(type.dtype) && type.dtype != DType::kF64) || type.dtype == DType::kBool;
   }
 
   /// Where a node will run: at its own place, or at its cluster's.

@@ -29,7 +29,12 @@ constexpr std::array<TypeName, kDTypeCount> kTypeNames = {{{"F32", DType::kF32},
                                                            {"I64", DType::kI64},
                                                            {"BOOL", DType::kBool},
                                                            {"U8", DType::kU8},
-                                                           {"U16", DType::kU16}}};
+                                                           {"U16", DType::kU16},
+                                                           {"F64", DType::kF64},
+                                                           {"I8", DType::kI8},
+                                                           {"I16", DType::kI16},
+                                                           {"U32", DType::kU32},
+                                                           {"U64", DType::kU64}}};
 
 std::string_view safetensors_name(DType dtype) {
   for (const auto& entry : kTypeNames)

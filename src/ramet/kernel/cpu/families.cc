@@ -8,6 +8,8 @@ void add_all(Backend& backend) {
   add_cpu_channel_norm(backend);
   add_cpu_pooling(backend);
   add_cpu_loss(backend);
+  add_cpu_ctc(backend);
+  add_cpu_draw(backend);
   add_cpu_optimizer(backend);
   add_cpu_large_batch_optimizer(backend);
   add_cpu_exponents(backend);
@@ -22,8 +24,9 @@ void add_all(Backend& backend) {
 }
 
 void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,
-             MakeFunction make, ScratchFunction scratch, std::vector<std::pair<int, int>> aliases) {
+             MakeFunction make, ScratchFunction scratch, std::vector<std::pair<int, int>> aliases, bool any_type) {
   KernelEntry entry;
+  entry.any_type = any_type;
   entry.op = op;
   entry.name = "hwy";
   entry.refuse = std::move(refuse);

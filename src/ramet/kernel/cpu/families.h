@@ -16,6 +16,8 @@ void add_cpu_normalize(Backend& backend);
 void add_cpu_channel_norm(Backend& backend);
 void add_cpu_pooling(Backend& backend);
 void add_cpu_loss(Backend& backend);
+void add_cpu_ctc(Backend& backend);
+void add_cpu_draw(Backend& backend);
 void add_cpu_optimizer(Backend& backend);
 void add_cpu_large_batch_optimizer(Backend& backend);
 void add_cpu_exponents(Backend& backend);
@@ -47,9 +49,10 @@ using MakeFunction = std::function<std::function<void(const KernelContext&)>(con
 using ScratchFunction = std::function<int64_t(const NodeSignature& node, int threads)>;
 
 /// A kernel "hwy" of `op`. `refuse` as in KernelEntry; `aliases` are the pairs that may share bytes when their types
-/// are the same size.
+/// are the same size; `any_type` as in KernelEntry.
 void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,
-             MakeFunction make, ScratchFunction scratch = {}, std::vector<std::pair<int, int>> aliases = {});
+             MakeFunction make, ScratchFunction scratch = {}, std::vector<std::pair<int, int>> aliases = {},
+             bool any_type = false);
 
 /// Types whose rows the vector loops read and write.
 inline bool has_vector_loads(DType dtype) {

@@ -367,13 +367,18 @@ void add(Backend& backend, const std::string& op, Run run, std::function<std::st
 void add_placed(Backend& backend, const std::string& op,
                 void (*run)(const NodeSignature&, const Position&, const KernelContext&),
                 std::function<std::string(const NodeSignature&)> refuse = {}, cpu::ScratchFunction scratch = {},
-                std::vector<std::pair<int, int>> aliases = {}) {
+                std::vector<std::pair<int, int>> aliases = {}, bool any_type = false) {
   cpu::add_hwy(
       backend, op, std::move(refuse),
       [run](const NodeSignature& node, int) {
         return [node, position = Position(node), run](const KernelContext& context) { run(node, position, context); };
       },
-      std::move(scratch), std::move(aliases));
+      std::move(scratch), std::move(aliases), any_type);
+}
+
+std::string refuse_lines(const NodeSignature& node) {
+  const DType dtype = node.inputs[0].dtype;
+  return is_floating(dtype) || is_index(dtype) ? "" : "it orders and adds floats, i32 and i64";
 }
 
 std::string refuse_scatter(const NodeSignature& node) {
@@ -385,7 +390,7 @@ std::string refuse_scatter(const NodeSignature& node) {
 }  // namespace
 
 void add_cpu_gather(Backend& backend) {
-  add_placed(backend, "gather", run_gather);
+  add_placed(backend, "gather", run_gather, {}, {}, {}, true);
   add_placed(backend, "scatter_add", run_scatter_add, refuse_scatter, scatter_scratch, {{2, 0}});
   add(backend, "one_hot", run_one_hot);
   const auto lines = [](int64_t each) {
@@ -393,12 +398,14 @@ void add_cpu_gather(Backend& backend) {
   };
   add(
       backend, "argmax",
-      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); }, {}, lines(1));
+      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, true); }, refuse_lines,
+      lines(1));
   add(
       backend, "argmin",
-      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); }, {}, lines(1));
-  add(backend, "cumsum", run_cumsum, {}, lines(1));
-  add(backend, "top_k", run_top_k, {}, lines(2));
+      [](const NodeSignature& node, const KernelContext& context) { run_extreme(node, context, false); }, refuse_lines,
+      lines(1));
+  add(backend, "cumsum", run_cumsum, refuse_lines, lines(1));
+  add(backend, "top_k", run_top_k, refuse_lines, lines(2));
 }
 
 }  // namespace ramet::kernel

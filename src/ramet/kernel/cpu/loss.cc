@@ -94,6 +94,24 @@ void join_grad(const JoinArguments& call, int64_t begin, int64_t end) {
   }
 }
 
+void rows_grad(const JoinArguments& call, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const float* chunks = call.statistics + row * call.chunks * kStatistics;
+    float* slopes = call.slopes + row * call.chunks * kStatistics;
+    bool counted = false;
+    for (int64_t i = 0; i < call.chunks; ++i) counted = counted || chunks[i * kStatistics + kChunkLabel] != 0;
+    const float all = counted ? call.dlse[row] + call.dlosses[row] : call.dlse[row];
+    for (int64_t i = 0; i < call.chunks; ++i, chunks += kStatistics, slopes += kStatistics) {
+      const float dsum = all == 0 ? 0.0f : exp_negative(chunks[kChunkMost] - call.lse[row]) * all;
+      const float dlogit = chunks[kChunkLabel] != 0 ? -call.dlosses[row] : 0.0f;
+      slopes[kChunkMost] = dsum * chunks[kChunkSum];
+      slopes[kChunkSum] = dsum;
+      slopes[kChunkLogit] = dlogit;
+      slopes[kChunkLabel] = 0;
+    }
+  }
+}
+
 template <class T>
 struct Loops {
   static void statistics(const LossArguments& call, int64_t begin, int64_t end) {
@@ -167,7 +185,7 @@ struct Loops {
     if (label >= 0) StoreF32N(d, hn::Set(d, at_label), gradient + label, 1);
   }
 
-  static constexpr cpu::LossLoops kTable{statistics, statistics_grad, join, join_grad};
+  static constexpr cpu::LossLoops kTable{statistics, statistics_grad, join, join_grad, rows_grad};
 };
 
 }  // namespace
@@ -293,6 +311,36 @@ void run_join_grad(const NodeSignature& node, const KernelContext& context) {
                      [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
 }
 
+void run_rows(const NodeSignature& node, const KernelContext& context) {
+  const int64_t rows = node.inputs[0].shape[0];
+  JoinArguments call;
+  call.chunks = node.inputs[0].shape[1];
+  call.statistics = static_cast<const float*>(context.inputs[0]);
+  call.lse = static_cast<float*>(context.outputs[0]);
+  call.losses = static_cast<float*>(context.outputs[1]);
+  call.states = static_cast<uint8_t*>(context.scratch);
+  auto* counted = static_cast<float*>(context.outputs[2]);
+  const auto loop = cpu::loss_loops(DType::kF32).join;
+  context.team.split(rows, join_grain(call.chunks), [&](int64_t begin, int64_t end, int) {
+    loop(call, begin, end);
+    for (int64_t row = begin; row < end; ++row) counted[row] = call.states[row] != 0 ? 1.0f : 0.0f;
+  });
+}
+
+void run_rows_grad(const NodeSignature& node, const KernelContext& context) {
+  JoinArguments call;
+  call.chunks = node.inputs[0].shape[1];
+  call.statistics = static_cast<const float*>(context.inputs[0]);
+  // Read only.
+  call.lse = const_cast<float*>(static_cast<const float*>(context.inputs[1]));
+  call.dlse = static_cast<const float*>(context.inputs[2]);
+  call.dlosses = static_cast<const float*>(context.inputs[3]);
+  call.slopes = static_cast<float*>(context.outputs[0]);
+  const auto loop = cpu::loss_loops(DType::kF32).rows_grad;
+  context.team.split(node.inputs[0].shape[0], join_grain(call.chunks),
+                     [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
+}
+
 std::string refuse_nothing(const NodeSignature&) { return ""; }
 
 }  // namespace
@@ -315,6 +363,15 @@ void add_cpu_loss(Backend& backend) {
   cpu::add_hwy(backend, "cross_entropy_grad", refuse_nothing,
                [](const NodeSignature& node, int) {
                  return [node](const KernelContext& context) { run_join_grad(node, context); };
+               },
+               {}, {{0, 0}});
+  cpu::add_hwy(
+      backend, "cross_entropy_rows", refuse_nothing,
+      [](const NodeSignature& node, int) { return [node](const KernelContext& context) { run_rows(node, context); }; },
+      [](const NodeSignature& node, int) { return node.inputs[0].shape[0]; });
+  cpu::add_hwy(backend, "cross_entropy_rows_grad", refuse_nothing,
+               [](const NodeSignature& node, int) {
+                 return [node](const KernelContext& context) { run_rows_grad(node, context); };
                },
                {}, {{0, 0}});
 }

@@ -22,11 +22,13 @@ struct LossArguments {
 struct JoinArguments {
   int64_t chunks = 1;
   const float* statistics = nullptr;
-  float* lse = nullptr;       ///< [rows]; of the gradient: read
-  float* losses = nullptr;    ///< [rows]: lse - logit of the label, 0 where the row is ignored
-  uint8_t* states = nullptr;  ///< [rows]: 0 ignored, 1 wrong, 2 the label is the first of the greatest logits
-  float factor = 0;           ///< dloss / count
-  float* slopes = nullptr;    ///< may be the statistics
+  float* lse = nullptr;            ///< [rows]; of the gradient: read
+  float* losses = nullptr;         ///< [rows]: lse - logit of the label, 0 where the row is ignored
+  uint8_t* states = nullptr;       ///< [rows]: 0 ignored, 1 wrong, 2 the label is the first of the greatest logits
+  float factor = 0;                ///< dloss / count
+  const float* dlse = nullptr;     ///< [rows], of the gradient of single rows
+  const float* dlosses = nullptr;  ///< [rows], likewise
+  float* slopes = nullptr;         ///< may be the statistics
 };
 
 /// Each works on rows [begin, end).
@@ -35,6 +37,7 @@ struct LossLoops {
   using Join = void (*)(const JoinArguments&, int64_t begin, int64_t end);
   Loop statistics, statistics_grad;
   Join join, join_grad;
+  Join rows_grad;  ///< with a slope of its own for each row
 };
 /// For f32, bf16 or f16 logits, for the instruction set at hand.
 const LossLoops& loss_loops(DType dtype);

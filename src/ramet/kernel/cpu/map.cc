@@ -21,34 +21,57 @@ struct Segment {
   int64_t row, column, count;
 };
 
+/// An integer in a register, a u64 by its bits.
 int64_t integer_of(const void* reg, DType type, int64_t index) {
-  return type == DType::kI64 ? static_cast<const int64_t*>(reg)[index] : static_cast<const int32_t*>(reg)[index];
+  if (size_of(type) == 8) return static_cast<const int64_t*>(reg)[index];
+  if (type == DType::kU32) return static_cast<const uint32_t*>(reg)[index];
+  return static_cast<const int32_t*>(reg)[index];
 }
 void set_integer(void* reg, DType type, int64_t index, int64_t value) {
-  if (type == DType::kI64)
+  if (size_of(type) == 8)
     static_cast<int64_t*>(reg)[index] = value;
   else
-    static_cast<int32_t*>(reg)[index] = static_cast<int32_t>(value);
+    static_cast<int32_t*>(reg)[index] = static_cast<int32_t>(wrap_integer(value, type));
 }
 
-int64_t saturated(float value) {
+/// Towards zero, held in the range of the type.
+int64_t saturated(float value, DType type) {
   if (value != value) return 0;
-  if (value >= 0x1p63f) return std::numeric_limits<int64_t>::max();
-  if (value <= -0x1p63f) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(value);
+  const double wide = value, low = lowest_of(type), high = greatest_of(type);
+  if (wide <= low) return type == DType::kI64 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(low);
+  if (wide < high)
+    return type == DType::kU64 ? static_cast<int64_t>(static_cast<uint64_t>(wide)) : static_cast<int64_t>(wide);
+  if (type == DType::kI64) return std::numeric_limits<int64_t>::max();
+  return type == DType::kU64 ? -1 : static_cast<int64_t>(high);
 }
 
-/// Casts from and to i64.
+/// Casts that have no loop of their own.
 void cast_each(const void* from, DType source, void* to, DType target, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (source == DType::kF32)
-      static_cast<int64_t*>(to)[i] = saturated(static_cast<const float*>(from)[i]);
+      set_integer(to, target, i, saturated(static_cast<const float*>(from)[i], target));
+    else if (target == DType::kF32 && source == DType::kU64)
+      static_cast<float*>(to)[i] = static_cast<float>(static_cast<const uint64_t*>(from)[i]);
     else if (target == DType::kF32)
       static_cast<float*>(to)[i] = static_cast<float>(integer_of(from, source, i));
-    else if (target == DType::kBool)
-      static_cast<int32_t*>(to)[i] = integer_of(from, source, i) != 0;
     else
       set_integer(to, target, i, integer_of(from, source, i));
+  }
+}
+
+template <typename T>
+void wrap_each(void* reg, int64_t count) {
+  auto* values = static_cast<int32_t*>(reg);
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(values[i]);
+}
+/// Numbers of 32 bits as those of a shorter type.
+void wrap_register(void* reg, DType type, int64_t count) {
+  switch (type) {
+    case DType::kI8: return wrap_each<int8_t>(reg, count);
+    case DType::kI16: return wrap_each<int16_t>(reg, count);
+    case DType::kU8: return wrap_each<uint8_t>(reg, count);
+    case DType::kU16: return wrap_each<uint16_t>(reg, count);
+    default: return;
   }
 }
 
@@ -144,7 +167,7 @@ class MapWalk {
       if (begins_row && held_[index] >= count_) return;
       held_[index] = begins_row ? count_ : 0;
     }
-    const int64_t width = prepared_.values[index].type == DType::kI64 ? 8 : 4;
+    const int64_t width = size_of(prepared_.values[index].type) == 8 ? 8 : 4;
     RowOffset from(prepared_, input, at_ / prepared_.columns);
     for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
       const int64_t first = from.at(segment.row) + segment.column * input.strides.back();
@@ -187,8 +210,7 @@ class MapWalk {
     const auto index = static_cast<size_t>(value);
     if (places_[index]) return places_[index];
     const Prepared::Input& input = prepared_.inputs[index];
-    if (whole_ && may_stay_in_memory && !input.uniform && (input.dtype == DType::kF32 || input.dtype == DType::kI32))
-      places_[index] = in_memory(value);
+    if (whole_ && may_stay_in_memory && !input.uniform && is_register(input.dtype)) places_[index] = in_memory(value);
     if (!places_[index]) load(value);
     return places_[index];
   }
@@ -249,7 +271,7 @@ class MapWalk {
       const Prepared::Output& output = prepared_.outputs[static_cast<size_t>(step.output)];
       char* memory = static_cast<char*>(outputs_[static_cast<size_t>(step.output)]) + at_ * output.size;
       const bool narrow = output.dtype == DType::kBF16 && made.uses == 1 && step.forms[0][0][1];
-      if (output.dtype == DType::kF32 || output.dtype == DType::kI32) call.result = memory;
+      if (is_register(output.dtype)) call.result = memory;
       if (narrow) call.result = memory, form = MapForm::kBf16;
       if (call.result == memory) written_ |= uint64_t{1} << step.output;
     }
@@ -259,7 +281,11 @@ class MapWalk {
     const StepFunction function =
         plain ? step.plain : step.forms[static_cast<int>(forms[0])][static_cast<int>(forms[1])][static_cast<int>(form)];
     function(call);
+    if (step.wraps) wrap_register(call.result, made.type, count_);
   }
+
+  /// Whether memory holds elements as registers of four bytes do.
+  static bool is_register(DType dtype) { return dtype == DType::kF32 || dtype == DType::kI32 || dtype == DType::kU32; }
 
   void run_generic(const Prepared::Step& step, const StepCall& call) {
     DType types[3] = {};
@@ -272,8 +298,10 @@ class MapWalk {
       const auto value = [&](size_t operand, int64_t i) {
         return call.operands[operand] ? integer_of(call.operands[operand], types[operand], i) : 0;
       };
+      const DType type = types[step.generic->types == MapOpTypes::kSelect ? 1 : 0];
       for (int64_t i = 0; i < count_; ++i)
-        set_integer(call.result, result, i, step.generic->integer(value(0, i), value(1, i), value(2, i)));
+        set_integer(call.result, result, i,
+                    integer_meaning(*step.generic, type, value(0, i), value(1, i), value(2, i)));
     }
   }
 

@@ -17,7 +17,7 @@ namespace ramet::kernel::cpu {
 /// order of every sum (ops/reduce_order.h), is independent of blocks and threads.
 class MapEvaluator {
  public:
-  /// `program` must have passed map_value_types. Throws Error on element types that it does not take (u8).
+  /// `program` must have passed map_value_types. Throws Error on f64, which it does not take.
   /// `position` says where the elements of the space are in the logical one; none: it is all of it.
   MapEvaluator(const MapProgram& program, const Shape& space, std::span<const TensorType> inputs,
                std::span<const TensorType> outputs, int threads, std::optional<Position> position = {});

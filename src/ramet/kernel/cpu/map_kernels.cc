@@ -26,9 +26,12 @@ class MapKernel : public Kernel {
 };
 
 std::string refuse(const NodeSignature& node) {
-  for (const auto* types : {&node.inputs, &node.outputs})
-    for (const TensorType& type : *types)
-      if (is_opaque(type.dtype)) return "opaque bytes have no arithmetic";
+  std::vector<DType> inputs;
+  for (const TensorType& type : node.inputs) inputs.push_back(type.dtype);
+  for (const DType dtype : map_value_types(map_program_of(node), inputs, node.text()))
+    if (dtype == DType::kF64) return "it computes in f32";
+  for (const TensorType& type : node.outputs)
+    if (type.dtype == DType::kF64) return "it computes in f32";
   return "";
 }
 
@@ -57,6 +60,7 @@ void add_cpu_map(Backend& backend) {
     KernelEntry entry;
     entry.op = op->name;
     entry.name = "hwy";
+    entry.any_type = true;
     entry.refuse = refuse;
     entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
       return std::make_unique<MapKernel>(node, threads);

@@ -83,6 +83,13 @@ HWY_INLINE Vf silu(Df d, Vf a) {
   return hn::Mul(hn::IfThenElse(hn::Lt(a, hn::Set(d, -110.0f)), hn::Set(d, -110.0f), a), Sigmoid(d, a));
 }
 
+/// log(e^a + e^b); equal infinities stay.
+HWY_INLINE Vf log_add_exp(Df d, Vf a, Vf b) {
+  const Vf most = hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
+  const Vf gap = hn::IfThenElseZero(hn::Not(hn::Eq(a, b)), hn::Neg(hn::Abs(hn::Sub(a, b))));
+  return hn::Add(most, Log1p(d, Exp(d, gap)));
+}
+
 RAMET_MAP_OP(AddOp, hn::Add(a, b))
 RAMET_MAP_OP(SubtractOp, hn::Sub(a, b))
 RAMET_MAP_OP(MultiplyOp, hn::Mul(a, b))
@@ -116,6 +123,9 @@ RAMET_MAP_OP(CosOp, SineTurned(d, a, 1))
 RAMET_MAP_OP(FloorOp, hn::Floor(a))
 RAMET_MAP_OP(CeilOp, hn::Ceil(a))
 RAMET_MAP_OP(RoundOp, hn::Round(a))
+RAMET_MAP_OP(TruncOp, hn::Trunc(a))
+RAMET_MAP_OP(CopySignOp, hn::CopySign(a, b))
+RAMET_MAP_OP(LogAddExpOp, log_add_exp(d, a, b))
 RAMET_MAP_OP(ClampOp, hn::IfThenElse(hn::Lt(a, p), p, hn::IfThenElse(hn::Gt(a, q), q, a)))
 RAMET_MAP_OP(ScaleOp, hn::Mul(a, p))
 RAMET_MAP_OP(AddScalarOp, hn::Add(a, p))
@@ -200,6 +210,12 @@ RAMET_MAP_TEST(LessTest, hn::Lt(a, b))
 RAMET_MAP_TEST(GreaterTest, hn::Gt(a, b))
 RAMET_MAP_TEST(LessEqualTest, hn::Or(hn::Lt(a, b), hn::Eq(a, b)))
 RAMET_MAP_TEST(GreaterEqualTest, hn::Or(hn::Gt(a, b), hn::Eq(a, b)))
+struct NanTest {
+  static HWY_INLINE auto apply(Df, Vf a, Vf) { return hn::IsNaN(a); }
+};
+struct InfiniteTest {
+  static HWY_INLINE auto apply(Df d, Vf a, Vf) { return hn::Eq(hn::Abs(a), hn::Inf(d)); }
+};
 struct FiniteTest {
   static HWY_INLINE auto apply(Df d, Vf a, Vf) { return hn::Lt(hn::Abs(a), hn::Inf(d)); }
 };
@@ -219,6 +235,8 @@ RAMET_MAP_INTEGER(SquareInt, hn::Mul(a, a))
 RAMET_MAP_INTEGER(ReluInt, hn::Max(a, hn::Zero(d)))
 RAMET_MAP_INTEGER(AndInt, hn::And(a, b))
 RAMET_MAP_INTEGER(OrInt, hn::Or(a, b))
+RAMET_MAP_INTEGER(XorInt, hn::Xor(a, b))
+RAMET_MAP_INTEGER(FlipInt, hn::Not(a))
 RAMET_MAP_INTEGER(NotInt, hn::IfThenElseZero(hn::Eq(a, hn::Zero(d)), hn::Set(d, 1)))
 RAMET_MAP_INTEGER(CopyInt, a)
 #undef RAMET_MAP_INTEGER
@@ -387,6 +405,9 @@ StepFunction find_float(std::string_view name) {
                                      {"floor", plain1<FloorOp>},
                                      {"ceil", plain1<CeilOp>},
                                      {"round", plain1<RoundOp>},
+                                     {"trunc", plain1<TruncOp>},
+                                     {"copysign", plain2<CopySignOp>},
+                                     {"logaddexp", plain2<LogAddExpOp>},
                                      {"clamp", plain1<ClampOp>},
                                      {"scale", plain1<ScaleOp>},
                                      {"add_scalar", plain1<AddScalarOp>},
@@ -403,6 +424,8 @@ StepFunction find_float(std::string_view name) {
                                      {"gelu_tanh_grad", plain2<GeluTanhGradOp>},
                                      {"clamp_grad", plain2<ClampGradOp>},
                                      {"is_finite", &test_floats<FiniteTest>},
+                                     {"is_nan", &test_floats<NanTest>},
+                                     {"is_inf", &test_floats<InfiniteTest>},
                                      {"equal", &test_floats<EqualTest>},
                                      {"not_equal", &test_floats<NotEqualTest>},
                                      {"less", &test_floats<LessTest>},
@@ -426,6 +449,10 @@ StepFunction find_integer(std::string_view name) {
                                      {"logical_and", &integers<AndInt>},
                                      {"logical_or", &integers<OrInt>},
                                      {"logical_not", &integers<NotInt>},
+                                     {"bitwise_and", &integers<AndInt>},
+                                     {"bitwise_or", &integers<OrInt>},
+                                     {"bitwise_xor", &integers<XorInt>},
+                                     {"bitwise_not", &integers<FlipInt>},
                                      {"stop_gradient", &integers<CopyInt>},
                                      {"equal", &test_integers<EqualTest>},
                                      {"not_equal", &test_integers<NotEqualTest>},
@@ -514,6 +541,14 @@ T same(T value) {
   return value;
 }
 int32_t truth(uint8_t value) { return value != 0; }
+template <class T>
+int32_t widened(T value) {
+  return value;
+}
+template <class T>
+T shortened(int32_t value) {
+  return static_cast<T>(value);
+}
 float bf16_value(uint16_t bits) { return bf16_to_f32(bits); }
 
 template <class T>
@@ -544,8 +579,13 @@ cpu::LoadFunction find_load(DType dtype) {
     case DType::kI32: return &load_plain<int32_t>;
     case DType::kI64: return &load_plain<int64_t>;
     case DType::kBool: return &load_each<uint8_t, int32_t, truth>;
-    case DType::kU8:
-    case DType::kU16: return nullptr;
+    case DType::kU8: return &load_each<uint8_t, int32_t, widened<uint8_t>>;
+    case DType::kU16: return &load_each<uint16_t, int32_t, widened<uint16_t>>;
+    case DType::kI8: return &load_each<int8_t, int32_t, widened<int8_t>>;
+    case DType::kI16: return &load_each<int16_t, int32_t, widened<int16_t>>;
+    case DType::kU32: return &load_plain<uint32_t>;
+    case DType::kU64: return &load_plain<uint64_t>;
+    case DType::kF64: return nullptr;
   }
   return nullptr;
 }
@@ -587,8 +627,13 @@ cpu::StoreFunction find_store(DType dtype) {
     case DType::kI32: return &store_plain<int32_t>;
     case DType::kI64: return &store_plain<int64_t>;
     case DType::kBool: return &store_each<int32_t, uint8_t, truth_byte>;
-    case DType::kU8:
-    case DType::kU16: return nullptr;
+    case DType::kU8: return &store_each<int32_t, uint8_t, shortened<uint8_t>>;
+    case DType::kU16: return &store_each<int32_t, uint16_t, shortened<uint16_t>>;
+    case DType::kI8: return &store_each<int32_t, int8_t, shortened<int8_t>>;
+    case DType::kI16: return &store_each<int32_t, int16_t, shortened<int16_t>>;
+    case DType::kU32: return &store_plain<uint32_t>;
+    case DType::kU64: return &store_plain<uint64_t>;
+    case DType::kF64: return nullptr;
   }
   return nullptr;
 }

@@ -12,9 +12,10 @@ class Position;
 
 namespace ramet::kernel::cpu {
 
-// The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (bools too,
-// as 0 or 1) or i64 an element. Registers are padded to a multiple of kMapPad elements, and loops run over whole
-// vectors, so that body and tail are one code; only loads and stores mind the exact count.
+// The loops that the map evaluator strings together. A register is a stretch of memory in L1: one f32, i32 (shorter
+// integers and bools too, these as 0 or 1), u32, i64 or u64 an element. Registers are padded to a multiple of kMapPad
+// elements, and loops run over whole vectors, so that body and tail are one code; only loads and stores mind the exact
+// count.
 
 inline constexpr int64_t kMapPad = 16;
 
@@ -51,8 +52,9 @@ struct MapSteps {
   /// The loop of map op `name` whose operands have register type `type` (f32, i32, bool) and the given forms; null when
   /// there is none. Plain forms exist for every op that the type has.
   StepFunction (*step)(std::string_view name, DType type, MapForm a, MapForm b, MapForm result);
-  /// The loop of a cast between register types, null from or to i64.
+  /// The loop of a cast between f32, i32 and bool.
   StepFunction (*cast)(DType from, DType to);
+  /// Between memory and registers; null of f64.
   LoadFunction (*load)(DType dtype);
   StoreFunction (*store)(DType dtype);
   AddFunction add;

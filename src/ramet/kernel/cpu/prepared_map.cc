@@ -3,12 +3,40 @@
 #include <algorithm>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/map_wide.h"
 #include "ramet/ops/reduce_order.h"
 
 namespace ramet::kernel::cpu {
 namespace {
 
 using Reduce = MapProgram::Reduce;
+
+/// Integers that a register of 32 bits holds among others.
+bool is_short(DType type) {
+  return type == DType::kI8 || type == DType::kI16 || type == DType::kU8 || type == DType::kU16;
+}
+
+/// The loop of an op on registers of `type`. Short integers go through the loops of i32, and are wrapped; u32 through
+/// those whose bits do not depend on a sign.
+StepFunction loop_of(const MapOpInfo& info, DType type) {
+  constexpr MapForm kF32 = MapForm::kF32;
+  static constexpr std::string_view kSignless[] = {"add",         "subtract",   "multiply",    "negate",
+                                                   "square",      "equal",      "not_equal",   "select",
+                                                   "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"};
+  if (type == DType::kU32 && std::find(std::begin(kSignless), std::end(kSignless), info.name) == std::end(kSignless))
+    return nullptr;
+  const bool as_i32 = is_short(type) || type == DType::kU32;
+  const StepFunction found = map_steps().step(info.name, as_i32 ? DType::kI32 : type, kF32, kF32, kF32);
+  return found || type != DType::kF32 ? found : find_wide_step(info.name);
+}
+
+/// The loop of a cast between register types; null where elements go one by one.
+StepFunction cast_loop(DType from, DType to) {
+  if (from == DType::kF32 && to != DType::kF32 && to != DType::kI32 && to != DType::kBool) return nullptr;
+  if (size_of(from) == 8 || size_of(to) == 8 || (from == DType::kU32 && to == DType::kF32)) return nullptr;
+  const auto lanes = [](DType type) { return is_short(type) || type == DType::kU32 ? DType::kI32 : type; };
+  return map_steps().cast(lanes(from), lanes(to));
+}
 
 constexpr int64_t kLine = 64;
 int64_t up_to_line(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -134,9 +162,11 @@ void MapEvaluator::Prepared::add_step(const MapProgram& program, const MapProgra
   const MapSteps& loops = map_steps();
   constexpr MapForm kF32 = MapForm::kF32, kBf16 = MapForm::kBf16;
   if (info.types == MapOpTypes::kCast) {
-    made.plain = loops.cast(type, result.type);
+    made.plain = cast_loop(type, result.type);
+    made.wraps = is_short(result.type);
   } else {
-    made.plain = loops.step(info.name, type, kF32, kF32, kF32);
+    made.plain = loop_of(info, type);
+    made.wraps = is_short(result.type) && info.types != MapOpTypes::kSelect;
     for (MapForm a : {kF32, kBf16})
       for (MapForm b : {kF32, kBf16})
         for (MapForm r : {kF32, kBf16, MapForm::kRounded})
@@ -207,7 +237,7 @@ void MapEvaluator::Prepared::assign_registers() {
   for (const Output& output : outputs) last_use[static_cast<size_t>(output.value)] = end;
 
   bool wide = false;
-  for (const Value& value : values) wide |= value.type == DType::kI64 && value.uses > 0;
+  for (const Value& value : values) wide |= size_of(value.type) == 8 && value.uses > 0;
   std::vector<int> free;
   const auto take = [&](int value) {
     int& reg = values[static_cast<size_t>(value)].reg;

@@ -37,6 +37,7 @@ struct MapEvaluator::Prepared {
     float p = 0, q = 0;
     int dropout = -1;                    ///< index among the dropout steps
     const MapOpInfo* generic = nullptr;  ///< an integer op or a cast, element by element
+    bool wraps = false;                  ///< the loop's result may be beyond a type shorter than its register
     int output = -1;                     ///< the only output that takes the value and may be written by the loop itself
   };
   struct Dropout {

@@ -99,6 +99,42 @@ float reduce_quarter_turns(float x, int32_t* quarters) {
   return static_cast<float>(x < 0 ? -rest : rest);
 }
 
+float fmod_of(float a, float b) {
+  if (a != a || b != b || a - a != 0 || b == 0) return kNan;
+  if (b - b != 0) return a;
+  const double size = b < 0 ? -static_cast<double>(b) : b;
+  double rest = a < 0 ? -static_cast<double>(a) : a;
+  // Both have 24 bits, so that a multiple of `size` by up to 2^28 is exact, and so is every difference. The divisor is
+  // scaled up to within 2^28 of what is left.
+  while (rest >= size) {
+    const int64_t exponent = static_cast<int64_t>(std::bit_cast<uint64_t>(rest) >> 52) -
+                             static_cast<int64_t>(std::bit_cast<uint64_t>(size) >> 52);
+    const int64_t up = exponent > 27 ? exponent - 27 : 0;
+    const double unit = size * std::bit_cast<double>(static_cast<uint64_t>(up + 1023) << 52);
+    const auto times = static_cast<double>(static_cast<int64_t>(rest / unit));
+    rest -= times * unit;
+    if (rest < 0) rest += unit;  // the quotient was rounded up to a whole number
+  }
+  const auto result = static_cast<float>(rest);
+  return std::bit_cast<uint32_t>(a) >> 31 ? -result : result;
+}
+
+float remainder_of(float a, float b) {
+  const float rest = fmod_of(a, b);
+  if (rest != rest || rest == 0 || (rest < 0) == (b < 0)) return rest;
+  return static_cast<float>(static_cast<double>(rest) + b);
+}
+
+float floor_quotient_of(float a, float b) {
+  const float plain = a / b;
+  if (b == 0 || plain - plain != 0) return plain;
+  const float rest = remainder_of(a, b);
+  if (rest != rest) return rest;
+  // a less its rest is a multiple of b; the quotient is exact where f32 can tell, and rounded once.
+  const double whole = (static_cast<double>(a) - rest) / b;
+  return static_cast<float>(whole < 0x1p51 && whole > -0x1p51 ? nearest(whole) : whole);
+}
+
 float power_of(float a, float b) {
   if (b == 0 || a == 1) return 1;
   if (a != a || b != b) return kNan;

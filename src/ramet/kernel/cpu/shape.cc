@@ -145,17 +145,7 @@ void fill(void* to, int64_t elements, const char* one, int64_t size, ThreadTeam&
 
 struct Element {
   char bytes[8] = {};
-  Element(DType dtype, double value) {
-    if (dtype == DType::kI64) {
-      const auto whole = static_cast<int64_t>(value);
-      std::memcpy(bytes, &whole, 8);
-    } else if (dtype == DType::kI32) {
-      const auto whole = static_cast<int32_t>(static_cast<int64_t>(value));
-      std::memcpy(bytes, &whole, 4);
-    } else {
-      store_element(bytes, dtype, 0, value);
-    }
-  }
+  Element(DType dtype, double value) { store_element(bytes, dtype, 0, value); }
 };
 
 std::function<void(const KernelContext&)> make_pad(const NodeSignature& node) {
@@ -207,7 +197,7 @@ std::function<void(const KernelContext&)> make_iota(const NodeSignature& node) {
 
 void add(Backend& backend, const std::string& op,
          std::function<void(const KernelContext&)> (*make)(const NodeSignature&)) {
-  cpu::add_hwy(backend, op, {}, [make](const NodeSignature& node, int) { return make(node); });
+  cpu::add_hwy(backend, op, {}, [make](const NodeSignature& node, int) { return make(node); }, {}, {}, true);
 }
 
 }  // namespace
@@ -224,13 +214,16 @@ void add_cpu_shape(Backend& backend) {
   add(backend, "full", make_full);
   add(backend, "iota", make_iota);
   // The bytes stay: where the output is not placed over the input, they are copied by all threads.
-  cpu::add_hwy(backend, "reshape", {}, [](const NodeSignature& node, int) {
-    return [copy = StridedCopy({node.inputs[0].bytes()}, {1}, {1}, 1),
-            empty = node.inputs[0].bytes() == 0](const KernelContext& context) {
-      if (!empty && context.inputs[0] != context.outputs[0])
-        copy.run(context.inputs[0], context.outputs[0], context.team);
-    };
-  });
+  cpu::add_hwy(
+      backend, "reshape", {},
+      [](const NodeSignature& node, int) {
+        return [copy = StridedCopy({node.inputs[0].bytes()}, {1}, {1}, 1),
+                empty = node.inputs[0].bytes() == 0](const KernelContext& context) {
+          if (!empty && context.inputs[0] != context.outputs[0])
+            copy.run(context.inputs[0], context.outputs[0], context.team);
+        };
+      },
+      {}, {}, true);
 }
 
 }  // namespace ramet::kernel

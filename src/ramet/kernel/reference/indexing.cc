@@ -89,8 +89,10 @@ bool precedes(double a, double b, bool greatest) {
 
 /// `precedes` for elements of any type; 64-bit integers do not fit a double.
 bool element_precedes(const ReferenceOperands& operands, int64_t a, int64_t b, bool greatest) {
-  if (is_floating(operands.input_type(0).dtype)) return precedes(operands.get(0, a), operands.get(0, b), greatest);
-  return greatest ? operands.get_int(0, a) > operands.get_int(0, b) : operands.get_int(0, a) < operands.get_int(0, b);
+  const DType dtype = operands.input_type(0).dtype;
+  if (is_floating(dtype)) return precedes(operands.get(0, a), operands.get(0, b), greatest);
+  const int64_t first = operands.get_int(0, greatest ? b : a), second = operands.get_int(0, greatest ? a : b);
+  return dtype == DType::kU64 ? static_cast<uint64_t>(first) < static_cast<uint64_t>(second) : first < second;
 }
 
 void find_extreme(const ReferenceOperands& operands, bool greatest) {
@@ -110,7 +112,6 @@ void cumsum(const ReferenceOperands& operands) {
   const AxisView view(shape, axis_attribute(operands.node(), "axis", shape.rank()));
   const bool reverse = operands.attributes().get_bool_or("reverse", false),
              floating = is_floating(operands.input_type(0).dtype);
-  const bool narrow = operands.input_type(0).dtype == DType::kI32;
   for (int64_t o = 0; o < view.outer; ++o)
     for (int64_t i = 0; i < view.inner; ++i) {
       double sum = 0;
@@ -120,8 +121,8 @@ void cumsum(const ReferenceOperands& operands) {
         if (floating) {
           operands.set(0, element, sum += operands.get(0, element));
         } else {
-          const auto wide = static_cast<int64_t>(count += static_cast<uint64_t>(operands.get_int(0, element)));
-          operands.set_int(0, element, narrow ? static_cast<int32_t>(wide) : wide);
+          count += static_cast<uint64_t>(operands.get_int(0, element));
+          operands.set_int(0, element, static_cast<int64_t>(count));
         }
       }
     }

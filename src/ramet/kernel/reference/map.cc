@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/ops/map_program.h"
@@ -17,32 +16,29 @@ struct MapValue {
   int64_t integer = 0;
 };
 
-int64_t wrapped(int64_t value, DType dtype) {
-  if (dtype == DType::kI32) return static_cast<int32_t>(value);
-  return dtype == DType::kBool ? value != 0 : value;
-}
-
 /// Towards zero, held in range; NaN is 0.
 int64_t truncated(double value, DType dtype) {
-  if (std::isnan(value)) return 0;
-  if (dtype == DType::kBool) return value != 0;
-  const bool narrow = dtype == DType::kI32;
-  const int64_t low = narrow ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
-  const int64_t high = narrow ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max();
-  if (value <= static_cast<double>(low)) return low;
-  if (value >= static_cast<double>(high)) return high;
-  return static_cast<int64_t>(value);
+  char bytes[8];
+  store_element(bytes, dtype, 0, value);
+  return load_integer(bytes, dtype, 0);
 }
+
+double as_f32(double value) { return static_cast<float>(value); }
 
 MapValue cast_value(const MapValue& value, DType from, DType to) {
   if (is_floating(from)) {
-    if (is_floating(to)) return value;
+    if (is_floating(to)) return {to == DType::kF32 && from == DType::kF64 ? as_f32(value.number) : value.number, 0};
     // A bool is whether the number differs from 0; NaN does.
     if (to == DType::kBool) return {0, value.number != 0};
     return {0, truncated(value.number, to)};
   }
-  if (is_floating(to)) return {static_cast<double>(value.integer), 0};
-  return {0, wrapped(value.integer, to)};
+  if (is_floating(to)) {
+    // Rounded once, as a load and a store of the element would be.
+    const double number = from == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(value.integer))
+                                              : static_cast<double>(value.integer);
+    return {number, 0};
+  }
+  return {0, wrap_integer(value.integer, to)};
 }
 
 /// A program prepared for one node.
@@ -109,7 +105,9 @@ class MapOracle {
         value.number = info.scalar(v[0].number, v[1].number, v[2].number, step.parameter, step.second);
         if (types_[result] == DType::kBool) value.integer = value.number != 0;
       } else {
-        value.integer = wrapped(info.integer(v[0].integer, v[1].integer, v[2].integer), types_[result]);
+        const DType type = types_[static_cast<size_t>(step.operands[select ? 1 : 0])];
+        value.integer =
+            wrap_integer(integer_meaning(info, type, v[0].integer, v[1].integer, v[2].integer), types_[result]);
       }
     }
   }

@@ -36,6 +36,8 @@ double dot(const MatmulForm& form, const MatrixView& a, const MatrixView& b, int
       }
     return sum;
   };
+  if (form.output.dtype == DType::kF64)
+    return tree_combine<double>(0, form.chunks, chunk, [](double x, double y) { return x + y; });
   // Chunk sums meet in f32: that is where other devices' sums would come in, and what a bias is added to.
   return tree_combine<float>(
       0, form.chunks, [&](int64_t index) { return static_cast<float>(chunk(index)); },

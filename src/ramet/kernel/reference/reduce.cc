@@ -35,7 +35,7 @@ void reduce(const ReferenceOperands& operands, bool starts_at_first, double star
   for (int64_t i = 0; i < count; ++i) operands.set(0, i, result[static_cast<size_t>(i)]);
 }
 
-/// The same on 64-bit integers, which doubles could not hold; the result wraps to the type.
+/// The same on 64-bit integers, which doubles could not hold; `set_int` wraps the result to the type.
 void reduce_integers(const ReferenceOperands& operands, const std::optional<uint64_t>& start,
                      const std::function<uint64_t(uint64_t, uint64_t)>& combine) {
   const Shape& shape = operands.input_type(0).shape;
@@ -47,11 +47,14 @@ void reduce_integers(const ReferenceOperands& operands, const std::optional<uint
     const auto value = static_cast<uint64_t>(operands.get_int(0, element++));
     at = at ? combine(*at, value) : value;
   });
-  const bool narrow = operands.output_type(0).dtype == DType::kI32;
-  for (size_t i = 0; i < result.size(); ++i) {
-    const auto value = static_cast<int64_t>(result[i].value_or(0));
-    operands.set_int(0, static_cast<int64_t>(i), narrow ? static_cast<int32_t>(value) : value);
-  }
+  for (size_t i = 0; i < result.size(); ++i)
+    operands.set_int(0, static_cast<int64_t>(i), static_cast<int64_t>(result[i].value_or(0)));
+}
+
+/// The greater (lesser) of two integers of the type, by their 64 bits.
+uint64_t extreme_of(uint64_t a, uint64_t b, DType dtype, bool greatest) {
+  const bool less = dtype == DType::kU64 ? a < b : static_cast<int64_t>(a) < static_cast<int64_t>(b);
+  return less == greatest ? b : a;
 }
 
 double greater_of(double a, double b) { return a > b || a != a ? a : b; }
@@ -60,10 +63,11 @@ double lesser_of(double a, double b) { return a < b || a != a ? a : b; }
 /// Adds one op with its meaning on floats and on integers; `start` is the result of nothing.
 void add_reduce(Backend& backend, const std::string& op, std::optional<uint64_t> start,
                 const std::function<double(double, double)>& floats,
-                const std::function<uint64_t(uint64_t, uint64_t)>& integers) {
+                const std::function<uint64_t(uint64_t, uint64_t, DType)>& integers) {
   add_reference(backend, op, [=](const ReferenceOperands& operands) {
-    if (is_integer(operands.input_type(0).dtype))
-      reduce_integers(operands, start, integers);
+    const DType dtype = operands.input_type(0).dtype;
+    if (is_integer(dtype))
+      reduce_integers(operands, start, [&](uint64_t a, uint64_t b) { return integers(a, b, dtype); });
     else
       reduce(operands, !start, start ? static_cast<double>(*start) : 0.0, floats);
   });
@@ -72,12 +76,12 @@ void add_reduce(Backend& backend, const std::string& op, std::optional<uint64_t>
 }  // namespace
 
 void add_reference_reduce(Backend& backend) {
-  add_reduce(backend, "reduce_sum", 0, std::plus<double>(), std::plus<uint64_t>());
-  add_reduce(backend, "reduce_prod", 1, std::multiplies<double>(), std::multiplies<uint64_t>());
+  add_reduce(backend, "reduce_sum", 0, std::plus<double>(), [](uint64_t a, uint64_t b, DType) { return a + b; });
+  add_reduce(backend, "reduce_prod", 1, std::multiplies<double>(), [](uint64_t a, uint64_t b, DType) { return a * b; });
   add_reduce(backend, "reduce_max", std::nullopt, greater_of,
-             [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b; });
+             [](uint64_t a, uint64_t b, DType dtype) { return extreme_of(a, b, dtype, true); });
   add_reduce(backend, "reduce_min", std::nullopt, lesser_of,
-             [](uint64_t a, uint64_t b) { return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b; });
+             [](uint64_t a, uint64_t b, DType dtype) { return extreme_of(a, b, dtype, false); });
 }
 
 }  // namespace ramet::kernel

@@ -1,7 +1,5 @@
 #include "ramet/kernel/reference/reference.h"
 
-#include <cstring>
-
 #include "ramet/base/error.h"
 
 namespace ramet::kernel {
@@ -23,6 +21,9 @@ void add_reference_convolution(Backend& backend);
 void add_reference_attention(Backend& backend);
 void add_reference_cache(Backend& backend);
 void add_reference_loss(Backend& backend);
+void add_reference_loss_rows(Backend& backend);
+void add_reference_ctc(Backend& backend);
+void add_reference_draw(Backend& backend);
 void add_reference_optimizer(Backend& backend);
 void add_reference_narrow(Backend& backend);
 void add_reference_large_batch_optimizer(Backend& backend);
@@ -69,6 +70,9 @@ void add_reference_kernels(Backend& backend) {
   add_reference_attention(backend);
   add_reference_cache(backend);
   add_reference_loss(backend);
+  add_reference_loss_rows(backend);
+  add_reference_ctc(backend);
+  add_reference_draw(backend);
   add_reference_optimizer(backend);
   add_reference_narrow(backend);
   add_reference_large_batch_optimizer(backend);
@@ -80,6 +84,7 @@ void add_reference(Backend& backend, const std::string& op, std::function<void(c
   KernelEntry entry;
   entry.op = op;
   entry.name = "reference";
+  entry.any_type = true;
   entry.refuse = std::move(refuse);
   entry.make = [run = std::move(run)](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
     return std::make_unique<ReferenceKernel>(node, run);
@@ -88,15 +93,11 @@ void add_reference(Backend& backend, const std::string& op, std::function<void(c
 }
 
 int64_t ReferenceOperands::get_int(int input, int64_t index) const {
-  if (input_type(input).dtype != DType::kI64) return static_cast<int64_t>(get(input, index));
-  int64_t value;
-  std::memcpy(&value, static_cast<const char*>(input_bytes(input)) + index * 8, 8);
-  return value;
+  return load_integer(input_bytes(input), input_type(input).dtype, index);
 }
 
 void ReferenceOperands::set_int(int output, int64_t index, int64_t value) const {
-  if (output_type(output).dtype != DType::kI64) return set(output, index, static_cast<double>(value));
-  std::memcpy(static_cast<char*>(output_bytes(output)) + index * 8, &value, 8);
+  store_integer(output_bytes(output), output_type(output).dtype, index, value);
 }
 
 int64_t wrapped(DType dtype, int64_t value) {

@@ -17,7 +17,7 @@ class ReferenceOperands {
   void set(int output, int64_t index, double value) const {
     store_element(context_.outputs[static_cast<size_t>(output)], output_type(output).dtype, index, value);
   }
-  /// Integers and bools without a detour over double.
+  /// Integers and bools without a detour over double; a u64 by its 64 bits. `set_int` wraps to the type.
   int64_t get_int(int input, int64_t index) const;
   void set_int(int output, int64_t index, int64_t value) const;
 

@@ -68,13 +68,7 @@ void shard(const ReferenceOperands& operands) {
 }
 
 void fill(const ReferenceOperands& operands, double value) {
-  const bool floating = is_floating(operands.output_type(0).dtype);
-  for (int64_t i = 0; i < operands.output_type(0).elements(); ++i) {
-    if (floating)
-      operands.set(0, i, value);
-    else
-      operands.set_int(0, i, static_cast<int64_t>(value));
-  }
+  for (int64_t i = 0; i < operands.output_type(0).elements(); ++i) operands.set(0, i, value);
 }
 
 void pad(const ReferenceOperands& operands) {
