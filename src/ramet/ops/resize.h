@@ -24,7 +24,8 @@ struct ResampleRule {
   ResampleMethod method = ResampleMethod::kLinear;
   ResampleCoordinates coordinates = ResampleCoordinates::kHalfPixel;
   ResampleRounding rounding = ResampleRounding::kFloor;  ///< of kNearest
-  /// Widens the filter by the step when the output is smaller (as Pillow does), so that no element is left out.
+  /// Widens the filter by the step when the output is smaller (as Pillow does), so that no element is left out. With
+  /// kCorners the step alone changes, as in PyTorch.
   bool antialias = false;
   /// Of kCubic: the filter's slope at 1 (Keys, "Cubic convolution interpolation", 1981: -1/2; PyTorch without
   /// antialias: -3/4).

@@ -75,14 +75,14 @@ float filter_at(const ResampleRule& rule, float x) {
 void add_wide(const ResampleRule& rule, float step, int64_t i, int64_t inputs, TapTable& table) {
   const float half = rule.method == ResampleMethod::kCubic ? 2.0f : 1.0f;
   const float support = step >= 1 ? half * step : half, narrowing = step >= 1 ? 1 / step : 1.0f;
-  const float shift = rule.coordinates == ResampleCoordinates::kCorners ? 0.5f : 0.0f;
-  const float center = step * (static_cast<float>(i) + 0.5f - shift);
-  const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5f + shift), 0);
-  const int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5f + shift), inputs);
+  // As in PyTorch, aligned corners change the step alone: centres stay those of half pixels.
+  const float center = step * (static_cast<float>(i) + 0.5f);
+  const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5f), 0);
+  const int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5f), inputs);
   const size_t begin = table.weights.size();
   float sum = 0;
   for (int64_t tap = first; tap < end; ++tap) {
-    const float weight = filter_at(rule, (static_cast<float>(tap) - center + 0.5f - shift) * narrowing);
+    const float weight = filter_at(rule, (static_cast<float>(tap) - center + 0.5f) * narrowing);
     table.taps.push_back(static_cast<int32_t>(tap));
     table.weights.push_back(weight);
     sum += weight;
