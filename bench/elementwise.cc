@@ -51,6 +51,41 @@ Attributes map_of(const std::string& program, const Shape& space, const std::str
   return {{"program", program}, {"shape", space.dims()}, {"dtypes", dtypes}};
 }
 
+/// Resizing to twice the extents and back to the half, sampling at positions, patches.
+void add_images(std::vector<Case>& all) {
+  using Ints = std::vector<int64_t>;
+  for (const bool last : {false, true})
+    for (const DType dtype : {kF32, kBF16}) {
+      const auto image = [&](int64_t side) {
+        return TensorType{dtype, last ? Shape{8, side, side, 64} : Shape{8, 64, side, side}};
+      };
+      const std::string kind = " " + std::string(name_of(dtype)) + (last ? " channels last" : "");
+      for (const char* method : {"nearest", "linear", "cubic"}) {
+        Attributes larger{{"sizes", Ints{224, 224}}, {"method", method}, {"channels_last", last}};
+        all.push_back({std::string("resize ") + method + kind, "resample", {image(112)}, larger});
+        Attributes back = larger;
+        back.set("sizes", Ints{112, 112}).set("transposed", true);
+        all.push_back({std::string("resize ") + method + " grad" + kind, "resample", {image(224)}, back});
+      }
+      const TensorType grid{kF32, {8, 112, 112, 2}};
+      all.push_back({"grid_sample" + kind, "grid_sample", {image(112), grid}, {{"channels_last", last}}});
+      all.push_back({"grid_sample_grad" + kind,
+                     "grid_sample_grad",
+                     {image(112), grid},
+                     {{"channels_last", last}, {"sizes", Ints{112, 112}}}});
+      all.push_back({"grid_position_grad" + kind,
+                     "grid_position_grad",
+                     {image(112), image(112), grid},
+                     {{"channels_last", last}}});
+      const Attributes patches{
+          {"taps", Ints{3, 3}}, {"low", Ints{1, 1}}, {"high", Ints{1, 1}}, {"channels_last", last}};
+      Attributes folded = patches;
+      const TensorType columns{dtype, last ? Shape{8, 3136, 576} : Shape{8, 576, 3136}};
+      all.push_back({"im2col" + kind, "im2col", {image(56)}, patches});
+      all.push_back({"col2im" + kind, "col2im", {columns}, folded.set("sizes", Ints{56, 56})});
+    }
+}
+
 std::vector<Case> cases() {
   const Shape wide{8192, 3072}, hidden{24576, 768}, vector{3072}, width{768}, rows{24576};
   const TensorType counter{DType::kI64, Shape{2}}, scalar{kF32, Shape{}};
@@ -147,6 +182,7 @@ std::vector<Case> cases() {
                     counter},
                    held});
   }
+  add_images(all);
   return all;
 }
 
@@ -171,7 +207,8 @@ void run_one(Case& one, ThreadTeam& team, double bandwidth, double budget) {
         store_element(held.back()->data(), type.dtype, i, static_cast<double>(i * 7919 % 30000));
     if (one.op == "exponent_histogram")  // as many exponents as a gradient has
       for (int64_t i = 0; i < type.elements(); ++i)
-        store_element(held.back()->data(), type.dtype, i, std::ldexp(1.5, -std::countr_zero(static_cast<uint64_t>(i * 2654435761 >> 7 | 1 << 24))));
+        store_element(held.back()->data(), type.dtype, i,
+                      std::ldexp(1.5, -std::countr_zero(static_cast<uint64_t>(i * 2654435761 >> 7 | 1 << 24))));
   }
   for (const TensorType& type : node.outputs) {
     held.push_back(std::make_unique<Buffer>(type.bytes()));

@@ -12,7 +12,6 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
-#include "ramet/ops/build_resize.h"
 #if __has_include("ramet/ops/build_convolution.h")
 #include "ramet/ops/build_convolution.h"
 #endif
@@ -27,6 +26,9 @@
 #if __has_include("ramet/ops/build_norm.h")
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
+#endif
+#if __has_include("ramet/ops/build_resize.h")
+#include "ramet/ops/build_resize.h"
 #endif
 
 namespace ramet::bench {
@@ -97,6 +99,7 @@ inline void add_basic_functions(FunctionTable& table) {
   });
 }
 
+#if __has_include("ramet/ops/build_resize.h")
 inline void add_resize_functions(FunctionTable& table) {
   add_function(table, "resize", [](const Arguments& a) {
     ResizeOptions options;
@@ -112,6 +115,8 @@ inline void add_resize_functions(FunctionTable& table) {
   add_function(table, "channel_shuffle",
                [](const Arguments& a) { return channel_shuffle(a[0], a.integer("groups", 1)); });
 }
+
+#endif
 
 #if __has_include("ramet/ops/build_convolution.h")
 inline void add_convolution_functions(FunctionTable& table) {
@@ -319,7 +324,9 @@ inline const FunctionTable& functions() {
   static const FunctionTable table = [] {
     FunctionTable all;
     add_basic_functions(all);
+#if __has_include("ramet/ops/build_resize.h")
     add_resize_functions(all);
+#endif
 #if __has_include("ramet/ops/build_convolution.h")
     add_convolution_functions(all);
 #endif

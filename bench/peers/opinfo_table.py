@@ -1195,7 +1195,8 @@ def _(p, first, *more, indexing="ij"):
 
 @entry("diff")
 def _(p, a, n=1, dim=-1, prepend=None, append=None):
-    parts = [each for each in (prepend, a, append) if each is not None]
+    # PyTorch joins nothing where there is no difference to take.
+    parts = [each for each in (prepend, a, append) if each is not None] if n > 0 else [a]
     return p.op("difference", p.op("concat", *parts, axis=dim) if len(parts) > 1 else a, axis=dim, n=n)
 
 
