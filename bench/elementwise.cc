@@ -61,7 +61,11 @@ void add_images(std::vector<Case>& all) {
       };
       const std::string kind = " " + std::string(name_of(dtype)) + (last ? " channels last" : "");
       for (const char* method : {"nearest", "linear", "cubic"}) {
-        Attributes larger{{"sizes", Ints{224, 224}}, {"method", method}, {"channels_last", last}};
+        const bool nearest = method == std::string("nearest");
+        Attributes larger{{"sizes", Ints{224, 224}},
+                          {"method", method},
+                          {"coordinates", nearest ? "asymmetric" : "half_pixel"},
+                          {"channels_last", last}};
         all.push_back({std::string("resize ") + method + kind, "resample", {image(112)}, larger});
         Attributes back = larger;
         back.set("sizes", Ints{112, 112}).set("transposed", true);

@@ -12,6 +12,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
+#if __has_include("ramet/ops/build_attention.h")
+#include "ramet/ops/build_attention.h"
+#endif
 #if __has_include("ramet/ops/build_convolution.h")
 #include "ramet/ops/build_convolution.h"
 #endif
@@ -116,6 +119,20 @@ inline void add_resize_functions(FunctionTable& table) {
                [](const Arguments& a) { return channel_shuffle(a[0], a.integer("groups", 1)); });
 }
 
+#endif
+
+#if __has_include("ramet/ops/build_attention.h")
+inline void add_attention_functions(FunctionTable& table) {
+  add_function(table, "attention_with", [](const Arguments& a) {
+    ScoreOptions scores;
+    scores.mask = a[3];
+    scores.bias = a[4];
+    AttentionOptions options;
+    options.causal = a.flag("causal");
+    options.scale = a.number("scale", 0);
+    return attention_with(a[0], a[1], a[2], scores, options);
+  });
+}
 #endif
 
 #if __has_include("ramet/ops/build_convolution.h")
@@ -326,6 +343,9 @@ inline const FunctionTable& functions() {
     add_basic_functions(all);
 #if __has_include("ramet/ops/build_resize.h")
     add_resize_functions(all);
+#endif
+#if __has_include("ramet/ops/build_attention.h")
+    add_attention_functions(all);
 #endif
 #if __has_include("ramet/ops/build_convolution.h")
     add_convolution_functions(all);

@@ -92,7 +92,7 @@ def differs(found, wanted, rtol):
 
 def short(text):
     """A refusal without the shapes that it was found with, so that alike ones count together."""
-    text = re.sub(r"^[\w. ]+?\((?:[^()]|\([^()]*\))*\): ", "", text)
+    text = re.sub(r"^\w+(?: '[^']*')? \([^()]*\)[^:]*: ", "", text)
     return text.split("; found")[0].split(". ")[0][:110]
 
 

@@ -878,11 +878,22 @@ def _(p, weight, indices, padding_idx=None, max_norm=None, norm_type=2.0, scale_
 def _(p, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if dropout_p:
         raise Refused("dropout of other random numbers than PyTorch's")
-    if attn_mask is not None or enable_gqa or query.rank != 4 or key.shape != query.shape or value.shape != query.shape:
-        raise Refused("attention with a mask, of groups, or of different lengths")
-    heads_last = [p.permute(each, [0, 2, 1, 3]) for each in (query, key, value)]
-    made = p.op("attention", *heads_last, None, shape=heads_last[0].shape, causal=is_causal, scale=scale or 0.0)
-    return p.permute(made, [0, 2, 1, 3])
+    # [samples, positions, head] has one head.
+    images = [each if each.rank == 4 else p.reshape(each, (each.shape[0], 1, *each.shape[1:])) for each in (query, key, value)]
+    if any(each.rank != 4 for each in images):
+        raise Refused("attention of more dimensions than four")
+    alike = all(each.shape == images[0].shape for each in images)
+    if attn_mask is not None:
+        shape = (1,) * (query.rank - attn_mask.rank) + attn_mask.shape
+        attn_mask = p.reshape(attn_mask, shape if query.rank == 4 else (shape[0], 1, *shape[1:]))
+    heads_last = [p.permute(each, [0, 2, 1, 3]) for each in images]
+    if alike and attn_mask is None:
+        made = p.op("attention", *heads_last, None, causal=is_causal, scale=scale or 0.0)
+    else:
+        mask, bias = (attn_mask, None) if attn_mask is None or attn_mask.dtype == "bool" else (None, attn_mask)
+        made = p.op("attention_with", *heads_last, mask, bias, causal=is_causal, scale=scale or 0.0)
+    made.shape = (images[0].shape[0], images[0].shape[2], images[0].shape[1], images[2].shape[3])
+    return result(p, p.permute(made, [0, 2, 1, 3]))
 
 
 @entry("nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.alpha_dropout",

@@ -133,9 +133,9 @@ template <typename Real>
 struct GridTaps {
   static constexpr int kMost = 16;
   int count = 0;
-  int64_t index[kMost] = {};  ///< in space, row-major; -1: outside
-  Real weights[kMost] = {};
-  Real slopes[3][kMost] = {};  ///< of the weights, by coordinate: the last dimension of space first
+  int64_t index[kMost];  ///< in space, row-major; -1: outside
+  Real weights[kMost];
+  Real slopes[3][kMost];  ///< of the weights, by coordinate: the last dimension of space first
 };
 
 /// What a grid_sample, or a gradient of it, reads: extents of space and how.
@@ -151,15 +151,15 @@ struct GridForm {
   int taps() const;        ///< elements a position
 };
 
-/// Taps of the position with these coordinates, the last dimension of space first.
-template <typename Real>
+/// Taps of the position with these coordinates, the last dimension of space first; slopes where they are wanted.
+template <typename Real, bool kSlopes = true>
 GridTaps<Real> grid_taps(const GridForm& form, const Real* coordinates) {
   const int dims = static_cast<int>(form.space.size());
   std::array<AxisTaps<Real>, 3> axes;
   for (int axis = 0; axis < dims; ++axis)
     axes[static_cast<size_t>(axis)] = axis_taps(coordinates[dims - 1 - axis], form.space[static_cast<size_t>(axis)],
                                                 form.method, form.padding, form.corners);
-  GridTaps<Real> taps;
+  GridTaps<Real> taps;  // only the first `count` of each list are set
   taps.count = form.taps();
   for (int tap = 0; tap < taps.count; ++tap) {
     int64_t index = 0;
@@ -172,11 +172,12 @@ GridTaps<Real> grid_taps(const GridForm& form, const Real* coordinates) {
       rest %= scale;
       index = index < 0 || own.index[each] < 0 ? -1 : index * form.space[static_cast<size_t>(axis)] + own.index[each];
       weight *= own.weights[each];
-      for (int by = 0; by < dims; ++by) slopes[by] *= by == dims - 1 - axis ? own.slopes[each] : own.weights[each];
+      for (int by = 0; kSlopes && by < dims; ++by)
+        slopes[by] *= by == dims - 1 - axis ? own.slopes[each] : own.weights[each];
     }
     taps.index[tap] = index;
     taps.weights[tap] = weight;
-    for (int by = 0; by < dims; ++by) taps.slopes[by][tap] = slopes[by];
+    for (int by = 0; kSlopes && by < dims; ++by) taps.slopes[by][tap] = slopes[by];
   }
   return taps;
 }

@@ -46,20 +46,34 @@ HWY_INLINE Vf gathered(const T* plane, const int32_t* index) {
 
 template <class T>
 struct GridLoopsOf {
+  static constexpr int64_t kTogether = 8;  ///< channels
+
   static void sample(const GridCall& call, const GridBlock& block) {
+    if (call.form->channels_last) return sample_last(call, block);
+    switch (block.taps) {
+      case 1: return sample_first<1>(call, block);
+      case 2: return sample_first<2>(call, block);
+      case 4: return sample_first<4>(call, block);
+      case 8: return sample_first<8>(call, block);
+      default: return sample_first<16>(call, block);
+    }
+  }
+
+  /// Taps of a vector of positions serve all channels.
+  template <int kTaps>
+  static void sample_first(const GridCall& call, const GridBlock& block) {
     const Df d;
-    const GridForm& form = *call.form;
-    const T* a = static_cast<const T*>(call.a);
-    T* out = static_cast<T*>(call.out);
-    if (form.channels_last) return sample_last(call, block);
-    const int64_t pixels = form.pixels(), places = form.places();
-    for (int64_t c = 0; c < form.channels; ++c)
-      for (int64_t p = 0; p < block.count; p += vector_lanes()) {
+    const int64_t pixels = call.form->pixels(), places = call.form->places();
+    for (int64_t p = 0; p < block.count; p += vector_lanes()) {
+      const T* a = static_cast<const T*>(call.a);
+      T* out = static_cast<T*>(call.out) + call.place + p;
+      for (int64_t c = 0; c < call.form->channels; ++c, a += pixels, out += places) {
         Vf sum = hn::Zero(d);
-        for (int t = 0; t < block.taps; ++t)
-          sum = hn::MulAdd(hn::Load(d, block.weights[t] + p), gathered(a + c * pixels, block.index[t] + p), sum);
-        store_part(sum, out + c * places + call.place + p, block.count - p);
+        for (int t = 0; t < kTaps; ++t)
+          sum = hn::MulAdd(hn::Load(d, block.weights[t] + p), gathered(a, block.index[t] + p), sum);
+        store_part(sum, out, block.count - p);
       }
+    }
   }
 
   static void sample_last(const GridCall& call, const GridBlock& block) {
@@ -87,17 +101,20 @@ struct GridLoopsOf {
     if (form.channels_last) return sample_grad_last(call, block);
     const hn::CappedTag<float, 1> one;
     const int64_t pixels = form.pixels(), places = form.places();
-    for (int64_t c = call.first; c < call.end; ++c) {
-      HWY_ALIGN float slopes[cpu::kGridBlock];
-      for (int64_t p = 0; p < block.count; p += vector_lanes())
-        hn::Store(load_part(dy + c * places + call.place + p, block.count - p), d, slopes + p);
-      float* plane = out + c * pixels;
+    for (int64_t first = call.first; first < call.end; first += kTogether) {
+      // Channels are the inner loop: sums of one element would wait for one another.
+      const int64_t count = std::min(kTogether, call.end - first);
+      HWY_ALIGN float slopes[kTogether][cpu::kGridBlock];
+      for (int64_t c = 0; c < count; ++c)
+        for (int64_t p = 0; p < block.count; p += vector_lanes())
+          hn::Store(load_part(dy + (first + c) * places + call.place + p, block.count - p), d, slopes[c] + p);
       for (int64_t p = 0; p < block.count; ++p)
         for (int t = 0; t < block.taps; ++t) {
-          const int32_t at = block.index[t][p];
-          if (at < 0) continue;
-          plane[at] = hn::GetLane(
-              hn::MulAdd(hn::Set(one, block.weights[t][p]), hn::Set(one, slopes[p]), hn::Set(one, plane[at])));
+          if (block.index[t][p] < 0) continue;
+          const auto weight = hn::Set(one, block.weights[t][p]);
+          float* to = out + first * pixels + block.index[t][p];
+          for (int64_t c = 0; c < count; ++c, to += pixels)
+            *to = hn::GetLane(hn::MulAdd(weight, hn::Set(one, slopes[c][p]), hn::Set(one, *to)));
         }
     }
   }
@@ -197,25 +214,36 @@ using cpu::GridBlock;
 using cpu::GridCall;
 using cpu::kGridBlock;
 
-/// Channels that a thread takes at a time in the gradient of `a`; any number gives the same bits.
-constexpr int64_t kChannelBlock = 16;
+/// Channels that a thread takes at a time in the gradient of `a`, for each of which it finds all positions again; any
+/// number gives the same bits.
+int64_t channel_block(const GridForm& form, int threads) {
+  const int64_t groups = std::max<int64_t>(1, (2 * threads + form.samples - 1) / std::max<int64_t>(1, form.samples));
+  return std::max<int64_t>(16, (form.channels + groups - 1) / groups);
+}
 
 int64_t elements_size(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
 /// Taps of positions [place, place + kGridBlock) of a sample whose coordinates begin at `grid`, f32.
+template <bool kSlopes>
 void fill_block(const GridForm& form, const float* grid, int64_t place, GridBlock& block) {
   const auto dims = static_cast<int64_t>(form.space.size());
   block.count = std::min(kGridBlock, form.places() - place);
   block.taps = form.taps();
-  for (int64_t p = 0; p < kGridBlock; ++p) {
-    // Vectors read whole; positions beyond the last are outside.
-    const auto taps = p < block.count ? grid_taps(form, grid + (place + p) * dims) : GridTaps<float>();
+  for (int64_t p = 0; p < block.count; ++p) {
+    const auto taps = grid_taps<float, kSlopes>(form, grid + (place + p) * dims);
     for (int t = 0; t < block.taps; ++t) {
-      block.index[t][p] = p < block.count ? static_cast<int32_t>(taps.index[t]) : -1;
+      block.index[t][p] = static_cast<int32_t>(taps.index[t]);
       block.weights[t][p] = taps.weights[t];
-      for (int64_t by = 0; by < dims; ++by) block.slopes[by][t][p] = taps.slopes[by][t];
+      for (int64_t by = 0; kSlopes && by < dims; ++by) block.slopes[by][t][p] = taps.slopes[by][t];
     }
   }
+  // Vectors are read whole: positions beyond the last are outside.
+  for (int64_t p = block.count; p < kGridBlock; ++p)
+    for (int t = 0; t < block.taps; ++t) {
+      block.index[t][p] = -1;
+      block.weights[t][p] = 0;
+      for (int64_t by = 0; kSlopes && by < dims; ++by) block.slopes[by][t][p] = 0;
+    }
 }
 
 int64_t blocks_of(const GridForm& form) { return (form.places() + kGridBlock - 1) / kGridBlock; }
@@ -232,7 +260,8 @@ std::function<void(const KernelContext&)> make_grid_sample(const NodeSignature& 
         GridCall call{.form = &form, .place = index % blocks * kGridBlock};
         call.a = static_cast<const char*>(context.inputs[0]) + n * form.channels * form.pixels() * size;
         call.out = static_cast<char*>(context.outputs[0]) + n * form.channels * form.places() * size;
-        fill_block(form, static_cast<const float*>(context.inputs[1]) + n * grid_elements(form), call.place, block);
+        fill_block<false>(form, static_cast<const float*>(context.inputs[1]) + n * grid_elements(form), call.place,
+                          block);
         loops.sample(call, block);
       }
     });
@@ -242,13 +271,14 @@ std::function<void(const KernelContext&)> make_grid_sample(const NodeSignature& 
 std::function<void(const KernelContext&)> make_grid_sample_grad(const NodeSignature& node) {
   return [form = grid_sample_grad_form(node), size = elements_size(node.inputs[0].dtype),
           loops = cpu::grid_loops(node.inputs[0].dtype)](const KernelContext& context) {
-    const int64_t groups = (form.channels + kChannelBlock - 1) / kChannelBlock, pixels = form.pixels();
+    const int64_t together = channel_block(form, context.team.size()), pixels = form.pixels();
+    const int64_t groups = (form.channels + together - 1) / together;
     context.team.split(form.samples * groups, 1, [&](int64_t begin, int64_t end, int) {
       GridBlock block;
       for (int64_t index = begin; index < end; ++index) {
         const int64_t n = index / groups;
-        GridCall call{.form = &form, .first = index % groups * kChannelBlock};
-        call.end = std::min(form.channels, call.first + kChannelBlock);
+        GridCall call{.form = &form, .first = index % groups * together};
+        call.end = std::min(form.channels, call.first + together);
         call.dy = static_cast<const char*>(context.inputs[0]) + n * form.channels * form.places() * size;
         float* out = static_cast<float*>(context.outputs[0]) + n * form.channels * pixels;
         call.out = out;
@@ -260,7 +290,7 @@ std::function<void(const KernelContext&)> make_grid_sample_grad(const NodeSignat
           std::memset(out + call.first * pixels, 0, bytes * static_cast<size_t>(pixels));
         const float* grid = static_cast<const float*>(context.inputs[1]) + n * grid_elements(form);
         for (; call.place < form.places(); call.place += kGridBlock) {
-          fill_block(form, grid, call.place, block);
+          fill_block<false>(form, grid, call.place, block);
           loops.sample_grad(call, block);
         }
       }
@@ -284,7 +314,8 @@ std::function<void(const KernelContext&)> make_grid_position_grad(const NodeSign
         call.dy = static_cast<const char*>(context.inputs[0]) + n * form.channels * form.places() * size;
         call.a = static_cast<const char*>(context.inputs[1]) + n * form.channels * form.pixels() * size;
         call.sums = static_cast<float*>(context.scratch) + rank * sums_floats(chunks);
-        fill_block(form, static_cast<const float*>(context.inputs[2]) + n * grid_elements(form), call.place, block);
+        fill_block<true>(form, static_cast<const float*>(context.inputs[2]) + n * grid_elements(form), call.place,
+                         block);
         loops.position_grad(call, block);
         float* out = static_cast<float*>(context.outputs[0]) + n * grid_elements(form) + call.place * dims;
         for (int64_t p = 0; p < block.count; ++p)

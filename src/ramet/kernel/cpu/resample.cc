@@ -58,16 +58,32 @@ struct ResampleLoopsOf {
     }
   }
 
-  /// Vectors of outputs gather their elements.
-  static void map_uniform(const float* from, const LineMap& map, T* out) {
+  /// Elements `taps` of a line of `inputs`, in ascending order: permutations of one or two vectors where they lie close
+  /// together.
+  static HWY_INLINE Vf elements_of(const float* from, int64_t inputs, const int32_t* taps) {
     const Df d;
     const hn::RebindToSigned<Df> di;
+    const int64_t step = vector_lanes(), span = taps[step - 1] - taps[0];
+    const auto index = hn::LoadU(di, taps);
+    const bool near = span < step && inputs >= step, twice = !near && span < 2 * step && inputs >= 2 * step;
+    if (!near && !twice) return hn::GatherIndex(d, from, index);
+    const int64_t base = std::min<int64_t>(taps[0], inputs - (near ? step : 2 * step));
+    const auto place = hn::Sub(index, hn::Set(di, static_cast<int32_t>(base)));
+    const auto within = hn::IndicesFromVec(d, hn::And(place, hn::Set(di, static_cast<int32_t>(step - 1))));
+    const Vf first = hn::TableLookupLanes(hn::LoadU(d, from + base), within);
+    if (near) return first;
+    const Vf second = hn::TableLookupLanes(hn::LoadU(d, from + base + step), within);
+    return hn::IfThenElse(hn::RebindMask(d, hn::Gt(place, hn::Set(di, static_cast<int32_t>(step - 1)))), second, first);
+  }
+
+  static void map_uniform(const float* from, const LineMap& map, T* out) {
+    const Df d;
     const int64_t step = vector_lanes(), whole = map.outputs / step * step;
     for (int64_t i = 0; i < whole; i += step) {
       Vf sum = hn::Zero(d);
       for (int64_t t = 0; t < map.uniform; ++t) {
         const int64_t at = t * map.outputs + i;
-        const Vf value = hn::GatherIndex(d, from, hn::LoadU(di, map.taps.data() + at)),
+        const Vf value = elements_of(from, map.inputs, map.taps.data() + at),
                  weight = hn::LoadU(d, map.weights.data() + at);
         sum = t == 0 ? hn::Mul(weight, value) : hn::MulAdd(weight, value, sum);
       }
@@ -136,11 +152,13 @@ const cpu::ResampleLoops& cpu::resample_loops(DType dtype) {
 
 namespace {
 
-cpu::LineMap line_map(const TapTable& table, int64_t inner) {
-  cpu::LineMap map{table.outputs(), inner, table.starts, table.taps, table.weights};
+cpu::LineMap line_map(const TapTable& table, int64_t inputs, int64_t inner) {
+  cpu::LineMap map{inputs, table.outputs(), inner, table.starts, table.taps, table.weights};
   const int64_t outputs = map.outputs, each = outputs == 0 ? 0 : table.starts[1];
   bool uniform = inner == 1 && each >= 1 && each <= 4;
   for (int64_t o = 0; o < outputs; ++o) uniform = uniform && table.starts[static_cast<size_t>(o) + 1] == (o + 1) * each;
+  for (int64_t t = each; uniform && t < outputs * each; ++t)
+    uniform = table.taps[static_cast<size_t>(t)] >= table.taps[static_cast<size_t>(t - each)];
   if (!uniform) return map;
   map.uniform = each;
   for (int64_t o = 0; o < outputs; ++o)
@@ -164,7 +182,7 @@ struct ResampleCall {
 
   explicit ResampleCall(const NodeSignature& node) : form(resample_form(node)) {
     leading = resample_tables(node);
-    line = line_map(leading.back(), form.inner);
+    line = line_map(leading.back(), form.from.back(), form.inner);
     leading.pop_back();
     from_line = form.from.back() * form.inner;
     to_line = form.to.back() * form.inner;

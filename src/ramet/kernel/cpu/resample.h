@@ -9,12 +9,13 @@ namespace ramet::kernel::cpu {
 
 /// The map along the last dimension of space, [inputs, inner] -> [outputs, inner].
 struct LineMap {
-  int64_t outputs = 0, inner = 1;
+  int64_t inputs = 0, outputs = 0, inner = 1;
   std::vector<int64_t> starts;
   std::vector<int32_t> taps;
   std::vector<float> weights;
-  /// When every output has this many taps (at most 4), and there is no inner dimension: `taps` and `weights` are
-  /// [uniform, outputs], so that vectors of outputs read theirs. 0: they are lists, as in ops/resize.h.
+  /// When every output has this many taps (at most 4), each no less than that of the output before, and there is no
+  /// inner dimension: `taps` and `weights` are [uniform, outputs], so that vectors of outputs read theirs. 0: they are
+  /// lists, as in ops/resize.h.
   int64_t uniform = 0;
 };
 
