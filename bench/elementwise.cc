@@ -102,6 +102,45 @@ void add_image_cases(std::vector<Case>& all) {
     }
 }
 
+/// Resizing to twice the extents and back to the half, sampling at positions, patches.
+void add_resize_cases(std::vector<Case>& all) {
+  using Ints = std::vector<int64_t>;
+  for (const bool last : {false, true})
+    for (const DType dtype : {kF32, kBF16}) {
+      const auto image = [&](int64_t side) {
+        return TensorType{dtype, last ? Shape{8, side, side, 64} : Shape{8, 64, side, side}};
+      };
+      const std::string kind = " " + std::string(name_of(dtype)) + (last ? " channels last" : "");
+      for (const char* method : {"nearest", "linear", "cubic"}) {
+        const bool nearest = method == std::string("nearest");
+        Attributes larger{{"sizes", Ints{224, 224}},
+                          {"method", method},
+                          {"coordinates", nearest ? "asymmetric" : "half_pixel"},
+                          {"channels_last", last}};
+        all.push_back({std::string("resize ") + method + kind, "resample", {image(112)}, larger});
+        Attributes back = larger;
+        back.set("sizes", Ints{112, 112}).set("transposed", true);
+        all.push_back({std::string("resize ") + method + " grad" + kind, "resample", {image(224)}, back});
+      }
+      const TensorType grid{kF32, {8, 112, 112, 2}};
+      all.push_back({"grid_sample" + kind, "grid_sample", {image(112), grid}, {{"channels_last", last}}});
+      all.push_back({"grid_sample_grad" + kind,
+                     "grid_sample_grad",
+                     {image(112), grid},
+                     {{"channels_last", last}, {"sizes", Ints{112, 112}}}});
+      all.push_back({"grid_position_grad" + kind,
+                     "grid_position_grad",
+                     {image(112), image(112), grid},
+                     {{"channels_last", last}}});
+      const Attributes patches{
+          {"taps", Ints{3, 3}}, {"low", Ints{1, 1}}, {"high", Ints{1, 1}}, {"channels_last", last}};
+      Attributes folded = patches;
+      const TensorType columns{dtype, last ? Shape{8, 3136, 576} : Shape{8, 576, 3136}};
+      all.push_back({"im2col" + kind, "im2col", {image(56)}, patches});
+      all.push_back({"col2im" + kind, "col2im", {columns}, folded.set("sizes", Ints{56, 56})});
+    }
+}
+
 std::vector<Case> cases() {
   const Shape wide{8192, 3072}, hidden{24576, 768}, vector{3072}, width{768}, rows{24576};
   const TensorType counter{DType::kI64, Shape{2}}, scalar{kF32, Shape{}};
@@ -199,6 +238,7 @@ std::vector<Case> cases() {
                    held});
   }
   add_image_cases(all);
+  add_resize_cases(all);
   return all;
 }
 

@@ -431,5 +431,46 @@ struct CtcOptions {
 /// but the first i32 or i64.
 RAMET_API Tensor ctc_loss(Operand log_probs, Operand targets, Operand input_lengths, Operand target_lengths,
                           const CtcOptions& options = {});
+// --- resizing, sampling, patches: activations are [N, C, space...], or [N, space..., C] with channels_last ---
+
+struct ResizeOptions {
+  /// PyTorch's modes: "nearest", "nearest-exact", "linear" (for any number of dimensions), "bicubic".
+  std::string mode = "nearest";
+  bool corners = false;          ///< the centres of the outermost elements stay where they are (align_corners)
+  bool antialias = false;        ///< filters as wide as the step when the result is smaller
+  std::vector<double> scales{};  ///< output elements an input element, one a dimension of space; empty: by the extents
+  bool channels_last = false;
+};
+/// Space resized to `sizes`, one a dimension, as torch.nn.functional.interpolate.
+RAMET_API Tensor resize(Operand a, const std::vector<int64_t>& sizes, const ResizeOptions& options = {});
+
+struct GridSampleOptions {
+  std::string method = "linear";  ///< "nearest", "linear", "cubic" (up to two dimensions of space)
+  std::string padding = "zeros";  ///< what is read outside: "zeros", "border", "reflection"
+  bool corners = false;           ///< -1 and 1 are the centres of the outermost elements, not their outer edges
+  bool channels_last = false;
+};
+/// a [N, C, in...] read at the positions grid [N, out..., d] -> [N, C, out...]. Coordinates go from -1 to 1, that of
+/// the last dimension of space first, as torch.nn.functional.grid_sample.
+RAMET_API Tensor grid_sample(Operand a, Operand grid, const GridSampleOptions& options = {});
+/// Positions [N, space..., d] for grid_sample, of affine maps theta [N, d, d + 1]; d is 2 or 3.
+RAMET_API Tensor affine_grid(Operand theta, const std::vector<int64_t>& space, bool corners = false);
+
+/// [..., C r r, H, W] -> [..., C, H r, W r] for r = factor, and the inverse.
+RAMET_API Tensor pixel_shuffle(Operand a, int64_t factor, bool channels_last = false);
+RAMET_API Tensor pixel_unshuffle(Operand a, int64_t factor, bool channels_last = false);
+/// Channels [groups, C / groups] in the order [C / groups, groups].
+RAMET_API Tensor channel_shuffle(Operand a, int64_t groups, bool channels_last = false);
+
+struct PatchOptions {
+  std::vector<int64_t> taps;                    ///< extents of a patch, one a dimension of space
+  std::vector<int64_t> strides{}, dilations{};  ///< empty: 1
+  std::vector<int64_t> low{}, high{};           ///< zeros around space; empty: 0
+  bool channels_last = false;
+};
+/// Patches as columns: [N, C, space...] -> [N, C taps, patches], as torch.nn.functional.unfold.
+RAMET_API Tensor im2col(Operand a, const PatchOptions& options);
+/// Columns added up where im2col read them -> [N, C, sizes...], as torch.nn.functional.fold.
+RAMET_API Tensor col2im(Operand columns, const std::vector<int64_t>& sizes, const PatchOptions& options);
 
 }  // namespace ramet::v0

@@ -22,6 +22,7 @@ const std::vector<OpCase>& op_cases() {
     add_attention_cases(all);
     add_arithmetic_cases(all);
     add_loss_cases(all);
+    add_resize_cases(all);
     return all;
   }();
   return cases;

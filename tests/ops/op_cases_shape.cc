@@ -310,6 +310,11 @@ void add_reductions(std::vector<OpCase>& cases) {
                    .inputs = {f32({3, 0})},
                    .attributes = {{"axes", Dims{1}}},
                    .expected = {{0, 0, 0}}});
+  // The gradient of a broadcast of nothing.
+  cases.push_back({.op = "reduce_sum",
+                   .name = "no_columns",
+                   .inputs = {f32({3, 0})},
+                   .attributes = {{"axes", std::vector<int64_t>{0}}}});
   cases.push_back({.op = "reduce_prod",
                    .name = "of nothing",
                    .inputs = {f32({3, 0})},

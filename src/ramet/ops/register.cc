@@ -29,6 +29,7 @@ void register_optimizer_ops(OpRegistry& registry);
 void register_rounding_ops(OpRegistry& registry);
 void register_large_batch_optimizer_ops(OpRegistry& registry);
 void register_exponent_ops(OpRegistry& registry);
+void register_resize_ops(OpRegistry& registry);
 void register_collective_ops(OpRegistry& registry);
 
 }  // namespace ramet::ops
@@ -60,5 +61,6 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_rounding_ops(registry);
   ops::register_large_batch_optimizer_ops(registry);
   ops::register_exponent_ops(registry);
+  ops::register_resize_ops(registry);
   ops::register_collective_ops(registry);
 }

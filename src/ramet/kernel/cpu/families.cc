@@ -21,6 +21,9 @@ void add_all(Backend& backend) {
   add_cpu_shape(backend);
   add_cpu_random(backend);
   add_cpu_narrow(backend);
+  add_cpu_grid_sample(backend);
+  add_cpu_patches(backend);
+  add_cpu_resample(backend);
 }
 
 void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,

@@ -29,6 +29,9 @@ void add_cpu_cache(Backend& backend);
 void add_cpu_shape(Backend& backend);
 void add_cpu_random(Backend& backend);
 void add_cpu_narrow(Backend& backend);
+void add_cpu_grid_sample(Backend& backend);
+void add_cpu_patches(Backend& backend);
+void add_cpu_resample(Backend& backend);
 
 namespace cpu {
 

@@ -163,6 +163,7 @@ class Reduction {
         team_(team) {}
 
   void run(float* results) {
+    if (pass_.results() == 0) return;
     if (pass_.group.reduced == 0) return std::fill_n(results, pass_.results(), join_.start), void();
     if (pass_.in_order)
       reduce_in_order(results);

@@ -28,6 +28,7 @@ void add_reference_optimizer(Backend& backend);
 void add_reference_narrow(Backend& backend);
 void add_reference_large_batch_optimizer(Backend& backend);
 void add_reference_exponents(Backend& backend);
+void add_reference_resize(Backend& backend);
 
 namespace {
 
@@ -77,6 +78,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_narrow(backend);
   add_reference_large_batch_optimizer(backend);
   add_reference_exponents(backend);
+  add_reference_resize(backend);
 }
 
 void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run,
