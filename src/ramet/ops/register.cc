@@ -15,6 +15,7 @@ void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_cache_ops(OpRegistry& registry);
+void register_recurrent_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
 void register_optimizer_ops(OpRegistry& registry);
 void register_rounding_ops(OpRegistry& registry);
@@ -37,6 +38,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_normalize_ops(registry);
   ops::register_attention_ops(registry);
   ops::register_cache_ops(registry);
+  ops::register_recurrent_ops(registry);
   ops::register_loss_ops(registry);
   ops::register_optimizer_ops(registry);
   ops::register_rounding_ops(registry);

@@ -12,6 +12,7 @@ void add_all(Backend& backend) {
   add_cpu_reduce(backend);
   add_cpu_gather(backend);
   add_cpu_cache(backend);
+  add_cpu_recurrent(backend);
   add_cpu_shape(backend);
   add_cpu_random(backend);
   add_cpu_narrow(backend);

@@ -20,6 +20,7 @@ void add_cpu_exponents(Backend& backend);
 void add_cpu_reduce(Backend& backend);
 void add_cpu_gather(Backend& backend);
 void add_cpu_cache(Backend& backend);
+void add_cpu_recurrent(Backend& backend);
 void add_cpu_shape(Backend& backend);
 void add_cpu_random(Backend& backend);
 void add_cpu_narrow(Backend& backend);

@@ -17,6 +17,7 @@ void add_reference_matmul(Backend& backend);
 void add_reference_normalize(Backend& backend);
 void add_reference_attention(Backend& backend);
 void add_reference_cache(Backend& backend);
+void add_reference_recurrent(Backend& backend);
 void add_reference_loss(Backend& backend);
 void add_reference_optimizer(Backend& backend);
 void add_reference_narrow(Backend& backend);
@@ -58,6 +59,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_normalize(backend);
   add_reference_attention(backend);
   add_reference_cache(backend);
+  add_reference_recurrent(backend);
   add_reference_loss(backend);
   add_reference_optimizer(backend);
   add_reference_narrow(backend);
