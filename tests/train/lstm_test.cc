@@ -104,7 +104,7 @@ TEST(Lstm, RefusesWhatWouldBreakTheChain) {
   const auto refusal = [](const std::string& layout, const Settings& more) {
     return error_of([&] { make_training(prepare(recipe(layout, more)), {}); });
   };
-  EXPECT_THAT(refusal("", {"model.carry=true"}), HasSubstr("'rnn.hidden_l0': lanes would break the chain"));
+  EXPECT_THAT(refusal("", {"model.carry=true"}), HasSubstr("chained state 'rnn.cell_l0': lanes would break the chain"));
   EXPECT_THAT(refusal("r=2", {"model.carry=true", "train.lanes=2"}), HasSubstr("break the chain"));
   EXPECT_THAT(refusal("", {"model.heads=2"}),
               HasSubstr("model.heads: a language model of LSTM layers has no such size"));

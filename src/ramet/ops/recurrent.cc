@@ -52,14 +52,29 @@ void number_inputs(const NodeSignature& node, RecurrentForm& form) {
            "biased, peepholes, projected and ragged say which optional inputs there are");
 }
 
+/// The logical type of the weight. A blocked one is bytes, and attributes say what they stand for
+/// (program/block_operands.h).
+TensorType read_weight(const NodeSignature& node, RecurrentForm& form) {
+  const std::string letter(1, static_cast<char>('a' + form.weight));
+  form.blocked = node.attributes.get_string_or(letter + "_blocked", "");
+  if (form.blocked.empty()) {
+    require_rank(node, form.weight, "weight", 2, 2);
+    return node.inputs[static_cast<size_t>(form.weight)];
+  }
+  require_dtype(node, form.weight, "blocked weight", {DType::kU8});
+  require_rank(node, form.weight, "blocked weight", 1, 1);
+  const TensorType weight{node.attributes.get_dtype(letter + "_dtype"), shape_attribute(node, letter + "_shape")};
+  if (weight.shape.rank() != 2) refuse(node, "a blocked weight must be a matrix", weight.text());
+  return weight;
+}
+
 /// T, B, H and R from the operands that have them in either pass.
 void read_extents(const NodeSignature& node, RecurrentForm& form) {
   const int sequence = form.gradient ? form.y : form.x;
   require_floating(node, sequence, form.gradient ? "y" : "x");
   require_rank(node, sequence, form.gradient ? "y" : "x", 3, 3);
-  require_rank(node, form.weight, "weight", 2, 2);
-  const TensorType &first = node.inputs[static_cast<size_t>(sequence)],
-                   &weight = node.inputs[static_cast<size_t>(form.weight)];
+  const TensorType& first = node.inputs[static_cast<size_t>(sequence)];
+  const TensorType weight = read_weight(node, form);
   form.dtype = first.dtype;
   form.steps = first.shape[0];
   form.batch = first.shape[1];
@@ -79,7 +94,7 @@ void check_types(const NodeSignature& node, const RecurrentForm& form) {
   };
   const Shape state{form.batch, form.state}, cell{form.batch, form.hidden};
   check(form.x, "x", form.dtype, form.sequence(form.gate_width()));
-  check(form.weight, "weight", form.dtype, Shape{form.gate_width(), form.state});
+  if (form.blocked.empty()) check(form.weight, "weight", form.dtype, Shape{form.gate_width(), form.state});
   check(form.h0, "h0", form.dtype, state);
   check(form.c0, "c0", DType::kF32, cell);
   check(form.y, "y", form.dtype, form.sequence(form.state));
@@ -270,6 +285,9 @@ Tensor peephole_gradient(const RecurrentForm& form, Tensor dx, Tensor previous_c
 std::vector<Tensor> recurrent_gradient(GradientContext& context) {
   const RecurrentForm form = recurrent_form(context.node);
   const RecurrentForm::Forward out = form.forward();
+  if (!form.blocked.empty())
+    refuse(context.node, "a layer with a blocked weight has no gradient", "", "",
+           "Differentiate before operands are blocked");
   only_states(context, out);
   const std::vector<Tensor> results = backward_node(context, form);
   const RecurrentForm::Backward at = [&] {
@@ -320,7 +338,17 @@ struct Pair {
   std::vector<int> full, grad_full;
 };
 
-void add_pair(OpRegistry& registry, const Pair& pair) {
+/// The attributes of a weight in blocked bytes, which is input `letter`.
+void add_blocking(std::vector<AttributeSpec>& attributes, const std::string& letter) {
+  attributes.push_back({letter + "_blocked", Kind::kString, false, "format in which the weight is blocked bytes"});
+  attributes.push_back({letter + "_shape", Kind::kInts, false, "logical shape of a blocked weight"});
+  attributes.push_back({letter + "_dtype", Kind::kDType, false, "logical type of a blocked weight"});
+}
+
+void add_pair(OpRegistry& registry, Pair pair) {
+  std::vector<AttributeSpec> grad_attributes = pair.attributes;
+  add_blocking(pair.attributes, "b");
+  add_blocking(grad_attributes, "a");
   registry.add({.name = pair.name,
                 .doc = pair.doc,
                 .min_inputs = pair.least,
@@ -337,7 +365,7 @@ void add_pair(OpRegistry& registry, const Pair& pair) {
                 .doc = pair.grad_doc,
                 .min_inputs = pair.grad_least,
                 .max_inputs = pair.grad_most,
-                .attributes = pair.attributes,
+                .attributes = grad_attributes,
                 .infer = infer_recurrent,
                 .gradient = {},
                 .sharding = recurrent_sharding,

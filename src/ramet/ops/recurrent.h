@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "ramet/ir/op.h"
@@ -34,6 +35,7 @@ struct RecurrentForm {
   /// after the product (r, z, n, W_n h + b), rnn 0.
   int64_t kept = 0;
   DType dtype = DType::kF32;
+  std::string blocked{};  ///< format in which the weight is blocked bytes; "": it is not
   // Positions of the inputs; -1: absent.
   int x = -1, weight = -1, h0 = -1, c0 = -1;
   int bias = -1, peepholes = -1, projection = -1, lengths = -1;

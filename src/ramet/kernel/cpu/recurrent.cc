@@ -81,6 +81,11 @@ class RecurrentPlan {
     return make_products(why);
   }
   int64_t scratch_bytes() const { return scratch_.bytes(); }
+  /// The blocked layout of the weight that the kernel reads without further work, if the weight is one product's.
+  std::optional<BlockedMatrix> weight_blocking() const {
+    if (first_.first_row != 0 || first_.blocked.k * first_.blocked.n != form_.gate_width() * form_.state) return {};
+    return first_.blocked;
+  }
   virtual void run(const KernelContext& context) const = 0;
 
  protected:
@@ -92,9 +97,11 @@ class RecurrentPlan {
   }
 
   /// Rows [first, first + rows) of weight `input` [.., columns]: the product takes vectors of `columns` elements to
-  /// `rows` ones, or back where `transposed` is false.
+  /// `rows` ones (`forward`), or back.
   bool make(StepProduct& product, int input, int64_t first, int64_t rows, int64_t columns, bool forward, DType out,
             std::string* why) {
+    product.input = input;
+    product.first_row = first;
     MatmulForm form;
     form.m = form_.batch;
     form.k = forward ? columns : rows;
@@ -111,18 +118,22 @@ class RecurrentPlan {
       product.prepared = PreparedMatmul::make(kind, form, DType::kF32, blocked, threads_, why);
       if (!product.prepared) continue;
       product.blocked = *blocked;
-      product.input = input;
-      product.first_row = first;
-      product.source = node_.inputs[static_cast<size_t>(input)].dtype;
+      product.source = node_.inputs[static_cast<size_t>(input)].dtype;  // of no use if blocked
       product.logical = form_.dtype;
-      product.at = scratch_.take(blocked->bytes());
+      if (is_blocked(product) && blocked->format() != form_.blocked)
+        return refused(why, "the weight is blocked for another kernel; found " + form_.blocked + "; expected " +
+                                blocked->format());
+      product.at = scratch_.take(is_blocked(product) ? 0 : blocked->bytes());
       product.scratch_at = scratch_.take(product.prepared->scratch_bytes());
       return true;
     }
     return false;
   }
 
+  /// Whether the caller has blocked the product's weight.
+  bool is_blocked(const StepProduct& product) const { return !form_.blocked.empty() && product.input == form_.weight; }
   void block(const StepProduct& product, const Operands& at) const {
+    if (!product.prepared || is_blocked(product)) return;
     const int64_t columns = product.blocked.transposed ? product.blocked.k : product.blocked.n;
     const char* source =
         at.in(product.input) + product.first_row * columns * static_cast<int64_t>(size_of(product.source));
@@ -131,7 +142,8 @@ class RecurrentPlan {
     });
   }
   void multiply(const StepProduct& product, const void* rows, void* out, const Operands& at) const {
-    product.prepared->run(rows, at.scratch(product.at), nullptr, out, at.scratch(product.scratch_at), at.context.team);
+    const char* weight = is_blocked(product) ? at.in(product.input) : at.scratch(product.at);
+    product.prepared->run(rows, weight, nullptr, out, at.scratch(product.scratch_at), at.context.team);
   }
 
   int64_t length(const Operands& at, int64_t sample) const {
@@ -170,6 +182,7 @@ class RecurrentPlan {
   int threads_;
   int64_t size_;
   Scratch scratch_;
+  StepProduct first_, second_;  ///< with the weight; with its last third, or with the projection
 };
 
 class ForwardPlan : public RecurrentPlan {
@@ -179,8 +192,7 @@ class ForwardPlan : public RecurrentPlan {
   void run(const KernelContext& context) const override {
     const Operands at{context};
     const RecurrentForm::Forward out = form_.forward();
-    for (const StepProduct* product : {&first_, &second_})
-      if (product->prepared) block(*product, at);
+    for (const StepProduct* product : {&first_, &second_}) block(*product, at);
     copy(at.in(form_.h0), offset(form_.batch, form_.state), at.out(out.h));
     if (form_.lstm()) copy(at.in(form_.c0), form_.batch * form_.hidden * 4, at.out(out.c));
     for (int64_t index = 0; index < form_.steps; ++index) take_step(step(index), at);
@@ -277,7 +289,6 @@ class ForwardPlan : public RecurrentPlan {
     });
   }
 
-  StepProduct first_, second_;
   int64_t z_ = -1, inner_ = -1, operand_ = -1, projected_ = -1;
 };
 
@@ -289,8 +300,7 @@ class BackwardPlan : public RecurrentPlan {
     const Operands at{context};
     const RecurrentForm::Backward out = form_.backward();
     const RecurrentLoops& loops = cpu::recurrent_loops(form_.dtype);
-    for (const StepProduct* product : {&first_, &second_})
-      if (product->prepared) block(*product, at);
+    for (const StepProduct* product : {&first_, &second_}) block(*product, at);
     copy_before(form_.h0, form_.y, size_, form_.state, out.previous, at);
     if (out.previous_cells >= 0) copy_before(form_.c0, form_.cells, 4, form_.hidden, out.previous_cells, at);
     if (form_.lstm()) copy(at.in(form_.dc), form_.batch * form_.hidden * 4, at.out(out.dc0));
@@ -444,7 +454,6 @@ class BackwardPlan : public RecurrentPlan {
     multiply(second_, states, at.scratch(inner_), at);
   }
 
-  StepProduct first_, second_;
   int64_t z_ = -1, direct_ = -1, inner_ = -1, dn_ = -1, pair_ = -1;
 };
 
@@ -461,6 +470,7 @@ std::unique_ptr<RecurrentPlan> make_plan(const NodeSignature& node, int threads,
 struct Answer {
   std::string refused;
   int64_t scratch_bytes = 0;
+  std::optional<BlockedLayout> blocking;
 };
 
 Answer ask(const NodeSignature& node, int threads) {
@@ -475,23 +485,35 @@ Answer ask(const NodeSignature& node, int threads) {
   if (found != answers.end()) return found->second;
   Answer answer;
   const auto plan = make_plan(node, threads, &answer.refused);
-  if (plan) answer = {"", plan->scratch_bytes()};
+  if (plan) {
+    answer = {"", plan->scratch_bytes(), std::nullopt};
+    if (const auto blocked = plan->weight_blocking()) answer.blocking = {blocked->format(), blocked->bytes()};
+  }
   return answers[key] = answer;
 }
 
 }  // namespace
 
 void add_cpu_recurrent(Backend& backend) {
-  for (const char* op : {"lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"})
-    cpu::add_hwy(
-        backend, op, [](const NodeSignature& node) { return ask(node, 1).refused; },
-        [](const NodeSignature& node, int threads) -> std::function<void(const KernelContext&)> {
-          std::string why;
-          std::shared_ptr<RecurrentPlan> plan = make_plan(node, threads, &why);
-          if (!plan) internal_error("add_cpu_recurrent", "a node was taken and then refused: " + why);
-          return [plan](const KernelContext& context) { plan->run(context); };
-        },
-        [](const NodeSignature& node, int threads) { return ask(node, threads).scratch_bytes; });
+  for (const char* op : {"lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"}) {
+    KernelEntry entry;
+    entry.op = op;
+    entry.name = "hwy";
+    entry.refuse = [](const NodeSignature& node) { return ask(node, 1).refused; };
+    entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+      std::string why;
+      std::shared_ptr<RecurrentPlan> plan = make_plan(node, threads, &why);
+      if (!plan) internal_error("add_cpu_recurrent", "a node was taken and then refused: " + why);
+      return std::make_unique<cpu::FunctionKernel>([plan](const KernelContext& context) { plan->run(context); });
+    };
+    entry.scratch = [](const NodeSignature& node, int threads) { return ask(node, threads).scratch_bytes; };
+    entry.blocking = [](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
+      const RecurrentForm form = recurrent_form(node);
+      if (input != form.weight || !form.blocked.empty()) return std::nullopt;
+      return ask(node, 1).blocking;
+    };
+    backend.add(std::move(entry));
+  }
 }
 
 }  // namespace ramet::kernel

@@ -305,7 +305,9 @@ void run_recurrent(const ReferenceOperands& operands) {
 
 void add_reference_recurrent(Backend& backend) {
   for (const char* op : {"lstm", "lstm_grad", "gru", "gru_grad", "rnn", "rnn_grad"})
-    add_reference(backend, op, run_recurrent);
+    add_reference(backend, op, run_recurrent, [](const NodeSignature& node) {
+      return recurrent_form(node).blocked.empty() ? std::string() : std::string("reads no blocked operand");
+    });
 }
 
 }  // namespace ramet::kernel
