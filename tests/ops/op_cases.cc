@@ -23,6 +23,7 @@ const std::vector<OpCase>& op_cases() {
     add_arithmetic_cases(all);
     add_loss_cases(all);
     add_resize_cases(all);
+    add_recurrent_cases(all);
     return all;
   }();
   return cases;

@@ -341,6 +341,36 @@ TEST(CausalBatches, BlocksAreTheShuffledDocuments) {
   EXPECT_LE(ends, 40);
 }
 
+TEST(CausalBatches, ColumnsAreTextsThatGoOn) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "document " + std::to_string(i) + " lower newer\n\n";
+  write_file_atomic(folder.path() / "a.txt", text);
+  build_corpus({folder.path() / "a.txt"}, *load_tokenizer(kDataSamples / "tiny-vocab.json"), folder.path() / "corpus");
+  const Corpus corpus = Corpus::open(folder.path() / "corpus");
+  for (const bool shuffle : {false, true}) {
+    const CausalBatchOptions options{.sequence_length = 6, .shuffle = shuffle, .seed = 4, .columns = 3};
+    const auto source = make_causal_batches(corpus, options);
+    const int64_t samples = source->epoch_samples(0), windows = samples / 3;
+    ASSERT_EQ(samples % 3, 0);
+    ASSERT_GT(windows, 5);
+    expect_pure(*source, *make_causal_batches(corpus, options), 2 * samples + 5);
+    const auto ids = ints(source->make(0, samples), "input_ids"), labels = ints(source->make(0, samples), "labels");
+    for (int64_t i = 0; i + 3 < samples; ++i)
+      EXPECT_EQ(labels[static_cast<size_t>(6 * i + 5)], ids[static_cast<size_t>(6 * (i + 3))]) << "sample " << i;
+    // Column after column, the samples are the text.
+    std::vector<int32_t> joined;
+    for (int64_t column = 0; column < 3; ++column)
+      for (int64_t window = 0; window < windows; ++window)
+        for (int64_t t = 0; t < 6; ++t) joined.push_back(ids[static_cast<size_t>(6 * (3 * window + column) + t)]);
+    const auto whole = make_causal_batches(corpus, {.sequence_length = 6, .shuffle = false});
+    if (!shuffle) EXPECT_EQ(joined, ints(whole->make(0, samples), "input_ids"));
+    EXPECT_NE(source->identity(),
+              make_causal_batches(corpus, {.sequence_length = 6, .shuffle = shuffle, .seed = 4})->identity());
+  }
+  EXPECT_THROW(make_causal_batches(corpus, {.sequence_length = 6, .columns = 1000}), Error);
+}
+
 TEST(CausalBatches, AShortCorpusIsPadded) {
   const TemporaryFolder folder;
   write_file_atomic(folder.path() / "a.txt", "low lower");
@@ -422,9 +452,9 @@ struct Sequence {
 
 std::vector<Sequence> sequences_of_rows(const Batch& batch) {
   std::vector<Sequence> result;
-  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"), mask = ints(batch, "attention_mask"),
-             places = ints(batch, "masked_positions"), labels = ints(batch, "masked_labels"),
-             next = ints(batch, "next_sentence_label");
+  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"),
+             mask = ints(batch, "attention_mask"), places = ints(batch, "masked_positions"),
+             labels = ints(batch, "masked_labels"), next = ints(batch, "next_sentence_label");
   const size_t count = next.size(), width = ids.size() / count, words = places.size() / count;
   for (size_t row = 0; row < count; ++row) {
     Sequence sequence{{}, {}, {}, {}, next[row]};
@@ -440,10 +470,10 @@ std::vector<Sequence> sequences_of_rows(const Batch& batch) {
 /// The same of packed rows; each row is looked at on the way.
 std::vector<Sequence> sequences_of_packs(const Batch& batch, size_t depth) {
   std::vector<Sequence> result;
-  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"), segments = ints(batch, "segment_ids"),
-             positions = ints(batch, "position_ids"), places = ints(batch, "masked_positions"),
-             labels = ints(batch, "masked_labels"), firsts = ints(batch, "first_positions"),
-             next = ints(batch, "next_sentence_label");
+  const auto ids = ints(batch, "input_ids"), types = ints(batch, "token_type_ids"),
+             segments = ints(batch, "segment_ids"), positions = ints(batch, "position_ids"),
+             places = ints(batch, "masked_positions"), labels = ints(batch, "masked_labels"),
+             firsts = ints(batch, "first_positions"), next = ints(batch, "next_sentence_label");
   const size_t count = firsts.size() / depth, width = ids.size() / count, words = places.size() / count;
   for (size_t row = 0; row < count; ++row) {
     size_t at = 0, word = row * words;

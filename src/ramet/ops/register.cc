@@ -21,6 +21,7 @@ void register_convolution_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_cache_ops(OpRegistry& registry);
 void register_rotary_op(OpRegistry& registry);
+void register_recurrent_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
 void register_loss_row_ops(OpRegistry& registry);
 void register_ctc_ops(OpRegistry& registry);
@@ -53,6 +54,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_attention_ops(registry);
   ops::register_cache_ops(registry);
   ops::register_rotary_op(registry);
+  ops::register_recurrent_ops(registry);
   ops::register_loss_ops(registry);
   ops::register_loss_row_ops(registry);
   ops::register_ctc_ops(registry);

@@ -32,7 +32,7 @@ std::vector<RecipeKey> common_keys() {
       {.name = "model.kind", .doc = "what is trained", .field = RAMET_FIELD(model.kind), .choices = model_kinds()},
       {.name = "model.preset",
        .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
-              "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2)",
+              "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2); mini, small, medium, large (lstm)",
        .field = RAMET_FIELD(model.preset),
        .otherwise = "mini",
        .of_text = true},

@@ -89,6 +89,7 @@ std::vector<std::string> model_kinds();
 // A file each.
 const RecipeKind& bert_kind();
 const RecipeKind& gpt2_kind();
+const RecipeKind& lstm_kind();
 const RecipeKind& task_kind();
 const RecipeKind& model_file_kind();
 

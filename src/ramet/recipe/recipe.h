@@ -28,6 +28,7 @@ struct Recipe {
     std::optional<int64_t> types;
     std::optional<double> dropout, attention_dropout, epsilon;
     std::string activation, init_from, file;
+    bool tied = false, carry = false;
   } model;
 
   struct Data {

@@ -30,14 +30,18 @@ void refuse_published_size(const Recipe& recipe, const std::string& key, const s
                .remedy = "Leave the key out"});
 }
 
-void check_text_sizes(const Recipe& recipe, int64_t corpus_vocabulary) {
-  const auto& model = recipe.model;
-  if (corpus_vocabulary > *model.vocabulary_size)
+void check_vocabulary(const Recipe& recipe, int64_t corpus_vocabulary) {
+  if (corpus_vocabulary > *recipe.model.vocabulary_size)
     throw Error({.what = "the corpus has more tokens than the model has rows for",
                  .where = recipe.where("model.vocabulary_size"),
-                 .found = std::to_string(*model.vocabulary_size),
+                 .found = std::to_string(*recipe.model.vocabulary_size),
                  .expected = "at least " + std::to_string(corpus_vocabulary),
                  .remedy = "Leave the key out to take the corpus' own size"});
+}
+
+void check_text_sizes(const Recipe& recipe, int64_t corpus_vocabulary) {
+  const auto& model = recipe.model;
+  check_vocabulary(recipe, corpus_vocabulary);
   if (*model.hidden % *model.heads != 0)
     throw Error({.what = "model.heads must divide model.hidden",
                  .where = recipe.where("model.heads"),

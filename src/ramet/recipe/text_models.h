@@ -39,6 +39,8 @@ void take_text_sizes(Config& config, const Recipe& recipe) {
   config.epsilon = model.epsilon.value_or(config.epsilon);
 }
 
+/// Throws Error when the corpus has more tokens than a complete recipe's model.
+void check_vocabulary(const Recipe& recipe, int64_t corpus_vocabulary);
 /// Throws Error for sizes of a complete recipe that contradict each other or the corpus.
 void check_text_sizes(const Recipe& recipe, int64_t corpus_vocabulary);
 

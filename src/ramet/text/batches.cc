@@ -50,9 +50,10 @@ Hash identity_of(std::string_view kind, std::string_view contents, const BertBat
 }
 
 Hash identity_of(std::string_view kind, std::string_view contents, const CausalBatchOptions& options) {
-  return source_identity(kind, contents,
-                     {static_cast<double>(options.sequence_length), options.shuffle ? 1.0 : 0.0,
-                      static_cast<double>(options.seed >> 32), static_cast<double>(options.seed & 0xFFFFFFFFu)});
+  const double length = static_cast<double>(options.sequence_length), shuffle = options.shuffle ? 1.0 : 0.0;
+  const double high = static_cast<double>(options.seed >> 32), low = static_cast<double>(options.seed & 0xFFFFFFFFu);
+  if (options.columns == 0) return source_identity(kind, contents, {length, shuffle, high, low});
+  return source_identity(kind, contents, {length, shuffle, high, low, static_cast<double>(options.columns)});
 }
 
 namespace {
@@ -85,6 +86,7 @@ void check_options(const BertBatchOptions& options) {
 
 void check_options(const CausalBatchOptions& options) {
   check_range("sequence_length", options.sequence_length, 1, 1 << 20);
+  check_range("columns", static_cast<double>(options.columns), 0, 1 << 20);
 }
 
 namespace {
@@ -236,7 +238,7 @@ class EvenSource : public Base {
 class CausalSource final : public EvenSource<Source> {
  public:
   CausalSource(const Corpus& corpus, int32_t separator, const CausalBatchOptions& options)
-      : EvenSource(blocks(corpus, options.sequence_length), options.seed, options.shuffle),
+      : EvenSource(blocks(corpus, options), options.seed, options.shuffle && options.columns == 0),
         stream_(corpus, separator, options.seed, options.shuffle),
         options_(options),
         separator_(separator),
@@ -251,7 +253,7 @@ class CausalSource final : public EvenSource<Source> {
     const int64_t length = options_.sequence_length;
     std::vector<int32_t> tokens;
     for (int64_t row = 0; row < count; ++row) {
-      const int64_t index = first_sample + row, begin = element(index) * length;
+      const int64_t index = first_sample + row, begin = block(element(index)) * length;
       tokens.clear();
       stream_.append(epoch_of(index), begin, begin + length + 1, tokens);
       // Only a corpus shorter than one block leaves room at the end.
@@ -263,8 +265,20 @@ class CausalSource final : public EvenSource<Source> {
   }
 
  private:
-  static int64_t blocks(const Corpus& corpus, int64_t length) {
-    return std::max<int64_t>(1, (corpus.counts().tokens + corpus.counts().documents - 1) / length);
+  static int64_t blocks(const Corpus& corpus, const CausalBatchOptions& options) {
+    const int64_t columns = std::max<int64_t>(1, options.columns);
+    const int64_t all = (corpus.counts().tokens + corpus.counts().documents - 1) / options.sequence_length;
+    if (options.columns > 1 && all < columns)
+      throw Error({.what = "the corpus is too short to be cut into so many texts",
+                   .found = std::to_string(all) + " sequences of " + std::to_string(options.sequence_length) + " tokens",
+                   .expected = "at least " + std::to_string(columns) + ", one for each sample of a micro-batch",
+                   .remedy = "Take a longer corpus, or a smaller train.micro_batch or data.sequence_length"});
+    return std::max<int64_t>(1, all / columns) * columns;
+  }
+  /// Which block of the epoch element `element` is.
+  int64_t block(int64_t element) const {
+    if (options_.columns == 0) return element;
+    return element % options_.columns * (epoch_samples(0) / options_.columns) + element / options_.columns;
   }
   DocumentStream stream_;
   CausalBatchOptions options_;

@@ -75,9 +75,13 @@ struct CausalBatchOptions {
   int32_t sequence_length = 1024;
   bool shuffle = true;
   uint64_t seed = 0;
+  /// Not 0: sample i + columns goes on where sample i ends. An epoch is cut into so many texts of equal length, of
+  /// which sample i reads text i % columns. Synthetic tokens have no order, and ignore it.
+  int64_t columns = 0;
 };
 
-/// Shuffled documents joined with <|endoftext|>, cut into blocks of S + 1 tokens that share one with the next.
+/// Shuffled documents joined with <|endoftext|>, cut into blocks of S + 1 tokens that share one with the next. Error
+/// for a corpus that is too short for `columns`.
 std::unique_ptr<Source> make_causal_batches(const Corpus& corpus, const CausalBatchOptions& options);
 
 /// Same tensors with tokens drawn from the counter-based generator by Zipf's law; every sequence is full.

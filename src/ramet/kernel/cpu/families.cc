@@ -18,6 +18,7 @@ void add_all(Backend& backend) {
   add_cpu_take(backend);
   add_cpu_order(backend);
   add_cpu_cache(backend);
+  add_cpu_recurrent(backend);
   add_cpu_shape(backend);
   add_cpu_random(backend);
   add_cpu_narrow(backend);

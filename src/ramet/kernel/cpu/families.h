@@ -26,6 +26,7 @@ void add_cpu_gather(Backend& backend);
 void add_cpu_take(Backend& backend);
 void add_cpu_order(Backend& backend);
 void add_cpu_cache(Backend& backend);
+void add_cpu_recurrent(Backend& backend);
 void add_cpu_shape(Backend& backend);
 void add_cpu_random(Backend& backend);
 void add_cpu_narrow(Backend& backend);

@@ -20,6 +20,7 @@ void add_reference_pooling(Backend& backend);
 void add_reference_convolution(Backend& backend);
 void add_reference_attention(Backend& backend);
 void add_reference_cache(Backend& backend);
+void add_reference_recurrent(Backend& backend);
 void add_reference_loss(Backend& backend);
 void add_reference_loss_rows(Backend& backend);
 void add_reference_ctc(Backend& backend);
@@ -70,6 +71,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_convolution(backend);
   add_reference_attention(backend);
   add_reference_cache(backend);
+  add_reference_recurrent(backend);
   add_reference_loss(backend);
   add_reference_loss_rows(backend);
   add_reference_ctc(backend);
