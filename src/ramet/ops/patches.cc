@@ -162,7 +162,6 @@ PatchForm patch_form(const NodeSignature& node, bool to_columns) {
   form.channels_last = node.attributes.get_bool_or("channels_last", false);
   const Shape& shape = node.inputs.at(0).shape;
   if (to_columns) {
-    if (is_opaque(node.inputs[0].dtype)) refuse(node, "patches of opaque bytes", node.inputs[0].text());
     form.space = space_form(node, 0, "a").from;
     form.samples = shape.dim(0);
     form.channels = shape.dim(channel_axis(shape.rank(), form.channels_last));

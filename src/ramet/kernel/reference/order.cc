@@ -115,7 +115,7 @@ void cumprod(const ReferenceOperands& operands) {
     if (before < 0) product = 1, whole = 1;
     if (is_floating(dtype)) return operands.set(0, element, product *= operands.get(0, element));
     whole *= static_cast<uint64_t>(operands.get_int(0, element));
-    operands.set_int(0, element, wrapped(dtype, static_cast<int64_t>(whole)));
+    operands.set_int(0, element, wrap_integer(static_cast<int64_t>(whole), dtype));
   });
 }
 

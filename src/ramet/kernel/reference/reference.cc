@@ -104,13 +104,6 @@ void ReferenceOperands::set_int(int output, int64_t index, int64_t value) const 
   store_integer(output_bytes(output), output_type(output).dtype, index, value);
 }
 
-int64_t wrapped(DType dtype, int64_t value) {
-  const auto above = static_cast<int>(64 - 8 * size_of(dtype));
-  const uint64_t bits = static_cast<uint64_t>(value) << above;
-  const bool is_signed = name_of(dtype).front() == 'i';
-  return is_signed ? static_cast<int64_t>(bits) >> above : static_cast<int64_t>(bits >> above);
-}
-
 void for_each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit) {
   if (shape.elements() == 0) return;
   std::vector<int64_t> index(static_cast<size_t>(shape.rank()), 0);

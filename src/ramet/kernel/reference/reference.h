@@ -44,8 +44,6 @@ void add_reference(Backend& backend, const std::string& op, std::function<void(c
 
 /// Calls `visit(index)` for each index vector of `shape` in row-major order.
 void for_each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
-/// What an integer type (or bool) keeps of a sum or a product: its low bits.
-int64_t wrapped(DType dtype, int64_t value);
 /// Row-major offset of the element of `shape` that a broadcast to the space of `index` reads there.
 int64_t broadcast_offset(const Shape& shape, const std::vector<int64_t>& index);
 

@@ -110,7 +110,7 @@ void put(const ReferenceOperands& operands) {
     // A store of i32 would hold a sum in range; integers wrap.
     put_by<int64_t>(
         operands, by, [&](int input, int64_t i) { return operands.get_int(input, i); },
-        [&](int64_t i, int64_t value) { operands.set_int(0, i, wrapped(dtype, value)); });
+        [&](int64_t i, int64_t value) { operands.set_int(0, i, wrap_integer(value, dtype)); });
   }
 }
 
