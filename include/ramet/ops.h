@@ -88,6 +88,26 @@ RAMET_API Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_
 RAMET_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
                         const std::source_location& place = std::source_location::current());
 
+// --- convolutions ---
+/// Lists have one number a dimension of space; empty: 1 (strides, dilations) or 0 (zeros before and behind the input).
+struct ConvolutionOptions {
+  std::vector<int64_t> strides{}, dilations{}, low{}, high{};
+  int64_t groups = 1;  ///< of channels: each group of outputs reads its own group of inputs
+};
+/// Cross-correlation, as networks call convolution, over one to three dimensions of space: input [N, C, space...],
+/// filter [O, C / groups, taps...], bias [O] -> [N, O, space...]. An extent becomes (extent + low + high - dilation *
+/// (taps - 1) - 1) / stride + 1, rounded down. Sums are f32. The compiler chooses the order in which activations lie in
+/// memory; models are written with channels first.
+RAMET_API Tensor convolution(Operand input, Operand filter, Operand bias = Tensor(),
+                             const ConvolutionOptions& options = {});
+/// The gradient of a convolution by its input, as an op of its own: input [N, C, space...], filter
+/// [C, O / groups, taps...], bias [O] -> [N, O, space...]. An extent becomes
+/// (extent - 1) * stride - low - high + dilation * (taps - 1) + 1 + output_padding, which is below the stride or the
+/// dilation (empty: 0).
+RAMET_API Tensor convolution_transposed(Operand input, Operand filter, Operand bias = Tensor(),
+                                        const ConvolutionOptions& options = {},
+                                        const std::vector<int64_t>& output_padding = {});
+
 // --- networks ---
 RAMET_API Tensor softmax(Operand a, int64_t axis = -1);
 RAMET_API Tensor log_softmax(Operand a, int64_t axis = -1);

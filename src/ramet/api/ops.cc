@@ -4,6 +4,7 @@
 #include "ramet/ops.h"
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
+#include "ramet/ops/build_convolution.h"
 
 namespace ramet::v0 {
 namespace {
@@ -247,6 +248,32 @@ Tensor gather(Operand table, Operand indices) {
 }
 Tensor scatter_add(Operand indices, Operand updates, int64_t rows) {
   return apply([&](ir::Tensor i, ir::Tensor u) { return ops::scatter_add(i, u, rows); }, indices, updates);
+}
+
+namespace {
+
+ops::ConvolutionOptions convolution_options(const ConvolutionOptions& options) {
+  return {.strides = options.strides,
+          .dilations = options.dilations,
+          .low = options.low,
+          .high = options.high,
+          .groups = options.groups};
+}
+
+}  // namespace
+
+Tensor convolution(Operand input, Operand filter, Operand bias, const ConvolutionOptions& options) {
+  return apply(
+      [&](ir::Tensor x, ir::Tensor w, ir::Tensor b) { return ops::convolution(x, w, b, convolution_options(options)); },
+      input, filter, bias);
+}
+Tensor convolution_transposed(Operand input, Operand filter, Operand bias, const ConvolutionOptions& options,
+                              const std::vector<int64_t>& output_padding) {
+  return apply(
+      [&](ir::Tensor x, ir::Tensor w, ir::Tensor b) {
+        return ops::convolution_transposed(x, w, b, convolution_options(options), output_padding);
+      },
+      input, filter, bias);
 }
 
 Tensor attention(Operand query, Operand key, Operand value, Operand mask, const AttentionOptions& options) {

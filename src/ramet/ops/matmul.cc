@@ -14,18 +14,6 @@ using Kind = AttributeSpec::Kind;
 
 bool is_linear(const NodeSignature& node) { return node.op->name == "linear"; }
 
-/// The type of b: its own, or that of the operand that was blocked into bytes.
-TensorType logical_b(const NodeSignature& node) {
-  const TensorType& b = node.inputs[1];
-  if (!node.attributes.has("b_blocked")) return b;
-  if (b.dtype != DType::kU8 || b.shape.rank() != 1)
-    refuse(node, "a blocked operand must be bytes", b.text(), "u8[bytes]");
-  TensorType logical{node.attributes.get_dtype("b_dtype"), Shape(node.attributes.get_ints("b_shape"))};
-  for (int64_t extent : logical.shape.dims())
-    if (extent < 0) refuse(node, "b_shape has a negative extent", logical.text());
-  return logical;
-}
-
 void check_operand(const NodeSignature& node, const std::string& name, const TensorType& type) {
   if (!is_floating(type.dtype)) refuse(node, name + " must be floating", type.text(), "", "Cast it to a floating type");
   if (type.shape.rank() < 2)

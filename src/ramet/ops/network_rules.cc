@@ -10,6 +10,17 @@ void require_type(const NodeSignature& node, int index, const std::string& opera
     refuse(node, "input " + std::to_string(index) + " (" + operand + ") has the wrong type", found.text(), type.text());
 }
 
+TensorType logical_b(const NodeSignature& node) {
+  const TensorType& b = node.inputs[1];
+  if (!node.attributes.has("b_blocked")) return b;
+  if (b.dtype != DType::kU8 || b.shape.rank() != 1)
+    refuse(node, "a blocked operand must be bytes", b.text(), "u8[bytes]");
+  TensorType logical{node.attributes.get_dtype("b_dtype"), Shape(node.attributes.get_ints("b_shape"))};
+  for (int64_t extent : logical.shape.dims())
+    if (extent < 0) refuse(node, "b_shape has a negative extent", logical.text());
+  return logical;
+}
+
 std::string factor_names(const std::string& prefix, int count, const std::string& mark) {
   std::string text;
   for (int i = 0; i < count; ++i) text += (i ? "," : "") + mark + prefix + std::to_string(i);

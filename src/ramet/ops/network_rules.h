@@ -13,6 +13,10 @@ void require_type(const NodeSignature& node, int index, const std::string& opera
 /// The type of a host scalar: f32[].
 inline TensorType scalar_f32() { return {DType::kF32, Shape{}}; }
 
+/// The type of input 1, `b`: its own or, where a kernel's blocking has made bytes of it (attributes `b_blocked`,
+/// `b_shape`, `b_dtype`), the one that it had before. Throws Error when the attributes do not fit.
+TensorType logical_b(const NodeSignature& node);
+
 /// "p0,p1,...": `count` factor names for the text of a sharding rule, each with `mark` ("!": whole) before it.
 std::string factor_names(const std::string& prefix, int count, const std::string& mark = "");
 

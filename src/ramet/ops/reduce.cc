@@ -2,6 +2,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/channels.h"
 #include "ramet/ops/reduce_shape.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
@@ -146,6 +147,23 @@ Tensor simplify(SimplifyContext& context) {
   return output.shape == a.shape() ? a : reshape(a, output.shape);
 }
 
+/// Other axes. Without kept dimensions, those that stay must keep their order.
+std::optional<PermutedNode> permute(const NodeSignature& node, const std::vector<int64_t>& order) {
+  const std::vector<int> axes = reduce_axes(node);
+  const bool keep_dims = node.attributes.get_bool_or("keep_dims", false);
+  if (node.attributes.get_int_or("chunks", 1) > 1 || node.attributes.get_bool_or("in_order", false)) return {};
+  std::vector<int64_t> reduced, kept;
+  for (size_t i = 0; i < order.size(); ++i)
+    if (is_reduced(axes, static_cast<int>(order[i])))
+      reduced.push_back(static_cast<int64_t>(i));
+    else
+      kept.push_back(order[i]);
+  if (!keep_dims && !std::is_sorted(kept.begin(), kept.end())) return {};
+  PermutedNode permuted{node.attributes, keep_dims};
+  permuted.attributes.set("axes", reduced);
+  return permuted;
+}
+
 OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, bool ordered) {
   using Kind = AttributeSpec::Kind;
   OpDef op;
@@ -223,6 +241,8 @@ void register_reduce_ops(OpRegistry& registry) {
   OpDef product = make_op("reduce_prod", "product", Reduce::kNone, true);
   product.gradient = product_gradient;
   registry.add(std::move(product));
+  for (const char* name : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
+    register_permute_rule(name, permute);
 }
 
 Tensor reduce_sum(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {

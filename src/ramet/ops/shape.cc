@@ -4,6 +4,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/channels.h"
 #include "ramet/ops/random_fill.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
@@ -541,6 +542,10 @@ void register_shape_ops(OpRegistry& registry) {
   for (OpDef (*make)() :
        {reshape_op, transpose_op, broadcast_op, slice_op, pad_op, concat_op, split_op, full_op, iota_op, random_op})
     registry.add(make());
+  register_permute_rule("slice", permute_attributes({}, {"start", "stop", "stride"}));
+  register_permute_rule("pad", permute_attributes({}, {"low", "high", "interior"}));
+  register_permute_rule("concat", permute_attributes({"axis"}, {}));
+  register_permute_rule("split", permute_attributes({"axis"}, {}));
 }
 
 Tensor reshape(Tensor a, Shape shape) {
