@@ -131,6 +131,26 @@ TEST(BatchNorm, LayoutsHaveTheBitsOfOneDeviceInBf16) {
   }
 }
 
+/// Statistics, norms and pools of a tensor shard are those of its channels.
+TEST(BatchNorm, TensorShardsCutChannels) {
+  const Workload made = workload();
+  const CompiledWorkload compiled = compile_workload(made.model, options(), parse_layout("t=2"), {.threads = 1});
+  std::map<std::string, int> found;
+  for (const Call& call : compiled.stages.at(0).calls) {
+    const NodeSignature& node = call.node;
+    const bool pools = node.op->name.find("_pool") != std::string::npos;
+    if (!pools && node.op->name != "channel_moments" && node.op->name != "channel_sums") continue;
+    ++found[node.op->name];
+    const bool last = node.attributes.get_bool_or("channels_last", false);
+    EXPECT_EQ(node.inputs[0].shape.dim(last ? -1 : 1), kHidden / 2) << node.text();
+    if (node.attributes.has("groups")) {
+      EXPECT_EQ(node.attributes.get_int("groups"), 2);
+    }
+  }
+  for (const char* op : {"channel_moments", "channel_sums", "max_pool", "max_pool_grad", "average_pool"})
+    EXPECT_GT(found[op], 0) << op;
+}
+
 /// The evaluation is the graph of evaluation on the trained weights and the running statistics.
 TEST(BatchNorm, EvaluationsApplyRunningStatistics) {
   TrainOptions two_steps = options();

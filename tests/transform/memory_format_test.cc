@@ -7,6 +7,8 @@
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/build_norm.h"
+#include "ramet/ops/build_pooling.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/simplify.h"
 #include "transform/random_model.h"
@@ -119,6 +121,34 @@ TEST(MemoryFormat, HoldsForGradients) {
   ASSERT_EQ(found.size(), wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i)
     for (int64_t e = 0; e < wanted[i].elements(); ++e) EXPECT_NEAR(found[i].get(e), wanted[i].get(e), 1e-3);
+}
+
+/// Norms and pools between convolutions follow them, forward and backward.
+TEST(MemoryFormat, NormsAndPoolsFollow) {
+  Graph graph("norms");
+  GraphBuilder build(graph);
+  const auto conv = [&](Tensor x, const std::string& name) {
+    return convolution(x, weight(build, name, {8, x.dim(1), 3, 3}), {}, kSame);
+  };
+  const auto vectors = [&](const std::string& name) {
+    return std::pair(weight(build, name + ".gain", {8}), weight(build, name + ".bias", {8}));
+  };
+  const PoolOptions window{.taps = {3, 3}, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}};
+  const auto [gain0, bias0] = vectors("0");
+  const auto [gain1, bias1] = vectors("1");
+  Tensor x = conv(build.input("x", DType::kF32, {3, 3, 9, 8}), "w0");
+  const BatchNorm norm = batch_norm(x, gain0, bias0, 1e-3);
+  x = max_pool(relu(norm.output), window);
+  x = add(x, average_pool(group_norm(conv(x, "w1"), gain1, bias1, 4, 1e-3), {.taps = {1, 1}}));
+  build.output("mean", norm.mean);
+  build.output("loss", reduce_mean(global_average_pool(conv(x, "w2"))));
+  const Graph simple = formatted(differentiate(graph, "loss", {"w0", "w1", "w2", "0.gain", "0.bias", "1.gain"}));
+  int large = 0;
+  for (const Node& node : simple.nodes())
+    large += node.op->name == "transpose" && simple.type(node.inputs[0]).shape.rank() == 4 &&
+             simple.type(node.inputs[0]).shape[2] > 3;
+  // The input, and the broadcast gradient of the mean; beside them only vectors are transposed.
+  EXPECT_EQ(large, 2) << print(simple);
 }
 
 TEST(MemoryFormat, LeavesOtherGraphsAlone) {

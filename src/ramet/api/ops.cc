@@ -10,6 +10,9 @@
 #include "ramet/ops/build_convolution.h"
 #include "ramet/ops/build_attention.h"
 #include "ramet/api/apply.h"
+#include "ramet/ops/build_norm.h"
+#include "ramet/ops/build_pooling.h"
+#include "ramet/ops/build_convolution.h"
 
 namespace ramet::v0 {
 namespace {

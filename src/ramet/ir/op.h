@@ -168,7 +168,8 @@ struct OpDef {
   std::function<Cost(const NodeSignature& node)> cost;
   /// The matrix products in it, one after another. Empty: none.
   std::function<std::vector<MatrixProduct>(const NodeSignature& node)> products{};
-  /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h); inputs broadcast.
+  /// Not empty: an element-wise op with this opcode of map programs (ops/map_program.h), or with this whole program
+  /// (its text form has a colon); inputs broadcast.
   std::string map_op{};
   /// Whether the order of two inputs does not matter to any bit (for common subexpressions).
   bool commutative = false;

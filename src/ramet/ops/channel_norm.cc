@@ -7,6 +7,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
+#include "ramet/ops/channels.h"
 #include "ramet/ops/network_rules.h"
 
 // Norms over channels are made of three ops: moments of a tensor, an element-wise map that normalises with them, and
@@ -298,6 +299,9 @@ void register_channel_norm_ops(OpRegistry& registry) {
                 .map_op = "4:%4=subtract(%0,%1);%5=multiply(%4,%2);%6=add(%5,%3)->%6",
                 .cheap = true,
                 .full_inputs = {1, 2, 3}});
+  register_channel_operands("channel_moments", {{0}, {0, 1}});
+  register_channel_operands("channel_sums", {{0, 1, 2}, {0, 1}});
+  register_channel_operands("normalize_channels", {{0, 1, 2, 3}, {0}});
 }
 
 std::pair<Tensor, Tensor> channel_moments(Tensor a, int64_t groups, bool channels_last) {

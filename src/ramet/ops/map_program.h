@@ -107,7 +107,7 @@ int64_t integer_meaning(const MapOpInfo& info, DType dtype, int64_t a, int64_t b
 /// step.
 std::vector<DType> map_value_types(const MapProgram& program, std::span<const DType> inputs, const std::string& where);
 
-/// The program of a node `map`, or of an element-wise node (one whose op has a `map_op`; dropout too) as one step.
+/// The program of a node `map`, or of an element-wise node: the step or the program that its op names (OpDef::map_op).
 MapProgram map_program_of(const NodeSignature& node);
 /// The iteration space of such a node.
 Shape map_space_of(const NodeSignature& node);

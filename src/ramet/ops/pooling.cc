@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_pooling.h"
+#include "ramet/ops/channels.h"
 #include "ramet/ops/rules.h"
 
 namespace ramet::ops {
@@ -310,6 +311,10 @@ void register_pooling_ops(OpRegistry& registry) {
                        false, false));
   registry.add(
       pool_op("average_pool_grad", "dy -> da: each gradient shared out among its window's elements", false, true));
+  register_channel_operands("max_pool", {{0}, {0, 1}});
+  register_channel_operands("max_pool_grad", {{0, 1}, {0}});
+  register_channel_operands("average_pool", {{0}, {0}});
+  register_channel_operands("average_pool_grad", {{0}, {0}});
 }
 
 Tensor max_pool(Tensor a, const PoolOptions& options) {
