@@ -3,6 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/convolution_dense.h"
 #include "ramet/kernel/cpu/convolution_filter.h"
+#include "ramet/kernel/cpu/convolution_product.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/depthwise.h"
@@ -139,9 +140,13 @@ void add_cpu_convolution(Backend& backend) {
   cpu_level();
   for (const std::string op : {"convolution", "convolution_transposed", "convolution_filter_grad"})
     backend.add(depthwise_entry(op));
-  for (const std::string op : {"convolution", "convolution_transposed"}) backend.add(dense_entry(op));
+  for (const std::string op : {"convolution", "convolution_transposed"}) {
+    backend.add(convolution_product_entry(op));
+    backend.add(dense_entry(op));
+  }
   backend.add(filter_entry());
   backend.add(filter_blocking_entry());
+  backend.add(product_filter_entry());
 }
 
 }  // namespace ramet::kernel

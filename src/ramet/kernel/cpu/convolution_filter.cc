@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kFilterBlock = 48;        // filters whose units lie together: a multiple of all tiles' rows
 constexpr int64_t kBlockBytes = 384 << 10;  // of copied operands: less than half of a second-level cache
+constexpr int64_t kFoldedPositions = 256;   // of a row
 constexpr int64_t kMergedChannels = 8;      // so few channels are read together with those of the next taps
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -69,6 +70,7 @@ struct FilterGradient::Parts {
     return sums + ((tap * form.groups + group) * form.group_filters() + filter) * padded(columns);
   }
 
+  void fold_positions();
   void describe(const NodeSignature& node);
   void make_blocks();
   int64_t input_row(int64_t row, int64_t tap) const;
@@ -81,8 +83,20 @@ struct FilterGradient::Parts {
   void finish(const float* sums, const float* before, float* out, int64_t begin, int64_t end) const;
 };
 
+/// Where each output reads its own position alone, a sample's few positions count as one row.
+void FilterGradient::Parts::fold_positions() {
+  const bool pointwise = std::all_of(form.space.begin(), form.space.end(), [](const ConvolutionSpace& space) {
+    return space.taps == 1 && space.stride == 1 && space.low == 0 && space.high == 0;
+  });
+  const int64_t positions = form.output_positions();
+  if (!pointwise || positions > kFoldedPositions) return;
+  form.space = {};
+  form.space[2].input = form.space[2].output = positions;
+}
+
 void FilterGradient::Parts::describe(const NodeSignature& node) {
   form = convolution_form(node);
+  fold_positions();
   compute = convolution_compute(node.inputs[0].dtype);
   for (StagedActivations* staged : {&input, &output}) {
     staged->from = node.inputs[0].dtype;
@@ -160,11 +174,11 @@ void FilterGradient::Parts::copy_output(const RowBlock& block, int64_t group, co
   const int64_t element = this->output.element(), pixel = form.filters * element;
   for (int64_t first = share.first_filter; first < share.last_filter; first += kFilterBlock) {
     const int64_t count = std::min(kFilterBlock, share.last_filter - first);
-    for (int64_t row = block.begin; row < block.end; ++row) {
+    const int64_t whole = last().output / unit, wide = padded(count);
+    for (int64_t row = block.begin; row < block.end; ++row, a += units * wide) {
       const char* from = output + row * last().output * pixel + (group * form.group_filters() + first) * element;
-      for (int64_t i = 0; i < units; ++i, a += padded(count))
-        interleave_rows(compute, from + i * unit * pixel,
-                        i * unit + 1 < last().output ? from + (i * unit + 1) * pixel : nullptr, count, a);
+      interleave_rows(compute, from, pixel, unit * pixel, whole, count, a, wide);
+      if (whole < units) interleave_rows(compute, from + whole * unit * pixel, 0, 0, 1, count, a + whole * wide, wide);
     }
   }
 }
@@ -176,14 +190,29 @@ void FilterGradient::Parts::copy_input(const RowBlock& block, int64_t group, int
   const int64_t first = group * form.group_channels() + panel * width, count = std::min(width, columns - panel * width);
   // Merged taps read whole runs of pixels, whose padding is written out.
   const int64_t pixels = this->input.row_pixels(), run = merged ? last().taps : 1;
+  // Distance of the pixels of neighbouring places, or 0 where it varies.
+  const int64_t steps = merged || (compact && last().taps == 1) ? stride() : compact ? 0 : 1;
   for (int64_t row : block.inputs) {
     const char* from = input + row * pixels * pixel;
-    const auto at = [&](int64_t position) {
-      position += this->input.low;
-      return position < 0 || position + run > pixels ? nullptr : from + position * pixel + first * element;
-    };
-    for (int64_t place = 0; place < places; ++place, b += wide)
-      interleave_rows(compute, at(position(place)), at(position(place) + last().stride), count, b);
+    const auto inside = [&](int64_t at) { return at >= 0 && at + run <= pixels; };
+    for (int64_t place = 0; place < places; ++place, b += wide) {
+      const int64_t at = position(place) + this->input.low, next = at + last().stride;
+      // Places at equal distances whose pixels are all there are copied together.
+      if (steps > 0 && inside(at) && inside(next)) {
+        const int64_t some = std::min(places - place, (pixels - run - next) / steps + 1);
+        interleave_rows(compute, from + at * pixel + first * element, last().stride * pixel, steps * pixel, some, count,
+                        b, wide);
+        place += some - 1, b += (some - 1) * wide;
+        continue;
+      }
+      // The second half alone may be there: it stands for the first, shifted.
+      const char* pixel_at = inside(at) ? from + at * pixel + first * element : nullptr;
+      interleave_rows(compute, pixel_at, inside(at) && inside(next) ? last().stride * pixel : 0, 0, 1, count, b, wide);
+      if (unit == 2 && !inside(at) && inside(next)) {
+        interleave_rows(compute, from + next * pixel + first * element, 0, 0, 1, count, b, wide);
+        for (int64_t i = 0; i < wide; ++i) b[i] <<= 16;
+      }
+    }
   }
 }
 

@@ -21,8 +21,10 @@ class FilterGradient : public Kernel {
   std::unique_ptr<Parts> parts_;
 };
 
-/// out[i * out_step + j] = the elements at rows first[i] and second[i] (null: zeros) of `count` channels j: units of
-/// pairs of bf16, or f32 (of the first rows alone). Lanes up to the next multiple of 16 become zero.
-void interleave_rows(DType compute, const char* first, const char* second, int64_t count, uint32_t* out);
+/// Units of rows of `count` channels: out[i * out_step + j] is channel j of the row at first + i * step and, where bf16
+/// are multiplied, that of the row `second` bytes behind it, as a pair. A null `first` gives zeros, and so does
+/// `second` = 0 for the second half. Lanes up to the next multiple of 16 become zero.
+void interleave_rows(DType compute, const char* first, int64_t second, int64_t step, int64_t units, int64_t count,
+                     uint32_t* out, int64_t out_step);
 
 }  // namespace ramet::kernel

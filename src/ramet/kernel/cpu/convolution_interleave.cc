@@ -16,18 +16,23 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-void InterleavePairs(const uint16_t* first, const uint16_t* second, int64_t count, uint32_t* out) {
+void InterleavePairs(const char* first, int64_t second, int64_t step, int64_t units, int64_t count, uint32_t* out,
+                     int64_t out_step) {
   const hn::ScalableTag<uint32_t> du;
   const hn::Rebind<uint16_t, decltype(du)> dh;
   const auto lanes = static_cast<int64_t>(hn::Lanes(du));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto low = first ? hn::PromoteTo(du, hn::LoadU(dh, first + i)) : hn::Zero(du);
-    const auto high = second ? hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, second + i))) : hn::Zero(du);
-    hn::StoreU(hn::Or(low, high), du, out + i);
+  for (int64_t unit = 0; unit < units; ++unit, first += step, out += out_step) {
+    const auto* a = reinterpret_cast<const uint16_t*>(first);
+    const auto* b = reinterpret_cast<const uint16_t*>(first + second);
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      const auto low = hn::PromoteTo(du, hn::LoadU(dh, a + i));
+      const auto high = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, b + i)));
+      hn::StoreU(second ? hn::Or(low, high) : low, du, out + i);
+    }
+    for (; i < (count + 15) / 16 * 16; ++i)
+      out[i] = i < count ? a[i] | (second ? static_cast<uint32_t>(b[i]) << 16 : 0u) : 0u;
   }
-  for (; i < (count + 15) / 16 * 16; ++i)
-    out[i] = i < count ? (first ? first[i] : 0u) | (second ? static_cast<uint32_t>(second[i]) << 16 : 0u) : 0u;
 }
 
 }  // namespace
@@ -39,16 +44,16 @@ HWY_AFTER_NAMESPACE();
 namespace ramet::kernel {
 HWY_EXPORT(InterleavePairs);
 
-void interleave_rows(DType compute, const char* first, const char* second, int64_t count, uint32_t* out) {
-  if (compute == DType::kBF16)
-    return HWY_DYNAMIC_DISPATCH(InterleavePairs)(reinterpret_cast<const uint16_t*>(first),
-                                                 reinterpret_cast<const uint16_t*>(second), count, out);
+void interleave_rows(DType compute, const char* first, int64_t second, int64_t step, int64_t units, int64_t count,
+                     uint32_t* out, int64_t out_step) {
+  if (first && compute == DType::kBF16)
+    return HWY_DYNAMIC_DISPATCH(InterleavePairs)(first, second, step, units, count, out, out_step);
   const int64_t padded = (count + 15) / 16 * 16;
-  if (first)
-    std::memcpy(out, first, static_cast<size_t>(count) * 4);
-  else
-    std::memset(out, 0, static_cast<size_t>(count) * 4);
-  std::memset(out + count, 0, static_cast<size_t>(padded - count) * 4);
+  for (int64_t unit = 0; unit < units; ++unit, out += out_step) {
+    if (first) std::memcpy(out, first + unit * step, static_cast<size_t>(count) * 4);
+    const int64_t there = first ? count : 0;
+    std::memset(out + there, 0, static_cast<size_t>(padded - there) * 4);
+  }
 }
 
 }  // namespace ramet::kernel

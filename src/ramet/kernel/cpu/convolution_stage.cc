@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/cpu_features.h"
@@ -22,6 +23,18 @@ void to_front(int64_t channels, int64_t positions, const T* in, int64_t begin, i
           for (int64_t i = p; i < std::min(positions, p + kSquare); ++i) to[j * positions + i] = from[i * channels + j];
     row += last - first;
   }
+}
+
+constexpr int64_t kFew = 8;
+
+/// The few channels of each pixel, as an image's, to pixels of another distance.
+void spread(const uint16_t* from, int64_t pixels, int64_t from_step, int64_t channels, int64_t to_step, uint16_t* to) {
+  const auto of = [&](auto count) {
+    for (int64_t i = 0; i < pixels; ++i)
+      for (int64_t c = 0; c < count; ++c) to[i * to_step + c] = from[i * from_step + c];
+  };
+  if (channels == 3) return of(std::integral_constant<int64_t, 3>());
+  of(channels);
 }
 
 }  // namespace
@@ -46,9 +59,16 @@ void stage_rows(const StagedActivations& staged, const void* source, int64_t beg
       const int64_t channel = block * of_block;
       const int64_t first = staged.channels_last ? (sample * staged.positions() + at) * channels + channel
                                                  : (sample * channels + channel) * staged.positions() + at;
-      copy_block(static_cast<const char*>(source) + first * from_size, staged.from,
-                 staged.channels_last ? channels : staged.positions(), !staged.channels_last, width, of_block,
-                 staged.compute, pixel, to + block * staged.run() * staged.element());
+      const char* from = static_cast<const char*>(source) + first * from_size;
+      char* target = to + block * staged.run() * staged.element();
+      if (staged.channels_last && plain)
+        copy_block(from, staged.from, 0, false, 1, width * channels, staged.compute, 0, target);
+      else if (staged.channels_last && staged.from == DType::kBF16 && of_block < kFew)
+        spread(reinterpret_cast<const uint16_t*>(from), width, channels, of_block, pixel,
+               reinterpret_cast<uint16_t*>(target));
+      else
+        copy_block(from, staged.from, staged.channels_last ? channels : staged.positions(), !staged.channels_last,
+                   width, of_block, staged.compute, pixel, target);
     }
   }
 }

@@ -1,7 +1,7 @@
 #include "ramet/kernel/cpu/attention.h"
+#include "ramet/kernel/cpu/convolution.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
-#include "ramet/kernel/cpu/convolution.h"
 #include "ramet/kernel/cpu/matmul.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/kernel/reference/reference.h"

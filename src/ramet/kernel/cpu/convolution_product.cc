@@ -1,0 +1,165 @@
+#include "ramet/kernel/cpu/convolution_product.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/prepared_matmul.h"
+#include "ramet/ops/convolution.h"
+
+namespace ramet::kernel {
+namespace {
+
+using Kind = ConvolutionForm::Kind;
+
+bool is_product(const ConvolutionForm& form) {
+  const bool pointwise = std::all_of(form.space.begin(), form.space.end(), [](const ConvolutionSpace& space) {
+    return space.taps == 1 && space.stride == 1 && space.low == 0 && space.high == 0;
+  });
+  return pointwise && form.groups == 1 && (form.channels_last || form.input_positions() == 1);
+}
+
+/// The product of all positions.
+MatmulForm matmul_form_of(const ConvolutionForm& form, const NodeSignature& node) {
+  const int64_t rows = form.samples * form.input_positions();
+  const DType dtype = node.inputs[0].dtype;
+  const TensorType input{dtype, {rows, form.channels}}, output{dtype, {rows, form.filters}};
+  const TensorType filter{dtype, {form.filters, form.channels}};
+  MatmulForm product;
+  product.a_index = product.b_index = {0};
+  product.chunks = form.chunks;
+  product.has_bias = form.has_bias;
+  product.blocked = node.attributes.has("b_blocked");
+  product.m = rows;
+  if (form.kind == Kind::kForward) {
+    product.k = form.channels, product.n = form.filters;
+    product.a = input, product.output = output;
+    product.transpose_b = true;
+  } else {
+    product.k = form.filters, product.n = form.channels;
+    product.a = output, product.output = input;
+  }
+  product.b = filter;
+  product.output.dtype = form.result.dtype;
+  return product;
+}
+
+std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& node, int threads, std::string* why) {
+  const ConvolutionForm form = convolution_form(node);
+  const auto refuse = [&](const char* reason) {
+    *why = reason;
+    return nullptr;
+  };
+  if (!is_product(form)) return refuse("it is no matrix product");
+  for (const TensorType& input : node.inputs)
+    if (input.dtype != DType::kU8 && !cpu::has_vector_loads(input.dtype))
+      return refuse("8-bit floating types are not for this kernel");
+  if (form.samples * form.input_positions() * form.channels * form.filters == 0)
+    return refuse("there is nothing to sum");
+  const DType bias = form.has_bias ? node.inputs[2].dtype : DType::kF32;
+  std::optional<BlockedMatrix> blocked;
+  if (node.attributes.has("b_blocked")) blocked = BlockedMatrix::parse(node.attributes.get_string("b_blocked"));
+  return PreparedMatmul::make(BlockProduct::kOnednn, matmul_form_of(form, node), bias, blocked, threads, why);
+}
+
+/// What the compiler asks of a product. A model has few distinct ones and asks often, so answers are kept.
+struct ProductAnswer {
+  std::string refused;
+  int64_t scratch_bytes = 0;
+};
+
+ProductAnswer ask(const NodeSignature& node, int threads) {
+  static std::mutex mutex;
+  static std::map<std::string, ProductAnswer> answers;
+  NodeSignature unnamed = node;
+  unnamed.name.clear();
+  std::string key = std::to_string(threads) + " " + unnamed.text();
+  for (const auto& [name, value] : node.attributes) key += " " + name + "=" + text_of(value);
+  const std::lock_guard lock(mutex);
+  const auto found = answers.find(key);
+  if (found != answers.end()) return found->second;
+  ProductAnswer answer;
+  const auto prepared = prepare(node, threads, &answer.refused);
+  if (prepared) answer = {"", prepared->scratch_bytes()};
+  return answers[key] = answer;
+}
+
+class ProductKernel : public Kernel {
+ public:
+  explicit ProductKernel(std::unique_ptr<PreparedMatmul> product) : product_(std::move(product)) {}
+  void run(const KernelContext& context) const override {
+    const void* bias = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
+    product_->run(context.inputs[0], context.inputs[1], bias, context.outputs[0], context.scratch, context.team);
+  }
+
+ private:
+  std::unique_ptr<PreparedMatmul> product_;
+};
+
+class ProductFilterKernel : public Kernel {
+ public:
+  ProductFilterKernel(const BlockedMatrix& blocked, DType type, DType logical)
+      : blocked_(blocked), type_(type), logical_(logical) {}
+  void run(const KernelContext& context) const override {
+    context.team.split(blocked_.blocks(), 1, [&](int64_t begin, int64_t end, int) {
+      fill_blocks(blocked_, context.inputs[0], type_, logical_, begin, end, context.outputs[0]);
+    });
+  }
+
+ private:
+  BlockedMatrix blocked_;
+  DType type_, logical_;
+};
+
+}  // namespace
+
+KernelEntry convolution_product_entry(const std::string& op) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = "product";
+  entry.refuse = [](const NodeSignature& node) { return ask(node, 1).refused; };
+  entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    std::string why;
+    auto prepared = prepare(node, threads, &why);
+    if (!prepared) internal_error("convolution_product_entry", "a product was chosen and then refused: " + why);
+    return std::make_unique<ProductKernel>(std::move(prepared));
+  };
+  entry.scratch = [](const NodeSignature& node, int threads) { return ask(node, threads).scratch_bytes; };
+  entry.blocking = [](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
+    const ConvolutionForm form = convolution_form(node);
+    if (input != 1 || node.attributes.has("b_blocked")) return std::nullopt;
+    const auto blocked = PreparedMatmul::preferred_blocking(BlockProduct::kOnednn, matmul_form_of(form, node));
+    if (!blocked) return std::nullopt;
+    return BlockedLayout{blocked->format(), blocked->bytes()};
+  };
+  return entry;
+}
+
+KernelEntry product_filter_entry() {
+  KernelEntry entry;
+  entry.op = "block";
+  entry.name = "product filter";
+  entry.refuse = [](const NodeSignature& node) -> std::string {
+    const auto blocked = BlockedMatrix::parse(node.attributes.get_string("format"));
+    if (!blocked) return "unknown format";
+    const TensorType& source = node.inputs[0];
+    const std::vector<int64_t>& dims = source.shape.dims();
+    const int64_t rows = blocked->transposed ? blocked->n : blocked->k,
+                  columns = blocked->transposed ? blocked->k : blocked->n;
+    const bool pointwise = dims.size() > 2 && dims[0] == rows && dims[1] == columns &&
+                           std::all_of(dims.begin() + 2, dims.end(), [](int64_t extent) { return extent == 1; });
+    if (!pointwise || !cpu::has_vector_loads(source.dtype)) return "the format is not for " + source.text();
+    if (node.attributes.get_int("bytes") != blocked->bytes())
+      return "the format takes " + std::to_string(blocked->bytes()) + " bytes";
+    return "";
+  };
+  entry.make = [](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
+    return std::make_unique<ProductFilterKernel>(*BlockedMatrix::parse(node.attributes.get_string("format")),
+                                                 node.inputs[0].dtype, node.attributes.get_dtype("dtype"));
+  };
+  return entry;
+}
+
+}  // namespace ramet::kernel
