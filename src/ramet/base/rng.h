@@ -19,7 +19,8 @@ enum class RandomPurpose : uint32_t {
   kTest = 7,
   kSentencePair = 8,
   kSampling = 9,
-  kSweep = 10
+  kSweep = 10,
+  kAugmentation = 12
 };
 
 /// Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
