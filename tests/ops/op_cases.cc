@@ -15,6 +15,7 @@ const std::vector<OpCase>& op_cases() {
     add_elementwise_cases(all);
     add_shape_cases(all);
     add_network_cases(all);
+    add_convolution_cases(all);
     return all;
   }();
   return cases;

@@ -13,6 +13,7 @@ void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
 void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
+void register_convolution_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_cache_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
@@ -35,6 +36,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_matmul_ops(registry);
   ops::register_rescale_op(registry);
   ops::register_normalize_ops(registry);
+  ops::register_convolution_ops(registry);
   ops::register_attention_ops(registry);
   ops::register_cache_ops(registry);
   ops::register_loss_ops(registry);

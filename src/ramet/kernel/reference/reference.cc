@@ -15,6 +15,7 @@ void add_reference_indexing(Backend& backend);
 void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_normalize(Backend& backend);
+void add_reference_convolution(Backend& backend);
 void add_reference_attention(Backend& backend);
 void add_reference_cache(Backend& backend);
 void add_reference_loss(Backend& backend);
@@ -56,6 +57,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_reduce(backend);
   add_reference_matmul(backend);
   add_reference_normalize(backend);
+  add_reference_convolution(backend);
   add_reference_attention(backend);
   add_reference_cache(backend);
   add_reference_loss(backend);
