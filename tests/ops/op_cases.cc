@@ -16,6 +16,8 @@ const std::vector<OpCase>& op_cases() {
     add_shape_cases(all);
     add_network_cases(all);
     add_convolution_cases(all);
+    add_pooling_cases(all);
+    add_channel_norm_cases(all);
     return all;
   }();
   return cases;

@@ -36,6 +36,8 @@ void add_elementwise_cases(std::vector<OpCase>& cases);
 void add_shape_cases(std::vector<OpCase>& cases);
 void add_network_cases(std::vector<OpCase>& cases);
 void add_convolution_cases(std::vector<OpCase>& cases);
+void add_pooling_cases(std::vector<OpCase>& cases);
+void add_channel_norm_cases(std::vector<OpCase>& cases);
 const std::vector<OpCase>& op_cases();
 
 /// The node of a case, with the types of its outputs.

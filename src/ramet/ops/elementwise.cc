@@ -65,7 +65,7 @@ const std::map<std::string_view, Gradient>& gradients() {
       {"tanh", grad("tanh_grad", true)},
       {"sigmoid", grad("sigmoid_grad", true)},
       {"silu", grad("silu_grad", false)},
-      {"relu", grad("relu_grad", false)},
+      {"relu", grad("relu_grad", true)},  // its output is needed anyway by what follows
       {"leaky_relu", grad_with("leaky_relu_grad")},
       {"elu", grad_with("elu_grad")},
       {"softplus", [](const Local& l) { return std::vector{multiply(l.g, sigmoid(l.a))}; }},

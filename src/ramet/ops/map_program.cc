@@ -273,6 +273,7 @@ std::vector<DType> map_value_types(const MapProgram& program, std::span<const DT
 
 MapProgram map_program_of(const NodeSignature& node) {
   if (node.op->name == "map") return MapProgram::parse(node.attributes.get_string("program"));
+  if (node.op->map_op.find(':') != std::string::npos) return MapProgram::parse(node.op->map_op);
   MapProgram program;
   program.inputs = static_cast<int>(node.inputs.size());
   MapProgram::Step step;

@@ -14,6 +14,8 @@ void register_matmul_ops(OpRegistry& registry);
 void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
 void register_convolution_ops(OpRegistry& registry);
+void register_channel_norm_ops(OpRegistry& registry);
+void register_pooling_ops(OpRegistry& registry);
 void register_attention_ops(OpRegistry& registry);
 void register_cache_ops(OpRegistry& registry);
 void register_loss_ops(OpRegistry& registry);
@@ -37,6 +39,8 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_rescale_op(registry);
   ops::register_normalize_ops(registry);
   ops::register_convolution_ops(registry);
+  ops::register_channel_norm_ops(registry);
+  ops::register_pooling_ops(registry);
   ops::register_attention_ops(registry);
   ops::register_cache_ops(registry);
   ops::register_loss_ops(registry);

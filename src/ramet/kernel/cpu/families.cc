@@ -5,6 +5,8 @@ namespace ramet::kernel::cpu {
 void add_all(Backend& backend) {
   add_cpu_map(backend);
   add_cpu_normalize(backend);
+  add_cpu_channel_norm(backend);
+  add_cpu_pooling(backend);
   add_cpu_loss(backend);
   add_cpu_optimizer(backend);
   add_cpu_large_batch_optimizer(backend);

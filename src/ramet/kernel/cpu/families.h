@@ -13,6 +13,8 @@ namespace ramet::kernel {
 // One function a family; each adds the Highway kernels of its file. The reference takes what they refuse.
 void add_cpu_map(Backend& backend);
 void add_cpu_normalize(Backend& backend);
+void add_cpu_channel_norm(Backend& backend);
+void add_cpu_pooling(Backend& backend);
 void add_cpu_loss(Backend& backend);
 void add_cpu_optimizer(Backend& backend);
 void add_cpu_large_batch_optimizer(Backend& backend);

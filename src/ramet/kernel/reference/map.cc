@@ -155,6 +155,7 @@ void add_reference_map(Backend& backend) {
   for (const MapOpInfo& info : map_op_table())
     if (info.types != MapOpTypes::kDropout) add_reference(backend, std::string(info.name), run);
   add_reference(backend, "map", run);
+  add_reference(backend, "normalize_channels", run);
   // Programs never hold one: it is simplified to "scale".
   add_reference(backend, "rescale", [](const ReferenceOperands& operands) {
     const double factor = operands.attributes().get_float("forward");

@@ -16,6 +16,8 @@ void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_normalize(Backend& backend);
 void add_reference_convolution(Backend& backend);
+void add_reference_channel_norm(Backend& backend);
+void add_reference_pooling(Backend& backend);
 void add_reference_attention(Backend& backend);
 void add_reference_cache(Backend& backend);
 void add_reference_loss(Backend& backend);
@@ -58,6 +60,8 @@ void add_reference_kernels(Backend& backend) {
   add_reference_matmul(backend);
   add_reference_normalize(backend);
   add_reference_convolution(backend);
+  add_reference_channel_norm(backend);
+  add_reference_pooling(backend);
   add_reference_attention(backend);
   add_reference_cache(backend);
   add_reference_loss(backend);
