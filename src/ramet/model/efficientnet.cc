@@ -39,7 +39,7 @@ Tensor squeeze(ImageBuilder& of, Tensor x, const std::string& path, int64_t narr
 Tensor block(ImageBuilder& of, Tensor x, const std::string& path, const Stage& stage, int64_t stride, int64_t out,
              int64_t index, int64_t count) {
   const int64_t in = x.dim(1), wide = stage.expansion == 1 ? in : channels_at(in * stage.expansion, kStem);
-  const auto name = [&, part = 0]() mutable { return path + ".block." + std::to_string(part++); };
+  auto name = [&, part = 0]() mutable { return path + ".block." + std::to_string(part++); };
   Tensor branch = x;
   const LogicalAxis inner = stage.expansion == 1 ? kEmbed : kMlp;
   if (stage.expansion != 1) branch = conv_norm_silu(of, branch, name(), wide, {.taps = 1, .out_axis = kMlp});

@@ -103,7 +103,7 @@ void describe_image_model(Model& model, const ImageTask& task, bool masks) {
     }
     return;
   }
-  Metric mean{.name = "mean_iou", .how = Metric::How::kAverage, .held_out_only = true};
+  Metric mean{.name = "mean_iou", .numerator = "", .how = Metric::How::kAverage, .held_out_only = true};
   for (int64_t k = 0; k < task.classes; ++k) {
     const std::string of_class = std::to_string(k);
     Metric iou = share_metric("iou_" + of_class, "hits_" + of_class, "union_" + of_class);
