@@ -51,6 +51,57 @@ Attributes map_of(const std::string& program, const Shape& space, const std::str
   return {{"program", program}, {"shape", space.dims()}, {"dtypes", dtypes}};
 }
 
+/// Norms over channels and pooling, as of ResNet-50, channels last and first.
+void add_image_cases(std::vector<Case>& all) {
+  using Ints = std::vector<int64_t>;
+  for (const DType dtype : {kF32, kBF16})
+    for (const bool last : {true, false}) {
+      const std::string suffix = std::string(last ? ", last, " : ", first, ") + std::string(name_of(dtype));
+      const auto image = [&](int64_t size, int64_t channels) {
+        return last ? Shape{16, size, size, channels} : Shape{16, channels, size, size};
+      };
+      const auto vector = [&](int64_t channels) -> TensorType {
+        return {kF32, last ? Shape{1, 1, 1, channels} : Shape{1, channels, 1, 1}};
+      };
+      const Attributes layout{{"channels_last", last}};
+      for (const auto& [size, channels] : {std::pair<int64_t, int64_t>{56, 256}, {14, 1024}, {7, 2048}, {112, 24}}) {
+        const TensorType a{dtype, image(size, channels)}, per = vector(channels);
+        const std::string of = " " + std::to_string(size) + "x" + std::to_string(channels) + suffix;
+        all.push_back({"moments" + of, "channel_moments", {a}, layout});
+        all.push_back({"sums" + of, "channel_sums", {a, a, per}, layout});
+        all.push_back({"norm+relu" + of,
+                       "map",
+                       {a, per, per, per},
+                       map_of("4:%4=subtract(%0,%1);%5=multiply(%4,%2);%6=add(%5,%3);%7=relu(%6)->%7", a.shape,
+                              std::string(name_of(dtype)))});
+        all.push_back(
+            {"norm grad" + of,
+             "map",
+             {a, a, per, per, per, per},
+             map_of("6:%6=multiply(%0,%2);%7=subtract(%1,%3);%8=multiply(%7,%4);%9=add(%8,%5);%10=add(%6,%9)->%10",
+                    a.shape, std::string(name_of(dtype)))});
+      }
+      const auto pool = [&](const std::string& name, const std::string& op, int64_t size, int64_t channels,
+                            Attributes windows) {
+        windows.set("channels_last", last);
+        const TensorType a{dtype, image(size, channels)};
+        all.push_back({name + suffix, op, {a}, windows});
+        NodeSignature node{&OpRegistry::instance().get(op), {a}, {}, windows, ""};
+        node.outputs = node.op->infer(node);
+        windows.set("space", Ints{size, size});
+        all.push_back({name + " grad" + suffix, op + "_grad", node.outputs, windows});
+      };
+      const Attributes three{{"taps", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"low", Ints{1, 1}}, {"high", Ints{1, 1}}};
+      Attributes one = three;
+      one.set("strides", Ints{1, 1});
+      pool("max 3/2 112x64", "max_pool", 112, 64, three);
+      pool("max 2/2 56x256", "max_pool", 56, 256, {{"taps", Ints{2, 2}}});
+      pool("mean 3/1 35x288", "average_pool", 35, 288, one);
+      pool("mean 2/2 56x256", "average_pool", 56, 256, {{"taps", Ints{2, 2}}});
+      pool("mean to 7 24x256", "average_pool", 24, 256, {{"sizes", Ints{7, 7}}});
+    }
+}
+
 std::vector<Case> cases() {
   const Shape wide{8192, 3072}, hidden{24576, 768}, vector{3072}, width{768}, rows{24576};
   const TensorType counter{DType::kI64, Shape{2}}, scalar{kF32, Shape{}};
@@ -147,6 +198,7 @@ std::vector<Case> cases() {
                     counter},
                    held});
   }
+  add_image_cases(all);
   return all;
 }
 
@@ -171,7 +223,8 @@ void run_one(Case& one, ThreadTeam& team, double bandwidth, double budget) {
         store_element(held.back()->data(), type.dtype, i, static_cast<double>(i * 7919 % 30000));
     if (one.op == "exponent_histogram")  // as many exponents as a gradient has
       for (int64_t i = 0; i < type.elements(); ++i)
-        store_element(held.back()->data(), type.dtype, i, std::ldexp(1.5, -std::countr_zero(static_cast<uint64_t>(i * 2654435761 >> 7 | 1 << 24))));
+        store_element(held.back()->data(), type.dtype, i,
+                      std::ldexp(1.5, -std::countr_zero(static_cast<uint64_t>(i * 2654435761 >> 7 | 1 << 24))));
   }
   for (const TensorType& type : node.outputs) {
     held.push_back(std::make_unique<Buffer>(type.bytes()));

@@ -288,4 +288,19 @@ class RAMET_API ModelBuilder : public Builder {
   std::unique_ptr<State> state_;
 };
 
+struct BatchNormOptions {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  ///< running statistic = (1 - momentum) running statistic + momentum that of the micro-batch
+  bool affine = true;     ///< whether there are the weights "NAME.weight" and "NAME.bias"
+  bool running = true;    ///< whether there are running statistics; without, evaluations use those of their micro-batch
+  bool channels_last = false;
+  WeightAxis axis{};  ///< meaning of the channels
+};
+/// Batch norm of a [N, C], [N, C, space...] or, channels last, [N, space..., C]. In training it normalises with the
+/// statistics of the micro-batch, and the update folds them, in the order of micro-batches, into the states
+/// "NAME.running_mean" and "NAME.running_var" (the unbiased estimate), as PyTorch does. Evaluations and programs
+/// normalise with these states. Throws Error where a channel of a micro-batch has one element.
+RAMET_API Tensor batch_norm_layer(Builder& builder, Operand a, const std::string& name,
+                                  const BatchNormOptions& options = {});
+
 }  // namespace ramet::v0

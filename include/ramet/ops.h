@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ramet/tensor.h"
 
@@ -91,6 +93,56 @@ RAMET_API Tensor softmax(Operand a, int64_t axis = -1);
 RAMET_API Tensor log_softmax(Operand a, int64_t axis = -1);
 RAMET_API Tensor layer_norm(Operand a, Operand gain, Operand bias, double epsilon = 1e-5);  ///< over the last dimension
 RAMET_API Tensor rms_norm(Operand a, Operand gain, double epsilon = 1e-6);                  ///< the same
+
+// Norms over channels, of a [N, C], [N, C, space...] or, with channels_last, [N, space..., C]. Gains and biases are
+// [C]; a default Tensor stands for 1 and 0. For a batch norm with running statistics see batch_norm_layer
+// (ramet/model.h).
+struct BatchNorm {
+  Tensor output;
+  Tensor mean, variance;  ///< of the micro-batch, f32[C]; the variance divides by the number of elements
+};
+/// (a - mean) / sqrt(variance + epsilon) * gain + bias with the statistics of the micro-batch over samples and space.
+RAMET_API BatchNorm batch_norm(Operand a, Operand gain = Tensor(), Operand bias = Tensor(), double epsilon = 1e-5,
+                               bool channels_last = false);
+/// The same with given statistics, f32[C].
+RAMET_API Tensor batch_norm_apply(Operand a, Operand gain, Operand bias, Operand mean, Operand variance,
+                                  double epsilon = 1e-5, bool channels_last = false);
+/// Statistics of each sample over the space and C / groups neighbouring channels.
+RAMET_API Tensor group_norm(Operand a, Operand gain, Operand bias, int64_t groups, double epsilon = 1e-5,
+                            bool channels_last = false);
+/// Statistics of each sample and channel over the space.
+RAMET_API Tensor instance_norm(Operand a, Operand gain = Tensor(), Operand bias = Tensor(), double epsilon = 1e-5,
+                               bool channels_last = false);
+/// a (k + alpha mean(a^2))^-beta, with the mean over `size` neighbouring channels, size / 2 of them before; channels
+/// beyond the ends count as zeros.
+RAMET_API Tensor local_response_norm(Operand a, int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1,
+                                     bool channels_last = false);
+
+/// Windows of a pooling over one to three spatial dimensions. Each list has one entry a dimension.
+struct PoolOptions {
+  std::vector<int64_t> taps;           ///< extent of the window
+  std::vector<int64_t> strides{};      ///< empty: those of `taps`, so that windows do not overlap
+  std::vector<int64_t> dilations{};    ///< empty: 1
+  std::vector<int64_t> low{}, high{};  ///< padding before and after; empty: 0
+  bool ceil_mode = false;              ///< the last window may reach beyond the padding, but must start before its end
+  bool count_padding = true;           ///< whether an average counts padding as zeros
+  bool channels_last = false;          ///< a is [N, space..., C], not [N, C, space...]
+};
+/// Greatest element of each window; padding is no element. NaN wins; of equals the first.
+RAMET_API Tensor max_pool(Operand a, const PoolOptions& options);
+/// Also the place of that element: i32, its row-major position in the input's space.
+RAMET_API std::pair<Tensor, Tensor> max_pool_with_indices(Operand a, const PoolOptions& options);
+/// Sum of each window over `divisor`, or for 0 over the number of its taps.
+RAMET_API Tensor average_pool(Operand a, const PoolOptions& options, int64_t divisor = 0);
+/// (sum |a|^power)^(1/power) of each window.
+RAMET_API Tensor lp_pool(Operand a, const PoolOptions& options, double power);
+/// Pooling to given extents: output o of a dimension takes elements floor(o n / size) to ceil((o + 1) n / size) - 1.
+RAMET_API Tensor adaptive_average_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last = false);
+RAMET_API Tensor adaptive_max_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last = false);
+/// Over all of the space, whose dimensions become 1.
+RAMET_API Tensor global_average_pool(Operand a, bool channels_last = false);
+RAMET_API Tensor global_max_pool(Operand a, bool channels_last = false);
+
 /// Rows of table [V, H] at i32 indices [...] -> [..., H]. An index outside of [0, V) is an error at run time.
 RAMET_API Tensor gather(Operand table, Operand indices);
 /// Zeros [rows, H], to which updates [..., H] are added at i32 row indices [...], in the order of their positions.

@@ -2,6 +2,8 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops.h"
+#include "ramet/ops/build_norm.h"
+#include "ramet/ops/build_pooling.h"
 
 namespace ramet::v0 {
 namespace {
@@ -171,6 +173,75 @@ Tensor layer_norm(Operand a, Operand gain, Operand bias, double epsilon) {
 Tensor rms_norm(Operand a, Operand gain, double epsilon) {
   return apply([&](ir::Tensor x, ir::Tensor g) { return ops::rms_norm(x, g, epsilon); }, a, gain);
 }
+BatchNorm batch_norm(Operand a, Operand gain, Operand bias, double epsilon, bool channels_last) {
+  const auto made = apply_many(
+      [&](ir::Tensor x, ir::Tensor g, ir::Tensor b) {
+        const ops::BatchNorm norm = ops::batch_norm(x, g, b, epsilon, channels_last);
+        return std::vector<ir::Tensor>{norm.output, norm.mean, norm.variance};
+      },
+      a, gain, bias);
+  return {made[0], made[1], made[2]};
+}
+Tensor batch_norm_apply(Operand a, Operand gain, Operand bias, Operand mean, Operand variance, double epsilon,
+                        bool channels_last) {
+  return apply([&](ir::Tensor x, ir::Tensor g, ir::Tensor b, ir::Tensor m,
+                   ir::Tensor v) { return ops::batch_norm_apply(x, g, b, m, v, epsilon, channels_last); },
+               a, gain, bias, mean, variance);
+}
+Tensor group_norm(Operand a, Operand gain, Operand bias, int64_t groups, double epsilon, bool channels_last) {
+  return apply([&](ir::Tensor x, ir::Tensor g,
+                   ir::Tensor b) { return ops::group_norm(x, g, b, groups, epsilon, channels_last); },
+               a, gain, bias);
+}
+Tensor instance_norm(Operand a, Operand gain, Operand bias, double epsilon, bool channels_last) {
+  return apply(
+      [&](ir::Tensor x, ir::Tensor g, ir::Tensor b) { return ops::instance_norm(x, g, b, epsilon, channels_last); }, a,
+      gain, bias);
+}
+Tensor local_response_norm(Operand a, int64_t size, double alpha, double beta, double k, bool channels_last) {
+  return apply([&](ir::Tensor x) { return ops::local_response_norm(x, size, alpha, beta, k, channels_last); }, a);
+}
+
+namespace {
+
+ops::PoolOptions engine_options(const PoolOptions& options) {
+  return {options.taps, options.strides,   options.dilations,     options.low,
+          options.high, options.ceil_mode, options.count_padding, options.channels_last};
+}
+
+}  // namespace
+
+Tensor max_pool(Operand a, const PoolOptions& options) {
+  return apply([&](ir::Tensor x) { return ops::max_pool(x, engine_options(options)); }, a);
+}
+std::pair<Tensor, Tensor> max_pool_with_indices(Operand a, const PoolOptions& options) {
+  const auto made = apply_many(
+      [&](ir::Tensor x) {
+        const auto [values, indices] = ops::max_pool_with_indices(x, engine_options(options));
+        return std::vector<ir::Tensor>{values, indices};
+      },
+      a);
+  return {made[0], made[1]};
+}
+Tensor average_pool(Operand a, const PoolOptions& options, int64_t divisor) {
+  return apply([&](ir::Tensor x) { return ops::average_pool(x, engine_options(options), divisor); }, a);
+}
+Tensor lp_pool(Operand a, const PoolOptions& options, double power) {
+  return apply([&](ir::Tensor x) { return ops::lp_pool(x, engine_options(options), power); }, a);
+}
+Tensor adaptive_average_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last) {
+  return apply([&](ir::Tensor x) { return ops::adaptive_average_pool(x, sizes, channels_last); }, a);
+}
+Tensor adaptive_max_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last) {
+  return apply([&](ir::Tensor x) { return ops::adaptive_max_pool(x, sizes, channels_last); }, a);
+}
+Tensor global_average_pool(Operand a, bool channels_last) {
+  return apply([&](ir::Tensor x) { return ops::global_average_pool(x, channels_last); }, a);
+}
+Tensor global_max_pool(Operand a, bool channels_last) {
+  return apply([&](ir::Tensor x) { return ops::global_max_pool(x, channels_last); }, a);
+}
+
 Tensor gather(Operand table, Operand indices) {
   return apply([](ir::Tensor t, ir::Tensor i) { return ops::gather(t, i); }, table, indices);
 }
