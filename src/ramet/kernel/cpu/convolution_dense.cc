@@ -1,0 +1,270 @@
+#include "ramet/kernel/cpu/convolution_dense.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/blocking.h"
+#include "ramet/kernel/cpu/convolution_stage.h"
+#include "ramet/kernel/cpu/convolution_tile.h"
+
+namespace ramet::kernel {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kMergedBytes = 16;   // channels of a position that are too few for a chain of their own
+constexpr int64_t kTablePlaces = 8192;  // of a block of positions: a tap of a position each
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+struct Box {
+  PositionBox box;
+  std::vector<int64_t> wide, last;  ///< where each tap is in a whole panel, and in the last one
+};
+
+/// Memory of one thread, and what its tiles share.
+struct Own {
+  const char** reads;
+  char** outs;
+  int64_t* results;
+  float* sums;
+  char* zeros;
+};
+
+}  // namespace
+
+struct DenseConvolution::Parts {
+  ConvolutionForm form;
+  ConvolutionForm reads;  // the form whose positions tiles read: where taps are merged it has fewer
+  bool transposed, blocked = false;
+  BlockedFilter filter;
+  StagedActivations staged;
+  DType filter_type = DType::kF32, bias_type = DType::kF32;
+  int threads = 1;
+  std::vector<Box> boxes;
+  int64_t block = 0, most_taps = 0;
+  bool stages_out = false, by_panels = false;
+  int64_t filter_bytes = 0, input_bytes = 0, output_bytes = 0, rank_bytes = 0;
+
+  int64_t results() const { return transposed ? form.channels : form.filters; }
+  int64_t group_results() const { return filter.columns(); }
+  int64_t out_size() const { return static_cast<int64_t>(size_of(form.result.dtype)); }
+  bool direct() const {
+    const bool stored = form.result.dtype == DType::kF32 || form.result.dtype == DType::kBF16;
+    return form.chunks == 1 && stored && (!form.has_bias || bias_type == DType::kF32);
+  }
+  std::array<int64_t, 3> result_extents() const {
+    const auto& s = form.space;
+    return transposed ? std::array{s[0].input, s[1].input, s[2].input}
+                      : std::array{s[0].output, s[1].output, s[2].output};
+  }
+
+  void describe(const NodeSignature& node);
+  void merge_taps();
+  void make_boxes();
+  void size_scratch();
+  Own own(char* scratch, int rank) const;
+  void fill_table(const Box& box, const PixelView& view, char* out, int64_t begin, int64_t end, const Own& own) const;
+  void compute(const PixelView& view, const uint32_t* panels, const void* bias, char* out, char* scratch,
+               int rank) const;
+  void tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own, const uint32_t* panels,
+            const void* bias) const;
+};
+
+void DenseConvolution::Parts::describe(const NodeSignature& node) {
+  form = convolution_form(node);
+  transposed = form.kind == ConvolutionForm::Kind::kTransposed;
+  blocked = node.attributes.has("b_blocked");
+  filter_type = blocked ? node.attributes.get_dtype("b_dtype") : node.inputs[1].dtype;
+  if (form.has_bias) bias_type = node.inputs[2].dtype;
+  const DType compute = convolution_compute(node.inputs[0].dtype);
+  filter = {.compute = compute,
+            .groups = form.groups,
+            .filters = form.group_filters(),
+            .channels = form.group_channels(),
+            .taps = form.taps(),
+            .chunks = form.chunks,
+            .width = tile_columns(compute),
+            .transposed = transposed};
+  staged.from = node.inputs[0].dtype;
+  staged.compute = compute;
+  staged.channels_last = form.channels_last;
+  staged.samples = form.samples;
+  staged.blocks = form.groups * form.chunks;
+  staged.block_channels = filter.summed();
+  for (size_t d = 0; d < 3; ++d) staged.extents[d] = transposed ? form.space[d].output : form.space[d].input;
+  reads = form;
+  merge_taps();
+}
+
+/// Few channels (an image's) are read together with those of the neighbours that the next taps read.
+void DenseConvolution::Parts::merge_taps() {
+  ConvolutionSpace& last = reads.space[2];
+  if (transposed || last.taps == 1 || last.dilation != 1 || staged.blocks != 1 ||
+      filter.run() * staged.element() > kMergedBytes)
+    return;
+  filter.merged = last.taps;
+  staged.low = last.low, staged.high = last.high;
+  last = {.input = staged.row_pixels(), .output = last.output, .taps = 1, .stride = last.stride};
+}
+
+void DenseConvolution::Parts::make_boxes() {
+  for (PositionBox& box : position_boxes(reads)) {
+    Box made{std::move(box), {}, {}};
+    const auto& dims = made.box.dims;
+    for (const TapRead& z : dims[0].taps)
+      for (const TapRead& y : dims[1].taps)
+        for (const TapRead& x : dims[2].taps) {
+          const int64_t tap = (z.tap * reads.space[1].taps + y.tap) * reads.space[2].taps + x.tap;
+          made.wide.push_back(tap * filter.units() * filter.width);
+          made.last.push_back(tap * filter.units() * filter.panel_width(filter.panels() - 1));
+        }
+    most_taps = std::max(most_taps, made.box.taps());
+    boxes.push_back(std::move(made));
+  }
+}
+
+void DenseConvolution::Parts::size_scratch() {
+  block = std::clamp<int64_t>(kTablePlaces / std::max<int64_t>(1, most_taps), 14, 96);
+  stages_out = !form.channels_last && results() > 1 && reads.samples > 0 &&
+               form.result.shape.elements() > form.samples * results();
+  if (!blocked) filter_bytes = aligned(filter.bytes());
+  if (staged.needed()) input_bytes = aligned(staged.bytes());
+  if (stages_out) output_bytes = aligned(form.result.bytes());
+  rank_bytes = aligned(most_taps * block * 8) + aligned(block * 8) * 2 +
+               aligned(form.chunks * kTilePositions * kTileColumns * 4) +
+               aligned(std::max(staged.pixel_bytes(), filter.units() * 4));
+  const int64_t positions = form.samples * form.result.shape.elements() /
+                            std::max<int64_t>(1, results() * std::max<int64_t>(1, form.samples));
+  by_panels = threads > 1 && positions < 16 * threads && form.groups * filter.panels() >= threads;
+}
+
+Own DenseConvolution::Parts::own(char* scratch, int rank) const {
+  char* at = scratch + filter_bytes + input_bytes + output_bytes + rank * rank_bytes;
+  const auto take = [&](int64_t bytes) { return std::exchange(at, at + aligned(bytes)); };
+  Own own{};
+  own.reads = reinterpret_cast<const char**>(take(most_taps * block * 8));
+  own.outs = reinterpret_cast<char**>(take(block * 8));
+  own.results = reinterpret_cast<int64_t*>(take(block * 8));
+  own.sums = reinterpret_cast<float*>(take(form.chunks * kTilePositions * kTileColumns * 4));
+  own.zeros = at;
+  return own;
+}
+
+void DenseConvolution::Parts::fill_table(const Box& box, const PixelView& view, char* out, int64_t begin, int64_t end,
+                                         const Own& own) const {
+  find_reads(box.box, view, own.zeros, begin, end, block, own.reads);
+  find_results(box.box, result_extents(), begin, end, own.results);
+  for (int64_t i = 0; i < end - begin; ++i) own.outs[i] = out + own.results[i] * results() * out_size();
+}
+
+/// Rows [row, row + rows) of the block by one panel of one group.
+void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own,
+                                   const uint32_t* panels, const void* bias) const {
+  const int64_t group = item / filter.panels(), panel = item % filter.panels();
+  const bool whole = panel + 1 < filter.panels();
+  const int64_t column = group * group_results() + panel * filter.width;
+  ConvolutionTile tile{.rows = rows,
+                       .width = filter.panel_width(panel),
+                       .taps = box.box.taps(),
+                       .units = filter.units(),
+                       .reads = own.reads + row,
+                       .reads_stride = block,
+                       .reads_offset = 0,
+                       .panel = nullptr,
+                       .tap_units = whole ? box.wide.data() : box.last.data(),
+                       .sums = nullptr,
+                       .out = nullptr,
+                       .out_offset = column * out_size(),
+                       .columns = std::min(filter.width, group_results() - panel * filter.width),
+                       .bias = nullptr,
+                       .type = form.result.dtype};
+  if (direct()) {
+    tile.out = own.outs + row;
+    if (bias) tile.bias = static_cast<const float*>(bias) + column;
+  }
+  constexpr int64_t kChunkSums = kTilePositions * kTileColumns;
+  for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+    tile.reads_offset = (group * form.chunks + chunk) * staged.run() * staged.element();
+    tile.panel = panels + (group * form.chunks + chunk) * filter.chunk_units() + filter.panel_units(panel);
+    tile.sums = own.sums + chunk * kChunkSums;
+    convolution_tile(filter.compute, tile);
+  }
+  if (tile.out) return;
+  const char* bias_at = bias ? static_cast<const char*>(bias) + column * static_cast<int64_t>(size_of(bias_type)) : nullptr;
+  for (int64_t i = 0; i < rows; ++i)
+    finish_row(own.sums + i * tile.width, form.chunks, kChunkSums, tile.columns, bias_at, bias_type, nullptr,
+               own.outs[row + i] + tile.out_offset, form.result.dtype);
+}
+
+void DenseConvolution::Parts::compute(const PixelView& view, const uint32_t* panels, const void* bias, char* out,
+                                      char* scratch, int rank) const {
+  const Own own = this->own(scratch, rank);
+  std::memset(own.zeros, 0, static_cast<size_t>(std::max(staged.pixel_bytes(), filter.units() * 4)));
+  const int64_t items = form.groups * filter.panels();
+  const int64_t first = by_panels ? items * rank / threads : 0, last = by_panels ? items * (rank + 1) / threads : items;
+  for (const Box& box : boxes) {
+    const int64_t positions = form.samples * box.box.positions();
+    const int64_t begin = by_panels ? 0 : positions * rank / threads,
+                  end = by_panels ? positions : positions * (rank + 1) / threads;
+    for (int64_t at = begin; at < end; at += block) {
+      const int64_t count = std::min(block, end - at);
+      fill_table(box, view, out, at, at + count, own);
+      for (int64_t item = first; item < last; ++item) {
+        const int64_t most = tile_positions(filter.compute, filter.panel_width(item % filter.panels()));
+        for (int64_t row = 0; row < count; row += most)
+          tile(box, item, row, std::min(most, count - row), own, panels, bias);
+      }
+    }
+  }
+}
+
+DenseConvolution::DenseConvolution(const NodeSignature& node, int threads) : parts_(std::make_unique<Parts>()) {
+  parts_->threads = threads;
+  parts_->describe(node);
+  parts_->make_boxes();
+  parts_->size_scratch();
+}
+DenseConvolution::~DenseConvolution() = default;
+
+int64_t DenseConvolution::scratch_bytes() const {
+  return parts_->filter_bytes + parts_->input_bytes + parts_->output_bytes + parts_->threads * parts_->rank_bytes;
+}
+
+const BlockedFilter& DenseConvolution::filter() const { return parts_->filter; }
+
+void DenseConvolution::run(const KernelContext& context) const {
+  const Parts& p = *parts_;
+  if (context.team.size() != p.threads)
+    internal_error("DenseConvolution::run", "prepared for another team than " + std::to_string(context.team.size()));
+  if (p.form.result.elements() == 0) return;
+  char* scratch = static_cast<char*>(context.scratch);
+  const void* panels = context.inputs[1];
+  if (!p.blocked) {
+    context.team.split(p.filter.items(), 1, [&](int64_t begin, int64_t end, int) {
+      fill_filter(p.filter, context.inputs[1], p.filter_type, p.filter_type, begin, end, scratch);
+    });
+    panels = scratch;
+  }
+  const auto* input = static_cast<const char*>(context.inputs[0]);
+  if (p.staged.needed()) {
+    char* to = scratch + p.filter_bytes;
+    context.team.split(p.staged.rows(), 1, [&](int64_t begin, int64_t end, int) {
+      stage_rows(p.staged, context.inputs[0], begin, end, to);
+    });
+    input = to;
+  }
+  const PixelView view{input, {p.staged.extents[0], p.staged.extents[1], p.staged.row_pixels()}, p.staged.pixel_bytes()};
+  char* out = p.stages_out ? scratch + p.filter_bytes + p.input_bytes : static_cast<char*>(context.outputs[0]);
+  const void* bias = p.form.has_bias ? context.inputs[2] : nullptr;
+  context.team.run([&](int rank) {
+    p.compute(view, static_cast<const uint32_t*>(panels), bias, out, scratch, rank);
+  });
+  if (!p.stages_out) return;
+  const int64_t positions = p.form.result.elements() / (p.form.samples * p.results());
+  context.team.split(p.form.samples * p.results(), 1, [&](int64_t begin, int64_t end, int) {
+    channels_to_front(p.results(), positions, p.out_size(), out, begin, end, context.outputs[0]);
+  });
+}
+
+}  // namespace ramet::kernel

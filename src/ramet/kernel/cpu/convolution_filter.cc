@@ -1,0 +1,328 @@
+#include "ramet/kernel/cpu/convolution_filter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "ramet/base/error.h"
+#include "ramet/kernel/cpu/convolution_plan.h"
+#include "ramet/kernel/cpu/convolution_stage.h"
+#include "ramet/kernel/cpu/convolution_tile.h"
+
+namespace ramet::kernel {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kFilterBlock = 48;         // filters whose units lie together: a multiple of all tiles' rows
+constexpr int64_t kBlockBytes = 384 << 10;   // of copied operands: less than half of a second-level cache
+constexpr int64_t kMergedChannels = 8;       // so few channels are read together with those of the next taps
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
+
+/// Rows of the output's positions, and the rows of the input that they read.
+struct RowBlock {
+  int64_t begin = 0, end = 0;
+  std::vector<int64_t> inputs;  ///< rows of the input, each once
+  /// For each tap of the first two dimensions, the rows of the block that it reads something for, and which of `inputs`.
+  std::vector<std::vector<int64_t>> a_rows, b_rows;
+};
+
+struct Share {
+  int64_t first_item, last_item, first_filter, last_filter;
+};
+
+}  // namespace
+
+struct FilterGradient::Parts {
+  ConvolutionForm form;
+  DType compute = DType::kF32;
+  StagedActivations input, output;
+  int threads = 1;
+  bool merged = false, compact = false, by_filters = false;
+  int64_t unit = 1;     // positions of a unit
+  int64_t units = 0;    // of a row
+  int64_t columns = 0;  // of a group: channels, or channels of merged taps
+  int64_t width = 64;   // of a panel
+  int64_t places = 0;   // of a copied row of the input
+  std::vector<RowBlock> blocks;
+  int64_t input_bytes = 0, output_bytes = 0, sums_bytes = 0, a_bytes = 0, b_bytes = 0;
+
+  const ConvolutionSpace& last() const { return form.space[2]; }
+  int64_t taps() const { return form.space[0].taps * form.space[1].taps; }  ///< of the first two dimensions
+  int64_t last_taps() const { return merged ? 1 : last().taps; }
+  int64_t panels() const { return (columns + width - 1) / width; }
+  int64_t panel_width(int64_t panel) const { return std::min(width, padded(columns - panel * width)); }
+  int64_t rank_bytes() const { return a_bytes + b_bytes; }
+  /// Positions of the input between two units of one tap.
+  int64_t stride() const { return unit * last().stride; }
+  int64_t place_step() const { return merged ? 1 : compact ? last().taps : stride(); }
+  int64_t place_of_tap(int64_t tap) const { return compact ? tap : tap * last().dilation; }
+  /// Where the input is read for a place, from the row's start; it may be padding.
+  int64_t position(int64_t place) const {
+    if (merged) return place * stride() - last().low;
+    if (!compact) return place - last().low;
+    return place / last().taps * stride() + place % last().taps * last().dilation - last().low;
+  }
+  float* sums_of(float* sums, int64_t tap, int64_t group, int64_t filter) const {
+    return sums + ((tap * form.groups + group) * form.group_filters() + filter) * padded(columns);
+  }
+
+  void describe(const NodeSignature& node);
+  void make_blocks();
+  int64_t input_row(int64_t row, int64_t tap) const;
+  Share share(int rank) const;
+  void copy_output(const RowBlock& block, int64_t group, const Share& share, const char* output, uint32_t* a) const;
+  void copy_input(const RowBlock& block, int64_t group, int64_t panel, const char* input, uint32_t* b) const;
+  void copy_merged(const char* row, uint32_t* to) const;
+  void products(const RowBlock& block, int64_t group, int64_t panel, const Share& share, const uint32_t* a,
+                const uint32_t* b, float* sums) const;
+  void compute_share(const char* input, const char* output, float* sums, char* own, int rank) const;
+  void finish(const float* sums, const float* before, float* out, int64_t begin, int64_t end) const;
+};
+
+void FilterGradient::Parts::describe(const NodeSignature& node) {
+  form = convolution_form(node);
+  compute = convolution_compute(node.inputs[0].dtype);
+  for (StagedActivations* staged : {&input, &output}) {
+    staged->from = node.inputs[0].dtype;
+    staged->compute = compute;
+    staged->channels_last = form.channels_last;
+    staged->samples = form.samples;
+    staged->pairs = false;
+  }
+  input.block_channels = form.channels, output.block_channels = form.filters;
+  for (size_t d = 0; d < 3; ++d)
+    input.extents[d] = form.space[d].input, output.extents[d] = form.space[d].output;
+  unit = compute == DType::kBF16 ? 2 : 1;
+  units = (last().output + unit - 1) / unit;
+  width = tile_columns(compute);
+  merged = form.groups == 1 && last().taps > 1 && last().dilation == 1 && form.channels <= kMergedChannels;
+  columns = form.group_channels() * (merged ? last().taps : 1);
+  compact = !merged && last().taps < stride();
+  places = merged ? units : compact ? units * last().taps : (units - 1) * stride() + (last().taps - 1) * last().dilation + 1;
+}
+
+/// The row of the input that a row of the output reads through a tap of the first two dimensions, or -1: padding.
+int64_t FilterGradient::Parts::input_row(int64_t row, int64_t tap) const {
+  const auto& [depth, height, unused] = form.space;
+  const int64_t y = row % height.output, z = row / height.output % depth.output,
+                sample = row / height.output / depth.output;
+  const int64_t in_y = y * height.stride + tap % height.taps * height.dilation - height.low,
+                in_z = z * depth.stride + tap / height.taps * depth.dilation - depth.low;
+  if (in_y < 0 || in_y >= height.input || in_z < 0 || in_z >= depth.input) return -1;
+  return (sample * depth.input + in_z) * height.input + in_y;
+}
+
+void FilterGradient::Parts::make_blocks() {
+  const int64_t rows = form.samples * form.space[0].output * form.space[1].output;
+  const int64_t row_bytes = 4 * (units * padded(form.group_filters()) + places * std::min(width, padded(columns)));
+  const int64_t most = std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, row_bytes));
+  int64_t most_inputs = 0;
+  for (int64_t begin = 0; begin < rows; begin += most) {
+    RowBlock block{.begin = begin, .end = std::min(rows, begin + most), .inputs = {}, .a_rows = {}, .b_rows = {}};
+    block.a_rows.resize(static_cast<size_t>(taps())), block.b_rows.resize(static_cast<size_t>(taps()));
+    std::map<int64_t, int64_t> known;
+    for (int64_t row = begin; row < block.end; ++row)
+      for (int64_t tap = 0; tap < taps(); ++tap) {
+        const int64_t from = input_row(row, tap);
+        if (from < 0) continue;
+        const auto [slot, fresh] = known.emplace(from, std::ssize(block.inputs));
+        if (fresh) block.inputs.push_back(from);
+        block.a_rows[static_cast<size_t>(tap)].push_back(row - begin);
+        block.b_rows[static_cast<size_t>(tap)].push_back(slot->second);
+      }
+    most_inputs = std::max<int64_t>(most_inputs, std::ssize(block.inputs));
+    blocks.push_back(std::move(block));
+  }
+  const int64_t items = form.groups * panels();
+  by_filters = threads > 1 && items % threads != 0 && form.group_filters() >= 2 * kFilterBlock;
+  if (input.needed()) input_bytes = aligned(input.bytes());
+  if (output.needed()) output_bytes = aligned(output.bytes());
+  sums_bytes = aligned(taps() * last_taps() * form.filters * padded(columns) * 4);
+  a_bytes = aligned(std::min(most, rows) * units * padded(form.group_filters()) * 4 + 64);
+  b_bytes = aligned(most_inputs * places * std::min(width, padded(columns)) * 4);
+}
+
+Share FilterGradient::Parts::share(int rank) const {
+  const int64_t items = form.groups * panels(), filters = form.group_filters();
+  if (!by_filters) return {items * rank / threads, items * (rank + 1) / threads, 0, filters};
+  const int64_t blocks_of_16 = (filters + 15) / 16;
+  return {0, items, std::min(filters, blocks_of_16 * rank / threads * 16),
+          std::min(filters, blocks_of_16 * (rank + 1) / threads * 16)};
+}
+
+/// a [block of filters][row][unit][filters of the block].
+void FilterGradient::Parts::copy_output(const RowBlock& block, int64_t group, const Share& share, const char* output,
+                                        uint32_t* a) const {
+  const int64_t element = this->output.element(), pixel = form.filters * element;
+  for (int64_t first = share.first_filter; first < share.last_filter; first += kFilterBlock) {
+    const int64_t count = std::min(kFilterBlock, share.last_filter - first);
+    for (int64_t row = block.begin; row < block.end; ++row) {
+      const char* from = output + row * last().output * pixel + (group * form.group_filters() + first) * element;
+      for (int64_t i = 0; i < units; ++i, a += padded(count))
+        interleave_rows(compute, from + i * unit * pixel,
+                        i * unit + 1 < last().output ? from + (i * unit + 1) * pixel : nullptr, count, a);
+    }
+  }
+}
+
+/// One row of the input, as the columns of all taps of the last dimension.
+void FilterGradient::Parts::copy_merged(const char* row, uint32_t* to) const {
+  const int64_t element = input.element(), channels = form.channels;
+  const auto at = [&](int64_t position, int64_t column) -> uint32_t {
+    position += column / channels;
+    if (position < 0 || position >= last().input) return 0;
+    const char* from = row + (position * channels + column % channels) * element;
+    uint32_t value = 0;
+    std::memcpy(&value, from, static_cast<size_t>(element));
+    return value;
+  };
+  const int64_t wide = padded(columns);
+  for (int64_t place = 0; place < places; ++place, to += wide)
+    for (int64_t column = 0; column < wide; ++column) {
+      const int64_t first = position(place);
+      to[column] = column >= columns ? 0
+                   : unit == 1       ? at(first, column)
+                                     : at(first, column) | at(first + last().stride, column) << 16;
+    }
+}
+
+/// b [row of the input][place][columns of the panel].
+void FilterGradient::Parts::copy_input(const RowBlock& block, int64_t group, int64_t panel, const char* input,
+                                       uint32_t* b) const {
+  const int64_t element = this->input.element(), pixel = form.channels * element, wide = panel_width(panel);
+  const int64_t first = group * form.group_channels() + panel * width,
+                count = std::min(width, columns - panel * width);
+  for (int64_t row : block.inputs) {
+    const char* from = input + row * last().input * pixel;
+    if (merged) {
+      copy_merged(from, b);
+      b += places * wide;
+      continue;
+    }
+    const auto at = [&](int64_t position) {
+      return position < 0 || position >= last().input ? nullptr : from + position * pixel + first * element;
+    };
+    for (int64_t place = 0; place < places; ++place, b += wide)
+      interleave_rows(compute, at(position(place)), at(position(place) + last().stride), count, b);
+  }
+}
+
+void FilterGradient::Parts::products(const RowBlock& block, int64_t group, int64_t panel, const Share& share,
+                                     const uint32_t* a, const uint32_t* b, float* sums) const {
+  const int64_t wide = panel_width(panel), rows = block.end - block.begin;
+  const int64_t most = std::min<int64_t>(12, tile_positions(compute, wide));
+  StripTile tile{.rows = 0,
+                 .width = wide,
+                 .strips = 0,
+                 .units = units,
+                 .a = nullptr,
+                 .b = nullptr,
+                 .a_rows = nullptr,
+                 .b_rows = nullptr,
+                 .a_row = 0,
+                 .b_row = places * wide,
+                 .a_step = 0,
+                 .b_step = place_step() * wide,
+                 .c = nullptr,
+                 .c_stride = padded(columns)};
+  for (int64_t first = share.first_filter; first < share.last_filter; first += kFilterBlock) {
+    const int64_t count = std::min(kFilterBlock, share.last_filter - first);
+    tile.a_step = padded(count), tile.a_row = units * tile.a_step;
+    for (int64_t tap = 0; tap < taps(); ++tap) {
+      tile.a_rows = block.a_rows[static_cast<size_t>(tap)].data();
+      tile.b_rows = block.b_rows[static_cast<size_t>(tap)].data();
+      tile.strips = std::ssize(block.a_rows[static_cast<size_t>(tap)]);
+      if (tile.strips == 0) continue;
+      for (int64_t x = 0; x < last_taps(); ++x) {
+        tile.b = b + place_of_tap(x) * wide;
+        for (int64_t i = 0; i < count; i += most) {
+          tile.rows = std::min(most, count - i);
+          tile.a = a + i;
+          tile.c = sums_of(sums, tap * last_taps() + x, group, first + i) + panel * width;
+          strip_tile(compute, tile);
+        }
+      }
+    }
+    a += rows * tile.a_row;
+  }
+}
+
+void FilterGradient::Parts::compute_share(const char* input, const char* output, float* sums, char* own,
+                                          int rank) const {
+  const Share share = this->share(rank);
+  auto* a = reinterpret_cast<uint32_t*>(own);
+  auto* b = reinterpret_cast<uint32_t*>(own + a_bytes);
+  for (int64_t tap = 0; tap < taps() * last_taps(); ++tap)
+    for (int64_t item = share.first_item; item < share.last_item; ++item)
+      for (int64_t filter = share.first_filter; filter < share.last_filter; ++filter)
+        std::memset(sums_of(sums, tap, item / panels(), filter) + item % panels() * width, 0,
+                    static_cast<size_t>(panel_width(item % panels())) * 4);
+  for (const RowBlock& block : blocks) {
+    int64_t copied = -1;
+    for (int64_t item = share.first_item; item < share.last_item; ++item) {
+      const int64_t group = item / panels(), panel = item % panels();
+      if (group != copied) copy_output(block, group, share, output, a);
+      copied = group;
+      copy_input(block, group, panel, input, b);
+      products(block, group, panel, share, a, b, sums);
+    }
+  }
+}
+
+/// Filters [begin, end) of all groups: [filter][channel][tap], with what was there before.
+void FilterGradient::Parts::finish(const float* sums, const float* before, float* out, int64_t begin,
+                                   int64_t end) const {
+  const int64_t channels = form.group_channels(), all = form.taps(), of_tap = form.filters * padded(columns);
+  for (int64_t filter = begin; filter < end; ++filter) {
+    const float* from = sums + filter * padded(columns);
+    for (int64_t tap = 0; tap < all; ++tap) {
+      const float* row = merged ? from + tap / last().taps * of_tap + tap % last().taps * channels : from + tap * of_tap;
+      const int64_t to = filter * channels * all + tap;
+      if (before)
+        for (int64_t c = 0; c < channels; ++c) out[to + c * all] = before[to + c * all] + row[c];
+      else
+        for (int64_t c = 0; c < channels; ++c) out[to + c * all] = row[c];
+    }
+  }
+}
+
+FilterGradient::FilterGradient(const NodeSignature& node, int threads) : parts_(std::make_unique<Parts>()) {
+  parts_->threads = threads;
+  parts_->describe(node);
+  parts_->make_blocks();
+}
+FilterGradient::~FilterGradient() = default;
+
+int64_t FilterGradient::scratch_bytes() const {
+  return parts_->input_bytes + parts_->output_bytes + parts_->sums_bytes + parts_->threads * parts_->rank_bytes();
+}
+
+void FilterGradient::run(const KernelContext& context) const {
+  const Parts& p = *parts_;
+  if (context.team.size() != p.threads)
+    internal_error("FilterGradient::run", "prepared for another team than " + std::to_string(context.team.size()));
+  char* at = static_cast<char*>(context.scratch);
+  const auto staged = [&](const StagedActivations& operand, int input, int64_t bytes) {
+    if (!operand.needed()) return static_cast<const char*>(context.inputs[static_cast<size_t>(input)]);
+    char* to = at;
+    context.team.split(operand.rows(), 1, [&](int64_t begin, int64_t end, int) {
+      stage_rows(operand, context.inputs[static_cast<size_t>(input)], begin, end, to);
+    });
+    at += bytes;
+    return static_cast<const char*>(to);
+  };
+  const char* input = staged(p.input, 0, p.input_bytes);
+  const char* output = staged(p.output, 1, p.output_bytes);
+  auto* sums = reinterpret_cast<float*>(at);
+  context.team.run([&](int rank) {
+    p.compute_share(input, output, sums, at + p.sums_bytes + rank * p.rank_bytes(), rank);
+  });
+  const auto* before = p.form.accumulate ? static_cast<const float*>(context.inputs[2]) : nullptr;
+  context.team.split(p.form.filters, 1, [&](int64_t begin, int64_t end, int) {
+    p.finish(sums, before, static_cast<float*>(context.outputs[0]), begin, end);
+  });
+}
+
+}  // namespace ramet::kernel

@@ -1,0 +1,158 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/convolution_tile.cc"
+#include "ramet/kernel/cpu/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "ramet/kernel/cpu/convolution_tile.h"
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/rows-inl.h"
+#include "ramet/kernel/cpu/unroll.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Df()));
+/// Vectors of the widest tile. Sixteen columns are the least.
+constexpr int kMostVectors = kLanes >= 16 ? 4 : 16 / kLanes;
+constexpr int kMostRows = 6;
+
+template <int kRows, int kVectors>
+HWY_INLINE void Step(const char* const (&a)[kRows], int64_t at, const float* b, Vf (&sums)[kRows][kVectors]) {
+  const Df d;
+  Vf row[kVectors];
+  RAMET_UNROLL
+  for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+  RAMET_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    float factor;
+    __builtin_memcpy(&factor, a[i] + at, 4);
+    const Vf wide = hn::Set(d, factor);
+    RAMET_UNROLL
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(wide, row[j], sums[i][j]);
+  }
+}
+
+template <int kRows, int kVectors>
+void Tile(const ConvolutionTile& t) {
+  const Df d;
+  Vf sums[kRows][kVectors];
+  RAMET_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    RAMET_UNROLL
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::Zero(d);
+  }
+  for (int64_t tap = 0; tap < t.taps; ++tap) {
+    const char* a[kRows];
+    RAMET_UNROLL
+    for (int i = 0; i < kRows; ++i) a[i] = t.reads[tap * t.reads_stride + i] + t.reads_offset;
+    const auto* b = reinterpret_cast<const float*>(t.panel + t.tap_units[tap]);
+    for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
+  }
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kVectors; ++j) {
+      if (!t.out) {
+        hn::StoreU(sums[i][j], d, t.sums + i * t.width + j * kLanes);
+        continue;
+      }
+      const int64_t left = t.columns - j * kLanes;
+      if (left <= 0) continue;
+      const Vf value = t.bias ? hn::Add(sums[i][j], load_part(t.bias + j * kLanes, left)) : sums[i][j];
+      char* to = t.out[i] + t.out_offset;
+      if (t.type == DType::kF32)
+        store_part(value, reinterpret_cast<float*>(to) + j * kLanes, left);
+      else
+        store_part(value, reinterpret_cast<Bf16*>(to) + j * kLanes, left);
+    }
+}
+
+template <int kRows, int kVectors>
+void Strip(const StripTile& t) {
+  const Df d;
+  Vf sums[kRows][kVectors];
+  RAMET_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    RAMET_UNROLL
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::LoadU(d, t.c + i * t.c_stride + j * kLanes);
+  }
+  for (int64_t s = 0; s < t.strips; ++s) {
+    const char* a[kRows];
+    RAMET_UNROLL
+    for (int i = 0; i < kRows; ++i) a[i] = reinterpret_cast<const char*>(t.a + t.a_rows[s] * t.a_row + i);
+    const auto* b = reinterpret_cast<const float*>(t.b + t.b_rows[s] * t.b_row);
+    for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k * t.a_step, b + k * t.b_step, sums);
+  }
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], d, t.c + i * t.c_stride + j * kLanes);
+}
+
+template <int kVectors, int kMost, class T>
+void OfRows(const T& t) {
+  if (t.rows != kMost) {
+    if constexpr (kMost > 1) OfRows<kVectors, kMost - 1>(t);
+    return;
+  }
+  if constexpr (requires { t.panel; })
+    Tile<kMost, kVectors>(t);
+  else
+    Strip<kMost, kVectors>(t);
+}
+
+template <class T>
+void OfWidth(const T& t) {
+  const int64_t vectors = t.width / kLanes;
+  if (vectors == kMostVectors) return OfRows<kMostVectors, kMostRows>(t);
+  if constexpr (kLanes >= 16) {
+    if (vectors == 3) return OfRows<3, kMostRows>(t);
+    if (vectors == 2) return OfRows<2, kMostRows>(t);
+    OfRows<1, kMostRows>(t);
+  }
+}
+
+void ConvolutionTileOf(const ConvolutionTile& tile) { OfWidth(tile); }
+void StripTileOf(const StripTile& tile) { OfWidth(tile); }
+int64_t ColumnsOf() { return kMostVectors * kLanes; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet::kernel {
+HWY_EXPORT(ConvolutionTileOf);
+HWY_EXPORT(StripTileOf);
+HWY_EXPORT(ColumnsOf);
+
+void convolution_tile_f32(const ConvolutionTile& tile) { HWY_DYNAMIC_DISPATCH(ConvolutionTileOf)(tile); }
+void strip_tile_f32(const StripTile& tile) { HWY_DYNAMIC_DISPATCH(StripTileOf)(tile); }
+
+#if !defined(__x86_64__)
+void convolution_tile_bf16(const ConvolutionTile& tile) { convolution_tile_f32(tile); }
+void strip_tile_bf16(const StripTile& tile) { strip_tile_f32(tile); }
+#endif
+
+void convolution_tile(DType compute, const ConvolutionTile& tile) {
+  compute == DType::kBF16 ? convolution_tile_bf16(tile) : convolution_tile_f32(tile);
+}
+void strip_tile(DType compute, const StripTile& tile) {
+  compute == DType::kBF16 ? strip_tile_bf16(tile) : strip_tile_f32(tile);
+}
+
+int64_t tile_columns(DType compute) {
+  cpu_level();
+  return compute == DType::kBF16 ? 64 : HWY_DYNAMIC_DISPATCH(ColumnsOf)();
+}
+
+int64_t tile_positions(DType compute, int64_t width) {
+  if (compute == DType::kF32) return 6;
+  return width == 64 ? 6 : width == 48 ? 8 : width == 32 ? 12 : 14;
+}
+
+}  // namespace ramet::kernel
+#endif
