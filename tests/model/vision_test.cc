@@ -175,7 +175,7 @@ TEST(Vision, NetworksHaveTheNumbersOfPyTorch) {
                           {"stages.3.downsample.0.weight", 0.0774009425}},
                          {},
                          2.23186896});
-  expect_equal_to_torch({.family = Family::kEfficientNet, .blocks = std::vector<int64_t>(7, 1), .width = 8},
+  expect_equal_to_torch({.family = Family::kEfficientNet, .blocks = std::vector<int64_t>(7, 1), .width = 80},
                         task_of(3, 34, 30, 7),
                         {"efficientnet",
                          1.99732724,
@@ -250,7 +250,7 @@ TEST(Vision, PartsNumberTheBlocksOfEveryFamily) {
                                               {VisionFamily::kEfficientNet, "b0", 16},
                                               {VisionFamily::kUNet, "mini", 7}}) {
     const Model model =
-        build_vision(vision_preset(family, preset), {.micro_batch = 1, .height = 32, .width = 32, .classes = 10});
+        build_vision(vision_preset(family, preset), {.micro_batch = 2, .height = 32, .width = 32, .classes = 10});
     std::set<int32_t> indices;
     std::set<std::string> stacks;
     for (const Graph* graph : {&model.forward, &model.evaluate})

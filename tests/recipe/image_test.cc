@@ -77,7 +77,7 @@ TEST(ImageRecipe, ErrorsNameTheLineOfTheRecipeAndWhatIsWrong) {
       {resnet + "stem = \"tiny\"\n", "small.toml:3 model.stem: unknown choice"},
       {resnet + "[data]\nmean = \"0.5,nan\"\n", "small.toml:4 data.mean: not a list of numbers"},
       {resnet + "[data]\nmean = \"0.5,0.4\"\n", "small.toml:4 data.mean: one number for each channel"},
-      {resnet + "[data]\nkind = \"text\"\ncorpus = \"x\"\n",
+      {resnet + "[data]\nkind = \"text\"\n",
        "small.toml:4 data.kind: data of a kind that the model does not read; found \"text\" for model.kind = "
        "\"resnet\""},
       {resnet + "[data]\nkind = \"mnist\"\nfolder = \"/no/where\"\n",

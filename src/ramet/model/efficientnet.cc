@@ -7,17 +7,18 @@
 namespace ramet::model {
 namespace {
 
-/// A stage of Tan and Le's table 1; `channels` are those of B0, whose stem has 32.
+/// A stage of Tan and Le's table 1; `channels` are those of B0.
 struct Stage {
   int64_t expansion, taps, stride, channels;
 };
 constexpr Stage kStages[] = {{1, 3, 1, 16},  {6, 3, 2, 24},  {6, 5, 2, 40}, {6, 3, 2, 80},
                              {6, 5, 1, 112}, {6, 5, 2, 192}, {6, 3, 1, 320}};
-constexpr int64_t kStem = 32;
+constexpr int64_t kStem = 32, kLast = 320;  // channels of the stem and of the last stage
 
-/// Channels of B0 at another width: a multiple of 8, at least nine tenths of the exact number.
+/// Channels of B0 in a network whose last stage has `width` channels: a multiple of 8, at least nine tenths of the
+/// exact number.
 int64_t channels_at(int64_t channels, int64_t width) {
-  const double exact = static_cast<double>(channels * width) / static_cast<double>(kStem);
+  const double exact = static_cast<double>(channels * width) / static_cast<double>(kLast);
   int64_t rounded = std::max<int64_t>(8, static_cast<int64_t>(exact + 4) / 8 * 8);
   if (static_cast<double>(rounded) < 0.9 * exact) rounded += 8;
   return rounded;
@@ -38,7 +39,7 @@ Tensor squeeze(ImageBuilder& of, Tensor x, const std::string& path, int64_t narr
 
 Tensor block(ImageBuilder& of, Tensor x, const std::string& path, const Stage& stage, int64_t stride, int64_t out,
              int64_t index, int64_t count) {
-  const int64_t in = x.dim(1), wide = stage.expansion == 1 ? in : channels_at(in * stage.expansion, kStem);
+  const int64_t in = x.dim(1), wide = stage.expansion == 1 ? in : in * stage.expansion;
   auto name = [&, part = 0]() mutable { return path + ".block." + std::to_string(part++); };
   Tensor branch = x;
   const LogicalAxis inner = stage.expansion == 1 ? kEmbed : kMlp;

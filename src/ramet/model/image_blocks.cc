@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "ramet/model/batch_norm.h"
 #include "ramet/ops/build_convolution.h"
-#include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
 
 namespace ramet::model {
@@ -63,36 +63,9 @@ Tensor ImageBuilder::enlarge(Tensor x, const std::string& name, int64_t out, int
   return convolution_transposed(x, filter, model_.vector(name + ".bias", out, kMlp, 0), options);
 }
 
-/// A running statistic: given by each micro-batch in training, read otherwise.
-Tensor ImageBuilder::running(const std::string& name, int64_t channels, const LogicalAxis& axis, double first,
-                             Tensor value) {
-  if (!declared_) return build().state(name, DType::kF32, {channels});
-  build().output(name, value, OutputRole::kState);
-  declared_->states.push_back({.name = name,
-                               .type = {DType::kF32, {channels}},
-                               .kind = StateKind::kDeferred,
-                               .init = {StateInit::Kind::kConstant, first, 0},
-                               .group = "",
-                               .axes = {axis},
-                               .fold = {"average", config_.momentum}});
-  return value;
-}
-
 Tensor ImageBuilder::batch_norm(Tensor x, const std::string& name, const LogicalAxis& axis, double epsilon) {
-  const int64_t channels = x.dim(1);
-  const Tensor gain = model_.vector(name + ".weight", channels, axis, 1),
-               bias = model_.vector(name + ".bias", channels, axis, 0);
-  const std::string mean = name + ".running_mean", variance = name + ".running_var";
-  if (!declared_) {
-    const Tensor running_mean = running(mean, channels, axis, 0, {});
-    return batch_norm_apply(x, gain, bias, running_mean, running(variance, channels, axis, 1, {}), epsilon);
-  }
-  const BatchNorm normed = ops::batch_norm(x, gain, bias, epsilon);
-  running(mean, channels, axis, 0, normed.mean);
-  // The running variance is that of the population, which these pixels are a sample of.
-  const auto pixels = static_cast<double>(x.shape().elements() / channels);
-  running(variance, channels, axis, 1, scale(normed.variance, pixels / std::max(1.0, pixels - 1)));
-  return normed.output;
+  return batch_norm_layer(model_, declared_ ? &declared_->states : nullptr, x, name,
+                          {.epsilon = epsilon, .momentum = config_.momentum, .axis = axis});
 }
 
 Tensor ImageBuilder::conv_norm(Tensor x, const std::string& conv, const std::string& norm, int64_t out,

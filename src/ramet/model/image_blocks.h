@@ -53,8 +53,6 @@ class ImageBuilder {
   Tensor classify(Tensor x, const std::string& name, double deviation);
 
  private:
-  Tensor running(const std::string& name, int64_t channels, const LogicalAxis& axis, double first, Tensor value);
-
   const VisionConfig& config_;
   const ImageTask& task_;
   Model* const declared_;

@@ -27,8 +27,8 @@ struct VisionConfig {
   /// Blocks of each stage (ResNet, ConvNeXt: 4 stages; EfficientNet: 7). ViT: one number, its layers. U-Net: one
   /// number, how often it halves the image.
   std::vector<int64_t> blocks = {2, 2, 2, 2};
-  int64_t width = 64;       ///< channels of the first stage (ResNet, ConvNeXt, U-Net), of the stem (EfficientNet), of
-                            ///< all layers (ViT)
+  int64_t width = 64;  ///< channels of the first stage (ResNet, ConvNeXt, U-Net), of the last stage (EfficientNet), of
+                       ///< all layers (ViT)
   bool bottleneck = false;  ///< ResNet: blocks of three convolutions
   bool small_stem = false;  ///< for images of about 32 x 32: the stem does not shrink them (ResNet: 3 x 3; ConvNeXt and
                             ///< EfficientNet: a stride of 1)

@@ -205,7 +205,7 @@ DType result_type(const MapProgram::Step& step, const std::vector<DType>& operan
       return operands.at(1);
     case MapOpTypes::kAny: return first;
     case MapOpTypes::kCast:
-      if (is_opaque(first)) fail("floats, integers or bools");
+      if (is_opaque(first) && first != DType::kU8) fail("floats, integers, bytes or bools");
       return step.dtype;
     case MapOpTypes::kDropout:
       if (!is_floating(first) || operands.at(1) != DType::kI64) fail("floats and the counter i64[2]");

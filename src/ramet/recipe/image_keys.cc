@@ -12,9 +12,9 @@ std::vector<RecipeKey> image_keys() {
        .field = RAMET_FIELD(model.blocks),
        .otherwise = "the preset's"},
       {.name = "model.width",
-       .doc =
-           "channels of the first stage (resnet, convnext, unet), of the stem (efficientnet: 32 is B0's), or of every "
-           "layer (vit)",
+       .doc = "channels of the first stage (resnet, convnext, unet), of the last stage (efficientnet: 320 is B0's), or "
+              "of every "
+              "layer (vit)",
        .field = RAMET_FIELD(model.width),
        .low = 1,
        .high = 1e5,

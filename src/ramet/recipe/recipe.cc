@@ -380,7 +380,7 @@ void check_recipe(const Recipe& recipe) {
                  .found = "train.precision = \"" + train.precision + "\"",
                  .expected = split ? "\"bf16\", which read the high half" : "\"bf16\", \"f16\" or \"f8\"",
                  .remedy = "Change one of the two, or hold weights in f32"});
-  if (recipe.data.kind == "text" && recipe.data.corpus.empty())
+  if (recipe.data.kind == "text" && recipe.data.corpus.empty() && kind_of(recipe).reads_text())
     throw Error({.what = "data.kind = \"text\" needs data.corpus",
                  .where = recipe.where("data.kind"),
                  .expected = "the folder of a corpus",
