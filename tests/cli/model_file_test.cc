@@ -129,7 +129,7 @@ TEST_F(ModelFileCli, PredictsAndExports) {
         "train.chunks=4"});
   EXPECT_TRUE(read_file(folder_ / "again.npz") == results);
   EXPECT_EQ(ramet({"export", "run", "--out", "weights.safetensors"}).status, 0);
-  EXPECT_EQ(SafetensorsReader(folder_ / "weights.safetensors").tensors().size(), small_model().weights.size());
+  EXPECT_EQ(SafetensorsReader(folder_ / "weights.safetensors").tensors().size(), small_model().published().size());
   EXPECT_EQ(train({"--set", "model.init_from=weights.safetensors", "--steps", "1"})["steps"], 1);
   EXPECT_THAT(ramet({"export", "run", "--out", "folder"}).err,
               HasSubstr("no class of other libraries has the model of a file"));

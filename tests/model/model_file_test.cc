@@ -155,6 +155,7 @@ Model odd_model() {
                            .held_out_only = true});
   model.metrics.push_back({.name = "sum", .numerator = "correct", .how = Metric::How::kSum});
   model.metrics.push_back({.name = "mean", .numerator = "correct", .how = Metric::How::kMean});
+  model.metrics.push_back({.name = "average", .numerator = "", .how = Metric::How::kAverage, .parts = {"sum", "mean"}});
   Graph each("each"), late("late");
   {
     GraphBuilder build(each), build_late(late);

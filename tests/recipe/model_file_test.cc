@@ -81,13 +81,16 @@ TEST_F(ModelFileRecipe, ErrorsNameTheLineOfTheRecipeAndWhatIsWrong) {
   const std::pair<std::string, const char*> cases[] = {
       {"model.kind = \"file\"\n", "small.toml:1 model.kind: model.kind = \"file\" needs model.file"},
       {"[data]\ntrain = \"x.npz\"\n",
-       "small.toml:2 data.train: a key of a model file without a model file. Set model.file as well"},
-      {"[data]\nkind = \"arrays\"\n", "small.toml:2 data.kind: arrays are the data of model files"},
+       "small.toml:2 data.train: a key of models that read arrays; found a recipe of a bert, roberta, distilbert"},
+      {"[data]\nkind = \"arrays\"\n",
+       "small.toml:2 data.kind: data of a kind that the model does not read; found \"arrays\""},
       {model + "layers = 2\n", "small.toml:3 model.layers: a key of models of text; found a recipe of a model file"},
-      {model + "preset = \"mini\"\n", "small.toml:3 model.preset: a key of models of text"},
+      {model + "preset = \"mini\"\n", "small.toml:3 model.preset: a key of models with sizes by name"},
       {model + "kind = \"bert\"\n", "model.file: a key of a model file without a model file"},
       {model + "[data]\nkind = \"synthetic\"\n",
-       "small.toml:4 data.kind: the data of a model file are arrays; found \"synthetic\"; expected \"arrays\""},
+       "small.toml:4 data.kind: data of a kind that the model does not read; found \"synthetic\" for model.kind = "
+       "\"file\"; "
+       "expected arrays"},
       {model + "[train]\nmicro_batch = 8\n",
        "small.toml:4 train.micro_batch: the model was saved for another number of samples a micro-batch; found 8; "
        "expected 4"},

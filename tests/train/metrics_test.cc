@@ -11,19 +11,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-const std::vector<Metric> kBert = {{.name = "loss", .numerator = "loss", .how = Metric::How::kMean, .parts = {"a", "b"}},
-                                   mean_metric("a", "a_count"),
-                                   mean_metric("b", "b_count"),
-                                   share_metric("right", "a_right", "a_count"),
-                                   {.name = "e_to_a", .numerator = "a", .how = Metric::How::kExp, .held_out_only = true},
-                                   {.name = "seen", .numerator = "a_count", .how = Metric::How::kSum}};
+const std::vector<Metric> kBert = {
+    {.name = "loss", .numerator = "loss", .how = Metric::How::kMean, .parts = {"a", "b"}},
+    mean_metric("a", "a_count"),
+    mean_metric("b", "b_count"),
+    share_metric("right", "a_right", "a_count"),
+    {.name = "e_to_a", .numerator = "a", .how = Metric::How::kExp, .held_out_only = true},
+    {.name = "seen", .numerator = "a_count", .how = Metric::How::kSum}};
 const NamedNumbers kFirst = {{"loss", 3}, {"a", 2}, {"a_count", 1}, {"a_right", 1}, {"b", 1}, {"b_count", 4}};
 const NamedNumbers kSecond = {{"loss", 9}, {"a", 4}, {"a_count", 3}, {"a_right", 0}, {"b", 5}, {"b_count", 4}};
 
 TEST(Metrics, AStepCountsItsMicroBatchesAlike) {
   MetricSums sums(kBert, false, false);
   sums.add(kFirst), sums.add(kSecond);
-  EXPECT_THAT(sums.numbers(), ElementsAre(Pair("loss", 6), Pair("a", 3), Pair("b", 3), Pair("right", 0.25), Pair("seen", 4)));
+  EXPECT_THAT(sums.numbers(),
+              ElementsAre(Pair("loss", 6), Pair("a", 3), Pair("b", 3), Pair("right", 0.25), Pair("seen", 4)));
 }
 
 TEST(Metrics, AnEvaluationCountsItems) {
@@ -45,6 +47,21 @@ TEST(Metrics, WithoutItemsAMetricIsNotDefinedAndTheOthersAre) {
   sums.add(kFirst);
   sums.add({{"loss", 1}, {"a", NAN}, {"a_count", 0}, {"a_right", 0}, {"b", 1}, {"b_count", 4}});
   EXPECT_EQ(number_of(sums.numbers(), "a"), 2);
+}
+
+TEST(Metrics, AnAverageIsOfTheMetricsThatAreDefined) {
+  const std::vector<Metric> metrics = {
+      share_metric("iou_0", "hits_0", "union_0"),
+      share_metric("iou_1", "hits_1", "union_1"),
+      share_metric("iou_2", "hits_2", "union_2"),
+      {.name = "mean_iou", .numerator = "", .how = Metric::How::kAverage, .parts = {"iou_0", "iou_1", "iou_2"}}};
+  MetricSums sums(metrics, true, true);
+  sums.add({{"hits_0", 1}, {"union_0", 2}, {"hits_1", 0}, {"union_1", 4}, {"hits_2", 0}, {"union_2", 0}});
+  sums.add({{"hits_0", 2}, {"union_0", 2}, {"hits_1", 1}, {"union_1", 0}, {"hits_2", 0}, {"union_2", 0}});
+  EXPECT_EQ(number_of(sums.numbers(), "mean_iou"), (0.75 + 0.25) / 2) << "of sums over micro-batches";
+  MetricSums training({metrics.back()}, false, false);
+  training.add({{"loss", 1}});
+  EXPECT_TRUE(training.numbers().empty());
 }
 
 TEST(Metrics, AModelThatDeclaresNoneHasItsLoss) {

@@ -263,7 +263,7 @@ void Training::save_weights(const std::string& path) const { state_->engine->exp
 
 void Training::load_weights(const std::string& path) {
   state_->engine->set_weights([&](const auto& set) {
-    model::import_weights(path, state_->engine->model().weights,
+    model::import_weights(path, state_->engine->model().published(),
                           [&](const std::string& name, std::span<const std::byte> bytes) {
                             set(name, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
                           });

@@ -20,7 +20,8 @@ enum class RandomPurpose : uint32_t {
   kSentencePair = 8,
   kSampling = 9,
   kSweep = 10,
-  kDraw = 11
+  kDraw = 11,
+  kAugmentation = 12
 };
 
 /// Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).

@@ -106,9 +106,11 @@ PredictionTimes time_calls(const BenchArguments& arguments, Predictor& predictor
   return times;
 }
 
-/// The model of a file on so many random samples: its program "predict", or its evaluation.
-BenchRow bench_arrays(const BenchArguments& arguments, const Subject& subject, const Recipe& recipe, int64_t batch,
+/// The model of a file, or a network for images, on so many random samples: its program "predict", or its evaluation.
+BenchRow bench_arrays(const BenchArguments& arguments, const Subject& subject, const Recipe& complete, int64_t batch,
                       const Session& session) {
+  Recipe recipe = complete;
+  if (recipe.model.file.empty()) recipe.train.micro_batch = batch;
   const Model model = build_model(recipe);
   std::vector<NamedTensor> rows;
   std::vector<ArrayColumn> columns;
@@ -240,7 +242,7 @@ void add_bench(CLI::App& app, Session& session) {
   command
       ->add_option("subject", arguments->subject,
                    "a run (its newest checkpoint), a checkpoint of a run, a recipe, a model's file (*.ramet) or a "
-                   "preset, as bert-base and gpt2-124m (random weights)")
+                   "preset, as bert-base, gpt2-124m and resnet-50 (random weights)")
       ->type_name("RUN|RECIPE|PRESET")
       ->required();
   command->add_option("--batch", arguments->batches, "samples of a call, as 1,8,32")
@@ -268,9 +270,9 @@ void add_bench(CLI::App& app, Session& session) {
   add_json_option(*command, session);
   command->footer(
       "A call of bert fills a batch of sequences' masks; of gpt2 it adds one token to each text of a batch, after the\n"
-      "prompts were read; of a model's file it computes the program \"predict\", or the evaluation, for a batch of "
-      "random\n"
-      "samples, in micro-batches of the file. pN is the latency that N of a hundred calls do not exceed.");
+      "prompts were read; of a network for images and of a model's file it computes the program \"predict\", or the\n"
+      "evaluation, for a batch of random samples (of a file in its own micro-batches). pN is the latency that N of\n"
+      "a hundred calls do not exceed.");
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return bench(*arguments, session); }; });
 }

@@ -9,8 +9,8 @@
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/model_file.h"
 #include "ramet/recipe/kinds.h"
-#include "ramet/recipe/task.h"
 #include "ramet/recipe/publish.h"
+#include "ramet/recipe/task.h"
 #include "ramet/train/evaluate.h"
 #include "ramet/train/predictor.h"
 #include "ramet/train/scaling.h"
@@ -67,8 +67,7 @@ int eval(const SubjectArguments& arguments, const Session& session) {
     for (const auto& [name, value] : numbers) line.set("held_out_" + name, value);
     line.set("weights_hash", weights_hash).print();
   } else {
-    const std::string weights =
-        subject.checkpoint ? "after " + std::to_string(steps) + " steps" : "before training";
+    const std::string weights = subject.checkpoint ? "after " + std::to_string(steps) + " steps" : "before training";
     std::printf("held out, %s: %s\n", weights.c_str(), numbers_text(numbers, !subject.recipe.is_task()).c_str());
   }
   return 0;
@@ -113,22 +112,22 @@ int export_model(const SubjectArguments& arguments, bool json) {
     return tell_exported(arguments, subject, json);
   }
   check_exportable(recipe.train, arguments.subject);
-  const Model model = build_model(recipe);
+  const std::vector<StateTensor> published = build_model(recipe).published();
   const auto read = [&](const std::string& name, std::span<std::byte> to) {
-    for (const auto& weight : model.weights)
+    for (const auto& weight : published)
       if (weight.name == name)
         checkpoint.load({weight}, [&](const StateTensor&, std::span<const std::byte> bytes) {
           std::copy(bytes.begin(), bytes.end(), to.begin());
         });
   };
   if (is_file_name(arguments.out)) {
-    export_weights(arguments.out, model.weights, read);
+    export_weights(arguments.out, published, read);
   } else {
     std::error_code ignored;
     std::unique_ptr<Tokenizer> tokenizer;
     if (std::filesystem::is_directory(subject.run / "tokenizer", ignored))
       tokenizer = load_tokenizer(subject.run / "tokenizer");
-    publish_model(arguments.out, recipe, model.weights, tokenizer.get(), read);
+    publish_model(arguments.out, recipe, published, tokenizer.get(), read);
   }
   return tell_exported(arguments, subject, json);
 }
@@ -159,7 +158,8 @@ void add_eval(CLI::App& app, Session& session) {
 
 void add_export(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SubjectArguments>();
-  CLI::App* command = app.add_subcommand("export", "Write a run's model as Hugging Face's libraries read it, or as a model file");
+  CLI::App* command =
+      app.add_subcommand("export", "Write a run's model as Hugging Face's libraries read it, or as a model file");
   command->add_option("subject", arguments->subject, "a run (its newest checkpoint) or a checkpoint of a run")
       ->type_name("RUN")
       ->required();

@@ -201,7 +201,7 @@ void tell_results(const std::vector<NamedTensor>& results, const ArrayPredictor&
     std::printf("  %s needs an input that the arrays lack\n", name.c_str());
 }
 
-/// What the model of a file gives for a file of arrays.
+/// What the model of a file, or a network for images, gives for a file of arrays.
 int predict_arrays(const Subject& subject, const PredictArguments& arguments, const Session& session) {
   for (const auto& [option, value] : {std::pair("--in", &arguments.arrays), std::pair("--out", &arguments.task.out)})
     if (value->empty())
@@ -210,7 +210,7 @@ int predict_arrays(const Subject& subject, const PredictArguments& arguments, co
                    .expected = option + std::string(" FILE"),
                    .remedy = "`ramet predict RUN --in rows.npz --out results.npz`"});
   if (!arguments.texts.empty())
-    throw Error({.what = "the model of a file reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
+    throw Error({.what = "the model reads arrays, not texts", .where = "predict", .remedy = "Give --in"});
   ArrayPredictor predictor(complete_recipe(subject.recipe), arguments.program, open_arrays(arguments.arrays),
                            arguments.arrays, prediction_layout(subject.recipe, arguments),
                            arguments.where(session.mpi.get()));
@@ -296,9 +296,10 @@ int predict(PredictArguments arguments, Session& session) {
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict",
-                                         "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
-                                         "file, or give a model file's results for arrays");
+  CLI::App* command =
+      app.add_subcommand("predict",
+                         "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
+                         "file, or give the results of a network for images or of a model file for arrays");
   command
       ->add_option(
           "subject", arguments->subject,
@@ -311,18 +312,21 @@ void add_predict(CLI::App& app, Session& session) {
       ->take_all()
       ->allow_extra_args(false);
   command
-      ->add_option("--out", arguments->task.out,
-                   "tasks: write the answers here, in the task's public format; model files: the results, as .npz")
+      ->add_option(
+          "--out", arguments->task.out,
+          "tasks: write the answers here, in the task's public format; images and model files: the results, as .npz")
       ->type_name("FILE");
   command
-      ->add_option("--in", arguments->arrays,
-                   "model files: arrays to read (.npz, .npy, .safetensors or a folder of .npy); results that need more "
-                   "inputs than it has are left out")
+      ->add_option(
+          "--in", arguments->arrays,
+          "images and model files: arrays to read (.npz, .npy, .safetensors or a folder of .npy); results that need "
+          "more inputs than it has are left out")
       ->type_name("FILE");
   command
-      ->add_option("--program", arguments->program,
-                   "model files: evaluate, or a program on request (default: predict, where the model has it, else "
-                   "evaluate)")
+      ->add_option(
+          "--program", arguments->program,
+          "images and model files: evaluate, or a program on request (default: predict, where the model has it, else "
+          "evaluate)")
       ->type_name("NAME");
   add_task_options(*command, arguments->task);
   command

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
-#include "ramet/data/permutation.h"
+#include "ramet/data/sample_order.h"
 
 namespace ramet::data {
 namespace {
@@ -99,7 +99,7 @@ class ArraySource final : public Source {
     for (const auto& [name, type] : options_.types)
       if (!names.contains(name))
         throw Error({.what = "a type is given for an array that is not there", .where = "'" + name + "'"});
-    hold_out();
+    order_.emplace(samples_, OrderOptions{options_.shuffle, options_.seed, options_.held_out, options_.evaluation});
   }
 
   Signature signature(int64_t count) const override {
@@ -114,22 +114,15 @@ class ArraySource final : public Source {
 
   void fill(int64_t first, int64_t count, const Places& places) const override {
     check_samples(first, count);
-    std::optional<Permutation> order;
-    int64_t epoch = -1;
-    for (int64_t i = 0; i < count; ++i) {
-      if (options_.shuffle && epoch_of(first + i) != epoch) order = order_of(epoch = epoch_of(first + i));
-      const int64_t row = row_of(first + i, order);
-      for (size_t k = 0; k < columns_.size(); ++k) copy_row(columns_[k], row, places.tensors[k], i);
-    }
+    const std::vector<int64_t> rows = order_->rows(first, count);
+    for (int64_t i = 0; i < count; ++i)
+      for (size_t k = 0; k < columns_.size(); ++k)
+        copy_row(columns_[k], rows[static_cast<size_t>(i)], places.tensors[k], i);
   }
 
-  int64_t epoch_of(int64_t index) const override { return index / size_; }
-  int64_t epoch_samples(int64_t) const override { return size_; }
-  std::string text_of(int64_t index) const override {
-    std::optional<Permutation> order;
-    if (options_.shuffle) order = order_of(epoch_of(index));
-    return "row " + std::to_string(row_of(index, order));
-  }
+  int64_t epoch_of(int64_t index) const override { return order_->epoch_of(index); }
+  int64_t epoch_samples(int64_t) const override { return order_->size(); }
+  std::string text_of(int64_t index) const override { return "row " + std::to_string(order_->row(index)); }
   int64_t host_bytes() const override {
     int64_t bytes = 0;
     for (const Column& column : columns_) bytes += column.array.host_bytes;
@@ -171,38 +164,13 @@ class ArraySource final : public Source {
                    .where = place_of(array),
                    .found = array.stored,
                    .expected = std::string(name_of(column.type)),
-                   .remedy = "Convert the file, or let the model take " + std::string(name_of(delivered_type(array.stored))) +
-                             " and cast it"});
+                   .remedy = "Convert the file, or let the model take " +
+                             std::string(name_of(delivered_type(array.stored))) + " and cast it"});
     column.row_elements = array.shape.elements() / samples_;
     column.row_bytes = column.row_elements * stored_size(array.stored);
     column.place_bytes = column.row_elements * static_cast<int64_t>(size_of(column.type));
     column.array = std::move(array);
     columns_.push_back(std::move(column));
-  }
-
-  void hold_out() {
-    if (!(options_.held_out >= 0 && options_.held_out < 1))
-      throw Error({.what = "the share of samples held out is out of range",
-                   .found = std::to_string(options_.held_out),
-                   .expected = "0 or more, below 1"});
-    held_ = options_.held_out == 0
-                ? 0
-                : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(samples_) * options_.held_out));
-    size_ = options_.evaluation && held_ > 0 ? held_ : samples_ - held_;
-    if (size_ == 0)
-      throw Error({.what = "all samples are held out", .found = std::to_string(samples_) + " in all"});
-    if (options_.evaluation) options_.shuffle = false;
-  }
-
-  Permutation order_of(int64_t epoch) const {
-    return Permutation(size_, options_.seed, static_cast<uint64_t>(epoch), kShuffleSamples);
-  }
-
-  /// The row of the arrays that is sample `index`, in the order of its epoch.
-  int64_t row_of(int64_t index, const std::optional<Permutation>& order) const {
-    const int64_t place = index % size_, element = order ? (*order)(place) : place;
-    if (held_ == 0) return element;
-    return Permutation(samples_, 0, 0, kHoldOut)(options_.evaluation ? samples_ - held_ + element : element);
   }
 
   static void copy_row(const Column& column, int64_t row, std::byte* place, int64_t sample) {
@@ -213,10 +181,11 @@ class ArraySource final : public Source {
       return;
     }
     if (const int64_t bad = column.convert(from, to, column.row_elements); bad >= 0)
-      throw Error({.what = "a number of an array does not fit the type that the model takes",
-                   .where = place_of(column.array) + ", row " + std::to_string(row) + ", element " + std::to_string(bad),
-                   .found = column.array.stored,
-                   .expected = std::string(name_of(column.type))});
+      throw Error(
+          {.what = "a number of an array does not fit the type that the model takes",
+           .where = place_of(column.array) + ", row " + std::to_string(row) + ", element " + std::to_string(bad),
+           .found = column.array.stored,
+           .expected = std::string(name_of(column.type))});
   }
 
   Hash hash_contents() const {
@@ -236,15 +205,16 @@ class ArraySource final : public Source {
         if (options_.progress) options_.progress(done, total);
       }
     }
-    return source_identity("arrays", hasher.digest().hex(),
-                       {options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
-                        static_cast<double>(options_.seed & 0xFFFFFFFFu), options_.held_out,
-                        options_.evaluation ? 1.0 : 0.0});
+    return source_identity(
+        "arrays", hasher.digest().hex(),
+        {order_->options().shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
+         static_cast<double>(options_.seed & 0xFFFFFFFFu), options_.held_out, options_.evaluation ? 1.0 : 0.0});
   }
 
   ArrayOptions options_;
   std::vector<Column> columns_;
-  int64_t samples_ = 0, held_ = 0, size_ = 0;  // of the arrays; held out; of this part
+  int64_t samples_ = 0;  // of the arrays
+  std::optional<SampleOrder> order_;
   mutable std::once_flag hashed_;
   mutable Hash hash_;
 };

@@ -8,7 +8,13 @@
 namespace ramet::data {
 
 /// Tags that keep the uses of RandomPurpose::kShuffle apart.
-enum ShuffleTag : uint64_t { kShuffleDocuments = 1, kShuffleSamples = 2, kShuffleRows = 3, kHoldOut = 4, kSweepStrata = 5 };
+enum ShuffleTag : uint64_t {
+  kShuffleDocuments = 1,
+  kShuffleSamples = 2,
+  kShuffleRows = 3,
+  kHoldOut = 4,
+  kSweepStrata = 5
+};
 
 /// A permutation of [0, size) without stored state, drawn by (seed, step, tag): a balanced Feistel network over the
 /// least even number of bits that holds `size`, walked along its cycle until it is back inside (Black and Rogaway,

@@ -38,8 +38,7 @@ struct StreamSource::State {
                      .where = options.name + ": '" + name + "'",
                      .found = std::to_string(tensors[i].size()) + " bytes",
                      .expected = std::to_string(type.bytes()) + " bytes, " + type.text()});
-    if (ended)
-      throw Error({.what = "a batch was pushed after the end of the stream", .where = options.name});
+    if (ended) throw Error({.what = "a batch was pushed after the end of the stream", .where = options.name});
   }
   BatchMemory& slot_of(int64_t number) { return slots[static_cast<size_t>(number % options.capacity)]; }
   bool full() const { return pushed - taken == options.capacity; }
@@ -141,8 +140,6 @@ Hash StreamSource::identity() const {
 
 int64_t StreamSource::first_sample() const { return state_->options.first_sample; }
 
-int64_t StreamSource::host_bytes() const {
-  return state_->options.capacity * place_bytes(state_->options.signature);
-}
+int64_t StreamSource::host_bytes() const { return state_->options.capacity * place_bytes(state_->options.signature); }
 
 }  // namespace ramet::data

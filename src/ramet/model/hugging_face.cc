@@ -19,21 +19,22 @@ namespace {
 constexpr std::array<std::string_view, 4> kPrefixes = {"bert.", "roberta.", "distilbert.", "transformer."};
 
 /// Beginnings of the names of heads, without a prefix. Those of a task may be missing in a file of a pre-trained model.
-constexpr std::array<std::string_view, 4> kTaskHeads = {"classifier.", "pre_classifier.", "qa_outputs.",
-                                                        "pooler.dense."};
+constexpr std::array<std::string_view, 7> kTaskHeads = {
+    "classifier.", "pre_classifier.", "qa_outputs.", "pooler.dense.", "fc.", "head.", "outc."};
 constexpr std::array<std::string_view, 5> kPretrainingHeads = {"cls.", "lm_head.", "vocab_transform.",
                                                                "vocab_layer_norm.", "vocab_projector."};
 
 /// Tensors that published files carry and that hold nothing of their own: tied copies, masks, position numbers.
-constexpr std::array<std::string_view, 9> kRedundant = {"cls.predictions.decoder.weight",
-                                                        "cls.predictions.decoder.bias",
-                                                        "lm_head.decoder.weight",
-                                                        "lm_head.decoder.bias",
-                                                        "vocab_projector.weight",
-                                                        ".attn.bias",
-                                                        ".attn.masked_bias",
-                                                        "embeddings.position_ids",
-                                                        "embeddings.token_type_ids"};
+constexpr std::array<std::string_view, 10> kRedundant = {"cls.predictions.decoder.weight",
+                                                         "cls.predictions.decoder.bias",
+                                                         "lm_head.decoder.weight",
+                                                         "lm_head.decoder.bias",
+                                                         "vocab_projector.weight",
+                                                         ".attn.bias",
+                                                         ".attn.masked_bias",
+                                                         "embeddings.position_ids",
+                                                         "embeddings.token_type_ids",
+                                                         ".num_batches_tracked"};
 
 std::string_view without_prefix(std::string_view name) {
   for (const std::string_view prefix : kPrefixes)
@@ -151,7 +152,7 @@ class Matcher {
       source.parts.push_back(tensor);
     }
     const bool differs = !missing.empty() || !wrong.empty();
-    if (differs && is_among(weight.name, kTaskHeads)) {
+    if (differs && (is_among(weight.name, kTaskHeads) || (weight.kind == StateKind::kDeferred && wrong.empty()))) {
       result_.drawn.push_back(weight.name);
       return;  // a tensor of another shape is then left out, too
     }

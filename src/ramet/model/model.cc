@@ -57,6 +57,10 @@ void check_outputs(const Model& model) {
         refuse(model, "a metric of a metric that is not declared before it", "'" + metric.numerator + "'");
       continue;
     }
+    if (metric.how == Metric::How::kAverage) {
+      if (metric.parts.empty()) refuse(model, "an average of no metrics", "'" + metric.name + "'");
+      continue;
+    }
     const bool ratio = metric.how == Metric::How::kRatio;
     for (const std::string& name : {metric.numerator, ratio ? metric.denominator : metric.numerator})
       if (!is_scalar_output(model.forward, name) && !is_scalar_output(model.evaluate, name))
@@ -80,6 +84,13 @@ Metric mean_metric(std::string name, std::string count) {
 
 Metric share_metric(std::string name, std::string correct, std::string count) {
   return {.name = std::move(name), .numerator = std::move(correct), .denominator = std::move(count)};
+}
+
+std::vector<StateTensor> Model::published() const {
+  std::vector<StateTensor> result = weights;
+  for (const StateTensor& state : states)
+    if (state.kind == StateKind::kDeferred) result.push_back(state);
+  return result;
 }
 
 Model with_seed(Model model, int64_t seed) {

@@ -26,10 +26,11 @@ struct InputSpec {
 /// is not defined: its value is NaN, which is shown as "not defined" and does not end the step.
 struct Metric {
   enum class How {
-    kMean,   ///< mean of the numerator over micro-batches; there is no denominator
-    kSum,    ///< sum of the numerator over micro-batches; there is no denominator
-    kRatio,  ///< sum of numerators over sum of denominators
-    kExp     ///< e to the power of the metric named `numerator`, which stands before this one
+    kMean,    ///< mean of the numerator over micro-batches; there is no denominator
+    kSum,     ///< sum of the numerator over micro-batches; there is no denominator
+    kRatio,   ///< sum of numerators over sum of denominators
+    kExp,     ///< e to the power of the metric named `numerator`, which stands before this one
+    kAverage  ///< mean of the metrics named in `parts`, as far as they are defined; there are no outputs of its own
   };
   std::string name, numerator, denominator{};
   How how = How::kRatio;
@@ -93,6 +94,9 @@ struct Model {
     for (Metric& each : metrics)
       if (each.name == metric) each.most_items = static_cast<double>(most);
   }
+
+  /// What files of other programs hold of the model: its weights and, behind them, its running statistics.
+  std::vector<StateTensor> published() const;
 
   /// Elements of all weights, without padding.
   int64_t parameters() const {

@@ -106,7 +106,7 @@ class FieldReader {
 };
 
 std::string_view name_of_how(Metric::How how) {
-  static constexpr std::string_view kNames[] = {"mean", "sum", "ratio", "exp"};
+  static constexpr std::string_view kNames[] = {"mean", "sum", "ratio", "exp", "average"};
   return kNames[static_cast<size_t>(how)];
 }
 std::string_view name_of_when(When::Kind kind) {
@@ -160,7 +160,7 @@ void describe_state(Io& io, S& state, L& blocks, L& padding) {
 template <typename Io, typename M>
 void describe_metric(Io& io, M& metric) {
   const Metric usual;
-  io.choice("how", metric.how, usual.how, 4, name_of_how);
+  io.choice("how", metric.how, usual.how, 5, name_of_how);
   io.field("numerator", metric.numerator);
   io.field("denominator", metric.denominator);
   io.field("numerator_is_mean", metric.numerator_is_mean);

@@ -5,6 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/part_of.h"
 #include "ramet/model/array_file.h"
+#include "ramet/recipe/kinds.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/inputs.h"
 
@@ -90,7 +91,7 @@ ArrayPredictor::ArrayPredictor(const Recipe& complete, std::string program, std:
   const std::vector<InputSpec> inputs = inputs_of(graph, model);
   if (!inputs.empty()) {
     const int64_t batch = complete.train.micro_batch;
-    source_ = check_inputs(open_inputs(std::move(arrays), inputs, {.shuffle = false}, batch, source), inputs, batch);
+    source_ = check_inputs(kind_of(complete).open_request(complete, std::move(arrays), inputs, source), inputs, batch);
     samples_ = source_->epoch_samples(0);
   }
   model.programs = {{kPredict, std::move(graph), When::on_request()}};

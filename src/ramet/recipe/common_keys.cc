@@ -31,11 +31,13 @@ std::vector<RecipeKey> common_keys() {
        .decides = false},
       {.name = "model.kind", .doc = "what is trained", .field = RAMET_FIELD(model.kind), .choices = model_kinds()},
       {.name = "model.preset",
-       .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
-              "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2); mini, small, medium, large (lstm)",
+       .doc =
+           "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
+           "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2); mini, small, medium, large (lstm); 18, 34, 50, 101, 152 (resnet); tiny, small, base, "
+           "large (vit, convnext); b0 to b4 (efficientnet); mini, base (unet)",
        .field = RAMET_FIELD(model.preset),
-       .otherwise = "mini",
-       .of_text = true},
+       .otherwise = "mini, or the first of these",
+       .of_presets = true},
       {.name = "model.init_from",
        .doc =
            "weights to begin from: the folder of a published model (config.json then gives what this table leaves "
@@ -45,11 +47,13 @@ std::vector<RecipeKey> common_keys() {
        .kind = Kind::kPath,
        .decides = false},
       {.name = "data.kind",
-       .doc =
-           "synthetic: tokens drawn from the counter-based generator; text: a corpus made by `ramet corpus`; arrays: "
-           "files of arrays, one for each input of a model file",
+       .doc = "synthetic: tokens or images drawn from the counter-based generator; text: a corpus made by `ramet "
+              "corpus`; arrays: "
+              "files of arrays, one for each input of a model file, or of images; mnist: images in the files of MNIST, "
+              "and of "
+              "Fashion-MNIST, in data.folder",
        .field = RAMET_FIELD(data.kind),
-       .choices = {"synthetic", "text", "arrays"},
+       .choices = {"synthetic", "text", "arrays", "mnist"},
        .otherwise = "synthetic; arrays with model.file"},
       {.name = "data.prefetch",
        .doc = "micro-batches made ahead of their use for each device (more than 3 are 3)",
@@ -236,7 +240,8 @@ std::vector<RecipeKey> common_keys() {
        .low = 1e-30,
        .high = 1},
       {.name = "train.optimizer.weight_decay",
-       .doc = "of matrices; biases and norms do not decay. adam, lars and sgd add it to the gradient, adamw, lamb, "
+       .doc = "of matrices and filters; biases and norms do not decay. adam, lars and sgd add it to the gradient, "
+              "adamw, lamb, "
               "adafactor and lion take it off the weights",
        .field = RAMET_FIELD(train.optimizer.weight_decay),
        .low = 0,

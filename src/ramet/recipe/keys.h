@@ -8,8 +8,8 @@
 
 namespace ramet::recipe {
 
-inline constexpr double kManySteps = 1e9;       // of steps, batches and sizes: more is a slip of the keyboard
-inline constexpr double kAnyInteger = 9.2e18;   // what 63 bits hold
+inline constexpr double kManySteps = 1e9;      // of steps, batches and sizes: more is a slip of the keyboard
+inline constexpr double kAnyInteger = 9.2e18;  // what 63 bits hold
 
 #define RAMET_FIELD(member) [](Recipe& recipe) -> RecipeField { return &recipe.member; }
 
@@ -18,5 +18,7 @@ std::vector<RecipeKey> language_keys();  ///< that models of text share
 std::vector<RecipeKey> bert_keys();
 std::vector<RecipeKey> task_keys();
 std::vector<RecipeKey> model_file_keys();
+std::vector<RecipeKey> array_keys();  ///< that models that read arrays share
+std::vector<RecipeKey> image_keys();
 
 }  // namespace ramet::recipe

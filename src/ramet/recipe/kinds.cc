@@ -4,6 +4,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/recipe/keys.h"
+#include "ramet/train/inputs.h"
 
 namespace ramet::recipe {
 namespace {
@@ -33,6 +34,17 @@ void RecipeKind::add_decoding(const Recipe& complete, const Decoding&, Model&) c
   throw Error({.what = "the model does not continue texts", .where = complete.name, .found = "a recipe of " + title()});
 }
 
+bool RecipeKind::reads_arrays() const {
+  const std::vector<std::string> kinds = data_kinds();
+  return std::find(kinds.begin(), kinds.end(), "arrays") != kinds.end();
+}
+
+std::shared_ptr<const Source> RecipeKind::open_request(const Recipe& complete, std::vector<ArrayColumn> arrays,
+                                                       const std::vector<InputSpec>& inputs,
+                                                       const std::string& source) const {
+  return open_inputs(std::move(arrays), inputs, {.shuffle = false}, complete.train.micro_batch, source);
+}
+
 Error RecipeKind::without_samples(const Recipe& recipe, bool held_out) const {
   if (!held_out) return Error({.what = "there is nothing to train on", .where = recipe.where("data.kind")});
   return Error({.what = "the corpus holds nothing out for evaluation",
@@ -41,7 +53,8 @@ Error RecipeKind::without_samples(const Recipe& recipe, bool held_out) const {
 }
 
 const std::vector<const RecipeKind*>& recipe_kinds() {
-  static const std::vector<const RecipeKind*> kinds = {&bert_kind(), &gpt2_kind(), &lstm_kind(), &task_kind(), &model_file_kind()};
+  static const std::vector<const RecipeKind*> kinds = {&bert_kind(), &gpt2_kind(),       &lstm_kind(),
+                                                       &task_kind(), &model_file_kind(), &image_kind()};
   return kinds;
 }
 
@@ -63,6 +76,7 @@ const std::vector<RecipeKey>& recipe_keys() {
     std::vector<RecipeKey> all;
     merge(all, common_keys(), nullptr);
     merge(all, language_keys(), nullptr);
+    merge(all, array_keys(), nullptr);
     for (const RecipeKind* kind : recipe_kinds()) merge(all, kind->keys(), kind);
     return all;
   }();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/data/arrays.h"
 #include "ramet/model/decoding.h"
 #include "ramet/model/model.h"
 #include "ramet/model/published_config.h"
@@ -49,8 +50,19 @@ class RecipeKind {
   virtual bool keeps_its_keys() const { return false; }
   /// Whether the model reads text and has a preset's sizes: the keys of other models are refused.
   virtual bool reads_text() const { return true; }
-  /// Whether the model can be built for any train.micro_batch.
-  virtual bool takes_any_batch() const { return true; }
+  /// What data.kind may be.
+  virtual std::vector<std::string> data_kinds() const { return {"synthetic", "text"}; }
+  /// Whether it may be "arrays", so that the keys of arrays have a meaning.
+  bool reads_arrays() const;
+  /// Whether the model has sizes by name; `default_preset` is that of a recipe without model.preset.
+  virtual bool has_presets() const { return true; }
+  virtual std::string default_preset(const Recipe&) const { return has_presets() ? "mini" : ""; }
+  /// Whether the recipe takes this key at all.
+  bool takes_key(const RecipeKey& key) const {
+    return (!key.of_text || reads_text()) && (!key.of_arrays || reads_arrays()) && (!key.of_presets || has_presets());
+  }
+  /// Whether the model can be built for any train.micro_batch, with the same meaning.
+  virtual bool takes_any_batch(const Recipe&) const { return true; }
   /// Names of presets of a recipe's model.kind.
   virtual std::vector<std::string> presets(const Recipe& recipe) const = 0;
   /// Throws Error where keys do not fit together.
@@ -68,6 +80,12 @@ class RecipeKind {
   virtual Error without_samples(const Recipe& recipe, bool held_out) const;
   /// The model of a complete recipe, before any pass.
   virtual Model build_model(const Recipe& complete) const = 0;
+
+  /// Samples of arrays that a user asks about, as `inputs` of the model of a complete recipe. Throws Error, naming
+  /// `source`, where they do not fit. For kinds that read arrays.
+  virtual std::shared_ptr<const Source> open_request(const Recipe& complete, std::vector<ArrayColumn> arrays,
+                                                     const std::vector<InputSpec>& inputs,
+                                                     const std::string& source) const;
 
   /// Forward only, giving the k most likely tokens (model/presets.h). Throws Error where the kind has no such program.
   virtual Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k) const;
@@ -92,5 +110,6 @@ const RecipeKind& gpt2_kind();
 const RecipeKind& lstm_kind();
 const RecipeKind& task_kind();
 const RecipeKind& model_file_kind();
+const RecipeKind& image_kind();
 
 }  // namespace ramet::recipe

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/model/array_file.h"
+#include "ramet/recipe/arrays.h"
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
@@ -14,18 +15,6 @@
 
 namespace ramet::recipe {
 namespace {
-
-/// What `act` makes; its errors name the key of the recipe that they follow from.
-template <typename Act>
-auto for_key(const Recipe& recipe, const std::string& key, Act act) {
-  try {
-    return act();
-  } catch (const Error& error) {
-    ErrorParts parts = error.parts();
-    parts.where = recipe.where(key) + (parts.where.empty() ? "" : ", " + parts.where);
-    throw Error(std::move(parts), error.kind());
-  }
-}
 
 /// The model of the file, with the recipe's seed.
 std::pair<Model, Units> load(const Recipe& recipe) {
@@ -84,22 +73,15 @@ class ModelFileKind final : public RecipeKind {
   std::vector<RecipeKey> keys() const override { return model_file_keys(); }
   bool keeps_its_keys() const override { return true; }
   bool reads_text() const override { return false; }
-  bool takes_any_batch() const override { return false; }
+  std::vector<std::string> data_kinds() const override { return {"arrays"}; }
+  bool has_presets() const override { return false; }
+  bool takes_any_batch(const Recipe&) const override { return false; }
   std::vector<std::string> presets(const Recipe&) const override { return {}; }
 
   void check(const Recipe& recipe) const override {
     if (recipe.model.file.empty())
       throw Error({.what = "model.kind = \"file\" needs model.file", .where = recipe.where("model.kind")});
-    if (recipe.data.kind != "arrays")
-      throw Error({.what = "the data of a model file are arrays",
-                   .where = recipe.where("data.kind"),
-                   .found = "\"" + recipe.data.kind + "\"",
-                   .expected = "\"arrays\""});
-    if (recipe.data.held_out_share > 0 && (recipe.data.train.empty() || !recipe.data.held_out.empty()))
-      throw Error({.what = recipe.data.train.empty() ? "a share of no samples cannot be held out"
-                                                     : "held-out samples are a file or a share, not both",
-                   .where = recipe.where("data.held_out_share"),
-                   .remedy = recipe.data.train.empty() ? "Set data.train" : "Leave one of the two out"});
+    check_held_out(recipe);
   }
 
   void complete(Recipe& recipe, int64_t) const override {
@@ -127,15 +109,7 @@ class ModelFileKind final : public RecipeKind {
     if (std::filesystem::is_regular_file(kept, error)) recipe.model.file = std::filesystem::absolute(kept).string();
   }
 
-  Error without_samples(const Recipe& recipe, bool held_out) const override {
-    if (!held_out)
-      return Error({.what = "the recipe names no arrays to train on",
-                    .where = recipe.where("data.train"),
-                    .remedy = "Set data.train"});
-    return Error({.what = "the recipe holds no samples out for evaluation",
-                  .where = recipe.where("data.held_out"),
-                  .remedy = "Set data.held_out to a file of arrays, or data.held_out_share"});
-  }
+  Error without_samples(const Recipe& recipe, bool held_out) const override { return without_arrays(recipe, held_out); }
 
   PublishedModel published(const Recipe& recipe, const Tokenizer*) const override {
     throw Error({.what = "no class of other libraries has the model of a file",

@@ -25,8 +25,9 @@ BuildModel models_of(const Recipe& complete) {
 
 RecipePlanner::RecipePlanner(const Recipe& recipe, std::optional<Machine> machine, const std::string& layout,
                              const Where& where, bool other_batches)
-    : RecipePlanner(prepared_alone(recipe), std::move(machine), layout, where,
-                    other_batches && kind_of(recipe).takes_any_batch() && !recipe.places.count("train.micro_batch")) {}
+    : RecipePlanner(
+          prepared_alone(recipe), std::move(machine), layout, where,
+          other_batches && kind_of(recipe).takes_any_batch(recipe) && !recipe.places.count("train.micro_batch")) {}
 
 RecipePlanner::RecipePlanner(Preparation preparation, std::optional<Machine> machine, const std::string& layout,
                              const Where& where, bool other_batches)

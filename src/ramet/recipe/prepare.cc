@@ -23,13 +23,13 @@ void match_first_weights(const Recipe& recipe, Workload& workload) {
   if (file.empty() || !std::filesystem::exists(file, ignored)) return;
   if (std::filesystem::is_directory(file, ignored) && !has_weights(file)) return;  // a checkpoint
   check_importable(recipe.train, file, recipe.where("model.init_from"));
-  for (auto& remark : match_weights(file, workload.model.weights).remarks(file))
+  for (auto& remark : match_weights(file, workload.model.published()).remarks(file))
     workload.remarks.push_back(std::move(remark));
 }
 
 /// Fills in all unset fields of a recipe that has the sizes of its published model and its data.
 Recipe fill_in(Recipe recipe, int64_t corpus_vocabulary) {
-  if (recipe.model.preset.empty() && kind_of(recipe).reads_text()) recipe.model.preset = "mini";
+  if (recipe.model.preset.empty()) recipe.model.preset = kind_of(recipe).default_preset(recipe);
   auto& train = recipe.train;
   const bool short_range = train.precision == "f16" || train.precision == "f8";
   if (train.loss_scale.empty()) train.loss_scale.number = short_range && train.scaling == "none" ? 1024.0 : 1.0;

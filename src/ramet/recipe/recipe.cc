@@ -283,8 +283,10 @@ void check_kind(const Recipe& recipe) {
   for (const RecipeKey& key : recipe_keys()) {
     const auto place = recipe.places.find(key.name);
     if (place == recipe.places.end()) continue;
-    if (key.of_text && !kind.reads_text())
-      throw Error({.what = "a key of models of text",
+    if (!kind.takes_key(key))
+      throw Error({.what = key.of_text     ? "a key of models of text"
+                           : key.of_arrays ? "a key of models that read arrays"
+                                           : "a key of models with sizes by name",
                    .where = place->second + " " + key.name,
                    .found = "a recipe of a " + kind.title(),
                    .remedy = "Leave the key out"});
@@ -294,12 +296,12 @@ void check_kind(const Recipe& recipe) {
                  .where = place->second + " " + key.name,
                  .remedy = "Set " + key.owner->chosen_by() + " as well"});
   }
-  if (recipe.data.kind == "arrays" && kind.reads_text())
-    throw Error({.what = "arrays are the data of model files",
+  const std::vector<std::string> data_kinds = kind.data_kinds();
+  if (std::find(data_kinds.begin(), data_kinds.end(), recipe.data.kind) == data_kinds.end())
+    throw Error({.what = "data of a kind that the model does not read",
                  .where = recipe.where("data.kind"),
-                 .found = "model.kind = \"" + recipe.model.kind + "\"",
-                 .expected = "\"synthetic\" or \"text\"",
-                 .remedy = "Set model.file to the file of a model, or change data.kind"});
+                 .found = quoted_toml(recipe.data.kind) + " for model.kind = " + quoted_toml(recipe.model.kind),
+                 .expected = joined(data_kinds)});
   kind.check(recipe);
 }
 
@@ -358,7 +360,7 @@ void settle_kind(Recipe& recipe) {
     if (!recipe.places.count("model.kind")) recipe.model.kind = "file";
     if (!recipe.places.count("data.kind")) recipe.data.kind = "arrays";
   }
-  if (recipe.model.preset.empty() && kind_of(recipe).reads_text()) recipe.model.preset = "mini";
+  if (recipe.model.preset.empty()) recipe.model.preset = kind_of(recipe).default_preset(recipe);
 }
 
 /// What keys must mean together.
@@ -378,7 +380,7 @@ void check_recipe(const Recipe& recipe) {
                  .found = "train.precision = \"" + train.precision + "\"",
                  .expected = split ? "\"bf16\", which read the high half" : "\"bf16\", \"f16\" or \"f8\"",
                  .remedy = "Change one of the two, or hold weights in f32"});
-  if (recipe.data.kind == "text" && recipe.data.corpus.empty())
+  if (recipe.data.kind == "text" && recipe.data.corpus.empty() && kind_of(recipe).reads_text())
     throw Error({.what = "data.kind = \"text\" needs data.corpus",
                  .where = recipe.where("data.kind"),
                  .expected = "the folder of a corpus",
@@ -471,7 +473,7 @@ std::string print_keys(const Recipe& recipe, bool deciding_only) {
     if (deciding_only && value == "\"\"") continue;  // says as much as a key that is not there
     if (deciding_only && key.quiet && value == field_text(key.field(defaults))) continue;
     if (key.owner && key.owner->keeps_its_keys() && !key.owner->takes(recipe)) continue;
-    if (key.of_text && !kind_of(recipe).reads_text()) continue;
+    if (!kind_of(recipe).takes_key(key)) continue;
     if (table_of(key.name) != table) {
       table = table_of(key.name);
       text += (text.empty() ? "[" : "\n[") + table + "]\n";

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ramet/base/hash.h"
+#include "ramet/data/images.h"
 #include "ramet/train/alert_options.h"
 #include "ramet/train/train_options.h"
 
@@ -29,6 +30,11 @@ struct Recipe {
     std::optional<double> dropout, attention_dropout, epsilon;
     std::string activation, init_from, file;
     bool tied = false, carry = false;
+    // Of networks for images (model/vision.h).
+    std::string blocks, stem;
+    std::optional<int64_t> width, patch, head_size, classes;
+    std::optional<double> drop_path, head_dropout;
+    double momentum = 0.1;
   } model;
 
   struct Data {
@@ -45,6 +51,10 @@ struct Recipe {
     std::string packing = "none";
     int64_t packing_depth = 3;
     double held_out_share = 0;
+    // Of images (data/images.h).
+    std::string folder = "/usr/share/datasets/fashion-mnist", channels_at = "auto", mean = "0.5", deviation = "0.5";
+    std::optional<int64_t> channels, height, width;
+    Augmentation augment;
     bool packs() const { return packing != "none"; }
   } data;
 
@@ -61,7 +71,8 @@ struct Recipe {
   bool is_task() const { return !task.kind.empty(); }
 
   TrainOptions train;
-  double system_every = 5;  ///< seconds between samples of what the system does (track/system_metrics.h); 0: none
+  double label_smoothing = 0;  ///< of the labels of images
+  double system_every = 5;     ///< seconds between samples of what the system does (track/system_metrics.h); 0: none
 
   struct Track {
     AlertOptions alerts;
@@ -96,6 +107,8 @@ struct RecipeKey {
   const RecipeKind* owner = nullptr;  ///< set by `recipe_keys`: null for keys that several kinds share
   bool quiet = false;                 ///< not hashed at its default, as checkpoints are older than the key
   bool of_text = false;               ///< of models of text alone (RecipeKind::reads_text)
+  bool of_arrays = false;             ///< of models that read arrays alone (RecipeKind::reads_arrays)
+  bool of_presets = false;            ///< of models with sizes by name alone (RecipeKind::has_presets)
 };
 /// The keys of all tables: those that every recipe has, those that models of text share, and those of each kind
 /// (recipe/kinds.h).

@@ -1,50 +1,16 @@
 #include "ramet/train/learning_rate.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "ramet/base/plain_math.h"
 #include "ramet/train/optimizers/optimizer.h"
 
 namespace ramet::train {
 namespace {
 
-// Plain arithmetic in a fixed order, compiled without contraction: equal bits on every machine, whatever its C library.
-
-/// cos(pi x) for x in [0, 1], by Taylor's series on [0, 1/4] of the circle.
-double cos_pi(double x) {
-  if (x > 0.5) return -cos_pi(1 - x);
-  const double angle = 3.141592653589793 * x, square = angle * angle;
-  double sum = 0;
-  for (int k = 24; k >= 2; k -= 2) sum = (1 + sum) * (-square / static_cast<double>(k * (k - 1)));
-  return 1 + sum;
-}
-
-/// Natural logarithm of x > 0: 2 atanh((m - 1) / (m + 1)) with m in [sqrt(1/2), sqrt(2)).
-double log_of(double x) {
-  int exponent = 0;
-  const auto bits = std::bit_cast<uint64_t>(x);
-  exponent = static_cast<int>(bits >> 52 & 2047) - 1023;
-  double mantissa = std::bit_cast<double>((bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
-  if (mantissa > 1.4142135623730951) mantissa /= 2, ++exponent;
-  const double z = (mantissa - 1) / (mantissa + 1), square = z * z;
-  double sum = 0;
-  for (int k = 25; k >= 1; k -= 2) sum = sum * square + 1 / static_cast<double>(k);
-  return 2 * z * sum + exponent * 0.6931471805599453;
-}
-
-/// e^x for x <= 0, to the precision that a learning rate needs (1e-14).
-double exp_of(double x) {
-  if (x < -700) return 0;
-  const auto halvings = static_cast<int>(-x / 0.6931471805599453);
-  const double rest = x + halvings * 0.6931471805599453;
-  double sum = 0;
-  for (int k = 22; k >= 1; --k) sum = (1 + sum) * rest / static_cast<double>(k);
-  return (1 + sum) * std::bit_cast<double>(static_cast<uint64_t>(1023 - halvings) << 52);
-}
-
 double power_of(double base, double exponent) {
-  return base <= 0 ? 0 : exponent == 1 ? base : exp_of(exponent * log_of(base));
+  return base <= 0 ? 0 : exponent == 1 ? base : plain_exp(exponent * plain_log(base));
 }
 
 double scheduled_rate(const TrainOptions& options, int64_t step) {
@@ -56,7 +22,7 @@ double scheduled_rate(const TrainOptions& options, int64_t step) {
   if (schedule.kind == "constant") return peak;
   const double x =
       last == warmup ? 1 : std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(last - warmup));
-  if (schedule.kind == "cosine") return end + (peak - end) * (1 + cos_pi(x)) / 2;
+  if (schedule.kind == "cosine") return end + (peak - end) * (1 + plain_cos_pi(x)) / 2;
   if (schedule.kind == "polynomial") return end + (peak - end) * power_of(1 - x, schedule.power);
   return peak + (end - peak) * x;
 }
@@ -79,7 +45,9 @@ double learning_rate_at(const TrainOptions& options, int64_t step) {
   return optimizer.most_rate ? std::min(rate, optimizer.most_rate(options.optimizer, step)) : rate;
 }
 
-double rising_decay(double rate, int64_t step) { return 1 - exp_of(-rate * log_of(static_cast<double>(step) + 1)); }
+double rising_decay(double rate, int64_t step) {
+  return 1 - plain_exp(-rate * plain_log(static_cast<double>(step) + 1));
+}
 
 double bias_correction(double beta, int64_t step) {
   // By squaring: at most 64 products, always in the same order.

@@ -39,6 +39,15 @@ std::optional<double> MetricSums::value_of(const Metric& metric) const {
     const auto exponent = value_of_name(metric.numerator);
     return exponent ? std::optional(std::exp(*exponent)) : std::nullopt;
   }
+  if (metric.how == Metric::How::kAverage) {
+    double sum = 0, count = 0;
+    for (const std::string& part : metric.parts) {
+      const auto value = value_of_name(part);
+      if (!value) return std::nullopt;
+      if (!std::isnan(*value)) sum += *value, ++count;
+    }
+    return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+  }
   if (by_items_ && !metric.parts.empty()) {
     double sum = 0;
     for (const std::string& part : metric.parts) {

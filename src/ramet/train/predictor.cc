@@ -67,9 +67,9 @@ Predictor::Predictor(Model model, const TrainOptions& options, const Layout& lay
 Predictor::~Predictor() = default;
 
 void Predictor::initialize(const std::string& file) {
-  loader_->write_first_weights(model_.weights, file);
   for (const StateTensor& state : states_)
     if (state.kind != StateKind::kWeight && is_saved(state.kind) && cluster_->holds(state)) loader_->write_first(state);
+  loader_->write_first_weights(model_.published(), file);
   ready();
 }
 
@@ -86,9 +86,10 @@ void Predictor::load(const Checkpoint& checkpoint) {
 }
 
 void Predictor::import_weights(const std::filesystem::path& path) {
-  for (const std::string& name : loader_->import(path, model_.weights)) {
-    const auto weight = std::find_if(model_.weights.begin(), model_.weights.end(),
-                                     [&](const StateTensor& each) { return each.name == name; });
+  const std::vector<StateTensor> published = model_.published();
+  for (const std::string& name : loader_->import(path, published)) {
+    const auto weight =
+        std::find_if(published.begin(), published.end(), [&](const StateTensor& each) { return each.name == name; });
     if (cluster_->holds(*weight))
       throw Error({.what = "the file lacks weights that prediction needs",
                    .where = path.string(),
@@ -105,7 +106,7 @@ void Predictor::load(const std::filesystem::path& path) {
     return load(Checkpoint(inside.empty() ? path : inside.back()));
   }
   for (const StateTensor& state : states_)
-    if (state.kind != StateKind::kWeight && is_saved(state.kind))
+    if (state.kind != StateKind::kWeight && state.kind != StateKind::kDeferred && is_saved(state.kind))
       throw Error({.what = "a file of weights does not have the model's other states",
                    .where = path.string(),
                    .found = "no '" + state.name + "'",

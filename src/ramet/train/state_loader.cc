@@ -56,6 +56,12 @@ void StateLoader::write_values(const StateTensor& weight, std::span<const float>
   cluster_.write_state(state, static_cast<uint64_t>(first) * size_of(DType::kU16), held.low);
 }
 
+void StateLoader::write_whole(const StateTensor& state, std::span<const std::byte> bytes) {
+  if (state.kind == StateKind::kWeight) return write_weight(state, bytes);
+  cluster_.write_state(state, 0, bytes);
+  add(static_cast<int64_t>(bytes.size()));
+}
+
 void StateLoader::write_weight(const StateTensor& weight, std::span<const std::byte> bytes) {
   write_values(weight, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)}, 0);
   add(static_cast<int64_t>(bytes.size()));
@@ -99,8 +105,10 @@ void StateLoader::write_first_weights(const std::vector<StateTensor>& weights, c
   if (std::filesystem::is_directory(file) && !has_weights(file)) {
     const Checkpoint checkpoint(checkpoint_of(file));
     std::vector<StateTensor> loaded;
-    for (const StateTensor& weight : weights)
-      (is_task_head(weight.name) && !checkpoint.has(weight.name) ? drawn : loaded).push_back(weight);
+    for (const StateTensor& weight : weights) {
+      const bool may_lack = is_task_head(weight.name) || weight.kind == StateKind::kDeferred;
+      (may_lack && !checkpoint.has(weight.name) ? drawn : loaded).push_back(weight);
+    }
     load(checkpoint, loaded, false);
   } else {
     for (const std::string& name : import(file, weights))
@@ -118,7 +126,7 @@ std::vector<std::string> StateLoader::import(const std::filesystem::path& file,
   begin("importing the weights", weights);
   return import_weights(file, weights,
                         [&](const std::string& name, std::span<const std::byte> bytes) {
-                          if (cluster_.holds(*by_name.at(name))) write_weight(*by_name.at(name), bytes);
+                          if (cluster_.holds(*by_name.at(name))) write_whole(*by_name.at(name), bytes);
                         })
       .drawn;
 }
@@ -130,7 +138,7 @@ void StateLoader::load(const Checkpoint& checkpoint, const std::vector<StateTens
     checkpoint.load(
         states,
         [&](const StateTensor& state, std::span<const std::byte> bytes) {
-          if (!as_held) return write_weight(state, bytes);
+          if (!as_held) return write_whole(state, bytes);
           cluster_.write_state(state, 0, bytes);
           add(state.type.bytes());
         },

@@ -28,12 +28,14 @@ class StateLoader {
   void begin(std::string what, const std::vector<StateTensor>& states);
   /// A whole f32 weight.
   void write_weight(const StateTensor& weight, std::span<const std::byte> bytes);
+  /// A weight, or a running statistic, whole, as f32.
+  void write_whole(const StateTensor& state, std::span<const std::byte> bytes);
   /// The first values of any state but a low half, which comes with its weight.
   void write_first(const StateTensor& state);
-  /// Writes the weights to begin from: those of a file, a published folder, a checkpoint or a run; heads of tasks that
-  /// it lacks are drawn. "": all weights are drawn.
+  /// Writes what to begin from, of Model::published: that of a file, a published folder, a checkpoint or a run; heads
+  /// of tasks and running statistics that it lacks begin as a new model's. "": all do.
   void write_first_weights(const std::vector<StateTensor>& weights, const std::string& file);
-  /// Weights from a file with published names (model/hugging_face.h); returns the names of those that it lacks.
+  /// The same from a file with published names (model/hugging_face.h); returns the names of those that it lacks.
   std::vector<std::string> import(const std::filesystem::path& file, const std::vector<StateTensor>& weights);
   /// What this process holds of `states` from a checkpoint: states as they are held, or f32 weights.
   void load(const Checkpoint& checkpoint, const std::vector<StateTensor>& states, bool as_held);

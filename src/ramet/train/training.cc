@@ -81,9 +81,9 @@ void Training::initialize() {
     if (state.kind != StateKind::kWeight && state.kind != StateKind::kConstant && cluster_->holds(state))
       drawn.push_back(state);
   or_end_all(*cluster_, [&] {
-    loader_->write_first_weights(workload_.model.weights, workload_.init_from);
     loader_->begin("setting the optimizer's states", drawn);
     for (const auto& state : drawn) loader_->write_first(state);
+    loader_->write_first_weights(workload_.model.published(), workload_.init_from);
   });
   cluster_->run_derive();
   steps_done_ = 0;
@@ -253,15 +253,16 @@ void Training::read_weight(const std::string& name, std::span<std::byte> to) con
 }
 
 void Training::set_weights(const std::function<void(const SetWeight& set)>& weights) {
+  const std::vector<StateTensor> published = workload_.model.published();
   weights([&](const std::string& name, std::span<const float> values) {
-    for (const StateTensor& weight : workload_.model.weights) {
+    for (const StateTensor& weight : published) {
       if (weight.name != name) continue;
       if (std::ssize(values) != weight.type.elements())
         throw Error({.what = "a weight gets another number of values than it has",
                      .where = "'" + name + "'",
                      .found = std::to_string(values.size()),
                      .expected = std::to_string(weight.type.elements())});
-      if (cluster_->holds(weight)) loader_->write_weight(weight, std::as_bytes(values));
+      if (cluster_->holds(weight)) loader_->write_whole(weight, std::as_bytes(values));
       return;
     }
     throw Error({.what = "the model has no weight of this name", .found = "'" + name + "'"});
@@ -292,8 +293,12 @@ std::filesystem::path Training::save(const std::filesystem::path& folder, int64_
 
 void Training::export_weights(const std::filesystem::path& path) const {
   check_exportable(options_, path.string());
-  model::export_weights(path, workload_.model.weights,
-                        [this](const std::string& name, std::span<std::byte> bytes) { read_weight(name, bytes); });
+  model::export_weights(path, workload_.model.published(), [this](const std::string& name, std::span<std::byte> bytes) {
+    const std::vector<StateTensor>& states = workload_.model.states;
+    const bool running =
+        std::any_of(states.begin(), states.end(), [&](const StateTensor& each) { return each.name == name; });
+    running ? read_state(name, bytes) : read_weight(name, bytes);
+  });
 }
 
 std::string Training::weights_hash() const {
