@@ -445,7 +445,7 @@ struct ResizeOptions {
 RAMET_API Tensor resize(Operand a, const std::vector<int64_t>& sizes, const ResizeOptions& options = {});
 
 struct GridSampleOptions {
-  std::string method = "linear";  ///< "nearest", "linear", "cubic" (up to two dimensions of space)
+  std::string method = "linear";  ///< "nearest", "linear", "cubic"
   std::string padding = "zeros";  ///< what is read outside: "zeros", "border", "reflection"
   bool corners = false;           ///< -1 and 1 are the centres of the outermost elements, not their outer edges
   bool channels_last = false;

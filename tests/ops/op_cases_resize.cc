@@ -96,8 +96,7 @@ void draw_grid_sample(std::vector<OpCase>& cases) {
   for (int i = 0; i < 48; ++i) {
     const int64_t dims = draw.number(1, 3), n = draw.number(1, 2), c = draw.one_of<int64_t>({1, 2, 4});
     const bool last = draw.coin(), corners = draw.coin();
-    const std::string method = dims == 3 ? draw.one_of<std::string>({"nearest", "linear"})
-                                         : draw.one_of<std::string>({"nearest", "linear", "cubic"});
+    const std::string method = draw.one_of<std::string>({"nearest", "linear", "cubic"});
     const Dims space = draw.numbers(dims, 1, dims == 3 ? 3 : 4), places = draw.numbers(dims, dims == 3 ? 1 : 0, 3);
     Attributes attributes{{"method", method},
                           {"padding", draw.one_of<std::string>({"zeros", "border", "reflection"})},

@@ -25,7 +25,7 @@ Tensor resize(Tensor a, const std::vector<int64_t>& sizes, const ResizeOptions& 
 ResampleRule resample_rule_of_mode(const std::string& mode, bool corners = false, bool antialias = false);
 
 struct GridSampleOptions {
-  std::string method = "linear";  ///< "nearest", "linear", "cubic" (two dimensions of space)
+  std::string method = "linear";  ///< "nearest", "linear", "cubic"
   std::string padding = "zeros";  ///< what is read outside: "zeros", "border", "reflection"
   bool corners = false;           ///< -1 and 1 are the centres of the outermost elements, not their outer edges
   bool channels_last = false;
@@ -46,9 +46,9 @@ Tensor pixel_unshuffle(Tensor a, int64_t factor, bool channels_last = false);
 Tensor channel_shuffle(Tensor a, int64_t groups, bool channels_last = false);
 
 struct PatchOptions {
-  std::vector<int64_t> taps;                ///< extents of a patch, one a dimension of space
-  std::vector<int64_t> strides, dilations;  ///< empty: 1
-  std::vector<int64_t> low, high;           ///< zeros around space; empty: 0
+  std::vector<int64_t> taps;                    ///< extents of a patch, one a dimension of space
+  std::vector<int64_t> strides{}, dilations{};  ///< empty: 1
+  std::vector<int64_t> low{}, high{};           ///< zeros around space; empty: 0
   bool channels_last = false;
 };
 /// Patches of a [N, C, space...] as columns -> [N, C taps, L], L the number of patches (channels_last: [N, L, C taps]).

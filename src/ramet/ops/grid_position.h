@@ -131,7 +131,7 @@ AxisTaps<Real> axis_taps(Real x, int64_t size, GridMethod method, GridPadding pa
 /// Elements of a whole position in up to three dimensions.
 template <typename Real>
 struct GridTaps {
-  static constexpr int kMost = 16;
+  static constexpr int kMost = 64;
   int count = 0;
   int64_t index[kMost];  ///< in space, row-major; -1: outside
   Real weights[kMost];

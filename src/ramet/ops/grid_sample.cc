@@ -47,8 +47,6 @@ void read_grid(const NodeSignature& node, int input, GridForm& form) {
   if (grid.dim(-1) != dims)
     refuse(node, "the grid's last dimension is not the number of dimensions of space", grid.text(),
            std::to_string(dims) + " coordinates a position");
-  if (form.method == GridMethod::kCubic && dims > 2)
-    refuse(node, "cubic sampling has two dimensions of space at most", std::to_string(dims), "1 or 2");
   form.samples = grid.dim(0);
   form.positions.assign(grid.dims().begin() + 1, grid.dims().end() - 1);
 }

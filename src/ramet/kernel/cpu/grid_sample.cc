@@ -55,7 +55,8 @@ struct GridLoopsOf {
       case 2: return sample_first<2>(call, block);
       case 4: return sample_first<4>(call, block);
       case 8: return sample_first<8>(call, block);
-      default: return sample_first<16>(call, block);
+      case 16: return sample_first<16>(call, block);
+      default: return sample_first<64>(call, block);
     }
   }
 

@@ -146,9 +146,9 @@ struct Pass {
 std::vector<Pass> passes_of(const NodeSignature& node) {
   std::vector<Pass> passes;
   for (const ReduceGroup& group : reduce_groups(node.inputs[0].shape, reduce_axes(node)))
-    passes.push_back(
-        {group, node.attributes.get_int_or("chunks", 1), passes.empty() ? node.inputs[0].dtype : DType::kF32,
-         node.attributes.get_bool_or("in_order", false)});
+    passes.push_back({group, node.attributes.get_int_or("chunks", 1),
+                      passes.empty() ? node.inputs[0].dtype : DType::kF32,
+                      node.attributes.get_bool_or("in_order", false)});
   return passes;
 }
 
