@@ -89,6 +89,34 @@ TEST(Library, StepsOnArraysGiveTheSameBitsOnAnyLayout) {
   EXPECT_NE(losses[0], losses[1]);
 }
 
+/// Images of two channels through a strided convolution, one of each channel by itself, and a transposed one.
+TEST(Library, ConvolutionsGiveTheSameBitsOnAnyLayout) {
+  const auto model = [] {
+    ModelBuilder m("images");
+    const Tensor images = m.input("images", DType::kF32, {kBatch, 2, 6, 6});
+    const auto filter = [&](const std::string& name, Shape shape) {
+      return m.weight(name, std::move(shape), Init::normal(0.3), {.axes = {"mlp", "", "", ""}});
+    };
+    Tensor x =
+        convolution(images, filter("in", {8, 2, 3, 3}), m.weight("bias", {8}, Init::constant(0.1), {.axes = {"mlp"}}),
+                    {.strides = {2, 2}, .low = {1, 1}, .high = {1, 1}});
+    x = relu(convolution(x, filter("each", {8, 1, 3, 3}), Tensor(), {.low = {1, 1}, .high = {1, 1}, .groups = 8}));
+    x = convolution_transposed(x, filter("out", {8, 2, 2, 2}), Tensor(), {.strides = {2, 2}});
+    m.loss(reduce_mean((x - images) * (x - images)));
+    return m.build();
+  };
+  std::vector<float> images(kBatch * 4 * 2 * 36);
+  for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7));
+  std::string expected;
+  for (const char* layout : {"", "t=2", "t=4", "r=2"}) {
+    Training training(model(), options(layout));
+    for (int step = 0; step < 2; ++step) training.step({{"images", images}});
+    const std::string hash = training.weights_hash();
+    if (expected.empty()) expected = hash;
+    EXPECT_EQ(hash, expected) << layout;
+  }
+}
+
 TEST(Library, DropoutIsOfTrainingAloneAndFollowsTheSeed) {
   const auto first = [](double rate, uint64_t seed) {
     TrainOptions how = options();

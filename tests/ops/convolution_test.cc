@@ -27,7 +27,7 @@ TEST(Convolution, RefusesOperandsThatDoNotFit) {
   EXPECT_THAT(
       refused({2, 3, 8, 8}, {4, 2, 3, 3}, {}),
       HasSubstr("the filter does not fit the channels of the input; found f32[4,2,3,3] with groups=1; expected 3 "
-                "in dimension 1; A filter is [O, C / groups, taps...]"));
+                "in dimension 1. A filter is [O, C / groups, taps...]"));
   EXPECT_THAT(refused({2, 3, 8, 8}, {4, 3, 3, 3}, {}, true),
               HasSubstr("A transposed filter is [C, O / groups, taps...]"));
   EXPECT_THAT(refused({2, 3, 8, 8}, {4, 3, 3}, {}), HasSubstr("4 dimensions of a floating type"));
@@ -35,7 +35,7 @@ TEST(Convolution, RefusesOperandsThatDoNotFit) {
   EXPECT_THAT(
       refused({2, 3, 8, 8}, {4, 3, 9, 1}, {}),
       HasSubstr("the filter is wider than the padded input; found 9 taps at distance 1, so 9 elements; expected at "
-                "most 8; Pad the input, or use a smaller filter"));
+                "most 8. Pad the input, or use a smaller filter"));
   EXPECT_THAT(refused({2, 3, 8, 8}, {4, 3, 0, 1}, {}), HasSubstr("a filter needs taps in each dimension of space"));
 }
 

@@ -534,10 +534,12 @@ void add_channel_sums(OpDef& op) {
   op.scaling = convolution_scaling();
 }
 
-Attributes option_attributes(const ConvolutionOptions& options) {
+/// Lists of defaults are left out, unless they do not fit the input: then the type rule says so.
+Attributes option_attributes(const ConvolutionOptions& options, Tensor input) {
   Attributes attributes;
   const auto set = [&](const char* name, const std::vector<int64_t>& values, int64_t otherwise) {
-    if (std::any_of(values.begin(), values.end(), [&](int64_t value) { return value != otherwise; }))
+    const bool fits = values.empty() || std::ssize(values) + 2 == input.shape().rank();
+    if (!fits || std::any_of(values.begin(), values.end(), [&](int64_t value) { return value != otherwise; }))
       attributes.set(name, values);
   };
   set("strides", options.strides, 1);
@@ -580,12 +582,12 @@ void register_convolution_ops(OpRegistry& registry) {
 }
 
 Tensor convolution(Tensor input, Tensor filter, Tensor bias, const ConvolutionOptions& options) {
-  return build("convolution", input, filter, bias, option_attributes(options));
+  return build("convolution", input, filter, bias, option_attributes(options, input));
 }
 
 Tensor convolution_transposed(Tensor input, Tensor filter, Tensor bias, const ConvolutionOptions& options,
                               const std::vector<int64_t>& output_padding) {
-  Attributes attributes = option_attributes(options);
+  Attributes attributes = option_attributes(options, input);
   if (std::any_of(output_padding.begin(), output_padding.end(), [](int64_t count) { return count != 0; }))
     attributes.set("output_padding", output_padding);
   return build("convolution_transposed", input, filter, bias, std::move(attributes));
@@ -593,7 +595,7 @@ Tensor convolution_transposed(Tensor input, Tensor filter, Tensor bias, const Co
 
 Tensor convolution_filter_gradient(Tensor input, Tensor output_gradient, const std::vector<int64_t>& taps,
                                    const ConvolutionOptions& options) {
-  Attributes attributes = option_attributes(options);
+  Attributes attributes = option_attributes(options, input);
   attributes.set("taps", taps);
   return input.builder->op("convolution_filter_grad", {input, output_gradient}, std::move(attributes));
 }
