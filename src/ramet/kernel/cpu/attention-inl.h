@@ -148,6 +148,11 @@ class ScoreTerms {
     const int64_t count = std::min(columns, at.length - key);
     if (operands_.bias) {
       const int64_t first = form_.bias_strides.at(at.sample, at.head, at.query, at.begin + key);
+      // Rows are far apart, often on pages of their own, where the processor does not look ahead by itself.
+      const auto size = static_cast<int64_t>(size_of(form_.bias_dtype));
+      const auto* ahead =
+          static_cast<const char*>(operands_.bias) + (first + kRowsAhead * form_.bias_strides.query) * size;
+      for (int64_t byte = 0; byte < count * size; byte += 64) __builtin_prefetch(ahead + byte);
       WithStorage(form_.bias_dtype, operands_.bias,
                   [&](auto* typed) { add_bias(typed + first, form_.bias_strides.key != 0, count, terms); });
     }
@@ -158,6 +163,8 @@ class ScoreTerms {
   }
 
  private:
+  static constexpr int64_t kRowsAhead = 4;
+
   static void hide(float* terms, int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) terms[j] = -kInfinity;
   }

@@ -37,12 +37,12 @@ class Backward {
     const int64_t block = index / units_.head_sets, set = index % units_.head_sets;
     const int64_t heads = form_.key_heads / units_.head_sets;
     if (units_.planes > 0)
-      std::memset(at_.planes, 0, static_cast<size_t>(units_.planes * form_.keys * at_.plane_stride) * sizeof(float));
+      std::memset(at_.planes, 0, static_cast<size_t>(units_.planes * at_.plane_elements) * sizeof(float));
     const int64_t begin = block * form_.batch / units_.blocks, end = (block + 1) * form_.batch / units_.blocks;
     for (int64_t sample = begin; sample < end; ++sample)
       for (int64_t head = set * heads; head < (set + 1) * heads; ++head) key_head(sample, head);
     for (int64_t plane = 0; plane < units_.planes; ++plane)
-      store_plane(at_.plane(form_, plane),
+      store_plane(at_.plane(plane),
                   dbias_ + (index * units_.planes + plane) * form_.bias_shape[2] * form_.bias_shape[3]);
   }
 
@@ -137,7 +137,7 @@ class Backward {
     begin_ = run.begin;
     length_ = keys;
     layout_.sequence = outputs_.sequence = run.length;
-    plane_ = units_.planes == 0 ? nullptr : at_.plane(form_, units_.planes > 1 ? member_ : 0);
+    plane_ = units_.planes == 0 ? nullptr : at_.plane(units_.planes > 1 ? member_ : 0);
     const int64_t stride = form_.position_stride(0);
     const T *query = query_at(operands_.query), *dout = static_cast<const T*>(operands_.dout) + out_offset();
     HeadByDepth<T, C>(layout_, query, stride, at_.query_by_depth);
@@ -388,9 +388,15 @@ class Backward {
     const bool all_queries = form_.bias_shape[2] != 1, all_keys = form_.bias_shape[3] != 1;
     const int64_t queries = form_.sequence, keys = form_.keys, stride = at_.plane_stride;
     if (all_queries && all_keys) {
-      for (int64_t first = 0; first < keys; first += kUnits)
-        for (int64_t q = 0; q < queries; ++q)
-          for (int64_t k = first; k < std::min(keys, first + kUnits); ++k) out[q * keys + k] = plane[k * stride + q];
+      float* rows = at_.scores;  // free by now; holds 64 queries of 64 keys
+      for (int64_t q = 0; q < queries; q += kPanel)
+        for (int64_t k = 0; k < keys; k += kPanel) {
+          Transpose32(reinterpret_cast<const uint32_t*>(plane + k * stride + q), stride,
+                      reinterpret_cast<uint32_t*>(rows), kPanel, kPanel, kPanel);
+          for (int64_t i = 0; i < std::min(kPanel, queries - q); ++i)
+            std::memcpy(out + (q + i) * keys + k, rows + i * kPanel,
+                        static_cast<size_t>(std::min(kPanel, keys - k)) * sizeof(float));
+        }
       return;
     }
     if (all_queries) {

@@ -88,6 +88,7 @@ struct BackwardBuffers {
 
   int64_t dquery_stride;  // off a power of two, so that rows do not meet in one set of the cache
   int64_t plane_stride;   // between keys; has room for a run's last tile
+  int64_t plane_elements;
 
   /// `queries` are q of a head, `outputs` its output.
   BackwardBuffers(const AttentionForm& form, const AttentionLayout& queries, const AttentionLayout& outputs,
@@ -98,7 +99,7 @@ struct BackwardBuffers {
   static int64_t planes_of(const AttentionForm& form) {
     return !form.bias_gradient ? 0 : form.bias_sums_heads() ? 1 : form.group();
   }
-  float* plane(const AttentionForm& form, int64_t which) const { return planes + which * form.keys * plane_stride; }
+  float* plane(int64_t which) const { return planes + which * plane_elements; }
 
  private:
   BackwardBuffers(const AttentionForm& form, const AttentionLayout& queries, const AttentionLayout& outputs,
@@ -126,9 +127,10 @@ struct BackwardBuffers {
         terms(scratch.take<float>(form.adjusts_scores() ? kBackwardKeys * kBackwardQueries : 0)),
         terms_by_key(scratch.take<float>(form.adjusts_scores() ? kBackwardKeys * kBackwardQueries : 0)),
         cap_slopes(scratch.take<float>(form.soft_cap > 0 ? kBackwardKeys * kBackwardQueries : 0)),
-        planes(scratch.take<float>(planes_of(form) * form.keys * (queries.positions() + 64))),
+        planes(scratch.take<float>(planes_of(form) * key_positions * (queries.positions() + 64))),
         dquery_stride(queries.positions() + 16),
-        plane_stride(queries.positions() + 64) {}
+        plane_stride(queries.positions() + 64),
+        plane_elements(key_positions * (queries.positions() + 64)) {}
 };
 
 }  // namespace ramet::kernel
