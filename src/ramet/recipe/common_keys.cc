@@ -31,10 +31,10 @@ std::vector<RecipeKey> common_keys() {
        .decides = false},
       {.name = "model.kind", .doc = "what is trained", .field = RAMET_FIELD(model.kind), .choices = model_kinds()},
       {.name = "model.preset",
-       .doc =
-           "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
-           "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2); mini, small, medium, large (lstm); 18, 34, 50, 101, 152 (resnet); tiny, small, base, "
-           "large (vit, convnext); b0 to b4 (efficientnet); mini, base (unet)",
+       .doc = "sizes by name: tiny, mini, small, medium, base, large (bert, roberta, distilbert), minilm-l6, "
+              "minilm-l12 (bert); mini, 124m, 355m, 774m, 1.5b (gpt2); mini, small, medium, large (lstm); 18, 34, 50, "
+              "101, 152 (resnet); tiny, small, base, "
+              "large (vit, convnext); b0 to b4 (efficientnet); mini, base (unet)",
        .field = RAMET_FIELD(model.preset),
        .otherwise = "mini, or the first of these",
        .of_presets = true},
