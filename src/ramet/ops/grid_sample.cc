@@ -3,6 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_resize.h"
+#include "ramet/ops/channels.h"
 #include "ramet/ops/patches.h"
 #include "ramet/ops/rules.h"
 
@@ -278,6 +279,9 @@ void register_grid_sample_ops(OpRegistry& registry) {
   registry.add(grid_sample_op());
   registry.add(grid_sample_grad_op());
   registry.add(grid_position_grad_op());
+  register_channel_operands("grid_sample", {{0}, {0}});
+  register_channel_operands("grid_sample_grad", {{0}, {0}});
+  register_channel_operands("grid_position_grad", {{0, 1}, {}});
 }
 
 Tensor grid_sample(Tensor a, Tensor grid, const GridSampleOptions& options) {
