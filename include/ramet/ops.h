@@ -297,6 +297,36 @@ RAMET_API Tensor dropout(Operand a, double rate);
 /// norm uses the statistics of the batch in training, and kept statistics in evaluations.
 RAMET_API Tensor by_use(Operand training, Operand evaluation);
 
+/// Weights of one recurrent layer in one direction, with PyTorch's shapes and order of gates: LSTM i, f, g, o (G is 4),
+/// GRU r, z, n (G is 3), RNN (G is 1). H units; the state has R = H elements, or those of a projection.
+struct RecurrentWeights {
+  Tensor input;          ///< [G H, I]
+  Tensor hidden;         ///< [G H, R]
+  Tensor input_bias{};   ///< [G H], or none
+  Tensor hidden_bias{};  ///< [G H], or none
+  Tensor projection{};   ///< LSTM: [R, H], or none
+  Tensor peepholes{};    ///< LSTM: [3, H] of i, f and o, or none
+};
+struct RecurrentOptions {
+  bool reverse = false;     ///< take the steps of each sample from its last to its first
+  Tensor lengths{};         ///< i32[B]: steps of each sample; a default Tensor: all samples have T
+  bool reset_after = true;  ///< GRU: PyTorch's form; false is ONNX's linear_before_reset = 0
+  bool relu = false;        ///< RNN: relu instead of tanh
+};
+struct Recurrent {
+  Tensor output;  ///< [T, B, R]; 0 at and behind a sample's length
+  Tensor hidden;  ///< [B, R], the state after each sample's last step
+  Tensor cell;    ///< f32[B, H], of LSTM alone
+};
+/// A recurrent layer over input [T, B, I] (T steps of B samples), from the states `hidden` [B, R] and `cell` f32[B, H];
+/// default Tensors mean zeros. Gradients flow through outputs and states.
+RAMET_API Recurrent lstm(Operand input, const RecurrentWeights& weights, Operand hidden = Tensor(),
+                         Operand cell = Tensor(), const RecurrentOptions& options = {});
+RAMET_API Recurrent gru(Operand input, const RecurrentWeights& weights, Operand hidden = Tensor(),
+                        const RecurrentOptions& options = {});
+RAMET_API Recurrent rnn(Operand input, const RecurrentWeights& weights, Operand hidden = Tensor(),
+                        const RecurrentOptions& options = {});
+
 /// The loss is the mean of -log softmax(logits)[label] over the rows whose label is >= 0, with logits [N, V] and labels
 /// i32[N]. Without such a row it is 0.
 struct CrossEntropy {

@@ -138,6 +138,48 @@ TEST(RecurrentLayers, OfLstmAreThoseOfPyTorch) {
                        -0.669496939297, -0.494837059976, -0.586982773071, 0.22161267292});
 }
 
+/// With the weight blocked by the op `block`, as the compiler has it blocked once an update.
+void expect_same_bits_with_blocked_weight(const std::string& op, std::vector<HostTensor> inputs, int weight,
+                                          Attributes attributes) {
+  NodeSignature node;
+  node.op = &OpRegistry::instance().get(op);
+  node.attributes = attributes;
+  for (const HostTensor& input : inputs) node.inputs.push_back(input.type);
+  node.outputs = node.op->infer(node);
+  const auto layout = cpu_backend().blocking(node, weight);
+  ASSERT_TRUE(layout.has_value()) << op;
+  const auto expected = interpret_node(node, cpu_backend(), inputs, 2);
+
+  const auto at = static_cast<size_t>(weight);
+  NodeSignature block;
+  block.op = &OpRegistry::instance().get("block");
+  block.inputs = {inputs[at].type};
+  block.attributes = {{"format", layout->format}, {"bytes", layout->bytes}, {"dtype", inputs[at].type.dtype}};
+  block.outputs = block.op->infer(block);
+  const std::string letter(1, static_cast<char>('a' + weight));
+  node.attributes.set(letter + "_blocked", layout->format)
+      .set(letter + "_shape", inputs[at].type.shape.dims())
+      .set(letter + "_dtype", inputs[at].type.dtype);
+  inputs[at] = interpret_node(block, cpu_backend(), {inputs[at]})[0];
+  node.inputs[at] = inputs[at].type;
+  EXPECT_EQ(node.op->infer(node), node.outputs);
+  EXPECT_FALSE(cpu_backend().blocking(node, weight).has_value());
+  for (const int threads : {1, 2}) EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads), expected) << op;
+  EXPECT_NE(cpu_backend().entries(op).back().refuse(node), "") << "the reference cannot read a blocked weight";
+}
+
+TEST(RecurrentOps, ReadABlockedWeightWithTheSameBits) {
+  const int64_t h = 40;
+  const HostTensor state = grid({5, h}, 3), sequence = grid({3, 5, h}, 4);
+  expect_same_bits_with_blocked_weight("lstm", {grid({3, 5, 4 * h}, 1), grid({4 * h, h}, 2), state, state}, 1, {});
+  expect_same_bits_with_blocked_weight("gru", {grid({3, 5, 3 * h}, 1), grid({3 * h, h}, 2), state}, 1, {});
+  expect_same_bits_with_blocked_weight("rnn", {grid({3, 5, h}, 1), grid({h, h}, 2), state}, 1, {{"reverse", true}});
+  expect_same_bits_with_blocked_weight(
+      "lstm_grad",
+      {grid({4 * h, h}, 2), state, state, sequence, grid({3, 5, 4 * h}, 5), sequence, sequence, state, state}, 0, {});
+  expect_same_bits_with_blocked_weight("rnn_grad", {grid({h, h}, 2), state, sequence, sequence, state}, 0, {});
+}
+
 /// What the type rule or a builder says of a node that cannot be.
 std::string refusal(const std::function<void(GraphBuilder&)>& build_node) {
   Graph graph("refused");

@@ -93,6 +93,8 @@ TEST(Lstm, CarriesItsStatesOnEveryLayoutThatKeepsTheChain) {
       SCOPED_TRACE(layout);
       expect_same(train(layout, more), expected);
     }
+    more.push_back("model.tied=true");  // the head is then a part of its own
+    expect_same(train("p=3", more), train("", more));
     more = {"train.lanes=1", precision};
     const Trained zeros = train("", more);
     EXPECT_NE(zeros.losses[0], expected.losses[0]) << "the second micro-batch begins with the states of the first";

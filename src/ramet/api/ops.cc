@@ -13,6 +13,7 @@
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/build_recurrent.h"
 
 namespace ramet::v0 {
 namespace {
@@ -483,6 +484,44 @@ Tensor rotary(Operand a, const RotaryOptions& options) {
         ops::rotary(graphs.in(which, a.tensor()), angles,
                     options.neighbours ? ops::RotaryPairs::kNeighbours : ops::RotaryPairs::kHalves)};
   })[0];
+}
+
+namespace {
+
+/// A recurrent layer: `op` is a function on the engine's tensors and options.
+template <typename Op>
+Recurrent recurrent(const Operand& input, const RecurrentWeights& weights, const Operand& hidden, const Operand& cell,
+                    const RecurrentOptions& options, const Op& op) {
+  Graphs& graphs = Graphs::of(input);
+  check_together(graphs, input.place(),
+                 {&weights.input, &weights.hidden, &weights.input_bias, &weights.hidden_bias, &weights.projection,
+                  &weights.peepholes, &options.lengths, &hidden.tensor(), &cell.tensor()});
+  const std::vector<Tensor> results = graphs.build_each(input.place(), [&](int which, ir::GraphBuilder&) {
+    const auto in = [&](const Tensor& tensor) { return graphs.in(which, tensor); };
+    const ops::RecurrentWeights own{in(weights.input),       in(weights.hidden),     in(weights.input_bias),
+                                    in(weights.hidden_bias), in(weights.projection), in(weights.peepholes)};
+    const ops::RecurrentOptions how{options.reverse, in(options.lengths), options.reset_after, options.relu};
+    const ops::Recurrent made = op(in(input.tensor()), own, in(hidden.tensor()), in(cell.tensor()), how);
+    std::vector<ir::Tensor> all{made.output, made.hidden};
+    if (made.cell.valid()) all.push_back(made.cell);
+    return all;
+  });
+  return {results[0], results[1], results.size() > 2 ? results[2] : Tensor()};
+}
+
+}  // namespace
+
+Recurrent lstm(Operand input, const RecurrentWeights& weights, Operand hidden, Operand cell,
+               const RecurrentOptions& options) {
+  return recurrent(input, weights, hidden, cell, options, [](auto... all) { return ops::lstm(all...); });
+}
+Recurrent gru(Operand input, const RecurrentWeights& weights, Operand hidden, const RecurrentOptions& options) {
+  return recurrent(input, weights, hidden, Tensor(), options,
+                   [](auto x, auto& own, auto h, auto, auto& how) { return ops::gru(x, own, h, how); });
+}
+Recurrent rnn(Operand input, const RecurrentWeights& weights, Operand hidden, const RecurrentOptions& options) {
+  return recurrent(input, weights, hidden, Tensor(), options,
+                   [](auto x, auto& own, auto h, auto, auto& how) { return ops::rnn(x, own, h, how); });
 }
 
 Tensor dropout(Operand a, double rate) {

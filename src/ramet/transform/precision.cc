@@ -21,6 +21,10 @@ class Lowering {
     copier_.copy_inputs();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) lower(id);
     for (const auto& output : graph_.outputs()) {
+      // The part of the model that makes a state's next value converts it too, as layouts cut between parts.
+      const NodeId producer = graph_.value(output.value).producer;
+      const bool next_state = output.role == OutputRole::kState && producer != kNoNode;
+      InfoScope scope(build_, next_state ? graph_.node(producer).info() : NodeInfo());
       const ValueId value = in_type(copier_[output.value], graph_.type(output.value).dtype);
       build_.graph().add_output(output.name, value, output.role);
     }
