@@ -24,9 +24,9 @@ RECIPE = "examples/fashion-resnet18.toml"
 def settings_of(args, seed):
     settings = {"train.seed": seed, "train.precision": "f32", "train.micro_batch": args.micro_batch, "model.width": args.width,
                 "train.evaluation.every": 0, "train.evaluation.batches": args.test_batches}
-    if args.epochs and not args.steps:
-        settings["train.epochs"] = args.epochs
-    return [f"--set={key}={value}" for key, value in settings.items()] + ([f"--set=train.steps={args.steps}"] if args.steps else [])
+    # The recipe counts in epochs, whose last step may be a part of one.
+    settings["train.epochs"] = (args.steps - 0.5) * args.micro_batch / 60_000 if args.steps else args.epochs
+    return [f"--set={key}={value}" for key, value in settings.items()]
 
 
 def train_both(args, seed, folder, processors):
