@@ -296,13 +296,13 @@ void check_kind(const Recipe& recipe) {
                  .where = place->second + " " + key.name,
                  .remedy = "Set " + key.owner->chosen_by() + " as well"});
   }
+  kind.check(recipe);
   const std::vector<std::string> data_kinds = kind.data_kinds();
   if (std::find(data_kinds.begin(), data_kinds.end(), recipe.data.kind) == data_kinds.end())
     throw Error({.what = "data of a kind that the model does not read",
                  .where = recipe.where("data.kind"),
                  .found = quoted_toml(recipe.data.kind) + " for model.kind = " + quoted_toml(recipe.model.kind),
                  .expected = joined(data_kinds)});
-  kind.check(recipe);
 }
 
 /// Refuses keys of unit scaling and of u-muP without these, and combinations that do not work.
