@@ -78,7 +78,9 @@ class LstmKind final : public RecipeKind {
     check_vocabulary(recipe, corpus_vocabulary);
   }
 
-  OpenedData open(Recipe& recipe, Preparation& into) const override { return open_text(recipe, "bpe", make_source, into); }
+  OpenedData open(Recipe& recipe, Preparation& into) const override {
+    return open_text(recipe, "bpe", make_source, into);
+  }
   Model build_model(const Recipe& recipe) const override {
     return build_lstm(
         lstm_config(recipe),
