@@ -39,14 +39,13 @@ int32_t* Rows::of(size_t tensor, int64_t row) const {
 }
 
 Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options) {
-  return source_identity(
-      kind, contents,
-      {static_cast<double>(options.objective), static_cast<double>(options.sequence_length),
-       static_cast<double>(options.max_predictions), options.masked_share, options.mask_token_share,
-       options.random_token_share, options.whole_word ? 1.0 : 0.0, options.short_sequence_share,
-       options.random_next_share, static_cast<double>(options.variants), options.shuffle ? 1.0 : 0.0,
-       static_cast<double>(options.seed >> 32), static_cast<double>(options.seed & 0xFFFFFFFFu),
-       options.vary_lengths ? 1.0 : 0.0});
+  return source_identity(kind, contents,
+                         {static_cast<double>(options.objective), static_cast<double>(options.sequence_length),
+                          static_cast<double>(options.max_predictions), options.masked_share, options.mask_token_share,
+                          options.random_token_share, options.whole_word ? 1.0 : 0.0, options.short_sequence_share,
+                          options.random_next_share, static_cast<double>(options.variants), options.shuffle ? 1.0 : 0.0,
+                          static_cast<double>(options.seed >> 32), static_cast<double>(options.seed & 0xFFFFFFFFu),
+                          options.vary_lengths ? 1.0 : 0.0});
 }
 
 Hash identity_of(std::string_view kind, std::string_view contents, const CausalBatchOptions& options) {
@@ -269,10 +268,11 @@ class CausalSource final : public EvenSource<Source> {
     const int64_t columns = std::max<int64_t>(1, options.columns);
     const int64_t all = (corpus.counts().tokens + corpus.counts().documents - 1) / options.sequence_length;
     if (options.columns > 1 && all < columns)
-      throw Error({.what = "the corpus is too short to be cut into so many texts",
-                   .found = std::to_string(all) + " sequences of " + std::to_string(options.sequence_length) + " tokens",
-                   .expected = "at least " + std::to_string(columns) + ", one for each sample of a micro-batch",
-                   .remedy = "Take a longer corpus, or a smaller train.micro_batch or data.sequence_length"});
+      throw Error(
+          {.what = "the corpus is too short to be cut into so many texts",
+           .found = std::to_string(all) + " sequences of " + std::to_string(options.sequence_length) + " tokens",
+           .expected = "at least " + std::to_string(columns) + ", one for each sample of a micro-batch",
+           .remedy = "Take a longer corpus, or a smaller train.micro_batch or data.sequence_length"});
     return std::max<int64_t>(1, all / columns) * columns;
   }
   /// Which block of the epoch element `element` is.
