@@ -9,7 +9,7 @@ using namespace ramet;
 
 namespace {
 
-constexpr int64_t kWidth = Rows::kWidth;
+constexpr int64_t kWidth = Rows::kWidth, kSamples = 256;
 constexpr double kMost = 0.25;  // greatest magnitude of an element of layer0.up
 
 Model limited(int64_t samples) {
@@ -38,7 +38,7 @@ Model limited(int64_t samples) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Model model = limited(32);
+  const Model model = limited(kSamples);
   if (argc > 3) model.save(argv[3]);
   Training training(model,
                     {.schedule = {.learning_rate = 2e-3},
@@ -54,7 +54,7 @@ int main(int argc, char** argv) try {
       std::printf("step %lld: loss %.9g, %g numbers cut\n", static_cast<long long>(step.step), step.loss,
                   training.results("limit")["cut"]);
   }
-  const std::vector<float> rows(32 * kWidth, 0.5f);
+  const std::vector<float> rows(kSamples * kWidth, 0.5f);
   std::printf("first %.9g, predicted %.9g\n", training.run("first", {{"rows", rows}})["first"].at(0),
               training.predict({{"rows", std::span(rows).first(3 * kWidth)}})["predicted"].at(2));
   std::printf("weights %s\n", training.weights_hash().c_str());
