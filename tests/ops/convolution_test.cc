@@ -66,7 +66,8 @@ TEST(Convolution, SumsOverChannelsGetTheChunksOfTheRecipe) {
   build.output("odd", convolution(slice(x, {0, 0, 0, 0}, {2, 7, 5, 5}), weight("o", {6, 7, 1, 1}), {}));
   build.output("back", convolution_transposed(x, weight("t", {8, 6, 2, 2}), {}));
   std::vector<int64_t> chunks;
-  for (const Node& node : set_chunks(graph, 4).nodes())
+  const Graph chunked = set_chunks(graph, 4);
+  for (const Node& node : chunked.nodes())
     if (node.op->products) chunks.push_back(node.attributes.get_int_or("chunks", 1));
   EXPECT_EQ(chunks, (std::vector<int64_t>{4, 1, 1, 4}));
 }
