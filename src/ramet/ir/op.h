@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -134,6 +135,19 @@ struct ScalingRule {
   std::function<Attributes(const NodeSignature&, double multiplier)> u_mup{};
 };
 
+/// Operands of an op that have channels: [samples, channels, space...], of at least three dimensions; or, where the
+/// node's attribute `channels_last` is true, [samples, space..., channels]. Empty: the op has none.
+struct ChannelOperands {
+  std::vector<int> inputs{}, outputs{};
+  bool empty() const { return inputs.empty() && outputs.empty(); }
+};
+
+/// How a node computes when the dimensions of its operands are permuted.
+struct PermutedNode {
+  Attributes attributes;
+  bool outputs_too = true;  ///< outputs come permuted alike; false: as they were
+};
+
 /// All that the compiler knows of an op (docs/contributing.md: an op is one entry).
 struct OpDef {
   std::string name;
@@ -199,6 +213,12 @@ struct OpDef {
   std::function<bool(const NodeSignature& node)> positional_if{};
   /// Inputs that the precision pass leaves in f32 whatever the policy: bias, gain, statistics.
   std::vector<int> full_inputs{};
+  /// From which the memory formats of a network are chosen (transform/memory_format.h).
+  ChannelOperands channels{};
+  /// The same node where dimension i of each input, all of them of `order`'s rank, is dimension order[i] of the input
+  /// at hand. Nothing when there is no such node. Empty: no rule; element-wise ops (map_op) need none, their attributes
+  /// stay.
+  std::function<std::optional<PermutedNode>(const NodeSignature& node, const std::vector<int64_t>& order)> permuted{};
   /// Of ops with precision kLow: whether operands may be 8-bit floats (transform/precision.h).
   bool narrow = false;
   ScalingRule scaling{};

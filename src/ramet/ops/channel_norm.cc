@@ -7,7 +7,6 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
-#include "ramet/ops/channels.h"
 #include "ramet/ops/network_rules.h"
 
 // Norms over channels are made of three ops: moments of a tensor, an element-wise map that normalises with them, and
@@ -268,9 +267,11 @@ void register_channel_norm_ops(OpRegistry& registry) {
                 .gradient = moments_gradient,
                 .sharding = moments_sharding,
                 .localize = localize_groups,
-                .cost = [](const NodeSignature& node) {
-                  return streaming_cost(node, 4.0 * static_cast<double>(node.inputs[0].elements()));
-                }});
+                .cost =
+                    [](const NodeSignature& node) {
+                      return streaming_cost(node, 4.0 * static_cast<double>(node.inputs[0].elements()));
+                    },
+                .channels = {{0}, {0, 1}}});
   registry.add(
       {.name = "channel_sums",
        .doc = "(dy [N,C,...], a, mean f32 [1 or N,C,1...]) -> sum(dy) and sum(dy (a - mean)), f32 [1,C,1...] over "
@@ -286,7 +287,8 @@ void register_channel_norm_ops(OpRegistry& registry) {
            [](const NodeSignature& node) {
              return streaming_cost(node, 4.0 * static_cast<double>(node.inputs[0].elements()));
            },
-       .full_inputs = {2}});
+       .full_inputs = {2},
+       .channels = {{0, 1, 2}, {0, 1}}});
   registry.add({.name = "normalize_channels",
                 .doc = "(a [N,C,...], mean, scale, bias f32 [1 or N,C,1...]) -> (a - mean) scale + bias",
                 .min_inputs = 4,
@@ -298,10 +300,8 @@ void register_channel_norm_ops(OpRegistry& registry) {
                 .cost = [](const NodeSignature& node) { return streaming_cost_each(node, 3); },
                 .map_op = "4:%4=subtract(%0,%1);%5=multiply(%4,%2);%6=add(%5,%3)->%6",
                 .cheap = true,
-                .full_inputs = {1, 2, 3}});
-  register_channel_operands("channel_moments", {{0}, {0, 1}});
-  register_channel_operands("channel_sums", {{0, 1, 2}, {0, 1}});
-  register_channel_operands("normalize_channels", {{0, 1, 2, 3}, {0}});
+                .full_inputs = {1, 2, 3},
+                .channels = {{0, 1, 2, 3}, {0}}});
 }
 
 std::pair<Tensor, Tensor> channel_moments(Tensor a, int64_t groups, bool channels_last) {

@@ -6,7 +6,6 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_convolution.h"
-#include "ramet/ops/channels.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/scaling_rules.h"
 
@@ -563,22 +562,22 @@ void register_convolution_ops(OpRegistry& registry) {
       "convolution",
       "input [n,c,space...] with filter [o,c/groups,taps...] (+ bias [o]) -> [n,o,space...]; sums are f32");
   add_channel_sums(forward);
+  forward.channels = {{0}, {0}};
   registry.add(std::move(forward));
   OpDef transposed = convolution_op(
       "convolution_transposed",
       "the gradient of a convolution's input: [n,c,space...] with filter [c,o/groups,taps...] (+ bias [o])");
   add_channel_sums(transposed);
+  transposed.channels = {{0}, {0}};
   transposed.attributes.push_back(optional_attribute("output_padding", Kind::kInts,
                                                      "further elements of the result, one a dimension of space (0)"));
   registry.add(std::move(transposed));
   OpDef filter = convolution_op("convolution_filter_grad",
                                 "the gradient of a convolution's filter: input, output gradient (+ sum) -> f32 filter");
+  filter.channels = {{0, 1}, {}};
   filter.attributes.push_back(required_attribute("taps", Kind::kInts, "of the filter, one a dimension of space"));
   filter.attributes.push_back(optional_attribute("accumulate", Kind::kBool, "add to input 2, f32 (false)"));
   registry.add(std::move(filter));
-  register_channel_operands("convolution", {{0}, {0}});
-  register_channel_operands("convolution_transposed", {{0}, {0}});
-  register_channel_operands("convolution_filter_grad", {{0, 1}, {}});
 }
 
 Tensor convolution(Tensor input, Tensor filter, Tensor bias, const ConvolutionOptions& options) {

@@ -3,7 +3,6 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_resize.h"
-#include "ramet/ops/channels.h"
 #include "ramet/ops/patches.h"
 #include "ramet/ops/rules.h"
 
@@ -168,6 +167,7 @@ OpDef grid_sample_op() {
   };
   op.cost = [](const NodeSignature& node) { return grid_cost(node, grid_sample_form(node), 2); };
   op.full_inputs = {1};
+  op.channels = {{0}, {0}};
   return op;
 }
 
@@ -192,6 +192,7 @@ OpDef grid_sample_grad_op() {
   };
   op.cost = [](const NodeSignature& node) { return grid_cost(node, grid_sample_grad_form(node), 2); };
   op.full_inputs = {1};
+  op.channels = {{0}, {0}};
   return op;
 }
 
@@ -225,6 +226,7 @@ OpDef grid_position_grad_op() {
     return grid_cost(node, form, 2.0 * static_cast<double>(form.space.size()));
   };
   op.full_inputs = {2};
+  op.channels = {{0, 1}, {}};
   return op;
 }
 
@@ -279,9 +281,6 @@ void register_grid_sample_ops(OpRegistry& registry) {
   registry.add(grid_sample_op());
   registry.add(grid_sample_grad_op());
   registry.add(grid_position_grad_op());
-  register_channel_operands("grid_sample", {{0}, {0}});
-  register_channel_operands("grid_sample_grad", {{0}, {0}});
-  register_channel_operands("grid_position_grad", {{0, 1}, {}});
 }
 
 Tensor grid_sample(Tensor a, Tensor grid, const GridSampleOptions& options) {

@@ -6,7 +6,6 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_pooling.h"
-#include "ramet/ops/channels.h"
 #include "ramet/ops/rules.h"
 
 namespace ramet::ops {
@@ -261,6 +260,8 @@ OpDef pool_op(const std::string& name, const std::string& doc, bool max, bool gr
   if (!gradient) op.gradient = max ? max_pool_gradient : average_pool_gradient;
   op.sharding = pool_sharding;
   op.cost = pool_cost;
+  const ChannelOperands read_two{{0, 1}, {0}}, give_two{{0}, {0, 1}}, one_each{{0}, {0}};
+  op.channels = !max ? one_each : gradient ? read_two : give_two;
   return op;
 }
 
@@ -311,10 +312,6 @@ void register_pooling_ops(OpRegistry& registry) {
                        false, false));
   registry.add(
       pool_op("average_pool_grad", "dy -> da: each gradient shared out among its window's elements", false, true));
-  register_channel_operands("max_pool", {{0}, {0, 1}});
-  register_channel_operands("max_pool_grad", {{0, 1}, {0}});
-  register_channel_operands("average_pool", {{0}, {0}});
-  register_channel_operands("average_pool_grad", {{0}, {0}});
 }
 
 Tensor max_pool(Tensor a, const PoolOptions& options) {

@@ -2,7 +2,6 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
-#include "ramet/ops/channels.h"
 #include "ramet/ops/reduce_shape.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
@@ -193,6 +192,7 @@ OpDef make_op(const std::string& name, const std::string& what, Reduce reduce, b
   };
   // Sums name the type of their result, so that a low input needs no cast; products have a range that low types lack.
   if (name == "reduce_prod") op.precision = OpDef::Precision::kFull;
+  op.permuted = permute;
   return op;
 }
 
@@ -245,8 +245,6 @@ void register_reduce_ops(OpRegistry& registry) {
   OpDef product = make_op("reduce_prod", "product", Reduce::kNone, true);
   product.gradient = product_gradient;
   registry.add(std::move(product));
-  for (const char* name : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
-    register_permute_rule(name, permute);
 }
 
 Tensor reduce_sum(Tensor a, const std::vector<int64_t>& axes, bool keep_dims) {

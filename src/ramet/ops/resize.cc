@@ -6,7 +6,6 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_resize.h"
-#include "ramet/ops/channels.h"
 #include "ramet/ops/patches.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
@@ -150,6 +149,7 @@ OpDef resample_op() {
   op.sharding = resample_sharding;
   op.cost = resample_cost;
   op.cheap = true;
+  op.channels = {{0}, {0}};
   return op;
 }
 
@@ -210,7 +210,6 @@ std::vector<TapTable> resample_tables(const NodeSignature& node) {
 
 void register_resize_ops(OpRegistry& registry) {
   registry.add(resample_op());
-  register_channel_operands("resample", {{0}, {0}});
   register_grid_sample_ops(registry);
   register_patch_ops(registry);
 }

@@ -4,7 +4,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
-#include "ramet/ops/channels.h"
+#include "ramet/ops/permute_attributes.h"
 #include "ramet/ops/random_fill.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
@@ -292,6 +292,7 @@ OpDef slice_op() {
   };
   op.cheap = true;
   op.scaling = part_rule();
+  op.permuted = permute_attributes({}, {"start", "stop", "stride"});
   return op;
 }
 
@@ -340,6 +341,7 @@ OpDef pad_op() {
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
   op.scaling = part_rule();
+  op.permuted = permute_attributes({}, {"low", "high", "interior"});
   return op;
 }
 
@@ -400,6 +402,7 @@ OpDef concat_op() {
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
   op.scaling = joining_rule();
+  op.permuted = permute_attributes({"axis"}, {});
   return op;
 }
 
@@ -442,6 +445,7 @@ OpDef split_op() {
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
   op.scaling = splitting_rule();
+  op.permuted = permute_attributes({"axis"}, {});
   return op;
 }
 
@@ -537,10 +541,6 @@ void register_shape_ops(OpRegistry& registry) {
   for (OpDef (*make)() :
        {reshape_op, transpose_op, broadcast_op, slice_op, pad_op, concat_op, split_op, full_op, iota_op, random_op})
     registry.add(make());
-  register_permute_rule("slice", permute_attributes({}, {"start", "stop", "stride"}));
-  register_permute_rule("pad", permute_attributes({}, {"low", "high", "interior"}));
-  register_permute_rule("concat", permute_attributes({"axis"}, {}));
-  register_permute_rule("split", permute_attributes({"axis"}, {}));
 }
 
 Tensor reshape(Tensor a, Shape shape) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ramet/ops/channels.h"
-
 namespace ramet::transform {
 namespace {
 
@@ -31,7 +29,7 @@ Dims permuted(const Dims& dims, const Dims& order) {
 }
 
 bool reads_first(const Node& node) {
-  return channel_operands(*node.op) && !node.attributes.get_bool_or("channels_last", false);
+  return !node.op->channels.empty() && !node.attributes.get_bool_or("channels_last", false);
 }
 
 /// Gives each value one of two forms, or both, as its readers need them.
@@ -102,7 +100,7 @@ class Formatter {
   /// Ops with channels: products always, others after what came with channels last.
   bool with_channels() {
     if (!reads_first(node())) return false;
-    const ChannelOperands& operands = *channel_operands(*node().op);
+    const ChannelOperands& operands = node().op->channels;
     const auto reads = [&](int input) { return made_last(node().inputs[at(input)]); };
     if (!node().op->products && std::none_of(operands.inputs.begin(), operands.inputs.end(), reads)) return false;
     const auto has = [](const std::vector<int>& list, size_t index) {
@@ -174,12 +172,12 @@ class Formatter {
   }
 
   bool follow_rule() {
-    const PermuteRule* rule = permute_rule(*node().op);
+    const auto& rule = node().op->permuted;
     if (!rule || !any_made_last()) return false;
     const int space = rank(node().inputs[0]);
     for (ValueId input : node().inputs)
       if (rank(input) != space) return false;
-    const auto made = (*rule)(graph_.signature(node_), to_last(space));
+    const auto made = rule(graph_.signature(node_), to_last(space));
     if (!made) return false;
     std::vector<ValueId> inputs;
     for (ValueId input : node().inputs) inputs.push_back(last(input));

@@ -4,7 +4,7 @@
 
 namespace ramet::transform {
 
-/// Whether the graph has a product whose operands have channels (ops/channels.h) and that reads them first.
+/// Whether the graph has a product whose operands have channels (OpDef::channels) and that reads them first.
 bool has_channels_first(const Graph& graph);
 
 /// Brings activations into the order of dimensions that kernels read fastest, [samples, space..., channels]. Products

@@ -1,39 +1,13 @@
-#include "ramet/ops/channels.h"
+#include "ramet/ops/permute_attributes.h"
 
 #include <algorithm>
-#include <map>
 
 #include "ramet/base/shape.h"
 
 namespace ramet::ops {
-namespace {
 
-std::map<std::string, ChannelOperands>& operands() {
-  static std::map<std::string, ChannelOperands> table;
-  return table;
-}
-std::map<std::string, PermuteRule>& rules() {
-  static std::map<std::string, PermuteRule> table;
-  return table;
-}
-
-}  // namespace
-
-void register_channel_operands(const std::string& op, ChannelOperands of_op) { operands()[op] = std::move(of_op); }
-
-const ChannelOperands* channel_operands(const OpDef& op) {
-  const auto found = operands().find(op.name);
-  return found == operands().end() ? nullptr : &found->second;
-}
-
-void register_permute_rule(const std::string& op, PermuteRule rule) { rules()[op] = std::move(rule); }
-
-const PermuteRule* permute_rule(const OpDef& op) {
-  const auto found = rules().find(op.name);
-  return found == rules().end() ? nullptr : &found->second;
-}
-
-PermuteRule permute_attributes(std::vector<std::string> axis, std::vector<std::string> lists) {
+std::function<std::optional<PermutedNode>(const NodeSignature&, const std::vector<int64_t>&)> permute_attributes(
+    std::vector<std::string> axis, std::vector<std::string> lists) {
   return [axis = std::move(axis), lists = std::move(lists)](
              const NodeSignature& node, const std::vector<int64_t>& order) -> std::optional<PermutedNode> {
     PermutedNode permuted{node.attributes};
