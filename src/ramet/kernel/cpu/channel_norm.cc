@@ -324,10 +324,7 @@ struct Loops {
 
 }  // namespace
 
-const cpu::ChannelLoops* GetChannelLoops(DType dtype) {
-  if (dtype == DType::kF32) return &Loops<float>::kTable;
-  return dtype == DType::kBF16 ? &Loops<Bf16>::kTable : &Loops<F16>::kTable;
-}
+const cpu::ChannelLoops* GetChannelLoops(DType dtype) { return table_of<Loops>(dtype); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ramet::kernel

@@ -1,11 +1,10 @@
 #include "ramet/kernel/cpu/convolution_product.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/kept_answers.h"
 #include "ramet/kernel/cpu/prepared_matmul.h"
 #include "ramet/ops/convolution.h"
 
@@ -64,39 +63,14 @@ std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& node, int threads, 
   return PreparedMatmul::make(BlockProduct::kOnednn, matmul_form_of(form, node), bias, blocked, threads, why);
 }
 
-/// What the compiler asks of a product. A model has few distinct ones and asks often, so answers are kept.
-struct ProductAnswer {
-  std::string refused;
-  int64_t scratch_bytes = 0;
-};
-
-ProductAnswer ask(const NodeSignature& node, int threads) {
-  static std::mutex mutex;
-  static std::map<std::string, ProductAnswer> answers;
-  NodeSignature unnamed = node;
-  unnamed.name.clear();
-  std::string key = std::to_string(threads) + " " + unnamed.text();
-  for (const auto& [name, value] : node.attributes) key += " " + name + "=" + text_of(value);
-  const std::lock_guard lock(mutex);
-  const auto found = answers.find(key);
-  if (found != answers.end()) return found->second;
-  ProductAnswer answer;
-  const auto prepared = prepare(node, threads, &answer.refused);
-  if (prepared) answer = {"", prepared->scratch_bytes()};
-  return answers[key] = answer;
+cpu::KernelAnswer ask(const NodeSignature& node, int threads) {
+  return cpu::kept_answer("convolution product", node, threads, [&] {
+    cpu::KernelAnswer answer;
+    if (const auto prepared = prepare(node, threads, &answer.refused))
+      answer = {.scratch_bytes = prepared->scratch_bytes()};
+    return answer;
+  });
 }
-
-class ProductKernel : public Kernel {
- public:
-  explicit ProductKernel(std::unique_ptr<PreparedMatmul> product) : product_(std::move(product)) {}
-  void run(const KernelContext& context) const override {
-    const void* bias = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
-    product_->run(context.inputs[0], context.inputs[1], bias, context.outputs[0], context.scratch, context.team);
-  }
-
- private:
-  std::unique_ptr<PreparedMatmul> product_;
-};
 
 class ProductFilterKernel : public Kernel {
  public:
@@ -124,7 +98,7 @@ KernelEntry convolution_product_entry(const std::string& op) {
     std::string why;
     auto prepared = prepare(node, threads, &why);
     if (!prepared) internal_error("convolution_product_entry", "a product was chosen and then refused: " + why);
-    return std::make_unique<ProductKernel>(std::move(prepared));
+    return product_kernel(std::move(prepared));
   };
   entry.scratch = [](const NodeSignature& node, int threads) { return ask(node, threads).scratch_bytes; };
   entry.blocking = [](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {

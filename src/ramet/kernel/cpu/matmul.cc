@@ -1,10 +1,8 @@
 #include "ramet/kernel/cpu/matmul.h"
 
-#include <map>
-#include <mutex>
-
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/kept_answers.h"
 #include "ramet/kernel/cpu/prepared_matmul.h"
 
 namespace ramet::kernel {
@@ -23,39 +21,14 @@ std::unique_ptr<PreparedMatmul> prepare_product(BlockProduct kind, const NodeSig
   return PreparedMatmul::make(kind, form, bias, blocked, threads, why);
 }
 
-/// What the compiler asks of a prepared product. A model has few distinct products and asks often, so answers are kept.
-struct Answer {
-  std::string refused;
-  int64_t scratch_bytes = 0;
-};
-
-Answer ask(BlockProduct kind, const NodeSignature& node, int threads) {
-  static std::mutex mutex;
-  static std::map<std::string, Answer> answers;
-  NodeSignature unnamed = node;
-  unnamed.name.clear();
-  std::string key = std::to_string(static_cast<int>(kind)) + " " + std::to_string(threads) + " " + unnamed.text();
-  for (const auto& [name, value] : node.attributes) key += " " + name + "=" + text_of(value);
-  const std::lock_guard lock(mutex);
-  const auto found = answers.find(key);
-  if (found != answers.end()) return found->second;
-  Answer answer;
-  const auto prepared = prepare_product(kind, node, threads, &answer.refused);
-  if (prepared) answer = {"", prepared->scratch_bytes()};
-  return answers[key] = answer;
+cpu::KernelAnswer ask(BlockProduct kind, const NodeSignature& node, int threads) {
+  return cpu::kept_answer(kind == BlockProduct::kOnednn ? "onednn" : "plain", node, threads, [&] {
+    cpu::KernelAnswer answer;
+    if (const auto prepared = prepare_product(kind, node, threads, &answer.refused))
+      answer = {.scratch_bytes = prepared->scratch_bytes()};
+    return answer;
+  });
 }
-
-class MatmulKernel : public Kernel {
- public:
-  explicit MatmulKernel(std::unique_ptr<PreparedMatmul> prepared) : product_(std::move(prepared)) {}
-  void run(const KernelContext& context) const override {
-    const void* extra = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
-    product_->run(context.inputs[0], context.inputs[1], extra, context.outputs[0], context.scratch, context.team);
-  }
-
- private:
-  std::unique_ptr<PreparedMatmul> product_;
-};
 
 KernelEntry matmul_entry(const std::string& op, const std::string& name, BlockProduct kind) {
   KernelEntry entry;
@@ -66,7 +39,7 @@ KernelEntry matmul_entry(const std::string& op, const std::string& name, BlockPr
     std::string why;
     auto prepared = prepare_product(kind, node, threads, &why);
     if (!prepared) internal_error("matmul_entry", "a product was chosen and then refused: " + why);
-    return std::make_unique<MatmulKernel>(std::move(prepared));
+    return product_kernel(std::move(prepared));
   };
   entry.scratch = [kind](const NodeSignature& node, int threads) { return ask(kind, node, threads).scratch_bytes; };
   entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {

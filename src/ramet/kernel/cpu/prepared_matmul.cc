@@ -315,4 +315,24 @@ void PreparedMatmul::run(const void* a, const void* b, const void* extra, void* 
     parts_->run(at, team);
 }
 
+namespace {
+
+class ProductKernel : public Kernel {
+ public:
+  explicit ProductKernel(std::unique_ptr<PreparedMatmul> product) : product_(std::move(product)) {}
+  void run(const KernelContext& context) const override {
+    const void* extra = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
+    product_->run(context.inputs[0], context.inputs[1], extra, context.outputs[0], context.scratch, context.team);
+  }
+
+ private:
+  std::unique_ptr<PreparedMatmul> product_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> product_kernel(std::unique_ptr<PreparedMatmul> product) {
+  return std::make_unique<ProductKernel>(std::move(product));
+}
+
 }  // namespace ramet::kernel

@@ -7,6 +7,7 @@
 
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/cpu/blocking.h"
+#include "ramet/kernel/kernel.h"
 #include "ramet/ops/matmul.h"
 
 namespace ramet::kernel {
@@ -46,5 +47,8 @@ class PreparedMatmul {
   explicit PreparedMatmul(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
+
+/// A kernel that is one product: of inputs 0 and 1, with the bias or c in input 2 where there is one.
+std::unique_ptr<Kernel> product_kernel(std::unique_ptr<PreparedMatmul> product);
 
 }  // namespace ramet::kernel

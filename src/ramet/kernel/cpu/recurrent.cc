@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/kept_answers.h"
 #include "ramet/kernel/cpu/prepared_matmul.h"
 #include "ramet/kernel/cpu/recurrent_gates.h"
 
@@ -466,30 +465,15 @@ std::unique_ptr<RecurrentPlan> make_plan(const NodeSignature& node, int threads,
   return plan->prepare(why) ? std::move(plan) : nullptr;
 }
 
-/// What the compiler asks of a plan. A model has few distinct layers and asks often, so answers are kept.
-struct Answer {
-  std::string refused;
-  int64_t scratch_bytes = 0;
-  std::optional<BlockedLayout> blocking;
-};
-
-Answer ask(const NodeSignature& node, int threads) {
-  static std::mutex mutex;
-  static std::map<std::string, Answer> answers;
-  NodeSignature unnamed = node;
-  unnamed.name.clear();
-  std::string key = std::to_string(threads) + " " + unnamed.text();
-  for (const auto& [name, value] : node.attributes) key += " " + name + "=" + text_of(value);
-  const std::lock_guard lock(mutex);
-  const auto found = answers.find(key);
-  if (found != answers.end()) return found->second;
-  Answer answer;
-  const auto plan = make_plan(node, threads, &answer.refused);
-  if (plan) {
-    answer = {"", plan->scratch_bytes(), std::nullopt};
-    if (const auto blocked = plan->weight_blocking()) answer.blocking = {blocked->format(), blocked->bytes()};
-  }
-  return answers[key] = answer;
+cpu::KernelAnswer ask(const NodeSignature& node, int threads) {
+  return cpu::kept_answer("recurrent", node, threads, [&] {
+    cpu::KernelAnswer answer;
+    if (const auto plan = make_plan(node, threads, &answer.refused)) {
+      answer = {.scratch_bytes = plan->scratch_bytes()};
+      if (const auto blocked = plan->weight_blocking()) answer.blocking = {blocked->format(), blocked->bytes()};
+    }
+    return answer;
+  });
 }
 
 }  // namespace

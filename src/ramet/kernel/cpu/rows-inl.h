@@ -22,6 +22,13 @@ using Vf = hn::Vec<Df>;
 
 HWY_INLINE int64_t vector_lanes() { return static_cast<int64_t>(hn::Lanes(Df())); }
 
+/// Of loops for one type of elements, Loops<T>::kTable: the table for f32, bf16 or f16.
+template <template <typename> class Loops>
+const auto* table_of(DType dtype) {
+  if (dtype == DType::kF32) return &Loops<float>::kTable;
+  return dtype == DType::kBF16 ? &Loops<Bf16>::kTable : &Loops<F16>::kTable;
+}
+
 /// Loads vector `count` > 0 lanes of a row from `from`; lanes beyond are 0.
 template <typename T>
 HWY_INLINE Vf load_part(const T* from, int64_t count) {
