@@ -136,7 +136,7 @@ TEST(AffineGrid, IsThatOfPyTorch) {
   EXPECT_THROW(computed(theta, [](Tensor a) { return affine_grid(a, {2, 3, 4}); }), Error);
 }
 
-// A position that is nowhere reads as what lies outside.
+// Coordinates that are huge, infinite or NaN make no kernel read memory outside the image.
 TEST(GridSample, HasNoPositionOutOfMemory) {
   const HostTensor image = counting({1, 1, 3, 3});
   for (double wild : {1e30, -1e30, 3e9, double(INFINITY), double(-INFINITY), double(NAN)})
