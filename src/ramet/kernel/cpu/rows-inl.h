@@ -22,9 +22,10 @@ using Vf = hn::Vec<Df>;
 
 HWY_INLINE int64_t vector_lanes() { return static_cast<int64_t>(hn::Lanes(Df())); }
 
-/// Of loops for one type of elements, Loops<T>::kTable: the table for f32, bf16 or f16.
+/// Of loops for one type of elements, Loops<T>::kTable: the table for f32, bf16 or f16. Static, for every file calls its
+/// own template Loops, and GCC gives all of those one name.
 template <template <typename> class Loops>
-const auto* table_of(DType dtype) {
+static const auto* table_of(DType dtype) {
   if (dtype == DType::kF32) return &Loops<float>::kTable;
   return dtype == DType::kBF16 ? &Loops<Bf16>::kTable : &Loops<F16>::kTable;
 }
