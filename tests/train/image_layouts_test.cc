@@ -6,6 +6,7 @@
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/training.h"
 #include "support/temporary.h"
+#include "support/trained.h"
 
 namespace ramet::tests {
 namespace {
@@ -31,21 +32,10 @@ Recipe recipe(const std::string& kind, Settings more, const std::string& layout)
   return made;
 }
 
-struct Trained {
-  std::vector<double> losses;
-  Numbers evaluation;
-  std::string hash;
-  friend bool operator==(const Trained&, const Trained&) = default;
-};
-
 Trained train(const Recipe& recipe, const Where& where = {}, int steps = 2) {
   Training trainer = make_training(prepare(recipe), where);
   trainer.initialize();
-  Trained trained;
-  for (int i = 0; i < steps; ++i) trained.losses.push_back(number_of(trainer.step(), "loss"));
-  trained.evaluation = trainer.evaluate();
-  trained.hash = trainer.weights_hash();
-  return trained;
+  return train_steps(trainer, steps);
 }
 
 const Settings kResNet = {"model.blocks=1,1,1,1",     "model.width=8",
@@ -62,10 +52,7 @@ void expect_bits_of_one_device(const std::string& kind, const Settings& settings
   EXPECT_NE(expected.losses[0], expected.losses[1]);
   for (const std::string& layout : layouts) {
     SCOPED_TRACE(layout);
-    const Trained found = train(recipe(kind, settings, layout));
-    EXPECT_EQ(found.losses, expected.losses);
-    EXPECT_EQ(found.evaluation, expected.evaluation);
-    EXPECT_EQ(found.hash, expected.hash);
+    expect_same(train(recipe(kind, settings, layout)), expected);
   }
 }
 
@@ -89,7 +76,7 @@ TEST(ImageLayouts, OfAUNetHaveTheBitsOfOneDevice) {
 
 TEST(ImageLayouts, ThreadsDecideNoBit) {
   for (const auto& [kind, settings] : {std::pair("resnet", kResNet), {"unet", kUNet}})
-    EXPECT_EQ(train(recipe(kind, settings, ""), {.threads = 3}), train(recipe(kind, settings, ""), {.threads = 1}));
+    expect_same(train(recipe(kind, settings, ""), {.threads = 3}), train(recipe(kind, settings, ""), {.threads = 1}));
 }
 
 TEST(ImageLayouts, RunningStatisticsAreHashedSavedAndResumed) {

@@ -8,9 +8,10 @@
 #include <sstream>
 
 #include "ramet/base/error.h"
-#include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
+#include "support/trained.h"
 
 // Every layout gives the bits of one device: losses, weights, checkpoints, messages. scripts/layouts.py has the whole
 // matrix.
@@ -45,36 +46,11 @@ Recipe recipe(const std::string& layout, Settings more = {}, const std::string& 
   return made;
 }
 
-struct Trained {
-  std::vector<double> losses, norms;
-  Numbers evaluation;
-  std::string hash;
-};
-
-Trained train_steps(Training& trainer, int steps) {
-  Trained trained;
-  for (int i = 0; i < steps; ++i) {
-    const Numbers numbers = trainer.step();
-    trained.losses.push_back(number_of(numbers, "loss"));
-    trained.norms.push_back(number_of(numbers, "grad_norm"));
-  }
-  trained.evaluation = trainer.evaluate();
-  trained.hash = trainer.weights_hash();
-  return trained;
-}
-
 Trained train_layout(const std::string& layout, int steps, const Settings& more = {}, const std::string& kind = "bert",
                      const std::string& device = "") {
   Training trainer = make_training(prepare(recipe(layout, more, kind)), {.device = device});
   trainer.initialize();
   return train_steps(trainer, steps);
-}
-
-void expect_same(const Trained& found, const Trained& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_EQ(found.norms, expected.norms);
-  EXPECT_EQ(found.evaluation, expected.evaluation);
-  EXPECT_EQ(found.hash, expected.hash);
 }
 
 /// Devices whose memory the host cannot address, with queues that run beside it: every way of bytes to and from them.
@@ -85,7 +61,8 @@ TEST(Layouts, OnLoopbackDevicesHaveTheBitsOfTheCpu) {
   for (const std::string layout :
        {std::string(), std::string("p=2 head=first"), std::string("t=2"), std::string("t=2x2"),
         std::string("r=2 rts=optimizer"), std::string("r=4 rts=weights:2,grads,optimizer"),
-        std::string("p=2 phases=2 offload=optimizer"), std::string("phases=2 offload=weights,grads,optimizer,activations"),
+        std::string("p=2 phases=2 offload=optimizer"),
+        std::string("phases=2 offload=weights,grads,optimizer,activations"),
         "phases=2 offload=weights,optimizer streaming=" + folder.path().string(),
         std::string("p=2 t=2 r=2 rts=optimizer recompute=layer"), std::string("recompute=all")}) {
     SCOPED_TRACE("'" + layout + "'");

@@ -7,6 +7,7 @@
 #include "ramet/train/training.h"
 #include "support/errors.h"
 #include "support/temporary.h"
+#include "support/trained.h"
 
 // The language model of LSTM layers, as recipes train it.
 
@@ -38,31 +39,10 @@ Recipe recipe(const std::string& layout, const Settings& more = {}) {
   return made;
 }
 
-struct Trained {
-  std::vector<double> losses;
-  Numbers evaluation;
-  std::string hash;
-  friend bool operator==(const Trained&, const Trained&) = default;
-};
-
-Trained train_steps(Training& training, int steps) {
-  Trained trained;
-  for (int i = 0; i < steps; ++i) trained.losses.push_back(number_of(training.step(), "loss"));
-  trained.evaluation = training.evaluate();
-  trained.hash = training.weights_hash();
-  return trained;
-}
-
 Trained train(const std::string& layout, const Settings& more = {}, int steps = 2, int threads = 0) {
   Training training = make_training(prepare(recipe(layout, more)), {.threads = threads});
   training.initialize();
   return train_steps(training, steps);
-}
-
-void expect_same(const Trained& found, const Trained& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_EQ(found.evaluation, expected.evaluation);
-  EXPECT_EQ(found.hash, expected.hash);
 }
 
 const Settings kCarry = {"model.carry=true", "train.lanes=1"};
