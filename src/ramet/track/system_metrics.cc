@@ -181,10 +181,10 @@ struct SystemSampler::State {
   void work() {
     std::unique_lock lock(mutex);
     auto last = Clock::now();
-    for (bool over = false; !over;) {
+    for (bool over = false, any = false; !over; any = true) {
       over = wake.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return stop; });
       const auto now = Clock::now();
-      if (over && std::chrono::duration<double>(now - last).count() < kShortest) return;
+      if (over && any && std::chrono::duration<double>(now - last).count() < kShortest) return;
       last = now;
       lock.unlock();
       log.metrics(number++, reader.read());

@@ -27,9 +27,9 @@ class SystemReader {
   std::unique_ptr<State> state_;
 };
 
-/// Writes a sample every so many seconds to RUN/system/HOST-RANK.ramet, and one at the end; the steps of the log are
-/// the numbers of the samples. A thread of its own reads: no training waits for it. Where the file cannot be opened,
-/// nothing is written; never throws.
+/// Writes a sample every so many seconds to RUN/system/HOST-RANK.ramet, and one at the end: the shortest run has one
+/// too. The steps of the log are the numbers of the samples. A thread of its own reads: no training waits for it. Where
+/// the file cannot be opened, nothing is written; never throws.
 class SystemSampler {
  public:
   /// `seconds` > 0; otherwise it does nothing.
