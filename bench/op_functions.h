@@ -12,27 +12,15 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
-#if __has_include("ramet/ops/build_attention.h")
 #include "ramet/ops/build_attention.h"
-#endif
-#if __has_include("ramet/ops/build_convolution.h")
 #include "ramet/ops/build_convolution.h"
-#endif
-#if __has_include("ramet/ops/build_indexing.h")
 #include "ramet/ops/build_indexing.h"
 #include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_shapes.h"
-#endif
-#if __has_include("ramet/ops/build_loss.h")
 #include "ramet/ops/build_loss.h"
-#endif
-#if __has_include("ramet/ops/build_norm.h")
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
-#endif
-#if __has_include("ramet/ops/build_resize.h")
 #include "ramet/ops/build_resize.h"
-#endif
 
 namespace ramet::bench {
 
@@ -102,7 +90,6 @@ inline void add_basic_functions(FunctionTable& table) {
   });
 }
 
-#if __has_include("ramet/ops/build_resize.h")
 inline void add_resize_functions(FunctionTable& table) {
   add_function(table, "resize", [](const Arguments& a) {
     ResizeOptions options;
@@ -119,9 +106,6 @@ inline void add_resize_functions(FunctionTable& table) {
                [](const Arguments& a) { return channel_shuffle(a[0], a.integer("groups", 1)); });
 }
 
-#endif
-
-#if __has_include("ramet/ops/build_attention.h")
 inline void add_attention_functions(FunctionTable& table) {
   add_function(table, "attention_with", [](const Arguments& a) {
     ScoreOptions scores;
@@ -133,9 +117,7 @@ inline void add_attention_functions(FunctionTable& table) {
     return attention_with(a[0], a[1], a[2], scores, options);
   });
 }
-#endif
 
-#if __has_include("ramet/ops/build_convolution.h")
 inline void add_convolution_functions(FunctionTable& table) {
   const auto options_of = [](const Arguments& a) {
     return ConvolutionOptions{.strides = a.ints("strides"),
@@ -149,9 +131,7 @@ inline void add_convolution_functions(FunctionTable& table) {
     return convolution_transposed(a[0], a[1], a[2], options_of(a), a.ints("output_padding"));
   });
 }
-#endif
 
-#if __has_include("ramet/ops/build_indexing.h")
 inline void add_index_functions(FunctionTable& table) {
   const auto by = [](const Arguments& a) { return UpdateBy{a.word("by", "set"), a.get_or("include_self", true)}; };
   const auto rest = [](const Arguments& a, size_t last) {
@@ -233,9 +213,7 @@ inline void add_shape_functions(FunctionTable& table) {
   add_function(table, "difference",
                [](const Arguments& a) { return difference(a[0], a.integer("axis", -1), a.integer("n", 1)); });
 }
-#endif
 
-#if __has_include("ramet/ops/build_norm.h")
 inline void add_norm_functions(FunctionTable& table) {
   table["batch_norm"] = [](const Arguments& a) {
     const BatchNorm made = batch_norm(a[0], a[1], a[2], a.number("epsilon", 1e-5));
@@ -274,9 +252,7 @@ inline void add_pooling_functions(FunctionTable& table) {
     return both(adaptive_max_pool_with_indices(a[0], a.ints("sizes")));
   };
 }
-#endif
 
-#if __has_include("ramet/ops/build_loss.h")
 inline LossReduction reduction_of(const Arguments& a) {
   const std::string word = a.word("reduction", "mean");
   return word == "none" ? LossReduction::kNone : word == "sum" ? LossReduction::kSum : LossReduction::kMean;
@@ -335,33 +311,20 @@ inline void add_loss_functions(FunctionTable& table) {
     return pairwise_distance(a[0], a[1], a.number("p", 2), a.number("epsilon", 1e-6), a.flag("keep_dims"));
   });
 }
-#endif
 
 inline const FunctionTable& functions() {
   static const FunctionTable table = [] {
     FunctionTable all;
     add_basic_functions(all);
-#if __has_include("ramet/ops/build_resize.h")
     add_resize_functions(all);
-#endif
-#if __has_include("ramet/ops/build_attention.h")
     add_attention_functions(all);
-#endif
-#if __has_include("ramet/ops/build_convolution.h")
     add_convolution_functions(all);
-#endif
-#if __has_include("ramet/ops/build_indexing.h")
     add_index_functions(all);
     add_reduction_functions(all);
     add_shape_functions(all);
-#endif
-#if __has_include("ramet/ops/build_loss.h")
     add_loss_functions(all);
-#endif
-#if __has_include("ramet/ops/build_norm.h")
     add_norm_functions(all);
     add_pooling_functions(all);
-#endif
     return all;
   }();
   return table;

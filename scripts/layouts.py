@@ -3,7 +3,7 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains narrow networks for images, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
+Trains narrow networks for images and of LSTM layers, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
 dropout, clipping, every optimizer for large batches, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
@@ -59,8 +59,8 @@ MODELS = {
                       "train.optimizer.trust": "decayed", "train.optimizer.weight_norm_cap": 1.0, "train.loss_scale": "auto"},
 }
 ALL_SIZES = 6  # of the models, so many on the other sizes too
-# Networks for images, each with sizes of its own: batch norms with running statistics, attention, skips over many parts.
-IMAGES = {
+# Networks with sizes of their own: batch norms with running statistics, attention, skips over many parts, recurrent layers.
+NETWORKS = {
     "resnet-f32-sgd": {"model.kind": "resnet", "model.preset": "18", "model.width": 16, "model.drop_path": 0.1, "data.height": 16,
                        "data.augment.pad": 2, "data.augment.flip": 0.5, "data.augment.mixup": 0.4, "train.precision": "f32",
                        "train.optimizer.kind": "sgd", "train.label_smoothing": 0.1},
@@ -69,6 +69,9 @@ IMAGES = {
                        "train.optimizer.kind": "adamw"},
     "unet-f32-adamw": {"model.kind": "unet", "model.preset": "mini", "model.width": 16, "data.height": 16, "data.augment.flip": 0.5,
                        "train.precision": "f32", "train.optimizer.kind": "adamw"},
+    # Eight layers of recurrent cells; a word embedding and a head that shards cut.
+    "lstm-f32-adamw": {"model.kind": "lstm", "model.preset": "mini", "model.layers": 8, "model.hidden": 32, "model.vocabulary_size": 96,
+                       "data.sequence_length": 12, "train.precision": "f32", "train.optimizer.kind": "adamw"},
 }
 COMMON = {
     "data.kind": "synthetic",
@@ -117,7 +120,7 @@ SIX = [
     ("p=3 phases=2 offload=activations", 0), ("r=3 t=3", 0), ("t=3 sequence=true recompute=layer", 0), ("p=3 r=3", 3),
     ("p=5 r=3 rts=optimizer recompute=cheap", 0),
 ]
-IMAGE_LAYOUTS = [
+NETWORK_LAYOUTS = [
     ("threads=2", 0), ("p=2", 0), ("p=4", 0), ("p=7", 0), ("r=2", 0), ("r=4", 0), ("r=8", 0), ("t=2", 0), ("t=4", 0), ("t=1x2", 0),
     ("t=2x2", 0), ("phases=2", 0), ("recompute=cheap", 0), ("recompute=layer", 0), ("recompute=all", 0), ("recompute=layer:1,3", 0),
     ("offload=optimizer", 0), ("offload=weights phases=2", 0), ("offload=activations", 0), ("offload=optimizer streaming=STREAM", 0),
@@ -150,8 +153,8 @@ class Matrix:
         path = self.work / f"{model}-{size}.toml"
         if path.exists():
             return path
-        settings = {**COMMON, **(MODELS | IMAGES)[model]}
-        if size == "images":
+        settings = {**COMMON, **(MODELS | NETWORKS)[model]}
+        if size == "own":
             settings |= {"train.lanes": 8, "train.chunks": 4, "train.accumulation": 8}
         else:
             settings |= {"data.sequence_length": 24, **SIZES[size]}
@@ -159,7 +162,7 @@ class Matrix:
         for key, value in settings.items():
             section, name = key.rsplit(".", 1)
             sections.setdefault(section, []).append(f"{name} = {json.dumps(value)}")
-        if size != "images":
+        if size != "own":
             if "model.vocabulary_size" not in settings:
                 sections["model"].append(f"vocabulary_size = {24 * settings['train.chunks']}")
             sections["model"].append("max_positions = 24")
@@ -232,9 +235,9 @@ class Matrix:
 
     def all_cases(self):
         if self.options.quick:
-            models, networks = itertools.cycle(MODELS), itertools.cycle(IMAGES)
-            return [(next(models), "eight", *each) for each in QUICK] + [(next(networks), "images", *each) for each in QUICK]
-        return [(model, "images", *each) for model in IMAGES for each in IMAGE_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
+            models, networks = itertools.cycle(MODELS), itertools.cycle(NETWORKS)
+            return [(next(models), "eight", *each) for each in QUICK] + [(next(networks), "own", *each) for each in QUICK]
+        return [(model, "own", *each) for model in NETWORKS for each in NETWORK_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
                 for model in (MODELS if size == "eight" else list(MODELS)[:ALL_SIZES]) for each in layouts]
 
 
