@@ -5,6 +5,7 @@
 #include "ramet/array.h"      // numeric arrays, in and out
 #include "ramet/data.h"       // where samples come from
 #include "ramet/error.h"      // errors
+#include "ramet/import.h"     // modules of PyTorch
 #include "ramet/log.h"        // runs that a program logs to
 #include "ramet/model.h"      // building a model
 #include "ramet/ops.h"        // the ops
