@@ -48,11 +48,11 @@ Tensors translate_pdist(const Translation& at) {
 Tensors translate_cross(const Translation& at) {
   Tensor a = at.tensor("self"), b = at.tensor("other");
   const Shape& shape = at.result().shape;
-  a = broadcast_to(a, shape);
-  b = broadcast_to(b, shape);
+  a = broadin_type(a, shape);
+  b = broadin_type(b, shape);
   int64_t axis = shape.rank() - 1;
   if (at.has("dim"))
-    axis = axis_of(at, at.integer("dim"), shape.rank());
+    axis = axis_of(at, "dim", shape.rank());
   else if (at.call().op == "aten.cross")
     axis = std::find(shape.dims().begin(), shape.dims().end(), 3) - shape.dims().begin();
   const auto turned = [&](Tensor x, int64_t by) { return roll(x, {by}, {axis}); };
@@ -73,13 +73,13 @@ Tensors translate_tensordot(const Translation& at) {
   const Tensor a = at.tensor("self"), b = at.tensor("other");
   const auto sides = [&](const Tensor& x, const char* name) {
     Dims summed, kept;
-    for (int64_t axis : at.integers(name)) summed.push_back(axis_of(at, axis, x.shape().rank()));
+    summed = axes_of(at, name, x.shape().rank());
     for (int64_t axis = 0; axis < x.shape().rank(); ++axis)
       if (std::find(summed.begin(), summed.end(), axis) == summed.end()) kept.push_back(axis);
     return summed_last(x, kept, summed);
   };
   const Tensor product = matmul(sides(a, "dims_self"), sides(b, "dims_other"), false, true);
-  return {shaped_as_result(at, product)};
+  return {like_result(at, product)};
 }
 
 /// Each element of `self` times the whole of `other`.
@@ -93,15 +93,15 @@ Tensors translate_kron(const Translation& at) {
       dims.push_back(outer ? extent : 1);
       dims.push_back(outer ? 1 : extent);
     }
-    return reshape(cast_to(x, at.result().dtype), Shape(dims));
+    return reshape(in_type(x, at.result().dtype), Shape(dims));
   };
-  return {shaped_as_result(at, multiply(spread(a, true), spread(b, false)))};
+  return {like_result(at, multiply(spread(a, true), spread(b, false)))};
 }
 
 /// How many elements lie in each of `bins` equal parts of [low, high]; without bounds, of the range of the elements.
 Tensors translate_histc(const Translation& at) {
   const int64_t bins = at.integer("bins", 100);
-  const Tensor a = map_unary("stop_gradient", cast_to(flat(at.tensor("self")), DType::kF32));
+  const Tensor a = map_unary("stop_gradient", in_type(flat(at.tensor("self")), DType::kF32));
   const auto number = [&](double value) { return full(at.build(), DType::kF32, {}, value); };
   Tensor low = number(at.number("min", 0)), high = number(at.number("max", 0));
   if (at.number("min", 0) == at.number("max", 0)) {
@@ -117,9 +117,26 @@ Tensors translate_histc(const Translation& at) {
   const Tensor part = divide(multiply(subtract(a, low), number(static_cast<double>(bins))), subtract(high, low));
   const Tensor place = select(inside, clamp(part, 0, static_cast<double>(bins - 1)), number(static_cast<double>(bins)));
   const Tensor ones = full(at.build(), DType::kF32, a.shape(), 1);
-  return {slice_axis(put(zeros(at.build(), {DType::kF32, {bins + 1}}), ones, {cast(place, DType::kI32)}, {.axes = {0}},
-                         {.by = "add"}),
-                     0, 0, bins)};
+  return {slice_axis(
+      put(zeros(at.build(), {DType::kF32, {bins + 1}}), ones, {cast(place, DType::kI32)}, {.axes = {0}}, {.by = "add"}),
+      0, 0, bins)};
+}
+
+/// The rows of the first operand, sorted into groups that end before `offs`, times the matrix of each group: [S, N] of
+/// rows [S, K] and matrices [G, K, N]. Each group's product is taken of all rows, and one of them is kept for a row:
+/// the sizes of groups depend on data.
+Tensors translate_grouped_product(const Translation& at) {
+  const Tensor rows = at.tensor("input"), matrices = at.tensor("weight");
+  const Tensor ends = in_type(at.tensor("offs"), DType::kI32);
+  const int64_t count = rows.dim(0);
+  const Tensor places = iota(at.build(), DType::kI32, Shape{count}, 0);
+  const Tensor group = reshape(search_sorted(ends, places, true), {count, 1});
+  Tensor result = zeros(at.build(), {rows.dtype(), {count, matrices.dim(2)}});
+  for (int64_t g = 0; g < matrices.dim(0); ++g) {
+    const Tensor mine = equal(group, full(at.build(), DType::kI32, {}, static_cast<double>(g)));
+    result = select(mine, matmul(rows, select_index(matrices, 0, g)), result);
+  }
+  return {result};
 }
 
 /// Matrices along the diagonal of one.
@@ -129,7 +146,7 @@ Tensors translate_block_diag(const Translation& at) {
   Tensors rows;
   int64_t before = 0;
   for (Tensor block : at.tensors("tensors")) {
-    block = cast_to(block, dtype);
+    block = in_type(block, dtype);
     if (block.shape().rank() < 2) block = reshape(block, {1, block.shape().elements()});
     rows.push_back(pad(block, {0, before}, {0, columns - before - block.dim(1)}));
     before += block.dim(1);
@@ -153,12 +170,12 @@ Tensor trapezoids(const Translation& at, int64_t axis) {
 }
 
 Tensors translate_trapezoid(const Translation& at) {
-  const int64_t axis = axis_of(at, at.integer("dim", -1), at.tensor("y").shape().rank());
+  const int64_t axis = axis_of(at, "dim", at.tensor("y").shape().rank(), -1);
   return {reduce_sum(trapezoids(at, axis), {axis})};
 }
 
 Tensors translate_cumulative_trapezoid(const Translation& at) {
-  const int64_t axis = axis_of(at, at.integer("dim", -1), at.tensor("y").shape().rank());
+  const int64_t axis = axis_of(at, "dim", at.tensor("y").shape().rank(), -1);
   return {cumsum(trapezoids(at, axis), axis)};
 }
 
@@ -173,6 +190,7 @@ constexpr OperatorEntry kOperators[] = {
     {"aten.tensordot", translate_tensordot},
     {"aten.kron", translate_kron},
     {"aten.histc", translate_histc},
+    {"transformers.grouped_mm_fallback", translate_grouped_product},
     {"aten.block_diag", translate_block_diag},
     {"aten.trapezoid", translate_trapezoid},
     {"aten.cumulative_trapezoid", translate_cumulative_trapezoid},

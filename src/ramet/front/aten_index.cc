@@ -72,8 +72,9 @@ struct IndexList {
   int64_t axis = -1;
 };
 
-/// Indices of neighbouring axes that address every element once, in order, as outer sums of aranges do: the tensor itself
-/// with dimensions of extent 1 among its own. Masks of attention are made so. Nothing where the indices are others.
+/// Indices of neighbouring axes that address every element once, in order, as outer sums of aranges do: the tensor
+/// itself with dimensions of extent 1 among its own. Masks of attention are made so. Nothing where the indices are
+/// others.
 std::optional<Tensor> all_in_order(const Translation& at, const Tensor& a) {
   const Tensors indices = at.tensors_or_none("indices");
   Shape space;
@@ -140,8 +141,9 @@ Tensors translate_index(const Translation& at) {
   if (const auto whole = all_in_order(at, a)) return {*whole};
   const IndexList list = index_list(at);
   if (list.masks > 0)
-    at.refuse("the size of a tensor that is indexed by a mask depends on data, and sizes are fixed before a program runs",
-              kKeepAll);
+    at.refuse(
+        "the size of a tensor that is indexed by a mask depends on data, and sizes are fixed before a program runs",
+        kKeepAll);
   if (list.known != nullptr) {
     if (const auto found = progression_of(*list.known, a.dim(static_cast<int>(list.axis))))
       return {slice_axis(a, list.axis, found->first, found->first + found->step * (found->count - 1) + 1, found->step)};
@@ -153,13 +155,13 @@ Tensors translate_index(const Translation& at) {
 
 Tensors translate_index_put(const Translation& at) {
   const Tensor a = at.tensor("self");
-  const Tensor values = cast_to(at.tensor("values"), a.dtype());
+  const Tensor values = in_type(at.tensor("values"), a.dtype());
   IndexList list = index_list(at);
   if (list.masks > 0 && list.given > 1)
     at.refuse("a mask that depends on data stands beside other indices", "Join the conditions to one mask");
   if (list.masks > 0)  // a lone mask of data
     for (Tensor& mask : list.tensors)
-      if (mask.valid()) mask = cast_to(mask, DType::kBool);
+      if (mask.valid()) mask = in_type(mask, DType::kBool);
   return {index_put(a, list.tensors, values, at.flag("accumulate", false))};
 }
 
@@ -170,7 +172,7 @@ Tensors translate_masked_index(const Translation& at) {
   for (const Tensor& index : at.tensors_or_none("indices"))
     held.push_back(index.valid() ? select(mask, index, zeros(at.build(), {index.dtype(), {}})) : index);
   Tensor found = index(a, held), condition = mask;
-  return {select(broadcast_to(condition, found.shape()), found, full(at.build(), a.dtype(), {}, at.number("fill")))};
+  return {select(broadin_type(condition, found.shape()), found, full(at.build(), a.dtype(), {}, at.number("fill")))};
 }
 
 /// Arguments of the ops along one axis, a scalar as a vector.
@@ -184,17 +186,17 @@ AxisCall axis_call(const Translation& at) {
   const Tensor a = at.tensor("self");
   Tensor index = at_least_vector(at.tensor("index"));
   if (size_of(index.dtype()) < 4) index = cast(index, DType::kI32);
-  return {at_least_vector(a), axis_of(at, at.integer("dim"), a.shape().rank()), index};
+  return {at_least_vector(a), axis_of(at, "dim", a.shape().rank()), index};
 }
 
 Tensors translate_index_select(const Translation& at) {
   const AxisCall c = axis_call(at);
-  return {shaped_as_result(at, index_select(c.a, c.index, c.axis))};
+  return {like_result(at, index_select(c.a, c.index, c.axis))};
 }
 
 Tensors translate_gather(const Translation& at) {
   const AxisCall c = axis_call(at);
-  return {shaped_as_result(at, gather_elements(c.a, c.index, c.axis))};
+  return {like_result(at, gather_elements(c.a, c.index, c.axis))};
 }
 
 Tensors translate_take(const Translation& at) {
@@ -205,21 +207,21 @@ Tensors translate_take(const Translation& at) {
 Tensors translate_take_along(const Translation& at) {
   Tensor a = at.tensor("self"), indices = at.tensor("indices");
   if (!at.has("dim")) return {gather_elements(flat(a), flat(indices), 0)};
-  const int64_t axis = axis_of(at, at.integer("dim"), a.shape().rank());
+  const int64_t axis = axis_of(at, "dim", a.shape().rank());
   Dims own = a.shape().dims(), theirs = indices.shape().dims();
   if (own.size() != theirs.size()) at.refuse("tensor and indices have different numbers of dimensions");
   for (size_t i = 0; i < own.size(); ++i) {
     if (static_cast<int64_t>(i) == axis) continue;
     own[i] = theirs[i] = own[i] == 1 ? theirs[i] : own[i];
   }
-  return {gather_elements(broadcast_to(a, Shape(own)), broadcast_to(indices, Shape(theirs)), axis)};
+  return {gather_elements(broadin_type(a, Shape(own)), broadin_type(indices, Shape(theirs)), axis)};
 }
 
 /// The updates of a scatter: the first elements of "src", or a number, for each index.
 Tensor scatter_updates(const Translation& at, const AxisCall& c) {
   const char* const name = at.has("src") ? "src" : "value";
-  Tensor updates = cast_to(at.tensor(name), c.a.dtype());
-  if (name == std::string_view("value")) return broadcast_to(updates, c.index.shape());
+  Tensor updates = operand(at, name, c.a.dtype());
+  if (name == std::string_view("value")) return broadin_type(updates, c.index.shape());
   updates = at_least_vector(updates);
   if (updates.shape() == c.index.shape()) return updates;
   return slice(updates, Dims(static_cast<size_t>(updates.shape().rank()), 0), c.index.shape().dims());
@@ -227,9 +229,9 @@ Tensor scatter_updates(const Translation& at, const AxisCall& c) {
 
 /// torch's names of ways to join updates, in the words of UpdateBy.
 std::string join_of(const Translation& at, const std::string& torch_name) {
-  static const std::map<std::string, std::string> kNames = {
-      {"", "set"},       {"add", "add"},   {"multiply", "mul"}, {"sum", "add"}, {"prod", "mul"},
-      {"mean", "mean"}, {"amax", "max"}, {"amin", "min"}};
+  static const std::map<std::string, std::string> kNames = {{"", "set"},     {"add", "add"},  {"multiply", "mul"},
+                                                            {"sum", "add"},  {"prod", "mul"}, {"mean", "mean"},
+                                                            {"amax", "max"}, {"amin", "min"}};
   const auto found = kNames.find(torch_name);
   if (found == kNames.end()) at.refuse("reduction '" + torch_name + "' is not known");
   return found->second;
@@ -240,29 +242,29 @@ Tensors translate_scatter(const Translation& at) {
   const std::string by = join_of(at, at.text("reduce"));
   const Tensor changed = scatter_elements(c.a, c.index, scatter_updates(at, c), c.axis,
                                           {.by = by, .include_self = at.flag("include_self", true)});
-  return {shaped_as_result(at, changed)};
+  return {like_result(at, changed)};
 }
 
 Tensors translate_scatter_add(const Translation& at) {
   const AxisCall c = axis_call(at);
-  return {shaped_as_result(at, scatter_elements(c.a, c.index, scatter_updates(at, c), c.axis, {.by = "add"}))};
+  return {like_result(at, scatter_elements(c.a, c.index, scatter_updates(at, c), c.axis, {.by = "add"}))};
 }
 
 /// Whole slices along one axis replaced by, or joined with, `updates`.
 Tensor put_slices(const AxisCall& c, Tensor updates, const UpdateBy& by, bool from_end = false) {
   Dims dims = c.a.shape().dims();
   dims[static_cast<size_t>(c.axis)] = c.index.dim(0);
-  updates = cast_to(updates, c.a.dtype());
+  updates = in_type(updates, c.a.dtype());
   if (updates.shape().elements() == 1)
-    updates = broadcast_to(updates.shape().rank() == 0 ? updates : reshape(updates, Shape{}), Shape(dims));
+    updates = broadin_type(updates.shape().rank() == 0 ? updates : reshape(updates, Shape{}), Shape(dims));
   if (by.by == "mean") {  // one index an element: the op along single lines takes means
     Dims ones(dims.size(), 1);
     ones[static_cast<size_t>(c.axis)] = c.index.dim(0);
-    return scatter_elements(c.a, broadcast_to(reshape(c.index, Shape(ones)), Shape(dims)), reshape(updates, Shape(dims)),
-                            c.axis, by, from_end);
+    return scatter_elements(c.a, broadin_type(reshape(c.index, Shape(ones)), Shape(dims)),
+                            reshape(updates, Shape(dims)), c.axis, by, from_end);
   }
-  return put(c.a, reshape(updates, Shape(dims)), {c.index},
-             {.axes = {c.axis}, .before = c.axis, .from_end = from_end}, by);
+  return put(c.a, reshape(updates, Shape(dims)), {c.index}, {.axes = {c.axis}, .before = c.axis, .from_end = from_end},
+             by);
 }
 
 Tensors translate_index_add(const Translation& at) {
@@ -270,41 +272,39 @@ Tensors translate_index_add(const Translation& at) {
   Tensor source = at.tensor("source");
   if (const double alpha = at.number("alpha", 1); alpha != 1)
     source = multiply(source, full(at.build(), source.dtype(), {}, alpha));
-  return {shaped_as_result(at, put_slices(c, source, {.by = "add"}))};
+  return {like_result(at, put_slices(c, source, {.by = "add"}))};
 }
 
 Tensors translate_index_copy(const Translation& at) {
-  return {shaped_as_result(at, put_slices(axis_call(at), at.tensor("source"), {.by = "set"}))};
+  return {like_result(at, put_slices(axis_call(at), at.tensor("source"), {.by = "set"}))};
 }
 
 Tensors translate_index_fill(const Translation& at) {
   const Tensor value = at.tensor("value");
-  return {shaped_as_result(at, put_slices(axis_call(at), value, {.by = "set"}, true))};
+  return {like_result(at, put_slices(axis_call(at), value, {.by = "set"}, true))};
 }
 
 Tensors translate_index_reduce(const Translation& at) {
   const UpdateBy by{.by = join_of(at, at.text("reduce")), .include_self = at.flag("include_self", true)};
-  return {shaped_as_result(at, put_slices(axis_call(at), at.tensor("source"), by))};
+  return {like_result(at, put_slices(axis_call(at), at.tensor("source"), by))};
 }
 
 Tensors translate_put(const Translation& at) {
   const Tensor a = at.tensor("self"), index = flat(at.tensor("index"));
-  const Tensor source = flat(cast_to(at.tensor("source"), a.dtype()));
+  const Tensor source = flat(in_type(at.tensor("source"), a.dtype()));
   return {reshape(put(flat(a), source, {index}, {.axes = {0}, .from_end = true},
                       {.by = at.flag("accumulate", false) ? "add" : "set"}),
                   a.shape())};
 }
 
 Tensors translate_masked_fill(const Translation& at) {
-  const Tensor a = at.tensor("self"), mask = cast_to(at.tensor("mask"), DType::kBool);
-  const Tensor value = at.is_number("value") ? full(at.build(), a.dtype(), {}, at.number("value"))
-                                             : cast_to(at.tensor("value"), a.dtype());
-  return {select(mask, value, a)};
+  const Tensor a = at.tensor("self"), mask = in_type(at.tensor("mask"), DType::kBool);
+  return {select(mask, operand(at, "value", a.dtype()), a)};
 }
 
 Tensors translate_masked_scatter(const Translation& at) {
-  const Tensor a = at.tensor("self"), mask = cast_to(at.tensor("mask"), DType::kBool);
-  return {masked_scatter(broadcast_to(a, at.result().shape), mask, cast_to(at.tensor("source"), a.dtype()))};
+  const Tensor a = at.tensor("self"), mask = in_type(at.tensor("mask"), DType::kBool);
+  return {masked_scatter(broadin_type(a, at.result().shape), mask, in_type(at.tensor("source"), a.dtype()))};
 }
 
 Tensors translate_masked_select(const Translation& at) {
@@ -312,7 +312,7 @@ Tensors translate_masked_select(const Translation& at) {
   if (mask == nullptr)
     at.refuse("the size of its result depends on data, and sizes are fixed before a program runs", kKeepAll);
   const Shape shape = broadcast_shapes(mask->type().shape, at.tensor("self").shape(), "masked_select");
-  const Tensor a = broadcast_to(at.tensor("self"), shape);
+  const Tensor a = broadin_type(at.tensor("self"), shape);
   const std::vector<int64_t> strides = shape.strides();
   std::vector<int64_t> places;  // of the chosen elements; the mask broadcasts to the shape
   const HostTensor& values = mask->tensor();
@@ -359,7 +359,7 @@ Tensors translate_embedding_gradient(const Translation& at) {
     Dims dims = indices.shape().dims();
     dims.push_back(1);
     const Tensor hidden = equal(reshape(indices, Shape(dims)), full(at.build(), indices.dtype(), {}, double(padding)));
-    gradient = select(broadcast_to(hidden, gradient.shape()), zeros(at.build(), gradient.type()), gradient);
+    gradient = select(broadin_type(hidden, gradient.shape()), zeros(at.build(), gradient.type()), gradient);
   }
   return {scatter_add(indices, gradient, at.integer("num_weights"))};
 }
@@ -371,7 +371,7 @@ Tensors translate_isin(const Translation& at) {
   const DType dtype = at.is_number("element") ? others.dtype() : a.dtype();
   Dims dims = a.shape().dims();
   dims.push_back(1);
-  const Tensor found = any(equal(reshape(cast_to(a, dtype), Shape(dims)), cast_to(others, dtype)), {-1});
+  const Tensor found = any(equal(reshape(in_type(a, dtype), Shape(dims)), in_type(others, dtype)), {-1});
   return {at.flag("invert", false) ? logical_not(found) : found};
 }
 
@@ -380,20 +380,17 @@ Tensors refuse_size(const Translation& at) {
 }
 
 Tensors refuse_number(const Translation& at) {
-  at.refuse("it turns a tensor into a number of Python, which decides what the program does: a program is fixed before it "
-            "runs",
-            "Compute with the tensor, and choose by torch.where");
+  at.refuse(
+      "it turns a tensor into a number of Python, which decides what the program does: a program is fixed before it "
+      "runs",
+      "Compute with the tensor, and choose by torch.where");
 }
 
 /// aten.bitwise_*, on operands of the result's type.
 template <Tensor (*function)(Tensor, Tensor)>
 Tensors translate_bits(const Translation& at) {
   const DType dtype = at.result().dtype;
-  const auto operand = [&](std::string_view name) {
-    if (at.is_number(name)) return full(at.build(), dtype, {}, at.number(name));
-    return cast_to(at.tensor(name), dtype);
-  };
-  return {function(operand("self"), operand("other"))};
+  return {function(operand(at, "self", dtype), operand(at, "other", dtype))};
 }
 
 Tensors translate_bitwise_not(const Translation& at) { return {bitwise_not(at.tensor("self"))}; }

@@ -19,36 +19,31 @@ Tensor sorted_operand(const Translation& at) {
   return a.dtype() == DType::kBool ? cast(a, DType::kI32) : a;
 }
 
-int64_t dimension(const Translation& at, const Tensor& a, int64_t absent = -1) {
-  return axis_of(at, at.integer("dim", absent), a.shape().rank());
-}
+int64_t dimension(const Translation& at, const Tensor& a) { return axis_of(at, "dim", a.shape().rank(), -1); }
 
 Tensors translate_sort(const Translation& at) {
   const Tensor a = sorted_operand(at);
   const auto [values, indices] = sort(a, dimension(at, a), at.flag("descending", false));
-  return {shaped_as_result(at, values), shaped_as_result(at, indices, 1)};
+  return {like_result(at, values), like_result(at, indices, 1)};
 }
 
 Tensors translate_argsort(const Translation& at) {
   const Tensor a = sorted_operand(at);
-  return {shaped_as_result(at, argsort(a, dimension(at, a), at.flag("descending", false)))};
+  return {like_result(at, argsort(a, dimension(at, a), at.flag("descending", false)))};
 }
 
-Tensors translate_msort(const Translation& at) {
-  return {shaped_as_result(at, sort(sorted_operand(at), 0).first)};
-}
+Tensors translate_msort(const Translation& at) { return {like_result(at, sort(sorted_operand(at), 0).first)}; }
 
 Tensors translate_topk(const Translation& at) {
   const Tensor a = sorted_operand(at);
   const auto [values, indices] = top_k(a, at.integer("k"), dimension(at, a), at.flag("largest", true));
-  return {shaped_as_result(at, values), shaped_as_result(at, indices, 1)};
+  return {like_result(at, values), like_result(at, indices, 1)};
 }
 
 /// The elements at `place` (i32, extent 1 along `axis`) of a sorted tensor and of its indices, in the recorded shapes.
 Tensors picked(const Translation& at, const std::pair<Tensor, Tensor>& sorted, Tensor place, int64_t axis) {
-  Tensors found = {shaped_as_result(at, gather_elements(sorted.first, place, axis))};
-  if (at.call().outputs.size() > 1)
-    found.push_back(shaped_as_result(at, gather_elements(sorted.second, place, axis), 1));
+  Tensors found = {like_result(at, gather_elements(sorted.first, place, axis))};
+  if (at.call().outputs.size() > 1) found.push_back(like_result(at, gather_elements(sorted.second, place, axis), 1));
   return found;
 }
 
@@ -74,7 +69,7 @@ Tensors translate_median(const Translation& at) {
   if (extent == 0) at.refuse("a median of no elements");
   Tensor place = constant_place(at, a, axis, (extent - 1) / 2);
   if (is_floating(a.dtype())) {  // a NaN counts as the greatest: as many elements stand before the first NaN
-    const Tensor numbers = cast_to(count_nonzero(equal(a, a), {axis}, true), DType::kI32);
+    const Tensor numbers = in_type(count_nonzero(equal(a, a), {axis}, true), DType::kI32);
     const Tensor all = full(at.build(), DType::kI32, {}, static_cast<double>(extent));
     const Tensor one = full(at.build(), DType::kI32, {}, 1);
     const Tensor two = full(at.build(), DType::kI32, {}, 2), none = zeros(at.build(), {DType::kI32, {}});
@@ -103,12 +98,12 @@ Tensors search(const Translation& at, Tensor sorted, std::string_view name, bool
   Tensor values = at.tensor(name);
   const bool number = at.is_number(name);
   if (number || (is_integer(values.dtype()) && is_floating(sorted.dtype())))
-    values = cast_to(values, sorted.dtype());
+    values = in_type(values, sorted.dtype());
   else
-    sorted = cast_to(sorted, values.dtype());
+    sorted = in_type(sorted, values.dtype());
   values = at_least_vector(values);
   if (sorted.shape().rank() > 1 && at.result().shape.rank() == 0) values = reshape(values, {1});
-  return {shaped_as_result(at, search_sorted(sorted, values, right))};
+  return {like_result(at, search_sorted(sorted, values, right))};
 }
 
 Tensors translate_searchsorted(const Translation& at) {
@@ -130,23 +125,23 @@ struct RunningCall {
 RunningCall running_call(const Translation& at) {
   const Tensor a = at_least_vector(at.tensor("self"));
   const DType dtype = at.result().dtype;
-  return {cast_to(a, dtype == DType::kBool ? DType::kI32 : dtype), dimension(at, a)};
+  return {in_type(a, dtype == DType::kBool ? DType::kI32 : dtype), dimension(at, a)};
 }
 
 Tensors translate_cumsum(const Translation& at) {
   const RunningCall c = running_call(at);
-  return {shaped_as_result(at, cumsum(c.a, c.axis))};
+  return {like_result(at, cumsum(c.a, c.axis))};
 }
 
 Tensors translate_cumprod(const Translation& at) {
   const RunningCall c = running_call(at);
-  return {shaped_as_result(at, cumprod(c.a, c.axis))};
+  return {like_result(at, cumprod(c.a, c.axis))};
 }
 
 Tensors extremes(const Translation& at, std::pair<Tensor, Tensor> (*function)(Tensor, int64_t)) {
   const RunningCall c = running_call(at);
   const auto [values, indices] = function(c.a, c.axis);
-  return {shaped_as_result(at, values), shaped_as_result(at, indices, 1)};
+  return {like_result(at, values), like_result(at, indices, 1)};
 }
 Tensors translate_cummax(const Translation& at) { return extremes(at, cummax); }
 Tensors translate_cummin(const Translation& at) { return extremes(at, cummin); }
@@ -154,12 +149,12 @@ Tensors translate_cummin(const Translation& at) { return extremes(at, cummin); }
 /// m[t] + log h[t] with m the greatest element so far and h[t] = exp(m[t-1] - m[t]) h[t-1] + exp(a[t] - m[t]).
 Tensors translate_logcumsumexp(const Translation& at) {
   const RunningCall c = running_call(at);
-  const Tensor a = cast_to(c.a, DType::kF32);
+  const Tensor a = in_type(c.a, DType::kF32);
   const Tensor lowest = full(at.build(), DType::kF32, {}, -3e38);
   const Tensor most = map_unary("stop_gradient", maximum(cummax(a, c.axis).first, lowest));
   const Tensor previous = shift(most, c.axis, 1, -3e38);
   const Tensor sums = linear_scan(exp(subtract(previous, most)), exp(subtract(a, most)), c.axis);
-  return {shaped_as_result(at, add(most, log(sums)))};
+  return {like_result(at, add(most, log(sums)))};
 }
 
 /// Differences of neighbours along an axis, n times, after tensors were set before and behind.
@@ -169,7 +164,7 @@ Tensors translate_diff(const Translation& at) {
   Tensors parts = {a};
   if (at.has("prepend")) parts.insert(parts.begin(), at.tensor("prepend"));
   if (at.has("append")) parts.push_back(at.tensor("append"));
-  for (Tensor& part : parts) part = cast_to(part, at.result().dtype);
+  for (Tensor& part : parts) part = in_type(part, at.result().dtype);
   a = concat(parts, axis);
   const int64_t n = at.integer("n", 1);
   if (a.dtype() != DType::kBool) return {difference(a, axis, n)};

@@ -53,18 +53,17 @@ Tensors translate_layers(const Translation& at, const Kind& kind) {
   Tensors hidden, cells;
   for (int64_t layer = 0; layer < layers; ++layer) {
     const int64_t from = layer * directions, to = from + directions;
-    if (rate > 0 && layer > 0)
-      x = dropout(x, at.counter(), rate, at.seed(), name + "/layer" + std::to_string(layer));
-    const Recurrent result = recurrent_layers(
-        kind.cell, x, {weights.begin() + from, weights.begin() + to}, both, slice_axis(states[0], 0, from, to),
-        lstm ? slice_axis(states[1], 0, from, to) : Tensor{}, options);
+    if (rate > 0 && layer > 0) x = dropout(x, at.counter(), rate, at.seed(), name + "/layer" + std::to_string(layer));
+    const Recurrent result = recurrent_layers(kind.cell, x, {weights.begin() + from, weights.begin() + to}, both,
+                                              slice_axis(states[0], 0, from, to),
+                                              lstm ? slice_axis(states[1], 0, from, to) : Tensor{}, options);
     x = result.output;
     hidden.push_back(result.hidden);
     cells.push_back(result.cell);
   }
   Tensors outputs = {first ? transpose(x, {1, 0, 2}) : x};
-  outputs.push_back(shaped_as_result(at, concat(hidden, 0), 1));
-  if (lstm) outputs.push_back(shaped_as_result(at, concat(cells, 0), 2));
+  outputs.push_back(like_result(at, concat(hidden, 0), 1));
+  if (lstm) outputs.push_back(like_result(at, concat(cells, 0), 2));
   return outputs;
 }
 

@@ -72,18 +72,18 @@ Tensor with_samples(Tensor a, int rank) {
 }
 
 Tensors translate_im2col(const Translation& at) {
-  return {shaped_as_result(at, im2col(with_samples(at.tensor("self"), 4), patch_options(at)))};
+  return {like_result(at, im2col(with_samples(at.tensor("self"), 4), patch_options(at)))};
 }
 
 Tensors translate_col2im(const Translation& at) {
   const std::vector<int64_t> sizes = integers_for(at, "output_size", 2);
-  return {shaped_as_result(at, col2im(with_samples(at.tensor("self"), 3), sizes, patch_options(at)))};
+  return {like_result(at, col2im(with_samples(at.tensor("self"), 3), sizes, patch_options(at)))};
 }
 
 Tensors translate_unfold(const Translation& at) {
   const Tensor a = at_least_vector(at.tensor("self"));
-  const int64_t axis = axis_of(at, at.integer("dimension"), a.shape().rank());
-  return {shaped_as_result(at, unfold(a, axis, at.integer("size"), at.integer("step")))};
+  const int64_t axis = axis_of(at, "dimension", a.shape().rank());
+  return {like_result(at, unfold(a, axis, at.integer("size"), at.integer("step")))};
 }
 
 constexpr OperatorEntry kOperators[] = {

@@ -9,8 +9,8 @@
 #include "ramet/ops/build_shapes.h"
 #include "ramet/ops/rules.h"
 
-// Fourier transforms, as products with constant matrices. A complex tensor is one of f32 whose last dimension holds real
-// and imaginary part.
+// Fourier transforms, as products with constant matrices. A complex tensor is one of f32 whose last dimension holds
+// real and imaginary part.
 
 namespace ramet::front {
 namespace {
@@ -119,7 +119,7 @@ struct Transform {
 Transform transform_of(const Translation& at, int rank, const Dims& absent) {
   Transform found;
   if (at.call().op.find("fftn") == std::string::npos && at.call().op.find("fft2") == std::string::npos) {
-    found.axes = {axis_of(at, at.integer("dim", -1), rank)};
+    found.axes = {axis_of(at, "dim", rank, -1)};
     found.extents = {at.integer("n", -1)};
     return found;
   }
@@ -129,7 +129,7 @@ Transform transform_of(const Translation& at, int rank, const Dims& absent) {
     axes.resize(found.extents.empty() ? static_cast<size_t>(rank) : found.extents.size());
     std::iota(axes.begin(), axes.end(), rank - static_cast<int64_t>(axes.size()));
   }
-  for (int64_t axis : axes) found.axes.push_back(axis_of(at, axis, rank));
+  for (int64_t axis : axes) found.axes.push_back(normalize_axis(axis, rank, "argument 'dim'"));
   found.extents.resize(axes.size(), -1);
   return found;
 }
@@ -170,8 +170,7 @@ template <Form form>
 Tensors translate_plain_fft(const Translation& at) {
   Complex a = complex_operand(at, "self");
   const bool forward = form == Form::kRealInput || (form == Form::kComplex && at.flag("forward"));
-  Dims axes;
-  for (int64_t axis : at.integers("dim")) axes.push_back(axis_of(at, axis, a.real.shape().rank()));
+  const Dims axes = axes_of(at, "dim", a.real.shape().rank());
   const int64_t extent = form == Form::kRealOutput ? at.integer("last_dim_size") : 0;
   double elements = static_cast<double>(std::max<int64_t>(extent, 1));
   for (size_t i = 0; i < axes.size(); ++i) {

@@ -6,19 +6,7 @@
 
 namespace ramet::front {
 
-int64_t axis_of(const Translation& at, int64_t axis, int rank) {
-  const int64_t dims = std::max(rank, 1);
-  if (axis < -dims || axis >= dims)
-    at.refuse("dimension " + std::to_string(axis) + " of a tensor of " + std::to_string(rank) + " dimensions");
-  return axis < 0 ? axis + dims : axis;
-}
-
 Tensor at_least_vector(Tensor a) { return a.shape().rank() == 0 ? reshape(a, {1}) : a; }
-
-Tensor shaped_as_result(const Translation& at, Tensor a, size_t index) {
-  const Shape& wanted = at.result(index).shape;
-  return a.shape() == wanted ? a : reshape(a, wanted);
-}
 
 Tensor integer_constant(const Translation& at, const Shape& shape, const std::vector<int64_t>& numbers) {
   const auto [least, greatest] = std::minmax_element(numbers.begin(), numbers.end());
