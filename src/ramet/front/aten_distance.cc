@@ -48,8 +48,8 @@ Tensors translate_pdist(const Translation& at) {
 Tensors translate_cross(const Translation& at) {
   Tensor a = at.tensor("self"), b = at.tensor("other");
   const Shape& shape = at.result().shape;
-  a = broadin_type(a, shape);
-  b = broadin_type(b, shape);
+  a = broadcast_to(a, shape);
+  b = broadcast_to(b, shape);
   int64_t axis = shape.rank() - 1;
   if (at.has("dim"))
     axis = axis_of(at, "dim", shape.rank());

@@ -172,7 +172,7 @@ Tensors translate_masked_index(const Translation& at) {
   for (const Tensor& index : at.tensors_or_none("indices"))
     held.push_back(index.valid() ? select(mask, index, zeros(at.build(), {index.dtype(), {}})) : index);
   Tensor found = index(a, held), condition = mask;
-  return {select(broadin_type(condition, found.shape()), found, full(at.build(), a.dtype(), {}, at.number("fill")))};
+  return {select(broadcast_to(condition, found.shape()), found, full(at.build(), a.dtype(), {}, at.number("fill")))};
 }
 
 /// Arguments of the ops along one axis, a scalar as a vector.
@@ -214,14 +214,14 @@ Tensors translate_take_along(const Translation& at) {
     if (static_cast<int64_t>(i) == axis) continue;
     own[i] = theirs[i] = own[i] == 1 ? theirs[i] : own[i];
   }
-  return {gather_elements(broadin_type(a, Shape(own)), broadin_type(indices, Shape(theirs)), axis)};
+  return {gather_elements(broadcast_to(a, Shape(own)), broadcast_to(indices, Shape(theirs)), axis)};
 }
 
 /// The updates of a scatter: the first elements of "src", or a number, for each index.
 Tensor scatter_updates(const Translation& at, const AxisCall& c) {
   const char* const name = at.has("src") ? "src" : "value";
   Tensor updates = operand(at, name, c.a.dtype());
-  if (name == std::string_view("value")) return broadin_type(updates, c.index.shape());
+  if (name == std::string_view("value")) return broadcast_to(updates, c.index.shape());
   updates = at_least_vector(updates);
   if (updates.shape() == c.index.shape()) return updates;
   return slice(updates, Dims(static_cast<size_t>(updates.shape().rank()), 0), c.index.shape().dims());
@@ -256,11 +256,11 @@ Tensor put_slices(const AxisCall& c, Tensor updates, const UpdateBy& by, bool fr
   dims[static_cast<size_t>(c.axis)] = c.index.dim(0);
   updates = in_type(updates, c.a.dtype());
   if (updates.shape().elements() == 1)
-    updates = broadin_type(updates.shape().rank() == 0 ? updates : reshape(updates, Shape{}), Shape(dims));
+    updates = broadcast_to(updates.shape().rank() == 0 ? updates : reshape(updates, Shape{}), Shape(dims));
   if (by.by == "mean") {  // one index an element: the op along single lines takes means
     Dims ones(dims.size(), 1);
     ones[static_cast<size_t>(c.axis)] = c.index.dim(0);
-    return scatter_elements(c.a, broadin_type(reshape(c.index, Shape(ones)), Shape(dims)),
+    return scatter_elements(c.a, broadcast_to(reshape(c.index, Shape(ones)), Shape(dims)),
                             reshape(updates, Shape(dims)), c.axis, by, from_end);
   }
   return put(c.a, reshape(updates, Shape(dims)), {c.index}, {.axes = {c.axis}, .before = c.axis, .from_end = from_end},
@@ -304,7 +304,7 @@ Tensors translate_masked_fill(const Translation& at) {
 
 Tensors translate_masked_scatter(const Translation& at) {
   const Tensor a = at.tensor("self"), mask = in_type(at.tensor("mask"), DType::kBool);
-  return {masked_scatter(broadin_type(a, at.result().shape), mask, in_type(at.tensor("source"), a.dtype()))};
+  return {masked_scatter(broadcast_to(a, at.result().shape), mask, in_type(at.tensor("source"), a.dtype()))};
 }
 
 Tensors translate_masked_select(const Translation& at) {
@@ -312,7 +312,7 @@ Tensors translate_masked_select(const Translation& at) {
   if (mask == nullptr)
     at.refuse("the size of its result depends on data, and sizes are fixed before a program runs", kKeepAll);
   const Shape shape = broadcast_shapes(mask->type().shape, at.tensor("self").shape(), "masked_select");
-  const Tensor a = broadin_type(at.tensor("self"), shape);
+  const Tensor a = broadcast_to(at.tensor("self"), shape);
   const std::vector<int64_t> strides = shape.strides();
   std::vector<int64_t> places;  // of the chosen elements; the mask broadcasts to the shape
   const HostTensor& values = mask->tensor();
@@ -359,7 +359,7 @@ Tensors translate_embedding_gradient(const Translation& at) {
     Dims dims = indices.shape().dims();
     dims.push_back(1);
     const Tensor hidden = equal(reshape(indices, Shape(dims)), full(at.build(), indices.dtype(), {}, double(padding)));
-    gradient = select(broadin_type(hidden, gradient.shape()), zeros(at.build(), gradient.type()), gradient);
+    gradient = select(broadcast_to(hidden, gradient.shape()), zeros(at.build(), gradient.type()), gradient);
   }
   return {scatter_add(indices, gradient, at.integer("num_weights"))};
 }
@@ -441,8 +441,6 @@ constexpr OperatorEntry kOperators[] = {
     {"aten.unique_dim_consecutive", refuse_size},
     {"aten.bincount", refuse_size},
     {"aten.nonzero_numpy", refuse_size},
-    {"aten._local_scalar_dense", refuse_number},
-    {"aten.item", refuse_number},
     {"aten.is_nonzero", refuse_number},
 };
 

@@ -80,12 +80,6 @@ Tensors translate_col2im(const Translation& at) {
   return {like_result(at, col2im(with_samples(at.tensor("self"), 3), sizes, patch_options(at)))};
 }
 
-Tensors translate_unfold(const Translation& at) {
-  const Tensor a = at_least_vector(at.tensor("self"));
-  const int64_t axis = axis_of(at, "dimension", a.shape().rank());
-  return {like_result(at, unfold(a, axis, at.integer("size"), at.integer("step")))};
-}
-
 constexpr OperatorEntry kOperators[] = {
     {"aten.upsample_nearest1d", translate_nearest},
     {"aten.upsample_nearest2d", translate_nearest},
@@ -105,7 +99,6 @@ constexpr OperatorEntry kOperators[] = {
     {"aten.affine_grid_generator", translate_affine_grid},
     {"aten.im2col", translate_im2col},
     {"aten.col2im", translate_col2im},
-    {"aten.unfold", translate_unfold},
 };
 
 }  // namespace

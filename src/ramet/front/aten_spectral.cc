@@ -54,6 +54,7 @@ double occurrences(int64_t k, int64_t period) { return k == 0 || 2 * k == period
 
 /// The product of the vectors along `axis` with a matrix.
 Tensor along_axis(Tensor a, int64_t axis, Tensor matrix) {
+  if (a.shape().rank() == 1) return reshape(matmul(reshape(a, {1, a.dim(0)}), matrix), {matrix.dim(1)});
   const int64_t last = a.shape().rank() - 1;
   return move_axis(matmul(move_axis(a, axis, last), matrix), last, axis);
 }
