@@ -18,6 +18,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# This folder last: its tokenize.py must not stand before Python's.
+sys.path = [each for each in sys.path if each != str(ROOT / "bench")] + [str(ROOT / "bench")]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("RAMET_BUILD_DIR", ROOT / "build")) / "python"))
 
 import torch

@@ -10,7 +10,7 @@ from torch import nn
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
 from . import _capture, _marks
-from ._places import place_in, place_of, place_of_error
+from ._places import place_in, place_of, place_of_error, users_stack
 from ._structure import InputTree, OutputTree
 
 PREFIX = "module."
@@ -277,6 +277,9 @@ def _take_own_names(exported):
     exported._state_dict = state
     exported._constants = {strip(name): value for name, value in exported.constants.items()}
     for node in exported.graph.nodes:
+        node.meta.pop("from_node", None)  # numbers of graphs, which differ from trace to trace
+        if "stack_trace" in node.meta:
+            node.meta["stack_trace"] = users_stack(node.meta["stack_trace"])
         stack = node.meta.get("nn_module_stack")
         if stack:
             node.meta["nn_module_stack"] = {

@@ -25,6 +25,13 @@ def place_in(stack):
     return text_of(*(users or frames)[-1]) if frames else ""
 
 
+def users_stack(stack):
+    """A stack in text form without the frames of PyTorch and of Ramet; the whole one where no other frame is in it."""
+    frames = re.split(r'(?m)^(?=\s*File ")', stack)
+    users = [frame for frame in frames if (found := re.match(r'\s*File "([^"]+)"', frame)) and is_users(found[1])]
+    return "".join(users) or stack
+
+
 def place_of(node):
     """The user's line that made a node of a traced program."""
     return place_in(node.meta.get("stack_trace"))
