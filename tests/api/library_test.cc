@@ -143,6 +143,7 @@ TEST(Library, ConvolutionsGiveTheSameBitsOnAnyLayout) {
 
 TEST(Library, DropoutIsOfTrainingAloneAndFollowsTheSeed) {
   const auto first = [](double rate, uint64_t seed) {
+    TrainOptions how = options();
     how.seed = seed;
     Training training(rows_model(rate), how);
     // The same weights for all.
@@ -466,6 +467,7 @@ class Rows final : public Source {
 
 TEST(Library, FitStepsEvaluatesSavesAndStops) {
   const TemporaryFolder folder;
+  TrainOptions how = options();
   how.steps = 6, how.evaluate_every = 2, how.evaluation_batches = 2, how.save_every = 3;
   Training training(rows_model(), how, Data::source(std::make_shared<Rows>()), Data::source(std::make_shared<Rows>()));
   std::vector<int64_t> steps, evaluations;
@@ -497,6 +499,7 @@ TEST(Library, FitStepsEvaluatesSavesAndStops) {
 }
 
 TEST(Library, WhatAUsersFunctionThrowsReachesTheUser) {
+  TrainOptions how = options();
   how.steps = 6;
   Training training(rows_model(), how, Data::source(std::make_shared<Rows>(20)));
   training.step();
@@ -531,6 +534,7 @@ TEST(Library, DataOfArraysIsShuffledAndHeldOut) {
 }
 
 TEST(Library, GroupsRatesAndOptimizers) {
+  TrainOptions how = options();
   how.groups = {{.name = "still", .weights = {"layer0.*"}, .frozen = true}, {.name = "slow", .weights = {"last"}}};
   for (const Optimizer& optimizer :
        std::vector<Optimizer>{AdamW{}, Adam{}, Sgd{.momentum = 0.9}, Lamb{}, Lars{}, Lion{}, Adafactor{}}) {
