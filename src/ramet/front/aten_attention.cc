@@ -86,12 +86,13 @@ Tensor of_scores(Tensor mask, const Heads& heads) {
   return reshape(mask.shape() == Shape(whole) ? mask : broadcast_to(mask, Shape(whole)), Shape(four));
 }
 
-// --- masks that the program knows ---
+// --- masks ---
 
-/// Which keys each query sees in a known mask, and whether the mask is the same for all samples and heads.
+/// Which keys each query sees in a mask that the program knows.
 struct KnownMask {
-  bool exact = false;  ///< the mask hides or does nothing, and every query sees a key
-  bool causal = false, all = false;
+  bool all = false;     ///< every key, whatever the mask's shape
+  bool causal = false;  ///< those up to the query's position
+  bool exact = false;   ///< of a floating-point mask: it hides or does nothing, and every query sees a key
 };
 
 /// A floating-point mask hides by a number that leaves nothing of a probability.
@@ -100,58 +101,103 @@ constexpr double kHidden = -1e30;
 KnownMask read_mask(const HostTensor& mask, const Heads& heads) {
   const Shape& shape = mask.type.shape;
   const bool flags = !is_floating(mask.type.dtype);
-  if (shape.rank() < 2 || shape.dim(-2) != heads.queries || shape.dim(-1) != heads.keys) return {};
-  KnownMask known{.exact = true, .causal = true, .all = true};
+  const bool whole = shape.rank() >= 2 && shape.dim(-2) == heads.queries && shape.dim(-1) == heads.keys;
+  KnownMask known{.all = true, .causal = whole, .exact = whole};
   bool any = false;
-  for (int64_t i = 0; known.exact && i < mask.elements(); ++i) {
-    const int64_t key = i % heads.keys, query = i / heads.keys % heads.queries;
+  for (int64_t i = 0; i < mask.elements(); ++i) {
     const double value = mask.get(i);
     const bool seen = flags ? value != 0 : value == 0;
-    known.exact = flags || seen || value <= kHidden;
-    known.causal = known.causal && seen == (key <= query);
     known.all = known.all && seen;
+    if (!whole) continue;
+    const int64_t key = i % heads.keys, query = i / heads.keys % heads.queries;
+    known.exact = known.exact && (flags || seen || value <= kHidden);
+    known.causal = known.causal && seen == (key <= query);
     any = any || seen;
-    if (key + 1 == heads.keys) {
-      known.exact = known.exact && any;
-      any = false;
-    }
+    if (key + 1 < heads.keys) continue;
+    known.exact = known.exact && any;
+    any = false;
   }
+  known.causal = known.causal && known.exact;
   return known;
 }
 
-/// The tensor that was broadcast to become `a`, with ones for the dimensions that it lacks.
-Tensor before_broadcast(Tensor a) {
-  const Graph& graph = a.builder->graph();
-  const int rank = a.shape().rank();
-  for (;;) {
-    const NodeId producer = graph.value(a.id).producer;
-    if (producer == kNoNode || graph.node(producer).op->name != "broadcast_to") break;
-    a = a.builder->tensor(graph.node(producer).inputs[0]);
-  }
+/// `a` with ones before its dimensions.
+Tensor of_rank(Tensor a, int rank) {
+  if (a.shape().rank() >= rank) return a;
   std::vector<int64_t> dims = a.shape().dims();
   dims.insert(dims.begin(), static_cast<size_t>(rank) - dims.size(), 1);
-  return a.shape().rank() == rank ? a : reshape(a, Shape(dims));
+  return reshape(a, Shape(dims));
 }
+
+/// A mask taken apart: what makes the attention causal, and the rest, all of which must show a key.
+class MaskReader {
+ public:
+  MaskReader(const Translation& at, const Heads& heads) : at_(at), heads_(heads) {}
+
+  bool causal = false;
+  std::vector<Tensor> shown{};  ///< bool
+  Tensor bias{};
+
+  void read(Tensor mask) {
+    if (const TensorData* values = at_.known(mask)) {
+      const KnownMask known = read_mask(values->tensor(), heads_);
+      if (known.all) return;
+      if (known.causal) {
+        causal = true;
+        return;
+      }
+      if (known.exact && is_floating(mask.dtype())) return shown.push_back(hidden_apart(values->tensor()));
+    }
+    const NodeId producer = mask.builder->graph().value(mask.id).producer;
+    if (producer != kNoNode && read_parts(mask, mask.builder->graph().node(producer))) return;
+    if (is_floating(mask.dtype())) {
+      bias = mask;
+    } else {
+      shown.push_back(mask);
+    }
+  }
+
+ private:
+  /// A mask that was broadcast is read before, and one that joins two masks as the two.
+  bool read_parts(Tensor mask, const Node& node) {
+    const bool joins = node.op->name == "logical_and";
+    if (!joins && node.op->name != "broadcast_to") return false;
+    const std::vector<ValueId> inputs = node.inputs;  // reading adds nodes
+    for (const ValueId input : inputs) {
+      const Tensor part = mask.builder->tensor(input);
+      read(at_.known(part) ? part : of_rank(part, mask.shape().rank()));
+    }
+    return true;
+  }
+
+  Tensor hidden_apart(const HostTensor& mask) {
+    HostTensor flags({DType::kBool, mask.type.shape});
+    for (int64_t i = 0; i < mask.elements(); ++i) flags.set(i, mask.get(i) == 0 ? 1 : 0);
+    return constant(at_.build(), TensorData(std::move(flags)));
+  }
+
+  const Translation& at_;
+  const Heads& heads_;
+};
 
 void add_mask(const Translation& at, const char* name, const Heads& heads, ScoreOptions& scores,
               AttentionOptions& options) {
-  if (const TensorData* values = at.known(name)) {
-    const KnownMask known = read_mask(values->tensor(), heads);
-    if (known.exact && known.all) return;
-    if (known.exact && known.causal) {
-      options.causal = true;
-      return;
-    }
+  MaskReader reader(at, heads);
+  reader.read(at.tensor(name));
+  options.causal = options.causal || reader.causal;
+  if (reader.bias.valid()) scores.bias = of_scores(reader.bias, heads);
+  Tensor shown{};
+  for (const Tensor& each : reader.shown) {
+    const Tensor mask = of_scores(each, heads);
+    shown = shown.valid() ? map_binary("logical_and", shown, mask) : mask;
   }
-  const Tensor mask = of_scores(before_broadcast(at.tensor(name)), heads);
-  if (is_floating(mask.dtype())) {
-    scores.bias = mask;
-  } else if (mask.dim(1) == 1 && mask.dim(2) == 1) {
-    const Tensor keys = reshape(mask, {mask.dim(0), mask.dim(3)});
+  if (!shown.valid()) return;
+  if (shown.dim(1) == 1 && shown.dim(2) == 1) {
+    const Tensor keys = reshape(shown, {shown.dim(0), shown.dim(3)});
     const Shape whole{heads.samples, heads.keys};
     scores.key_mask = keys.shape() == whole ? keys : broadcast_to(keys, whole);
   } else {
-    scores.mask = mask;
+    scores.mask = shown;
   }
 }
 
@@ -166,7 +212,7 @@ std::vector<Tensor> attend(const Translation& at, const char* mask) {
   options.scale = at.number("scale", 1 / std::sqrt(static_cast<double>(query.dim(-1))));
   if (options.scale == 0) at.refuse("a scale of 0");
   if (mask && at.has(mask)) add_mask(at, mask, heads, scores, options);
-  options.dropout = at.number("dropout_p", 0);
+  options.dropout = at.trains() ? at.number("dropout_p", 0) : 0;
   Tensor counter{};
   if (options.dropout > 0) counter = at.counter(), options.random_name = at.random_name(), options.seed = at.seed();
   const Tensor made = attention_with(by_position(query, heads, heads.heads), by_position(key, heads, heads.key_heads),

@@ -63,8 +63,13 @@ std::vector<Tensor> log_normals(const Translation& at) {
   return {exp(z)};
 }
 
+/// In evaluation, each number is its mean, as with dropout.
 std::vector<Tensor> bernoullis(const Translation& at) {
   const TensorType& result = at.result();
+  if (!at.trains() && is_floating(result.dtype)) {
+    if (at.is_number("p")) return {full(at.build(), result.dtype, result.shape, at.number("p"))};
+    return {at.has("p") ? broadcast_to(at.tensor("p"), result.shape) : at.tensor("self")};
+  }
   if (at.is_number("p")) return {bernoulli(draws_of(at), result.shape, at.number("p"), float_of(result.dtype))};
   const Tensor chances = at.has("p") ? broadcast_to(at.tensor("p"), result.shape) : at.tensor("self");
   return {bernoulli(draws_of(at), without_gradient(in_f32(chances)))};
@@ -83,7 +88,7 @@ std::vector<Tensor> multinomials(const Translation& at) {
 // --- dropouts ---
 
 /// Whether the call drops elements: in training, and by its own argument.
-bool drops(const Translation& at) { return at.flag("train", true) && at.number("p") > 0; }
+bool drops(const Translation& at) { return at.trains() && at.flag("train", true) && at.number("p") > 0; }
 
 Tensor zeros_like(const Translation& at, Tensor a) { return full(at.build(), a.dtype(), a.shape(), 0); }
 
