@@ -17,17 +17,4 @@
 #include "ramet/tensor.h"       // values of a model under construction
 #include "ramet/train.h"        // training
 #include "ramet/types.h"        // element types and shapes
-#include "ramet/array.h"      // numeric arrays, in and out
-#include "ramet/data.h"       // where samples come from
-#include "ramet/error.h"      // errors
-#include "ramet/import.h"     // modules of PyTorch
-#include "ramet/log.h"        // runs that a program logs to
-#include "ramet/model.h"      // building a model
-#include "ramet/ops.h"        // the ops
-#include "ramet/optimizer.h"  // optimizers, groups, learning rates
-#include "ramet/plan.h"       // predicted memory and time
-#include "ramet/predict.h"    // prediction with a trained model
-#include "ramet/tensor.h"     // values of a model under construction
-#include "ramet/train.h"      // training
-#include "ramet/types.h"      // element types and shapes
 #include "ramet/version.h"
