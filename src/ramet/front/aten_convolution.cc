@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ramet/front/aten_network.h"
 #include "ramet/ops/build_convolution.h"
 
@@ -38,15 +40,22 @@ ConvolutionOptions options_of(const Translation& at, size_t space) {
   return options;
 }
 
+/// Elements that the padding behind cuts away come back with `output_padding`: less of both is the same.
+Tensor transposed_of(const Translation& at, Tensor input, Tensor filter, ConvolutionOptions options) {
+  std::vector<int64_t> more = spread(at, "output_padding", options.strides.size());
+  for (size_t i = 0; i < more.size(); ++i) {
+    const int64_t both = std::min(more[i], options.high[i]);
+    more[i] -= both, options.high[i] -= both;
+  }
+  return convolution_transposed(input, filter, at.tensor_if("bias"), options, more);
+}
+
 std::vector<Tensor> convolve(const Translation& at, bool transposed) {
   const size_t space = space_of(at);
-  const Tensor input = with_samples(at.tensor("input"), static_cast<int>(space) + 2);
-  const Tensor filter = at.tensor("weight"), bias = at.tensor_if("bias");
+  const Tensor input = with_samples(at.tensor("input"), static_cast<int>(space) + 2), filter = at.tensor("weight");
   const ConvolutionOptions options = options_of(at, space);
-  const Tensor made = transposed
-                          ? convolution_transposed(input, filter, bias, options,
-                                                   spread(at, "output_padding", space, std::vector<int64_t>(space, 0)))
-                          : convolution(input, filter, bias, options);
+  const Tensor made = transposed ? transposed_of(at, input, filter, options)
+                                 : convolution(input, filter, at.tensor_if("bias"), options);
   return {in_shape_of_result(at, made)};
 }
 

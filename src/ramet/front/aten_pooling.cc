@@ -62,7 +62,8 @@ std::vector<Tensor> adaptive_maxima(const Translation& at) {
   return in_shapes(at, adaptive_max_pool_with_indices(input_of<kSpace>(at), sizes));
 }
 
-/// Zeros with each element at the place that its index names among the elements of the space.
+/// Zeros with each element at the place that its index names among the elements of the space. Where several elements
+/// have one place the last one stands there, and PyTorch's gradient goes to all of them.
 template <size_t kSpace>
 std::vector<Tensor> unpools(const Translation& at) {
   const Tensor a = input_of<kSpace>(at), indices = with_samples(at.tensor("indices"), static_cast<int>(kSpace) + 2);
@@ -70,7 +71,10 @@ std::vector<Tensor> unpools(const Translation& at) {
   for (const int64_t extent : spread(at, "output_size", kSpace)) places *= extent;
   const Tensor flat = reshape(a, {a.dim(0), a.dim(1), -1}), at_places = reshape(indices, {a.dim(0), a.dim(1), -1});
   const Tensor zeros = full(at.build(), a.dtype(), {a.dim(0), a.dim(1), places}, 0);
-  return {in_shape_of_result(at, scatter_elements(zeros, at_places, flat, 2))};
+  const Tensor values = scatter_elements(zeros, at_places, without_gradient(flat), 2);
+  if (!at.trains()) return {in_shape_of_result(at, values)};
+  const Tensor nothing = subtract(flat, without_gradient(flat));
+  return {in_shape_of_result(at, add(values, scatter_elements(zeros, at_places, nothing, 2, {.by = "add"})))};
 }
 
 constexpr OperatorEntry kOperators[] = {
