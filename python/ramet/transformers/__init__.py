@@ -1,0 +1,10 @@
+"""Training and prediction for models of Hugging Face's transformers: Trainer, TrainingArguments, pipeline. See docs/hugging-face.md."""
+
+from .arguments import Seq2SeqTrainingArguments, TrainingArguments
+from .objective import Objective
+from .pipelines import pipeline
+from .sentences import SentenceEncoder, SentencePairs
+from .trainer import Seq2SeqTrainer, Trainer
+
+__all__ = ["Objective", "SentenceEncoder", "SentencePairs", "Seq2SeqTrainer", "Seq2SeqTrainingArguments", "Trainer", "TrainingArguments",
+           "pipeline"]
