@@ -1,7 +1,7 @@
 """Small modules of transformers and diffusers with random weights, each with synthetic batches: the cells of the table in
 docs/hugging-face.md. A cell is an architecture and a task.
 
-    from peers import hf_cells
+    import hf_cells
     cell = hf_cells.CELLS["BERT", "masked language model"]
     module = cell.module()          # random weights of a fixed seed, dropout 0
     batch = cell.batch(step)        # a dictionary of tensors: the same numbers for the same step
@@ -194,6 +194,8 @@ def add_text_models(table, suffixes):
                 continue
             task, inputs = NAMES_OF_TASKS[suffix]
             labels = {"num_labels": LABELS} if suffix in ("ForSequenceClassification", "ForTokenClassification") else {}
+            if suffix == "ForSequenceClassification":  # DeBERTa's forward would choose by the values of the labels
+                labels["problem_type"] = "single_label_classification"
             add(architecture, task, model(class_name, prefix + "Config", **(WIDTHS | settings | labels)), inputs)
 
 

@@ -48,8 +48,9 @@ def classifier(seed=1):
 
 def decoder(seed=1):
     torch.manual_seed(seed)
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=1, n_head=2, n_positions=16, resid_pdrop=0,
-                                                                embd_pdrop=0, attn_pdrop=0, use_cache=False))
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32,
+        max_position_embeddings=16, use_cache=False))
 
 
 def accuracy(found):
@@ -72,8 +73,11 @@ class TrainerTest(unittest.TestCase):
         trainer.train()
         return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
-    def compare(self, model, data, **more):
-        ours = rt.Trainer(model(), self.arguments(**more), train_dataset=data)
+    def compare(self, model, data, micro_batches=1, **more):
+        """Ours with micro-batches of 4, and transformers' with the whole step as one batch: its mean over a step of several
+        micro-batches is not that of the whole step for every class."""
+        ours = rt.Trainer(model(), self.arguments(gradient_accumulation_steps=micro_batches, **more), train_dataset=data)
+        more["per_device_train_batch_size"] = 4 * micro_batches
         theirs = transformers.Trainer(model(), self.arguments(transformers.TrainingArguments, use_cpu=True, dataloader_drop_last=True, **more),
                                       train_dataset=data)
         for trainer in (ours, theirs):
@@ -93,7 +97,7 @@ class TrainerTest(unittest.TestCase):
         self.compare(classifier, samples(24), warmup_steps=3, weight_decay=0.1)
 
     def test_same_with_accumulation_and_cosine_schedule(self):
-        ours, _ = self.compare(classifier, samples(32), gradient_accumulation_steps=2, lr_scheduler_type="cosine", max_grad_norm=0.1)
+        ours, _ = self.compare(classifier, samples(32), micro_batches=2, lr_scheduler_type="cosine", max_grad_norm=0.1)
         self.assertEqual(ours.state.global_step, 8)
 
     def test_same_with_label_smoothing(self):
@@ -103,7 +107,7 @@ class TrainerTest(unittest.TestCase):
         data = samples(16)
         for i, sample in enumerate(data):
             sample["labels"] = [-100] * (i % 7) + sample["input_ids"][i % 7:]
-        self.compare(decoder, data, gradient_accumulation_steps=2)
+        self.compare(decoder, data, micro_batches=2)
         self.compare(decoder, data, label_smoothing_factor=0.1)
 
     def test_datasets_columns_are_removed(self):
@@ -202,7 +206,8 @@ class TrainerTest(unittest.TestCase):
         loaded = transformers.BertForSequenceClassification.from_pretrained(os.path.join(self.folder, "saved"))
         for name, value in trainer.model.state_dict().items():
             self.assertTrue(torch.equal(loaded.state_dict()[name], value), name)
-        self.assertEqual(json.load(open(os.path.join(self.folder, "saved", "training_args.json"), encoding="utf-8"))["max_steps"], 2)
+        with open(os.path.join(self.folder, "saved", "training_args.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["max_steps"], 2)
 
     def test_shorter_batches_are_padded_and_longer_ones_refused(self):
         data = samples(4) + samples(4, length=6)

@@ -57,7 +57,7 @@ class Step:
             outputs = self.own(**{name: value[i * self.rows:(i + 1) * self.rows] for name, value in batch.items()})
             count = outputs.get("items", torch.tensor(1.0))
             (outputs[self.loss] * count).backward()
-            total, items = total + float(outputs[self.loss]) * float(count), items + float(count)
+            total, items = total + float(outputs[self.loss].detach()) * float(count), items + float(count)
         weights = [weight for weight in self.own.parameters() if weight.grad is not None]
         for weight in weights:
             weight.grad /= items

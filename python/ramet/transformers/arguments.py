@@ -286,7 +286,7 @@ class TrainingArguments:
 def _derived(name, value, arguments):
     """Whether transformers filled in this value itself."""
     return (name in ("accelerator_config", "fsdp_config", "deepspeed_plugin", "fsdp", "logging_dir", "label_names", "debug", "local_rank",
-                     "parallelism_config", "distributed_state", "use_cpu", "disable_tqdm", "dataloader_pin_memory") and not
+                     "parallelism_config", "distributed_state", "use_cpu", "disable_tqdm", "dataloader_pin_memory", "do_eval") and not
             (name == "label_names" and value)) or (name == "optim" and value == "adamw_torch_fused") or (
                 name == "report_to" and value in ([], ["none"])) or (name == "run_name" and value == arguments.output_dir) or (
                     name == "log_level" and value == "passive")

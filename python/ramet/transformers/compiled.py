@@ -64,11 +64,12 @@ class CompiledPrediction:
         if arguments is not None:
             options = ramet.torch.Options(layout=arguments.layout, precision=arguments.precision, device_memory=arguments.device_memory,
                                           **({"threads": arguments.threads} if arguments.threads else {}))
-        was_training = objective.training
+        modes = [(part, part.training) for part in objective.modules()]
         try:
             self.call = ramet.torch.inference_model(objective.eval(), example=example, **({} if options is None else {"options": options}))
         finally:
-            objective.train(was_training)
+            for part, training in modes:
+                part.training = training
 
     def predict(self, batch):
         return _outputs(self.call(**batch))

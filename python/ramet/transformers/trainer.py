@@ -97,8 +97,6 @@ class Trainer:
             dataset, unused = without_unused(dataset, columns_of(self.model, self.label_names))
             if unused:
                 log.info("columns that the model does not take are removed: %s", ", ".join(unused))
-        if hasattr(dataset, "with_format") and getattr(dataset, "format", {}).get("type") is None and hasattr(dataset, "column_names"):
-            pass  # rows of plain Python objects: collators take them
         args = self.args
         workers = {"num_workers": args.dataloader_num_workers}
         if args.dataloader_num_workers:
@@ -166,19 +164,15 @@ class Trainer:
         if self.compiled is not None:
             return
         rows = self.args.per_device_train_batch_size
-        if len(loader := self._loader(self.train_dataset, rows, True)) == 0 if self._sized(self.train_dataset) else False:
-            self._too_small(rows, len(loader.dataset))
-        example = next(iter(loader.epoch(0)), None)
+        loader = self._loader(self.train_dataset, rows, True)
+        example = next(loader.epoch(0), None)
         if example is None:
-            self._too_small(rows, 0)
+            self._too_small(rows, len(loader.dataset) if loader.sized else 0)
         self._fix_shapes(example)
         self.create_optimizer()
         self.compiled = CompiledTraining(self.objective, self.optimizer, example, self.args)
         self.prediction = None
         log.info("%s", self.compiled.plan)
-
-    def _sized(self, dataset):
-        return hasattr(dataset, "__len__") and not isinstance(dataset, torch.utils.data.IterableDataset)
 
     def _too_small(self, rows, found):
         raise Error("the data set has no complete step", "Trainer", f"{found} samples", f"{rows} samples or more",
