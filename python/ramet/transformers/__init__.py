@@ -3,8 +3,8 @@
 from .arguments import Seq2SeqTrainingArguments, TrainingArguments
 from .objective import Objective
 from .pipelines import pipeline
-from .sentences import SentenceEncoder, SentencePairs
+from .sentences import SentenceEncoder, SentencePairCollator, SentencePairs
 from .trainer import Seq2SeqTrainer, Trainer
 
-__all__ = ["Objective", "SentenceEncoder", "SentencePairs", "Seq2SeqTrainer", "Seq2SeqTrainingArguments", "Trainer", "TrainingArguments",
+__all__ = ["Objective", "SentenceEncoder", "SentencePairCollator", "SentencePairs", "Seq2SeqTrainer", "Seq2SeqTrainingArguments", "Trainer", "TrainingArguments",
            "pipeline"]

@@ -53,3 +53,20 @@ class SentencePairs(nn.Module):
             return {"loss": functional.mse_loss((first * second).sum(-1), scores), "embeddings": first}
         cosines = first @ second.transpose(0, 1) * self.scale
         return {"loss": functional.cross_entropy(cosines, torch.arange(cosines.shape[0], device=cosines.device)), "embeddings": first}
+
+
+class SentencePairCollator:
+    """Turns samples {"first", "second"} (and "score", where the loss is "cosine") into the inputs of SentencePairs, all of one length."""
+
+    def __init__(self, tokenizer, max_length=64):
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def __call__(self, samples):
+        batch = dict(self._encoded([sample["first"] for sample in samples]))
+        batch |= {"other_" + name: value for name, value in self._encoded([sample["second"] for sample in samples]).items()}
+        if "score" in samples[0]:
+            batch["scores"] = torch.tensor([float(sample["score"]) for sample in samples])
+        return batch
+
+    def _encoded(self, texts):
+        return self.tokenizer(texts, padding="max_length", truncation=True, max_length=self.max_length, return_tensors="pt")
