@@ -61,7 +61,11 @@ def model(class_name, config_class, **settings):
         config = without_dropout(getattr(transformers, config_class)(**settings))
         if hasattr(config, "use_cache"):
             config.use_cache = False
-        return getattr(transformers, class_name)(config)
+        module = getattr(transformers, class_name)(config)
+        for part in module.modules():  # some heads have a rate of their own when the configuration gives none
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0
+        return module
 
     return make
 
@@ -207,7 +211,7 @@ add("BERT", "pre-training", model("BertForPreTraining", "BertConfig", **WIDTHS),
 add("ALBERT", "pre-training", model("AlbertForPreTraining", "AlbertConfig", **(WIDTHS | {"embedding_size": 32})),
     lambda random: masked(random) | {"sentence_order_label": classes(random, 2, BATCH)})
 add("ELECTRA", "pre-training", model("ElectraForPreTraining", "ElectraConfig", **(WIDTHS | {"embedding_size": 32})),
-    lambda random: text(random) | {"labels": classes(random, 2, BATCH, LENGTH)})
+    lambda random: {"input_ids": ids(random, BATCH, LENGTH), "labels": classes(random, 2, BATCH, LENGTH)})
 add("BERT", "packed masked language model", model("BertForMaskedLM", "BertConfig", **WIDTHS), packed)
 
 # Sequence to sequence.
@@ -227,7 +231,6 @@ add("Marian", "translation", model("MarianMTModel", "MarianConfig", **BART), pai
 add("mBART", "translation", model("MBartForConditionalGeneration", "MBartConfig", **BART), pairs_of_sequences)
 add("T5", "question answering", model("T5ForQuestionAnswering", "T5Config", **T5), questions)
 add("BART", "question answering", model("BartForQuestionAnswering", "BartConfig", **BART), questions)
-add("BART", "sequence classification", model("BartForSequenceClassification", "BartConfig", num_labels=LABELS, **BART), sequences)
 
 # Images.
 
