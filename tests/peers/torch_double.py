@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import os
 import sys
 import types
 
@@ -14,11 +15,13 @@ class Options:
     micro_batches: int = 1
     precision: str = "f32"
     device_memory: object = None
-    max_grad_norm: float = None
+    max_grad_norm: float = 0.0
+    loss_scale: float = 1.0
+    loss_mean: str = None
     seed: int = 0
-    lanes: int = None
-    chunks: int = None
-    threads: int = None
+    lanes: int = 1
+    chunks: int = 1
+    threads: int = 0
 
 
 @dataclasses.dataclass
@@ -35,7 +38,7 @@ def _checked(batch, shapes, rows):
 
 
 class Step:
-    plan = "a plan"
+    memory = "a plan"
 
     def __init__(self, module, optimizer, example, loss, options):
         self.given, self.own, self.loss, self.options = optimizer, copy.deepcopy(module), loss, options
@@ -55,7 +58,7 @@ class Step:
         total, items = 0.0, 0.0
         for i in range(self.options.micro_batches):
             outputs = self.own(**{name: value[i * self.rows:(i + 1) * self.rows] for name, value in batch.items()})
-            count = outputs.get("items", torch.tensor(1.0))
+            count = outputs[self.options.loss_mean] if self.options.loss_mean else torch.tensor(1.0)
             (outputs[self.loss] * count).backward()
             total, items = total + float(outputs[self.loss].detach()) * float(count), items + float(count)
         weights = [weight for weight in self.own.parameters() if weight.grad is not None]
@@ -65,25 +68,27 @@ class Step:
         self.optimizer.step()
         return StepResult(total / items, float(norm))
 
-    def evaluate(self, **batch):
+    def predict(self, **batch):
         _checked(batch, self.shapes, self.rows)
         with torch.no_grad():
-            return {name: value.numpy() for name, value in self.own.eval()(**batch).items()}
+            return _arrays(self.own.eval()(**batch))
 
     def copy_to(self, module):
         module.load_state_dict(self.own.state_dict())
 
-    def state_dict(self):
-        return copy.deepcopy(self.own.state_dict())
+    def save(self, folder):
+        os.makedirs(folder)
+        torch.save((self.own.state_dict(), self.optimizer.state_dict()), os.path.join(folder, "states.pt"))
 
-    def load_state_dict(self, state):
-        self.own.load_state_dict(state)
+    def restore(self, folder):
+        weights, optimizer = torch.load(os.path.join(folder, "states.pt"))
+        self.own.load_state_dict(weights)
+        self.optimizer.load_state_dict(optimizer)
 
-    def optimizer_state_dict(self):
-        return copy.deepcopy(self.optimizer.state_dict())
 
-    def load_optimizer_state_dict(self, state):
-        self.optimizer.load_state_dict(state)
+def _arrays(outputs):
+    """As the compiled program gives them: without scalars."""
+    return {name: value.numpy() for name, value in outputs.items() if value.dim()}
 
 
 def training_model(module, optimizer, example, loss, options):
@@ -97,7 +102,7 @@ def inference_model(module, example, options=None):
     def infer(**batch):
         _checked(batch, shapes, rows)
         with torch.no_grad():
-            return own(**batch)
+            return _arrays(own(**batch))
 
     return infer
 

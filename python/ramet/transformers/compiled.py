@@ -5,13 +5,10 @@ import torch
 from ramet.errors import Error
 
 
-def options_of(arguments):
-    """The options of ramet.torch for these TrainingArguments."""
+def _options(arguments, **more):
     import ramet.torch
-    more = {name: getattr(arguments, name) for name in ("lanes", "chunks", "threads") if getattr(arguments, name) is not None}
-    return ramet.torch.Options(layout=arguments.layout, micro_batches=arguments.gradient_accumulation_steps, precision=arguments.precision,
-                               device_memory=arguments.device_memory, max_grad_norm=arguments.max_grad_norm or None, seed=arguments.seed,
-                               **more)
+    given = {name: getattr(arguments, name) for name in ("layout", "precision", "device_memory", "chunks", "threads")}
+    return ramet.torch.Options(**{name: value for name, value in given.items() if value is not None}, **more)
 
 
 class CompiledTraining:
@@ -20,67 +17,58 @@ class CompiledTraining:
     def __init__(self, objective, optimizer, example, arguments):
         import ramet.torch
         self.objective, self.rows = objective, len(next(iter(example.values())))
-        self.step_of = ramet.torch.training_model(objective, optimizer, example=example, loss="loss", options=options_of(arguments))
-
-    @property
-    def plan(self):
-        return self.step_of.plan
+        lanes = {} if arguments.lanes is None else {"lanes": arguments.lanes}
+        options = _options(arguments, micro_batches=arguments.gradient_accumulation_steps, max_grad_norm=float(arguments.max_grad_norm or 0.0),
+                           seed=arguments.seed, loss_scale=None if arguments.precision == "f16" else 1.0,
+                           loss_mean="items" if objective.counts_items(example) else None, **lanes)
+        self.compiled = ramet.torch.training_model(objective, optimizer, example=example, loss="loss", options=options)
 
     @property
     def rows_of_step(self):
         """Samples that one optimizer step takes."""
-        return self.step_of.samples_per_step
+        return self.compiled.samples_per_step
 
     def step(self, batch):
-        """One optimizer step: (loss, norm of the gradient or None)."""
-        result = self.step_of(**batch)
-        norm = getattr(result, "grad_norm", None)
-        return float(result.loss), None if norm is None else float(norm)
+        """One optimizer step: (loss, norm of the gradient)."""
+        result = self.compiled(**batch)
+        return float(result.loss), float(result.grad_norm)
 
     def predict(self, batch):
-        return _outputs(self.step_of.evaluate(**batch))
+        return _outputs(self.compiled.predict(**batch))
 
     def copy_weights(self):
         """Writes the trained weights and buffers into the objective's module."""
-        self.step_of.copy_to(self.objective)
+        self.compiled.copy_to(self.objective)
 
-    def state(self):
-        """Weights, buffers, the optimizer's states and the number of steps: all that a restart needs."""
-        return {"weights": self.step_of.state_dict(), "optimizer": self.step_of.optimizer_state_dict()}
+    def save(self, folder):
+        """Writes weights, buffers, the optimizer's states and the number of steps: all that a restart needs."""
+        self.compiled.save(folder)
 
-    def load(self, state, with_optimizer=True):
-        self.step_of.load_state_dict(state["weights"])
-        if with_optimizer:
-            self.step_of.load_optimizer_state_dict(state["optimizer"])
+    def restore(self, folder):
+        self.compiled.restore(folder)
 
 
 class CompiledPrediction:
     """Prediction alone, with the weights that the module had when it was compiled."""
 
-    def __init__(self, objective, example, arguments=None):
+    def __init__(self, module, example, arguments):
         import ramet.torch
-        self.rows = len(next(iter(example.values())))
-        options = None
-        if arguments is not None:
-            options = ramet.torch.Options(layout=arguments.layout, precision=arguments.precision, device_memory=arguments.device_memory,
-                                          **({"threads": arguments.threads} if arguments.threads else {}))
-        modes = [(part, part.training) for part in objective.modules()]
+        modes = [(part, part.training) for part in module.modules()]
         try:
-            self.call = ramet.torch.inference_model(objective.eval(), example=example, **({} if options is None else {"options": options}))
+            self.compiled = ramet.torch.inference_model(module.eval(), example=example, options=_options(arguments))
         finally:
             for part, training in modes:
                 part.training = training
 
     def predict(self, batch):
-        return _outputs(self.call(**batch))
+        return _outputs(self.compiled(**batch))
 
 
 def _outputs(found):
     """The named outputs as tensors of torch."""
-    found = getattr(found, "outputs", found)
     if not hasattr(found, "items"):
         raise Error("the compiled program gave no named outputs", "ramet.transformers", type(found).__name__)
-    return {name: value if isinstance(value, torch.Tensor) else torch.as_tensor(value) for name, value in found.items()}
+    return {name: torch.as_tensor(value) for name, value in found.items() if value is not None}
 
 
 def complete(batch, rows):

@@ -27,7 +27,8 @@ def ignores_labels(module, batch):
 
 
 class Objective(nn.Module):
-    """Returns a dictionary: `loss`; `items`, where the loss is a mean over tokens; and the module's other outputs.
+    """Returns a dictionary: `loss`; `losses`, the loss once for each sample (a compiled prediction returns no scalars); `items`, where the
+    loss is a mean over tokens; and the module's other outputs.
 
     `smoothing` is label smoothing as in transformers. `compute_loss(outputs, labels, num_items_in_batch=None)` replaces the
     module's loss; it is traced, so it must be made of tensor operations."""
@@ -46,10 +47,15 @@ class Objective(nn.Module):
         if loss is None:
             return found
         found["loss"] = loss if loss.dim() == 0 else loss.mean()
-        labels = batch.get("labels")
-        if self.first is not None and labels is not None and labels.dim() == 2:
-            found["items"] = (labels[:, self.first:] != -100).sum().to(torch.float32)
+        found["losses"] = found["loss"].expand(len(next(iter(batch.values()))))
+        if self.counts_items(batch):
+            found["items"] = (batch["labels"][:, self.first:] != -100).sum().to(torch.float32)
         return found
+
+    def counts_items(self, batch):
+        """Whether there is an output `items`."""
+        labels = batch.get("labels")
+        return self.first is not None and self.compute_loss is None and labels is not None and labels.dim() == 2
 
     def _loss(self, outputs, batch):
         if self.compute_loss is not None:

@@ -108,7 +108,7 @@ class _Row:
 
 class _Options:
     def __init__(self, layout, precision, device_memory, threads):
-        self.layout, self.precision, self.device_memory, self.threads = layout, precision, device_memory, threads
+        self.layout, self.precision, self.device_memory, self.threads, self.chunks = layout, precision, device_memory, threads, None
 
 
 def _softmax(logits):

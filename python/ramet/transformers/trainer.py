@@ -24,7 +24,7 @@ from .objective import Objective, ignores_labels
 
 log = logging.getLogger("ramet.transformers")
 _NO_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
-_STATE, _SCHEDULE, _TRAINED, _ARGUMENTS = "trainer_state.json", "scheduler.pt", "ramet_state.pt", "training_args.json"
+_STATE, _SCHEDULE, _TRAINED, _ARGUMENTS = "trainer_state.json", "scheduler.pt", "ramet", "training_args.json"
 
 
 class Trainer:
@@ -172,7 +172,7 @@ class Trainer:
         self.create_optimizer()
         self.compiled = CompiledTraining(self.objective, self.optimizer, example, self.args)
         self.prediction = None
-        log.info("%s", self.compiled.plan)
+        log.info("%s", self.compiled.compiled.memory)
 
     def _too_small(self, rows, found):
         raise Error("the data set has no complete step", "Trainer", f"{found} samples", f"{rows} samples or more",
@@ -331,7 +331,7 @@ class Trainer:
         loader = self._loader(dataset, rows, False)
         self.callback_handler.eval_dataloader = loader
         gathered = _Gathered(only_loss, self.args.include_for_metrics)
-        ignored = {*(ignore_keys or []), *getattr(getattr(self.model, "config", None), "keys_to_ignore_at_inference", []), "items", "loss"}
+        ignored = {*(ignore_keys or []), *getattr(getattr(self.model, "config", None), "keys_to_ignore_at_inference", []), "items", "loss", "losses"}
         for batch in loader.epoch(0):
             self._predict_batch(batch, rows, ignored, gathered)
             self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
@@ -350,7 +350,7 @@ class Trainer:
             batch = batch | {name: self._no_labels(name, rows_of(batch)) for name in missing}
         fitted, count = self.shapes.fit(batch), rows_of(batch)
         outputs = program.predict(complete(fitted, rows))
-        loss = None if missing else outputs.get("loss")
+        loss = outputs["losses"][0] if "losses" in outputs and not missing else None
         if count < rows and loss is not None and not ignores_labels(self.model, fitted):
             self._say_once(f"the loss of evaluation leaves out the last {count} samples, which do not fill a batch of {rows}; predictions have them")
             loss = None
@@ -400,7 +400,7 @@ class Trainer:
         shutil.rmtree(part, ignore_errors=True)
         self.save_model(part)
         if not self.args.save_only_model:
-            torch.save(self.compiled.state(), os.path.join(part, _TRAINED))
+            self.compiled.save(os.path.join(part, _TRAINED))
             torch.save(self.lr_scheduler.state_dict(), os.path.join(part, _SCHEDULE))
         if self.state.best_global_step == self.state.global_step:
             self.state.best_model_checkpoint = folder
@@ -433,12 +433,12 @@ class Trainer:
                 raise Error("there is no checkpoint", self.args.output_dir, "", "a folder checkpoint-N", "Start with train() alone")
         if not checkpoint:
             return
-        missing = [name for name in (_STATE, _TRAINED, _SCHEDULE) if not os.path.isfile(os.path.join(checkpoint, name))]
+        missing = [name for name in (_STATE, _TRAINED, _SCHEDULE) if not os.path.exists(os.path.join(checkpoint, name))]
         if missing:
             raise Error("the folder is no checkpoint that training can resume from", str(checkpoint), "no " + ", ".join(missing), "",
                         "Use a checkpoint that ramet.transformers.Trainer wrote with save_only_model=False")
         self.state = TrainerState.load_from_json(os.path.join(checkpoint, _STATE))
-        self.compiled.load(torch.load(os.path.join(checkpoint, _TRAINED), weights_only=True))
+        self.compiled.restore(os.path.join(checkpoint, _TRAINED))
         self.lr_scheduler.load_state_dict(torch.load(os.path.join(checkpoint, _SCHEDULE), weights_only=True))
         for group, rate in zip(self.optimizer.param_groups, self.lr_scheduler.get_last_lr()):
             group["lr"] = rate
@@ -477,8 +477,8 @@ class Trainer:
 
     def _load_best(self):
         path = os.path.join(self.state.best_model_checkpoint, _TRAINED)
-        if os.path.isfile(path):
-            self.compiled.load(torch.load(path, weights_only=True), with_optimizer=False)
+        if os.path.isdir(path):
+            self.compiled.restore(path)
             return
         raise Error("the best checkpoint has no states", self.state.best_model_checkpoint, "", _TRAINED, "Set save_only_model=False")
 
