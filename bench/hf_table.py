@@ -23,6 +23,8 @@ import warnings
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT / "bench" / "peers")  # not bench/, whose tokenize.py would hide the module of Python's library
 
+sys.path.insert(1, str(pathlib.Path(os.environ.get("RAMET_BUILD_DIR", ROOT / "build")) / "python"))
+
 BAR, BAR_OF_BATCH_NORM = 1e-4, 1e-3
 BEGIN, END = "<!-- table by bench/hf_table.py -->", "<!-- end of the table -->"
 

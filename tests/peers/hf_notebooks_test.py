@@ -4,6 +4,7 @@ import os
 import tempfile
 import unittest
 
+import torch_support
 from peers import ROOT, needs
 
 
@@ -25,6 +26,7 @@ class NotebooksTest(unittest.TestCase):
 
     def setUp(self):
         os.environ.pop("RAMET_ENCODER", None)
+        os.environ["PYTHONPATH"] = str(torch_support.BUILD / "python")
 
     def test_sentence_encoder(self):
         value = self.run_notebook("sentence-encoder")

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import unittest
 
+import torch_support  # noqa: F401  (finds the built package, or skips everything)
 from peers import ROOT, needs
 
 try:
