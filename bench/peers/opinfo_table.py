@@ -6,6 +6,8 @@ refs. It raises Refused where Ramet has nothing to call.
 import collections
 import math
 
+import torch
+
 
 class Refused(Exception):
     """What this table does not map, and why."""
@@ -29,8 +31,9 @@ class Ref:
 class Program:
     """Inputs, and calls that follow one another."""
 
-    def __init__(self, dtypes, result_shapes):
-        self.dtypes, self.result_shapes = dtypes, result_shapes
+    def __init__(self, dtypes, outputs):
+        self.dtypes, self.result_shapes = dtypes, [tuple(out.shape) for out in outputs]
+        self.result_dtypes = [dtypes.get(out.dtype) for out in outputs]
         self.inputs, self.calls, self.results = [], [], 0
 
     def input(self, tensor):
@@ -91,15 +94,18 @@ def plain(value):
     return list(value) if isinstance(value, tuple) else value
 
 
-Entry = collections.namedtuple("Entry", "build rtol gradient_rtol reason")
+NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
+         torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool"}
+# `no_gradients`: why PyTorch's gradients prove nothing. Variants of an OpInfo named "grad" are compared all the same.
+Entry = collections.namedtuple("Entry", "build rtol gradient_rtol reason no_gradients")
 TABLE = {}
 
 
-def entry(*names, rtol=1e-4, gradient_rtol=None, reason=""):
+def entry(*names, rtol=1e-4, gradient_rtol=None, reason="", no_gradients=""):
     """Enters a function under the names of OpInfos; another tolerance needs a reason."""
     def enter(build):
         for name in names:
-            TABLE[name] = Entry(build, rtol, gradient_rtol or rtol, reason)
+            TABLE[name] = Entry(build, rtol, gradient_rtol or rtol, reason, no_gradients)
         return build
     return enter
 
