@@ -56,8 +56,8 @@ class RAMET_API Data {
   static Data file(const std::string& path, const ArrayOptions& options = {});
   /// Samples of a source; throws Error when it is null.
   static Data source(std::shared_ptr<const Source> source);
-  /// The samples that ArrayOptions::held_out holds out, in a fixed order. Where it is 0, and of a Source, there are none:
-  /// the constructor of Training then throws Error.
+  /// The samples that ArrayOptions::held_out holds out, in a fixed order. Where it is 0, and of a Source, there are
+  /// none: the constructor of Training then throws Error.
   Data held_out() const;
 
   bool empty() const { return contents_ == nullptr; }

@@ -12,13 +12,13 @@ namespace ramet::v0 {
 struct TorchTensor {
   std::string name;  ///< in the module's state_dict ("encoder.layer.0.weight"), or the name of the constant
   TensorType type;
-  ArrayView numbers;        ///< its values, row-major
-  std::string storage{};    ///< tensors with the same text are one tensor (tied weights); "": of its own
-  bool trained = true;      ///< of a parameter: requires_grad
+  ArrayView numbers;      ///< its values, row-major
+  std::string storage{};  ///< tensors with the same text are one tensor (tied weights); "": of its own
+  bool trained = true;    ///< of a parameter: requires_grad
 };
 
-/// A module that torch.export has traced: its programs as the text that torch.export writes (models/model.json of a .pt2
-/// file), after stop_gradient marks were set and `run_decompositions({})` was called.
+/// A module that torch.export has traced: its programs as the text that torch.export writes (models/model.json of a
+/// .pt2 file), after stop_gradient marks were set and `run_decompositions({})` was called.
 struct TorchModule {
   std::string name = "module";
   std::string training{};    ///< traced in training mode; "": for prediction alone

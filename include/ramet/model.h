@@ -165,8 +165,8 @@ class RAMET_API Builder {
  protected:
   friend class Scope;
   friend class detail::Graphs;
-  explicit Builder(std::unique_ptr<detail::Graphs> graphs);
-  std::unique_ptr<detail::Graphs> graphs_;
+  explicit Builder(std::shared_ptr<detail::Graphs> graphs);
+  std::shared_ptr<detail::Graphs> graphs_;
 };
 
 /// Prefixes the names of nodes that are added while it lives. Scope "head" inside Scope "decoder": "decoder/head/...".

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <source_location>
 
 #include "ramet/error.h"
@@ -12,7 +13,7 @@ class Graphs;
 }  // namespace detail
 
 /// A value of a model under construction: an input, a weight or the result of an op. It has a type, but no numbers yet.
-/// Cheap to copy; valid as long as its builder lives.
+/// Cheap to copy. It keeps what its builder wrote, even when the builder is gone.
 class RAMET_API Tensor {
  public:
   Tensor() = default;
@@ -27,7 +28,7 @@ class RAMET_API Tensor {
 
  private:
   friend class detail::Graphs;
-  detail::Graphs* graphs_ = nullptr;
+  std::shared_ptr<detail::Graphs> graphs_{};
   int32_t ids_[2] = {-1, -1};  // in the graphs of training and of evaluation
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::api {
 
@@ -24,7 +24,7 @@ void rethrow_at(const Error& error, const std::source_location& place) {
   const std::string line = ir::origin_of(place);
   // An inner call has said where already.
   if (parts.where.find(line) == std::string::npos) parts.where += (parts.where.empty() ? "" : " at ") + line;
-  throw Error(parts, error.kind());
+  throw_alike(error, std::move(parts));
 }
 
 std::string where_of(const Declarations& declared, const std::source_location& place) {
@@ -47,7 +47,7 @@ Graphs::Graphs(Of of, const std::string& name, std::shared_ptr<api::Declarations
 
 Tensor Graphs::tensor(const std::array<ir::ValueId, 2>& ids) {
   Tensor made;
-  made.graphs_ = this;
+  made.graphs_ = shared_from_this();
   made.ids_[0] = ids[0], made.ids_[1] = ids[1];
   return made;
 }

@@ -47,7 +47,7 @@ std::string where_of(const Declarations& declared, const std::source_location& p
 namespace ramet::v0::detail {
 
 /// The graphs that a Builder writes: of a model that of training and that of evaluation, of a program its own.
-class Graphs {
+class Graphs : public std::enable_shared_from_this<Graphs> {
  public:
   enum class Of { kModel, kProgram };
   Graphs(Of of, const std::string& name, std::shared_ptr<api::Declarations> declared);
@@ -67,7 +67,9 @@ class Graphs {
   /// Of an argument; Error where it was never made.
   static Graphs& of(const Operand& operand);
   static Graphs& of(const Tensor& tensor) { return *tensor.graphs_; }
-  static bool has(const Tensor& tensor, const Graphs& graphs) { return !tensor.graphs_ || tensor.graphs_ == &graphs; }
+  static bool has(const Tensor& tensor, const Graphs& graphs) {
+    return !tensor.graphs_ || tensor.graphs_.get() == &graphs;
+  }
   static Graphs& of(Builder& builder) { return *builder.graphs_; }
 
   /// The input of role state with this name and type, in all graphs.

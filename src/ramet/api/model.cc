@@ -98,7 +98,7 @@ Model Model::load(const std::string& path) {
 
 // --- what builders share ---
 
-Builder::Builder(std::unique_ptr<detail::Graphs> graphs) : graphs_(std::move(graphs)) {}
+Builder::Builder(std::shared_ptr<detail::Graphs> graphs) : graphs_(std::move(graphs)) {}
 Builder::~Builder() = default;
 
 Tensor Builder::weight(const std::string& name, Shape shape, const Init& init, const WeightOptions& options,
@@ -247,7 +247,7 @@ struct ModelBuilder::State {
 
 ModelBuilder::ModelBuilder(const std::string& name) : Builder(nullptr), state_(std::make_unique<State>()) {
   state_->declared->model = name;
-  graphs_ = std::make_unique<detail::Graphs>(detail::Graphs::Of::kModel, name, state_->declared);
+  graphs_ = std::make_shared<detail::Graphs>(detail::Graphs::Of::kModel, name, state_->declared);
 }
 ModelBuilder::~ModelBuilder() = default;
 
@@ -389,7 +389,7 @@ Model ModelBuilder::build() {
   }
   for (const State::Program& program : state.programs) {
     ProgramBuilder builder(
-        std::make_unique<detail::Graphs>(detail::Graphs::Of::kProgram, program.name, state.declared));
+        std::make_shared<detail::Graphs>(detail::Graphs::Of::kProgram, program.name, state.declared));
     program.write(builder);
     model.programs.push_back({program.name, builder.graphs_->graph(0), engine_when(program.when)});
   }

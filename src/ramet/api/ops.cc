@@ -1,19 +1,16 @@
 #include "ramet/api/graphs.h"
 
+#include "ramet/api/apply.h"
 #include "ramet/base/error.h"
 #include "ramet/ops.h"
+#include "ramet/ops/build_attention.h"
+#include "ramet/ops/build_convolution.h"
 #include "ramet/ops/build_indexing.h"
+#include "ramet/ops/build_norm.h"
+#include "ramet/ops/build_pooling.h"
+#include "ramet/ops/build_recurrent.h"
 #include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_shapes.h"
-#include "ramet/ops/build_norm.h"
-#include "ramet/ops/build_pooling.h"
-#include "ramet/ops/build_convolution.h"
-#include "ramet/ops/build_attention.h"
-#include "ramet/api/apply.h"
-#include "ramet/ops/build_norm.h"
-#include "ramet/ops/build_pooling.h"
-#include "ramet/ops/build_convolution.h"
-#include "ramet/ops/build_recurrent.h"
 
 namespace ramet::v0 {
 namespace {

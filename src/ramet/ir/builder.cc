@@ -1,15 +1,13 @@
 #include "ramet/ir/builder.h"
 
 #include "ramet/base/error.h"
+#include "ramet/base/place.h"
 
 namespace ramet::ir {
 
 std::string origin_of(const std::source_location& place) {
-  const std::string_view path = place.file_name();
-  const size_t file = path.rfind('/');
-  const size_t folder = file == std::string_view::npos || file == 0 ? std::string_view::npos : path.rfind('/', file - 1);
-  return std::string(folder == std::string_view::npos ? path : path.substr(folder + 1)) + ":" +
-         std::to_string(place.line());
+  if (const std::string* const other = v0::PlaceScope::current()) return *other;
+  return short_place(place.file_name(), place.line());
 }
 
 namespace {

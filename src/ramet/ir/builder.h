@@ -54,7 +54,8 @@ class GraphBuilder {
   std::vector<NodeInfo> infos_;
 };
 
-/// The origin of a node: "model/bert.cc:46", that is folder, file and line, without the path of the tree.
+/// The origin of a node: "model/bert.cc:46", that is folder, file and line, without the path of the tree. A
+/// v0::PlaceScope of this thread names another place.
 std::string origin_of(const std::source_location& place);
 
 /// RAII: nodes that are added while it lives know this.

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+
+namespace ramet_python {
+
+/// Arrays of Python's as views: nothing is copied where an array lies row-major in memory. Keeps what the views need.
+class Feeds {
+ public:
+  Feeds() = default;
+  /// `arrays`: a dictionary of arrays by name, each with __dlpack__ or the buffer protocol, or numbers in lists.
+  /// `model`: where it has an input of the name, i64 numbers become the i32 of the input if all fit, and lists get its
+  /// type. Throws Error for what is no array of numbers in the memory of the processor.
+  Feeds(const nb::dict& arrays, const ramet::Model* model);
+  /// `wanted`: the type of the input of the name.
+  void add(const std::string& name, nb::handle array, std::optional<ramet::DType> wanted);
+
+  const ramet::NamedViews& views() const { return views_; }
+  /// Whether a tensor of PyTorch was among the arrays.
+  bool torch() const { return torch_; }
+
+ private:
+  ramet::ArrayView owned(ramet::DType dtype, std::vector<std::byte> bytes);
+
+  ramet::NamedViews views_;
+  std::vector<nb::object> kept_;
+  std::deque<std::vector<std::byte>> copies_;
+  bool torch_ = false;
+};
+
+/// One array as a view, with its shape.
+struct ArrayArgument {
+  Feeds feeds;
+  ramet::Shape shape;
+  const ramet::ArrayView& view() const { return feeds.views()[0].second; }
+  explicit ArrayArgument(nb::handle array, std::optional<ramet::DType> list_type = std::nullopt);
+};
+
+/// An array as an object of NumPy, or of PyTorch with `torch`. Its memory belongs to the object. NumPy has no bf16 and
+/// no f8: there the numbers become f32.
+nb::object to_python(const ramet::TensorType& type, std::vector<std::byte> bytes, bool torch);
+/// A dictionary of arrays by name.
+nb::dict to_python(const ramet::Arrays& arrays, bool torch);
+
+}  // namespace ramet_python

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+
+#include "arguments.h"
+
+namespace ramet_python {
+
+/// A builder of Python's. It outlives what it builds: afterwards every call is an Error.
+class PyBuilder {
+ public:
+  virtual ~PyBuilder() = default;
+  /// Throws Error when the builder is gone.
+  virtual ramet::Builder& get() = 0;
+};
+
+class PyModelBuilder : public PyBuilder {
+ public:
+  explicit PyModelBuilder(const std::string& name) : builder_(name) {}
+  ramet::ModelBuilder& get() override { return builder_; }
+
+ private:
+  ramet::ModelBuilder builder_;
+};
+
+class PyProgramBuilder : public PyBuilder {
+ public:
+  explicit PyProgramBuilder(ramet::ProgramBuilder& builder) : builder_(&builder) {}
+  ramet::ProgramBuilder& get() override;
+  void close() { builder_ = nullptr; }
+
+ private:
+  ramet::ProgramBuilder* builder_;
+};
+
+void bind_tensor(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_builder(nb::module_& m);
+void bind_errors(nb::module_& m);
+void bind_options(nb::module_& m);
+void bind_data(nb::module_& m);
+void bind_training(nb::module_& m);
+void bind_import(nb::module_& m);
+void bind_log(nb::module_& m);
+
+}  // namespace ramet_python

@@ -1,0 +1,98 @@
+#include <nanobind/stl/filesystem.h>
+
+#include "arrays.h"
+#include "builder.h"
+
+// Until the importer is a part of the library.
+namespace ramet::inline v0 {
+[[gnu::weak]] Model import_torch(const TorchModule& module);
+[[gnu::weak]] Model load_torch(const std::string& path, const TorchModule& options);
+[[gnu::weak]] std::vector<std::string> torch_operators();
+}  // namespace ramet::inline v0
+
+namespace ramet_python {
+namespace {
+
+/// A tensor of a PyTorch module, with the array of Python's that its numbers lie in.
+struct PyTorchTensor {
+  ramet::TorchTensor tensor;
+  std::shared_ptr<const ArrayArgument> kept;
+};
+
+using AxisArgument = std::variant<std::string, std::pair<std::string, int64_t>>;
+using AxesArgument = std::vector<std::pair<std::string, std::vector<AxisArgument>>>;
+
+std::vector<std::pair<std::string, std::vector<ramet::WeightAxis>>> axes_of(const AxesArgument& given) {
+  std::vector<std::pair<std::string, std::vector<ramet::WeightAxis>>> all;
+  for (const auto& [pattern, axes] : given) {
+    auto& made = all.emplace_back(pattern, std::vector<ramet::WeightAxis>{}).second;
+    for (const AxisArgument& axis : axes) {
+      if (const auto* name = std::get_if<std::string>(&axis))
+        made.emplace_back(*name);
+      else
+        made.emplace_back(std::get<1>(axis).first, std::get<1>(axis).second);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_import(nb::module_& m) {
+  nb::class_<PyTorchTensor>(m, "TorchTensor", "A parameter, a buffer or a constant tensor of a PyTorch module.")
+      .def(
+          "__init__",
+          [](PyTorchTensor* self, const std::string& name, nb::object numbers, const std::string& storage,
+             bool trained) {
+            auto kept = std::make_shared<const ArrayArgument>(numbers);
+            ramet::TorchTensor tensor;
+            tensor.name = name, tensor.type = {kept->view().dtype(), kept->shape}, tensor.numbers = kept->view();
+            tensor.storage = storage, tensor.trained = trained;
+            new (self) PyTorchTensor{std::move(tensor), std::move(kept)};
+          },
+          "name"_a, "numbers"_a, "storage"_a = "", "trained"_a = true,
+          "`storage`: tensors with the same text are one tensor (tied weights); '': of its own.")
+      .def_prop_ro("name", [](const PyTorchTensor& self) { return self.tensor.name; });
+  const auto module_of = [](const std::string& name, std::string training, std::string evaluation,
+                            const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs,
+                            const std::string& loss, const std::string& loss_items, const AxesArgument& axes,
+                            std::vector<std::string> parts, uint64_t seed) {
+    ramet::TorchModule module;
+    module.name = name, module.training = std::move(training), module.evaluation = std::move(evaluation);
+    for (const PyTorchTensor* tensor : tensors) module.tensors.push_back(tensor->tensor);
+    module.outputs = std::move(outputs), module.loss = loss, module.loss_items = loss_items;
+    module.axes = axes_of(axes), module.parts = std::move(parts), module.seed = seed;
+    return module;
+  };
+  m.def(
+      "import_torch",
+      [=](const std::string& name, std::string training, std::string evaluation,
+          const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs, const std::string& loss,
+          const std::string& loss_items, const AxesArgument& axes, std::vector<std::string> parts, uint64_t seed) {
+        const ramet::TorchModule module = module_of(name, std::move(training), std::move(evaluation), tensors,
+                                                    std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+        const nb::gil_scoped_release released;
+        return ramet::import_torch(module);
+      },
+      nb::kw_only(), "name"_a = "module", "training"_a = "", "evaluation"_a = "",
+      "tensors"_a = std::vector<const PyTorchTensor*>{}, "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
+      "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
+      "A module that torch.export has traced as a model of Ramet (see ramet/import.h). `training` and `evaluation` are "
+      "the texts of models/model.json of a .pt2 file.");
+  m.def(
+      "load_torch",
+      [=](const std::filesystem::path& path, const std::string& name, std::vector<std::string> outputs,
+          const std::string& loss, const std::string& loss_items, const AxesArgument& axes,
+          std::vector<std::string> parts, uint64_t seed) {
+        const ramet::TorchModule module =
+            module_of(name, "", "", {}, std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+        const nb::gil_scoped_release released;
+        return ramet::load_torch(path.string(), module);
+      },
+      "path"_a, nb::kw_only(), "name"_a = "module", "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
+      "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
+      "Reads a .pt2 file that ramet.torch.save or torch.export.save wrote.");
+  m.def("torch_operators", &ramet::torch_operators, "The ATen operators that Ramet takes, such as \"aten.conv2d\".");
+}
+
+}  // namespace ramet_python

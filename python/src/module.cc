@@ -1,0 +1,15 @@
+#include "builder.h"
+
+NB_MODULE(_ramet, m) {
+  using namespace ramet_python;
+  m.attr("__version__") = ramet::version();
+  bind_errors(m);
+  bind_tensor(m);
+  bind_ops(m);
+  bind_builder(m);
+  bind_options(m);
+  bind_data(m);
+  bind_log(m);
+  bind_training(m);
+  bind_import(m);
+}

@@ -1,0 +1,412 @@
+#include <nanobind/stl/filesystem.h>
+
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "builder.h"
+#include "data.h"
+#include "log.h"
+#include "options.h"
+
+namespace ramet_python {
+namespace {
+
+/// An engine that one thread at a time may use. Others wait; Python runs meanwhile.
+class Exclusive {
+ public:
+  class Use {
+   public:
+    /// Throws Error where waiting would never end: in a function that a step waits for, and in a callback of `fit`.
+    Use(Exclusive& engine, const char* call) : engine_(engine) {
+      if (engine.owner_ == std::this_thread::get_id())
+        throw ramet::Error({.what = "a call during another call of the same object", .where = call});
+      if (FillingScope::active())
+        throw ramet::Error({.what = "a call in a function that computes samples", .where = call});
+      const nb::gil_scoped_release released;
+      engine.mutex_.lock();
+      engine.owner_ = std::this_thread::get_id();
+    }
+    ~Use() {
+      engine_.owner_ = std::thread::id();
+      engine_.mutex_.unlock();
+    }
+    Use(const Use&) = delete;
+
+   private:
+    Exclusive& engine_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_{};
+};
+
+nb::dict dict_of(const ramet::Metrics& metrics) {
+  nb::dict made;
+  for (const auto& [name, value] : metrics) made[name.c_str()] = value;
+  return made;
+}
+
+/// The samples of a call: a dictionary, or keywords.
+nb::dict samples_of(const std::optional<nb::dict>& samples) { return samples ? *samples : nb::dict(); }
+
+void check_signals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+class PyTraining {
+ public:
+  PyTraining(const ramet::Model& model, const ramet::TrainOptions& options, const PyData& train, const PyData& held_out)
+      : kept_train_(train.kept), kept_held_out_(held_out.kept) {
+    const nb::gil_scoped_release released;
+    engine_.emplace(model, options, train.data, held_out.data);
+  }
+  ~PyTraining() {
+    const nb::gil_scoped_release released;  // threads that compute samples may wait for the interpreter
+    engine_.reset();
+  }
+
+  /// Runs `act` on the training, without the interpreter, alone.
+  template <typename Act>
+  auto run(const char* call, const Act& act) {
+    const Exclusive::Use use(exclusive_, call);
+    ramet::Training& training = open(call);
+    const nb::gil_scoped_release released;
+    return act(training);
+  }
+  /// The same with the interpreter, for what takes no time.
+  template <typename Act>
+  auto look(const char* call, const Act& act) const {
+    return act(open(call));
+  }
+  void close() {
+    const Exclusive::Use use(exclusive_, "close");
+    const nb::gil_scoped_release released;
+    engine_.reset();
+  }
+
+  ramet::FitResult fit(ramet::FitOptions options, nb::object on_step, nb::object on_evaluation, nb::object progress) {
+    const Exclusive::Use use(exclusive_, "fit");
+    ramet::Training& training = open("fit");
+    options.on_step = [&](const ramet::StepResult& result) {
+      const nb::gil_scoped_acquire held;
+      if (!progress.is_none()) progress.attr("step")(result);
+      if (!on_step.is_none()) on_step(result);
+      check_signals();
+    };
+    if (!on_evaluation.is_none())
+      options.on_evaluation = [&](int64_t step, const ramet::Metrics& metrics) {
+        const nb::gil_scoped_acquire held;
+        on_evaluation(step, dict_of(metrics));
+      };
+    const nb::gil_scoped_release released;
+    return training.fit(options);
+  }
+
+ private:
+  ramet::Training& open(const char* call) {
+    if (!engine_) throw ramet::Error({.what = "a training that is closed", .where = call});
+    return *engine_;
+  }
+  const ramet::Training& open(const char* call) const { return const_cast<PyTraining*>(this)->open(call); }
+
+  Exclusive exclusive_;
+  const std::shared_ptr<const Feeds> kept_train_, kept_held_out_;
+  std::optional<ramet::Training> engine_;
+};
+
+class PyPredictor {
+ public:
+  PyPredictor(const ramet::Model& model, const std::string& weights, const ramet::PredictOptions& options)
+      : model_(model) {
+    const nb::gil_scoped_release released;
+    engine_.emplace(model, weights, options);
+  }
+  ~PyPredictor() {
+    const nb::gil_scoped_release released;
+    engine_.reset();
+  }
+  template <typename Act>
+  auto run(const char* call, const Act& act) {
+    const Exclusive::Use use(exclusive_, call);
+    const nb::gil_scoped_release released;
+    return act(*engine_);
+  }
+  const ramet::Model& model() const { return model_; }
+
+ private:
+  Exclusive exclusive_;
+  const ramet::Model model_;
+  std::optional<ramet::Predictor> engine_;
+};
+
+ramet::StepOptions step_options(std::optional<double> rate, std::map<std::string, double> group_rates) {
+  return {.rate = rate, .group_rates = std::move(group_rates)};
+}
+
+void bind_results(nb::module_& m) {
+  using ramet::StepResult;
+  nb::class_<StepResult>(m, "StepResult", "The result of a step.")
+      .def_ro("step", &StepResult::step, "Steps done, including this one.")
+      .def_ro("loss", &StepResult::loss)
+      .def_ro("gradient_norm", &StepResult::gradient_norm)
+      .def_ro("learning_rate", &StepResult::learning_rate)
+      .def_ro("seconds", &StepResult::seconds)
+      .def_ro("skipped", &StepResult::skipped, "Gradients overflowed under an automatic loss scale: no weight changed.")
+      .def_prop_ro(
+          "metrics", [](const StepResult& self) { return dict_of(self.metrics); }, "Of the model, by name.")
+      .def("__repr__", [](const StepResult& self) {
+        return "<ramet.StepResult step " + std::to_string(self.step) + ", loss " + std::to_string(self.loss) + ">";
+      });
+  using ramet::FitResult;
+  nb::class_<FitResult>(m, "FitResult", "What `fit` did.")
+      .def_ro("steps", &FitResult::steps, "Steps done in all.")
+      .def_ro("stopped", &FitResult::stopped, "Ended early.")
+      .def_prop_ro("last_evaluation", [](const FitResult& self) { return dict_of(self.last_evaluation); })
+      .def_ro("checkpoint", &FitResult::checkpoint, "Path of the last one; '': none.");
+}
+
+nb::object weight_of(PyTraining& self, const std::string& name) {
+  const auto [type, numbers] = self.run("weight", [&](ramet::Training& training) {
+    return std::pair(training.model().type_of(name), training.weight(name));
+  });
+  std::vector<std::byte> bytes(numbers.size() * sizeof(float));
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return to_python({ramet::DType::kF32, type.shape}, std::move(bytes), false);
+}
+
+void set_weight(PyTraining& self, const std::string& name, nb::object numbers) {
+  const ArrayArgument array(numbers);
+  const ramet::ArrayView& view = array.view();
+  if (view.dtype() != ramet::DType::kF32)
+    throw ramet::ShapeError({.what = "a weight has numbers of f32",
+                             .where = "'" + name + "'",
+                             .found = std::string(ramet::name_of(view.dtype()))});
+  self.run("set_weight", [&](ramet::Training& training) {
+    training.set_weight(name, {reinterpret_cast<const float*>(view.data()), static_cast<size_t>(view.elements())});
+  });
+}
+
+nb::object progress_of(const PyTraining& self, bool wanted, int64_t until) {
+  if (!wanted) return nb::none();
+  const auto [done, all] = self.look("fit", [](const ramet::Training& training) {
+    return std::pair(training.steps_done(), training.options().steps);
+  });
+  return nb::module_::import_("ramet.progress").attr("Progress")(done, until > 0 ? until : all);
+}
+
+void bind_training_class(nb::module_& m) {
+  using ramet::Training;
+  nb::class_<PyTraining>(m, "Training",
+                         "A model compiled for a layout and in memory, with its initial weights. Threads take turns.")
+      .def(
+          "__init__",
+          [](PyTraining* self, const ramet::Model& model, const std::optional<ramet::TrainOptions>& options,
+             const PyData* train, const PyData* held_out, const nb::kwargs& more) {
+            new (self) PyTraining(model, train_options_of(options, more), train ? *train : PyData{},
+                                  held_out ? *held_out : PyData{});
+          },
+          "model"_a, "options"_a = nb::none(), "train"_a = nb::none(), "held_out"_a = nb::none(), "more"_a,
+          "Compiles the model and allocates all memory. Options of TrainOptions may be given as keywords. Without "
+          "`train`, samples are given to step().")
+      .def_prop_ro(
+          "samples_per_step",
+          [](const PyTraining& self) {
+            return self.look("samples_per_step", [](const Training& t) { return t.samples_per_step(); });
+          },
+          "Samples of a step: Model.micro_batch times micro_batches.")
+      .def_prop_ro("steps_done",
+                   [](const PyTraining& self) {
+                     return self.look("steps_done", [](const Training& t) { return t.steps_done(); });
+                   })
+      .def_prop_ro(
+          "model",
+          [](const PyTraining& self) { return self.look("model", [](const Training& t) { return t.model(); }); })
+      .def_prop_ro(
+          "options",
+          [](const PyTraining& self) { return self.look("options", [](const Training& t) { return t.options(); }); })
+      .def(
+          "step",
+          [](PyTraining& self, const std::optional<nb::dict>& samples, std::optional<double> rate,
+             std::map<std::string, double> group_rates) {
+            const ramet::StepOptions options = step_options(rate, std::move(group_rates));
+            if (!samples) return self.run("step", [&](Training& t) { return t.step(options); });
+            const ramet::Model model = self.look("step", [](const Training& t) { return t.model(); });
+            const Feeds feeds(*samples, &model);
+            return self.run("step", [&](Training& t) { return t.step(feeds.views(), options); });
+          },
+          "samples"_a = nb::none(), nb::kw_only(), "rate"_a = nb::none(),
+          "group_rates"_a = std::map<std::string, double>{},
+          "One step on these samples, arrays by name, or on the next samples of the training data. Raises Error, and "
+          "changes no weight, when the arrays do not match the inputs and when the loss is not finite.")
+      .def(
+          "fit",
+          [](PyTraining& self, int64_t until_step, const std::filesystem::path& checkpoints, nb::object on_step,
+             nb::object on_evaluation, PyRun* run, bool progress) {
+            ramet::FitOptions options;
+            options.until_step = until_step, options.checkpoints = checkpoints.string();
+            if (run) options.run = &run->get();
+            const nb::object bar = progress_of(self, progress, until_step);
+            struct Closer {
+              const nb::object& bar;
+              ~Closer() {
+                if (!bar.is_none()) bar.attr("close")();
+              }
+            } closer{bar};
+            return self.fit(std::move(options), std::move(on_step), std::move(on_evaluation), bar);
+          },
+          nb::kw_only(), "until_step"_a = int64_t(0), "checkpoints"_a = std::filesystem::path(),
+          "on_step"_a = nb::none(), "on_evaluation"_a = nb::none(), "run"_a = nb::none(), "progress"_a = true,
+          "Runs steps, evaluations and checkpoints until the end. Ctrl-C ends it between two steps; a checkpoint of "
+          "that "
+          "step is saved where `checkpoints` names a folder. `progress`: a bar of tqdm, where tqdm is installed.")
+      .def(
+          "evaluate",
+          [](PyTraining& self, const std::optional<nb::dict>& samples) {
+            if (!samples) return dict_of(self.run("evaluate", [](Training& t) { return t.evaluate(); }));
+            const ramet::Model model = self.look("evaluate", [](const Training& t) { return t.model(); });
+            const Feeds feeds(*samples, &model);
+            return dict_of(self.run("evaluate", [&](Training& t) { return t.evaluate(feeds.views()); }));
+          },
+          "samples"_a = nb::none(),
+          "The model's metrics, without dropout, on the held-out data or on these samples (whole micro-batches).")
+      .def(
+          "predict",
+          [](PyTraining& self, const nb::dict& samples) {
+            const ramet::Model model = self.look("predict", [](const Training& t) { return t.model(); });
+            const Feeds feeds(samples, &model);
+            return to_python(self.run("predict", [&](Training& t) { return t.predict(feeds.views()); }), feeds.torch());
+          },
+          "samples"_a, "The model's outputs for any number of samples.")
+      .def(
+          "run",
+          [](PyTraining& self, const std::string& program, const std::optional<nb::dict>& samples) {
+            const ramet::Model model = self.look("run", [](const Training& t) { return t.model(); });
+            const Feeds feeds(samples_of(samples), &model);
+            return to_python(self.run("run", [&](Training& t) { return t.run(program, feeds.views()); }),
+                             feeds.torch());
+          },
+          "program"_a, "samples"_a = nb::none(), "Runs a program on request on whole micro-batches of samples.")
+      .def(
+          "results",
+          [](PyTraining& self, const std::string& program) {
+            return dict_of(self.run("results", [&](Training& t) { return t.results(program); }));
+          },
+          "program"_a, "Scalar results of a program of When.each_steps in the last step.")
+      .def(
+          "save",
+          [](PyTraining& self, const std::filesystem::path& folder) {
+            return self.run("save", [&](Training& t) { return t.save(folder.string()); });
+          },
+          "folder"_a, "Saves all that training needs to resume, whole or not at all. Returns the path.")
+      .def(
+          "restore",
+          [](PyTraining& self, const std::filesystem::path& checkpoint) {
+            return self.run("restore", [&](Training& t) { return t.restore(checkpoint.string()); });
+          },
+          "checkpoint"_a, "Resumes from a checkpoint of any layout. Returns warnings, one a line.")
+      .def("weight", &weight_of, "name"_a, "The numbers of a weight, a new array.")
+      .def("set_weight", &set_weight, "name"_a, "numbers"_a)
+      .def(
+          "save_weights",
+          [](PyTraining& self, const std::filesystem::path& path) {
+            self.run("save_weights", [&](Training& t) { t.save_weights(path.string()); });
+          },
+          "path"_a, "Writes all weights to one safetensors file.")
+      .def(
+          "load_weights",
+          [](PyTraining& self, const std::filesystem::path& path) {
+            self.run("load_weights", [&](Training& t) { t.load_weights(path.string()); });
+          },
+          "path"_a, "Reads weights from a file (safetensors or PyTorch) with the model's names and shapes.")
+      .def(
+          "weights_hash",
+          [](PyTraining& self) { return self.run("weights_hash", [](Training& t) { return t.weights_hash(); }); },
+          "Hash of all learned states. Equal bits give equal hashes, on any layout.")
+      .def(
+          "plan", [](PyTraining& self) { return self.run("plan", [](Training& t) { return t.plan(); }); },
+          "What each device of the compiled program holds in memory, as text.")
+      .def("close", &PyTraining::close, "Frees all memory. Later calls raise Error.")
+      .def("__enter__", [](nb::object self) { return self; })
+      .def("__exit__", [](PyTraining& self, nb::args) { self.close(); });
+}
+
+void bind_predictor(nb::module_& m) {
+  using ramet::CallTimes;
+  using ramet::Predictor;
+  nb::class_<CallTimes>(m, "CallTimes", "Durations of the calls of a Predictor, in seconds.")
+      .def_ro("calls", &CallTimes::calls)
+      .def_ro("samples", &CallTimes::samples)
+      .def_ro("seconds", &CallTimes::seconds)
+      .def_ro("median", &CallTimes::median)
+      .def_ro("p90", &CallTimes::p90)
+      .def_ro("p99", &CallTimes::p99);
+  nb::class_<PyPredictor>(m, "Predictor", "A model for prediction alone. Threads take turns.")
+      .def(
+          "__init__",
+          [](PyPredictor* self, const ramet::Model& model, const std::filesystem::path& weights,
+             const nb::kwargs& options) {
+            new (self) PyPredictor(model, weights.string(), predict_options_of(options));
+          },
+          "model"_a, "weights"_a = std::filesystem::path(), "options"_a,
+          "`weights`: a weight file (safetensors or PyTorch) or a checkpoint; '': the model's first values. Options: "
+          "precision, chunks, programs, layout, threads, device_memory, device.")
+      .def_prop_ro("model", &PyPredictor::model)
+      .def(
+          "predict",
+          [](PyPredictor& self, const nb::dict& samples) {
+            const Feeds feeds(samples, &self.model());
+            return to_python(self.run("predict", [&](Predictor& p) { return p.predict(feeds.views()); }),
+                             feeds.torch());
+          },
+          "samples"_a,
+          "The model's outputs for any number of samples: arrays of NumPy, or tensors of PyTorch where "
+          "samples are.")
+      .def(
+          "run",
+          [](PyPredictor& self, const std::string& program, const std::optional<nb::dict>& samples) {
+            const Feeds feeds(samples_of(samples), &self.model());
+            return to_python(self.run("run", [&](Predictor& p) { return p.run(program, feeds.views()); }),
+                             feeds.torch());
+          },
+          "program"_a, "samples"_a = nb::none(), "Runs a program on request on whole micro-batches of samples.")
+      .def("times", [](PyPredictor& self) { return self.run("times", [](Predictor& p) { return p.times(); }); })
+      .def_prop_ro(
+          "bytes", [](PyPredictor& self) { return self.run("bytes", [](Predictor& p) { return p.bytes(); }); },
+          "Bytes that all devices use.")
+      .def("weights_hash",
+           [](PyPredictor& self) { return self.run("weights_hash", [](Predictor& p) { return p.weights_hash(); }); });
+}
+
+void bind_plan(nb::module_& m) {
+  using ramet::Plan;
+  nb::class_<Plan>(m, "Plan", "The memory and the time that training will take, before it runs.")
+      .def_ro("device_bytes", &Plan::device_bytes, "Of one device of each pipeline stage.")
+      .def_ro("streaming_bytes", &Plan::streaming_bytes, "Of all devices together, in host memory or files.")
+      .def_ro("step_seconds", &Plan::step_seconds, "Predicted; 0: without `time`.")
+      .def_ro("text", &Plan::text, "The plan for people.")
+      .def("__str__", [](const Plan& self) { return self.text; });
+  m.def(
+      "plan",
+      [](const ramet::Model& model, const std::optional<ramet::TrainOptions>& options, const std::string& machine,
+         bool time, const nb::kwargs& more) {
+        const ramet::TrainOptions asked = train_options_of(options, more);
+        const nb::gil_scoped_release released;
+        return ramet::plan(model, asked, {.machine = machine, .time = time});
+      },
+      "model"_a, "options"_a = nb::none(), nb::kw_only(), "machine"_a = "", "time"_a = true, "more"_a,
+      "Compiles a step without running it. `machine`: name or file of another machine. `time`: predict the time of a "
+      "step. Options of TrainOptions may be given as keywords.");
+}
+
+}  // namespace
+
+void bind_training(nb::module_& m) {
+  bind_results(m);
+  bind_training_class(m);
+  bind_predictor(m);
+  bind_plan(m);
+}
+
+}  // namespace ramet_python
