@@ -67,20 +67,25 @@ class Seed:
     def go_on(self, side, command):
         """All lines that a side has printed, once it has ended by itself or was interrupted because the time is up."""
         kept = self.folder / f"{side}.jsonl"
-        if not (self.folder / f"{side}.done").exists() and time.monotonic() < self.until:
+        if not self.lines(kept, "accuracy") and time.monotonic() < self.until:
             words = [str(word) for word in command]
             with kept.open("a") as out, (self.folder / f"{side}.errors").open("w") as errors:
                 work = subprocess.Popen(words, stdout=out, stderr=errors, cwd=ROOT)
                 try:
                     status = work.wait(None if math.isinf(self.until) else max(30, self.until - time.monotonic()))
-                    (self.folder / f"{side}.done").touch()
                 except subprocess.TimeoutExpired:
                     work.send_signal(signal.SIGINT)
                     status = work.wait()
             if status != 0:
-                (self.folder / f"{side}.done").unlink(missing_ok=True)
                 sys.exit(f"{' '.join(words)} failed:\n{(self.folder / f'{side}.errors').read_text()[-2000:]}")
-        return [json.loads(line) for line in kept.read_text().splitlines() if line.startswith("{")] if kept.exists() else []
+        return self.lines(kept)
+
+    @staticmethod
+    def lines(file, having=""):
+        """The objects of a file of lines; `having`: only if one has a key that ends so."""
+        found = [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")] if file.exists() else []
+        return found if not having or any(key.endswith(having) for line in found for key in line
+                                          if line.get("event") != "step") else []
 
 
 def main():
