@@ -19,7 +19,7 @@ from torch_vision import Images, make
 
 # Sizes that are also those of bench/curves.py.
 SIZES = {"resnet": dict(width=16, small_stem=True, classes=10), "vit": dict(layers=12, patch=8, size=32, classes=10),
-         "unet": dict(width=16, levels=4, classes=4)}
+         "unet": dict(width=16, levels=3, classes=4)}
 LSTM = dict(vocabulary=512, hidden=128, layers=2, dropout=0.0, tied=False)
 
 
