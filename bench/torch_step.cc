@@ -46,7 +46,7 @@ Loaded load(const weights::SafetensorsReader& file, const std::string& name) {
   return loaded;
 }
 
-Json train(const std::string& folder, int64_t steps, const std::string& layout) {
+Json take_steps(const std::string& folder, int64_t steps, const std::string& layout) {
   const Json described = Json::parse(text_of_file(folder + "/case.json"));
   const weights::SafetensorsReader file(folder + "/tensors.safetensors");
   std::vector<Loaded> kept;
@@ -98,7 +98,7 @@ int main(int count, char** arguments) {
   if (count < 2) return 2;
   Json answer;
   try {
-    answer = ramet::bench::train(arguments[1], count > 2 ? std::stoll(arguments[2]) : 1, count > 3 ? arguments[3] : "");
+    answer = ramet::bench::take_steps(arguments[1], count > 2 ? std::stoll(arguments[2]) : 1, count > 3 ? arguments[3] : "");
   } catch (const std::exception& error) {
     answer["refused"] = error.what();
   }
