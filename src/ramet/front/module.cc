@@ -1,7 +1,7 @@
 // A traced module as a model: its tensors, inputs, outputs and graphs.
 #include <algorithm>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/front/importer.h"
 #include "ramet/ir/part_of.h"
 
@@ -517,7 +517,8 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
     found += ": " + group.first->why + ".";
     if (!group.first->remedy.empty()) found += " " + group.first->remedy + ".";
   }
-  throw Error({.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
+  throw UnsupportedOp(
+      {.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
 }
 
 ImportedModel import_module(TracedModule module) { return ModuleImport(std::move(module)).run(); }

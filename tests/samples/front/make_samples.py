@@ -55,6 +55,24 @@ class Mlp(nn.Module):
         return {"loss": (y - target).pow(2).mean(), "logits": y.view(-1)}
 
 
+class Operators(nn.Module):
+    """Operators of many kinds, for tests of what breaks them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        y = torch.einsum("bi,ij->bj", x, self.weight)
+        mask = torch.arange(4)[None, :] <= torch.arange(4)[:, None]
+        y = torch.where(mask, self.weight, torch.zeros(())) @ y.t()
+        a, b = y.t().chunk(2, -1)
+        y = torch.cat([b, a, torch.full((2, 2), 0.5)], 1).flip(0).roll(1, 1)
+        y = torch.nn.functional.pad(y, (1, 1), mode="reflect").clamp(-1, 1) / 3 + y.mean(0).sum() ** 2
+        z = y.unfold(1, 2, 2).permute(2, 0, 1).reshape(2, -1).var(1).max()
+        return z + (y[:, 1:-1].abs().log1p().amax(1).std() + y.tril().norm()).float()
+
+
 def write(name, module, example):
     program = torch.export.export(module, example).run_decompositions({})
     serialized = ExportedProgramSerializer(None, None).serialize(program)
@@ -82,3 +100,4 @@ torch.manual_seed(0)
 EXAMPLE = (torch.randn(2, 3), torch.randn(2, 4))
 write("mlp_training", Mlp().train(), EXAMPLE)
 write("mlp_evaluation", Mlp().eval(), EXAMPLE)
+write("operators", Operators(), (torch.randn(2, 4),))
