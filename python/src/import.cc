@@ -3,11 +3,9 @@
 #include "arrays.h"
 #include "builder.h"
 
-// Until the importer is a part of the library.
+// Until the reader of .pt2 files is a part of the library.
 namespace ramet::inline v0 {
-[[gnu::weak]] Model import_torch(const TorchModule& module);
 [[gnu::weak]] Model load_torch(const std::string& path, const TorchModule& options);
-[[gnu::weak]] std::vector<std::string> torch_operators();
 }  // namespace ramet::inline v0
 
 namespace ramet_python {
