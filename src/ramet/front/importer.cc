@@ -35,6 +35,7 @@ Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
   for (const TracedCall& call : program_.calls)
     if (!options_.skip.count(&call)) each_tensor(call, [&](const std::string& name) { reads_.insert(name); });
   for (const TracedOutput& output : program_.outputs) reads_.insert(output.value);
+  reads_.insert(options_.wanted.begin(), options_.wanted.end());
   // Data inputs stand in the graph in the program's order, whether they are read or not.
   for (const TracedInput& input : program_.inputs)
     if (const auto found = options_.inputs.find(input.value);

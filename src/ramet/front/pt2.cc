@@ -1,5 +1,6 @@
 #include "ramet/front/pt2.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <fstream>
@@ -45,6 +46,7 @@ class Pt2Reader : private TorchFields {
     if (module_.name == "module" || module_.name.empty()) module_.name = stem;
     read_tensors("data/weights/", "data/weights/model_weights_config.json");
     read_tensors("data/constants/", "data/constants/model_constants_config.json");
+    order_tensors(module_.training ? *module_.training : *module_.evaluation);
     return std::move(module_);
   }
 
@@ -176,6 +178,18 @@ class Pt2Reader : private TorchFields {
       module_.tensors.push_back(std::move(tensor));
     }
     at("");
+  }
+
+  /// Tensors in the order of the program's inputs: that of the module, which a JSON object does not keep.
+  void order_tensors(const TracedProgram& program) {
+    std::map<std::string, size_t> places;
+    for (const TracedInput& input : program.inputs) places.emplace(input.target, places.size());
+    const auto place = [&](const ModuleTensor& tensor) {
+      const auto found = places.find(tensor.name);
+      return found == places.end() ? places.size() : found->second;
+    };
+    std::stable_sort(module_.tensors.begin(), module_.tensors.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
   }
 
   int64_t size_of_union(const Json& size) const {
