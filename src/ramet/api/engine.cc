@@ -27,6 +27,14 @@ struct FillOptimizer {
     to.decay_rate = from.decay_rate, to.factored = from.factored, to.relative_step = from.relative_step;
     to.scale_parameter = from.scale_parameter, to.first_moment = from.first_moment;
   }
+  void operator()(const v0::Rmsprop& from) const {
+    to.kind = from.centered ? "centered_rmsprop" : "rmsprop";
+    to.beta2 = from.alpha, to.epsilon = from.epsilon, to.weight_decay = from.weight_decay, to.momentum = from.momentum;
+  }
+  void operator()(const v0::Adagrad& from) const {
+    to.kind = "adagrad", to.rate_decay = from.rate_decay, to.first_sum = from.first_sum;
+    to.epsilon = from.epsilon, to.weight_decay = from.weight_decay;
+  }
 
  private:
   template <typename From>
