@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@
 namespace ramet::front {
 
 /// An argument of a recorded call: nothing, a bool, a number, a text, a tensor by its name, or a list of arguments.
+/// Element types are texts ("f32", "bool", "complex64"), as are memory formats ("contiguous", "channels_last",
+/// "preserve"), layouts ("strided") and devices ("cpu"). A number that the program computes itself is a tensor whose
+/// type is not known.
 struct TracedArgument {
   enum class Kind : uint8_t { kNone, kBool, kInt, kFloat, kText, kTensor, kList };
   Kind kind = Kind::kNone;
@@ -28,8 +32,8 @@ struct TracedArgument {
 /// One call of a traced program, as torch.export records it: an operator, its arguments by the names of the operator's
 /// schema, and the names of the tensors that it gives.
 struct TracedCall {
-  std::string op;        ///< "aten.conv2d"
-  std::string overload;  ///< "default"
+  std::string op;                                                   ///< "aten.conv2d"
+  std::string overload;                                             ///< "default"
   std::vector<std::pair<std::string, TracedArgument>> arguments{};  ///< in the order of the call; defaults are left out
   std::vector<std::string> outputs{};  ///< names of tensors, lists of tensors flattened; "" for an output that is none
   std::string module{};                ///< path of the module that made the call: "encoder.layer.3.attention"
@@ -42,8 +46,9 @@ struct TracedCall {
 struct TracedInput {
   enum class Kind : uint8_t { kParameter, kBuffer, kConstant, kUser };
   Kind kind = Kind::kUser;
-  std::string value;   ///< name of the tensor in the program
-  std::string target;  ///< name in the module's state_dict ("layers.0.weight"), or of the constant; of user inputs `value`
+  std::string value;  ///< name of the tensor in the program
+  std::string
+      target;  ///< name in the module's state_dict ("layers.0.weight"), or of the constant; of user inputs `value`
 };
 
 /// What a tensor that leaves a program is.
@@ -56,10 +61,16 @@ struct TracedOutput {
 
 /// A traced program in neutral form, whoever wrote it. Shapes are fixed; every call is free of side effects.
 struct TracedProgram {
-  std::map<std::string, TensorType, std::less<>> types{};  ///< of every tensor, by name
-  std::vector<TracedInput> inputs{};                      ///< in the order of the call
-  std::vector<TracedCall> calls{};                           ///< in an order in which values are made before their use
-  std::vector<TracedOutput> outputs{};
+  std::map<std::string, TensorType, std::less<>> types{};  ///< of tensors, by name
+  /// Tensors without a type, and why: "its shape [s0, 4] is not fixed".
+  std::map<std::string, std::string, std::less<>> untyped{};
+  /// Tensors of complex64, whose type has f32 and a last extent of 2 more: real and imaginary parts.
+  std::set<std::string, std::less<>> complex{};
+  std::vector<TracedInput> inputs{};    ///< in the order of the call
+  std::vector<TracedCall> calls{};      ///< in an order in which values are made before their use
+  std::vector<TracedOutput> outputs{};  ///< a user output that is no tensor has no `value`
+  /// Classes of modules by their paths: {"encoder.layer.3", "transformers.models.bert.modeling_bert.BertLayer"}.
+  std::map<std::string, std::string, std::less<>> modules{};
 };
 
 }  // namespace ramet::front

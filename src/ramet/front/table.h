@@ -20,11 +20,11 @@ std::span<const OperatorEntry> arithmetic_operators();
 std::span<const OperatorEntry> shape_operators();
 std::span<const OperatorEntry> constant_operators();
 std::span<const OperatorEntry> reduction_operators();
-std::span<const OperatorEntry> network_operators();    ///< convolutions, pools, norms, activations
+std::span<const OperatorEntry> network_operators();  ///< convolutions, pools, norms, activations
 std::span<const OperatorEntry> attention_operators();
 std::span<const OperatorEntry> loss_operators();
 std::span<const OperatorEntry> random_operators();
-std::span<const OperatorEntry> index_operators();      ///< gathers, scatters, sorting, searching
+std::span<const OperatorEntry> index_operators();  ///< gathers, scatters, sorting, searching
 std::span<const OperatorEntry> resize_operators();
 std::span<const OperatorEntry> recurrent_operators();
 

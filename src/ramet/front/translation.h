@@ -29,6 +29,8 @@ class Translation {
   bool has(std::string_view name) const;
   /// A tensor argument; refuses the call where it is missing. A number becomes a constant of rank 0.
   Tensor tensor(std::string_view name) const;
+  /// A value as the translation of a number is made: i64[], f32[] or bool[].
+  Tensor constant(const TracedArgument& number) const;
   /// A tensor argument, or an invalid tensor where it is missing.
   Tensor tensor_if(std::string_view name) const;
   std::vector<Tensor> tensors(std::string_view name) const;
@@ -46,6 +48,10 @@ class Translation {
   /// The values of a tensor argument where they are known before the program runs (made by arange, full, comparisons of
   /// such, or a constant of the file); null otherwise.
   const TensorData* known(std::string_view name) const;
+  /// The same of an element of a list of tensors.
+  const TensorData* known(std::string_view name, size_t element) const;
+  /// Whether the values of a tensor argument, or of an element of a list, are complex numbers: [..., 2] of f32.
+  bool complex(std::string_view name) const;
 
   /// What torch recorded of output `index`. The importer casts results to its element type and checks its shape.
   const TensorType& result(size_t index = 0) const;
@@ -77,6 +83,7 @@ using Translate = std::vector<Tensor> (*)(const Translation& at);
 struct OperatorEntry {
   std::string_view op;  ///< "aten.conv2d", for all overloads
   Translate translate;
+  bool complex = false;  ///< whether the operator takes or gives complex values
 };
 
 }  // namespace ramet::front

@@ -1,0 +1,418 @@
+#include "ramet/front/importer.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "ramet/base/error.h"
+#include "ramet/front/table.h"
+#include "ramet/kernel/interpret.h"
+
+namespace ramet::front {
+namespace {
+
+/// The most bytes that one value has which is computed before the program runs.
+constexpr int64_t kMostKnownBytes = int64_t{64} << 20;
+
+void each_tensor(const TracedArgument& argument, const std::function<void(const std::string&)>& visit) {
+  if (argument.kind == TracedArgument::Kind::kTensor) visit(argument.text);
+  for (const TracedArgument& one : argument.list) each_tensor(one, visit);
+}
+
+void each_tensor(const TracedCall& call, const std::function<void(const std::string&)>& visit) {
+  for (const auto& [name, argument] : call.arguments) each_tensor(argument, visit);
+}
+
+}  // namespace
+
+Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
+    : program_(program), build_(graph), options_(std::move(options)) {
+  for (const TracedCall& call : program_.calls)
+    if (!options_.skip.count(&call)) each_tensor(call, [&](const std::string& name) { reads_.insert(name); });
+  for (const TracedOutput& output : program_.outputs) reads_.insert(output.value);
+  // Data inputs stand in the graph in the program's order, whether they are read or not.
+  for (const TracedInput& input : program_.inputs)
+    if (const auto found = options_.inputs.find(input.value);
+        found != options_.inputs.end() && found->second.from == InputValue::From::kData)
+      value(input.value);
+}
+
+TensorType Importer::graph_type(TensorType recorded) {
+  if (recorded.dtype == DType::kF64) recorded.dtype = DType::kF32;
+  return recorded;
+}
+
+const TensorType* Importer::type_of(const std::string& name) const {
+  const auto found = program_.types.find(name);
+  return found == program_.types.end() ? nullptr : &found->second;
+}
+
+Tensor Importer::value(const std::string& name) {
+  if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  const auto input = options_.inputs.find(name);
+  if (input == options_.inputs.end()) return {};
+  const InputValue& from = input->second;
+  // An input belongs to no module.
+  const InfoScope scope(build_, NodeInfo("inputs"));
+  Tensor made;
+  switch (from.from) {
+    case InputValue::From::kState: made = build_.state(from.name, from.type.dtype, from.type.shape); break;
+    case InputValue::From::kConstant: made = ops::constant(build_, from.data); break;
+    case InputValue::From::kData: made = build_.input(from.name, from.type.dtype, from.type.shape, from.axes); break;
+  }
+  const TensorType* recorded = type_of(name);
+  if (recorded && graph_type(*recorded).dtype != made.dtype()) made = ops::cast(made, graph_type(*recorded).dtype);
+  values_[name] = made;
+  return made;
+}
+
+bool Importer::depends_on_refused(const TracedCall& call) const {
+  bool any = false;
+  each_tensor(call, [&](const std::string& name) { any = any || refused_.count(name); });
+  return any;
+}
+
+void Importer::run() {
+  for (const TracedCall& call : program_.calls) {
+    if (options_.skip.count(&call)) continue;
+    if (depends_on_refused(call)) {
+      refused_.insert(call.outputs.begin(), call.outputs.end());
+      continue;
+    }
+    try {
+      translate(call);
+    } catch (const Error& error) {
+      const ErrorParts& parts = error.parts();
+      std::string why = parts.what;
+      if (!parts.found.empty()) why += "; found " + parts.found;
+      if (!parts.expected.empty()) why += "; expected " + parts.expected;
+      refusals_.push_back({call.op, call.origin, call.module, why, parts.remedy});
+      refused_.insert(call.outputs.begin(), call.outputs.end());
+    }
+  }
+}
+
+void Importer::translate(const TracedCall& call) {
+  const OperatorEntry* entry = find_operator(call.op);
+  if (!entry) throw Error({.what = "the operator is not supported"});
+  const Translation at(*this, call);
+  bool complex = false;
+  const auto check = [&](const std::string& name) {
+    complex = complex || is_complex(name);
+    if (const auto reason = program_.untyped.find(name); reason != program_.untyped.end() && reads(name))
+      throw Error({.what = "value '" + name + "' is not supported: " + reason->second});
+  };
+  each_tensor(call, check);
+  NodeInfo info(call.module);
+  std::replace(info.name.begin(), info.name.end(), '.', '/');
+  info.origin = call.origin;
+  // The part of the innermost module that is one.
+  for (std::string path = call.module; !path.empty(); path.erase(std::min(path.rfind('.'), path.size())))
+    if (const auto part = options_.parts.find(path); part != options_.parts.end()) {
+      info.part = part->second;
+      break;
+    } else if (path.find('.') == std::string::npos) {
+      break;
+    }
+  const InfoScope scope(build_, std::move(info));
+  std::vector<Tensor> made;
+  try {
+    made = entry->translate(at);
+  } catch (const Error&) {
+    for (const std::string& name : call.outputs)  // the better reason where there is one
+      if (!entry->complex || !is_complex(name)) check(name);
+    throw;
+  }
+  for (const std::string& name : call.outputs) check(name);
+  if (complex && !entry->complex)
+    throw Error({.what = "the operator does not take complex numbers", .remedy = "Compute with real numbers"});
+  keep_outputs(call, made);
+}
+
+void Importer::keep_outputs(const TracedCall& call, const std::vector<Tensor>& made) {
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const std::string& name = call.outputs[i];
+    if (name.empty() || !reads(name)) continue;
+    const TensorType recorded = graph_type(*type_of(name));
+    Tensor tensor = i < made.size() ? made[i] : Tensor();
+    if (!tensor.valid()) {
+      // The next value of a buffer that a translator folds has no node.
+      if (std::any_of(program_.outputs.begin(), program_.outputs.end(), [&](const TracedOutput& output) {
+            return output.kind == TracedOutput::Kind::kBufferMutation && output.value == name &&
+                   folds_.count(output.target);
+          })) {
+        refused_.insert(name);
+        continue;
+      }
+      throw Error({.what = "result " + std::to_string(i) + " of the operator is not supported"});
+    }
+    if (tensor.dtype() != recorded.dtype) tensor = ops::cast(tensor, recorded.dtype);
+    if (tensor.shape() != recorded.shape)
+      throw Error({.what = "the importer gives result " + std::to_string(i) + " another shape than PyTorch recorded",
+                   .found = tensor.type().text(),
+                   .expected = recorded.text()});
+    values_[name] = tensor;
+  }
+}
+
+namespace {
+
+/// Evaluates values of a graph that depend on no input, and remembers what it found.
+class Folder {
+ public:
+  Folder(const Graph& graph, std::map<ValueId, std::optional<TensorData>>& known) : graph_(graph), known_(known) {}
+
+  const TensorData* run(ValueId wanted) {
+    std::vector<ValueId> stack = {wanted};
+    while (!stack.empty()) {
+      const ValueId id = stack.back();
+      if (known_.count(id)) {
+        stack.pop_back();
+        continue;
+      }
+      const NodeId producer = graph_.value(id).producer;
+      if (producer == kNoNode || graph_.type(id).bytes() > kMostKnownBytes) {
+        forget(id), stack.pop_back();
+        continue;
+      }
+      bool ready = true, possible = true;
+      for (const ValueId input : graph_.node(producer).inputs) {
+        const auto found = known_.find(input);
+        if (found == known_.end()) {
+          stack.push_back(input), ready = false;
+          break;
+        }
+        possible = possible && found->second.has_value();
+      }
+      if (!possible)
+        forget(id), stack.pop_back();
+      else if (ready)
+        evaluate(producer), stack.pop_back();
+    }
+    const auto& found = known_.at(wanted);
+    return found ? &*found : nullptr;
+  }
+
+ private:
+  void forget(ValueId id) { known_[id] = std::nullopt; }
+  void evaluate(NodeId id) {
+    const Node& node = graph_.node(id);
+    for (const ValueId output : node.outputs)
+      if (graph_.type(output).bytes() > kMostKnownBytes) return void(known_[output] = std::nullopt);
+    std::vector<HostTensor> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(known_.at(input)->tensor());
+    std::vector<HostTensor> outputs = kernel::interpret_node(graph_.signature(id), reference_backend(), inputs);
+    for (size_t i = 0; i < outputs.size(); ++i) known_[node.outputs[i]] = TensorData(std::move(outputs[i]));
+  }
+
+  const Graph& graph_;
+  std::map<ValueId, std::optional<TensorData>>& known_;
+};
+
+}  // namespace
+
+const TensorData* Importer::known(const std::string& name) {
+  const Tensor tensor = value(name);
+  return tensor.valid() ? Folder(build_.graph(), known_).run(tensor.id) : nullptr;
+}
+
+Tensor Importer::counter() {
+  const ValueId known = build_.graph().find_input("counter");
+  return known != kNoValue ? build_.tensor(known) : build_.input("counter", DType::kI64, {2}, InputRole::kScalar);
+}
+
+std::string Importer::random_name(const TracedCall& call) {
+  const std::string path = (call.module.empty() ? "" : call.module + "/") + call.op;
+  const int before = random_names_[path]++;
+  return before == 0 ? path : path + "." + std::to_string(before);
+}
+
+void Importer::fold_buffer(const TracedCall& call, const std::string& argument, size_t index, MadeFold fold) {
+  const TracedArgument* buffer = call.find(argument);
+  if (!trains() || !buffer || index >= call.outputs.size()) return;
+  for (const TracedInput& input : program_.inputs) {
+    if (input.value != buffer->text || input.kind != TracedInput::Kind::kBuffer) continue;
+    for (const TracedOutput& output : program_.outputs)
+      if (output.kind == TracedOutput::Kind::kBufferMutation && output.target == input.target &&
+          output.value == call.outputs[index])
+        folds_[input.target] = std::move(fold);
+  }
+}
+
+// --- a call ---
+
+GraphBuilder& Translation::build() const { return importer_.build(); }
+bool Translation::trains() const { return importer_.trains(); }
+
+namespace {
+
+using Kind = TracedArgument::Kind;
+
+const TracedArgument* given(const TracedCall& call, std::string_view name) {
+  const TracedArgument* argument = call.find(name);
+  return argument && argument->given() ? argument : nullptr;
+}
+
+[[noreturn]] void refuse_missing(std::string_view name) {
+  throw Error({.what = "argument '" + std::string(name) + "' is missing"});
+}
+[[noreturn]] void refuse_argument(std::string_view name, const std::string& expected) {
+  throw Error({.what = "argument '" + std::string(name) + "' is of another kind", .expected = expected});
+}
+
+bool is_plain(const TracedArgument& argument) {
+  return argument.kind == Kind::kBool || argument.kind == Kind::kInt || argument.kind == Kind::kFloat;
+}
+
+/// A number of an argument: a tensor of one element counts where its value is known.
+int64_t integer_of(const TracedArgument& argument, std::string_view name) {
+  if (argument.kind == Kind::kInt || argument.kind == Kind::kBool) return argument.integer;
+  if (argument.kind == Kind::kFloat && argument.number == static_cast<double>(static_cast<int64_t>(argument.number)))
+    return static_cast<int64_t>(argument.number);
+  refuse_argument(name, "an integer");
+}
+
+}  // namespace
+
+bool Translation::has(std::string_view name) const { return given(call_, name) != nullptr; }
+
+bool Translation::is_number(std::string_view name) const {
+  const TracedArgument* argument = given(call_, name);
+  return argument && is_plain(*argument);
+}
+
+Tensor Translation::constant(const TracedArgument& number) const {
+  switch (number.kind) {
+    case Kind::kBool: return ops::full(build(), DType::kBool, {}, number.flag);
+    case Kind::kFloat: return ops::full(build(), DType::kF32, {}, number.number);
+    case Kind::kInt: {
+      HostTensor value({DType::kI64, {}});
+      store_integer(value.data.data(), DType::kI64, 0, number.integer);
+      return ops::constant(build(), TensorData(std::move(value)));
+    }
+    default: throw Error({.what = "an argument is neither a tensor nor a number"});
+  }
+}
+
+Tensor Translation::tensor_if(std::string_view name) const {
+  const TracedArgument* argument = given(call_, name);
+  if (!argument) return {};
+  if (argument->kind != Kind::kTensor) return constant(*argument);
+  const Tensor value = importer_.value(argument->text);
+  if (!value.valid()) throw Error({.what = "value '" + argument->text + "' is not supported"});
+  return value;
+}
+
+Tensor Translation::tensor(std::string_view name) const {
+  const Tensor value = tensor_if(name);
+  if (!value.valid()) refuse_missing(name);
+  return value;
+}
+
+std::vector<Tensor> Translation::tensors_or_none(std::string_view name) const {
+  const TracedArgument* argument = given(call_, name);
+  if (!argument) return {};
+  if (argument->kind != Kind::kList) return {tensor(name)};
+  std::vector<Tensor> made;
+  for (const TracedArgument& one : argument->list) {
+    if (!one.given())
+      made.emplace_back();
+    else if (one.kind != Kind::kTensor)
+      made.push_back(constant(one));
+    else
+      made.push_back(importer_.value(one.text));
+  }
+  return made;
+}
+
+std::vector<Tensor> Translation::tensors(std::string_view name) const {
+  std::vector<Tensor> made = tensors_or_none(name);
+  for (const Tensor& one : made)
+    if (!one.valid()) refuse_argument(name, "a list of tensors");
+  return made;
+}
+
+int64_t Translation::integer(std::string_view name, std::optional<int64_t> absent) const {
+  const TracedArgument* argument = given(call_, name);
+  if (argument) return integer_of(*argument, name);
+  if (!absent) refuse_missing(name);
+  return *absent;
+}
+
+double Translation::number(std::string_view name, std::optional<double> absent) const {
+  const TracedArgument* argument = given(call_, name);
+  if (argument && is_plain(*argument)) return argument->number;
+  if (argument) refuse_argument(name, "a number");
+  if (!absent) refuse_missing(name);
+  return *absent;
+}
+
+bool Translation::flag(std::string_view name, std::optional<bool> absent) const {
+  const TracedArgument* argument = given(call_, name);
+  if (argument && is_plain(*argument)) return argument->number != 0;
+  if (argument) refuse_argument(name, "true or false");
+  if (!absent) refuse_missing(name);
+  return *absent;
+}
+
+std::string Translation::text(std::string_view name, const std::string& absent) const {
+  const TracedArgument* argument = given(call_, name);
+  if (!argument) return absent;
+  if (argument->kind != Kind::kText) refuse_argument(name, "a text");
+  return argument->text;
+}
+
+std::vector<int64_t> Translation::integers(std::string_view name, const std::vector<int64_t>& absent) const {
+  const TracedArgument* argument = given(call_, name);
+  if (!argument) return absent;
+  if (argument->kind != Kind::kList) return {integer_of(*argument, name)};
+  std::vector<int64_t> made;
+  for (const TracedArgument& one : argument->list) made.push_back(integer_of(one, name));
+  return made;
+}
+
+const TensorData* Translation::known(std::string_view name) const {
+  const TracedArgument* argument = given(call_, name);
+  return argument && argument->kind == Kind::kTensor ? importer_.known(argument->text) : nullptr;
+}
+
+const TensorData* Translation::known(std::string_view name, size_t element) const {
+  const TracedArgument* argument = given(call_, name);
+  if (!argument || element >= argument->list.size() || argument->list[element].kind != Kind::kTensor) return nullptr;
+  return importer_.known(argument->list[element].text);
+}
+
+bool Translation::complex(std::string_view name) const {
+  const TracedArgument* argument = given(call_, name);
+  if (!argument) return false;
+  bool any = false;
+  each_tensor(*argument, [&](const std::string& value) { any = any || importer_.is_complex(value); });
+  return any;
+}
+
+const TensorType& Translation::result(size_t index) const {
+  if (index >= call_.outputs.size()) throw Error({.what = "the call has no result " + std::to_string(index)});
+  const std::string& name = call_.outputs[index];
+  if (const TensorType* type = importer_.type_of(name)) return *type;
+  const auto reason = importer_.program().untyped.find(name);
+  throw Error({.what = "result " + std::to_string(index) + " is not supported: " +
+                       (reason == importer_.program().untyped.end() ? "it is no tensor" : reason->second)});
+}
+
+bool Translation::reads(size_t index) const {
+  return index < call_.outputs.size() && importer_.reads(call_.outputs[index]);
+}
+
+Tensor Translation::counter() const { return importer_.counter(); }
+std::string Translation::random_name() const { return importer_.random_name(call_); }
+int64_t Translation::seed() const { return importer_.seed(); }
+
+void Translation::fold_buffer(std::string_view tensor_argument, size_t index, const std::string& by, double momentum,
+                              Tensor value) const {
+  importer_.fold_buffer(call_, std::string(tensor_argument), index, {by, momentum, value});
+}
+
+void Translation::refuse(const std::string& why, const std::string& remedy) const {
+  throw Error({.what = why, .remedy = remedy});
+}
+
+}  // namespace ramet::front

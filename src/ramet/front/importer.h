@@ -1,0 +1,146 @@
+#pragma once
+
+#include "ramet/base/house.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ramet/front/program.h"
+#include "ramet/front/translation.h"
+#include "ramet/model/model.h"
+
+namespace ramet::front {
+
+/// A parameter, a buffer or a constant of a module, with its values.
+struct ModuleTensor {
+  std::string name;  ///< in the module's state_dict
+  TensorData data;
+  std::string storage{};  ///< tensors of one storage are one tensor; "": of its own
+  bool trained = true;    ///< of a parameter: requires_grad
+};
+
+/// A traced module: see v0::TorchModule.
+struct TracedModule {
+  std::string name = "module";
+  std::optional<TracedProgram> training{}, evaluation{};  ///< one of them at least
+  std::vector<ModuleTensor> tensors{};
+  std::vector<std::string> outputs{};
+  std::string loss{}, loss_items{};
+  std::vector<std::pair<std::string, std::vector<LogicalAxis>>> axes{};
+  std::vector<std::string> parts{};
+  uint64_t seed = 0;
+};
+
+/// A model that was made of a traced module.
+struct ImportedModel {
+  model::Model model;
+  int64_t micro_batch = 1;  ///< samples
+};
+
+/// Makes a model of a traced module. Throws Error for a module that contradicts itself, and one that lists everything
+/// that is not supported.
+ImportedModel import_module(TracedModule module);
+
+/// What one call or one property of a program could not be translated for.
+struct Refusal {
+  std::string op, origin, module, why, remedy;
+};
+/// Throws the Error that lists refusals of the module `name`.
+[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals);
+
+/// What the value of an input is in the graph.
+struct InputValue {
+  enum class From : uint8_t {
+    kState,     ///< the state `name` of type `type`
+    kConstant,  ///< `data`, carried by the graph
+    kData       ///< the data input `name`
+  };
+  From from = From::kData;
+  std::string name{};
+  TensorType type{};
+  TensorData data{};
+  std::vector<std::string> axes{};  ///< of data
+};
+
+/// How a mutated buffer changes: what a micro-batch contributes to it.
+struct BufferFold {
+  std::string by;
+  double momentum = 0;
+  std::string value{};                 ///< name of the value in the program; "": `number`
+  double number = 0;                   ///< of the buffer's shape
+  std::set<const TracedCall*> skip{};  ///< calls of the change that need no translation
+};
+/// The changes of buffers that are recognised from their calls: sums, averages and copies (front/buffers.cc).
+std::map<std::string, BufferFold, std::less<>> recognise_folds(const TracedProgram& program);
+
+/// Translates the calls of one program to nodes of a graph.
+class Importer {
+ public:
+  struct Options {
+    bool trains = false;  ///< the graph of training
+    int64_t seed = 0;
+    std::map<std::string, InputValue, std::less<>> inputs{};  ///< by the names of the program's values
+    std::map<std::string, Part, std::less<>> parts{};         ///< of modules, by path
+    std::set<const TracedCall*> skip{};                       ///< calls that need no translation
+  };
+  Importer(const TracedProgram& program, Graph& graph, Options options);
+
+  /// Translates all calls that can be translated.
+  void run();
+  const std::vector<Refusal>& refusals() const { return refusals_; }
+  void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
+
+  GraphBuilder& build() { return build_; }
+  const TracedProgram& program() const { return program_; }
+  bool trains() const { return options_.trains; }
+  int64_t seed() const { return options_.seed; }
+
+  /// A value of the program; an invalid tensor where it has none, because its call was refused.
+  Tensor value(const std::string& name);
+  const TensorType* type_of(const std::string& name) const;
+  /// The type that a value has in the graph: f32 where torch has f64.
+  static TensorType graph_type(TensorType recorded);
+  bool reads(const std::string& name) const { return reads_.count(name) != 0; }
+  bool is_complex(const std::string& name) const { return program_.complex.count(name) != 0; }
+  /// The elements of a value that no input decides; null where some input does, or where they are too many.
+  const TensorData* known(const std::string& name);
+  Tensor counter();
+  std::string random_name(const TracedCall& call);
+
+  /// A fold that a translator declared: the state's name, and the value of a micro-batch.
+  struct MadeFold {
+    std::string by;
+    double momentum = 0;
+    Tensor value;
+  };
+  void fold_buffer(const TracedCall& call, const std::string& argument, size_t index, MadeFold fold);
+  /// By the name of the buffer in the state_dict.
+  const std::map<std::string, MadeFold>& folds() const { return folds_; }
+
+ private:
+  void translate(const TracedCall& call);
+  bool depends_on_refused(const TracedCall& call) const;
+  void keep_outputs(const TracedCall& call, const std::vector<Tensor>& made);
+
+  const TracedProgram& program_;
+  GraphBuilder build_;
+  Options options_;
+  std::map<std::string, Tensor, std::less<>> values_{};
+  std::set<std::string, std::less<>> reads_{}, refused_{};
+  std::map<ValueId, std::optional<TensorData>> known_{};
+  std::map<std::string, int> random_names_{};
+  std::map<std::string, MadeFold> folds_{};
+  std::vector<Refusal> refusals_{};
+};
+
+/// The parts of a module: from paths of modules to the part that their calls belong to. `patterns` name modules
+/// ("encoder.layer.*"); without patterns, parts are the members of lists of modules of one class that hold most of
+/// `sizes`, the elements of each parameter by its name (front/parts.cc).
+std::map<std::string, Part, std::less<>> find_parts(const TracedProgram& program,
+                                                    const std::vector<std::string>& patterns,
+                                                    const std::map<std::string, int64_t>& sizes);
+
+}  // namespace ramet::front

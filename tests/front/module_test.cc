@@ -1,0 +1,156 @@
+#include "ramet/front/importer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ramet/base/error.h"
+#include "ramet/base/file.h"
+#include "ramet/front/torch_json.h"
+#include "ramet/kernel/interpret.h"
+
+namespace ramet::tests {
+namespace {
+
+using front::ImportedModel;
+using front::ModuleTensor;
+using front::TracedModule;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string sample(const std::string& name) {
+  return read_file(std::string(RAMET_SOURCE_DIR) + "/tests/samples/front/" + name);
+}
+
+front::TracedProgram program(const std::string& name) {
+  return front::read_torch_program(sample(name + ".json"), name);
+}
+
+/// Numbers of a tensor that differ from each other: i/10 + first.
+HostTensor numbers(const Shape& shape, double first) {
+  HostTensor made({DType::kF32, shape});
+  for (int64_t i = 0; i < made.elements(); ++i) made.set(i, first + 0.1 * static_cast<double>(i % 7));
+  return made;
+}
+
+void add(TracedModule& module, const std::string& name, HostTensor data, bool trained = true,
+         const std::string& storage = "") {
+  module.tensors.push_back({name, TensorData(std::move(data)), storage, trained});
+}
+
+/// The module of tests/samples/front/make_samples.py with other numbers.
+TracedModule mlp() {
+  TracedModule module;
+  module.name = "mlp";
+  module.training = program("mlp_training");
+  module.evaluation = program("mlp_evaluation");
+  module.outputs = {"loss", "logits"};
+  add(module, "frozen", numbers({4}, 1), false);
+  add(module, "unused", numbers({4}, 1));
+  add(module, "first.weight", numbers({4, 3}, -0.2));
+  add(module, "first.bias", numbers({4}, 0.1));
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string name = "layers." + std::to_string(layer);
+    add(module, name + ".weight", numbers({4, 4}, layer == 1 ? 0.2 : -0.3), true, layer == 1 ? "" : "shared");
+    add(module, name + ".bias", numbers({4}, 0.05));
+  }
+  HostTensor steps({DType::kI64, {}});
+  steps.set(0, 5);
+  add(module, "steps", std::move(steps));
+  for (const char* name : {"running", "latest", "memory"}) add(module, name, numbers({4}, 0.5));
+  add(module, "offsets", numbers({4}, 0));
+  return module;
+}
+
+const StateTensor* find(const std::vector<StateTensor>& states, const std::string& name) {
+  for (const StateTensor& state : states)
+    if (state.name == name) return &state;
+  return nullptr;
+}
+
+std::vector<std::string> names(const std::vector<StateTensor>& states) {
+  std::vector<std::string> all;
+  for (const StateTensor& state : states) all.push_back(state.name);
+  return all;
+}
+
+std::string message(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Module, WeightsHaveTheNamesOfTheStateDictAndTiedOnesAreOne) {
+  const ImportedModel imported = front::import_module(mlp());
+  EXPECT_THAT(names(imported.model.weights),
+              ElementsAre("first.weight", "first.bias", "layers.0.weight", "layers.0.bias", "layers.1.weight",
+                          "layers.1.bias", "layers.2.bias"));
+  EXPECT_EQ(imported.micro_batch, 2);
+  EXPECT_EQ(find(imported.model.weights, "first.weight")->group, "decay");
+  EXPECT_EQ(find(imported.model.weights, "first.bias")->group, "no_decay");
+}
+
+TEST(Module, ParametersWithoutGradientAreConstants) {
+  const ImportedModel imported = front::import_module(mlp());
+  ASSERT_TRUE(find(imported.model.states, "frozen"));
+  EXPECT_EQ(find(imported.model.states, "frozen")->kind, StateKind::kConstant);
+  EXPECT_EQ(find(imported.model.states, "unused")->kind, StateKind::kConstant);
+}
+
+TEST(Module, BuffersChangeAsTheProgramSays) {
+  const ImportedModel imported = front::import_module(mlp());
+  const auto state = [&](const char* name) { return *find(imported.model.states, name); };
+  EXPECT_EQ(state("steps").kind, StateKind::kDeferred);
+  EXPECT_EQ(state("steps").fold.by, "sum");
+  EXPECT_EQ(state("steps").type.text(), "f32[]");
+  EXPECT_EQ(state("running").fold.by, "average");
+  EXPECT_DOUBLE_EQ(state("running").fold.momentum, 0.1);
+  EXPECT_EQ(state("latest").fold.by, "last");
+  EXPECT_EQ(state("memory").kind, StateKind::kChained);
+  EXPECT_EQ(find(imported.model.states, "offsets"), nullptr) << "small constants stand in the graph";
+}
+
+TEST(Module, PartsAreTheMembersOfTheListThatHoldsMostWeights) {
+  const ImportedModel imported = front::import_module(mlp());
+  std::map<std::string, int> parts;
+  for (const ir::Node& node : imported.model.forward.nodes()) ++parts[text_of(node.part)];
+  EXPECT_GT(parts["layers 0"], 0);
+  EXPECT_GT(parts["layers 2"], 0);
+  EXPECT_GT(parts[""], 0);
+}
+
+TEST(Module, NodesKnowTheLineOfTheUser) {
+  const ImportedModel imported = front::import_module(mlp());
+  const ir::Node& node = imported.model.forward.nodes()[0];
+  EXPECT_EQ(node.origin, "make_samples.py:45 in forward");
+}
+
+TEST(Module, AnOperatorThatIsNotSupportedIsNamedWithItsLines) {
+  TracedModule module = mlp();
+  for (front::TracedCall& call : module.training->calls)
+    if (call.op == "aten.clamp") call.op = "aten.unheard_of";
+  EXPECT_THAT(message([&] { front::import_module(module); }),
+              HasSubstr("aten.unheard_of (make_samples.py:47 in forward): the operator is not supported"));
+}
+
+TEST(Module, TheLossIsNamedOrTheOnlyScalar) {
+  TracedModule module = mlp();
+  module.loss = "logits";
+  EXPECT_THAT(message([&] { front::import_module(module); }), HasSubstr("found 'logits'; expected loss, logits"));
+  module.loss = "";
+  module.outputs = {"a", "b"};
+  EXPECT_EQ(front::import_module(module).model.metrics[0].name, "loss");
+}
+
+TEST(Module, TensorsThatAreMissingOrOfAnotherTypeAreRefused) {
+  TracedModule module = mlp();
+  module.tensors.pop_back();
+  EXPECT_THAT(message([&] { front::import_module(module); }), HasSubstr("'offsets'"));
+  add(module, "offsets", numbers({5}, 0));
+  EXPECT_THAT(message([&] { front::import_module(module); }), HasSubstr("found 'offsets' f32[5]; expected f32[4]"));
+}
+
+}  // namespace
+}  // namespace ramet::tests
