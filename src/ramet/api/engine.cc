@@ -1,6 +1,6 @@
 #include "ramet/api/engine.h"
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::api {
 namespace {
@@ -133,10 +133,10 @@ SampleViews::SampleViews(const train::SampleProgram& program, const v0::NamedVie
 
 void SampleViews::check_whole(const train::SampleProgram& program, const std::string& where) const {
   if (program.batch() > 0 && count_ % program.batch() != 0)
-    throw Error({.what = "samples that are no whole micro-batches",
-                 .where = where,
-                 .found = std::to_string(count_) + " samples",
-                 .expected = "a multiple of " + std::to_string(program.batch())});
+    throw ShapeError({.what = "samples that are no whole micro-batches",
+                      .where = where,
+                      .found = std::to_string(count_) + " samples",
+                      .expected = "a multiple of " + std::to_string(program.batch())});
 }
 
 v0::Arrays run_request(const train::SampleProgram& program, const v0::NamedViews& samples, bool pads,

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "ramet/base/dtype.h"
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/weights/pickle.h"
 
@@ -79,12 +79,13 @@ class TorchZip final : public TensorFile {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, const std::string& found = "", const std::string& remedy = "") const {
-    throw Error({.what = what,
-                 .where = path_.string(),
-                 .found = found,
-                 .expected = "a zip file as torch.save writes it",
-                 .remedy = remedy});
+  [[noreturn]] void refuse(const std::string& what, const std::string& found = "",
+                           const std::string& remedy = "") const {
+    throw FormatError({.what = what,
+                       .where = path_.string(),
+                       .found = found,
+                       .expected = "a zip file as torch.save writes it",
+                       .remedy = remedy});
   }
   static bool is_float(const std::string& dtype) { return dtype.find('f') != std::string::npos; }
 
@@ -114,7 +115,8 @@ class TorchZip final : public TensorFile {
     static_assert(std::endian::native == std::endian::little);
     const std::string name = folder_ + "byteorder";
     if (zip_name_locate(zip_.get(), name.c_str(), ZIP_FL_ENC_RAW) < 0) return;
-    if (const std::string order = whole_entry(name, 100); order != "little") refuse("tensors of another byte order", order);
+    if (const std::string order = whole_entry(name, 100); order != "little")
+      refuse("tensors of another byte order", order);
   }
 
   uint64_t entry_size(const std::string& name) const {
@@ -142,7 +144,8 @@ class TorchZip final : public TensorFile {
       bytes.resize(before + static_cast<size_t>(got));
     }
     char more;  // the checksum is looked at when the end is met
-    if (zip_fread(file.get(), &more, 1) != 0) refuse("a part of the file cannot be read", name + ": its checksum is wrong");
+    if (zip_fread(file.get(), &more, 1) != 0)
+      refuse("a part of the file cannot be read", name + ": its checksum is wrong");
     return bytes;
   }
 
@@ -152,8 +155,8 @@ class TorchZip final : public TensorFile {
     const uint64_t expected =
         static_cast<uint64_t>(tensor.storage_elements) * static_cast<uint64_t>(torch_dtype_size(tensor.dtype));
     if (size != expected)
-      refuse("tensor '" + tensor.name + "' is not as long as it says", name + ", " + std::to_string(size) + " bytes; " +
-             std::to_string(expected) + " are told");
+      refuse("tensor '" + tensor.name + "' is not as long as it says",
+             name + ", " + std::to_string(size) + " bytes; " + std::to_string(expected) + " are told");
   }
 
   MappedFile map_;
