@@ -273,6 +273,12 @@ void Training::load_weights(const std::string& path) {
 
 std::string Training::weights_hash() const { return state_->engine->weights_hash(); }
 
+MemoryPlan Training::memory() const {
+  MemoryPlan memory = api::memory_of(state_->engine->cluster().stages(), state_->engine->layout());
+  memory.text = plan();
+  return memory;
+}
+
 std::string Training::plan() const {
   const train::Training& engine = *state_->engine;
   const auto& stages = engine.cluster().stages();

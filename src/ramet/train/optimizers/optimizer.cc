@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
+#include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/rounding.h"
 #include "ramet/train/held_weights.h"
 
