@@ -258,10 +258,10 @@ void bind_training_class(nb::module_& m) {
           "changes no weight, when the arrays do not match the inputs and when the loss is not finite.")
       .def(
           "fit",
-          [](PyTraining& self, int64_t until_step, const std::filesystem::path& checkpoints, nb::object on_step,
-             nb::object on_evaluation, PyRun* run, bool progress) {
+          [](PyTraining& self, int64_t until_step, const std::optional<std::filesystem::path>& checkpoints,
+             nb::object on_step, nb::object on_evaluation, PyRun* run, bool progress) {
             ramet::FitOptions options;
-            options.until_step = until_step, options.checkpoints = checkpoints.string();
+            options.until_step = until_step, options.checkpoints = checkpoints ? checkpoints->string() : "";
             if (run) options.run = &run->get();
             const nb::object bar = progress_of(self, progress, until_step);
             struct Closer {
@@ -272,8 +272,8 @@ void bind_training_class(nb::module_& m) {
             } closer{bar};
             return self.fit(std::move(options), std::move(on_step), std::move(on_evaluation), bar);
           },
-          nb::kw_only(), "until_step"_a = int64_t(0), "checkpoints"_a = std::filesystem::path(),
-          "on_step"_a = nb::none(), "on_evaluation"_a = nb::none(), "run"_a = nb::none(), "progress"_a = true,
+          nb::kw_only(), "until_step"_a = int64_t(0), "checkpoints"_a = nb::none(), "on_step"_a = nb::none(),
+          "on_evaluation"_a = nb::none(), "run"_a = nb::none(), "progress"_a = true,
           "Runs steps, evaluations and checkpoints until the end. Ctrl-C ends it between two steps; a checkpoint of "
           "that "
           "step is saved where `checkpoints` names a folder. `progress`: a bar of tqdm, where tqdm is installed.")
@@ -364,12 +364,12 @@ void bind_predictor(nb::module_& m) {
   nb::class_<PyPredictor>(m, "Predictor", "A model for prediction alone. Threads take turns.")
       .def(
           "__init__",
-          [](PyPredictor* self, const ramet::Model& model, const std::filesystem::path& weights,
+          [](PyPredictor* self, const ramet::Model& model, const std::optional<std::filesystem::path>& weights,
              const nb::kwargs& options) {
-            new (self) PyPredictor(model, weights.string(), predict_options_of(options));
+            new (self) PyPredictor(model, weights ? weights->string() : "", predict_options_of(options));
           },
-          "model"_a, "weights"_a = std::filesystem::path(), "options"_a,
-          "`weights`: a weight file (safetensors or PyTorch) or a checkpoint; '': the model's first values. Options: "
+          "model"_a, "weights"_a = nb::none(), "options"_a,
+          "`weights`: a weight file (safetensors or PyTorch) or a checkpoint; None: the model's first values. Options: "
           "precision, chunks, programs, layout, threads, device_memory, device.")
       .def_prop_ro("model", &PyPredictor::model)
       .def(

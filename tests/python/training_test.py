@@ -93,7 +93,7 @@ class Training(unittest.TestCase):
             with ramet.Run("rows", folder=folder) as run:
                 models.training(train=ramet.Data.arrays(models.rows(32)), steps=5).fit(run=run, progress=False)
                 self.assertTrue(run.flush())
-            listed = subprocess.run([sys.executable, "-m", "ramet", "runs", "list", folder], text=True, capture_output=True)
+            listed = subprocess.run([sys.executable, "-m", "ramet", "runs", "list", "--run-dir", folder], text=True, capture_output=True)
             self.assertIn("rows", listed.stdout, listed.stderr)
 
 
@@ -219,7 +219,7 @@ class Threads(unittest.TestCase):
 
 class Plans(unittest.TestCase):
     def test_numbers_text_and_pictures(self):
-        plan = ramet.plan(models.rows_model(), layout="p=2", threads=1, time=False)
+        plan = ramet.plan(models.rows_model(), layout="p=2", threads=1, time=False, optimizer=ramet.Sgd())
         self.assertEqual(len(plan.device_bytes), 2)
         self.assertIn("<svg", plan._repr_html_())
         self.assertIn("MiB" if max(plan.device_bytes) > 1 << 20 else "KiB", str(plan))

@@ -114,6 +114,9 @@ train::TrainOptions engine_options(const v0::TrainOptions& from, const v0::Model
 }
 
 train::Where engine_where(int threads, int64_t device_memory, const std::string& device) {
+  if (threads < 0 || device_memory < 0)
+    throw Error({.what = threads < 0 ? "a number of threads is below 0" : "a size of memory is below 0",
+                 .found = std::to_string(threads < 0 ? threads : device_memory)});
   train::Where where;
   where.threads = threads, where.device_memory = device_memory, where.device = device;
   return where;
