@@ -13,6 +13,9 @@
 // last inputs are then the weights of the outputs in the scalar that is differentiated, one for each floating output.
 // An infinite or undefined number is a text: "inf", "nan".
 //
+// Instead of "calls" and "outputs" a request may have a "program", the text of a program that torch.export traced
+// (bench/torch_ops.py). Its inputs are the first ones, and all its outputs are the request's.
+//
 // The answer is one line of JSON and the bytes of its arrays: "outputs" and "gradients" with their types. Each of the
 // two is absent when it was refused: "refused" and "gradient_refused" say why.
 #include <iostream>
@@ -25,6 +28,9 @@
 
 #include "op_functions.h"
 #include "ramet/base/error.h"
+#include "ramet/front/importer.h"
+#include "ramet/front/patterns.h"
+#include "ramet/front/torch_json.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
 #include "ramet/transform/differentiate.h"
@@ -82,19 +88,56 @@ Tensors call(const Json& json, GraphBuilder& build, const Tensors& known) {
 
 std::string input_name(size_t index) { return "input" + std::to_string(index); }
 
+Tensor input(const Json& request, GraphBuilder& build, size_t index) {
+  const Json& type = request.at("inputs").at(index);
+  return build.input(input_name(index), dtype_from_name(type.at("dtype").get<std::string>()),
+                     Shape(type.at("shape").get<Ints>()));
+}
+
+/// The tensors of a request, in their order, and its outputs.
+struct Made {
+  Tensors tensors, outputs;
+};
+
+Made made_of_calls(const Json& request, GraphBuilder& build) {
+  Made made;
+  for (size_t i = 0; i < request.at("inputs").size(); ++i) made.tensors.push_back(input(request, build, i));
+  for (const Json& each : request.at("calls"))
+    for (const Tensor& result : call(each, build, made.tensors)) made.tensors.push_back(result);
+  for (const Json& index : request.at("outputs")) made.outputs.push_back(made.tensors.at(index.get<size_t>()));
+  return made;
+}
+
+/// The tensors are the inputs alone.
+Made made_of_program(const Json& request, Graph& graph, GraphBuilder& build) {
+  front::TracedProgram program = front::read_torch_program(request.at("program").get<std::string>(), "the request");
+  program = front::fuse_patterns(std::move(program));
+  front::Importer::Options options{.trains = true};
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const TensorType& type = program.types.at(program.inputs[i].value);
+    options.inputs[program.inputs[i].value] = {
+        .name = input_name(i), .type = type, .axes = std::vector<std::string>(static_cast<size_t>(type.shape.rank()))};
+  }
+  front::Importer importer(program, graph, options);
+  importer.run();
+  if (!importer.refusals().empty()) front::throw_refusals("request", importer.refusals());
+  Made made;
+  for (size_t i = 0; i < program.inputs.size(); ++i)
+    made.tensors.push_back(build.tensor(graph.find_input(input_name(i))));
+  for (size_t i = program.inputs.size(); i < request.at("inputs").size(); ++i)
+    made.tensors.push_back(input(request, build, i));
+  for (const front::TracedOutput& output : program.outputs)
+    made.outputs.push_back(build.tensor(importer.value(output.value).id));
+  return made;
+}
+
 /// The graph of a request; `weights` are the numbers of the inputs that weigh floating outputs.
 Graph graph_of(const Json& request, const std::vector<size_t>& weights) {
   Graph graph("request");
   GraphBuilder build(graph);
-  Tensors tensors;
-  const Json& inputs = request.at("inputs");
-  for (size_t i = 0; i < inputs.size(); ++i)
-    tensors.push_back(build.input(input_name(i), dtype_from_name(inputs[i].at("dtype").get<std::string>()),
-                                  Shape(inputs[i].at("shape").get<Ints>())));
-  for (const Json& each : request.at("calls"))
-    for (const Tensor& result : call(each, build, tensors)) tensors.push_back(result);
-  std::vector<Tensor> outputs, floating;
-  for (const Json& index : request.at("outputs")) outputs.push_back(tensors.at(index.get<size_t>()));
+  const auto [tensors, outputs] =
+      request.contains("program") ? made_of_program(request, graph, build) : made_of_calls(request, build);
+  std::vector<Tensor> floating;
   for (size_t i = 0; i < outputs.size(); ++i) {
     build.output("output" + std::to_string(i), outputs[i]);
     if (is_floating(outputs[i].dtype())) floating.push_back(outputs[i]);
@@ -146,6 +189,12 @@ bool attempt(Json& json, const char* name, const Work& work) {
   return false;
 }
 
+/// The feeds of a graph that may draw random numbers.
+std::map<std::string, HostTensor> with_counter(const Graph& graph, std::map<std::string, HostTensor> feeds) {
+  if (graph.find_input("counter") != kNoValue) feeds.emplace("counter", HostTensor({DType::kI64, {2}}));
+  return feeds;
+}
+
 Answer answer(const Json& request, const std::map<std::string, HostTensor>& feeds) {
   Answer result;
   const kernel::Backend& backend =
@@ -154,7 +203,7 @@ Answer answer(const Json& request, const std::map<std::string, HostTensor>& feed
   size_t outputs = 0;
   const bool ran = attempt(result.json, "refused", [&] {
     const Graph graph = graph_of(request, {});
-    const auto values = kernel::interpret(graph, backend, feeds, threads);
+    const auto values = kernel::interpret(graph, backend, with_counter(graph, feeds), threads);
     outputs = values.size();
     result.add("outputs", values);
   });
@@ -170,7 +219,7 @@ Answer answer(const Json& request, const std::map<std::string, HostTensor>& feed
     std::vector<std::string> names;
     for (size_t index : wanted) names.push_back(input_name(index));
     const Graph graph = transform::differentiate(graph_of(request, weights), "loss", names);
-    const auto values = kernel::interpret(graph, backend, feeds, threads);
+    const auto values = kernel::interpret(graph, backend, with_counter(graph, feeds), threads);
     result.add("gradients", std::span(values).subspan(values.size() - wanted.size()));
   });
   return result;

@@ -37,7 +37,8 @@ def command_of(runner, case, args):
             settings["model.patch"] = 16
         return ["build/ramet", "train", "examples/resnet50.toml", *(f"--set={key}={value}" for key, value in settings.items()),
                 "--steps", args.steps + 2, "--threads", args.threads, "--run-dir", "build/bench-runs", "--json",
-                *(["--layout", args.layout] if args.layout else [])]
+                *(["--layout", args.layout] if args.layout else []),
+                *(["--device-memory", args.device_memory] if args.device_memory else [])]
     return [sys.executable, "bench/peers/torch_vision_train.py", "--model", network, "--batch", args.batch, "--size", args.size,
             "--precision", precision, "--steps", args.steps, "--threads", args.threads,
             *(["--compile"] if "compiled" in runner else []), *(["--channels-last"] if "channels last" in runner else [])]
@@ -60,7 +61,7 @@ def compare(case, args, medians):
     peers = {name: value for name, value in medians.items() if name != "ramet"}
     fastest = max(peers, key=lambda name: peers[name]["images_per_second"])
     ours, theirs = medians["ramet"], peers[fastest]
-    print(json.dumps({"case": case, "batch": args.batch, "size": args.size, "layout": args.layout, "peer": fastest,
+    print(json.dumps({"case": case, "batch": args.batch, "size": args.size, "layout": args.layout, "device_memory": args.device_memory, "peer": fastest,
                       "speed_ratio": round(ours["images_per_second"] / theirs["images_per_second"], 3),
                       "memory_ratio": round(ours["peak_bytes"] / theirs["peak_bytes"], 3),
                       "memory_ratio_without_imports": round(ours["peak_bytes"] / (theirs["peak_bytes"] - theirs["imported_bytes"]), 3),
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--layout", default="", help="of Ramet: recompute=layer, for one")
+    parser.add_argument("--device-memory", default="", help="of Ramet: 1.5GiB, for one; it then gives up copies of weights to fit")
     args = parser.parse_args()
     runners = [name for side in runners_of(args) for name in ([side] if side == "ramet" else [side, side + ", channels last"])]
     processors = first_processors(args.threads)

@@ -148,6 +148,15 @@ class RAMET_API Training {
   /// Gets or sets the numbers of a weight, row-major. Throws Error for an unknown name or a wrong number of elements.
   std::vector<float> weight(const std::string& name) const;
   void set_weight(const std::string& name, std::span<const float> numbers);
+  /// Names of all states that a checkpoint holds: weights, statistics, memories, patterns, and "optimizer.NAME.WEIGHT"
+  /// for each weight that is trained (docs/optimizers.md).
+  std::vector<std::string> states() const;
+  /// Gets the numbers of a state, or sets those of some; weights are f32, however they are held. Error for an unknown
+  /// name and for numbers of another type or number; no state is set then.
+  Array state(const std::string& name) const;
+  void set_states(const NamedViews& states);
+  /// Continues as after this many steps: bias corrections, the schedule and random numbers follow the number of steps.
+  void set_steps_done(int64_t steps);
   /// Writes all weights to one safetensors file.
   void save_weights(const std::string& path) const;
   /// Reads weights from a file (safetensors or PyTorch) with the model's names and shapes.

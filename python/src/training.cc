@@ -192,6 +192,11 @@ nb::object weight_of(PyTraining& self, const std::string& name) {
   return to_python({ramet::DType::kF32, type.shape}, std::move(bytes), false);
 }
 
+nb::object state_of(PyTraining& self, const std::string& name) {
+  const ramet::Array array = self.run("state", [&](ramet::Training& training) { return training.state(name); });
+  return to_python(array.type(), {array.bytes().begin(), array.bytes().end()}, false);
+}
+
 void set_weight(PyTraining& self, const std::string& name, nb::object numbers) {
   const ArrayArgument array(numbers);
   const ramet::ArrayView& view = array.view();
@@ -322,6 +327,23 @@ void bind_training_class(nb::module_& m) {
             return self.run("restore", [&](Training& t) { return t.restore(checkpoint.string()); });
           },
           "checkpoint"_a, "Resumes from a checkpoint of any layout. Returns warnings, one a line.")
+      .def(
+          "states", [](PyTraining& self) { return self.run("states", [](Training& t) { return t.states(); }); },
+          "Names of all states that a checkpoint holds: weights, statistics, and 'optimizer.NAME.WEIGHT'.")
+      .def("state", &state_of, "name"_a, "The numbers of a state, a new array.")
+      .def(
+          "set_states",
+          [](PyTraining& self, const nb::dict& states) {
+            const Feeds feeds(states, nullptr);
+            self.run("set_states", [&](Training& t) { t.set_states(feeds.views()); });
+          },
+          "states"_a, "Sets the numbers of some states, arrays by name.")
+      .def(
+          "set_steps_done",
+          [](PyTraining& self, int64_t steps) {
+            self.run("set_steps_done", [&](Training& t) { t.set_steps_done(steps); });
+          },
+          "steps"_a, "Continues as after this many steps.")
       .def("weight", &weight_of, "name"_a, "The numbers of a weight, a new array.")
       .def("set_weight", &set_weight, "name"_a, "numbers"_a)
       .def(

@@ -61,6 +61,30 @@ TrainOptions options(const std::string& layout = "") {
       .schedule = {.learning_rate = 0.01}, .micro_batches = 4, .lanes = 4, .chunks = 4, .layout = layout, .threads = 2};
 }
 
+TEST(Library, StatesOfATrainingContinueInAnother) {
+  const Samples samples(4 * kBatch);
+  const auto step = [&](Training& training) { return training.step(samples.views(), {.rate = 1e-2}); };
+  Training first(rows_model(), options()), second(rows_model(), options());
+  step(first), step(first);
+  std::vector<Array> arrays;
+  NamedViews views;
+  for (const std::string& name : first.states()) arrays.push_back(first.state(name));
+  for (const Array& array : arrays)
+    views.emplace_back(array.name(), ArrayView(array.type().dtype, array.bytes().data(), array.elements()));
+  EXPECT_THAT(first.states(), testing::IsSupersetOf({"last", "optimizer.m.last", "optimizer.v.last"}));
+  second.set_states(views);
+  EXPECT_EQ(second.weights_hash(), first.weights_hash());
+  second.set_steps_done(first.steps_done());
+  EXPECT_EQ(step(second).loss, step(first).loss);
+  EXPECT_EQ(second.weights_hash(), first.weights_hash());
+  EXPECT_EQ(second.steps_done(), 3);
+  EXPECT_THAT(error_of([&] { second.state("none"); }), HasSubstr("no state of this name; found 'none'"));
+  const std::vector<float> few(3);
+  EXPECT_THAT(error_of([&] { second.set_states({{"last", few}}); }),
+              HasSubstr("'last': numbers that are not those of the state; found 3 of f32; expected f32[1,8]"));
+  EXPECT_THAT(error_of([&] { second.set_steps_done(-1); }), HasSubstr("a negative number of steps; found -1"));
+}
+
 TEST(Library, StepsOnArraysGiveTheSameBitsOnAnyLayout) {
   std::string hash;
   std::vector<double> losses;

@@ -15,7 +15,13 @@
 namespace ramet::tests {
 namespace {
 
-bool has_onednn() { return onednn::built() && cpu_level() >= CpuLevel::kAvx512; }
+/// The kernels of products of `dtype` that this build has on this processor.
+std::vector<std::string> kernels_of(DType dtype) {
+  std::vector<std::string> kernels{"plain"};
+  if (onednn::built() && cpu_level() >= CpuLevel::kAvx512) kernels.push_back("onednn");
+  if (cpu_level() >= CpuLevel::kAmxBf16 && (dtype == DType::kBF16 || size_of(dtype) == 1)) kernels.push_back("tiles");
+  return kernels;
+}
 
 HostTensor run(const std::string& op, const std::vector<HostTensor>& inputs, const Attributes& attributes, int threads,
                const std::string& kernel) {
@@ -73,8 +79,7 @@ TEST(Matmul, AgreesWithTheReferenceAndWithAnyTeam) {
   for (const Product& product : products()) {
     const auto inputs = product.inputs();
     const auto expected = run("matmul", inputs, product.attributes(), 1, "reference");
-    for (const std::string kernel : {"onednn", "plain"}) {
-      if (kernel == "onednn" && !has_onednn()) continue;
+    for (const std::string& kernel : kernels_of(product.dtype)) {
       SCOPED_TRACE(kernel + " " + product.text());
       const auto found = run("matmul", inputs, product.attributes(), 1, kernel);
       ASSERT_EQ(compare(found, expected, tolerance_of(product.out)), "");
@@ -108,8 +113,7 @@ TEST(Matmul, EightBitOperandsAreExactAsBf16) {
           auto wide = inputs;
           for (HostTensor& tensor : wide) tensor = HostTensor::of(DType::kBF16, tensor.type.shape, tensor.values());
           const auto expected = run("matmul", inputs, product.attributes(), 1, "reference");
-          for (const std::string kernel : {"onednn", "plain"}) {
-            if (kernel == "onednn" && !has_onednn()) continue;
+          for (const std::string& kernel : kernels_of(a)) {
             const auto found = run("matmul", inputs, product.attributes(), 2, kernel);
             ASSERT_EQ(found, run("matmul", wide, product.attributes(), 2, kernel)) << kernel;
             double most = 1;
@@ -131,8 +135,7 @@ TEST(Matmul, RowAndColumnBlocksHaveTheSameBits) {
                                      {48, 160, 3072, DType::kBF16, DType::kF32, false, false, 4, false},
                                      {37, 77, 2049, DType::kF32, DType::kF32, false, false, 3, false}};
   for (const Product& product : samples)
-    for (const std::string kernel : {"onednn", "plain"}) {
-      if (kernel == "onednn" && !has_onednn()) continue;
+    for (const std::string& kernel : kernels_of(product.dtype)) {
       SCOPED_TRACE(kernel + " " + product.text());
       const auto inputs = product.inputs();
       const auto whole = run("matmul", inputs, product.attributes(), 2, kernel);
@@ -187,8 +190,7 @@ TEST(Matmul, StacksOfMatrices) {
           random_tensor(dtype, form % 2 == 1 ? Shape{3, 1, 40, 20} : Shape{3, 1, 20, 40}, 1),
           random_tensor(dtype, form >= 2 ? Shape{2, 33, 40} : Shape{2, 40, 33}, 2)};
       const auto expected = run("matmul", inputs, attributes, 1, "reference");
-      for (const std::string kernel : {"onednn", "plain"}) {
-        if (kernel == "onednn" && !has_onednn()) continue;
+      for (const std::string& kernel : kernels_of(dtype)) {
         const auto found = run("matmul", inputs, attributes, 1, kernel);
         EXPECT_EQ(compare(found, expected, tolerance_of(dtype)), "") << kernel << form;
         for (int threads : {2, 7}) EXPECT_EQ(found, run("matmul", inputs, attributes, threads, kernel));
@@ -204,8 +206,7 @@ TEST(Linear, AddsTheBiasBeforeRounding) {
                                              random_tensor(bias, {190}, 3)};
         const Attributes attributes{{"transpose_weight", true}};
         const auto expected = run("linear", inputs, attributes, 1, "reference");
-        for (const std::string kernel : {"onednn", "plain"}) {
-          if (kernel == "onednn" && !has_onednn()) continue;
+        for (const std::string& kernel : kernels_of(dtype)) {
           const auto found = run("linear", inputs, attributes, 1, kernel);
           EXPECT_EQ(compare(found, expected, tolerance_of(dtype)), "") << kernel << name_of(dtype);
           for (int threads : {2, 3}) EXPECT_EQ(found, run("linear", inputs, attributes, threads, kernel));

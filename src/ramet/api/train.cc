@@ -259,6 +259,66 @@ void Training::set_weight(const std::string& name, std::span<const float> number
   state_->engine->set_weights([&](const auto& set) { set(name, numbers); });
 }
 
+std::vector<std::string> Training::states() const {
+  std::vector<std::string> names;
+  for (const transform::StateTensor* state : state_->engine->saved_states()) names.push_back(state->name);
+  return names;
+}
+
+namespace {
+
+const transform::StateTensor& find_state(const train::Training& engine, const std::string& name) {
+  for (const transform::StateTensor* state : engine.saved_states())
+    if (state->name == name) return *state;
+  throw Error({.what = "the model has no state of this name", .found = "'" + name + "'"});
+}
+
+/// The type that the caller sees: weights are f32.
+TensorType seen_type(const transform::StateTensor& state) {
+  TensorType type = state.unpadded();
+  if (state.kind == transform::StateKind::kWeight) type.dtype = DType::kF32;
+  return type;
+}
+
+/// Bytes of the whole state, with its padding.
+std::vector<std::byte> whole_bytes(const transform::StateTensor& state) {
+  const size_t element = state.kind == transform::StateKind::kWeight ? sizeof(float) : size_of(state.type.dtype);
+  return std::vector<std::byte>(static_cast<size_t>(state.type.elements()) * element);
+}
+
+}  // namespace
+
+Array Training::state(const std::string& name) const {
+  const transform::StateTensor& found = find_state(*state_->engine, name);
+  std::vector<std::byte> bytes = whole_bytes(found);
+  if (found.kind == transform::StateKind::kWeight)
+    state_->engine->read_weight(name, bytes);
+  else
+    state_->engine->read_state(name, bytes);
+  bytes.resize(static_cast<size_t>(seen_type(found).bytes()));
+  return Array(name, seen_type(found), std::move(bytes));
+}
+
+void Training::set_states(const NamedViews& states) {
+  for (const auto& [name, numbers] : states) {
+    const TensorType type = seen_type(find_state(*state_->engine, name));
+    if (numbers.dtype() != type.dtype || numbers.elements() != type.elements())
+      throw Error({.what = "numbers that are not those of the state",
+                   .where = "'" + name + "'",
+                   .found = std::to_string(numbers.elements()) + " of " + std::string(name_of(numbers.dtype())),
+                   .expected = type.text()});
+  }
+  for (const auto& [name, numbers] : states) {
+    const transform::StateTensor& state = find_state(*state_->engine, name);
+    std::vector<std::byte> bytes = whole_bytes(state);
+    std::copy_n(numbers.data(), numbers.bytes(), bytes.begin());
+    state_->engine->write_state(state, bytes);
+  }
+  state_->engine->states_written();
+}
+
+void Training::set_steps_done(int64_t steps) { state_->engine->set_steps_done(steps); }
+
 void Training::save_weights(const std::string& path) const { state_->engine->export_weights(path); }
 
 void Training::load_weights(const std::string& path) {

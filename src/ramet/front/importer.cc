@@ -210,8 +210,7 @@ class Folder {
 
 }  // namespace
 
-const TensorData* Importer::known(const std::string& name) {
-  const Tensor tensor = value(name);
+const TensorData* Importer::known(Tensor tensor) {
   return tensor.valid() ? Folder(build_.graph(), known_).run(tensor.id) : nullptr;
 }
 
@@ -380,6 +379,8 @@ const TensorData* Translation::known(std::string_view name, size_t element) cons
   if (!argument || element >= argument->list.size() || argument->list[element].kind != Kind::kTensor) return nullptr;
   return importer_.known(argument->list[element].text);
 }
+
+const TensorData* Translation::known(Tensor tensor) const { return importer_.known(tensor); }
 
 bool Translation::complex(std::string_view name) const {
   const TracedArgument* argument = given(call_, name);

@@ -106,7 +106,8 @@ class Importer {
   bool reads(const std::string& name) const { return reads_.count(name) != 0; }
   bool is_complex(const std::string& name) const { return program_.complex.count(name) != 0; }
   /// The elements of a value that no input decides; null where some input does, or where they are too many.
-  const TensorData* known(const std::string& name);
+  const TensorData* known(const std::string& name) { return known(value(name)); }
+  const TensorData* known(Tensor tensor);
   Tensor counter();
   std::string random_name(const TracedCall& call);
 

@@ -3,6 +3,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/front/importer.h"
+#include "ramet/front/patterns.h"
 #include "ramet/ir/part_of.h"
 
 namespace ramet::front {
@@ -64,7 +65,7 @@ class ModuleImport {
   void find_programs() {
     if (!module_.training && !module_.evaluation) refuse("a module without a program");
     for (auto* program : {&module_.training, &module_.evaluation})
-      if (*program) check_types(**program), narrow_doubles(**program);
+      if (*program) check_types(**program), narrow_doubles(**program), ** program = fuse_patterns(std::move(**program));
     evaluation_ = module_.evaluation ? &*module_.evaluation : &*module_.training;
   }
 

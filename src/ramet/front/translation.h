@@ -50,6 +50,8 @@ class Translation {
   const TensorData* known(std::string_view name) const;
   /// The same of an element of a list of tensors.
   const TensorData* known(std::string_view name, size_t element) const;
+  /// The same of a tensor of the graph.
+  const TensorData* known(Tensor tensor) const;
   /// Whether the values of a tensor argument, or of an element of a list, are complex numbers: [..., 2] of f32.
   bool complex(std::string_view name) const;
 

@@ -270,6 +270,30 @@ void Training::set_weights(const std::function<void(const SetWeight& set)>& weig
   cluster_->run_derive();
 }
 
+std::vector<const StateTensor*> Training::saved_states() const {
+  std::vector<const StateTensor*> saved;
+  for (const StateTensor& state : compiled_.states) {
+    const bool kept = state.kind == StateKind::kWeight || state.kind == StateKind::kOptimizer ||
+                      state.kind == StateKind::kPattern || state.kind == StateKind::kDeferred ||
+                      state.kind == StateKind::kChained;
+    if (kept && !state.low_half) saved.push_back(&state);
+  }
+  return saved;
+}
+
+void Training::write_state(const StateTensor& state, std::span<const std::byte> bytes) {
+  if (cluster_->holds(state)) loader_->write_whole(state, bytes);
+}
+
+void Training::states_written() { cluster_->run_derive(); }
+
+void Training::set_steps_done(int64_t steps) {
+  if (steps < 0)
+    throw Error({.what = "a negative number of steps", .where = "steps done", .found = std::to_string(steps)});
+  steps_done_ = steps;
+  whole_ = true;
+}
+
 std::filesystem::path Training::save(const std::filesystem::path& folder, int64_t keep) const {
   CheckpointInfo info{.step = steps_done_,
                       .samples = steps_done_ * samples_per_step(),

@@ -90,6 +90,14 @@ class Training {
   /// ranks bring the same.
   using SetWeight = std::function<void(const std::string& name, std::span<const float> values)>;
   void set_weights(const std::function<void(const SetWeight& set)>& weights);
+  /// States that a checkpoint holds, by logical name; halves of split weights belong to their weight.
+  std::vector<const StateTensor*> saved_states() const;
+  /// Other numbers for a state of `saved_states`: f32 numbers of a weight, bytes of another as it is held. All ranks
+  /// bring the same. After the last one `states_written` is due.
+  void write_state(const StateTensor& state, std::span<const std::byte> bytes);
+  void states_written();
+  /// The next step is number `steps`, counted from 0.
+  void set_steps_done(int64_t steps);
   /// The result of the last step, before metrics were computed from it; null before the first step. Valid until the
   /// next call that runs a program.
   const ClusterResults* results() const { return results_; }

@@ -6,7 +6,9 @@
 #include <hwy/highway.h>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/amx_product.h"
 #include "ramet/kernel/cpu/attention_tile.h"
+#include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -89,8 +91,23 @@ HWY_EXPORT(TileProductF32);
 void tile_product_f32(const TileProduct& product) { HWY_DYNAMIC_DISPATCH(TileProductF32)(product); }
 
 #if !defined(__x86_64__)
-void tile_product_bf16(const TileProduct&) { internal_error("tile_product_bf16", "no such instructions here"); }
+void tile_product_avx512bf16(const TileProduct&) { internal_error("tile_product_bf16", "no such instructions here"); }
 #endif
+
+void tile_product_bf16(const TileProduct& p) {
+  if (cpu_level() < CpuLevel::kAmxBf16) return tile_product_avx512bf16(p);
+  amx_product({.m = p.m,
+               .n = p.n,
+               .k = p.k,
+               .a = p.a,
+               .a_stride = 4 * p.a_stride,
+               .b = p.b,
+               .b_stride = kPanel,
+               .panel_stride = p.panel_stride,
+               .c = p.c,
+               .c_stride = p.c_stride,
+               .add = p.add});
+}
 
 }  // namespace ramet::kernel
 #endif

@@ -22,7 +22,8 @@ struct TileProduct {
   bool add;
 };
 void tile_product_f32(const TileProduct& product);
-/// On processors with AVX512_BF16 only.
+/// On processors with AVX512_BF16 only; with AMX, by its tiles (amx_product.h says in which order).
 void tile_product_bf16(const TileProduct& product);
+void tile_product_avx512bf16(const TileProduct& product);
 
 }  // namespace ramet::kernel

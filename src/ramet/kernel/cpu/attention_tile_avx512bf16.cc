@@ -47,7 +47,7 @@ void panel(const TileProduct& p, const uint32_t* b, float* c) {
 
 }  // namespace
 
-void tile_product_bf16(const TileProduct& p) {
+void tile_product_avx512bf16(const TileProduct& p) {
   const uint32_t* b = p.b;
   float* c = p.c;
   int64_t left = p.n;

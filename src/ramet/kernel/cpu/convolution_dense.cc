@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/amx_product.h"
 #include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/convolution_tile.h"
+#include "ramet/kernel/cpu/cpu_features.h"
 
 namespace ramet::kernel {
 namespace {
@@ -14,12 +17,22 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kMergedBytes = 16;    // channels of a position that are too few for a chain of their own
 constexpr int64_t kTablePlaces = 8192;  // of a block of positions: a tap of a position each
+constexpr int64_t kGatheredBytes =
+    512 << 10;  // of a block of positions that tiles read: a part of a second-level cache
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+/// Taps whose places in a panel follow one another: one product.
+struct TapRun {
+  int64_t first, count;  ///< of the gathered taps
+  int64_t tap;           ///< of the filter: the first one's
+};
 
 struct Box {
   PositionBox box;
   std::vector<int64_t> wide, last;  ///< where each tap is in a whole panel, and in the last one
+  std::vector<int64_t> gathered;    ///< taps in the order of the filter's
+  std::vector<TapRun> runs;
 };
 
 /// Memory of one thread, and what its tiles share.
@@ -29,7 +42,23 @@ struct Own {
   int64_t* results;
   float* sums;
   char* zeros;
+  uint32_t* gathered;  ///< [chunk][position][tap][unit]
 };
+
+/// Puts the taps of a box in the order of the filter's, and finds those that lie together.
+void order_taps(Box& box, const std::vector<int64_t>& taps) {
+  box.gathered.resize(taps.size());
+  std::iota(box.gathered.begin(), box.gathered.end(), 0);
+  const auto tap_of = [&](int64_t i) { return taps[static_cast<size_t>(i)]; };
+  std::sort(box.gathered.begin(), box.gathered.end(), [&](int64_t x, int64_t y) { return tap_of(x) < tap_of(y); });
+  for (int64_t i = 0; i < std::ssize(taps); ++i) {
+    const int64_t tap = tap_of(box.gathered[static_cast<size_t>(i)]);
+    if (!box.runs.empty() && box.runs.back().tap + box.runs.back().count == tap)
+      ++box.runs.back().count;
+    else
+      box.runs.push_back({i, 1, tap});
+  }
+}
 
 }  // namespace
 
@@ -37,6 +66,7 @@ struct DenseConvolution::Parts {
   ConvolutionForm form;
   ConvolutionForm reads;  // the form whose positions tiles read: where taps are merged it has fewer
   bool transposed, blocked = false;
+  bool tiles = false;  // products of gathered positions by the tiles of AMX
   BlockedFilter filter;
   StagedActivations staged;
   DType filter_type = DType::kF32, bias_type = DType::kF32;
@@ -44,7 +74,7 @@ struct DenseConvolution::Parts {
   std::vector<Box> boxes;
   int64_t block = 0, most_taps = 0;
   bool stages_out = false, by_panels = false;
-  int64_t filter_bytes = 0, input_bytes = 0, output_bytes = 0, rank_bytes = 0;
+  int64_t filter_bytes = 0, input_bytes = 0, output_bytes = 0, rank_bytes = 0, gathered_bytes = 0, sums_bytes = 0;
 
   int64_t results() const { return transposed ? form.channels : form.filters; }
   int64_t group_results() const { return filter.columns(); }
@@ -69,6 +99,18 @@ struct DenseConvolution::Parts {
                int rank) const;
   void tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own, const uint32_t* panels,
             const void* bias) const;
+  void by_vectors(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
+                  const void* bias) const;
+  void by_tiles(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
+                const void* bias) const;
+  void gather(const Box& box, int64_t group, int64_t rows, const Own& own) const;
+  void finish(int64_t item, int64_t row, int64_t rows, int64_t chunk_sums, const Own& own, const void* bias) const;
+  int64_t column(int64_t item) const {
+    return item / filter.panels() * group_results() + item % filter.panels() * filter.width;
+  }
+  int64_t columns(int64_t item) const {
+    return std::min(filter.width, group_results() - item % filter.panels() * filter.width);
+  }
 };
 
 void DenseConvolution::Parts::describe(const NodeSignature& node) {
@@ -78,6 +120,7 @@ void DenseConvolution::Parts::describe(const NodeSignature& node) {
   filter_type = blocked ? node.attributes.get_dtype("b_dtype") : node.inputs[1].dtype;
   if (form.has_bias) bias_type = node.inputs[2].dtype;
   const DType compute = convolution_compute(node.inputs[0].dtype);
+  tiles = compute == DType::kBF16 && cpu_level() >= CpuLevel::kAmxBf16;
   filter = {.compute = compute,
             .groups = form.groups,
             .filters = form.group_filters(),
@@ -110,15 +153,18 @@ void DenseConvolution::Parts::merge_taps() {
 
 void DenseConvolution::Parts::make_boxes() {
   for (PositionBox& box : position_boxes(reads)) {
-    Box made{std::move(box), {}, {}};
+    Box made{std::move(box), {}, {}, {}, {}};
     const auto& dims = made.box.dims;
+    std::vector<int64_t> taps;
     for (const TapRead& z : dims[0].taps)
       for (const TapRead& y : dims[1].taps)
         for (const TapRead& x : dims[2].taps) {
           const int64_t tap = (z.tap * reads.space[1].taps + y.tap) * reads.space[2].taps + x.tap;
           made.wide.push_back(tap * filter.units() * filter.width);
           made.last.push_back(tap * filter.units() * filter.panel_width(filter.panels() - 1));
+          taps.push_back(tap);
         }
+    order_taps(made, taps);
     most_taps = std::max(most_taps, made.box.taps());
     boxes.push_back(std::move(made));
   }
@@ -126,14 +172,21 @@ void DenseConvolution::Parts::make_boxes() {
 
 void DenseConvolution::Parts::size_scratch() {
   block = std::clamp<int64_t>(kTablePlaces / std::max<int64_t>(1, most_taps), 14, 96);
+  int64_t sums_rows = kTilePositions;
+  if (tiles) {
+    const int64_t position_bytes = std::max<int64_t>(1, form.chunks * most_taps * filter.units() * 4);
+    block = std::clamp<int64_t>(kGatheredBytes / position_bytes / kAmxRows, 1, 96 / kAmxRows) * kAmxRows;
+    gathered_bytes = aligned(block * position_bytes);
+    sums_rows = block;
+  }
+  sums_bytes = aligned(form.chunks * sums_rows * kTileColumns * 4);
   stages_out = !form.channels_last && results() > 1 && reads.samples > 0 &&
                form.result.shape.elements() > form.samples * results();
   if (!blocked) filter_bytes = aligned(filter.bytes());
   if (staged.needed()) input_bytes = aligned(staged.bytes());
   if (stages_out) output_bytes = aligned(form.result.bytes());
-  rank_bytes = aligned(most_taps * block * 8) + aligned(block * 8) * 2 +
-               aligned(form.chunks * kTilePositions * kTileColumns * 4) +
-               aligned(std::max(staged.pixel_bytes(), filter.units() * 4));
+  rank_bytes = aligned(most_taps * block * 8) + aligned(block * 8) * 2 + sums_bytes +
+               aligned(std::max(staged.pixel_bytes(), filter.units() * 4)) + gathered_bytes;
   const int64_t positions = form.samples * form.result.shape.elements() /
                             std::max<int64_t>(1, results() * std::max<int64_t>(1, form.samples));
   by_panels = threads > 1 && positions < 16 * threads && form.groups * filter.panels() >= threads;
@@ -146,8 +199,9 @@ Own DenseConvolution::Parts::own(char* scratch, int rank) const {
   own.reads = reinterpret_cast<const char**>(take(most_taps * block * 8));
   own.outs = reinterpret_cast<char**>(take(block * 8));
   own.results = reinterpret_cast<int64_t*>(take(block * 8));
-  own.sums = reinterpret_cast<float*>(take(form.chunks * kTilePositions * kTileColumns * 4));
-  own.zeros = at;
+  own.sums = reinterpret_cast<float*>(take(sums_bytes));
+  own.zeros = take(std::max(staged.pixel_bytes(), filter.units() * 4));
+  own.gathered = reinterpret_cast<uint32_t*>(at);
   return own;
 }
 
@@ -163,7 +217,6 @@ void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, in
                                    const uint32_t* panels, const void* bias) const {
   const int64_t group = item / filter.panels(), panel = item % filter.panels();
   const bool whole = panel + 1 < filter.panels();
-  const int64_t column = group * group_results() + panel * filter.width;
   ConvolutionTile tile{.rows = rows,
                        .width = filter.panel_width(panel),
                        .taps = box.box.taps(),
@@ -175,13 +228,13 @@ void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, in
                        .tap_units = whole ? box.wide.data() : box.last.data(),
                        .sums = nullptr,
                        .out = nullptr,
-                       .out_offset = column * out_size(),
-                       .columns = std::min(filter.width, group_results() - panel * filter.width),
+                       .out_offset = column(item) * out_size(),
+                       .columns = columns(item),
                        .bias = nullptr,
                        .type = form.result.dtype};
   if (direct()) {
     tile.out = own.outs + row;
-    if (bias) tile.bias = static_cast<const float*>(bias) + column;
+    if (bias) tile.bias = static_cast<const float*>(bias) + column(item);
   }
   constexpr int64_t kChunkSums = kTilePositions * kTileColumns;
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
@@ -190,12 +243,70 @@ void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, in
     tile.sums = own.sums + chunk * kChunkSums;
     convolution_tile(filter.compute, tile);
   }
-  if (tile.out) return;
+  if (!tile.out) finish(item, row, rows, kChunkSums, own, bias);
+}
+
+/// Sums of an item's chunks to rows [row, row + rows) of the result.
+void DenseConvolution::Parts::finish(int64_t item, int64_t row, int64_t rows, int64_t chunk_sums, const Own& own,
+                                     const void* bias) const {
   const char* bias_at =
-      bias ? static_cast<const char*>(bias) + column * static_cast<int64_t>(size_of(bias_type)) : nullptr;
+      bias ? static_cast<const char*>(bias) + column(item) * static_cast<int64_t>(size_of(bias_type)) : nullptr;
+  const int64_t width = filter.panel_width(item % filter.panels());
   for (int64_t i = 0; i < rows; ++i)
-    finish_row(own.sums + i * tile.width, form.chunks, kChunkSums, tile.columns, bias_at, bias_type, nullptr,
-               own.outs[row + i] + tile.out_offset, form.result.dtype);
+    finish_row(own.sums + i * width, form.chunks, chunk_sums, columns(item), bias_at, bias_type, nullptr,
+               own.outs[row + i] + column(item) * out_size(), form.result.dtype);
+}
+
+/// Items [first, last) of the rows of a block.
+void DenseConvolution::Parts::by_vectors(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own,
+                                         const uint32_t* panels, const void* bias) const {
+  for (int64_t item = first; item < last; ++item) {
+    const int64_t most = tile_positions(filter.compute, filter.panel_width(item % filter.panels()));
+    for (int64_t row = 0; row < rows; row += most) tile(box, item, row, std::min(most, rows - row), own, panels, bias);
+  }
+}
+
+/// What the positions of a block read of a group: rows of a matrix product's first operand, for each chunk.
+void DenseConvolution::Parts::gather(const Box& box, int64_t group, int64_t rows, const Own& own) const {
+  const auto bytes = static_cast<size_t>(filter.units() * 4);
+  char* to = reinterpret_cast<char*>(own.gathered);
+  for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+    const int64_t offset = (group * form.chunks + chunk) * staged.run() * staged.element();
+    for (int64_t row = 0; row < rows; ++row)
+      for (const int64_t tap : box.gathered) {
+        std::memcpy(to, own.reads[tap * block + row] + offset, bytes);
+        to += bytes;
+      }
+  }
+}
+
+/// The same as `by_vectors`: each run of taps is a product of the gathered rows by a part of a panel.
+void DenseConvolution::Parts::by_tiles(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own,
+                                       const uint32_t* panels, const void* bias) const {
+  const int64_t depth = box.box.taps() * filter.units(), chunk_sums = rows * kTileColumns;
+  int64_t gathered = -1;
+  for (int64_t item = first; item < last; ++item) {
+    const int64_t group = item / filter.panels(), panel = item % filter.panels(), width = filter.panel_width(panel);
+    if (std::exchange(gathered, group) != group) gather(box, group, rows, own);
+    for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+      const uint32_t* b = panels + (group * form.chunks + chunk) * filter.chunk_units() + filter.panel_units(panel);
+      float* sums = own.sums + chunk * chunk_sums;
+      if (depth == 0) std::fill_n(sums, rows * width, 0.0f);
+      for (const TapRun& run : box.runs)
+        amx_product({.m = rows,
+                     .n = width,
+                     .k = run.count * filter.units(),
+                     .a = own.gathered + chunk * rows * depth + run.first * filter.units(),
+                     .a_stride = 4 * depth,
+                     .b = b + run.tap * filter.units() * width,
+                     .b_stride = width,
+                     .panel_stride = 0,
+                     .c = sums,
+                     .c_stride = width,
+                     .add = run.first > 0});
+    }
+    finish(item, 0, rows, chunk_sums, own, bias);
+  }
 }
 
 void DenseConvolution::Parts::compute(const PixelView& view, const uint32_t* panels, const void* bias, char* out,
@@ -211,11 +322,10 @@ void DenseConvolution::Parts::compute(const PixelView& view, const uint32_t* pan
     for (int64_t at = begin; at < end; at += block) {
       const int64_t count = std::min(block, end - at);
       fill_table(box, view, out, at, at + count, own);
-      for (int64_t item = first; item < last; ++item) {
-        const int64_t most = tile_positions(filter.compute, filter.panel_width(item % filter.panels()));
-        for (int64_t row = 0; row < count; row += most)
-          tile(box, item, row, std::min(most, count - row), own, panels, bias);
-      }
+      if (tiles)
+        by_tiles(box, first, last, count, own, panels, bias);
+      else
+        by_vectors(box, first, last, count, own, panels, bias);
     }
   }
 }

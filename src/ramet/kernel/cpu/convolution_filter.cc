@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/amx_product.h"
 #include "ramet/kernel/cpu/convolution_plan.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/convolution_tile.h"
+#include "ramet/kernel/cpu/cpu_features.h"
 
 namespace ramet::kernel {
 namespace {
 
 constexpr int64_t kAlign = 64;
 constexpr int64_t kFilterBlock = 48;        // filters whose units lie together: a multiple of all tiles' rows
+constexpr int64_t kTileFilters = 256;       // the same for tiles
 constexpr int64_t kBlockBytes = 384 << 10;  // of copied operands: less than half of a second-level cache
 constexpr int64_t kFoldedPositions = 256;   // of a row
 constexpr int64_t kMergedChannels = 8;      // so few channels are read together with those of the next taps
@@ -42,20 +46,35 @@ struct FilterGradient::Parts {
   StagedActivations input, output;
   int threads = 1;
   bool merged = false, compact = false, by_filters = false;
+  bool tiles = false;   // products by the tiles of AMX, whose groups of units go on from row to row
   int64_t unit = 1;     // positions of a unit
   int64_t units = 0;    // of a row
   int64_t columns = 0;  // of a group: channels, or channels of merged taps
   int64_t width = 64;   // of a panel
   int64_t places = 0;   // of a copied row of the input
   std::vector<RowBlock> blocks;
-  int64_t input_bytes = 0, output_bytes = 0, sums_bytes = 0, a_bytes = 0, b_bytes = 0;
+  int64_t input_bytes = 0, output_bytes = 0, sums_bytes = 0, a_bytes = 0, b_bytes = 0, read_bytes = 0;
 
   const ConvolutionSpace& last() const { return form.space[2]; }
   int64_t taps() const { return form.space[0].taps * form.space[1].taps; }  ///< of the first two dimensions
   int64_t last_taps() const { return merged ? 1 : last().taps; }
   int64_t panels() const { return (columns + width - 1) / width; }
   int64_t panel_width(int64_t panel) const { return std::min(width, padded(columns - panel * width)); }
-  int64_t rank_bytes() const { return a_bytes + b_bytes; }
+  int64_t rank_bytes() const { return a_bytes + b_bytes + read_bytes; }
+  /// Rows of a block: whole groups of units for tiles, so that blocks do not show in sums.
+  int64_t block_rows(int64_t most) const {
+    const int64_t step = tiles ? kAmxUnits / std::gcd(units, kAmxUnits) : 1;
+    return std::max(step, most / step * step);
+  }
+  /// Units between filters of a block's first operand: an odd number of lines, off the sets of one another.
+  int64_t filter_stride(const RowBlock& block) const {
+    return (((block.end - block.begin) * units + 15) / 16 | 1) * 16;
+  }
+  /// Whether a copied input is the second operand as it is.
+  bool reads_in_place(const RowBlock& block) const {
+    return taps() * last_taps() == 1 && place_step() == 1 &&
+           std::ssize(block.a_rows.front()) == block.end - block.begin;
+  }
   /// Positions of the input between two units of one tap.
   int64_t stride() const { return unit * last().stride; }
   int64_t place_step() const { return merged ? 1 : compact ? last().taps : stride(); }
@@ -79,6 +98,14 @@ struct FilterGradient::Parts {
   void copy_input(const RowBlock& block, int64_t group, int64_t panel, const char* input, uint32_t* b) const;
   void products(const RowBlock& block, int64_t group, int64_t panel, const Share& share, const uint32_t* a,
                 const uint32_t* b, float* sums) const;
+  void transpose_output(const RowBlock& block, int64_t group, const Share& share, const char* output,
+                        uint32_t* a) const;
+  const uint32_t* read_units(const RowBlock& block, int64_t panel, int64_t tap, int64_t x, const uint32_t* b,
+                             uint32_t* read) const;
+  void tile_products(const RowBlock& block, int64_t group, int64_t panel, const Share& share, const uint32_t* a,
+                     const uint32_t* b, uint32_t* read, float* sums) const;
+  void compute_block(const RowBlock& block, const Share& share, const char* input, const char* output, float* sums,
+                     char* own) const;
   void compute_share(const char* input, const char* output, float* sums, char* own, int rank) const;
   void finish(const float* sums, const float* before, float* out, int64_t begin, int64_t end) const;
 };
@@ -98,6 +125,7 @@ void FilterGradient::Parts::describe(const NodeSignature& node) {
   form = convolution_form(node);
   fold_positions();
   compute = convolution_compute(node.inputs[0].dtype);
+  tiles = compute == DType::kBF16 && cpu_level() >= CpuLevel::kAmxBf16;
   for (StagedActivations* staged : {&input, &output}) {
     staged->from = node.inputs[0].dtype;
     staged->compute = compute;
@@ -132,8 +160,9 @@ int64_t FilterGradient::Parts::input_row(int64_t row, int64_t tap) const {
 
 void FilterGradient::Parts::make_blocks() {
   const int64_t rows = form.samples * form.space[0].output * form.space[1].output;
-  const int64_t row_bytes = 4 * (units * padded(form.group_filters()) + places * std::min(width, padded(columns)));
-  const int64_t most = std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, row_bytes));
+  const int64_t filters = tiles ? std::min(kTileFilters, padded(form.group_filters())) : padded(form.group_filters());
+  const int64_t row_bytes = 4 * (units * filters + places * std::min(width, padded(columns)));
+  const int64_t most = block_rows(std::max<int64_t>(1, kBlockBytes / std::max<int64_t>(1, row_bytes)));
   int64_t most_inputs = 0;
   for (int64_t begin = 0; begin < rows; begin += most) {
     RowBlock block{.begin = begin, .end = std::min(rows, begin + most), .inputs = {}, .a_rows = {}, .b_rows = {}};
@@ -157,6 +186,11 @@ void FilterGradient::Parts::make_blocks() {
   if (output.needed()) output_bytes = aligned(output.bytes());
   sums_bytes = aligned(taps() * last_taps() * form.filters * padded(columns) * 4);
   a_bytes = aligned(std::min(most, rows) * units * padded(form.group_filters()) * 4 + 64);
+  if (tiles) {
+    const int64_t depth = blocks.empty() ? 0 : filter_stride(blocks.front());
+    a_bytes = aligned(filters * depth * 4);
+    read_bytes = aligned(depth * std::min(width, padded(columns)) * 4);
+  }
   b_bytes = aligned(most_inputs * places * std::min(width, padded(columns)) * 4);
 }
 
@@ -256,26 +290,102 @@ void FilterGradient::Parts::products(const RowBlock& block, int64_t group, int64
   }
 }
 
+/// a [filter][unit], units of all rows of the block one after another: the filters of the share, at most kTileFilters.
+void FilterGradient::Parts::transpose_output(const RowBlock& block, int64_t group, const Share& share,
+                                             const char* output, uint32_t* a) const {
+  const int64_t element = this->output.element(), pixel = form.filters * element, positions = last().output;
+  const int64_t depth = (block.end - block.begin) * units, stride = filter_stride(block);
+  uint32_t some[16 * 16];
+  for (int64_t first = share.first_filter; first < share.last_filter; first += 16, a += 16 * stride) {
+    const int64_t count = std::min<int64_t>(16, share.last_filter - first);
+    const char* from = output + block.begin * positions * pixel + (group * form.group_filters() + first) * element;
+    for (int64_t at = 0; at < depth; at += 16) {
+      const int64_t there = std::min<int64_t>(16, depth - at);
+      for (int64_t i = 0; i < there;) {  // units of one row of positions at a time
+        const int64_t row = (at + i) / units, in_row = (at + i) % units;
+        const int64_t run = std::min(there - i, units - in_row), pairs = std::min(run, positions / 2 - in_row);
+        const char* pair = from + (row * positions + 2 * in_row) * pixel;
+        interleave_rows(compute, pair, pixel, 2 * pixel, pairs, count, some + 16 * i, 16);
+        if (pairs < run)  // the last position of an odd number
+          interleave_rows(compute, pair + pairs * 2 * pixel, 0, 0, 1, count, some + 16 * (i + pairs), 16);
+        i += run;
+      }
+      transpose_units(some, 16, there, a + at, stride);
+    }
+  }
+}
+
+/// The second operand of a tap: for each unit of the block's rows what the tap reads, zeros where it reads padding.
+const uint32_t* FilterGradient::Parts::read_units(const RowBlock& block, int64_t panel, int64_t tap, int64_t x,
+                                                  const uint32_t* b, uint32_t* read) const {
+  if (reads_in_place(block)) return b;
+  const int64_t wide = panel_width(panel), step = place_step() * wide;
+  const auto& rows = block.a_rows[static_cast<size_t>(tap)];
+  const auto& inputs = block.b_rows[static_cast<size_t>(tap)];
+  uint32_t* to = read;
+  size_t next = 0;
+  for (int64_t row = 0; row < block.end - block.begin; ++row, to += units * wide) {
+    if (next == rows.size() || rows[next] != row) {
+      std::memset(to, 0, static_cast<size_t>(units * wide) * 4);
+      continue;
+    }
+    const uint32_t* from = b + (inputs[next++] * places + place_of_tap(x)) * wide;
+    for (int64_t unit = 0; unit < units; ++unit)
+      std::memcpy(to + unit * wide, from + unit * step, static_cast<size_t>(wide) * 4);
+  }
+  return read;
+}
+
+void FilterGradient::Parts::tile_products(const RowBlock& block, int64_t group, int64_t panel, const Share& share,
+                                          const uint32_t* a, const uint32_t* b, uint32_t* read, float* sums) const {
+  const int64_t wide = panel_width(panel);
+  for (int64_t tap = 0; tap < taps(); ++tap) {
+    if (block.a_rows[static_cast<size_t>(tap)].empty()) continue;
+    for (int64_t x = 0; x < last_taps(); ++x)
+      amx_product({.m = share.last_filter - share.first_filter,
+                   .n = wide,
+                   .k = (block.end - block.begin) * units,
+                   .a = a,
+                   .a_stride = 4 * filter_stride(block),
+                   .b = read_units(block, panel, tap, x, b, read),
+                   .b_stride = wide,
+                   .panel_stride = 0,
+                   .c = sums_of(sums, tap * last_taps() + x, group, share.first_filter) + panel * width,
+                   .c_stride = padded(columns),
+                   .add = true});
+  }
+}
+
+void FilterGradient::Parts::compute_block(const RowBlock& block, const Share& share, const char* input,
+                                          const char* output, float* sums, char* own) const {
+  auto* a = reinterpret_cast<uint32_t*>(own);
+  auto* b = reinterpret_cast<uint32_t*>(own + a_bytes);
+  auto* read = reinterpret_cast<uint32_t*>(own + a_bytes + b_bytes);
+  int64_t copied = -1;
+  for (int64_t item = share.first_item; item < share.last_item; ++item) {
+    const int64_t group = item / panels(), panel = item % panels();
+    if (std::exchange(copied, group) != group)
+      tiles ? transpose_output(block, group, share, output, a) : copy_output(block, group, share, output, a);
+    copy_input(block, group, panel, input, b);
+    tiles ? tile_products(block, group, panel, share, a, b, read, sums)
+          : products(block, group, panel, share, a, b, sums);
+  }
+}
+
 void FilterGradient::Parts::compute_share(const char* input, const char* output, float* sums, char* own,
                                           int rank) const {
   const Share share = this->share(rank);
-  auto* a = reinterpret_cast<uint32_t*>(own);
-  auto* b = reinterpret_cast<uint32_t*>(own + a_bytes);
   for (int64_t tap = 0; tap < taps() * last_taps(); ++tap)
     for (int64_t item = share.first_item; item < share.last_item; ++item)
       for (int64_t filter = share.first_filter; filter < share.last_filter; ++filter)
         std::memset(sums_of(sums, tap, item / panels(), filter) + item % panels() * width, 0,
                     static_cast<size_t>(panel_width(item % panels())) * 4);
-  for (const RowBlock& block : blocks) {
-    int64_t copied = -1;
-    for (int64_t item = share.first_item; item < share.last_item; ++item) {
-      const int64_t group = item / panels(), panel = item % panels();
-      if (group != copied) copy_output(block, group, share, output, a);
-      copied = group;
-      copy_input(block, group, panel, input, b);
-      products(block, group, panel, share, a, b, sums);
+  const int64_t step = tiles ? kTileFilters : form.group_filters();
+  for (const RowBlock& block : blocks)
+    for (int64_t first = share.first_filter; first < share.last_filter; first += step) {
+      const Share some{share.first_item, share.last_item, first, std::min(share.last_filter, first + step)};
+      compute_block(block, some, input, output, sums, own);
     }
-  }
 }
 
 /// Filters [begin, end) of all groups: [filter][channel][tap], with what was there before.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/kept_answers.h"
 #include "ramet/kernel/cpu/prepared_matmul.h"
@@ -45,6 +46,11 @@ MatmulForm matmul_form_of(const ConvolutionForm& form, const NodeSignature& node
   return product;
 }
 
+BlockProduct kind_of(const NodeSignature& node) {
+  const bool tiles = cpu_level() >= CpuLevel::kAmxBf16 && node.inputs[0].dtype == DType::kBF16;
+  return tiles ? BlockProduct::kTiles : BlockProduct::kOnednn;
+}
+
 std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& node, int threads, std::string* why) {
   const ConvolutionForm form = convolution_form(node);
   const auto refuse = [&](const char* reason) {
@@ -60,7 +66,7 @@ std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& node, int threads, 
   const DType bias = form.has_bias ? node.inputs[2].dtype : DType::kF32;
   std::optional<BlockedMatrix> blocked;
   if (node.attributes.has("b_blocked")) blocked = BlockedMatrix::parse(node.attributes.get_string("b_blocked"));
-  return PreparedMatmul::make(BlockProduct::kOnednn, matmul_form_of(form, node), bias, blocked, threads, why);
+  return PreparedMatmul::make(kind_of(node), matmul_form_of(form, node), bias, blocked, threads, why);
 }
 
 cpu::KernelAnswer ask(const NodeSignature& node, int threads) {
@@ -104,7 +110,7 @@ KernelEntry convolution_product_entry(const std::string& op) {
   entry.blocking = [](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
     const ConvolutionForm form = convolution_form(node);
     if (input != 1 || node.attributes.has("b_blocked")) return std::nullopt;
-    const auto blocked = PreparedMatmul::preferred_blocking(BlockProduct::kOnednn, matmul_form_of(form, node));
+    const auto blocked = PreparedMatmul::preferred_blocking(kind_of(node), matmul_form_of(form, node));
     if (!blocked) return std::nullopt;
     return BlockedLayout{blocked->format(), blocked->bytes()};
   };

@@ -9,6 +9,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/onednn.h"
@@ -17,8 +21,21 @@ namespace ramet::kernel {
 namespace {
 
 const std::vector<std::string>& level_names() {
-  static const std::vector<std::string> names{"baseline", "avx2", "avx512", "avx512_bf16"};
+  static const std::vector<std::string> names{"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
   return names;
+}
+
+/// Whether the processor multiplies tiles of bf16, and the kernel lets this process use their registers.
+bool gets_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned kTiles = 1u << 24, kTilesOfBf16 = 1u << 22, kBoth = kTiles | kTilesOfBf16;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & kBoth) != kBoth) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h, XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 CpuLevel detect() {
@@ -28,7 +45,8 @@ CpuLevel detect() {
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512cd"))
     return CpuLevel::kAvx2;
-  return __builtin_cpu_supports("avx512bf16") ? CpuLevel::kAvx512Bf16 : CpuLevel::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return CpuLevel::kAvx512;
+  return gets_tiles() ? CpuLevel::kAmxBf16 : CpuLevel::kAvx512Bf16;
 #else
   return CpuLevel::kBaseline;
 #endif
@@ -43,7 +61,7 @@ CpuLevel lowered(CpuLevel found) {
   throw Error({.what = "unknown instruction set",
                .where = "environment variable RAMET_CPU",
                .found = wish,
-               .expected = "baseline, avx2, avx512 or avx512_bf16",
+               .expected = "baseline, avx2, avx512, avx512_bf16 or amx_bf16",
                .remedy = "Unset it to use all that the processor has"});
 }
 

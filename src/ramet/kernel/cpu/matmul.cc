@@ -8,6 +8,10 @@
 namespace ramet::kernel {
 namespace {
 
+const char* name_of(BlockProduct kind) {
+  return kind == BlockProduct::kTiles ? "tiles" : kind == BlockProduct::kOnednn ? "onednn" : "plain";
+}
+
 std::unique_ptr<PreparedMatmul> prepare_product(BlockProduct kind, const NodeSignature& node, int threads,
                                                 std::string* why) {
   const MatmulForm form = matmul_form(node);
@@ -22,7 +26,7 @@ std::unique_ptr<PreparedMatmul> prepare_product(BlockProduct kind, const NodeSig
 }
 
 cpu::KernelAnswer ask(BlockProduct kind, const NodeSignature& node, int threads) {
-  return cpu::kept_answer(kind == BlockProduct::kOnednn ? "onednn" : "plain", node, threads, [&] {
+  return cpu::kept_answer(name_of(kind), node, threads, [&] {
     cpu::KernelAnswer answer;
     if (const auto prepared = prepare_product(kind, node, threads, &answer.refused))
       answer = {.scratch_bytes = prepared->scratch_bytes()};
@@ -30,10 +34,10 @@ cpu::KernelAnswer ask(BlockProduct kind, const NodeSignature& node, int threads)
   });
 }
 
-KernelEntry matmul_entry(const std::string& op, const std::string& name, BlockProduct kind) {
+KernelEntry matmul_entry(const std::string& op, BlockProduct kind) {
   KernelEntry entry;
   entry.op = op;
-  entry.name = name;
+  entry.name = name_of(kind);
   entry.refuse = [kind](const NodeSignature& node) { return ask(kind, node, 1).refused; };
   entry.make = [kind](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
     std::string why;
@@ -103,10 +107,9 @@ KernelEntry block_entry() {
 
 void add_cpu_matmul(Backend& backend) {
   cpu_level();
-  for (const std::string op : {"matmul", "linear"}) {
-    backend.add(matmul_entry(op, "onednn", BlockProduct::kOnednn));
-    backend.add(matmul_entry(op, "plain", BlockProduct::kPlain));
-  }
+  for (const std::string op : {"matmul", "linear"})
+    for (const BlockProduct kind : {BlockProduct::kTiles, BlockProduct::kOnednn, BlockProduct::kPlain})
+      backend.add(matmul_entry(op, kind));
   backend.add(block_entry());
 }
 

@@ -157,6 +157,8 @@ void limit_isa(CpuLevel level) {
   if (level == CpuLevel::kBaseline) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
   if (level == CpuLevel::kAvx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
   if (level == CpuLevel::kAvx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
+  // oneDNN's products with tiles are not used: for few rows it takes another implementation, whose bits differ.
+  if (level >= CpuLevel::kAvx512Bf16) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 }  // namespace ramet::kernel::onednn

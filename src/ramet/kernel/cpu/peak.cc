@@ -49,11 +49,13 @@ namespace ramet::kernel {
 HWY_EXPORT(FmaLoop);
 #if defined(__x86_64__)
 double fma_loop_bf16(int64_t rounds);
+double fma_loop_amx(int64_t rounds);
 #endif
 
 double fma_loop(bool bf16, int64_t rounds) {
 #if defined(__x86_64__)
-  if (cpu_level() == CpuLevel::kAvx512Bf16 && bf16) return fma_loop_bf16(rounds);
+  if (cpu_level() >= CpuLevel::kAmxBf16 && bf16) return fma_loop_amx(rounds);
+  if (cpu_level() >= CpuLevel::kAvx512Bf16 && bf16) return fma_loop_bf16(rounds);
 #endif
   (void)bf16;
   cpu_level();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/amx_product.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/guard.h"
 #include "ramet/kernel/cpu/matmul_plain.h"
@@ -61,6 +62,14 @@ struct PreparedMatmul::Parts {
   int64_t blocked_bytes = 0, a_bytes = 0, sums_bytes = 0, gemm_bytes = 0;
 
   int64_t element() const { return static_cast<int64_t>(size_of(blocked.compute)); }
+  /// Elements between rows of a copied block of a: tiles read pairs.
+  int64_t copied_k() const {
+    return kind == BlockProduct::kTiles ? (blocked.k_chunk() + 1) / 2 * 2 : blocked.k_chunk();
+  }
+  /// Floats between rows of a buffer of sums: tiles write sixteen at a time.
+  int64_t sums_stride(int64_t columns) const {
+    return kind == BlockProduct::kTiles ? (columns + 15) / 16 * 16 : columns;
+  }
   int64_t rank_bytes() const { return a_bytes + sums_bytes + gemm_bytes; }
   int64_t blocked_copies() const { return form.blocked ? 0 : whole_products ? threads : 1; }
   int64_t scratch_bytes() const { return blocked_copies() * blocked_bytes + threads * rank_bytes(); }
@@ -92,8 +101,8 @@ void PreparedMatmul::Parts::choose_blocks() {
   const bool few_rows = form.m < kRowGrain * threads && blocked.blocks() >= threads;
   whole_products = threads > 1 && form.batch >= threads;
   by_columns = threads > 1 && !whole_products && few_rows;
-  copies_a = form.transpose_a || form.a.dtype != blocked.compute || form.chunks > 1;
-  buffered = kind == BlockProduct::kPlain || form.chunks > 1 || by_columns || form.output.dtype == DType::kF16 ||
+  copies_a = form.transpose_a || form.a.dtype != blocked.compute || form.chunks > 1 || copied_k() != form.k;
+  buffered = kind != BlockProduct::kOnednn || form.chunks > 1 || by_columns || form.output.dtype == DType::kF16 ||
              (form.has_bias && bias == DType::kF16) ||
              (blocked.compute == DType::kF32 && (form.output.dtype != DType::kF32 || bias != DType::kF32));
   // Copied rows of a stay in the second-level cache; few sums do, if there are several chunks of them.
@@ -127,7 +136,8 @@ bool PreparedMatmul::Parts::make_gemm(int64_t rows, int64_t columns, std::string
 }
 
 bool PreparedMatmul::Parts::make_gemms(std::string* why) {
-  if (kind == BlockProduct::kPlain) return true;
+  if (kind == BlockProduct::kTiles) implementation = "tiles";
+  if (kind != BlockProduct::kOnednn) return true;
   for (int rank = 0; rank < threads; ++rank) {
     const Range rows = row_share(rank), columns = column_share(rank);
     for (int64_t i = rows.begin; i < rows.end; i += row_block)
@@ -139,8 +149,8 @@ bool PreparedMatmul::Parts::make_gemms(std::string* why) {
 
 void PreparedMatmul::Parts::size_scratch() {
   if (!form.blocked) blocked_bytes = aligned(blocked.bytes());
-  if (copies_a) a_bytes = aligned(row_block * form.k * element());
-  if (buffered) sums_bytes = aligned(form.chunks * row_block * column_block * 4);
+  if (copies_a) a_bytes = aligned(row_block * form.chunks * copied_k() * element());
+  if (buffered) sums_bytes = aligned(form.chunks * row_block * sums_stride(column_block) * 4);
 }
 
 /// Rows x columns of product `index`; b is the blocked matrix, a the block of rows in chunks one after the other.
@@ -158,13 +168,25 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
       std::memcpy(out, bias_row + (out - at.out), static_cast<size_t>(rows.size() * form.n * out_size));
     return gemm->run(rank, a, b_block, form.has_bias ? bias_row : nullptr, out, own + a_bytes + sums_bytes);
   }
-  const int64_t chunk_sums = rows.size() * columns.size(), k = blocked.k_chunk();
+  const int64_t stride = sums_stride(columns.size()), chunk_sums = rows.size() * stride, k = copied_k();
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
     const char* a_chunk = a + chunk * rows.size() * k * element();
     const char* b_chunk = b_block + chunk * blocked.chunk_bytes();
     float* to = sums + chunk * chunk_sums;
     if (gemm)
       gemm->run(rank, a_chunk, b_chunk, nullptr, to, own + a_bytes + sums_bytes);
+    else if (kind == BlockProduct::kTiles)
+      amx_product({.m = rows.size(),
+                   .n = stride,
+                   .k = k / 2,
+                   .a = a_chunk,
+                   .a_stride = 2 * k,
+                   .b = reinterpret_cast<const uint32_t*>(b_chunk),
+                   .b_stride = blocked.n_block,
+                   .panel_stride = blocked.block_bytes() / 4,
+                   .c = to,
+                   .c_stride = stride,
+                   .add = false});
     else
       plain_product(rows.size(), columns.size(), k, reinterpret_cast<const float*>(a_chunk),
                     reinterpret_cast<const float*>(b_chunk), to, columns.size());
@@ -174,7 +196,7 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
                             ? static_cast<const char*>(at.extra) + columns.begin * static_cast<int64_t>(size_of(bias))
                             : nullptr;
   for (int64_t i = 0; i < rows.size(); ++i)
-    finish_row(sums + i * columns.size(), form.chunks, chunk_sums, columns.size(), bias_at, bias,
+    finish_row(sums + i * stride, form.chunks, chunk_sums, columns.size(), bias_at, bias,
                c ? c + (index * form.m + rows.begin + i) * form.n + columns.begin : nullptr,
                out + i * form.n * out_size, form.output.dtype);
 }
@@ -189,7 +211,8 @@ void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, in
     const Range some{i, std::min(rows.end, i + row_block)};
     const char* block_a = a + i * form.k * size;
     if (copies_a) {
-      const int64_t k = blocked.k_chunk(), stride = form.transpose_a ? form.m : form.k, run = form.run();
+      const int64_t k = copied_k(), stride = form.transpose_a ? form.m : form.k, run = form.run();
+      if (k != blocked.k_chunk()) std::memset(copy, 0, static_cast<size_t>(form.chunks * some.size() * k * element()));
       for (int64_t chunk = 0; chunk < form.chunks; ++chunk)
         for (int64_t part = 0; part < form.chunk_blocks; ++part) {
           const int64_t at = (part * form.chunks + chunk) * run;
@@ -263,7 +286,14 @@ std::optional<BlockedMatrix> PreparedMatmul::preferred_blocking(BlockProduct kin
   }
   if (cpu_level() < CpuLevel::kAvx512 || form.k == 0 || form.n == 0) return std::nullopt;
   // 8-bit floats are bf16 without loss.
-  if (form.b.dtype == DType::kBF16 || size_of(form.b.dtype) == 1) {
+  const bool bf16 = form.b.dtype == DType::kBF16 || size_of(form.b.dtype) == 1;
+  if (kind == BlockProduct::kTiles) {
+    if (!bf16 || cpu_level() < CpuLevel::kAmxBf16) return std::nullopt;
+    blocked.compute = DType::kBF16;
+    blocked.n_block = 64;
+    return blocked;
+  }
+  if (bf16) {
     blocked.compute = DType::kBF16;
     blocked.n_block = onednn::preferred_block(DType::kBF16, blocked.k_chunk(), form.n);
     if (blocked.n_block) return blocked;
@@ -283,9 +313,10 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   };
   if (size_of(form.output.dtype) < 2) return refuse("results in 8-bit floats are not for this kernel");
   if (kind == BlockProduct::kOnednn && !onednn::built()) return refuse("this build of Ramet has no oneDNN");
-  // oneDNN cuts a long k where it likes.
-  if (form.in_order && kind == BlockProduct::kOnednn) return refuse("sums in order are the plain kernel's");
+  // oneDNN cuts a long k where it likes, and tiles sum groups of k.
+  if (form.in_order && kind != BlockProduct::kPlain) return refuse("sums in order are the plain kernel's");
   const auto preferred = preferred_blocking(kind, form);
+  if (!preferred && kind == BlockProduct::kTiles) return refuse("no tiles of this type on " + cpu_kernel_class());
   if (!preferred) return refuse("oneDNN has no blocked product of these types on " + cpu_kernel_class());
   if (form.blocked && (!blocked || blocked->format() != preferred->format()))
     return refuse("b is blocked for another kernel; found " + (blocked ? blocked->format() : "no known format") +

@@ -12,9 +12,10 @@
 
 namespace ramet::kernel {
 
-/// The single-threaded products of dense blocks that a prepared product consists of. Two kinds: oneDNN's, and our own
-/// loop.
+/// The single-threaded products of dense blocks that a prepared product consists of: our own with tiles, oneDNN's, and
+/// our own loop.
 enum class BlockProduct {
+  kTiles,   ///< bf16 (8-bit floats as bf16) on processors with AMX
   kOnednn,  ///< f32, bf16 and (as bf16) 8-bit floats on AVX-512, implementations that the guard has proven
   kPlain    ///< f32 in order of k, on any processor; other types are widened
 };
@@ -34,7 +35,7 @@ class PreparedMatmul {
   ~PreparedMatmul();
 
   int64_t scratch_bytes() const;
-  /// oneDNN's name of the implementation, or "plain".
+  /// oneDNN's name of the implementation, "tiles" or "plain".
   const std::string& implementation() const;
   /// `extra` is the bias or c, or null. out may be c.
   void run(const void* a, const void* b, const void* extra, void* out, void* scratch, ThreadTeam& team) const;

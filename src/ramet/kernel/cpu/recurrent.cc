@@ -111,7 +111,7 @@ class RecurrentPlan {
     form.a = {form_.dtype, Shape{form.m, form.k}};
     form.b = {form_.dtype, Shape{rows, columns}};
     form.output = {out, Shape{form.m, form.n}};
-    for (const BlockProduct kind : {BlockProduct::kOnednn, BlockProduct::kPlain}) {
+    for (const BlockProduct kind : {BlockProduct::kTiles, BlockProduct::kOnednn, BlockProduct::kPlain}) {
       const auto blocked = PreparedMatmul::preferred_blocking(kind, form);
       if (!blocked) continue;
       product.prepared = PreparedMatmul::make(kind, form, DType::kF32, blocked, threads_, why);

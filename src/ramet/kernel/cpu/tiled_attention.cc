@@ -28,7 +28,7 @@ int64_t share_begin(int64_t heads, int64_t blocks, bool causal, int rank, int pa
 TiledAttention::TiledAttention(const AttentionForm& form, bool gradient, int threads)
     : form_(form),
       gradient_(gradient),
-      bf16_(form.dtype == DType::kBF16 && cpu_level() == CpuLevel::kAvx512Bf16),
+      bf16_(form.dtype == DType::kBF16 && cpu_level() >= CpuLevel::kAvx512Bf16),
       threads_(threads) {
   const int64_t ratio = bf16_ ? 2 : 1, positions = gradient ? form.sequence : form.keys;
   const AttentionLayout layout{positions, form.head_size, ratio}, values{positions, form.value_size, ratio};

@@ -1,0 +1,166 @@
+"""From a module to a model of Ramet: what training_model, inference_model, save and supported share."""
+
+import dataclasses
+
+import torch
+
+import ramet
+from ramet.errors import Error, ShapeError
+
+from . import _export, _marks
+from ._optimizers import Plan
+from ._options import Options
+from ._structure import InputTree, OutputTree, split_call
+
+
+@dataclasses.dataclass
+class Source:
+    """A module's programs and tensors as import_torch takes them."""
+
+    module: torch.nn.Module
+    inputs: InputTree
+    input_names: list      # that the programs give to the inputs
+    training: object       # Traced, or None
+    evaluation: object     # Traced
+    loss: str = ""
+    loss_items: str = ""
+    plan: Plan | None = None
+    trained: frozenset = frozenset()  # names of trained parameters, all names of tied ones
+
+    def arguments(self, options):
+        """Keyword arguments of ramet.import_torch."""
+        programs = [each.exported for each in (self.training, self.evaluation) if each]
+        tensors = _export.tensors_of(self.module, programs, self.trained)
+        return dict(
+            name=type(self.module).__name__,
+            training=_export.text_of(self.training.exported) if self.training else "",
+            evaluation=_export.text_of(self.evaluation.exported),
+            tensors=[ramet.TorchTensor(name, tensor, storage, trained) for name, tensor, storage, trained in tensors],
+            outputs=self.evaluation.outputs, loss=self.loss, loss_items=self.loss_items,
+            axes=[(pattern, list(axes)) for pattern, axes in options.axes.items()], parts=list(options.parts),
+            seed=options.seed)
+
+    def model(self, options):
+        return ramet.import_torch(**self.arguments(options))
+
+    def feed(self, tensors):
+        """The samples of a call, by the names of the program's inputs."""
+        return {name: tensor for name, (_, tensor) in zip(self.input_names, tensors)}
+
+    def outputs(self, arrays):
+        """The module's outputs of a program's arrays."""
+        return self.evaluation.tree.fill({name: torch.as_tensor(arrays[name]) for name in arrays})
+
+
+def names_of_parameters(module):
+    """All names of each parameter, by its id."""
+    names = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return names
+
+
+def prepare(module, example):
+    """The module without wrappers, and the inputs of its call; refuses what can never be taken."""
+    module = _export.unwrapped(module)
+    _export.check_module(module)
+    return module, InputTree.of(module, example)
+
+
+def source_of_training(module, example, loss, optimizer, options: Options):
+    module, inputs = prepare(module, example)
+    plan = Plan(optimizer, names_of_parameters(module)) if optimizer is not None else None
+    call = split_call(example)
+    loss_function = _checked_loss(loss)
+    items = options.loss_mean if callable(options.loss_mean) else None
+    how = dict(loss=loss_function, items=items)
+    evaluation = _export.trace(module, inputs, call, False, **how)
+    training = _export.trace(module, inputs, call, True, **how)
+    if training.outputs != evaluation.outputs:
+        # The modes return different structures: what both have stays.
+        common = [name for name in evaluation.outputs if name in training.outputs]
+        training = _export.trace(module, inputs, call, True, **how, select=common)
+        evaluation = _export.trace(module, inputs, call, False, **how, select=common)
+    name = "loss" if loss_function else _loss_name(training, loss)
+    items_name = "loss_items" if items else _items_name(training, options.loss_mean)
+    source = Source(module, inputs, training.inputs, training, evaluation, name, items_name, plan)
+    source.trained = _trained(module, source, plan)
+    return source
+
+
+def source_of_inference(module, example):
+    module, inputs = prepare(module, example)
+    evaluation = _export.trace(module, inputs, split_call(example), False)
+    if not evaluation.outputs:
+        raise ShapeError("a module that returns no tensor", where=type(module).__name__)
+    return Source(module, inputs, evaluation.inputs, None, evaluation)
+
+
+def _checked_loss(loss):
+    """The function, if the loss is one."""
+    if isinstance(loss, torch.nn.Module) and any(True for _ in loss.parameters()):
+        raise Error("a loss with parameters of its own", where="loss", found=type(loss).__name__,
+                    remedy="Make it a part of the module, so that its parameters are trained and saved")
+    if loss is None or isinstance(loss, (str, int)) and not isinstance(loss, bool):
+        return None
+    if not callable(loss):
+        raise Error("no loss", where="loss", found=repr(loss),
+                    expected="the name of an output, its index, a function of (outputs, batch), or None")
+    return loss
+
+
+def _is_scalar_float(value):
+    return value.numel() == 1 and value.dim() <= 1 and value.dtype.is_floating_point
+
+
+def _loss_name(traced, loss):
+    names = traced.outputs
+    if not names:
+        raise ShapeError("a module that returns no tensor", where="forward", expected="a loss")
+    shown = ", ".join(f"{name} {list(traced.output_value(name).shape)}" for name in names)
+    if loss is None:
+        scalars = [name for name in names if _is_scalar_float(traced.output_value(name))]
+        if len(scalars) != 1:
+            raise Error("no output that is the only scalar" if not scalars else "several scalar outputs", where="loss",
+                        found=shown, expected="one scalar output of floating-point numbers",
+                        remedy="Say which: loss='NAME', or loss=lambda outputs, batch: ...")
+        return scalars[0]
+    if isinstance(loss, int):
+        if not -len(names) <= loss < len(names):
+            raise Error("no output of this index", where="loss", found=str(loss), expected=f"one of {shown}")
+        loss = names[loss]
+    if loss not in names:
+        raise Error("no output of this name", where="loss", found=f"'{loss}'", expected=f"one of {shown}",
+                    remedy="transformers return a loss where the example has labels")
+    if not _is_scalar_float(traced.output_value(loss)):
+        raise ShapeError("a loss that is no scalar", where=f"output '{loss}'",
+                         found=f"{str(traced.output_value(loss).dtype).removeprefix('torch.')}"
+                               f"{list(traced.output_value(loss).shape)}",
+                         expected="one number", remedy="Take its mean: loss=lambda outputs, batch: ....mean()")
+    return loss
+
+
+def _items_name(traced, items):
+    if items is None:
+        return ""
+    if items not in traced.outputs:
+        raise Error("no output of this name", where="Options.loss_mean", found=f"'{items}'",
+                    expected=", ".join(traced.outputs))
+    return items
+
+
+def _trained(module, source, plan):
+    """Names of the parameters that are trained: those of the optimizer that require a gradient and get one, as
+    PyTorch's optimizers skip parameters without a gradient."""
+    names = names_of_parameters(module)
+    reached = _marks.reached_by_gradient(source.training.exported, source.training.output_node(source.loss))
+    trained = set()
+    for parameter in module.parameters():
+        own = names[id(parameter)]
+        if parameter.requires_grad and any(name in reached for name in own) and \
+                (plan is None or own[0] in plan.weights):
+            trained |= set(own)
+    if not trained:
+        raise Error("the loss depends on no parameter that is trained", where=f"loss '{source.loss}'",
+                    remedy="Check requires_grad of the parameters, and detach() and torch.no_grad() in forward")
+    return frozenset(trained)

@@ -1,0 +1,90 @@
+"""How a module is compiled and trained."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from ramet.errors import Error
+
+PRECISIONS = ("f32", "bf16", "f16", "f8")
+UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of training. The first group decides the numbers; the second decides where and when they are computed,
+    and changes no bit."""
+
+    micro_batches: int = 1
+    """Micro-batches of a step. A step takes `micro_batches` times the samples of the example; its gradient is the mean of
+    theirs."""
+    precision: str = "f32"
+    """In which matrix products are computed: "f32", "bf16", "f16" or "f8". Weights and sums stay f32."""
+    max_grad_norm: float = 0.0
+    """Gradients of a larger norm are scaled down to it; 0: never."""
+    loss_scale: float | None = 1.0
+    """Factor on the loss before differentiation; None: automatic, for "f16"."""
+    loss_mean: str | Callable | None = None
+    """The loss of a micro-batch is a mean over this many items: name of a scalar output, or a function of (outputs, batch).
+    All items of a step then count equally. None: all micro-batches count equally."""
+    seed: int = 0
+    """Of dropout and other random numbers."""
+    lanes: int = 1
+    """Sums of gradients over micro-batches; replicas (r) divide them. Must divide micro_batches."""
+    chunks: int = 1
+    """Sums of a product's contraction; tensor shards (t) divide them."""
+
+    layout: str = ""
+    """Such as "p=2 r=2 rts=optimizer"; "": one device."""
+    threads: int = 0
+    """Of all devices together; 0: as the layout says, else all processors."""
+    device_memory: int | str | None = None
+    """Bytes that a device may use, as "4GiB"; None: what is available."""
+    device: str = ""
+    """Kind of devices, such as "cpu"; "": the default."""
+    axes: Mapping[str, Sequence] = dataclasses.field(default_factory=dict)
+    """Meaning of the dimensions of weights, for tensor shards: {pattern of names: axes}, as {"*.q_proj.weight": ("heads",
+    "embed")}. Axes of other weights are found from chains of products."""
+    parts: Sequence[str] = ()
+    """Paths of the modules that pipelines and phases may cut between, as "encoder.layer.*"; empty: lists of modules of one
+    class."""
+
+    def __post_init__(self):
+        for name in ("micro_batches", "lanes", "chunks"):
+            self._check(name, isinstance(getattr(self, name), int) and getattr(self, name) >= 1, "an integer, 1 or more")
+        self._check("lanes", self.micro_batches % self.lanes == 0, f"a divisor of micro_batches, {self.micro_batches}")
+        self._check("threads", isinstance(self.threads, int) and self.threads >= 0, "an integer, 0 or more")
+        self._check("seed", isinstance(self.seed, int) and 0 <= self.seed < 2**63, "an integer from 0 to 2^63 - 1")
+        self._check("precision", self.precision in PRECISIONS, ", ".join(PRECISIONS))
+        self._check("max_grad_norm", self._is_number(self.max_grad_norm) and self.max_grad_norm >= 0,
+                    "a number, 0 or more")
+        self._check("loss_scale", self.loss_scale is None or (self._is_number(self.loss_scale) and self.loss_scale > 0),
+                    "a positive number, or None for an automatic one")
+        self._check("layout", isinstance(self.layout, str), 'a text such as "p=2 r=2"')
+        self._check("axes", isinstance(self.axes, Mapping), "a dictionary from patterns of names to axes")
+        self._check("loss_mean", self.loss_mean is None or isinstance(self.loss_mean, str) or callable(self.loss_mean),
+                    "the name of an output, a function of (outputs, batch), or None")
+        if isinstance(self.parts, str):
+            object.__setattr__(self, "parts", (self.parts,))
+        self.memory_bytes()
+
+    @staticmethod
+    def _is_number(value):
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+    def _check(self, name, right, expected):
+        if not right:
+            raise Error("an option that has no such value", where=f"Options.{name}", found=repr(getattr(self, name)),
+                        expected=expected)
+
+    def memory_bytes(self):
+        """Bytes of device_memory; 0: what is available."""
+        value = self.device_memory
+        if value is None:
+            return 0
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
+        self._check("device_memory", bool(match) and match[2] in UNITS, 'a number of bytes, or a text such as "4GiB"')
+        return int(float(match[1]) * UNITS[match[2]])

@@ -1,0 +1,259 @@
+"""Nested structures of tensors (tuples, dictionaries, ModelOutputs), as lists of named tensors and back."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ramet.errors import Error, ShapeError, UnsupportedOp
+
+CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.device)
+
+
+def name_of(path):
+    """The name of a leaf, such as "hidden_states.0"."""
+    words = []
+    for key in path:
+        for attribute in ("key", "idx", "name"):
+            if hasattr(key, attribute):
+                words.append(str(getattr(key, attribute)))
+                break
+        else:
+            words.append(str(key))
+    return ".".join(words)
+
+
+def as_tensor(value):
+    """An array as a tensor that shares its memory; other values as they are."""
+    if isinstance(value, torch.Tensor) or isinstance(value, CONSTANTS):
+        return value
+    if hasattr(value, "__array_interface__") or type(value).__module__ == "numpy":
+        return torch.as_tensor(value)
+    if hasattr(value, "__dlpack__"):
+        return torch.from_dlpack(value)
+    return value
+
+
+def plain(value):
+    """Dictionaries of other classes (as tokenizers give) as dict, arrays as tensors."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(each) for each in value)
+    return as_tensor(value)
+
+
+def split_call(batch):
+    """(positional arguments, keyword arguments) of a call on a batch."""
+    if isinstance(batch, Mapping):
+        return (), plain(batch)
+    if isinstance(batch, (tuple, list)):
+        return plain(tuple(batch)), {}
+    return (plain(batch),), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class InputTree:
+    """The inputs of a module's call: which leaves are tensors, and what the others are for ever."""
+
+    spec: pytree.TreeSpec
+    names: tuple        # of all leaves
+    types: tuple        # (dtype, shape) of tensors, None for constants
+    constants: tuple    # values of constants, None for tensors
+    positional: int     # leaves of positional arguments
+
+    @staticmethod
+    def of(module, batch):
+        arguments, keywords = split_call(batch)
+        keywords = {name: value for name, value in keywords.items()}
+        names = _argument_names(module, arguments)
+        leaves, spec = pytree.tree_flatten_with_path((arguments, keywords))
+        found_names, types, constants = [], [], []
+        for path, leaf in leaves:
+            inner = list(path[1:])
+            if path[0].idx == 0:
+                name = names[inner[0].idx]
+                rest = name_of(inner[1:])
+                name = f"{name}.{rest}" if rest else name
+            else:
+                name = name_of(inner)
+            found_names.append(name)
+            if isinstance(leaf, torch.Tensor):
+                _check_example(name, leaf)
+                types.append((leaf.dtype, tuple(leaf.shape)))
+                constants.append(None)
+            elif isinstance(leaf, CONSTANTS):
+                types.append(None)
+                constants.append(leaf)
+            else:
+                raise UnsupportedOp("an example with a value that is no tensor, number or text", where=f"example['{name}']",
+                                    found=type(leaf).__name__,
+                                    expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists")
+        positional = sum(1 for path, _ in leaves if path[0].idx == 0)
+        tree = InputTree(spec, tuple(found_names), tuple(types), tuple(constants), positional)
+        tree.check()
+        return tree
+
+    def check(self):
+        tensors = [(name, kind[1]) for name, kind in zip(self.names, self.types) if kind]
+        if not tensors:
+            raise ShapeError("an example without a tensor", where="example", expected="the inputs of one micro-batch")
+        for name, shape in tensors:
+            if not shape:
+                raise ShapeError("an input without dimensions", where=f"example['{name}']",
+                                 expected="a first dimension that counts the samples",
+                                 remedy="Give a number of Python for what is the same in every step")
+        sizes = {shape[0] for _, shape in tensors}
+        if len(sizes) > 1 or 0 in sizes:
+            raise ShapeError("inputs with different numbers of samples", where="example",
+                             found=", ".join(f"{name} {list(shape)}" for name, shape in tensors),
+                             expected="the same first dimension, the samples of a micro-batch, in all inputs")
+
+    @property
+    def samples(self):
+        return next(kind[1][0] for kind in self.types if kind)
+
+    def tensor_names(self):
+        return [name for name, kind in zip(self.names, self.types) if kind]
+
+    def tensor_types(self):
+        return [kind for kind in self.types if kind]
+
+    def fill(self, tensors):
+        """The call's arguments, with these tensors and the constants."""
+        rest = iter(tensors)
+        leaves = [next(rest) if kind else constant for kind, constant in zip(self.types, self.constants)]
+        return pytree.tree_unflatten(leaves, self.spec)
+
+    def tensors_of(self, arguments, keywords, where):
+        """The tensors of a call, checked against the example but for the number of samples."""
+        if len(arguments) == 1 and not keywords and isinstance(arguments[0], (Mapping, tuple, list)) and \
+                not (self.positional == 1 and isinstance(arguments[0], (tuple, list))):
+            arguments, keywords = split_call(arguments[0])
+        leaves, spec = pytree.tree_flatten((plain(tuple(arguments)), plain(keywords)))
+        if spec != self.spec:
+            given = set(keywords) if not arguments else {"*"}
+            raise ShapeError("a batch of another structure than the example", where=where,
+                             found=_names_text(arguments, keywords), expected=", ".join(self.names),
+                             remedy=_missing_text(set(self.names), given) if not arguments else "")
+        tensors = []
+        for name, kind, constant, leaf in zip(self.names, self.types, self.constants, leaves):
+            if kind is None:
+                if isinstance(leaf, torch.Tensor) or leaf != constant:
+                    raise ShapeError("another constant than the example's", where=f"{where}: {name}", found=repr(leaf),
+                                     expected=repr(constant),
+                                     remedy="Numbers of Python are compiled into the program. Pass a tensor for what "
+                                            "changes")
+                continue
+            tensors.append((name, _checked(leaf, kind, f"{where}: {name}")))
+        counts = {tensor.shape[0] for _, tensor in tensors}
+        if len(counts) > 1:
+            raise ShapeError("inputs with different numbers of samples", where=where,
+                             found=", ".join(f"{name} {tensor.shape[0]}" for name, tensor in tensors))
+        return tensors
+
+
+def _names_text(arguments, keywords):
+    parts = [f"{len(arguments)} positional"] if arguments else []
+    return ", ".join(parts + list(keywords)) or "nothing"
+
+
+def _missing_text(expected, given):
+    parts = []
+    if missing := sorted(expected - given):
+        parts.append("Missing: " + ", ".join(missing))
+    if extra := sorted(given - expected):
+        parts.append("not in the example: " + ", ".join(extra))
+    return "; ".join(parts)
+
+
+def _argument_names(module, arguments):
+    """The names that the module's forward gives to positional arguments."""
+    names = []
+    try:
+        parameters = list(inspect.signature(module.forward).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    for i in range(len(arguments)):
+        if i < len(parameters) and parameters[i].kind in (inspect.Parameter.POSITIONAL_ONLY,
+                                                          inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameters[i].name)
+        else:
+            names.append(f"input_{i}")
+    return names
+
+
+def _check_example(name, leaf):
+    if leaf.layout != torch.strided:
+        raise UnsupportedOp("a sparse tensor", where=f"example['{name}']", found=str(leaf.layout),
+                            expected="a dense tensor", remedy="Call .to_dense()")
+    if leaf.dtype.is_complex:
+        raise UnsupportedOp("complex numbers", where=f"example['{name}']", found=str(leaf.dtype),
+                            expected="real numbers", remedy="Call torch.view_as_real in the data loader")
+    if leaf.dtype == torch.float64:
+        raise ShapeError("numbers of 64 bits", where=f"example['{name}']", found="torch.float64",
+                         expected="torch.float32", remedy="Call .float()")
+
+
+def text_of_type(dtype, shape):
+    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+
+
+def _checked(leaf, kind, where):
+    """A tensor of a batch, in the example's type, contiguous, on the CPU."""
+    dtype, shape = kind
+    if isinstance(leaf, (bool, int, float)) or not isinstance(leaf, torch.Tensor):
+        raise ShapeError("no tensor or array", where=where, found=type(leaf).__name__,
+                         expected=text_of_type(dtype, ("samples", *shape[1:])))
+    if tuple(leaf.shape[1:]) != shape[1:] or leaf.dim() != len(shape):
+        raise ShapeError("a tensor of another shape than the example's", where=where,
+                         found=text_of_type(leaf.dtype, leaf.shape),
+                         expected=text_of_type(dtype, ("samples", *shape[1:])),
+                         remedy="A program is compiled for one shape; pad the batch, or compile a second program")
+    if leaf.dtype != dtype:
+        widens = not dtype.is_floating_point and not leaf.dtype.is_floating_point and leaf.dtype != torch.bool and \
+            dtype != torch.bool and torch.iinfo(leaf.dtype).min >= torch.iinfo(dtype).min and \
+            torch.iinfo(leaf.dtype).max <= torch.iinfo(dtype).max
+        widens = widens or (dtype == torch.float32 and leaf.dtype in (torch.bfloat16, torch.float16))
+        if not widens:
+            raise ShapeError("a tensor of another element type than the example's", where=where,
+                             found=str(leaf.dtype), expected=str(dtype), remedy=f"Convert it: .to({dtype})")
+        leaf = leaf.to(dtype)
+    return leaf.detach().cpu().contiguous()
+
+
+@dataclasses.dataclass
+class OutputTree:
+    """The outputs of a module: names of the tensors, and how to put them back."""
+
+    spec: pytree.TreeSpec
+    names: list      # of tensors; None for other leaves
+    others: list     # leaves that are no tensors
+    left_out: list   # names of leaves that cannot leave a program, such as caches
+
+    @staticmethod
+    def of(outputs):
+        """(tree, tensors) of what a module returned."""
+        leaves, spec = pytree.tree_flatten_with_path(outputs)
+        names, others, tensors, left_out = [], [], [], []
+        for path, leaf in leaves:
+            if isinstance(leaf, torch.Tensor):
+                name = name_of(path) or "output"
+                names.append(f"output_{name}" if name[0].isdigit() else name)
+                others.append(None)
+                tensors.append(leaf)
+                continue
+            names.append(None)
+            others.append(leaf if isinstance(leaf, CONSTANTS) else None)
+            if not isinstance(leaf, CONSTANTS):
+                left_out.append(name_of(path) or type(leaf).__name__)
+        if len({name for name in names if name}) != len(tensors):
+            raise Error("two outputs of one name", where="forward", found=", ".join(name for name in names if name))
+        return OutputTree(spec, names, others, left_out), tensors
+
+    def fill(self, tensors):
+        """The module's outputs, with tensors by name."""
+        leaves = [tensors.get(name) if name else other for name, other in zip(self.names, self.others)]
+        return pytree.tree_unflatten(leaves, self.spec)

@@ -1,0 +1,303 @@
+"""A module compiled for training."""
+
+import dataclasses
+import os
+import warnings
+
+import torch
+
+import ramet
+from ramet.errors import Error, ShapeError
+
+from . import _export
+from ._compile import source_of_training
+from ._options import Options
+
+CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
+           "adafactor": "Adafactor", "rmsprop": "RmsProp", "adagrad": "Adagrad"}
+GROUP_OPTIONS = ("weight_decay", "beta1", "beta2", "epsilon", "momentum")
+
+
+@dataclasses.dataclass(frozen=True)
+class StepResult:
+    """The result of one optimizer step."""
+
+    step: int
+    """Steps done, including this one."""
+    loss: float
+    """Mean over the step's micro-batches."""
+    grad_norm: float
+    """Of all gradients, before clipping."""
+    skipped: bool
+    """Gradients overflowed under an automatic loss scale: no weight changed."""
+    learning_rates: dict
+    """Of this step, by group."""
+    seconds: float
+    metrics: dict
+    """The scalar outputs of the module, means over micro-batches."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The loss and metrics of some samples, without dropout."""
+
+    loss: float
+    metrics: dict
+
+
+def _optimizer(plan):
+    made = getattr(ramet, CLASSES[plan.kind.kind], None)
+    if made is None:
+        raise ramet.UnsupportedOp("an optimizer that this build of Ramet does not have", where="optimizer",
+                                  found=type(plan.optimizer).__name__)
+    return made(**plan.options)
+
+
+def _train_options(source, model, options: Options):
+    weights, plan = set(model.weights), source.plan
+    groups, named = [], set()
+    for group in plan.groups:
+        own = [name for name in group.weights if name in weights]
+        if not own:
+            continue
+        named |= set(own)
+        groups.append(ramet.Group(name=group.name, weights=own,
+                                  **{key: value for key, value in group.options.items() if key in GROUP_OPTIONS}))
+    if rest := sorted(weights - named):
+        groups.append(ramet.Group(name="frozen", weights=rest, frozen=True))
+    return ramet.TrainOptions(
+        optimizer=_optimizer(plan), groups=groups, schedule=ramet.Schedule(learning_rate=plan.rates()["group0"]),
+        precision=options.precision, micro_batches=options.micro_batches, lanes=options.lanes, chunks=options.chunks,
+        max_gradient_norm=float(options.max_grad_norm),
+        loss_scale=0.0 if options.loss_scale is None else float(options.loss_scale),
+        loss_mean_of_step=options.loss_mean is not None, seed=options.seed, layout=options.layout,
+        threads=options.threads, device_memory=options.memory_bytes(), device=options.device)
+
+
+class TrainingModel:
+    """A module, its loss and its optimizer, compiled as one program. A call makes one optimizer step.
+
+    The weights live in this object: the module that it was made of stays as it was, until `copy_to`. The optimizer that
+    was given stays the source of learning rates: they are read from its `param_groups` at each step.
+    """
+
+    def __init__(self, source, options: Options):
+        self._source, self._process = source, os.getpid()
+        self.options = options
+        self._model = source.model(options)
+        self._train_options = _train_options(source, self._model, options)
+        self._training = ramet.Training(self._model, self._train_options)
+        self._states = set(self._training.states())
+        self._groups = {group.name for group in self._train_options.groups if not group.frozen}
+        self._plan = None
+        module = source.module
+        self._kept = {name: tensor.detach() for name, tensor in module.state_dict(keep_vars=True).items()
+                      if isinstance(tensor, torch.Tensor)}
+        self._first_names = self._names_of_states(module)
+        if source.plan.optimizer.state:
+            self.load_optimizer_state_dict(source.plan.optimizer.state_dict())
+
+    @staticmethod
+    def _names_of_states(module):
+        """Of each parameter and buffer the name of its state: the first of equal storage."""
+        first, names = {}, {}
+        tensors = list(module.named_parameters(remove_duplicate=False)) + \
+            list(module.named_buffers(remove_duplicate=False))
+        for name, tensor in tensors:
+            names[name] = first.setdefault(_export.storage_of(tensor), name) if tensor.numel() else name
+        return names
+
+    # --- what it is ---
+
+    @property
+    def plan(self):
+        """Bytes of each device and the predicted time of a step. Predicting the time measures the machine for a moment."""
+        if self._plan is None:
+            self._plan = ramet.plan(self._model, self._train_options)
+        return self._plan
+
+    @property
+    def memory(self):
+        """What each device of the compiled program holds in memory, as text."""
+        return self._training.plan()
+
+    @property
+    def samples_per_step(self):
+        return self._training.samples_per_step
+
+    @property
+    def steps_done(self):
+        return self._training.steps_done
+
+    @property
+    def trained(self):
+        """Names of the parameters that are trained."""
+        return sorted(set(self._model.weights) - {name for group in self._train_options.groups if group.frozen
+                                                  for name in group.weights})
+
+    def weights_hash(self):
+        """Hash of all trained weights and statistics. Equal bits give equal hashes, on any layout."""
+        return self._training.weights_hash()
+
+    def __repr__(self):
+        return (f"<ramet.torch.TrainingModel of {type(self._source.module).__name__}, step {self.steps_done}, layout "
+                f"'{self.options.layout}'>")
+
+    def __reduce__(self):
+        raise TypeError("a compiled TrainingModel cannot be copied or pickled; save() writes a checkpoint")
+
+    # --- steps ---
+
+    def _check_process(self):
+        if os.getpid() != self._process:
+            raise Error("a compiled program in a forked process", where="TrainingModel",
+                        remedy="Its threads did not survive the fork. Call it in the process that made it, or use the "
+                               "start method 'spawn' and compile there")
+
+    def _tensors(self, arguments, keywords, where, samples=None):
+        """Samples of a call by the program's names; `samples`: their number, or a multiple of the micro-batch."""
+        tensors = self._source.inputs.tensors_of(arguments, keywords, where)
+        count, micro = tensors[0][1].shape[0], self._source.inputs.samples
+        if samples is not None and count != samples:
+            last = count < samples
+            raise ShapeError("samples that are not those of one step" if not last else "an incomplete batch", where=where,
+                             found=f"{count} samples",
+                             expected=f"{samples}: {micro} of the example's micro-batch x {self.options.micro_batches} "
+                                      "micro-batches",
+                             remedy="Leave the last batch out (DataLoader(drop_last=True))" if last else
+                                    "Compile with Options(micro_batches=...) that fit the batch")
+        return self._source.feed(tensors)
+
+    def __call__(self, *arguments, **keywords):
+        """One optimizer step on a batch of samples_per_step samples, given as the example was. Raises Error, and changes
+        no weight, when the loss is not finite."""
+        self._check_process()
+        plan = self._source.plan
+        feed = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step)
+        plan.check_unchanged()
+        rates = {name: rate for name, rate in plan.rates().items() if name in self._groups}
+        result = self._training.step(feed, group_rates=rates)
+        plan.optimizer._opt_called = True  # torch's schedulers look whether the optimizer has stepped
+        return StepResult(result.step, result.loss, result.gradient_norm, result.skipped, rates, result.seconds,
+                          {name: value for name, value in result.metrics.items() if name != "loss"})
+
+    def evaluate(self, *arguments, **keywords):
+        """The loss and metrics of whole micro-batches of samples, in evaluation mode."""
+        self._check_process()
+        feed = self._tensors(arguments, keywords, "evaluate()")
+        metrics = dict(self._training.evaluate(feed))
+        return Evaluation(metrics.pop("loss"), metrics)
+
+    def predict(self, *arguments, **keywords):
+        """The module's outputs for these samples, in evaluation mode, in the module's own structure."""
+        self._check_process()
+        return self._source.outputs(self._training.predict(self._tensors(arguments, keywords, "predict()")))
+
+    # --- weights ---
+
+    def _value(self, name, like):
+        """A state in the type and shape of a tensor."""
+        return torch.as_tensor(self._training.state(name)).reshape(like.shape).to(like.dtype)
+
+    def state_dict(self):
+        """As module.state_dict(): the weights and buffers as they are now."""
+        result = {}
+        for name, tensor in self._kept.items():
+            state = self._first_names.get(name)
+            result[name] = self._value(state, tensor) if state in self._states else tensor.clone()
+        return result
+
+    def load_state_dict(self, state_dict):
+        """Sets all weights and buffers from what state_dict() of this object or of the module gave."""
+        missing = sorted(set(self._kept) - set(state_dict))
+        extra = sorted(set(state_dict) - set(self._kept))
+        if missing or extra:
+            raise Error("a state_dict of another module", where="load_state_dict",
+                        found=f"missing: {', '.join(missing[:5]) or 'none'}; unknown: {', '.join(extra[:5]) or 'none'}")
+        views = {}
+        for name, old in self._kept.items():
+            new, state = state_dict[name], self._first_names.get(name)
+            if tuple(new.shape) != tuple(old.shape):
+                raise ShapeError("a tensor of another shape", where=f"load_state_dict: {name}",
+                                 found=str(list(new.shape)), expected=str(list(old.shape)))
+            if state in self._states:
+                views[state] = self._as_state(state, new)
+            elif not torch.equal(new.detach().to(old.dtype), old):
+                raise Error("a tensor that is a constant of the program", where=f"load_state_dict: {name}",
+                            remedy="Frozen parameters and buffers that training does not change are compiled in. Compile "
+                                   "again")
+        self._training.set_states(views)
+
+    def _as_state(self, name, tensor):
+        return tensor.detach().cpu().to(torch.as_tensor(self._training.state(name)).dtype).contiguous()
+
+    def copy_to(self, module):
+        """Writes the weights and buffers into a module with the names and shapes of the one that was compiled."""
+        module = _export.unwrapped(module)
+        targets = dict(module.named_parameters()) | dict(module.named_buffers())
+        wanted = {name for name, state in self._first_names.items() if state in self._states and name == state}
+        written = {name: targets[name] for name in wanted if name in targets}
+        if missing := sorted(wanted - set(written)):
+            raise Error("a module without some of the weights", where="copy_to", found=", ".join(missing[:5]))
+        for name, target in written.items():
+            shape = tuple(torch.as_tensor(self._training.state(name)).shape)
+            if tuple(target.shape) != shape:
+                raise ShapeError("a weight of another shape", where=f"copy_to: {name}", found=str(list(target.shape)),
+                                 expected=str(list(shape)))
+        with torch.no_grad():
+            for name, target in written.items():
+                target.copy_(self._value(name, target))
+        return module
+
+    def optimizer_state_dict(self):
+        """In the form of torch.optim: load_state_dict of the same optimizer takes it."""
+        return self._source.plan.state_dict(self.steps_done, lambda name: torch.as_tensor(self._training.state(name)),
+                                            self._states)
+
+    def load_optimizer_state_dict(self, state_dict):
+        """Goes on from what torch.optim's state_dict() gave: moments, and the number of steps."""
+        steps, tensors = self._source.plan.states_of(state_dict, self._states)
+        views = {}
+        for name, tensor in tensors.items():
+            held = torch.as_tensor(self._training.state(name))
+            if held.numel() != tensor.numel():
+                raise ShapeError("a state of another shape", where=f"load_optimizer_state_dict: {name}",
+                                 found=str(list(tensor.shape)), expected=str(list(held.shape)))
+            views[name] = tensor.detach().cpu().to(held.dtype).contiguous()
+        self._training.set_states(views)
+        if steps is not None:
+            self._training.set_steps_done(steps)
+        if self._source.plan.optimizer.param_groups and "param_groups" in state_dict:
+            for own, given in zip(self._source.plan.optimizer.param_groups, state_dict["param_groups"]):
+                own["lr"] = given.get("lr", own["lr"])
+
+    # --- checkpoints ---
+
+    def save(self, folder):
+        """Saves all that training needs to go on, whole or not at all, and returns the path."""
+        self._check_process()
+        return self._training.save(str(folder))
+
+    def restore(self, path):
+        """Goes on from a checkpoint of any layout: what save() returned, or the newest in its folder."""
+        self._check_process()
+        for text in self._training.restore(str(path)).splitlines():
+            warnings.warn(text, stacklevel=2)
+
+    def save_weights(self, path):
+        """Writes the weights to one safetensors file, under the names of the module."""
+        self._training.save_weights(str(path))
+
+
+def training_model(module, optimizer, example, loss=None, options=None):
+    """Compiles a module, its loss and its optimizer.
+
+    `example`: a micro-batch, as a dictionary of keyword arguments or a tuple; its shapes are those of the program. `loss`:
+    name or index of an output, a function of (outputs, batch), or None for the only scalar output. Raises
+    ramet.UnsupportedOp for what Ramet does not have, and ramet.DoesNotFit, before any step.
+    """
+    if options is None:
+        options = Options()
+    if not isinstance(options, Options):
+        raise Error("no options", where="options", found=type(options).__name__, expected="ramet.torch.Options(...)")
+    return TrainingModel(source_of_training(module, example, loss, optimizer, options), options)

@@ -1,0 +1,89 @@
+#pragma once
+
+#include "ramet/base/house.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ramet/front/program.h"
+
+namespace ramet::front {
+
+/// A traced program with calls in place of groups of calls that compute the same: attention that is written out as
+/// products and a softmax, norms and GELU that are written out as element-wise calls, and log_softmax before nll_loss.
+/// A group is replaced only where nothing else reads its inner values.
+TracedProgram fuse_patterns(TracedProgram program);
+
+/// A program while patterns are sought in it: who makes each value, and how often it is read.
+class PatternProgram {
+ public:
+  explicit PatternProgram(TracedProgram program);
+
+  const std::vector<TracedCall>& calls() const { return program_.calls; }
+  const TensorType* type(const std::string& name) const;
+  /// The call that makes a value; null for an input.
+  const TracedCall* maker(const std::string& value) const;
+  /// The call of one of the operators that makes an argument's value, which nobody else reads; null for others.
+  const TracedCall* inner(const TracedArgument* value, std::initializer_list<std::string_view> ops) const;
+  bool read_once(const std::string& value) const;
+  bool unread(const std::string& value) const;
+  /// The value with the calls taken away that only copy it.
+  std::string behind_copies(std::string value) const;
+
+  /// A new value of this type, made by `call`, which stands before call `before` of the original program.
+  std::string insert(size_t before, TracedCall call, TensorType type);
+  /// Call `index` of the original program is another one with the same results.
+  void replace(size_t index, TracedCall call);
+
+  /// The program with all replacements; calls whose results nobody reads are left out.
+  TracedProgram finish();
+
+ private:
+  void count_reads();
+
+  TracedProgram program_;
+  std::map<std::string, size_t, std::less<>> makers_{};
+  std::map<std::string, int, std::less<>> reads_{};
+  std::vector<std::pair<size_t, TracedCall>> inserted_{};
+  int names_ = 0;
+};
+
+// Arguments of calls.
+TracedArgument tensor_argument(const std::string& name);
+TracedArgument number_argument(double number);
+TracedArgument integer_argument(int64_t number);
+TracedArgument flag_argument(bool flag);
+TracedArgument list_argument(const std::vector<int64_t>& numbers);
+/// The name of a tensor argument; "" for others.
+std::string tensor_of(const TracedCall& call, std::string_view name);
+/// A plain number of a call; none where the argument is something else. `absent` where it was left out.
+std::optional<double> number_of(const TracedCall& call, std::string_view name,
+                                std::optional<double> absent = std::nullopt);
+std::optional<double> number_of(const TracedArgument& argument);
+/// A call of an operator that stands where `like` stands in the user's code.
+TracedCall call_like(const TracedCall& like, const std::string& op,
+                     std::vector<std::pair<std::string, TracedArgument>> arguments);
+
+/// A product as one number and factors, each read once but for the leaves: 0.5 x (1 + erf(y)) is {0.5, {x, 1 +
+/// erf(y)}}.
+struct Factors {
+  double number = 1;
+  std::vector<std::string> values{};
+};
+Factors factors_of(const PatternProgram& program, const std::string& value, bool root = true);
+/// The other summand of `number` + value, read once; "" where the value is no such sum.
+std::string plus_number(const PatternProgram& program, const std::string& value, double number);
+
+// The patterns: each looks at call `index` as the last one of its group, and returns whether it has replaced it.
+bool fuse_attention(PatternProgram& program, size_t index);
+bool fuse_gelu(PatternProgram& program, size_t index);
+bool fuse_rms_norm(PatternProgram& program, size_t index);
+bool fuse_layer_norm(PatternProgram& program, size_t index);
+bool fuse_norm_weight(PatternProgram& program, size_t index);
+bool fuse_cross_entropy(PatternProgram& program, size_t index);
+
+}  // namespace ramet::front
