@@ -8,10 +8,9 @@ namespace {
 struct EmptyData {
   uint16_t head_size = 32;
   uint8_t magic1 = 0xda, magic2 = 0x27;
-  UDataInfo info{sizeof(UDataInfo), 0, U_IS_BIG_ENDIAN, U_CHARSET_FAMILY, U_SIZEOF_UCHAR, 0,
-                 {0x54, 0x6f, 0x43, 0x50},  // "ToCP": a table of pointers
-                 {1, 0, 0, 0},
-                 {0, 0, 0, 0}};
+  UDataInfo info{sizeof(UDataInfo), 0,           U_IS_BIG_ENDIAN,          U_CHARSET_FAMILY,
+                 U_SIZEOF_UCHAR,    0,           {0x54, 0x6f, 0x43, 0x50},  // "ToCP": a table of pointers
+                 {1, 0, 0, 0},      {0, 0, 0, 0}};
   char pad[8]{};
   int32_t entries = 0, reserved = 0;
 };
