@@ -1,4 +1,5 @@
 """Training, prediction and plans from Python: results, layouts, arrays, threads, Ctrl-C, errors."""
+import json
 import os
 import pathlib
 import signal
@@ -87,6 +88,25 @@ class Training(unittest.TestCase):
         training = ramet.Training(models.rows_model(), options, threads=1)
         self.assertEqual((training.options.steps, training.options.precision, training.options.layout), (7, "bf16", "p=2"))
         self.assertIn("momentum=0.5", repr(options))
+
+    def test_optimizers_agree_with_pytorch(self):
+        """Ten steps on gradients that bench/peers/torch_optimizers.py gave to PyTorch in f64."""
+        record = json.loads((ROOT / "tests/samples/optimizers.json").read_text())
+        i = np.arange(24)
+        for name, optimizer, rate in (
+                ("rmsprop", ramet.Rmsprop(alpha=0.9, epsilon=1e-6, weight_decay=0.1), 0.01),
+                ("centered_rmsprop", ramet.Rmsprop(alpha=0.9, epsilon=1e-6, weight_decay=0.1, momentum=0.8, centered=True), 0.01),
+                ("adagrad", ramet.Adagrad(rate_decay=0.1, epsilon=1e-8, weight_decay=0.1, first_sum=0.2), 0.05),
+                ("adam", ramet.Adam(beta2=0.99, epsilon=1e-6, weight_decay=0.1), 0.01),
+                ("sgd", ramet.Sgd(momentum=0.9, nesterov=True, weight_decay=0.1), 0.01)):
+            m = ramet.ModelBuilder("given")
+            first = ((i * 29) % 83 - 41) / 40
+            w = m.weight("w", [4, 6], ramet.Init.numbers(first.astype("f4").reshape(4, 6)))
+            m.loss(ramet.reduce_sum(w * ramet.reshape(m.input("g", "f32", [1, 24]), [4, 6])))
+            training = models.training(m.build(), optimizer=optimizer)
+            for step in range(1, record["steps"] + 1):
+                training.step({"g": (((i * 37 + step * 53) % 101 - 50) / 25).astype("f4")[None]}, rate=rate)
+            np.testing.assert_allclose(training.weight("w").ravel(), record["cases"][name]["matrix"], atol=2e-6, err_msg=name)
 
     def test_logs_to_a_run(self):
         with tempfile.TemporaryDirectory() as folder:
