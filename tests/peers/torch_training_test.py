@@ -1,5 +1,6 @@
 """Training with ramet.torch beside PyTorch's own: losses, weights, states, schedulers, and what must not go wrong."""
 
+import copy
 import os
 import signal
 import subprocess
@@ -195,7 +196,7 @@ class Weights(unittest.TestCase):
         middle, state = step.state_dict(), step.optimizer_state_dict()
         # torch goes on
         mine.load_state_dict(middle)
-        own.load_state_dict(state)
+        own.load_state_dict(copy.deepcopy(state))
         self.assertEqual({int(each["step"]) for each in own.state.values()}, {3})
         reference(mine, own, [batch(seed=i) for i in range(3, 6)])
         torch.testing.assert_close(mine.state_dict(), theirs.state_dict(), rtol=1e-4, atol=1e-5)
@@ -203,7 +204,7 @@ class Weights(unittest.TestCase):
         fresh = seeded(Net, 7)
         fresh.load_state_dict(middle)
         again = make(fresh)
-        again.load_state_dict(state)
+        again.load_state_dict(copy.deepcopy(state))
         second = rt.training_model(fresh, again, example=batch(), loss="loss", options=rt.Options(**TINY))
         self.assertEqual(second.steps_done, 3)
         for i in range(3, 6):

@@ -119,7 +119,7 @@ def _loss_name(traced, loss):
         raise ShapeError("a module that returns no tensor", where="forward", expected="a loss")
     shown = ", ".join(f"{name} {list(traced.output_value(name).shape)}" for name in names)
     if loss is None:
-        scalars = [name for name in names if _is_scalar_float(traced.output_value(name))]
+        scalars = [name for name in names if name != "loss_items" and _is_scalar_float(traced.output_value(name))]
         if len(scalars) != 1:
             raise Error("no output that is the only scalar" if not scalars else "several scalar outputs", where="loss",
                         found=shown, expected="one scalar output of floating-point numbers",
