@@ -13,7 +13,8 @@ const std::vector<OperatorEntry>& all_operators() {
     std::vector<OperatorEntry> entries;
     for (const auto family :
          {product_operators, arithmetic_operators, shape_operators, constant_operators, reduction_operators,
-          network_operators, attention_operators, loss_operators, random_operators})
+          network_operators, attention_operators, loss_operators, random_operators, index_operators, order_operators,
+          distance_operators, spectral_operators, resize_operators, recurrent_operators})
       for (const OperatorEntry& entry : family()) entries.push_back(entry);
     std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.op < b.op; });
     for (size_t i = 1; i < entries.size(); ++i)

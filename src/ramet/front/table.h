@@ -24,7 +24,10 @@ std::span<const OperatorEntry> network_operators();  ///< convolutions, pools, n
 std::span<const OperatorEntry> attention_operators();
 std::span<const OperatorEntry> loss_operators();
 std::span<const OperatorEntry> random_operators();
-std::span<const OperatorEntry> index_operators();  ///< gathers, scatters, sorting, searching
+std::span<const OperatorEntry> index_operators();     ///< gathers, scatters, masks, bits
+std::span<const OperatorEntry> order_operators();     ///< sorting, searching, running results
+std::span<const OperatorEntry> distance_operators();  ///< distances, products of vectors, histograms
+std::span<const OperatorEntry> spectral_operators();  ///< Fourier transforms
 std::span<const OperatorEntry> resize_operators();
 std::span<const OperatorEntry> recurrent_operators();
 
