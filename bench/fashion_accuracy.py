@@ -4,21 +4,28 @@ same augmentation, the same recipe. Prints the test accuracy of both for each se
     python bench/fashion_accuracy.py                       # three seeds, 5 epochs, examples/fashion-resnet18.toml
     python bench/fashion_accuracy.py --curve 50 --seeds 1  # only the losses of 50 steps
     python bench/fashion_accuracy.py --seeds 1 --steps 3 --width 8 --micro-batch 16 --test-batches 2   # a trial in seconds
+    until python bench/fashion_accuracy.py --seconds 200; do sleep 1; done                             # in pieces
 
-Both train in f32. Needs the peers (scripts/setup.sh --peers) and build/bench/batches.
+Both train in f32. With --seconds the bench works for about so long and ends with status 3; called again with the same
+arguments, it goes on from its checkpoints in build/fashion. Needs the peers (scripts/setup.sh --peers) and
+build/bench/batches.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import shutil
+import signal
 import statistics
+import subprocess
 import sys
-import tempfile
+import time
 
-from peers.sides import ROOT, first_processors, objects, run
+from peers.sides import ROOT, objects
 
 RECIPE = "examples/fashion-resnet18.toml"
+NOT_DONE = 3
 
 
 def settings_of(args, seed):
@@ -29,20 +36,56 @@ def settings_of(args, seed):
     return [f"--set={key}={value}" for key, value in settings.items()]
 
 
-def train_both(args, seed, folder, processors):
-    first, batches = folder / "first.safetensors", folder / "batches"
-    peer = [sys.executable, "bench/peers/torch_fashion.py", "--width", args.width, "--threads", args.threads]
-    objects([*peer, "--first", first, "--seed", seed], processors)
-    settings = settings_of(args, seed)
-    plain = [word for setting in settings for word in ("--set", setting.removeprefix("--set="))]
-    objects(["build/bench/batches", RECIPE, "--out", batches, *plain])
-    lines = objects(["build/ramet", "train", RECIPE, *settings, f"--set=model.init_from={first}", "--threads", args.threads,
-                     "--run-dir", folder / "runs", "--json"], processors)
-    ours = {"losses": [line["loss"] for line in lines if line.get("event") == "step"],
-            "accuracy": next((line["held_out_accuracy"] for line in reversed(lines) if "held_out_accuracy" in line), None)}
-    theirs = run([*peer, "--from", first, "--batches", batches, "--micro-batch", args.micro_batch,
-                  "--test-images", args.test_batches * args.micro_batch], processors)
-    return ours, theirs
+class Seed:
+    """What both sides do with one seed, each in steps that may be interrupted."""
+
+    def __init__(self, args, seed, folder, until):
+        self.args, self.seed, self.folder, self.until = args, seed, folder, until
+        self.first, self.batches, self.run = folder / "first.safetensors", folder / "batches", folder / "run"
+        self.peer = [sys.executable, "bench/peers/torch_fashion.py", "--width", args.width, "--threads", args.threads]
+
+    def train(self):
+        """Trains both sides; the results of both, or None when the time is up before."""
+        settings = settings_of(self.args, self.seed)
+        if not (self.batches / "rates.npy").exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            objects([*self.peer, "--first", self.first, "--seed", self.seed])
+            plain = [word for setting in settings for word in ("--set", setting.removeprefix("--set="))]
+            objects([self.args.build / "bench/batches", RECIPE, "--out", self.folder / "new", *plain])
+            (self.folder / "new").rename(self.batches)
+        start = [RECIPE, *settings, f"--set=model.init_from={self.first}", "--run", self.run]
+        ours = self.go_on("ramet", [self.args.build / "ramet", "train", *(["--resume", self.run] if any(self.run.glob("checkpoints/*")) else start),
+                                    "--threads", self.args.threads, "--json"])
+        accuracy = next((line["held_out_accuracy"] for line in reversed(ours) if "held_out_accuracy" in line), None)
+        if accuracy is None:
+            return None
+        losses = {line["step"]: line["loss"] for line in ours if line.get("event") == "step"}
+        theirs = self.go_on("torch", [*self.peer, "--from", self.first, "--batches", self.batches, "--micro-batch", self.args.micro_batch,
+                                      "--test-images", self.args.test_batches * self.args.micro_batch, "--state", self.folder / "torch.pt"])
+        return ({"losses": [losses[step] for step in sorted(losses)], "accuracy": accuracy}, theirs[-1]) if theirs else None
+
+    def go_on(self, side, command):
+        """All lines that a side has printed, once it has ended by itself or was interrupted because the time is up."""
+        kept = self.folder / f"{side}.jsonl"
+        if not self.lines(kept, "accuracy") and time.monotonic() < self.until:
+            words = [str(word) for word in command]
+            with kept.open("a") as out, (self.folder / f"{side}.errors").open("w") as errors:
+                work = subprocess.Popen(words, stdout=out, stderr=errors, cwd=ROOT)
+                try:
+                    status = work.wait(None if math.isinf(self.until) else max(30, self.until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    work.send_signal(signal.SIGINT)
+                    status = work.wait()
+            if status != 0:
+                sys.exit(f"{' '.join(words)} failed:\n{(self.folder / f'{side}.errors').read_text()[-2000:]}")
+        return self.lines(kept)
+
+    @staticmethod
+    def lines(file, having=""):
+        """The objects of a file of lines; `having`: only if one has a key that ends so."""
+        found = [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")] if file.exists() else []
+        return found if not having or any(key.endswith(having) for line in found for key in line
+                                          if line.get("event") != "step") else []
 
 
 def main():
@@ -55,23 +98,32 @@ def main():
     parser.add_argument("--micro-batch", type=int, default=64)
     parser.add_argument("--test-batches", type=int, default=156, help="held-out micro-batches: 156 of 64 are 9984 images")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end after about so long; go on when called again")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with the programs")
+    parser.add_argument("--keep", action="store_true", help="keep build/fashion at the end")
     args = parser.parse_args()
     args.steps = args.curve or args.steps
-    processors, accuracies = first_processors(args.threads), {"ramet": [], "torch": []}
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="fashion-", dir=ROOT / "build"))
-    try:
-        for seed in range(1, args.seeds + 1):
-            ours, theirs = train_both(args, seed, folder, processors)
-            apart = [abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"])]
-            accuracies["ramet"].append(ours["accuracy"]), accuracies["torch"].append(theirs["accuracy"])
-            print(json.dumps({"seed": seed, "steps": len(ours["losses"]), "ramet_accuracy": ours["accuracy"], "torch_accuracy": theirs["accuracy"],
-                              "ramet_loss": ours["losses"][-1], "torch_loss": theirs["losses"][-1],
-                              "losses_apart_in_50_steps": max(apart[:50]), "losses_apart": max(apart)}), flush=True)
-            shutil.rmtree(folder / "runs", ignore_errors=True)
-    finally:
+    until = time.monotonic() + args.seconds
+    # One folder for each recipe, so that another one does not go on from its checkpoints.
+    name = "-".join(f"{value:g}" for value in (args.epochs, args.steps, args.width, args.micro_batch, args.test_batches))
+    folder = ROOT / "build/fashion" / name
+    if math.isinf(args.seconds):
         shutil.rmtree(folder, ignore_errors=True)
+    accuracies = {"ramet": [], "torch": []}
+    for seed in range(1, args.seeds + 1):
+        both = Seed(args, seed, folder / f"seed-{seed}", until).train()
+        if both is None:
+            return NOT_DONE
+        ours, theirs = both
+        apart = [abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"])]
+        accuracies["ramet"].append(ours["accuracy"]), accuracies["torch"].append(theirs["accuracy"])
+        print(json.dumps({"seed": seed, "steps": len(ours["losses"]), "ramet_accuracy": ours["accuracy"], "torch_accuracy": theirs["accuracy"],
+                          "ramet_loss": ours["losses"][-1], "torch_loss": theirs["losses"][-1],
+                          "losses_apart_in_50_steps": max(apart[:50]), "losses_apart": max(apart)}), flush=True)
     print(json.dumps({f"{side}_{name}": round(value, 5) for side, values in accuracies.items()
                       for name, value in (("mean", statistics.mean(values)), ("spread", statistics.pstdev(values)))}))
+    if not args.keep:
+        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

@@ -4,6 +4,7 @@
 // arguments than those.
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,13 +15,14 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_attention.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/build_indexing.h"
-#include "ramet/ops/build_reductions.h"
-#include "ramet/ops/build_shapes.h"
 #include "ramet/ops/build_loss.h"
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
+#include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_resize.h"
+#include "ramet/ops/build_shapes.h"
 
 namespace ramet::bench {
 
@@ -62,8 +64,6 @@ class Arguments {
 };
 
 using Function = std::function<Tensors(const Arguments&)>;
-
-using Function = std::function<Tensors(const Arguments&)>;
 using FunctionTable = std::map<std::string, Function>;
 
 inline Tensors both(const std::pair<Tensor, Tensor>& pair) { return {pair.first, pair.second}; }
@@ -81,6 +81,13 @@ inline void add_basic_functions(FunctionTable& table) {
                [](const Arguments& a) { return broadcast_to(a[0], Shape(a.get<Ints>("shape"))); });
   add_function(table, "reduce_mean",
                [](const Arguments& a) { return reduce_mean(a[0], a.ints("axes"), a.flag("keep_dims")); });
+  add_function(table, "xlogy", [](const Arguments& a) { return xlogy(a[0], a[1]); });
+  add_function(table, "nan_to_num", [](const Arguments& a) {
+    const auto bound = [&](const char* name) {
+      return a.attributes().contains(name) ? std::optional(a.number(name, 0)) : std::nullopt;
+    };
+    return nan_to_num(a[0], a.number("nan", 0), bound("high"), bound("low"));
+  });
   add_function(table, "einsum", [](const Arguments& a) { return einsum(a.get<std::string>("equation"), a.all()); });
   add_function(table, "attention", [](const Arguments& a) {
     AttentionOptions options;
@@ -156,7 +163,8 @@ inline void add_index_functions(FunctionTable& table) {
   table["top_k_along"] = [](const Arguments& a) {
     return both(top_k(a[0], a.integer("k", 1), a.integer("axis", -1), a.get_or("largest", true)));
   };
-  add_function(table, "search_sorted", [](const Arguments& a) { return search_sorted(a[0], a[1], a.flag("right")); });
+  add_function(table, "search_sorted",
+               [](const Arguments& a) { return search_sorted(a[0], a[1], a.flag("right"), a[2]); });
   add_function(table, "cumprod", [](const Arguments& a) { return cumprod(a[0], a.integer("axis", 0)); });
   table["cummax"] = [](const Arguments& a) { return both(cummax(a[0], a.integer("axis", 0))); };
   table["cummin"] = [](const Arguments& a) { return both(cummin(a[0], a.integer("axis", 0))); };

@@ -30,11 +30,14 @@ try:
     from torch.utils._pytree import tree_flatten, tree_map
 except ImportError as missing:
     sys.exit(f"opinfo: {missing}; scripts/setup.sh --peers installs what it needs")
+import opinfo_derived  # adds its entries to the table  # noqa: F401
 import opinfo_table
 
 RTOL = 1e-4
-DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32", torch.int64: "i64", torch.bool: "bool"}
-NUMPY = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64, "bool": np.bool_}
+DTYPES = opinfo_table.NAMES
+# bf16, which NumPy lacks, is read as the upper half of an f32.
+NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16, "i64": np.int64, "i32": np.int32, "i16": np.int16,
+         "i8": np.int8, "u8": np.uint8, "bool": np.bool_}
 
 
 class Server:
@@ -65,11 +68,17 @@ class Server:
         dtype = np.dtype(NUMPY[type_["dtype"]])
         count = int(np.prod(type_["shape"], dtype=np.int64))
         data = self.process.stdout.read(count * dtype.itemsize)
-        return np.frombuffer(data, dtype, count).reshape(type_["shape"])
+        values = np.frombuffer(data, dtype, count).reshape(type_["shape"])
+        return (values.astype(np.uint32) << 16).view(np.float32) if type_["dtype"] == "bf16" else values
 
 
 def array_of(tensor):
-    return np.array(tensor.detach().numpy(force=True), order="C")
+    tensor = tensor.detach()
+    return np.array((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(force=True), order="C")
+
+
+def bytes_of(tensor):
+    return array_of(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def differs(found, wanted, rtol):
@@ -114,15 +123,16 @@ class Row:
         self.name = name
         self.counts = {way: collections.Counter() for way in ("result", "gradient")}
         self.reasons = {way: collections.Counter() for way in ("result", "gradient")}
-        self.wrong = []
+        self.wrong, self.refused = [], []
         self.tolerance = None
 
     def agree(self, way, in_f64=False):
         self.counts[way]["agree"] += 1
         self.counts[way]["f64"] += in_f64
 
-    def refuse(self, way, reason):
+    def refuse(self, way, sample, reason):
         self.counts[way]["refused"] += 1
+        self.refused.append(f"{self.name} {way} {describe(sample)}: {reason}")
         self.reasons[way][short(reason)] += 1
 
     def fail(self, way, sample, reason):
@@ -171,9 +181,13 @@ def wide_answer(op, sample, kept, weights, targets):
         return None
 
 
+def compares_gradients(op, entry):
+    return op.supports_autograd and not (entry.no_gradients and op.variant_test_name != "grad")
+
+
 def run_sample(op, entry, sample, server, row):
     outputs = peers_outputs(op, sample)
-    program = opinfo_table.Program(DTYPES, [tuple(out.shape) for out in outputs])
+    program = opinfo_table.Program(DTYPES, outputs)
     values = tree_map(lambda v: program.input(v) if isinstance(v, torch.Tensor) else v, (sample.input, sample.args, sample.kwargs))
     try:
         results = entry.build(program, values[0], *values[1], **values[2])
@@ -187,12 +201,12 @@ def run_sample(op, entry, sample, server, row):
     refs = [ref for ref in results if ref is not None]
     outputs = [out for out, keep in zip(outputs, kept) if keep]
     generator = torch.Generator().manual_seed(2)
-    weights = [torch.rand(out.shape, generator=generator) + 0.5 for out in floats_of(outputs)]
+    weights = [(torch.rand(out.shape, generator=generator) + 0.5).to(out.dtype) for out in floats_of(outputs)]
     targets = [(number, tensor) for number, tensor in enumerate(program.inputs) if tensor.requires_grad and tensor.is_floating_point()]
     leaves = [tensor for _, tensor in targets]
-    wanted = peers_gradients(outputs, leaves, weights) if targets and op.supports_autograd else None
+    wanted = peers_gradients(outputs, leaves, weights) if targets and compares_gradients(op, entry) else None
     request = program.request(refs, weights, [number for number, _ in targets] if wanted is not None else [])
-    answer = server.ask(request, [array_of(tensor) for tensor in program.inputs + weights])
+    answer = server.ask(request, [bytes_of(tensor) for tensor in program.inputs + weights])
     wide = functools.cache(lambda: wide_answer(op, sample, kept, weights, leaves))
 
     def compare(way, found, expected, rtol, which):
@@ -209,11 +223,11 @@ def run_sample(op, entry, sample, server, row):
         return True
 
     if answer["outputs"] is None:
-        return row.refuse("result", answer["refused"])
+        return row.refuse("result", sample, answer["refused"])
     if not compare("result", answer["outputs"], outputs, entry.rtol, 0) or wanted is None:
         return None
     if answer["gradients"] is None:
-        return row.refuse("gradient", answer["gradient_refused"])
+        return row.refuse("gradient", sample, answer["gradient_refused"])
     return compare("gradient", answer["gradients"], wanted, entry.gradient_rtol, 1)
 
 
@@ -221,13 +235,15 @@ def run_op(op, entry, server):
     row = Row(op.name + (f".{op.variant_test_name}" if op.variant_test_name else ""))
     if entry.reason:
         row.tolerance = f"{entry.rtol:g}, gradients {entry.gradient_rtol:g}: {entry.reason}"
+    if not compares_gradients(op, entry) and entry.no_gradients:
+        row.tolerance = f"gradients are not compared: {entry.no_gradients}"
     torch.manual_seed(0)
     np.random.seed(0)
     for sample in op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd):
         try:
             run_sample(op, entry, sample, server, row)
         except opinfo_table.Refused as refused:
-            row.refuse("result", str(refused))
+            row.refuse("result", sample, str(refused))
         except RuntimeError as error:
             row.fail("result", sample, str(error)[:300])
     return row
@@ -271,6 +287,7 @@ def main():
     parser.add_argument("--only", nargs="*", default=["*"], help="operators whose names match one of these patterns")
     parser.add_argument("--server", default=ROOT / "build/bench/op_server")
     parser.add_argument("--reference", action="store_true", help="the kernels of the reference")
+    parser.add_argument("--verbose", action="store_true", help="lists every sample that is refused")
     parser.add_argument("--refusals", action="store_true", help="lists the reasons of refusals")
     parser.add_argument("--missing", action="store_true", help="lists operators without an entry")
     parser.add_argument("--summary", action="store_true", help="no table")
@@ -293,9 +310,11 @@ def main():
     for row in rows:
         for line in row.wrong:
             print("WRONG", line)
+        for line in row.refused if arguments.verbose else ():
+            print("refused:", line)
     for row in rows:
         if row.tolerance:
-            print(f"tolerance of {row.name}: {row.tolerance}")
+            print(f"{row.name}: {row.tolerance}")
     if arguments.refusals:
         print_refusals(rows)
     if arguments.missing:

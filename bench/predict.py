@@ -3,6 +3,8 @@
     python bench/predict.py                          # 40 cases, about forty minutes on two cores
     python bench/predict.py --cases 5 --seed 7
     python bench/predict.py --most-rounds 24         # afterwards: more rounds for what is not yet known well enough
+    python bench/predict.py --networks               # networks of images and an LSTM on a list of layouts, no random ones
+    python bench/predict.py --networks --minutes 7   # ends after so long; the next call goes on
 
 Each case is a BERT or GPT-2 of a random small size on a random layout of 1 to 8 devices (threads, or ranks of mpirun), with phases and
 offload for some. `ramet plan` predicts the step, with nothing known from before; `ramet train` measures it: all its steps but the
@@ -29,11 +31,44 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNS = ROOT / "build" / "bench-predict"
 KEPT = RUNS.with_suffix(".json")
 MOST_MEAN, MOST_WORST = 0.03, 0.08
+
+# Steps of about half a second on two processors.
+NETWORKS = {
+    "resnet-18": {"model.kind": "resnet", "model.preset": "18", "model.stem": "small", "model.width": 32, "data.height": 32, "train.micro_batch": 4},
+    "resnet-50": {"model.kind": "resnet", "model.preset": "50", "model.stem": "large", "data.height": 64, "train.micro_batch": 2},
+    "vit-tiny": {"model.kind": "vit", "model.preset": "tiny", "model.patch": 8, "data.height": 32, "train.micro_batch": 2},
+    "unet": {"model.kind": "unet", "model.preset": "mini", "model.classes": 4, "data.height": 64, "train.micro_batch": 1},
+    "lstm": {"model.kind": "lstm", "model.preset": "mini", "model.layers": 4, "model.hidden": 128, "model.vocabulary_size": 2048,
+             "data.sequence_length": 32, "train.micro_batch": 4},
+    "convnext": {"model.kind": "convnext", "model.preset": "tiny", "model.width": 32, "data.height": 64, "train.micro_batch": 1},
+    "efficientnet": {"model.kind": "efficientnet", "model.preset": "b0", "data.height": 64, "train.micro_batch": 2},
+}
+# (layout, ranks of mpirun, threads; 0: all processors)
+NETWORK_LAYOUTS = [("", 0, 0), ("p=2", 0, 0), ("r=2", 0, 0), ("t=2", 0, 0), ("phases=2 offload=weights,optimizer", 0, 0), ("recompute=layer", 0, 0),
+                   ("", 0, 1), ("p=2", 2, 0), ("r=2", 2, 0), ("r=2 rts=optimizer", 0, 0), ("p=2 r=2", 0, 0), ("p=2 phases=2 offload=optimizer", 0, 0)]
+
+
+def network_cases():
+    """Every network on one device, and each layout with one network after the other: (settings, layout, devices, ranks, threads)."""
+    chosen = [(name, NETWORK_LAYOUTS[0]) for name in NETWORKS]
+    names = list(NETWORKS)
+    for number, layout in enumerate(NETWORK_LAYOUTS[1:]):
+        chosen += [(names[(2 * number + step) % len(names)], layout) for step in range(2)]
+    for name, (layout, ranks, threads) in chosen:
+        devices = 1
+        for word in layout.split():
+            if word[:2] in ("p=", "t=", "r="):
+                devices *= int(word[2:])
+        # Eight micro-batches in two lanes and two chunks: the recipe is the same on each layout.
+        settings = {"data.kind": "synthetic", **NETWORKS[name], "train.precision": "f32", "train.lanes": 2, "train.chunks": 2,
+                    "train.accumulation": 8, "train.evaluation.batches": 0}
+        yield {key: json.dumps(value) for key, value in settings.items()}, layout, devices, ranks, threads
 
 
 def draw(rng):
@@ -63,7 +98,7 @@ def draw(rng):
         layout += " rts=optimizer"
     devices = p * t * r
     ranks = rng.choice([ranks for ranks in (2, 4, 8) if devices % ranks == 0]) if devices > 1 and rng.random() < 0.4 else 0
-    return settings, layout, devices, ranks
+    return settings, layout, devices, ranks, 0
 
 
 def run(words, launcher=(), **variables):
@@ -99,7 +134,7 @@ class Kept:
     """What was measured of the same program: for each draw its rounds, or why there are none."""
 
     def __init__(self, options):
-        alike = {key: value for key, value in vars(options).items() if key not in ("cases", "rounds", "most_rounds", "precision")}
+        alike = {key: value for key, value in vars(options).items() if key not in ("cases", "rounds", "most_rounds", "precision", "minutes")}
         self.of = hashlib.sha256((ROOT / "build/ramet").read_bytes() + json.dumps(alike).encode()).hexdigest()
         kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
         self.draws = kept["draws"] if kept.get("of") == self.of else []
@@ -114,14 +149,19 @@ class Kept:
         KEPT.with_suffix(".new").replace(KEPT)
 
 
-def measure(settings, layout, devices, ranks, options, known, save):
+def name_of(settings):
+    sizes = f" {settings['model.layers']} x {settings['model.hidden']}" if "model.hidden" in settings else f"-{settings['model.preset']}"
+    return f"{settings['model.kind']}{sizes} {settings['train.precision']}".replace('"', "")
+
+
+def measure(settings, layout, devices, ranks, wanted_threads, options, known, save):
     """The case's figures, or None where it cannot be: what plan refuses, or too short or long a step. `known`: what is kept of it."""
     if known["refused"]:
         return None, known["refused"]
     recipe = RUNS / "case.toml"
     recipe.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
-    threads = max(1, options.processors // devices)
-    words = [str(recipe), "--layout", layout]
+    threads = wanted_threads or max(1, options.processors // devices)
+    words = [str(recipe), *(["--layout", layout] if layout else [])]
     of_process = devices // ranks if ranks else devices
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks else []
     predicted_seconds, medians = known["predicted"], known["measured"]
@@ -151,7 +191,7 @@ def measure(settings, layout, devices, ranks, options, known, save):
         save()
     seconds, predicted_step = undisturbed(medians), undisturbed(predicted_seconds)
     return {"layout": layout, "transport": f"mpi {ranks}" if ranks else "threads", "devices": devices,
-            "model": f"{settings['model.kind']} {settings['model.layers']} x {settings['model.hidden']} {settings['train.precision']}".replace('"', ""),
+            "threads": devices * threads, "model": name_of(settings),
             "rounds": len(medians), "predicted": round(predicted_step, 4), "predicted_spread": round(spread(predicted_seconds), 3), "measured": round(seconds, 4),
             "measured_spread": round(spread(medians), 3), "error": round(predicted_step / seconds - 1, 4),
             "uncertainty": round(math.hypot(uncertainty(predicted_seconds), uncertainty(medians)), 4),
@@ -169,6 +209,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5, help="seconds of measured steps of a round, about")
     parser.add_argument("--shortest", type=float, default=0.05, help="seconds of a step that is worth measuring")
     parser.add_argument("--longest", type=float, default=5)
+    parser.add_argument("--networks", action="store_true", help="the list of networks and layouts instead of random cases")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end with status 3 after about so long; the next call goes on")
     parser.add_argument("--processors", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     if not 2 <= options.rounds <= options.most_rounds:
@@ -178,13 +220,20 @@ def main():
     RUNS.mkdir(parents=True)
     load = os.getloadavg()[0]
     cases, refused = [], 0
-    while len(cases) < options.cases:
-        if refused > 20 * options.cases:
+    listed = list(network_cases()) if options.networks else []
+    wanted = len(listed) or options.cases
+    until = time.monotonic() + 60 * options.minutes
+    while len(cases) + (refused if listed else 0) < wanted:
+        if refused > 20 * wanted:
             sys.exit(f"{refused} draws were refused, of {refused + len(cases)}")
-        case, why = measure(*draw(rng), options, kept.draw(len(cases) + refused), kept.save)
+        if time.monotonic() > until:
+            print(f"{len(cases)} of {wanted} cases", file=sys.stderr)
+            return 3
+        number = len(cases) + refused
+        case, why = measure(*(listed[number] if listed else draw(rng)), options, kept.draw(number), kept.save)
         if case is None:
             refused += 1
-            print(f"drawn again: {(why.strip().splitlines() or [''])[-1][:160]}", file=sys.stderr)
+            print(f"{'refused' if listed else 'drawn again'}: {(why.strip().splitlines() or [''])[-1][:160]}", file=sys.stderr)
             continue
         cases.append(case)
         print(json.dumps(case), flush=True)

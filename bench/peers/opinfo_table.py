@@ -6,6 +6,8 @@ refs. It raises Refused where Ramet has nothing to call.
 import collections
 import math
 
+import torch
+
 
 class Refused(Exception):
     """What this table does not map, and why."""
@@ -29,8 +31,9 @@ class Ref:
 class Program:
     """Inputs, and calls that follow one another."""
 
-    def __init__(self, dtypes, result_shapes):
-        self.dtypes, self.result_shapes = dtypes, result_shapes
+    def __init__(self, dtypes, outputs):
+        self.dtypes, self.result_shapes = dtypes, [tuple(out.shape) for out in outputs]
+        self.result_dtypes = [dtypes.get(out.dtype) for out in outputs]
         self.inputs, self.calls, self.results = [], [], 0
 
     def input(self, tensor):
@@ -91,15 +94,19 @@ def plain(value):
     return list(value) if isinstance(value, tuple) else value
 
 
-Entry = collections.namedtuple("Entry", "build rtol gradient_rtol reason")
+NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
+         torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool"}
+# `no_gradients`: why PyTorch's gradients prove nothing. Variants of an OpInfo named "grad" are compared all the same.
+Entry = collections.namedtuple("Entry", "build rtol gradient_rtol reason no_gradients")
 TABLE = {}
 
 
-def entry(*names, rtol=1e-4, gradient_rtol=None, reason=""):
+def entry(*names, rtol=1e-4, gradient_rtol=None, reason="", no_gradients=""):
     """Enters a function under the names of OpInfos; another tolerance needs a reason."""
     def enter(build):
         for name in names:
-            TABLE[name] = Entry(build, rtol, gradient_rtol or rtol, reason)
+            assert name not in TABLE, name
+            TABLE[name] = Entry(build, rtol, gradient_rtol or rtol, reason, no_gradients)
         return build
     return enter
 
@@ -155,36 +162,6 @@ for torch_name in ("relu", "silu"):
     entry("nn.functional." + torch_name)(lambda p, a, inplace=False, op=torch_name: p.same(a, op))
 
 
-@entry("log2")
-def _(p, a):
-    return p.same(p.same(a, "log"), "scale", parameter=1 / math.log(2))
-
-
-@entry("log10")
-def _(p, a):
-    return p.same(p.same(a, "log"), "scale", parameter=1 / math.log(10))
-
-
-@entry("exp2")
-def _(p, a):
-    return p.same(p.same(a, "scale", parameter=math.log(2)), "exp")
-
-
-@entry("tan")
-def _(p, a):
-    return p.same(p.same(a, "sin"), "divide", p.same(a, "cos"))
-
-
-@entry("isnan")
-def _(p, a):
-    return p.same(a, "not_equal", a)
-
-
-@entry("isinf")
-def _(p, a):
-    return p.same(p.same(a, "abs"), "equal", p.number(math.inf))
-
-
 @entry("isposinf")
 def _(p, a):
     return p.same(a, "equal", p.number(math.inf))
@@ -193,26 +170,6 @@ def _(p, a):
 @entry("isneginf")
 def _(p, a):
     return p.same(a, "equal", p.number(-math.inf))
-
-
-@entry("trunc")
-def _(p, a):
-    return p.same(p.same(p.same(a, "abs"), "floor"), "multiply", p.same(a, "sign"))
-
-
-@entry("round")
-def _(p, a, decimals=0):
-    if decimals:
-        raise Refused("rounding to decimals")
-    return p.same(a, "round")
-
-
-@entry("logit")
-def _(p, a, eps=None):
-    if eps is not None:
-        a = p.same(a, "clamp", parameter=eps, second=1 - eps)
-    rest = p.same(p.same(a, "negate"), "add_scalar", parameter=1)
-    return p.same(p.same(a, "divide", rest), "log")
 
 
 @entry("nn.functional.gelu")
@@ -321,18 +278,6 @@ def _(p, a, dim=-1):
     half = a.shape[dim] // 2
     first, second = p.op("split", a, results=2, sizes=[half, half], axis=dim)
     return p.op("multiply", first, p.op("sigmoid", second))
-
-
-@entry("clamp")
-def _(p, a, min=None, max=None):
-    floating(a, min, max)
-    if not isinstance(min, Ref) and not isinstance(max, Ref):
-        low, high = -math.inf if min is None else min, math.inf if max is None else max
-        if low <= high:
-            return p.same(a, "clamp", parameter=low, second=high)
-    if min is not None:
-        a = p.op("maximum", a, operand(p, min))
-    return a if max is None else p.op("minimum", a, operand(p, max))
 
 
 @entry("clamp_min")
@@ -561,15 +506,6 @@ def sliced(p, a, dim, start, stop, step=1):
     return p.op("slice", a, start=starts, stop=stops, stride=steps, shape=tuple(shape))
 
 
-@entry("narrow", "narrow_copy")
-def _(p, a, dim, start, length):
-    if isinstance(start, Ref):
-        raise Refused("an index that is data")
-    dim = axis_of(dim, a.rank)
-    start = axis_of(start, a.shape[dim])
-    return sliced(p, a, dim, start, start + length)
-
-
 @entry("slice")
 def _(p, a, dim=0, start=None, end=None, step=1):
     dim = axis_of(dim, a.rank)
@@ -642,19 +578,6 @@ def _(p, a, pads, mode="constant", value=None):
     for i in range(len(pads) // 2):
         low[a.rank - 1 - i], high[a.rank - 1 - i] = pads[2 * i], pads[2 * i + 1]
     return p.op("pad_by", a, low=low, high=high, mode={"replicate": "edge", "circular": "wrap"}.get(mode, mode))
-
-
-@entry("full_like", "fill")
-def _(p, a, value, **options):
-    only_f32(options.get("dtype"))
-    if isinstance(value, Ref):
-        return p.broadcast(value, a.shape)
-    return p.op("full", dtype_="f32", shape_=list(a.shape), value=float(value))
-
-
-for torch_name, value in {"zeros_like": 0, "ones_like": 1}.items():
-    entry(torch_name)(lambda p, a, value=value, **options: (only_f32(options.get("dtype")), p.op(
-        "full", dtype_="f32", shape_=list(a.shape), value=float(value)))[1])
 
 
 # --- reductions ---
@@ -780,21 +703,6 @@ def _(p, a, b):
     return p.reshape(p.op("matmul", rows(a), rows(b), transpose_b=True), p.result_shapes[0])
 
 
-@entry("tensordot")
-def _(p, a, b, dims=2):
-    if isinstance(dims, Ref):
-        raise Refused("dimensions that are data")
-    left, right = (list(range(a.rank - dims, a.rank)), list(range(dims))) if isinstance(dims, int) else (
-        [axis_of(d, a.rank) for d in dims[0]], [axis_of(d, b.rank) for d in dims[1]])
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    names_a = list(letters[:a.rank])
-    names_b = list(letters[a.rank:a.rank + b.rank])
-    for i, j in zip(left, right):
-        names_b[j] = names_a[i]
-    out = [n for i, n in enumerate(names_a) if i not in left] + [n for i, n in enumerate(names_b) if i not in right]
-    return p.op("einsum", a, b, equation=f"{''.join(names_a)},{''.join(names_b)}->{''.join(out)}")
-
-
 @entry("einsum")
 def _(p, tensors, equation):
     return p.op("einsum", *tensors, equation=equation.replace(" ", ""))
@@ -822,20 +730,6 @@ def _(p, a, weight, bias=None):
 
 
 # --- networks ---
-
-def enter_softmax(name, op, sign=1):
-    @entry(name)
-    def _(p, a, dim=None, dtype=None, **_):
-        only_f32(dtype)
-        if dim is None:
-            raise Refused("a softmax without a dimension")
-        if a.rank == 0:
-            a = p.reshape(a, (1,))
-        return p.reshape(p.op(op, scaled(p, a, sign), axis=dim), p.result_shapes[0])
-
-
-for softmax in (("softmax", "softmax"), ("log_softmax", "log_softmax"), ("nn.functional.softmin", "softmax", -1)):
-    enter_softmax(*softmax)
 
 
 def rows_of(p, a, normalized):
@@ -878,7 +772,10 @@ def _(p, weight, indices, padding_idx=None, max_norm=None, norm_type=2.0, scale_
 def _(p, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if dropout_p:
         raise Refused("dropout of other random numbers than PyTorch's")
-    # [samples, positions, head] has one head.
+    # [samples, positions, head] has one head; beside tensors of four dimensions it has no samples.
+    if any(each.rank == 4 for each in (query, key, value)):
+        samples = max(each.shape[0] for each in (query, key, value) if each.rank == 4)
+        query, key, value = (each if each.rank == 4 else p.broadcast(each, (samples, *each.shape)) for each in (query, key, value))
     images = [each if each.rank == 4 else p.reshape(each, (each.shape[0], 1, *each.shape[1:])) for each in (query, key, value)]
     if any(each.rank != 4 for each in images):
         raise Refused("attention of more dimensions than four")
@@ -976,22 +873,6 @@ def result(p, a, number=0):
     return p.reshape(a, p.result_shapes[number])
 
 
-@entry("gather")
-def _(p, a, dim, index, sparse_grad=False):
-    return result(p, p.op("gather_elements", lifted(p, a), lifted(p, index), axis=dim))
-
-
-@entry("take_along_dim")
-def _(p, a, indices, dim=None):
-    if dim is None:
-        return p.op("gather_elements", p.reshape(a, (a.count,)), p.reshape(indices, (indices.count,)), axis=0)
-    shape = [max(x, y) for x, y in zip(a.shape, indices.shape)]
-    wide = shape[:]
-    dim = axis_of(dim, a.rank)
-    wide[dim], shape[dim] = a.shape[dim], indices.shape[dim]
-    return p.op("gather_elements", p.broadcast(a, wide), p.broadcast(indices, shape), axis=dim)
-
-
 @entry("index_select")
 def _(p, a, dim, index):
     return result(p, p.op("index_select", lifted(p, a), lifted(p, index), axis=dim))
@@ -1046,13 +927,6 @@ def _(p, a, dim, index, value):
     dim = axis_of(dim, whole.rank)
     shape = whole.shape[:dim] + index.shape + whole.shape[dim + 1:]
     return put_along(p, whole, dim, index, p.broadcast(operand(p, value), shape), "set")
-
-
-@entry("index_reduce")
-def _(p, a, dim, index, source, reduce, include_self=True):
-    if reduce == "mean":
-        raise Refused("the mean of updates along an axis")
-    return put_along(p, a, dim, index, source, REDUCES[reduce], include_self=include_self)
 
 
 @entry("index_put")
@@ -1114,13 +988,6 @@ def _(p, a, k, dim=-1, largest=True, sorted=True):
     return [result(p, values), result(p, indices, 1)]
 
 
-@entry("searchsorted")
-def _(p, a, values, out_int32=False, right=False, side=None, sorter=None):
-    if sorter is not None:
-        raise Refused("a search in what a sorter sorts")
-    return p.op("search_sorted", a, operand(p, values), right=bool(right or side == "right"))
-
-
 @entry("bucketize")
 def _(p, a, boundaries, out_int32=False, right=False):
     return p.op("search_sorted", boundaries, a, right=right)
@@ -1147,13 +1014,6 @@ entry("diagonal", "diagonal_copy", "linalg.diagonal")(lambda p, a, offset=0, dim
     "diagonal", a, offset=offset, axis1=default[0] if dim1 is None else dim1, axis2=default[1] if dim2 is None else dim2))
 TABLE["linalg.diagonal"] = TABLE["diagonal"]._replace(
     build=lambda p, a, offset=0, dim1=-2, dim2=-1: TABLE["diagonal"].build(p, a, offset, dim1, dim2))
-
-
-@entry("diag_embed")
-def _(p, a, offset=0, dim1=-2, dim2=-1):
-    if (axis_of(dim1, a.rank + 1), axis_of(dim2, a.rank + 1)) != (a.rank - 1, a.rank):
-        raise Refused("diagonals of other dimensions than the last two")
-    return p.op("diagonal_embed", a, offset=offset)
 
 
 @entry("diag")
@@ -1390,10 +1250,10 @@ def enter_loss(name, op, **renamed):
 
 
 for loss in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
-             "margin_ranking_loss", "hinge_embedding_loss", "soft_margin_loss", "multilabel_soft_margin_loss", "multi_margin_loss",
-             "multilabel_margin_loss", "cosine_embedding_loss"):
+             "margin_ranking_loss", "hinge_embedding_loss", "soft_margin_loss", "multilabel_soft_margin_loss", "cosine_embedding_loss"):
     enter_loss("nn.functional." + loss, loss)
-enter_loss("nn.functional.gaussian_nll_loss", "gaussian_nll_loss", eps="epsilon")
+
+
 enter_loss("nn.functional.poisson_nll_loss", "poisson_nll_loss", eps="epsilon")
 enter_loss("nn.functional.triplet_margin_loss", "triplet_margin_loss", eps="epsilon")
 
@@ -1412,11 +1272,3 @@ def _(p, a, b, dim=1, eps=1e-8):
 @entry("nn.functional.pairwise_distance")
 def _(p, a, b, /, eps=1e-6, keepdim=False, **options):
     return p.op("pairwise_distance", a, b, p=options.get("p", 2.0), epsilon=eps, keep_dims=keepdim)
-
-
-@entry("nn.functional.ctc_loss")
-def _(p, log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
-    if not isinstance(input_lengths, Ref):
-        raise Refused("lengths that are a list")
-    return p.op("ctc_loss", log_probs, targets, input_lengths, target_lengths, blank=blank, reduction=reduction,
-                zero_infinity=zero_infinity)

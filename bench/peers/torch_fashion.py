@@ -3,12 +3,15 @@ images of Fashion-MNIST as one JSON object. With --first it only writes the weig
 
     python bench/peers/torch_fashion.py --first build/first.safetensors --seed 1 --width 64
     python bench/peers/torch_fashion.py --from build/first.safetensors --batches build/batches --micro-batch 64 --width 64
+
+With --state FILE an interrupt (SIGINT) ends the program after its step and keeps there what a later call goes on from.
 """
 
 import argparse
 import gzip
 import json
 import pathlib
+import signal
 
 import numpy
 import torch
@@ -40,6 +43,7 @@ def main():
     parser.add_argument("--deviation", type=float, default=0.3530)
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--state", type=pathlib.Path, help="file of an interrupted training")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
@@ -53,8 +57,22 @@ def main():
     load = lambda name: numpy.load(args.batches / f"{name}.npy", mmap_mode="r")
     images, labels, rates = load("images"), load("labels"), load("rates")
     optimizer = torch.optim.SGD(decay_groups(network, args.weight_decay), lr=0.1, momentum=args.momentum)
-    losses = []
+    losses, interrupts = [], []
+    if args.state:
+        signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
+    if args.state and args.state.exists():
+        kept = torch.load(args.state)
+        network.load_state_dict(kept["network"])
+        optimizer.load_state_dict(kept["optimizer"])
+        losses = kept["losses"]
     for step, rate in enumerate(rates):
+        if step < len(losses):
+            continue
+        if interrupts:
+            new = args.state.with_suffix(".new")
+            torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}, new)
+            new.replace(args.state)
+            return
         for group in optimizer.param_groups:
             group["lr"] = float(rate)
         rows = slice(step * args.micro_batch, (step + 1) * args.micro_batch)

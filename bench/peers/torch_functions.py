@@ -195,6 +195,12 @@ def element_functions():
         add(name, function, [odd], (0,))
 
 
+def distances():
+    add("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, dim=-2), [real(1, 2, 3), real(2, 1, 3)], axis=-2)
+    for p in (-1.0, 0.0, 3.0, -float("inf")):
+        add("pairwise_distance", lambda x, y: F.pairwise_distance(x, y, p=p), [real(3, 5), real(3, 5)], p=str(p))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("output", type=pathlib.Path)
@@ -204,6 +210,7 @@ def main():
     element_losses()
     ctc()
     element_functions()
+    distances()
     lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in CASES)
     args.output.write_text(f'{{"torch":"{torch.__version__}","cases":[\n{lines}\n]}}\n')
 

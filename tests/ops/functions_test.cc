@@ -29,6 +29,10 @@ LossReduction reduction_of(const Json& options) {
 }
 Tensor input_or_none(const std::vector<Tensor>& in, size_t index) { return index < in.size() ? in[index] : Tensor{}; }
 
+double number_of(const Json& value) {
+  return value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>();
+}
+
 Build unary(Tensor (*function)(Tensor)) {
   return [function](const std::vector<Tensor>& in, const Json&) { return function(in[0]); };
 }
@@ -75,7 +79,7 @@ const std::map<std::string, Build>& losses() {
                              in[0], in[1], in[2],
                              {.margin = o["margin"], .p = o["p"], .swap = o["swap"], .reduction = reduction_of(o)}))},
       {"cosine_similarity", BUILD(cosine_similarity(in[0], in[1], o["axis"]))},
-      {"pairwise_distance", BUILD(pairwise_distance(in[0], in[1], o["p"]))},
+      {"pairwise_distance", BUILD(pairwise_distance(in[0], in[1], number_of(o["p"])))},
       {"ctc", BUILD(ctc_loss(log_softmax(in[0]), in[1], in[2], in[3],
                              {.blank = o["blank"], .zero_infinity = true, .reduction = reduction_of(o)}))}};
   return table;

@@ -125,6 +125,11 @@ def masked_scatter(a, b):
     return a.masked_scatter(ints([True, False, True], [True, False, True]), b)
 
 
+@case((3,), (5,))
+def masked_scatter_broadcast(a, b):
+    return a.masked_scatter(ints([True, False, True], [True, False, True]), b)
+
+
 @case((2, 3, 4))
 def gather_nd_pairs(a):
     return a[torch.tensor([1, 0, 1]), torch.tensor([2, 0, 2])]
@@ -158,6 +163,11 @@ def search_left(a, b):
 @case((2, 6), (2, 4))
 def search_right(a, b):
     return torch.searchsorted(a.sort()[0], b, right=True)
+
+
+@case((2, 6), (2, 4))
+def search_by_sorter(a, b):
+    return torch.searchsorted(a, b, right=True, sorter=a.argsort())
 
 
 @case((3, 5))
@@ -254,6 +264,11 @@ def pad_edge(a):
 @case((3, 4))
 def pad_wrap(a):
     return padded(a, "circular")
+
+
+@case((2, 5))
+def pad_wrap_cut(a):
+    return torch.nn.functional.pad(a.reshape(1, 2, 5), (-2, 3), mode="circular").reshape(2, 6)
 
 
 @case((2, 6), (2, 2))

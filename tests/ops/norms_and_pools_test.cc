@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "ops/op_cases.h"
@@ -279,6 +280,52 @@ TEST(NormsAndPools, MomentsOfNumbersFarFromZero) {
         EXPECT_NEAR(found[1].get(i), exact[1].get(i), 2e-6);
       }
     }
+}
+
+/// Values of `make`'s result on a tensor of these numbers.
+std::vector<double> values_of(const Shape& shape, const std::vector<double>& numbers,
+                              const std::function<Tensor(Tensor)>& make) {
+  Graph graph("values");
+  GraphBuilder build(graph);
+  build.output("out", make(build.input("a", kF32, shape)));
+  const std::map<std::string, HostTensor> feeds{{"a", HostTensor::of(kF32, shape, numbers)}};
+  const HostTensor expected = interpret(graph, reference_backend(), feeds).at(0);
+  const HostTensor found = interpret(graph, cpu_backend(), feeds).at(0);
+  std::vector<double> values;
+  for (int64_t i = 0; i < found.elements(); ++i) {
+    const double value = found.get(i);
+    EXPECT_TRUE(std::isnan(value) ? std::isnan(expected.get(i)) : std::abs(value - expected.get(i)) < 1e-6);
+    values.push_back(value);
+  }
+  return values;
+}
+
+TEST(NormsAndPools, TakeAnyFiniteEpsilonAndDivisor) {
+  // Mean 0, variance 4: without epsilon 1 at 2; with -3 it is 2; with 12 it is 0.5.
+  const std::vector<double> numbers{-2, 2, 2, -2};
+  const auto normed = [&](double epsilon) {
+    return values_of({1, 1, 4}, numbers, [=](Tensor a) { return group_norm(a, {}, {}, 1, epsilon); });
+  };
+  EXPECT_EQ(normed(0), (std::vector<double>{-1, 1, 1, -1}));
+  EXPECT_EQ(normed(-3), (std::vector<double>{-2, 2, 2, -2}));
+  EXPECT_EQ(normed(12), (std::vector<double>{-0.5, 0.5, 0.5, -0.5}));
+  EXPECT_TRUE(std::isnan(normed(-5)[0]));
+  const auto rows = [&](double epsilon) {
+    return values_of({1, 4}, numbers, [=](Tensor a) {
+      GraphBuilder& build = *a.builder;
+      return layer_norm(a, full(build, kF32, {4}, 1), full(build, kF32, {4}, 0), epsilon);
+    });
+  };
+  EXPECT_EQ(rows(0), (std::vector<double>{-1, 1, 1, -1}));
+  EXPECT_EQ(rows(-3), (std::vector<double>{-2, 2, 2, -2}));
+  EXPECT_EQ(values_of({1, 1, 4}, {1, 2, 3, 4}, [](Tensor a) { return average_pool(a, {.taps = {2}}, -2); }),
+            (std::vector<double>{-1.5, -3.5}));
+}
+
+TEST(NormsAndPools, TakeTensorsOfNothing) {
+  EXPECT_EQ(values_of({0}, {}, [](Tensor a) { return batch_norm(a, {}, {}, 1e-5).output; }).size(), 0u);
+  EXPECT_EQ(values_of({0, 3, 2}, {}, [](Tensor a) { return local_response_norm(a, 3, 1e-4, 0.75, 1); }).size(), 0u);
+  EXPECT_EQ(values_of({2, 3, 0}, {}, [](Tensor a) { return local_response_norm(a, 3, 1e-4, 0.75, 1); }).size(), 0u);
 }
 
 TEST(NormsAndPools, SayWhatDoesNotFit) {

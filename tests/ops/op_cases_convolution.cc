@@ -73,6 +73,17 @@ void add_peer_cases(std::vector<OpCase>& cases) {
                       {"channels_last", true}},
        .expected = {{0, 0, -2, 2, -3, 7,  -3, 6, 6,  1,  1, -2, -1, -7, -12, -2, 3,  -1, -3, 4,  0, 0, -3, 0, 0, 0,
                      0, 0, 4,  4, 6,  -2, -9, 2, -4, -6, 7, 8,  4,  2,  -4,  8,  -4, -2, -1, -6, 0, 0, -1, 2, 0, 0}}});
+  // An output_padding of the stride or more: its gradients leave padding out, or cut the input.
+  for (const int64_t around : {0, 1, 4})
+    cases.push_back({.op = "convolution_transposed",
+                     .name = "surplus_" + std::to_string(around),
+                     .inputs = {{{kF32, {2, 4, 3, 2}}}, {{kF32, {4, 1, 2, 3}}}},
+                     .attributes = {{"strides", Dims{2, 1}},
+                                    {"dilations", Dims{5, 4}},
+                                    {"low", Dims{1, 0}},
+                                    {"high", Dims{around, 0}},
+                                    {"output_padding", Dims{4, 3}},
+                                    {"groups", int64_t{2}}}});
   cases.push_back(
       {.op = "convolution",
        .name = "peer_3d",

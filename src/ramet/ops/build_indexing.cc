@@ -186,6 +186,7 @@ Tensor index_put(Tensor a, const std::vector<Tensor>& indices, Tensor values, bo
 }
 
 Tensor masked_scatter(Tensor a, Tensor mask, Tensor source) {
+  a = broadcast_to(a, broadcast_shapes(a.shape(), mask.shape(), "masked_scatter"));
   const int64_t count = a.shape().elements();
   const DType dtype = count > INT32_MAX ? DType::kI64 : DType::kI32;
   const Tensor flat = reshape(broadcast_to(mask, a.shape()), {count});

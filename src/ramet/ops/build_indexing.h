@@ -68,7 +68,8 @@ Tensor index(Tensor a, const std::vector<Tensor>& indices);
 /// dimension, where the masked elements would stand.
 Tensor index_put(Tensor a, const std::vector<Tensor>& indices, Tensor values, bool accumulate = false);
 /// `a` with the next element of `source`, in row-major order, wherever the mask is true (torch.masked_scatter). The
-/// mask broadcasts to a's shape. Fewer elements in the source than true ones in the mask are an error at run time.
+/// mask and `a` broadcast to one shape. Fewer elements in the source than true ones in the mask are an error at run
+/// time.
 Tensor masked_scatter(Tensor a, Tensor mask, Tensor source);
 
 /// Throws the Error for an op whose result has a size that depends on data (nonzero, masked_select, unique), with what
@@ -86,7 +87,8 @@ Tensor argsort(Tensor a, int64_t axis, bool descending = false);
 std::pair<Tensor, Tensor> top_k(Tensor a, int64_t k, int64_t axis, bool largest = true);
 /// How many elements of `sorted` (ascending along the last axis) are less than each of `values`; with `right`, less or
 /// equal: i32. `sorted` is a vector, or has the values' leading dimensions (torch.searchsorted, torch.bucketize).
-Tensor search_sorted(Tensor sorted, Tensor values, bool right = false);
+/// `sorter` may give the indices that bring `sorted` into order (argsort).
+Tensor search_sorted(Tensor sorted, Tensor values, bool right = false, Tensor sorter = {});
 
 // --- running results along an axis ---
 

@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_elementwise.h"
+#include "ramet/ops/build_reductions.h"
 #include "ramet/ops/loss_parts.h"
 #include "ramet/ops/rules.h"
 
@@ -164,6 +165,11 @@ Tensor multilabel_margin_loss(Tensor a, Tensor target, LossReduction reduction) 
 
 Tensor cosine_similarity(Tensor a, Tensor b, int64_t axis, double epsilon) {
   a = wide(a), b = wide(b);
+  if (a.shape() != b.shape()) {
+    const Shape shape = multiply(a, b).shape();
+    a = broadcast_to(a, shape), b = broadcast_to(b, shape);
+  }
+  if (a.shape().rank() == 0 && (axis == 0 || axis == -1)) a = reshape(a, {1}), b = reshape(b, {1});
   const Tensor product = reduce_sum(multiply(a, b), {axis});
   // The root of a square that is held above 0 has a slope everywhere.
   const auto norm = [&](Tensor x) {
@@ -174,8 +180,10 @@ Tensor cosine_similarity(Tensor a, Tensor b, int64_t axis, double epsilon) {
 }
 
 Tensor pairwise_distance(Tensor a, Tensor b, double p, double epsilon, bool keep_dims) {
-  if (!(p > 0)) throw Error({.what = "p is not above 0", .where = "pairwise_distance", .found = std::to_string(p)});
+  if (std::isnan(p))
+    throw Error({.what = "p is not a number", .where = "pairwise_distance", .found = std::to_string(p)});
   const Tensor d = add_scalar(subtract(wide(a), wide(b)), epsilon);
+  if (p <= 0) return vector_norm(d, p, {-1}, keep_dims);
   if (p == 1) return reduce_sum(abs(d), {-1}, keep_dims);
   if (std::isinf(p)) return reduce_max(abs(d), {-1}, keep_dims);
   if (p == 2) return sqrt(reduce_sum(square(d), {-1}, keep_dims));

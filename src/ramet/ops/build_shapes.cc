@@ -242,8 +242,15 @@ Tensor pad_by(Tensor a, const std::vector<int64_t>& low, const std::vector<int64
       a = slice_axis(a, axis, -before, extent + behind);
       continue;
     }
+    // What is wrapped around is what a cut of the other side leaves.
+    const int64_t first = mode == "wrap" ? std::max<int64_t>(0, -before) : 0;
+    const int64_t kept = mode == "wrap" ? extent - first - std::max<int64_t>(0, -behind) : extent;
+    if (kept < 1)
+      refuse_call("pad_by", a, "nothing to repeat in dimension " + std::to_string(axis),
+                  std::to_string(before) + " and " + std::to_string(behind), "a cut that leaves 1 element or more");
     Dims picks;
-    for (int64_t place = -before; place < extent + behind; ++place) picks.push_back(source_of(place, extent, mode));
+    for (int64_t place = -before; place < extent + behind; ++place)
+      picks.push_back(first + source_of(place - first, kept, mode));
     a = index_select(a, index_constant(*a.builder, {static_cast<int64_t>(picks.size())}, picks), axis);
   }
   return a;

@@ -40,7 +40,7 @@ Tensor triu(Tensor a, int64_t diagonal = 0);
 /// Vectors as coordinates of a grid of all their extents; `xy` swaps the first two dimensions, as NumPy's default does.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& vectors, bool xy = false);
 /// Padding of `low` and `high` elements a dimension by what is there: "reflect" (without the edge), "symmetric" (with
-/// it), "edge" (torch: replicate) or "wrap" (torch: circular). Negative numbers cut.
+/// it), "edge" (torch: replicate) or "wrap" (torch: circular). Negative numbers cut; "wrap" repeats what is left.
 Tensor pad_by(Tensor a, const std::vector<int64_t>& low, const std::vector<int64_t>& high, const std::string& mode);
 /// The middle of `a`, or `a` in the middle of zeros, so that `axes` have `sizes` (ONNX CenterCropPad).
 Tensor center_crop_pad(Tensor a, const std::vector<int64_t>& sizes, std::vector<int64_t> axes = {});

@@ -1,6 +1,7 @@
 #include "ramet/ops/channel_norm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "ramet/base/error.h"
@@ -237,8 +238,7 @@ Tensor normalized(Tensor a, Tensor gain, Tensor bias, Tensor mean, Tensor varian
 int64_t checked_channels(Tensor a, double epsilon, bool channels_last, std::initializer_list<Tensor> vectors) {
   if (a.shape().rank() < 2 || !is_floating(a.dtype()))
     refuse_norm("the input has no channels", a.type().text(), "a floating tensor [N, C, ...]");
-  if (!(epsilon >= 0 && epsilon < 1))
-    refuse_norm("epsilon is out of range", std::to_string(epsilon), "0 <= epsilon < 1");
+  if (!std::isfinite(epsilon)) refuse_norm("epsilon is not finite", std::to_string(epsilon), "a number, such as 1e-5");
   const int64_t channels = a.dim(channel_axis(a.shape(), channels_last));
   for (const Tensor& vector : vectors)
     if (vector.valid() && vector.shape() != Shape{channels})
@@ -246,6 +246,9 @@ int64_t checked_channels(Tensor a, double epsilon, bool channels_last, std::init
                   Shape{channels}.text() + " for an input " + a.type().text());
   return channels;
 }
+
+/// A vector of no elements: a batch without samples, whose channels nobody knows.
+bool is_nothing(Tensor a) { return a.shape() == Shape{0} && is_floating(a.dtype()); }
 
 AttributeSpec channels_last_attribute() {
   return optional_attribute("channels_last", Kind::kBool, "channels are the last dimension, not the second (false)");
@@ -319,6 +322,7 @@ Tensor normalize_channels(Tensor a, Tensor mean, Tensor scale, Tensor bias, bool
 }
 
 BatchNorm batch_norm(Tensor a, Tensor gain, Tensor bias, double epsilon, bool channels_last) {
+  if (is_nothing(a)) return {a, zeros(*a.builder, {DType::kF32, {0}}), zeros(*a.builder, {DType::kF32, {0}})};
   const int64_t channels = checked_channels(a, epsilon, channels_last, {gain, bias});
   const int64_t count = channels == 0 ? 0 : a.shape().elements() / channels;
   if (channels > 0 && count < 2)
@@ -331,6 +335,7 @@ BatchNorm batch_norm(Tensor a, Tensor gain, Tensor bias, double epsilon, bool ch
 
 Tensor batch_norm_apply(Tensor a, Tensor gain, Tensor bias, Tensor mean, Tensor variance, double epsilon,
                         bool channels_last) {
+  if (is_nothing(a)) return a;
   checked_channels(a, epsilon, channels_last, {gain, bias, mean, variance});
   return normalized(a, gain, bias, as_channels(mean, a.shape(), channels_last),
                     as_channels(variance, a.shape(), channels_last), epsilon, channels_last);
@@ -358,6 +363,7 @@ Tensor local_response_norm(Tensor a, int64_t size, double alpha, double beta, do
   if (size < 1 || before >= size)
     refuse_norm("wrong number of neighbouring channels",
                 std::to_string(size) + ", " + std::to_string(before) + " before", "1 or more, fewer of them before");
+  if (a.shape().elements() == 0) return a;
   const int64_t low = before < 0 ? size / 2 : before, high = size - 1 - low;
   const Tensor wide = cast_to(a, DType::kF32);
   // Channels as the space of a pooling: [N, 1, C, space] or [N x space, 1, C].

@@ -381,6 +381,26 @@ std::vector<int64_t> output_padding(const Form& form) {
   return more;
 }
 
+/// The forward convolution's input and attributes such that it gives the form's output and no more: an output_padding
+/// of the stride or more, which a dilation allows, would give further outputs. Those read zeros behind the input, which
+/// are left out, or the input's last elements, which are cut off.
+std::pair<Tensor, Attributes> without_surplus(const Form& form, const Attributes& shared, Tensor input) {
+  const std::vector<int64_t> more = output_padding(form);
+  std::vector<int64_t> start(static_cast<size_t>(form.rank) + 2, 0), stop = input.shape().dims(), high;
+  bool changed = false, cut = false;
+  for (size_t d = 0; d < more.size(); ++d) {
+    const ConvolutionSpace& space = form.space[3 - more.size() + d];
+    const int64_t surplus = more[d] - more[d] % space.stride, zeros = std::min(surplus, space.high);
+    high.push_back(space.high - zeros);
+    stop[d + (form.channels_last ? 1 : 2)] -= surplus - zeros;
+    changed = changed || surplus > 0, cut = cut || surplus > zeros;
+  }
+  if (!changed) return {input, shared};
+  Attributes attributes = shared;
+  attributes.set("high", high);
+  return {cut ? slice(input, start, stop) : input, attributes};
+}
+
 Tensor transposed_of(const Form& form, const Attributes& shared, Tensor output, Tensor filter) {
   Attributes attributes = shared;
   keep_chunks(form, form.filters, attributes);
@@ -419,10 +439,12 @@ std::vector<Tensor> convolution_gradient(GradientContext& context) {
       if (wanted(0)) gradients[0] = transposed_of(form, shared, low, second);
       if (wanted(1)) gradients[1] = filter_gradient(form, shared, first, low);
       break;
-    case Form::Kind::kTransposed:
-      if (wanted(0)) gradients[0] = forward_of(form, shared, low, second);
-      if (wanted(1)) gradients[1] = filter_gradient(form, shared, low, first);
+    case Form::Kind::kTransposed: {
+      const auto [reached, attributes] = without_surplus(form, shared, low);
+      if (wanted(0)) gradients[0] = forward_of(form, attributes, reached, second);
+      if (wanted(1)) gradients[1] = filter_gradient(form, attributes, reached, first);
       break;
+    }
     case Form::Kind::kFilterGradient:
       if (wanted(0)) gradients[0] = transposed_of(form, shared, second, low);
       if (wanted(1)) gradients[1] = forward_of(form, shared, first, low);

@@ -71,8 +71,7 @@ void check_norm(const NodeSignature& node, int a, std::initializer_list<std::pai
 
 void check_epsilon(const NodeSignature& node) {
   const double epsilon = node.attributes.get_float("epsilon");
-  if (!(epsilon >= 0 && epsilon < 1))
-    refuse(node, "epsilon is out of range", std::to_string(epsilon), "0 <= epsilon < 1");
+  if (!std::isfinite(epsilon)) refuse(node, "epsilon is not finite", std::to_string(epsilon), "a number, such as 1e-5");
 }
 
 std::vector<TensorType> infer_layer_norm(const NodeSignature& node) {

@@ -237,7 +237,8 @@ std::pair<Tensor, Tensor> top_k(Tensor a, int64_t k, int64_t axis, bool largest)
   return pair_of(a.builder->ops("top_k", {a}, attributes));
 }
 
-Tensor search_sorted(Tensor sorted, Tensor values, bool right) {
+Tensor search_sorted(Tensor sorted, Tensor values, bool right, Tensor sorter) {
+  if (sorter.valid()) sorted = gather_elements(sorted, sorter, -1);
   Attributes attributes;
   if (right) attributes.set("right", true);
   return sorted.builder->op("search_sorted", {sorted, values}, attributes);

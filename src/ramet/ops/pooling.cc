@@ -130,7 +130,6 @@ PoolForm pool_form(const NodeSignature& node) {
   form.count_padding = node.attributes.get_bool_or("count_padding", true);
   form.flat = node.attributes.get_bool_or("flat", false);
   form.divisor = node.attributes.get_int_or("divisor", 0);
-  if (form.divisor < 0) refuse(node, "the divisor is negative", std::to_string(form.divisor), "0 (none) or more");
   form.samples = shape[0];
   form.channels = shape.dim(form.channels_last ? -1 : 1);
   const int first = form.channels_last ? 1 : 2;

@@ -77,7 +77,7 @@ Row row_of(int64_t row, int64_t extent0, int64_t extent1) {
 }
 
 float divisor_of(const PoolArguments& call, const Row& row, int64_t o2) {
-  if (call.divisor > 0) return call.divisor;
+  if (call.divisor != 0) return call.divisor;
   const auto counted = [&](int axis, int64_t o) {
     return static_cast<float>(call.axes[static_cast<size_t>(axis)]->counted[static_cast<size_t>(o)]);
   };

@@ -49,7 +49,7 @@ std::vector<Place> places_of(const PoolForm& form, const Index& output) {
 
 /// Number of taps that an average divides by: those on elements, or all that are not beyond the padding.
 double divisor_of(const PoolForm& form, const Index& output) {
-  if (form.divisor > 0) return static_cast<double>(form.divisor);
+  if (form.divisor != 0) return static_cast<double>(form.divisor);
   double product = 1;
   for (size_t dim = 0; dim < form.axes.size(); ++dim) {
     const PoolAxis& axis = form.axes[dim];
