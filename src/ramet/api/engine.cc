@@ -125,7 +125,7 @@ SampleViews::SampleViews(const train::SampleProgram& program, const model::Model
   for (const auto& sample : samples)
     if (has(inputs, sample.first) || !has(declared, sample.first)) read.push_back(sample);
   count_ = inputs.empty() ? 0 : check_views(inputs, read, where);
-  for (const auto& [name, view] : read)
+  for (const auto& [name, view] : samples)  // views keep the caller's names
     for (const auto& [input, type] : inputs)
       if (input == name) views_.push_back({name, &types_.emplace_back(of_samples(type, count_)), view.data()});
 }
