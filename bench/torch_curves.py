@@ -1,6 +1,6 @@
 """Loss curves beside PyTorch's own, and one result on every layout, for PyTorch modules of many families.
 
-    python bench/torch_curves.py                          # every model
+    python bench/torch_curves.py                          # all
     python bench/torch_curves.py --only bert --only resnet18 --steps 20
     python bench/torch_curves.py --list
 

@@ -14,7 +14,7 @@ from ._compile import source_of_training
 from ._options import Options
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
-           "adafactor": "Adafactor", "rmsprop": "RmsProp", "adagrad": "Adagrad"}
+           "adafactor": "Adafactor", "rmsprop": "Rmsprop", "adagrad": "Adagrad"}
 GROUP_OPTIONS = ("weight_decay", "beta1", "beta2", "epsilon", "momentum")
 
 
