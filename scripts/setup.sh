@@ -24,7 +24,8 @@ browser_packages=(chromium fonts-liberation)
 peer_debian_packages=(python3-venv python3-pip)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
 peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
-               perfetto==0.59.1 protobuf==7.36.2 expecttest==0.3.0)
+               perfetto==0.59.1 protobuf==7.36.2 expecttest==0.3.0 torchvision==0.29.2 accelerate==1.15.0 datasets==5.2.0
+               diffusers==0.42.1 ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1)
 # Trackers that runs are exchanged with.
 tracker_packages=(mlflow==3.17.2 tensorboard==2.21.0 wandb==0.31.0)
 
