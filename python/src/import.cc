@@ -3,11 +3,6 @@
 #include "arrays.h"
 #include "builder.h"
 
-// Until the reader of .pt2 files is a part of the library.
-namespace ramet::inline v0 {
-[[gnu::weak]] Model load_torch(const std::string& path, const TorchModule& options);
-}  // namespace ramet::inline v0
-
 namespace ramet_python {
 namespace {
 
@@ -85,7 +80,6 @@ void bind_import(nb::module_& m) {
         const ramet::TorchModule module =
             module_of(name, "", "", {}, std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
         const nb::gil_scoped_release released;
-        if (!&ramet::load_torch) throw ramet::UnsupportedOp({.what = "this build reads no .pt2 files"});
         return ramet::load_torch(path.string(), module);
       },
       "path"_a, nb::kw_only(), "name"_a = "module", "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
