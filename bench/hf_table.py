@@ -127,6 +127,15 @@ def write_docs(cells, results):
     (ROOT / "docs" / "hugging-face.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
+def breadth_first(cells):
+    """The cells, the first of each architecture before the second of any."""
+    seen, order = collections.Counter(), []
+    for key, cell in cells.items():
+        order.append((seen[key[0]], key, cell))
+        seen[key[0]] += 1
+    return [(key, cell) for _, key, cell in sorted(order, key=lambda entry: entry[0])]
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[])
@@ -163,7 +172,7 @@ def main():
         cells = {key: cell for key, cell in cells.items() if results.get(": ".join(key), {}).get("state") != "equal"}
     if args.missing:
         cells = {key: cell for key, cell in cells.items() if ": ".join(key) not in results}
-    cells = dict(list(cells.items())[:args.at_most])
+    cells = dict(breadth_first(cells)[:args.at_most])
     for key, cell in cells.items():
         name = ": ".join(key)
         result = results[name] = compare(cell, args.steps, args.layout)
