@@ -77,8 +77,10 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--layout", default="", help="of Ramet: recompute=layer, for one")
     parser.add_argument("--device-memory", default="", help="of Ramet: 1.5GiB, for one; it then gives up copies of weights to fit")
+    parser.add_argument("--channels-last-only", action="store_true", help="leave PyTorch's channels in front out: half of what there is to compile")
     args = parser.parse_args()
-    runners = [name for side in runners_of(args) for name in ([side] if side == "ramet" else [side, side + ", channels last"])]
+    formats = [", channels last"] if args.channels_last_only else ["", ", channels last"]
+    runners = [name for side in runners_of(args) for name in ([side] if side == "ramet" else [side + each for each in formats])]
     processors = first_processors(args.threads)
     for case in args.only or CASES:
         compare(case, args, measure(case, args, runners, processors))

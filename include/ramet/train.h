@@ -124,7 +124,8 @@ class RAMET_API Training {
   /// The model's metrics, without dropout, on the held-out data or on these samples (whole micro-batches).
   Metrics evaluate();
   Metrics evaluate(const NamedViews& samples);
-  /// The model's outputs for any number of samples, in the order of the samples.
+  /// The model's outputs for any number of samples, in the order of the samples. Inputs that the outputs do not depend on
+  /// may be left out.
   Arrays predict(const NamedViews& samples);
   /// Runs a program on request on whole micro-batches of samples; without samples once, when it has no inputs.
   Arrays run(const std::string& program, const NamedViews& samples = {});

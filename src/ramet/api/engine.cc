@@ -115,10 +115,17 @@ Layout engine_layout(const std::string& text) { return layout::parse_layout(text
 
 v0::Metrics metrics_of(const NamedNumbers& numbers) { return v0::Metrics(numbers); }
 
-SampleViews::SampleViews(const train::SampleProgram& program, const v0::NamedViews& samples, const std::string& where) {
-  const Inputs inputs = program.inputs();
-  count_ = inputs.empty() ? 0 : check_views(inputs, samples, where);
-  for (const auto& [name, view] : samples)
+SampleViews::SampleViews(const train::SampleProgram& program, const model::Model& model, const v0::NamedViews& samples,
+                         const std::string& where) {
+  const Inputs inputs = program.inputs(), declared = inputs_of(model);
+  const auto has = [](const Inputs& all, const std::string& name) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& input) { return input.first == name; });
+  };
+  v0::NamedViews read;
+  for (const auto& sample : samples)
+    if (has(inputs, sample.first) || !has(declared, sample.first)) read.push_back(sample);
+  count_ = inputs.empty() ? 0 : check_views(inputs, read, where);
+  for (const auto& [name, view] : samples)  // views keep the caller's names
     for (const auto& [input, type] : inputs)
       if (input == name) views_.push_back({name, &types_.emplace_back(of_samples(type, count_)), view.data()});
 }
@@ -131,10 +138,10 @@ void SampleViews::check_whole(const train::SampleProgram& program, const std::st
                  .expected = "a multiple of " + std::to_string(program.batch())});
 }
 
-v0::Arrays run_request(const train::SampleProgram& program, const v0::NamedViews& samples, bool pads,
-                       const train::SampleProgram::Run& run) {
+v0::Arrays run_request(const train::SampleProgram& program, const model::Model& model, const v0::NamedViews& samples,
+                       bool pads, const train::SampleProgram::Run& run) {
   const std::string where = "program '" + program.name() + "'";
-  const SampleViews views(program, samples, where);
+  const SampleViews views(program, model, samples, where);
   if (!pads) views.check_whole(program, where);
   std::vector<v0::Array> arrays;
   for (NamedTensor& each : program.run(views.views(), {}, run))

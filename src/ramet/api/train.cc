@@ -71,7 +71,7 @@ struct Training::State {
   }
   Arrays run(const std::string& name, const NamedViews& samples, bool pads) {
     return api::run_request(
-        program(name), samples, pads,
+        program(name), engine->model(), samples, pads,
         [&](int64_t batches, int64_t, const runtime::ClusterFeed& feed, const runtime::Wanted& wanted) {
           return engine->cluster().run(name, batches, feed, {}, wanted);
         });
@@ -212,7 +212,7 @@ Metrics Training::evaluate() {
 
 Metrics Training::evaluate(const NamedViews& samples) {
   const train::SampleProgram& program = state_->program(kEvaluate);
-  const api::SampleViews views(program, samples, "evaluate()");
+  const api::SampleViews views(program, state_->engine->model(), samples, "evaluate()");
   views.check_whole(program, "evaluate()");
   program.samples_of(views.views());
   train::MetricSums sums(state_->engine->model().metrics, true, true);

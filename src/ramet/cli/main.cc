@@ -12,6 +12,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/first_processors.h"
+#include "ramet/front/open_model.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_record.h"
@@ -90,8 +91,8 @@ Recipe recipe_of_model_file(const std::string& path, std::vector<std::string> se
 }  // namespace
 
 Recipe open_recipe(const std::string& path, const ModelOptions& options) {
-  Recipe recipe =
-      path.ends_with(".ramet") ? recipe_of_model_file(path, options.settings) : load_recipe(path, options.settings);
+  Recipe recipe = is_model_file_name(path) ? recipe_of_model_file(path, options.settings)
+                                           : load_recipe(path, options.settings);
   if (!options.layout.empty()) set_layout(recipe, options.layout);
   return recipe;
 }

@@ -110,6 +110,8 @@ void PreparedMatmul::Parts::choose_blocks() {
   if (copies_a)
     row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
   if (buffered) row_block = std::min<int64_t>(row_block, 128);
+  // Tiles go through k in passes: what a pass reads of a fits, and each block of b serves as many rows as it can.
+  if (kind == BlockProduct::kTiles) row_block = std::min<int64_t>(form.m, 256);
   row_block = std::max<int64_t>(1, std::min(row_block, form.m));
   column_block = buffered ? std::min(form.n, round_down(kBufferedColumns / form.chunks, blocked.n_block)) : form.n;
 }
