@@ -210,7 +210,7 @@ TracedProgram fuse_patterns(TracedProgram program) {
   PatternProgram patterns(std::move(program));
   for (size_t i = 0; i < patterns.calls().size(); ++i)
     for (const auto fuse :
-         {fuse_attention, fuse_gelu, fuse_rms_norm, fuse_layer_norm, fuse_norm_weight, fuse_cross_entropy})
+         {fuse_attention, fuse_gelu, fuse_layer_norm, fuse_rms_norm, fuse_norm_weight, fuse_cross_entropy})
       if (fuse(patterns, i)) break;
   return patterns.finish();
 }
