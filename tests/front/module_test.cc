@@ -109,6 +109,8 @@ TEST(Module, BuffersChangeAsTheProgramSays) {
   EXPECT_DOUBLE_EQ(state("running").fold.momentum, 0.1);
   EXPECT_EQ(state("latest").fold.by, "last");
   EXPECT_EQ(state("memory").kind, StateKind::kChained);
+  for (const char* name : {"steps", "running", "latest", "memory"})
+    EXPECT_TRUE(imported.model.forward.find_output(name)) << name;
   EXPECT_EQ(find(imported.model.states, "offsets"), nullptr) << "small constants stand in the graph";
 }
 
@@ -142,6 +144,31 @@ TEST(Module, TheLossIsNamedOrTheOnlyScalar) {
   module.loss = "";
   module.outputs = {"a", "b"};
   EXPECT_EQ(front::import_module(module).model.metrics[0].name, "loss");
+}
+
+/// The value of an output of the forward graph, for inputs and states of the model's first values.
+HostTensor run_output(const model::Model& model, const std::map<std::string, HostTensor>& data,
+                      const std::string& name) {
+  std::map<std::string, HostTensor> feeds = data;
+  for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
+    for (const StateTensor& state : *list) feeds[state.name] = state.init.data->tensor();
+  const std::vector<HostTensor> results = kernel::interpret(model.forward, reference_backend(), feeds);
+  const auto& outputs = model.forward.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].name == name) return results[i];
+  return {};
+}
+
+TEST(Module, LossesAreThoseOfPyTorch) {
+  // PyTorch 2.15 on the same numbers.
+  const model::Model model = front::import_module(mlp()).model;
+  const std::map<std::string, HostTensor> data = {{"x", numbers({2, 3}, 0.2)}, {"target", numbers({2, 4}, 0.3)}};
+  EXPECT_NEAR(run_output(model, data, "loss").get(0), 0.4997255504131317, 1e-6);
+  TracedModule module;
+  module.training = program("operators");
+  add(module, "weight", numbers({4, 4}, -0.3));
+  const model::Model operators = front::import_module(std::move(module)).model;
+  EXPECT_NEAR(run_output(operators, {{"x", numbers({2, 4}, 0.2)}}, "loss").get(0), 2.13510799407959, 1e-5);
 }
 
 TEST(Module, TensorsThatAreMissingOrOfAnotherTypeAreRefused) {

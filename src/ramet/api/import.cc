@@ -4,6 +4,7 @@
 
 #include "ramet/api/contents.h"
 #include "ramet/base/error.h"
+#include "ramet/front/pt2.h"
 #include "ramet/front/table.h"
 #include "ramet/front/torch_json.h"
 #include "ramet/import.h"
@@ -59,6 +60,10 @@ Model import_torch(const TorchModule& module) {
   for (const TorchTensor& tensor : module.tensors)
     traced.tensors.push_back({tensor.name, data_of(tensor, module.name), tensor.storage, tensor.trained});
   return import_traced(std::move(traced));
+}
+
+Model load_torch(const std::string& path, const TorchModule& options) {
+  return import_traced(front::read_pt2(path, options_of(options)));
 }
 
 std::vector<std::string> torch_operators() {

@@ -6,6 +6,7 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/front/open_model.h"
 #include "ramet/ir/text.h"
 #include "ramet/model/model_file.h"
 #include "ramet/model/model_text.h"
@@ -57,7 +58,7 @@ int inspect_graph(const InspectArguments& arguments) {
 }
 
 int inspect_model(const InspectArguments& arguments, bool json) {
-  const auto [model, units] = load_model(arguments.subject);
+  const auto [model, units] = open_model(arguments.subject);
   const std::vector<InputSpec> inputs = checked_inputs(model);
   if (json) {
     JsonLine line;

@@ -6,6 +6,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
+#include "ramet/front/open_model.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/model_file.h"
 #include "ramet/recipe/kinds.h"
@@ -91,7 +92,7 @@ void export_model_file(const std::string& out, const Recipe& recipe, const Check
     std::copy(bytes.begin(), bytes.end(), tensor.data.begin());
     states.at(state.name)->init = StateInit::from(TensorData(std::move(tensor)));
   });
-  save_model(out, model, recipe.model.file.empty() ? Units{} : load_model(recipe.model.file).second);
+  save_model(out, model, recipe.model.file.empty() ? Units{} : open_model(recipe.model.file).second);
 }
 
 int tell_exported(const SubjectArguments& arguments, const Subject& subject, bool json) {

@@ -12,7 +12,6 @@ namespace {
 
 DType float_of(DType dtype) { return is_floating(dtype) ? dtype : DType::kF32; }
 
-
 /// Uniform numbers of the result's shape.
 Tensor uniform(const Translation& at, double low, double high) {
   return random_uniform(draws_of(at), at.result().shape, low, high, float_of(at.result().dtype));

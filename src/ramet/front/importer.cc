@@ -22,6 +22,12 @@ void each_tensor(const TracedCall& call, const std::function<void(const std::str
   for (const auto& [name, argument] : call.arguments) each_tensor(argument, visit);
 }
 
+/// Whether an operator can stand in a program behind run_decompositions: those that change their arguments, and calls
+/// of inner graphs, cannot.
+bool is_decomposed(std::string_view op) {
+  return !(op.ends_with("_") && !op.ends_with("__")) && op.find("higher_order") == std::string_view::npos;
+}
+
 }  // namespace
 
 Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
@@ -29,6 +35,7 @@ Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
   for (const TracedCall& call : program_.calls)
     if (!options_.skip.count(&call)) each_tensor(call, [&](const std::string& name) { reads_.insert(name); });
   for (const TracedOutput& output : program_.outputs) reads_.insert(output.value);
+  reads_.insert(options_.wanted.begin(), options_.wanted.end());
   // Data inputs stand in the graph in the program's order, whether they are read or not.
   for (const TracedInput& input : program_.inputs)
     if (const auto found = options_.inputs.find(input.value);
@@ -93,7 +100,9 @@ void Importer::run() {
 
 void Importer::translate(const TracedCall& call) {
   const OperatorEntry* entry = find_operator(call.op);
-  if (!entry) throw Error({.what = "the operator is not supported"});
+  if (!entry)
+    throw Error({.what = "the operator is not supported",
+                 .remedy = is_decomposed(call.op) ? "" : "Call run_decompositions({}) on the exported program"});
   const Translation at(*this, call);
   bool complex = false;
   const auto check = [&](const std::string& name) {

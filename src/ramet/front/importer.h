@@ -85,6 +85,7 @@ class Importer {
     std::map<std::string, InputValue, std::less<>> inputs{};  ///< by the names of the program's values
     std::map<std::string, Part, std::less<>> parts{};         ///< of modules, by path
     std::set<const TracedCall*> skip{};                       ///< calls that need no translation
+    std::set<std::string> wanted{};                           ///< values that are read though no call reads them
   };
   Importer(const TracedProgram& program, Graph& graph, Options options);
 

@@ -1,7 +1,7 @@
 // A traced module as a model: its tensors, inputs, outputs and graphs.
 #include <algorithm>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/front/importer.h"
 #include "ramet/front/patterns.h"
 #include "ramet/ir/part_of.h"
@@ -233,15 +233,18 @@ class ModuleImport {
     }
     std::vector<Refusal> refusals;
     if (trains()) {
-      std::set<const TracedCall*> skip;
-      for (const auto& [buffer, fold] : folds_) skip.insert(fold.skip.begin(), fold.skip.end());
-      Importer importer(*module_.training, model_.forward, options_of(*module_.training, true, std::move(skip)));
+      Importer::Options options = options_of(*module_.training, true);
+      for (const auto& [buffer, fold] : folds_) {
+        options.skip.insert(fold.skip.begin(), fold.skip.end());
+        if (!fold.value.empty()) options.wanted.insert(fold.value);
+      }
+      Importer importer(*module_.training, model_.forward, std::move(options));
       importer.run();
       write_states(importer);
       refusals = importer.refusals();
       if (refusals.empty()) write_outputs(importer, model_.forward);
     }
-    Importer importer(*evaluation_, model_.evaluate, options_of(*evaluation_, false, {}));
+    Importer importer(*evaluation_, model_.evaluate, options_of(*evaluation_, false));
     importer.run();
     add_refusals(refusals, importer.refusals());
     if (!refusals.empty()) throw_refusals(module_.name, refusals);
@@ -253,12 +256,11 @@ class ModuleImport {
     }
   }
 
-  Importer::Options options_of(const TracedProgram& program, bool training, std::set<const TracedCall*> skip) {
+  Importer::Options options_of(const TracedProgram& program, bool training) {
     return {.trains = training,
             .seed = static_cast<int64_t>(module_.seed),
             .inputs = input_values(program),
-            .parts = parts_,
-            .skip = std::move(skip)};
+            .parts = parts_};
   }
 
   /// Of the evaluation: those that the training does not have as well.
@@ -291,7 +293,11 @@ class ModuleImport {
         buffer.kind = StateKind::kChained;
         value = importer.value(output.value);
       }
-      if (!value.valid()) continue;  // its call was refused
+      if (!value.valid()) {
+        if (importer.refusals().empty())
+          importer.refuse({"buffer '" + output.target + "'", "", "", "its next value is not supported"});
+        continue;
+      }
       if (buffer.kind == StateKind::kDeferred && buffer.type.dtype != DType::kF32) {
         importer.refuse({"buffer '" + output.target + "'", "", "",
                          "a running statistic must be f32; found " + buffer.type.text(),
@@ -518,7 +524,8 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
     found += ": " + group.first->why + ".";
     if (!group.first->remedy.empty()) found += " " + group.first->remedy + ".";
   }
-  throw Error({.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
+  throw UnsupportedOp(
+      {.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
 }
 
 ImportedModel import_module(TracedModule module) { return ModuleImport(std::move(module)).run(); }

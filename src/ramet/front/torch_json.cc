@@ -2,64 +2,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
+#include "ramet/front/torch_fields.h"
 
 namespace ramet::front {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kMostDimensions = 64;
 
-/// torch's numbers of element types (ScalarType of torch/_export/serde/schema.py).
-struct ScalarType {
-  int64_t number;
-  const char* name;
-  std::optional<DType> dtype;
-};
-constexpr std::array<ScalarType, 22> kScalarTypes = {{
-    {1, "u8", DType::kU8},
-    {2, "i8", DType::kI8},
-    {3, "i16", DType::kI16},
-    {4, "i32", DType::kI32},
-    {5, "i64", DType::kI64},
-    {6, "f16", DType::kF16},
-    {7, "f32", DType::kF32},
-    {8, "f64", DType::kF64},
-    {9, "complex32", std::nullopt},
-    {10, "complex64", std::nullopt},
-    {11, "complex128", std::nullopt},
-    {12, "bool", DType::kBool},
-    {13, "bf16", DType::kBF16},
-    {28, "u16", DType::kU16},
-    {29, "f8e4m3", DType::kF8E4M3},
-    {30, "f8e5m2", DType::kF8E5M2},
-    {31, "float8_e4m3fnuz", std::nullopt},
-    {32, "float8_e5m2fnuz", std::nullopt},
-    {33, "float8_e8m0fnu", std::nullopt},
-    {34, "u32", DType::kU32},
-    {35, "u64", DType::kU64},
-    {0, "unknown", std::nullopt},
-}};
 constexpr std::array<const char*, 5> kMemoryFormats = {"unknown", "contiguous", "channels_last", "channels_last_3d",
                                                        "preserve"};
 constexpr std::array<const char*, 8> kLayouts = {"unknown",    "sparse_coo", "sparse_csr", "sparse_csc",
                                                  "sparse_bsr", "sparse_bsc", "mkldnn",     "strided"};
 
-/// The member that a union of the format has: its name and its value.
-struct Member {
-  std::string_view name;
-  const Json& value;
-};
-
-/// Reads one program. Every access to the text goes through the functions below, which throw Error.
-class Reader {
+/// Reads one program. Every access to the text goes through TorchFields.
+class Reader : private TorchFields {
  public:
-  explicit Reader(const std::string& source) : source_(source) {}
+  explicit Reader(const std::string& source) : TorchFields(source) {}
 
   TracedProgram read(const Json& root) {
     check_version(root);
@@ -75,70 +35,6 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, const std::string& found = "", const std::string& expected = "",
-                           const std::string& remedy = "") const {
-    throw Error({.what = what,
-                 .where = at_.empty() ? source_ : source_ + ": " + at_,
-                 .found = found,
-                 .expected = expected,
-                 .remedy = remedy});
-  }
-
-  // --- parts of the text ---
-
-  const Json& field(const Json& of, const char* name) const {
-    if (!of.is_object()) refuse("a program of torch.export has no object where one must be", of.type_name(), name);
-    const auto found = of.find(name);
-    if (found == of.end()) refuse("a program of torch.export lacks a field", "", name);
-    return *found;
-  }
-  const Json& object(const Json& of, const char* name) const {
-    const Json& value = field(of, name);
-    if (!value.is_object()) refuse_kind(name, value, "an object");
-    return value;
-  }
-  const Json& list(const Json& of, const char* name) const {
-    const Json& value = field(of, name);
-    if (!value.is_array()) refuse_kind(name, value, "a list");
-    return value;
-  }
-  std::string text(const Json& of, const char* name) const { return text_of(field(of, name), name); }
-  std::string text_of(const Json& value, std::string_view name) const {
-    if (!value.is_string()) refuse_kind(name, value, "a text");
-    return value.get<std::string>();
-  }
-  int64_t integer(const Json& value, std::string_view name) const {
-    if (!value.is_number_integer()) refuse_kind(name, value, "an integer");
-    if (value.is_number_unsigned() &&
-        value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      refuse_kind(name, value, "an integer of 64 bits");
-    return value.get<int64_t>();
-  }
-  double number(const Json& value, std::string_view name) const {
-    if (value.is_number()) return value.get<double>();
-    if (value.is_string()) {
-      const std::string word = value.get<std::string>();
-      if (word == "Infinity") return std::numeric_limits<double>::infinity();
-      if (word == "-Infinity") return -std::numeric_limits<double>::infinity();
-      if (word == "NaN") return std::numeric_limits<double>::quiet_NaN();
-    }
-    refuse_kind(name, value, "a number");
-  }
-  bool flag(const Json& value, std::string_view name) const {
-    if (!value.is_boolean()) refuse_kind(name, value, "true or false");
-    return value.get<bool>();
-  }
-  Member member(const Json& of, std::string_view name) const {
-    if (!of.is_object() || of.size() != 1) refuse_kind(name, of, "an object with one field");
-    return {of.begin().key(), *of.begin()};
-  }
-  [[noreturn]] void refuse_kind(std::string_view name, const Json& value, const std::string& expected) const {
-    refuse("'" + std::string(name) + "' of a program of torch.export is of the wrong kind", value.type_name(),
-           expected);
-  }
-
-  // --- the program ---
-
   void check_version(const Json& root) const {
     const Json& version = object(root, "schema_version");
     const int64_t major = integer(field(version, "major"), "major"), minor = integer(field(version, "minor"), "minor");
@@ -149,16 +45,9 @@ class Reader {
                  " (2.15 does)");
   }
 
-  const ScalarType& scalar_type(const Json& value) const {
-    const int64_t wanted = integer(value, "dtype");
-    for (const ScalarType& type : kScalarTypes)
-      if (type.number == wanted) return type;
-    refuse("an element type that is not known", std::to_string(wanted));
-  }
-
   void read_type(const std::string& name, const Json& value) {
-    at_ = "tensor '" + name + "'";
-    const ScalarType& scalar = scalar_type(field(value, "dtype"));
+    at("tensor '" + name + "'");
+    const TorchDType& scalar = scalar_type(field(value, "dtype"));
     std::vector<int64_t> dims;
     std::string shape;
     bool fixed = true;
@@ -179,7 +68,7 @@ class Reader {
       }
     }
     const int64_t layout = integer(field(value, "layout"), "layout");
-    at_.clear();
+    at("");
     if (!fixed) {
       program_.untyped[name] = "its shape [" + shape + "] is not fixed";
     } else if (layout != 7) {
@@ -196,21 +85,14 @@ class Reader {
   }
   void add_type(const std::string& name, DType dtype, std::vector<int64_t> dims) {
     TensorType type{dtype, Shape(std::move(dims))};
-    at_ = "tensor '" + name + "'";
+    at("tensor '" + name + "'");
     try {
       static_cast<void>(type.bytes());  // which must be a number
     } catch (const Error& error) {
       refuse(error.parts().what, error.parts().found);
     }
-    at_.clear();
+    at("");
     program_.types[name] = std::move(type);
-  }
-
-  template <size_t N>
-  std::string word(const std::array<const char*, N>& words, int64_t number, const char* name) const {
-    if (number < 0 || number >= static_cast<int64_t>(N))
-      refuse("'" + std::string(name) + "' of a program of torch.export is out of range", std::to_string(number));
-    return words[static_cast<size_t>(number)];
   }
 
   static TracedArgument of_integer(int64_t value) {
@@ -309,10 +191,10 @@ class Reader {
   }
 
   void read_call(const Json& node) {
-    at_ = "node " + std::to_string(program_.calls.size());
+    at("node " + std::to_string(program_.calls.size()));
     TracedCall call;
     std::string target = text(node, "target");
-    at_ += " " + target;
+    at("node " + std::to_string(program_.calls.size()) + " " + target);
     constexpr std::string_view kPrefix = "torch.ops.";
     if (target.starts_with(kPrefix)) target.erase(0, kPrefix.size());
     const size_t first = target.find('.'), second = first == std::string::npos ? first : target.find('.', first + 1);
@@ -327,7 +209,7 @@ class Reader {
     if (const auto trace = metadata.find("stack_trace"); trace != metadata.end())
       call.origin = origin_of_trace(text_of(*trace, "stack_trace"));
     program_.calls.push_back(std::move(call));
-    at_.clear();
+    at("");
   }
 
   /// The path of the innermost module of "KEY,PATH,CLASS;KEY,PATH,CLASS".
@@ -352,7 +234,7 @@ class Reader {
 
   void read_input(const Json& spec) {
     const auto [kind, value] = member(spec, "input_specs");
-    at_ = "an input";
+    at("an input");
     using Kind = TracedInput::Kind;
     if (kind == "parameter")
       add_input(Kind::kParameter, text(object(value, "arg"), "name"), text(value, "parameter_name"));
@@ -368,11 +250,11 @@ class Reader {
       refuse("the program has an input that is no tensor", std::string(kind), "tensors and plain numbers",
              "Give such objects to the module when it is built, not when it is called");
     }
-    at_.clear();
+    at("");
   }
   void add_input(TracedInput::Kind kind, std::string value, std::string target) {
     if (const auto reason = program_.untyped.find(value); reason != program_.untyped.end()) {
-      at_ = "input '" + target + "'";
+      at("input '" + target + "'");
       refuse("an input of the program is not supported: " + reason->second, "", "a dense tensor of a fixed shape",
              "Export the module without dynamic_shapes, and with real numbers");
     }
@@ -381,7 +263,7 @@ class Reader {
 
   void read_output(const Json& spec) {
     const auto [kind, value] = member(spec, "output_specs");
-    at_ = "an output";
+    at("an output");
     if (kind == "user_output") {
       const TracedArgument argument = read_argument(object(value, "arg"));
       const bool tensor = argument.kind == TracedArgument::Kind::kTensor;
@@ -396,7 +278,7 @@ class Reader {
              kind == "user_input_mutation" ? "Copy the input (x = x.clone()) before it is changed in place"
                                            : "Change parameters by the optimizer alone");
     }
-    at_.clear();
+    at("");
   }
 
   /// Every value has a type (or a reason why not) and is made once, before it is read.
@@ -423,8 +305,6 @@ class Reader {
       if (!output.value.empty()) read(output.value, "the outputs");
   }
 
-  const std::string& source_;
-  std::string at_{};  ///< part of the text that is read
   TracedProgram program_{};
 };
 
@@ -457,16 +337,8 @@ const TracedArgument* TracedCall::find(std::string_view name) const {
 }
 
 TracedProgram read_torch_program(std::string_view text, const std::string& source) {
-  Json root;
-  try {
-    root = Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw Error({.what = "the text of a program is no JSON",
-                 .where = source,
-                 .found = error.what(),
-                 .expected = "models/model.json of a file that torch.export.save wrote"});
-  }
-  return Reader(source).read(root);
+  return read_torch_program(parse_torch_text(text, source), source);
 }
+TracedProgram read_torch_program(const Json& root, const std::string& source) { return Reader(source).read(root); }
 
 }  // namespace ramet::front

@@ -1,5 +1,5 @@
-// Recipes of models that programs saved as files.
-#include "ramet/model/model_file.h"
+// Recipes of models that programs saved as files, and of modules of PyTorch.
+#include "ramet/front/open_model.h"
 
 #include <algorithm>
 #include <tuple>
@@ -18,7 +18,7 @@ namespace {
 
 /// The model of the file, with the recipe's seed.
 std::pair<Model, Units> load(const Recipe& recipe) {
-  auto [model, units] = for_key(recipe, "model.file", [&] { return load_model(recipe.model.file); });
+  auto [model, units] = for_key(recipe, "model.file", [&] { return open_model(recipe.model.file); });
   return {with_seed(std::move(model), recipe.train.seed), std::move(units)};
 }
 

@@ -1,7 +1,5 @@
 #include "ramet/weights/torch_zip.h"
 
-#include <zip.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,8 +8,8 @@
 
 #include "ramet/base/dtype.h"
 #include "ramet/base/error.h"
-#include "ramet/base/file.h"
 #include "ramet/weights/pickle.h"
+#include "ramet/weights/zip_file.h"
 
 namespace ramet::weights {
 namespace {
@@ -19,11 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostPickle = 64 << 20;
-
-struct CloseZip {
-  void operator()(zip_t* zip) const { zip_discard(zip); }
-  void operator()(zip_file_t* file) const { zip_fclose(file); }
-};
 
 float number_at(const std::byte* bytes, std::string_view dtype, int64_t index) {
   const auto as = [&]<typename T>(T value) {
@@ -43,12 +36,11 @@ float number_at(const std::byte* bytes, std::string_view dtype, int64_t index) {
 
 class TorchZip final : public TensorFile {
  public:
-  explicit TorchZip(const fs::path& path) : TensorFile(path), map_(path) {
-    open();
+  explicit TorchZip(const fs::path& path) : TensorFile(path), zip_(path, "a zip file as torch.save writes it") {
     const std::string pickle = find_pickle();
     folder_ = pickle.substr(0, pickle.rfind('/') + 1);
     check_byte_order();
-    const std::string bytes = whole_entry(pickle, kMostPickle);
+    const std::string bytes = zip_.read(pickle, kMostPickle);
     for (auto& tensor : read_torch_pickle(bytes, path.string() + " " + pickle)) {
       check_record(tensor);
       tensors_.push_back({tensor.name, tensor.shape, tensor.dtype, is_float(tensor.dtype)});
@@ -62,7 +54,7 @@ class TorchZip final : public TensorFile {
     if (kept_record_ != place.storage || kept_.empty()) {
       kept_.clear();
       kept_record_ = place.storage;
-      kept_ = whole_entry(folder_ + "data/" + place.storage, UINT64_MAX);
+      kept_ = zip_.read(folder_ + "data/" + place.storage, UINT64_MAX);
     }
     const auto* bytes = reinterpret_cast<const std::byte*>(kept_.data());
     std::vector<int64_t> at(static_cast<size_t>(place.shape.rank()), 0);
@@ -79,85 +71,34 @@ class TorchZip final : public TensorFile {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, const std::string& found = "", const std::string& remedy = "") const {
-    throw Error({.what = what,
-                 .where = path_.string(),
-                 .found = found,
-                 .expected = "a zip file as torch.save writes it",
-                 .remedy = remedy});
-  }
   static bool is_float(const std::string& dtype) { return dtype.find('f') != std::string::npos; }
 
-  void open() {
-    zip_error_t error;
-    zip_error_init(&error);
-    zip_source_t* source = zip_source_buffer_create(map_.data(), map_.size(), 0, &error);
-    zip_.reset(source ? zip_open_from_source(source, ZIP_RDONLY, &error) : nullptr);
-    if (zip_) return zip_error_fini(&error);
-    if (source) zip_source_free(source);
-    const std::string reason = zip_error_strerror(&error);
-    zip_error_fini(&error);
-    refuse("not a whole zip file", reason, "The file may be cut short: compare its size with where it came from");
-  }
-
   std::string find_pickle() const {
-    const zip_int64_t count = zip_get_num_entries(zip_.get(), 0);
-    for (zip_int64_t i = 0; i < count; ++i) {
-      const char* name = zip_get_name(zip_.get(), static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
-      const std::string_view text = name ? name : "";
-      if (text == "data.pkl" || text.ends_with("/data.pkl")) return std::string(text);
-    }
-    refuse("the zip file holds no data.pkl", std::to_string(count) + " entries");
+    const std::vector<std::string> names = zip_.names();
+    for (const std::string& name : names)
+      if (name == "data.pkl" || name.ends_with("/data.pkl")) return name;
+    zip_.refuse("the zip file holds no data.pkl", std::to_string(names.size()) + " entries");
   }
 
   void check_byte_order() const {
     static_assert(std::endian::native == std::endian::little);
     const std::string name = folder_ + "byteorder";
-    if (zip_name_locate(zip_.get(), name.c_str(), ZIP_FL_ENC_RAW) < 0) return;
-    if (const std::string order = whole_entry(name, 100); order != "little") refuse("tensors of another byte order", order);
-  }
-
-  uint64_t entry_size(const std::string& name) const {
-    zip_stat_t stat;
-    zip_stat_init(&stat);
-    if (zip_stat(zip_.get(), name.c_str(), ZIP_FL_ENC_RAW, &stat) != 0 || !(stat.valid & ZIP_STAT_SIZE))
-      refuse("a part of the file is missing", "no entry '" + name + "'",
-             "The file may be cut short: compare its size with where it came from");
-    return stat.size;
-  }
-
-  std::string whole_entry(const std::string& name, uint64_t most) const {
-    const uint64_t size = entry_size(name);
-    if (size > most) refuse("an entry of this size", name + ", " + std::to_string(size) + " bytes");
-    const std::unique_ptr<zip_file_t, CloseZip> file(zip_fopen(zip_.get(), name.c_str(), ZIP_FL_ENC_RAW));
-    if (!file) refuse("a part of the file cannot be read", name + ": " + zip_strerror(zip_.get()));
-    std::string bytes;
-    // By pieces: an entry that lies about its size takes no more memory than it has bytes.
-    constexpr size_t kPiece = 1 << 24;
-    while (bytes.size() < size) {
-      const size_t before = bytes.size();
-      bytes.resize(std::min<uint64_t>(size, before + kPiece));
-      const zip_int64_t got = zip_fread(file.get(), bytes.data() + before, bytes.size() - before);
-      if (got <= 0) refuse("a part of the file cannot be read", name + " ends early or its checksum is wrong");
-      bytes.resize(before + static_cast<size_t>(got));
-    }
-    char more;  // the checksum is looked at when the end is met
-    if (zip_fread(file.get(), &more, 1) != 0) refuse("a part of the file cannot be read", name + ": its checksum is wrong");
-    return bytes;
+    if (!zip_.has(name)) return;
+    if (const std::string order = zip_.read(name, 100); order != "little")
+      zip_.refuse("tensors of another byte order", order);
   }
 
   void check_record(const PickledTensor& tensor) const {
     const std::string name = folder_ + "data/" + tensor.storage;
-    const uint64_t size = entry_size(name);
+    const uint64_t size = zip_.size(name);
     const uint64_t expected =
         static_cast<uint64_t>(tensor.storage_elements) * static_cast<uint64_t>(torch_dtype_size(tensor.dtype));
     if (size != expected)
-      refuse("tensor '" + tensor.name + "' is not as long as it says", name + ", " + std::to_string(size) + " bytes; " +
-             std::to_string(expected) + " are told");
+      zip_.refuse("tensor '" + tensor.name + "' is not as long as it says",
+                  name + ", " + std::to_string(size) + " bytes; " + std::to_string(expected) + " are told");
   }
 
-  MappedFile map_;
-  std::unique_ptr<zip_t, CloseZip> zip_;
+  ZipFile zip_;
   std::string folder_;
   std::map<std::string, PickledTensor> places_;
   mutable std::mutex mutex_;

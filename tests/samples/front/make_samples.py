@@ -5,8 +5,10 @@
 The texts lack what the importer does not read (strides, devices, where nodes come from).
 """
 
+import io
 import json
 import os
+import zipfile
 
 import torch
 from torch import nn
@@ -55,8 +57,26 @@ class Mlp(nn.Module):
         return {"loss": (y - target).pow(2).mean(), "logits": y.view(-1)}
 
 
-def write(name, module, example):
-    program = torch.export.export(module, example).run_decompositions({})
+class Operators(nn.Module):
+    """Operators of many kinds, for tests of what breaks them."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        y = torch.einsum("bi,ij->bj", x, self.weight)
+        mask = torch.arange(4)[None, :] <= torch.arange(4)[:, None]
+        y = torch.where(mask, self.weight, torch.zeros(())) @ y.t()
+        a, b = y.t().chunk(2, -1)
+        y = torch.cat([b, a, torch.full((2, 2), 0.5)], 1).flip(0).roll(1, 1)
+        y = torch.nn.functional.pad(y, (1, 1), mode="reflect").clamp(-1, 1) / 3 + y.mean(0).sum() ** 2
+        z = y.unfold(1, 2, 2).permute(2, 0, 1).reshape(2, -1).var(1).max()
+        return z + (y[:, 1:-1].abs().log1p().amax(1).std() + y.tril().norm()).float()
+
+
+def cleaned(program):
+    """The text of a program without what the importer does not read, and without paths of this machine."""
     serialized = ExportedProgramSerializer(None, None).serialize(program)
     text = json.loads(json.dumps(_dataclass_to_dict(serialized.exported_program), cls=EnumEncoder))
     graph = text["graph_module"]["graph"]
@@ -71,14 +91,37 @@ def write(name, module, example):
             os.path.dirname(os.path.dirname(torch.__file__)), "/usr/lib/python3/site-packages")
         for key in ("is_hop_single_tensor_return", "name"):
             node.pop(key, None)
-    for key in ("module_call_graph", "metadata", "treespec_namedtuple_fields"):
+    for call in text["graph_module"]["module_call_graph"][1:]:
+        text["graph_module"]["module_call_graph"].remove(call)
+    for key in ("metadata", "treespec_namedtuple_fields"):
         text["graph_module"].pop(key, None)
+    return json.dumps(text, indent=0) + "\n"
+
+
+def export(module, example):
+    return torch.export.export(module, example).run_decompositions({})
+
+
+def write(name, module, example):
     with open(os.path.join(HERE, name + ".json"), "w") as file:
-        json.dump(text, file, indent=0)
-        file.write("\n")
+        file.write(cleaned(export(module, example)))
+
+
+def write_pt2(name, module, example):
+    """A file of torch.export.save with its program cleaned, and without what no importer reads."""
+    program, saved = export(module, example), io.BytesIO()
+    torch.export.save(program, saved)
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(os.path.join(HERE, name + ".pt2"), "w") as new:
+        for entry in old.namelist():
+            if entry.endswith("models/model.json"):
+                new.writestr(zipfile.ZipInfo(entry), cleaned(program))
+            elif "data/weights/" in entry or "data/constants/" in entry or entry.endswith("byteorder"):
+                new.writestr(zipfile.ZipInfo(entry), old.read(entry))
 
 
 torch.manual_seed(0)
 EXAMPLE = (torch.randn(2, 3), torch.randn(2, 4))
 write("mlp_training", Mlp().train(), EXAMPLE)
 write("mlp_evaluation", Mlp().eval(), EXAMPLE)
+write("operators", Operators(), (torch.randn(2, 4),))
+write_pt2("mlp", Mlp().train(), EXAMPLE)
