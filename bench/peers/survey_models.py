@@ -105,10 +105,10 @@ def torchvision_model(name):
     if hasattr(video, name) and name in ("r3d_18", "mc3_18", "s3d", "swin3d_t"):
         module = getattr(video, name)(num_classes=CLASSES)
         return vision(module, (1, 3, 16, 224, 224) if name == "s3d" else (2, 3, 8, 32, 32))
-    size = {"inception_v3": 96, "vit_b_16": 32, "alexnet": 80, "googlenet": 96}.get(name, 64)
+    size = {"inception_v3": 160, "vit_b_16": 32, "alexnet": 80, "googlenet": 96}.get(name, 64)
     more = {}
     if name == "inception_v3":
-        more, size = {"init_weights": False, "aux_logits": False}, 96
+        more, size = {"init_weights": False, "aux_logits": False}, 160
     if name == "googlenet":
         more = {"init_weights": False, "aux_logits": False}
     if name == "maxvit_t":
@@ -166,8 +166,9 @@ TIMM_OPTIONS = {
     "visformer_tiny": {"img_size": 64},
     "levit_384_s8": {"img_size": 64},
 }
-TIMM_SIZES = {"inception_v4": 96, "inception_v3": 96, "inception_resnet_v2": 96, "pnasnet5large": 96, "nasnetalarge": 96,
-              "legacy_xception": 96}
+# Of networks whose last norms would else see two elements a channel, which makes a step hang on rounding errors.
+TIMM_SIZES = {"inception_v4": 160, "inception_v3": 160, "inception_resnet_v2": 128, "pnasnet5large": 96,
+              "nasnetalarge": 96, "legacy_xception": 96, "efficientvim_m1": 128}
 
 
 def timm_model(name):
@@ -217,7 +218,7 @@ TEXT_OPTIONS = {
     "Mamba": {"hidden_size": 64, "num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4, "intermediate_size": 128},
     "Rwkv": {"attention_hidden_size": 64},
     "Mixtral": {"num_local_experts": 4},
-    "BigBird": {"block_size": 8, "num_random_blocks": 1},
+    "BigBird": {"attention_type": "original_full"},
     "SqueezeBert": {"embedding_size": 64},
     "Falcon": {"num_kv_heads": 4},
     "CLIPText": {"eos_token_id": 2, "bos_token_id": 0, "pad_token_id": 1},

@@ -17,6 +17,7 @@ Tensor input_of(const Translation& at) {
   return with_samples(a, whole);
 }
 
+/// In ceil mode a window may be larger than the padded input: it is held to what there is.
 template <size_t kSpace>
 PoolOptions options_of(const Translation& at) {
   PoolOptions options;
@@ -26,6 +27,11 @@ PoolOptions options_of(const Translation& at) {
   options.low = options.high = spread(at, "padding", kSpace, std::vector<int64_t>(kSpace, 0));
   options.ceil_mode = at.flag("ceil_mode", false);
   options.count_padding = at.flag("count_include_pad", true);
+  const Shape& shape = at.tensor("self").shape();
+  for (size_t i = 0; i < kSpace && options.ceil_mode; ++i)
+    if (options.dilations[i] == 1)
+      options.taps[i] = std::min(options.taps[i], shape.dim(static_cast<int>(i) - static_cast<int>(kSpace)) +
+                                                      options.low[i] + options.high[i]);
   return options;
 }
 
