@@ -95,22 +95,26 @@ def run_exports(cells):
         print(f"{operator}: {count} calls in {len(users[operator])} cells, such as {users[operator][0]}")
 
 
+def state_of(result):
+    """What the table says of a cell."""
+    if result is None:
+        return "not run"
+    if result["state"] == "refused":
+        return "refused: " + " ".join(result["error"].split(": ", 1)[-1].split())[:200].replace("|", "\\|")
+    return f"{result['gap']:.0e}" + (" (**differs**)" if result["state"] == "differs" else "")
+
+
 def markdown(cells, results):
-    """The table: a row for each architecture, with the largest relative gap of each task's losses."""
-    lines, tasks = ["| architecture | task | largest relative gap of ten losses | |", "| --- | --- | ---: | --- |"], collections.Counter()
-    for key, cell in cells.items():
+    """The table: a row for each architecture, with the largest relative gap of the losses of each task."""
+    rows, states = collections.defaultdict(list), collections.Counter()
+    for key in cells:
         result = results.get(": ".join(key))
-        if result is None:
-            gap, state = "", "not run"
-        else:
-            gap = f"{result['gap']:.1e}" if "gap" in result else ""
-            state = {"equal": "equal", "differs": "**differs**", "refused": "refused"}[result["state"]]
-            if result["state"] == "refused":
-                state += ": " + " ".join(result["error"].split(": ", 1)[-1].split())[:160].replace("|", "\\|")
-            tasks[result["state"]] += 1
-        lines.append(f"| {key[0]} | {key[1]} | {gap} | {state} |")
-    head = f"{tasks['equal']} of {len(cells)} cells are equal within the bar, {tasks['differs']} differ, {tasks['refused']} are refused."
-    return head + "\n\n" + "\n".join(lines)
+        states["not run" if result is None else result["state"]] += 1
+        rows[key[0]].append(f"{key[1]} {state_of(result)}")
+    head = f"Of {len(cells)} cells {states['equal']} are equal, {states['differs']} differ, {states['refused']} are refused, and " \
+           f"{states['not run']} were not run."
+    lines = [f"| {architecture} | {'; '.join(found)} |" for architecture, found in rows.items()]
+    return "\n".join([head, "", "| architecture | tasks, each with its number |", "| --- | --- |", *lines])
 
 
 def write_docs(cells, results):
@@ -121,6 +125,15 @@ def write_docs(cells, results):
     kept = {name: {key: result[key] for key in ("state", "gap", "weights", "torch", "ramet", "error") if key in result}
             for name, result in results.items()}
     (ROOT / "docs" / "hugging-face.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def breadth_first(cells):
+    """The cells, the first of each architecture before the second of any."""
+    seen, order = collections.Counter(), []
+    for key, cell in cells.items():
+        order.append((seen[key[0]], key, cell))
+        seen[key[0]] += 1
+    return [(key, cell) for _, key, cell in sorted(order, key=lambda entry: entry[0])]
 
 
 def arguments():
@@ -159,7 +172,7 @@ def main():
         cells = {key: cell for key, cell in cells.items() if results.get(": ".join(key), {}).get("state") != "equal"}
     if args.missing:
         cells = {key: cell for key, cell in cells.items() if ": ".join(key) not in results}
-    cells = dict(list(cells.items())[:args.at_most])
+    cells = dict(breadth_first(cells)[:args.at_most])
     for key, cell in cells.items():
         name = ": ".join(key)
         result = results[name] = compare(cell, args.steps, args.layout)

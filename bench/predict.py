@@ -44,7 +44,7 @@ NETWORKS = {
     "resnet-50": {"model.kind": "resnet", "model.preset": "50", "model.stem": "large", "data.height": 64, "train.micro_batch": 2},
     "vit-tiny": {"model.kind": "vit", "model.preset": "tiny", "model.patch": 8, "data.height": 32, "train.micro_batch": 2},
     "unet": {"model.kind": "unet", "model.preset": "mini", "model.classes": 4, "data.height": 64, "train.micro_batch": 1},
-    "lstm": {"model.kind": "lstm", "model.preset": "mini", "model.layers": 4, "model.hidden": 128, "model.vocabulary_size": 2048,
+    "lstm": {"model.kind": "lstm", "model.preset": "mini", "model.layers": 4, "model.hidden": 256, "model.vocabulary_size": 4096,
              "data.sequence_length": 32, "train.micro_batch": 4},
     "convnext": {"model.kind": "convnext", "model.preset": "tiny", "model.width": 32, "data.height": 64, "train.micro_batch": 1},
     "efficientnet": {"model.kind": "efficientnet", "model.preset": "b0", "data.height": 64, "train.micro_batch": 2},

@@ -247,12 +247,15 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a few layouts")
     parser.add_argument("--only", default="", help="layouts that contain this text")
     parser.add_argument("--model", default="", help="models whose name contains this text")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="only every N-th case, from the I-th on")
     parser.add_argument("--keep", action="store_true", help="keep the folder of the last run")
     options = parser.parse_args()
     matrix = Matrix(options)
     shutil.rmtree(matrix.work, ignore_errors=True)
     matrix.stream.mkdir(parents=True)
     cases = [case for case in matrix.all_cases() if options.only in case[2] and options.model in case[0]]
+    part, parts = map(int, options.part.split("/"))
+    cases = cases[part - 1::parts]
     if not cases:
         sys.exit("layouts: no such case")
     if not shutil.which("mpirun"):

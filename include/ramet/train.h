@@ -97,6 +97,14 @@ struct FitResult {
   std::string checkpoint;   ///< path of the last one; "": none
 };
 
+/// The memory of a compiled training.
+struct MemoryPlan {
+  std::vector<int64_t> device_bytes{};  ///< of one device of each pipeline stage
+  int64_t streaming_bytes = 0;          ///< of all devices together, in host memory or files
+  std::string text{};                   ///< for people
+  std::string svg{};                    ///< a picture: the memory of each stage over the time of a step
+};
+
 /// A model compiled for a layout and in memory, with its initial weights. Evaluation and prediction change no weight.
 /// Only one thread at a time may call it.
 class RAMET_API Training {
@@ -124,7 +132,8 @@ class RAMET_API Training {
   /// The model's metrics, without dropout, on the held-out data or on these samples (whole micro-batches).
   Metrics evaluate();
   Metrics evaluate(const NamedViews& samples);
-  /// The model's outputs for any number of samples, in the order of the samples.
+  /// The model's outputs for any number of samples, in the order of the samples. Inputs that the outputs do not depend on
+  /// may be left out.
   Arrays predict(const NamedViews& samples);
   /// Runs a program on request on whole micro-batches of samples; without samples once, when it has no inputs.
   Arrays run(const std::string& program, const NamedViews& samples = {});
@@ -158,6 +167,8 @@ class RAMET_API Training {
 
   /// What each device of the compiled program holds in memory, as text.
   std::string plan() const;
+  /// The same, as numbers and as a picture, too.
+  MemoryPlan memory() const;
   const Model& model() const;
   const TrainOptions& options() const;
 

@@ -227,6 +227,20 @@ class TrainerTest(unittest.TestCase):
         with self.assertRaisesRegex(Error, "found 4 samples; expected 8 samples or more"):
             rt.Trainer(classifier(), self.arguments(gradient_accumulation_steps=2), train_dataset=samples(4)).train()
 
+    def test_training_again_starts_a_schedule_of_its_own(self):
+        trainer = rt.Trainer(classifier(), self.arguments(max_steps=2), train_dataset=samples(24))
+        self.losses(trainer)
+        self.losses(trainer)
+        self.assertEqual([entry["learning_rate"] for entry in trainer.state.log_history if "loss" in entry], [1e-3, 5e-4])
+
+    def test_prediction_sees_weights_that_changed(self):
+        model, data = classifier(), samples(4)
+        trainer = rt.Trainer(model, self.arguments())
+        first = trainer.predict(data).predictions
+        with torch.no_grad():
+            model.classifier.bias += 1.0
+        torch.testing.assert_close(torch.tensor(trainer.predict(data).predictions), torch.tensor(first) + 1.0)
+
     def test_own_optimizer_and_schedule(self):
         model = classifier()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -198,7 +198,8 @@ class Modules(unittest.TestCase):
     def test_names_are_the_modules_own(self):
         traced = trace(Net(norm=True), batch())
         signature = traced.exported.graph_signature
-        self.assertEqual(set(signature.inputs_to_parameters.values()), {name for name, _ in Net(norm=True).named_parameters()})
+        self.assertEqual(set(signature.inputs_to_parameters.values()),
+                         {name for name, _ in Net(norm=True).named_parameters()})
         self.assertEqual(set(signature.buffers_to_mutate.values()),
                          {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"})
         self.assertEqual(traced.inputs, ["x", "y"])

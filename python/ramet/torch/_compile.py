@@ -10,7 +10,7 @@ from ramet.errors import Error, ShapeError
 from . import _export, _marks
 from ._optimizers import Plan
 from ._options import Options
-from ._structure import InputTree, OutputTree, split_call
+from ._structure import InputTree, split_call, text_of_type
 
 
 @dataclasses.dataclass
@@ -119,7 +119,7 @@ def _loss_name(traced, loss):
         raise ShapeError("a module that returns no tensor", where="forward", expected="a loss")
     shown = ", ".join(f"{name} {list(traced.output_value(name).shape)}" for name in names)
     if loss is None:
-        scalars = [name for name in names if _is_scalar_float(traced.output_value(name))]
+        scalars = [name for name in names if name != "loss_items" and _is_scalar_float(traced.output_value(name))]
         if len(scalars) != 1:
             raise Error("no output that is the only scalar" if not scalars else "several scalar outputs", where="loss",
                         found=shown, expected="one scalar output of floating-point numbers",
@@ -134,8 +134,7 @@ def _loss_name(traced, loss):
                     remedy="transformers return a loss where the example has labels")
     if not _is_scalar_float(traced.output_value(loss)):
         raise ShapeError("a loss that is no scalar", where=f"output '{loss}'",
-                         found=f"{str(traced.output_value(loss).dtype).removeprefix('torch.')}"
-                               f"{list(traced.output_value(loss).shape)}",
+                         found=text_of_type(traced.output_value(loss).dtype, traced.output_value(loss).shape),
                          expected="one number", remedy="Take its mean: loss=lambda outputs, batch: ....mean()")
     return loss
 

@@ -230,7 +230,8 @@ def _reworded(error, module):
         return UnsupportedOp("the forward pass depends on the value of a tensor", where=place, found=text,
                              remedy="A compiled program computes the same operations in every step. Use torch.where, or "
                                     "decide by a number that is known before the first step")
-    if isinstance(error, (TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError)):
+    ran = (TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError)
+    if isinstance(error, ran) or (kind == "RuntimeError" and place_of_error(error)):
         return Error(f"the module fails on the example: {kind}", where=place, found=text,
                      remedy="Call module(**example) yourself to see the error in full")
     return UnsupportedOp(f"torch.export cannot trace the module: {kind}", where=place, found=text,

@@ -19,7 +19,7 @@ class InferenceModel:
         self._source, self._process = source, os.getpid()
         self.left_out = list(source.evaluation.tree.left_out)
         """Outputs that are None because they are no tensors, such as caches of keys and values."""
-        self._predictor = ramet.Predictor(source.model(options), precision=options.precision, chunks=options.chunks,
+        self._predictor = ramet.Predictor(source.model(options), "", precision=options.precision, chunks=options.chunks,
                                           layout=options.layout, threads=options.threads,
                                           device_memory=options.memory_bytes(), device=options.device)
 

@@ -21,8 +21,8 @@ class Options:
     theirs."""
     precision: str = "f32"
     """In which matrix products are computed: "f32", "bf16", "f16" or "f8". Weights and sums stay f32."""
-    max_grad_norm: float = 0.0
-    """Gradients of a larger norm are scaled down to it; 0: never."""
+    max_grad_norm: float | None = None
+    """Gradients of a larger norm are scaled down to it; None or 0: never."""
     loss_scale: float | None = 1.0
     """Factor on the loss before differentiation; None: automatic, for "f16"."""
     loss_mean: str | Callable | None = None
@@ -57,8 +57,8 @@ class Options:
         self._check("threads", isinstance(self.threads, int) and self.threads >= 0, "an integer, 0 or more")
         self._check("seed", isinstance(self.seed, int) and 0 <= self.seed < 2**63, "an integer from 0 to 2^63 - 1")
         self._check("precision", self.precision in PRECISIONS, ", ".join(PRECISIONS))
-        self._check("max_grad_norm", self._is_number(self.max_grad_norm) and self.max_grad_norm >= 0,
-                    "a number, 0 or more")
+        self._check("max_grad_norm", self.max_grad_norm is None or
+                    (self._is_number(self.max_grad_norm) and self.max_grad_norm >= 0), "a number, 0 or more, or None")
         self._check("loss_scale", self.loss_scale is None or (self._is_number(self.loss_scale) and self.loss_scale > 0),
                     "a positive number, or None for an automatic one")
         self._check("layout", isinstance(self.layout, str), 'a text such as "p=2 r=2"')

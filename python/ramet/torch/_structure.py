@@ -198,7 +198,7 @@ def _check_example(name, leaf):
 
 
 def text_of_type(dtype, shape):
-    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+    return f"{str(dtype).removeprefix('torch.')}[{', '.join(str(size) for size in shape)}]"
 
 
 def _checked(leaf, kind, where):

@@ -14,7 +14,7 @@ from ._compile import source_of_training
 from ._options import Options
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
-           "adafactor": "Adafactor", "rmsprop": "RmsProp", "adagrad": "Adagrad"}
+           "adafactor": "Adafactor", "rmsprop": "Rmsprop", "adagrad": "Adagrad"}
 GROUP_OPTIONS = ("weight_decay", "beta1", "beta2", "epsilon", "momentum")
 
 
@@ -68,7 +68,7 @@ def _train_options(source, model, options: Options):
     return ramet.TrainOptions(
         optimizer=_optimizer(plan), groups=groups, schedule=ramet.Schedule(learning_rate=plan.rates()["group0"]),
         precision=options.precision, micro_batches=options.micro_batches, lanes=options.lanes, chunks=options.chunks,
-        max_gradient_norm=float(options.max_grad_norm),
+        max_gradient_norm=float(options.max_grad_norm or 0),
         loss_scale=0.0 if options.loss_scale is None else float(options.loss_scale),
         loss_mean_of_step=options.loss_mean is not None, seed=options.seed, layout=options.layout,
         threads=options.threads, device_memory=options.memory_bytes(), device=options.device)

@@ -96,8 +96,8 @@ def _refusing(cls):
 class TrainingArguments:
     """How to train. The names, defaults and meanings are those of transformers.TrainingArguments, apart from the last group.
 
-    One optimizer step takes per_device_train_batch_size * gradient_accumulation_steps * (replicas of the layout) samples.
-    A layout changes no bit of the result but through its number of replicas, which changes how many samples a step takes.
+    One optimizer step takes per_device_train_batch_size * gradient_accumulation_steps samples, on any layout: replicas share the
+    micro-batches, and `lanes` must be a multiple of their number. A layout changes no bit of the result.
     """
 
     output_dir: str | None = None  # "trainer_output"

@@ -53,6 +53,7 @@ class CompiledPrediction:
 
     def __init__(self, module, example, arguments):
         import ramet.torch
+        self.module, self.versions = module, _versions(module)
         modes = [(part, part.training) for part in module.modules()]
         try:
             self.compiled = ramet.torch.inference_model(module.eval(), example=example, options=_options(arguments))
@@ -60,8 +61,16 @@ class CompiledPrediction:
             for part, training in modes:
                 part.training = training
 
+    def is_current(self):
+        """Whether no weight or buffer has changed since."""
+        return self.versions == _versions(self.module)
+
     def predict(self, batch):
         return _outputs(self.compiled(**batch))
+
+
+def _versions(module):
+    return [(tensor.data_ptr(), tensor._version) for tensor in [*module.parameters(), *module.buffers()]]
 
 
 def _outputs(found):

@@ -10,7 +10,7 @@ from torch import nn
 
 from ramet.errors import Error
 
-from .batches import rows_of, tensors_of
+from .batches import columns_of, rows_of, tensors_of
 from .compiled import CompiledPrediction, complete
 from .sentences import SentenceEncoder
 
@@ -54,31 +54,26 @@ class Pipeline:
 
     def __call__(self, inputs, **settings):
         many = isinstance(inputs, list)
-        results = []
-        for item in self._windows(inputs if many else [inputs]):
-            results.append(item)
-        results = self._results(results, **settings)
+        results = self._results(list(self._rows(inputs if many else [inputs])), **settings)
         return results if many else results[0]
 
-    def _windows(self, inputs):
+    def _rows(self, inputs):
         """(input, encoded batch's row, outputs' row) of each input."""
         for first in range(0, len(inputs), self.batch_size):
             chosen = inputs[first:first + self.batch_size]
             encoded = self._encode(chosen)
-            batch = {name: value for name, value in tensors_of(self._accepted(encoded), "pipeline").items()}
-            outputs = self._run(batch)
+            outputs = self._run(tensors_of(self._accepted(encoded), "pipeline"))
             for row, item in enumerate(chosen):
                 yield item, _Row(encoded, row), {name: value[row].float().numpy() for name, value in outputs.items()}
 
     def _accepted(self, encoded):
-        from .batches import columns_of
         known = columns_of(self.model, []) or set(encoded)
         return {name: value for name, value in encoded.items() if name in known}
 
     def _run(self, batch):
         rows = rows_of(batch)
         batch = complete(batch, self.batch_size)
-        if self.program is None:
+        if self.program is None or not self.program.is_current():
             self.program = CompiledPrediction(self.wrapper(self.model), batch, self.options)
         return {name: value[:rows] for name, value in self.program.predict(batch).items() if value.dim() and value.shape[0] == self.batch_size}
 

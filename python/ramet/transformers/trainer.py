@@ -60,7 +60,7 @@ class Trainer:
         self.state, self.control = TrainerState(), TrainerControl()
         self.callback_handler = CallbackHandler(self._callbacks(callbacks), model, processing_class, self.optimizer, self.lr_scheduler)
         self.control = self.callback_handler.on_init_end(args, self.state, self.control)
-        self._said = set()
+        self._said, self._own_schedule = set(), False
 
     def _callbacks(self, callbacks):
         found = [DefaultFlowCallback, PrinterCallback if self.args.disable_tqdm else ProgressCallback]
@@ -140,8 +140,8 @@ class Trainer:
 
     def create_scheduler(self, num_training_steps):
         """The schedule of the arguments, unless one was given to Trainer."""
-        if self.lr_scheduler is None:
-            args = self.args
+        if self.lr_scheduler is None or self._own_schedule:
+            args, self._own_schedule = self.args, True
             self.lr_scheduler = transformers.get_scheduler(args.lr_scheduler_type, optimizer=self.optimizer,
                                                            num_warmup_steps=args.get_warmup_steps(num_training_steps),
                                                            num_training_steps=num_training_steps,
@@ -314,7 +314,7 @@ class Trainer:
         """What predicts: the training program's evaluation, or, before training, a program for prediction alone."""
         if self.compiled is not None:
             return self.compiled
-        if self.prediction is None or set(self.shapes.shapes) != set(batch):
+        if self.prediction is None or set(self.shapes.shapes) != set(batch) or not self.prediction.is_current():
             self._fix_shapes(batch)
             example = complete(self.shapes.fit(batch), self.args.per_device_eval_batch_size)
             self.prediction = CompiledPrediction(self.objective, example, self.args)

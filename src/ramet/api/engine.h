@@ -24,11 +24,16 @@ Layout engine_layout(const std::string& text);
 std::string precision_name(v0::Precision precision);
 v0::Metrics metrics_of(const NamedNumbers& numbers);
 
+/// The memory that a program takes; its text is left empty.
+v0::MemoryPlan memory_of(std::span<const program::Executable> stages, const layout::Layout& layout);
+
 /// Samples of the caller's, as a program on request takes them. Nothing is copied.
 class SampleViews {
  public:
-  /// Throws Error naming all in which the samples are not what the program reads; `where` says who asks.
-  SampleViews(const train::SampleProgram& program, const v0::NamedViews& samples, const std::string& where);
+  /// Throws Error naming all in which the samples are not what the program reads; `where` says who asks. Samples for
+  /// inputs of the `model` that the program does not read are ignored.
+  SampleViews(const train::SampleProgram& program, const model::Model& model, const v0::NamedViews& samples,
+              const std::string& where);
   std::span<const TensorView> views() const { return views_; }
   int64_t count() const { return count_; }
   /// Throws Error unless the samples fill micro-batches.
@@ -40,9 +45,9 @@ class SampleViews {
   int64_t count_ = 0;
 };
 
-/// Runs a program on request on samples of the caller's, each once, and gives its results as arrays. `pads`: whether
-/// the last micro-batch may be filled up; else Error for samples that are no whole micro-batches.
-v0::Arrays run_request(const train::SampleProgram& program, const v0::NamedViews& samples, bool pads,
-                       const train::SampleProgram::Run& run);
+/// Runs a program on request of a model on samples of the caller's, each once, and gives its results as arrays. `pads`:
+/// whether the last micro-batch may be filled up; else Error for samples that are no whole micro-batches.
+v0::Arrays run_request(const train::SampleProgram& program, const model::Model& model, const v0::NamedViews& samples,
+                       bool pads, const train::SampleProgram::Run& run);
 
 }  // namespace ramet::api

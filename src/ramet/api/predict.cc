@@ -43,7 +43,7 @@ struct Predictor::State {
 
   Arrays run(const std::string& program, const NamedViews& samples, bool pads) {
     return api::run_request(
-        predictor.program(program), samples, pads,
+        predictor.program(program), model.contents().engine, samples, pads,
         [&](int64_t batches, int64_t count, const runtime::ClusterFeed& feed, const runtime::Wanted& wanted) {
           return predictor.run(program, batches, count, feed, wanted);
         });

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "ramet/api/log.h"
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/memory.h"
@@ -71,7 +71,7 @@ struct Training::State {
   }
   Arrays run(const std::string& name, const NamedViews& samples, bool pads) {
     return api::run_request(
-        program(name), samples, pads,
+        program(name), engine->model(), samples, pads,
         [&](int64_t batches, int64_t, const runtime::ClusterFeed& feed, const runtime::Wanted& wanted) {
           return engine->cluster().run(name, batches, feed, {}, wanted);
         });
@@ -123,12 +123,12 @@ StepResult Training::step(const NamedViews& samples, const StepOptions& options)
                  .remedy = "Call step() without samples"});
   const int64_t count = api::check_views(api::inputs_of(state_->model.contents().engine), samples, where);
   if (count != samples_per_step())
-    throw Error({.what = "samples that are not those of one step",
-                 .where = where,
-                 .found = std::to_string(count) + " samples",
-                 .expected = std::to_string(samples_per_step()) + ": " + std::to_string(state_->model.micro_batch()) +
-                             " of a micro-batch x " + std::to_string(state_->options.micro_batches) +
-                             " micro-batches"});
+    throw ShapeError({.what = "samples that are not those of one step",
+                      .where = where,
+                      .found = std::to_string(count) + " samples",
+                      .expected = std::to_string(samples_per_step()) + ": " +
+                                  std::to_string(state_->model.micro_batch()) + " of a micro-batch x " +
+                                  std::to_string(state_->options.micro_batches) + " micro-batches"});
   const api::StepSource::Guard guard(*state_->caller, samples, engine.steps_done() * count, count);
   return state_->result_of(engine.step(scalars_of(options)));
 }
@@ -212,7 +212,7 @@ Metrics Training::evaluate() {
 
 Metrics Training::evaluate(const NamedViews& samples) {
   const train::SampleProgram& program = state_->program(kEvaluate);
-  const api::SampleViews views(program, samples, "evaluate()");
+  const api::SampleViews views(program, state_->engine->model(), samples, "evaluate()");
   views.check_whole(program, "evaluate()");
   program.samples_of(views.views());
   train::MetricSums sums(state_->engine->model().metrics, true, true);
@@ -332,6 +332,12 @@ void Training::load_weights(const std::string& path) {
 }
 
 std::string Training::weights_hash() const { return state_->engine->weights_hash(); }
+
+MemoryPlan Training::memory() const {
+  MemoryPlan memory = api::memory_of(state_->engine->cluster().stages(), state_->engine->layout());
+  memory.text = plan();
+  return memory;
+}
 
 std::string Training::plan() const {
   const train::Training& engine = *state_->engine;

@@ -1,0 +1,104 @@
+"""One side of bench/torch_step.py: some training steps of a model of transformers, with Ramet or with PyTorch, in bf16.
+
+Prints one JSON object: the median seconds of a step, seconds until the first step (export, import, compilation, or
+torch.compile's first step), the overhead of Python (Ramet: the call's time without the step's own), and peak memory.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import resource
+import statistics
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(pathlib.Path(os.environ.get("RAMET_BUILD_DIR", ROOT / "build")) / "python"))
+
+import torch
+import transformers
+
+from torch_zoo import without_dropout
+
+
+def ids(samples, length, words=30000):
+    tokens = torch.randint(3, words, (samples, length))
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
+
+
+def pixels(samples):
+    return {"pixel_values": torch.randn(samples, 3, 224, 224), "labels": torch.randint(0, 10, (samples,))}
+
+
+def speech(samples):
+    return {"input_values": torch.randn(samples, 16000), "labels": torch.randint(0, 10, (samples,))}
+
+
+CASES = {
+    "bert-base": (lambda: transformers.BertForMaskedLM(transformers.BertConfig()), lambda: ids(16, 128)),
+    "gpt2": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)), lambda: ids(2, 1024)),
+    "vit-b": (lambda: transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=10)), lambda: pixels(16)),
+    "t5-small": (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(use_cache=False,
+                                                                                       decoder_start_token_id=0)),
+                 lambda: ids(16, 128)),
+    "wav2vec2-base": (lambda: transformers.Wav2Vec2ForSequenceClassification(transformers.Wav2Vec2Config(
+        apply_spec_augment=False, layerdrop=0.0, num_labels=10)), lambda: speech(4)),
+}
+
+
+def ramet_step(module, optimizer, batch):
+    import ramet.torch as rt
+    step = rt.training_model(module, optimizer, example=batch, loss="loss",
+                             options=rt.Options(precision="bf16", max_grad_norm=1.0, threads=torch.get_num_threads()))
+
+    def run():
+        began = time.perf_counter()
+        result = step(**batch)
+        return time.perf_counter() - began - result.seconds
+    return run
+
+
+def torch_step(module, optimizer, batch, compiled):
+    def train():
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = module(**batch)["loss"]
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+        return 0.0
+    if compiled:
+        module.compile()
+    return train
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", choices=list(CASES), required=True)
+    parser.add_argument("--side", choices=["ramet", "torch eager", "torch compiled"], required=True)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    make, make_batch = CASES[args.case]
+    module, batch = without_dropout(make()).train(), make_batch()
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=args.side != "ramet")
+    began = time.perf_counter()
+    run = ramet_step(module, optimizer, batch) if args.side == "ramet" else \
+        torch_step(module, optimizer, batch, args.side == "torch compiled")
+    run()
+    ready = time.perf_counter() - began
+    seconds, overheads = [], []
+    for _ in range(args.steps):
+        began = time.perf_counter()
+        overheads.append(run())
+        seconds.append(time.perf_counter() - began)
+    print(json.dumps({"step_seconds": statistics.median(seconds), "ready_seconds": ready,
+                      "overhead_seconds": statistics.median(overheads),
+                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+
+
+if __name__ == "__main__":
+    main()
