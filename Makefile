@@ -26,10 +26,24 @@ test: setup ## every test
 	$(call compile,release)
 	scripts/run_tests.py --build build
 
-test-peers: setup ## runs exchanged with MLflow, TensorBoard and W&B themselves
-	scripts/setup.sh --peers --trackers
-	$(call compile,release,--target ramet_cli)
-	.venv/bin/python scripts/run_tests.py --build build peers
+test-peers: setup ## the Python package; runs exchanged with MLflow, TensorBoard and W&B themselves
+	scripts/setup.sh --peers --trackers --python
+	cmake --preset release -DRAMET_PYTHON=ON --log-level=WARNING >/dev/null
+	cmake --build --preset release -j $(JOBS) --target ramet_cli --target ramet_python_stub
+	.venv/bin/python scripts/run_tests.py --build build peers python
+
+python: setup ## the Python package in build/python: PYTHONPATH=build/python .venv/bin/python -c "import ramet"
+	scripts/setup.sh --python
+	cmake --preset release -DRAMET_PYTHON=ON --log-level=WARNING >/dev/null
+	cmake --build --preset release -j $(JOBS) --target ramet_python_stub
+
+wheel: setup ## a wheel of the Python package, in dist/
+	scripts/setup.sh --python
+	scripts/wheel.sh
+
+test-wheel: wheel ## that wheel in an empty environment, and beside PyTorch
+	scripts/setup.sh --peers
+	.venv/bin/python scripts/run_tests.py wheel
 
 debug: setup ## every test, without optimisation
 	$(call compile,debug)
@@ -96,6 +110,6 @@ lint: ## the rules of the tree, formatting and clang-tidy
 	scripts/tidy.sh build $(JOBS)
 
 clean: ## remove the build folders
-	rm -rf ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz
+	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz
 
-.PHONY: help setup build demo test test-peers debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean
+.PHONY: help setup build demo test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean

@@ -56,18 +56,18 @@ class Seed:
         start = [RECIPE, *settings, f"--set=model.init_from={self.first}", "--run", self.run]
         ours = self.go_on("ramet", [self.args.build / "ramet", "train", *(["--resume", self.run] if any(self.run.glob("checkpoints/*")) else start),
                                     "--threads", self.args.threads, "--json"])
-        accuracy = next((line["held_out_accuracy"] for line in reversed(ours) if "held_out_accuracy" in line), None)
-        if accuracy is None:
+        if not any(map(self.is_end, ours)):
             return None
+        accuracy = next(line["held_out_accuracy"] for line in reversed(ours) if "held_out_accuracy" in line)
         losses = {line["step"]: line["loss"] for line in ours if line.get("event") == "step"}
         theirs = self.go_on("torch", [*self.peer, "--from", self.first, "--batches", self.batches, "--micro-batch", self.args.micro_batch,
                                       "--test-images", self.args.test_batches * self.args.micro_batch, "--state", self.folder / "torch.pt"])
-        return ({"losses": [losses[step] for step in sorted(losses)], "accuracy": accuracy}, theirs[-1]) if theirs else None
+        return ({"losses": [losses[step] for step in sorted(losses)], "accuracy": accuracy}, theirs[-1]) if any(map(self.is_end, theirs)) else None
 
     def go_on(self, side, command):
         """All lines that a side has printed, once it has ended by itself or was interrupted because the time is up."""
         kept = self.folder / f"{side}.jsonl"
-        if not self.lines(kept, "accuracy") and time.monotonic() < self.until:
+        if not any(map(self.is_end, self.lines(kept))) and time.monotonic() < self.until:
             words = [str(word) for word in command]
             with kept.open("a") as out, (self.folder / f"{side}.errors").open("w") as errors:
                 work = subprocess.Popen(words, stdout=out, stderr=errors, cwd=ROOT)
@@ -81,11 +81,14 @@ class Seed:
         return self.lines(kept)
 
     @staticmethod
-    def lines(file, having=""):
-        """The objects of a file of lines; `having`: only if one has a key that ends so."""
-        found = [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")] if file.exists() else []
-        return found if not having or any(key.endswith(having) for line in found for key in line
-                                          if line.get("event") != "step") else []
+    def lines(file):
+        """The objects of a file of lines."""
+        return [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")] if file.exists() else []
+
+    @staticmethod
+    def is_end(line):
+        """Whether a side says with this object that it has trained all steps."""
+        return line.get("status") == "done" or "losses" in line
 
 
 def main():

@@ -10,9 +10,10 @@ without --again.
 
 A model agrees when its loss has a relative error of at most 1e-4, and the change of each weight one of at most 1e-2. Where
 one of the two is larger, PyTorch takes the step in f64 too: then the errors against that step must be at most 5 times
-those of PyTorch's own f32 step (a rounding error may move an element across the kink of a relu, in either program; so the
-largest error of all weights counts). Errors of a weight are norms, relative to the norm of its change, but at least 1e-4
-of the largest change. A model is unstable, and says nothing, when PyTorch's own f32 step is off by more than a fifth.
+the largest of PyTorch's own f32 step. (In either program a rounding error may move an element across the kink of a relu, or
+change which of two near-equal elements a max pool takes.) Errors of a weight are norms, relative to the norm of its change,
+but at least 1e-4 of the largest change. A model is unstable, and says nothing, when PyTorch's own f32 step is off by more
+than a fifth.
 """
 
 import os

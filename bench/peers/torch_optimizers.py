@@ -96,6 +96,11 @@ CASES = {
     "lamb_capped": lamb(cap=0.5),
     "lars": lars(),
     "lion": lion(),
+    "rmsprop": torch_optimizer(lambda w: torch.optim.RMSprop(w, lr=0.01, alpha=0.9, eps=1e-6, weight_decay=0.1)),
+    "centered_rmsprop": torch_optimizer(lambda w: torch.optim.RMSprop(
+        w, lr=0.01, alpha=0.9, eps=1e-6, weight_decay=0.1, momentum=0.8, centered=True)),
+    "adagrad": torch_optimizer(lambda w: torch.optim.Adagrad(
+        w, lr=0.05, lr_decay=0.1, eps=1e-8, weight_decay=0.1, initial_accumulator_value=0.2)),
     # PyTorch's decays by the plain rate, transformers' by that of the weight: only the latter is compared with decay.
     "adafactor_torch": torch_optimizer(lambda w: torch.optim.Adafactor(w, lr=0.3, eps=(1e-15, 1e-3), weight_decay=0.0)),
     "adafactor": torch_optimizer(lambda w: transformers.optimization.Adafactor(

@@ -40,7 +40,16 @@ struct Adafactor {
   double weight_decay = 0, clip_threshold = 1, decay_rate = 0.8;
   bool factored = true, relative_step = false, scale_parameter = true, first_moment = false;
 };
-using Optimizer = std::variant<AdamW, Adam, Sgd, Lamb, Lars, Lion, Adafactor>;
+/// PyTorch's RMSprop; `centered` divides by the root of a variance.
+struct Rmsprop {
+  double alpha = 0.99, epsilon = 1e-8, weight_decay = 0, momentum = 0;
+  bool centered = false;
+};
+/// PyTorch's Adagrad: in step t the rate is divided by 1 + rate_decay (t - 1); sums of squares begin with `first_sum`.
+struct Adagrad {
+  double rate_decay = 0, first_sum = 0, epsilon = 1e-10, weight_decay = 0;
+};
+using Optimizer = std::variant<AdamW, Adam, Sgd, Lamb, Lars, Lion, Adafactor, Rmsprop, Adagrad>;
 
 /// Weights with options of their own. Options that are not set stay those of all weights. A weight belongs to the first
 /// group that names it.

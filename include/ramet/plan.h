@@ -11,11 +11,8 @@ struct PlanOptions {
 };
 
 /// The memory and the time that training will take, before it runs.
-struct Plan {
-  std::vector<int64_t> device_bytes;  ///< of one device of each pipeline stage
-  int64_t streaming_bytes = 0;        ///< of all devices together, in host memory or files
-  double step_seconds = 0;            ///< predicted; 0: PlanOptions::time is false
-  std::string text;                   ///< the plan for people
+struct Plan : MemoryPlan {
+  double step_seconds = 0;  ///< predicted; 0: PlanOptions::time is false
 };
 
 /// Compiles a step without running it. Throws Error when the layout does not fit the model, the machine or its memory.

@@ -97,6 +97,14 @@ struct FitResult {
   std::string checkpoint;   ///< path of the last one; "": none
 };
 
+/// The memory of a compiled training.
+struct MemoryPlan {
+  std::vector<int64_t> device_bytes{};  ///< of one device of each pipeline stage
+  int64_t streaming_bytes = 0;          ///< of all devices together, in host memory or files
+  std::string text{};                   ///< for people
+  std::string svg{};                    ///< a picture: the memory of each stage over the time of a step
+};
+
 /// A model compiled for a layout and in memory, with its initial weights. Evaluation and prediction change no weight.
 /// Only one thread at a time may call it.
 class RAMET_API Training {
@@ -159,6 +167,8 @@ class RAMET_API Training {
 
   /// What each device of the compiled program holds in memory, as text.
   std::string plan() const;
+  /// The same, as numbers and as a picture, too.
+  MemoryPlan memory() const;
   const Model& model() const;
   const TrainOptions& options() const;
 

@@ -1,5 +1,7 @@
 #include "builder.h"
 
+#include <nanobind/stl/filesystem.h>
+
 #include "arrays.h"
 
 namespace ramet_python {
@@ -322,8 +324,12 @@ void bind_model(nb::module_& m) {
           "dtype_of", [](const Model& self, const std::string& name) { return self.type_of(name).dtype; }, "name"_a,
           "Element type of a weight, state or input.")
       .def("text", &Model::text, released, "The graphs as text. Each node names the line that made it.")
-      .def("save", &Model::save, released, "path"_a, "Writes the model to one file, which the commands read.")
-      .def_static("load", &Model::load, released, "path"_a, "Reads a file of `save`.")
+      .def(
+          "save", [](const Model& self, const std::filesystem::path& path) { self.save(path.string()); }, released,
+          "path"_a, "Writes the model to one file, which the commands read.")
+      .def_static(
+          "load", [](const std::filesystem::path& path) { return Model::load(path.string()); }, released, "path"_a,
+          "Reads a file of `save`.")
       .def("__repr__", [](const Model& self) {
         return "<ramet.Model '" + self.name() + "', " + std::to_string(self.parameters()) + " parameters>";
       });

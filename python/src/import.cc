@@ -3,11 +3,6 @@
 #include "arrays.h"
 #include "builder.h"
 
-// Until the reader of .pt2 files is a part of the library.
-namespace ramet::inline v0 {
-[[gnu::weak]] Model load_torch(const std::string& path, const TorchModule& options);
-}  // namespace ramet::inline v0
-
 namespace ramet_python {
 namespace {
 

@@ -89,19 +89,18 @@ void bind_log(nb::module_& m) {
       .def(
           "__init__",
           [](PyRun* self, const std::string& name, const std::filesystem::path& folder,
-             const std::filesystem::path& exactly, const std::string& group, const std::string& note,
+             const std::optional<std::filesystem::path>& exactly, const std::string& group, const std::string& note,
              std::vector<std::string> tags, const nb::dict& config) {
             new (self) PyRun(ramet::Run({.folder = folder.string(),
                                          .name = name,
-                                         .exactly = exactly.string(),
+                                         .exactly = exactly ? exactly->string() : "",
                                          .group = group,
                                          .note = note,
                                          .tags = std::move(tags),
                                          .config = config_of(config)}));
           },
-          "name"_a = "run", nb::kw_only(), "folder"_a = std::filesystem::path("runs"),
-          "exactly"_a = std::filesystem::path(), "group"_a = "", "note"_a = "", "tags"_a = std::vector<std::string>{},
-          "config"_a = nb::dict())
+          "name"_a = "run", nb::kw_only(), "folder"_a = "runs", "exactly"_a = nb::none(), "group"_a = "", "note"_a = "",
+          "tags"_a = std::vector<std::string>{}, "config"_a = nb::dict())
       .def_static(
           "join",
           [](const std::string& run, const std::string& writer) { return new PyRun(ramet::Run::join(run, writer)); },

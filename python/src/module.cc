@@ -2,6 +2,7 @@
 
 NB_MODULE(_ramet, m) {
   using namespace ramet_python;
+  nb::set_leak_warnings(false);  // cycles through functions of Python live until the process ends
   m.attr("__version__") = ramet::version();
   bind_errors(m);
   bind_tensor(m);

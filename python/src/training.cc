@@ -55,6 +55,12 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
+/// What `fit` did, with the losses of all steps and evaluations.
+struct PyFitResult {
+  ramet::FitResult result;
+  std::vector<std::pair<int64_t, double>> losses, evaluation_losses;
+};
+
 class PyTraining {
  public:
   PyTraining(const ramet::Model& model, const ramet::TrainOptions& options, const PyData& train, const PyData& held_out)
@@ -86,22 +92,26 @@ class PyTraining {
     engine_.reset();
   }
 
-  ramet::FitResult fit(ramet::FitOptions options, nb::object on_step, nb::object on_evaluation, nb::object progress) {
+  PyFitResult fit(ramet::FitOptions options, nb::object on_step, nb::object on_evaluation, nb::object progress) {
     const Exclusive::Use use(exclusive_, "fit");
     ramet::Training& training = open("fit");
+    PyFitResult fitted;
     options.on_step = [&](const ramet::StepResult& result) {
+      fitted.losses.emplace_back(result.step, result.loss);
       const nb::gil_scoped_acquire held;
       if (!progress.is_none()) progress.attr("step")(result);
       if (!on_step.is_none()) on_step(result);
       check_signals();
     };
-    if (!on_evaluation.is_none())
-      options.on_evaluation = [&](int64_t step, const ramet::Metrics& metrics) {
-        const nb::gil_scoped_acquire held;
-        on_evaluation(step, dict_of(metrics));
-      };
+    options.on_evaluation = [&](int64_t step, const ramet::Metrics& metrics) {
+      if (metrics.has("loss")) fitted.evaluation_losses.emplace_back(step, metrics["loss"]);
+      const nb::gil_scoped_acquire held;
+      if (!on_evaluation.is_none()) on_evaluation(step, dict_of(metrics));
+      check_signals();
+    };
     const nb::gil_scoped_release released;
-    return training.fit(options);
+    fitted.result = training.fit(options);
+    return fitted;
   }
 
  private:
@@ -159,12 +169,18 @@ void bind_results(nb::module_& m) {
       .def("__repr__", [](const StepResult& self) {
         return "<ramet.StepResult step " + std::to_string(self.step) + ", loss " + std::to_string(self.loss) + ">";
       });
-  using ramet::FitResult;
-  nb::class_<FitResult>(m, "FitResult", "What `fit` did.")
-      .def_ro("steps", &FitResult::steps, "Steps done in all.")
-      .def_ro("stopped", &FitResult::stopped, "Ended early.")
-      .def_prop_ro("last_evaluation", [](const FitResult& self) { return dict_of(self.last_evaluation); })
-      .def_ro("checkpoint", &FitResult::checkpoint, "Path of the last one; '': none.");
+  nb::class_<PyFitResult>(m, "FitResult", "What `fit` did. Notebooks show its losses as curves.")
+      .def_prop_ro(
+          "steps", [](const PyFitResult& self) { return self.result.steps; }, "Steps done in all.")
+      .def_prop_ro(
+          "stopped", [](const PyFitResult& self) { return self.result.stopped; }, "Ended early.")
+      .def_prop_ro("last_evaluation", [](const PyFitResult& self) { return dict_of(self.result.last_evaluation); })
+      .def_prop_ro(
+          "checkpoint", [](const PyFitResult& self) { return self.result.checkpoint; },
+          "Path of the last one; '': none.")
+      .def_ro("losses", &PyFitResult::losses, "(step, loss) of every step.")
+      .def_ro("evaluation_losses", &PyFitResult::evaluation_losses, "(step, loss) of every evaluation.")
+      .def("_repr_html_", [](nb::object self) { return nb::module_::import_("ramet.pictures").attr("fit")(self); });
 }
 
 nb::object weight_of(PyTraining& self, const std::string& name) {
@@ -247,10 +263,10 @@ void bind_training_class(nb::module_& m) {
           "changes no weight, when the arrays do not match the inputs and when the loss is not finite.")
       .def(
           "fit",
-          [](PyTraining& self, int64_t until_step, const std::filesystem::path& checkpoints, nb::object on_step,
-             nb::object on_evaluation, PyRun* run, bool progress) {
+          [](PyTraining& self, int64_t until_step, const std::optional<std::filesystem::path>& checkpoints,
+             nb::object on_step, nb::object on_evaluation, PyRun* run, bool progress) {
             ramet::FitOptions options;
-            options.until_step = until_step, options.checkpoints = checkpoints.string();
+            options.until_step = until_step, options.checkpoints = checkpoints ? checkpoints->string() : "";
             if (run) options.run = &run->get();
             const nb::object bar = progress_of(self, progress, until_step);
             struct Closer {
@@ -261,8 +277,8 @@ void bind_training_class(nb::module_& m) {
             } closer{bar};
             return self.fit(std::move(options), std::move(on_step), std::move(on_evaluation), bar);
           },
-          nb::kw_only(), "until_step"_a = int64_t(0), "checkpoints"_a = std::filesystem::path(),
-          "on_step"_a = nb::none(), "on_evaluation"_a = nb::none(), "run"_a = nb::none(), "progress"_a = true,
+          nb::kw_only(), "until_step"_a = int64_t(0), "checkpoints"_a = nb::none(), "on_step"_a = nb::none(),
+          "on_evaluation"_a = nb::none(), "run"_a = nb::none(), "progress"_a = true,
           "Runs steps, evaluations and checkpoints until the end. Ctrl-C ends it between two steps; a checkpoint of "
           "that "
           "step is saved where `checkpoints` names a folder. `progress`: a bar of tqdm, where tqdm is installed.")
@@ -349,6 +365,9 @@ void bind_training_class(nb::module_& m) {
       .def(
           "plan", [](PyTraining& self) { return self.run("plan", [](Training& t) { return t.plan(); }); },
           "What each device of the compiled program holds in memory, as text.")
+      .def(
+          "memory", [](PyTraining& self) { return self.run("memory", [](Training& t) { return t.memory(); }); },
+          "The same as numbers, as text and as a picture.")
       .def("close", &PyTraining::close, "Frees all memory. Later calls raise Error.")
       .def("__enter__", [](nb::object self) { return self; })
       .def("__exit__", [](PyTraining& self, nb::args) { self.close(); });
@@ -367,12 +386,12 @@ void bind_predictor(nb::module_& m) {
   nb::class_<PyPredictor>(m, "Predictor", "A model for prediction alone. Threads take turns.")
       .def(
           "__init__",
-          [](PyPredictor* self, const ramet::Model& model, const std::filesystem::path& weights,
+          [](PyPredictor* self, const ramet::Model& model, const std::optional<std::filesystem::path>& weights,
              const nb::kwargs& options) {
-            new (self) PyPredictor(model, weights.string(), predict_options_of(options));
+            new (self) PyPredictor(model, weights ? weights->string() : "", predict_options_of(options));
           },
-          "model"_a, "weights"_a = std::filesystem::path(), "options"_a,
-          "`weights`: a weight file (safetensors or PyTorch) or a checkpoint; '': the model's first values. Options: "
+          "model"_a, "weights"_a = nb::none(), "options"_a,
+          "`weights`: a weight file (safetensors or PyTorch) or a checkpoint; None: the model's first values. Options: "
           "precision, chunks, programs, layout, threads, device_memory, device.")
       .def_prop_ro("model", &PyPredictor::model)
       .def(
@@ -402,13 +421,17 @@ void bind_predictor(nb::module_& m) {
 }
 
 void bind_plan(nb::module_& m) {
+  using ramet::MemoryPlan;
   using ramet::Plan;
-  nb::class_<Plan>(m, "Plan", "The memory and the time that training will take, before it runs.")
-      .def_ro("device_bytes", &Plan::device_bytes, "Of one device of each pipeline stage.")
-      .def_ro("streaming_bytes", &Plan::streaming_bytes, "Of all devices together, in host memory or files.")
-      .def_ro("step_seconds", &Plan::step_seconds, "Predicted; 0: without `time`.")
-      .def_ro("text", &Plan::text, "The plan for people.")
-      .def("__str__", [](const Plan& self) { return self.text; });
+  nb::class_<MemoryPlan>(m, "MemoryPlan", "The memory of a compiled training. Notebooks show a picture of it.")
+      .def_ro("device_bytes", &MemoryPlan::device_bytes, "Of one device of each pipeline stage.")
+      .def_ro("streaming_bytes", &MemoryPlan::streaming_bytes, "Of all devices together, in host memory or files.")
+      .def_ro("text", &MemoryPlan::text, "For people.")
+      .def_ro("svg", &MemoryPlan::svg, "A picture: the memory of each stage over the time of a step.")
+      .def("__str__", [](const MemoryPlan& self) { return self.text; })
+      .def("_repr_html_", [](nb::object self) { return nb::module_::import_("ramet.pictures").attr("plan")(self); });
+  nb::class_<Plan, MemoryPlan>(m, "Plan", "The memory and the time that training will take, before it runs.")
+      .def_ro("step_seconds", &Plan::step_seconds, "Predicted; 0: without `time`.");
   m.def(
       "plan",
       [](const ramet::Model& model, const std::optional<ramet::TrainOptions>& options, const std::string& machine,

@@ -537,7 +537,8 @@ TEST(Library, GroupsRatesAndOptimizers) {
   TrainOptions how = options();
   how.groups = {{.name = "still", .weights = {"layer0.*"}, .frozen = true}, {.name = "slow", .weights = {"last"}}};
   for (const Optimizer& optimizer :
-       std::vector<Optimizer>{AdamW{}, Adam{}, Sgd{.momentum = 0.9}, Lamb{}, Lars{}, Lion{}, Adafactor{}}) {
+       std::vector<Optimizer>{AdamW{}, Adam{}, Sgd{.momentum = 0.9}, Lamb{}, Lars{}, Lion{}, Adafactor{},
+                              Rmsprop{.momentum = 0.5, .centered = true}, Adagrad{.rate_decay = 0.1}}) {
     how.optimizer = optimizer;
     Training training(rows_model(), how);
     const auto up = training.weight("layer0.up"), last = training.weight("last"), down = training.weight("layer1.down");

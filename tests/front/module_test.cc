@@ -126,7 +126,7 @@ TEST(Module, PartsAreTheMembersOfTheListThatHoldsMostWeights) {
 TEST(Module, NodesKnowTheLineOfTheUser) {
   const ImportedModel imported = front::import_module(mlp());
   const ir::Node& node = imported.model.forward.nodes()[0];
-  EXPECT_EQ(node.origin, "make_samples.py:45 in forward");
+  EXPECT_EQ(node.origin, "make_samples.py:47 in forward");
 }
 
 TEST(Module, AnOperatorThatIsNotSupportedIsNamedWithItsLines) {
@@ -134,7 +134,7 @@ TEST(Module, AnOperatorThatIsNotSupportedIsNamedWithItsLines) {
   for (front::TracedCall& call : module.training->calls)
     if (call.op == "aten.clamp") call.op = "aten.unheard_of";
   EXPECT_THAT(message([&] { front::import_module(module); }),
-              HasSubstr("aten.unheard_of (make_samples.py:47 in forward): the operator is not supported"));
+              HasSubstr("aten.unheard_of (make_samples.py:49 in forward): the operator is not supported"));
 }
 
 TEST(Module, TheLossIsNamedOrTheOnlyScalar) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "front/call_support.h"
@@ -203,6 +204,44 @@ TEST(AttentionOperators, AMaskOfKeysIsOneOfSamples) {
   whole.operands["m"] = HostTensor::of(DType::kBool, {3, 3}, {1, 0, 1, 1, 0, 1, 1, 0, 1});
   const HostTensor a = keys.run()[0], b = whole.run()[0];
   expect_values(a, b.values());
+}
+
+/// A causal mask joined with one of keys, as models of transformers write it, needs no mask of all pairs.
+TEST(AttentionOperators, AMaskIsTakenApart) {
+  front::TracedProgram program;
+  front::Importer::Options options;
+  const auto add = [&](const std::string& name, const HostTensor& value, bool known) {
+    using From = front::InputValue::From;
+    program.types[name] = value.type;
+    options.inputs[name] = {.from = known ? From::kConstant : From::kData,
+                            .name = name,
+                            .type = value.type,
+                            .data = known ? TensorData(value) : TensorData()};
+  };
+  const auto call = [&](const std::string& op, std::vector<std::pair<std::string, front::TracedArgument>> arguments,
+                        const std::string& result, const TensorType& type) {
+    program.types[result] = type;
+    program.calls.push_back({.op = op, .overload = "default", .arguments = std::move(arguments), .outputs = {result}});
+  };
+  for (const auto& [name, value] : two_heads()) add(name, value, false);
+  add("triangle", HostTensor::of(DType::kBool, {1, 1, 3, 3}, {1, 0, 0, 1, 1, 0, 1, 1, 1}), true);
+  add("shown", HostTensor::of(DType::kBool, {1, 1, 1, 3}, {1, 1, 0}), false);
+  const TensorType flags{DType::kBool, {1, 1, 3, 3}};
+  call("aten.__and__", {{"self", tensor("triangle")}, {"other", tensor("shown")}}, "both", flags);
+  call("aten.expand", {{"self", tensor("both")}, {"size", integers({1, -1, 3, 3})}}, "mask", flags);
+  call("aten.scaled_dot_product_attention",
+       {{"query", tensor("q")}, {"key", tensor("k")}, {"value", tensor("v")}, {"attn_mask", tensor("mask")}}, "out",
+       f32_type({1, 2, 3, 2}));
+  program.outputs.push_back({.value = "out", .target = "out"});
+  Graph graph;
+  front::Importer importer(program, graph, options);
+  importer.run();
+  ASSERT_TRUE(importer.refusals().empty());
+  const auto attention = std::find_if(graph.nodes().begin(), graph.nodes().end(),
+                                      [](const Node& node) { return node.op->name == "attention"; });
+  ASSERT_NE(attention, graph.nodes().end());
+  EXPECT_TRUE(attention->attributes.get_bool_or("causal", false));
+  EXPECT_EQ(graph.type(attention->inputs.back()).text(), "bool[1,3]");
 }
 
 TEST(AttentionOperators, LeadingDimensionsBecomeSamples) {

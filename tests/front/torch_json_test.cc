@@ -35,7 +35,7 @@ TEST(TorchJson, ReadsCallsWithArgumentsModulesAndLines) {
   EXPECT_EQ(call.op, "aten.linear");
   EXPECT_EQ(call.overload, "default");
   EXPECT_EQ(call.module, "first");
-  EXPECT_EQ(call.origin, "make_samples.py:45 in forward") << "the user's line, not PyTorch's";
+  EXPECT_EQ(call.origin, "make_samples.py:47 in forward") << "the user's line, not PyTorch's";
   ASSERT_TRUE(call.find("weight"));
   EXPECT_EQ(call.find("weight")->text, "p_first_weight");
   EXPECT_EQ(program.types.find("p_first_weight")->second.text(), "f32[4,3]");

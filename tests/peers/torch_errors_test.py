@@ -267,7 +267,7 @@ TEXTS = {
         'torch_errors_test.py:N in inner_gradient: gradients inside of the forward pass. Ramet '
         'differentiates the loss once. Remove the inner gradient'),
     "an unsupported operator": (
-        ramet.Error,
+        ramet.UnsupportedOp,
         "module 'Rows': the module uses what is not supported; found \n  aten.special_bessel_j0 "
         '(torch_support.py:N in forward): the operator is not supported.'),
     "a loss without a gradient": (

@@ -70,7 +70,8 @@ class Drawer {
     micro_batches_ = lanes_ * each;
     const std::string precision = one_of<std::string>({"f32", "bf16", "bf16", "f16"});
     if (precision != "f32") recipe["train.precision"] = precision;
-    recipe["train.optimizer.kind"] = one_of<std::string>({"sgd", "adam", "adamw", "adamw", "lamb", "lars", "adafactor", "lion"});
+    recipe["train.optimizer.kind"] = one_of<std::string>({"sgd", "adam", "adamw", "adamw", "lamb", "lars", "adafactor",
+                                                          "lion", "rmsprop", "centered_rmsprop", "adagrad"});
     if (recipe["train.optimizer.kind"] == "sgd" && chance(60))
       recipe[chance(50) ? "train.optimizer.nesterov" : "train.optimizer.momentum"] = "0";
     if (recipe.count("train.optimizer.nesterov")) recipe["train.optimizer.nesterov"] = "true";

@@ -232,9 +232,10 @@ TEST(Checkpoint, RolesAreSavedAsTheyAreAndConstantsByTheirHash) {
               HasSubstr("tensor 'route': the checkpoint is another model's: it has a tensor that this one lacks; found "
                         "i64[4], pattern"));
   states[5].kind = StateKind::kDeferred;
-  EXPECT_THAT(error_of([&] { checkpoint.load(states, note); }),
-              HasSubstr("tensor 'memory': a tensor has another role than in the recipe's model; found chained; expected "
-                        "deferred"));
+  EXPECT_THAT(
+      error_of([&] { checkpoint.load(states, note); }),
+      HasSubstr("tensor 'memory': a tensor has another role than in the recipe's model; found chained; expected "
+                "deferred"));
   states = states_of_all_roles();
   states.back().init = StateInit::from(TensorData(HostTensor::of(DType::kI32, {2}, {3, 2})));
   EXPECT_THAT(error_of([&] { checkpoint.load(states, note); }),

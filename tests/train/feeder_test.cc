@@ -12,8 +12,8 @@
 
 #include "ramet/base/error.h"
 #include "ramet/data/stream.h"
-#include "ramet/recipe/prepare.h"
 #include "ramet/model/array_file.h"
+#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -51,19 +51,12 @@ class Disturbed final : public Source {
 };
 
 Preparation tiny(const std::vector<std::string>& more) {
-  std::vector<std::string> settings = {"model.kind=bert",
-                                       "model.preset=tiny",
-                                       "model.layers=2",
-                                       "model.hidden=32",
-                                       "model.heads=4",
-                                       "model.vocabulary_size=96",
-                                       "model.max_positions=12",
-                                       "data.sequence_length=12",
-                                       "train.micro_batch=2",
-                                       "train.accumulation=8",
-                                       "train.lanes=4",
-                                       "train.chunks=4",
-                                       "train.evaluation.batches=3"};
+  std::vector<std::string> settings = {
+      "model.kind=bert",           "model.preset=tiny",       "model.layers=2",
+      "model.hidden=32",           "model.heads=4",           "model.vocabulary_size=96",
+      "model.max_positions=12",    "data.sequence_length=12", "train.micro_batch=2",
+      "train.accumulation=8",      "train.lanes=4",           "train.chunks=4",
+      "train.evaluation.batches=3"};
   settings.insert(settings.end(), more.begin(), more.end());
   return prepare(parse_recipe("", "tiny.toml", ".", settings));
 }
@@ -76,7 +69,8 @@ std::pair<Preparation, std::shared_ptr<Disturbed>> disturbed(const std::vector<s
   return {std::move(preparation), source};
 }
 
-const std::vector<std::string> kLayouts = {"", "p=2", "r=2", "p=2 r=2 rts=optimizer", "t=2", "phases=2 offload=optimizer"};
+const std::vector<std::string> kLayouts = {
+    "", "p=2", "r=2", "p=2 r=2 rts=optimizer", "t=2", "phases=2 offload=optimizer"};
 
 std::string hash_after(Preparation preparation, int64_t steps) {
   Training trainer = make_training(std::move(preparation), {.threads = 2});
@@ -201,7 +195,8 @@ TEST(Feeder, ArraysTrainAsTheSamplesThatTheyHold) {
   for (const std::string layout : {"", "p=2 r=2"}) {
     Preparation preparation = tiny({"layout=" + layout});
     std::vector<InputSpec> inputs;
-    for (const auto& [name, type] : preparation.workload.train->signature(2)) inputs.push_back({.name = name, .type = type});
+    for (const auto& [name, type] : preparation.workload.train->signature(2))
+      inputs.push_back({.name = name, .type = type});
     inputs[0].low = 0, inputs[0].high = 95;
     preparation.workload.train = check_inputs(make_array_source(columns, {.shuffle = false}), inputs, 2);
     EXPECT_EQ(hash_after(std::move(preparation), 2), expected) << layout;

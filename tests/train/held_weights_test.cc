@@ -8,10 +8,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
-#include "ramet/weights/safetensors.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/training.h"
-#include "ramet/recipe/prepare.h"
+#include "ramet/weights/safetensors.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -75,7 +75,8 @@ Trained train(const Settings& more, int steps, const std::string& kind = "bert")
   return trained;
 }
 
-/// Whether a weight lies half way between two bf16 numbers of which a cast takes the even, and a split weight the other.
+/// Whether a weight lies half way between two bf16 numbers of which a cast takes the even, and a split weight the
+/// other.
 bool has_tie(const std::map<std::string, std::vector<float>>& weights) {
   for (const auto& [name, values] : weights)
     for (const float value : values)
@@ -109,7 +110,8 @@ TEST(HeldWeights, In16BitsHaveNoF32Copy) {
   const std::vector<std::pair<std::string, Settings>> recipes = {
       {"f16", {"train.precision=f16", "train.weights=f16", "train.accumulators=f16", "train.optimizer.state=f16"}},
       {"bf16", {"train.precision=bf16", "train.weights=bf16", "train.accumulators=bf16", "train.optimizer.state=bf16"}},
-      {"split", {"train.precision=bf16", "train.weights=split", "train.accumulators=bf16", "train.optimizer.state=bf16"}}};
+      {"split",
+       {"train.precision=bf16", "train.weights=split", "train.accumulators=bf16", "train.optimizer.state=bf16"}}};
   for (const auto& [name, more] : recipes) {
     for (const char* kind : {"bert", "gpt2"}) {
       Training trainer = make_training(small(more, kind), {});
@@ -139,16 +141,16 @@ TEST(HeldWeights, LearnWithStochasticRounding) {
   for (const Settings& more :
        {Settings{"train.precision=f16", "train.weights=f16", "train.accumulators=f16", "train.optimizer.state=f16"},
         Settings{"train.precision=bf16", "train.weights=bf16", "train.accumulators=bf16", "train.optimizer.state=bf16"},
-        Settings{"train.precision=bf16", "train.weights=f16", "train.optimizer.state=f16"}, Settings{"train.precision=f16"}})
+        Settings{"train.precision=bf16", "train.weights=f16", "train.optimizer.state=f16"},
+        Settings{"train.precision=f16"}})
     EXPECT_NEAR(loss(more), expected, 0.05 * expected) << more[0] << " " << more.size();
 }
 
 /// A checkpoint of any form continues with the same bits on another layout, and begins a run of any other form.
 TEST(HeldWeights, GoThroughCheckpoints) {
   const TemporaryFolder folder;
-  for (const Settings& more :
-       {Settings{"train.precision=f16", "train.weights=f16", "train.optimizer.state=f16"},
-        Settings{"train.precision=bf16", "train.weights=split", "train.optimizer.state=bf16"}}) {
+  for (const Settings& more : {Settings{"train.precision=f16", "train.weights=f16", "train.optimizer.state=f16"},
+                               Settings{"train.precision=bf16", "train.weights=split", "train.optimizer.state=bf16"}}) {
     Settings lanes = more;
     lanes.push_back("train.lanes=2");
     Training whole = make_training(small(lanes), {});
@@ -170,7 +172,8 @@ TEST(HeldWeights, GoThroughCheckpoints) {
     Training again = make_training(small(lanes), {});
     EXPECT_EQ(again.restore(Checkpoint(path)), "");
     EXPECT_EQ(exported(from_split, folder / "a.safetensors"), exported(again, folder / "b.safetensors"));
-    Training narrow = make_training(small({"train.precision=f16", "train.weights=f16", "model.init_from=" + path.string()}), {});
+    Training narrow =
+        make_training(small({"train.precision=f16", "train.weights=f16", "model.init_from=" + path.string()}), {});
     narrow.initialize();
     for (const auto& [name, values] : exported(narrow, folder / "c.safetensors"))
       for (const float value : values) ASSERT_EQ(value, f16_to_f32(f32_to_f16(value))) << name;
@@ -186,9 +189,10 @@ TEST(HeldWeights, OfTypesThatProductsDoNotReadAreRefused) {
     }
     return std::string();
   };
-  EXPECT_THAT(message({"train.weights=f16", "train.precision=f32"}),
-              AllOf(HasSubstr("products of this precision cannot read weights that are held as \"f16\""),
-                    HasSubstr("train.weights"), HasSubstr("train.precision = \"f32\""), HasSubstr("hold weights in f32")));
+  EXPECT_THAT(
+      message({"train.weights=f16", "train.precision=f32"}),
+      AllOf(HasSubstr("products of this precision cannot read weights that are held as \"f16\""),
+            HasSubstr("train.weights"), HasSubstr("train.precision = \"f32\""), HasSubstr("hold weights in f32")));
   EXPECT_THAT(message({"train.weights=split", "train.precision=f16"}),
               AllOf(HasSubstr("held as \"split\""), HasSubstr("\"bf16\", which read the high half")));
   EXPECT_THAT(message({"train.weights=f8"}), AllOf(HasSubstr("unknown choice"), HasSubstr("f32, f16, bf16 or split")));

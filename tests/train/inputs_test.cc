@@ -23,14 +23,15 @@ NamedTensor tensor(const std::string& name, TensorType type, const std::vector<T
 }
 
 TEST(Inputs, OneMessageNamesAllThatIsWrong) {
-  EXPECT_EQ(error_of([] {
-              check_signature(kInputs,
-                              {{"idz", {DType::kI32, {2, 3}}}, {"mask", {DType::kI32, {2, 3}}}, {"x", {DType::kF32, {3}}}},
-                              "the data");
-            }),
-            "the data: the tensors are not those that the model reads; found 'ids' i32[2,3] is missing (there is 'idz'); "
-            "'mask' has elements of i32, not bool; 'x' is f32[3], not f32[2]; expected ids i32[2,3], mask bool[2,3], x "
-            "f32[2]. Give these tensors for a micro-batch, or declare the model's inputs as the data has them");
+  EXPECT_EQ(
+      error_of([] {
+        check_signature(kInputs,
+                        {{"idz", {DType::kI32, {2, 3}}}, {"mask", {DType::kI32, {2, 3}}}, {"x", {DType::kF32, {3}}}},
+                        "the data");
+      }),
+      "the data: the tensors are not those that the model reads; found 'ids' i32[2,3] is missing (there is 'idz'); "
+      "'mask' has elements of i32, not bool; 'x' is f32[3], not f32[2]; expected ids i32[2,3], mask bool[2,3], x "
+      "f32[2]. Give these tensors for a micro-batch, or declare the model's inputs as the data has them");
   EXPECT_EQ(error_of([] {
               check_signature({kInputs[2]}, {{"x", {DType::kF32, {2}}}, {"more", {DType::kF32, {2}}}}, "the data");
             }),

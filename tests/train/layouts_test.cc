@@ -137,7 +137,10 @@ TEST(Layouts, EveryOptimizerHasTheBitsOfOneDevice) {
       {"kind=adafactor"},
       {"kind=adafactor", "first_moment=true", "relative_step=true", "scale_parameter=false", "clip_threshold=0.5"},
       {"kind=adafactor", "factored=false"},
-      {"kind=lion"}};
+      {"kind=lion"},
+      {"kind=rmsprop"},
+      {"kind=centered_rmsprop"},
+      {"kind=adagrad", "rate_decay=0.1", "first_sum=0.1"}};
   for (const Settings& optimizer : optimizers) {
     Settings more = {"train.precision=f32", "model.vocabulary_size=70", "model.pad_vocabulary=48"};
     std::string all;

@@ -9,10 +9,10 @@
 #include <set>
 
 #include "ramet/kernel/interpret.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
 #include "ramet/transform/differentiate.h"
-#include "ramet/recipe/prepare.h"
 
 // A loss that is the mean over all items of a step.
 
@@ -23,25 +23,16 @@ using ::testing::HasSubstr;
 using Settings = std::vector<std::string>;
 
 Recipe small(const Settings& more = {}, const std::string& layout = "") {
-  Settings settings = {"model.preset=mini",
-                       "model.layers=4",
-                       "model.hidden=32",
-                       "model.heads=4",
-                       "model.vocabulary_size=96",
-                       "model.max_positions=32",
-                       "model.dropout=0",
-                       "model.attention_dropout=0",
-                       "data.sequence_length=32",
-                       "data.masking.max_predictions=8",
+  Settings settings = {"model.preset=mini",        "model.layers=4",
+                       "model.hidden=32",          "model.heads=4",
+                       "model.vocabulary_size=96", "model.max_positions=32",
+                       "model.dropout=0",          "model.attention_dropout=0",
+                       "data.sequence_length=32",  "data.masking.max_predictions=8",
                        "data.packing=spfhp",  // sequences of any length
-                       "train.sums=blocks",
-                       "train.micro_batch=2",
-                       "train.accumulation=4",
-                       "train.lanes=2",
-                       "train.chunks=2",
-                       "train.precision=f32",
-                       "train.loss_mean=step",
-                       "train.evaluation.batches=0"};
+                       "train.sums=blocks",        "train.micro_batch=2",
+                       "train.accumulation=4",     "train.lanes=2",
+                       "train.chunks=2",           "train.precision=f32",
+                       "train.loss_mean=step",     "train.evaluation.batches=0"};
   settings.insert(settings.end(), more.begin(), more.end());
   Recipe recipe = parse_recipe("", "small.toml", ".", settings);
   set_layout(recipe, layout);
@@ -149,9 +140,9 @@ TEST(LossMean, OfAStepHasTheBitsOfOneDeviceOnEveryLayout) {
   };
   for (const Settings& more : recipes) {
     const std::string expected = trained(more, "");
-    for (const char* layout : {"p=2 head=first", "r=2 rts=weights,grads,optimizer",
-                               "phases=2 offload=weights,grads,optimizer,activations",
-                               "p=2 t=2 r=2 head=first rts=optimizer"}) {
+    for (const char* layout :
+         {"p=2 head=first", "r=2 rts=weights,grads,optimizer", "phases=2 offload=weights,grads,optimizer,activations",
+          "p=2 t=2 r=2 head=first rts=optimizer"}) {
       SCOPED_TRACE(more.front() + " " + layout);
       EXPECT_EQ(trained(more, layout), expected);
     }
@@ -198,9 +189,10 @@ TEST(LossMean, WithoutItemsChangesNothingAndNamesTheMetric) {
             "mlm_loss");
   EXPECT_EQ(metric_without_items(parts, {{{"mlm_count", 0}, {"nsp_count", 2}}, {{"mlm_count", 1}, {"nsp_count", 0}}}),
             "");
-  EXPECT_THAT(no_items_error("mlm_loss", 4).what(),
-              HasSubstr("step 5: the loss of the step is a mean of no items, so nothing was changed; found a denominator "
-                        "of 0 for metric 'mlm_loss'"));
+  EXPECT_THAT(
+      no_items_error("mlm_loss", 4).what(),
+      HasSubstr("step 5: the loss of the step is a mean of no items, so nothing was changed; found a denominator "
+                "of 0 for metric 'mlm_loss'"));
 }
 
 TEST(LossMean, OfAStepNeedsDeclaredDenominators) {
@@ -221,7 +213,8 @@ TEST(LossMean, OfAStepNeedsDeclaredDenominators) {
                         "metric 'loss'"));
   EXPECT_THAT(refused([](Model& model, TrainOptions&) {
                 std::erase_if(model.metrics, [](const Metric& metric) { return metric.name == "nsp_loss"; });
-              }), HasSubstr("metric 'nsp_loss'"));
+              }),
+              HasSubstr("metric 'nsp_loss'"));
   EXPECT_THAT(refused([](Model& model, TrainOptions&) { model.metrics[0].parts.clear(); }),
               HasSubstr("is not declared as a mean of items; found metric 'loss'"));
   EXPECT_THAT(refused([](Model& model, TrainOptions&) { model.metrics[1].denominator = "words"; }),

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
-#include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/train/training.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -16,11 +16,20 @@ namespace {
 using ::testing::HasSubstr;
 
 Recipe small(std::vector<std::string> more = {}, const std::string& layout = "") {
-  std::vector<std::string> settings = {"model.preset=tiny",        "model.layers=2",        "model.hidden=32",
-                                       "model.heads=4",            "model.max_positions=16", "model.vocabulary_size=96",
-                                       "data.sequence_length=16",  "train.micro_batch=2",   "train.accumulation=4",
-                                       "train.lanes=4",            "train.chunks=4",        "train.precision=f16",
-                                       "train.loss_scale=auto",    "train.loss_scale_window=2",
+  std::vector<std::string> settings = {"model.preset=tiny",
+                                       "model.layers=2",
+                                       "model.hidden=32",
+                                       "model.heads=4",
+                                       "model.max_positions=16",
+                                       "model.vocabulary_size=96",
+                                       "data.sequence_length=16",
+                                       "train.micro_batch=2",
+                                       "train.accumulation=4",
+                                       "train.lanes=4",
+                                       "train.chunks=4",
+                                       "train.precision=f16",
+                                       "train.loss_scale=auto",
+                                       "train.loss_scale_window=2",
                                        "train.evaluation.batches=1"};
   settings.insert(settings.end(), more.begin(), more.end());
   Recipe made = parse_recipe("", "small.toml", ".", settings);
@@ -147,10 +156,11 @@ TEST(LossScale, SaysWhatDoesNotGoTogether) {
     }
     return "no error";
   };
-  EXPECT_EQ(error_of({"train.loss_scale=auto", "train.clip_norm=0", "train.optimizer.in_backward=true"}),
-            "--set train.loss_scale: a step that overflows cannot be skipped when weights are updated in the backward "
-            "pass; found train.optimizer.in_backward = true; expected false. Give a number as train.loss_scale, or leave "
-            "train.optimizer.in_backward out");
+  EXPECT_EQ(
+      error_of({"train.loss_scale=auto", "train.clip_norm=0", "train.optimizer.in_backward=true"}),
+      "--set train.loss_scale: a step that overflows cannot be skipped when weights are updated in the backward "
+      "pass; found train.optimizer.in_backward = true; expected false. Give a number as train.loss_scale, or leave "
+      "train.optimizer.in_backward out");
   EXPECT_EQ(error_of({"train.loss_scale=automatic"}),
             "--set train.loss_scale: unknown choice; found 'automatic'; expected \"auto\", or a number from "
             "9.5367431640625e-07 to 1099511627776");

@@ -7,9 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ramet/recipe/prepare.h"
 #include "ramet/report/numerics.h"
 #include "ramet/train/training.h"
-#include "ramet/recipe/prepare.h"
 
 namespace ramet::tests {
 namespace {
@@ -18,10 +18,18 @@ using Kind = NumericsRow::Kind;
 using ::testing::HasSubstr;
 
 Recipe small(const std::string& precision, const std::string& layout = "", std::vector<std::string> more = {}) {
-  std::vector<std::string> settings = {"model.preset=tiny",        "model.layers=2",        "model.hidden=32",
-                                       "model.heads=4",            "model.max_positions=16", "model.vocabulary_size=96",
-                                       "data.sequence_length=16",  "train.micro_batch=2",   "train.accumulation=4",
-                                       "train.lanes=4",            "train.chunks=4",        "train.precision=" + precision,
+  std::vector<std::string> settings = {"model.preset=tiny",
+                                       "model.layers=2",
+                                       "model.hidden=32",
+                                       "model.heads=4",
+                                       "model.max_positions=16",
+                                       "model.vocabulary_size=96",
+                                       "data.sequence_length=16",
+                                       "train.micro_batch=2",
+                                       "train.accumulation=4",
+                                       "train.lanes=4",
+                                       "train.chunks=4",
+                                       "train.precision=" + precision,
                                        "train.evaluation.batches=1"};
   settings.insert(settings.end(), more.begin(), more.end());
   Recipe made = parse_recipe("", "small.toml", ".", settings);
@@ -55,7 +63,8 @@ std::map<std::string, NumericsFinding> once(const NumericsReport& report) {
   return found;
 }
 
-NumericsFinding judged(Kind kind, DType dtype, std::vector<std::pair<int, int64_t>> counts, const std::string& precision) {
+NumericsFinding judged(Kind kind, DType dtype, std::vector<std::pair<int, int64_t>> counts,
+                       const std::string& precision) {
   NumericsRecord record;
   record.row.kind = kind, record.row.type.dtype = dtype;
   for (const auto& [bin, count] : counts) record.bins[static_cast<size_t>(bin)] = count;
@@ -63,8 +72,10 @@ NumericsFinding judged(Kind kind, DType dtype, std::vector<std::pair<int, int64_
 }
 
 TEST(Numerics, JudgesByTheRangeThatATensorMeets) {
-  const std::vector<std::pair<int, int64_t>> counts = {{kZeroBin, 100}, {bin_of_exponent(-30), 20},
-                                                       {bin_of_exponent(-20), 10}, {bin_of_exponent(0), 60},
+  const std::vector<std::pair<int, int64_t>> counts = {{kZeroBin, 100},
+                                                       {bin_of_exponent(-30), 20},
+                                                       {bin_of_exponent(-20), 10},
+                                                       {bin_of_exponent(0), 60},
                                                        {bin_of_exponent(16), 10}};
   const NumericsFinding weight = judged(Kind::kWeight, DType::kF32, counts, "f16");
   EXPECT_EQ(weight.elements, 200);
@@ -129,9 +140,9 @@ TEST(Numerics, SeesWeightsStatesGradientsAndActivations) {
 /// Counts of what layouts cut, replicate, pad and sum: each element once.
 TEST(Numerics, LayoutsCountAlike) {
   const NumericsReport expected = checked(small("bf16"));
-  for (const char* layout : {"r=2", "t=2", "t=2x2", "p=2 head=first", "r=4 rts=weights:2,grads,optimizer",
-                             "phases=2 offload=weights,grads,optimizer,activations",
-                             "p=2 t=2 r=2 rts=optimizer recompute=layer"}) {
+  for (const char* layout :
+       {"r=2", "t=2", "t=2x2", "p=2 head=first", "r=4 rts=weights:2,grads,optimizer",
+        "phases=2 offload=weights,grads,optimizer,activations", "p=2 t=2 r=2 rts=optimizer recompute=layer"}) {
     SCOPED_TRACE(layout);
     const NumericsReport found = checked(small("bf16", layout));
     for (const Kind kind : {Kind::kWeight, Kind::kOptimizer, Kind::kGradient}) {

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
-#include "ramet/recipe/prepare.h"
 #include "support/errors.h"
 
 // Optimizers as a table, groups of weights, and rates that a caller gives.
@@ -69,8 +69,8 @@ TEST(Optimizers, EachHasTheStatesAndScalarsOfItsEntry) {
   for (const OptimizerDef& optimizer : optimizers()) {
     SCOPED_TRACE(optimizer.name);
     EXPECT_FALSE(optimizer.doc.empty());
-    const Preparation ready = prepare(small({"train.optimizer.kind=" + optimizer.name,
-                                             "train.optimizer.first_moment=true"}));
+    const Preparation ready =
+        prepare(small({"train.optimizer.kind=" + optimizer.name, "train.optimizer.first_moment=true"}));
     const StepGraph step = make_training_step(ready.workload.model, ready.recipe.train);
     verify(step, "the test");
     std::set<std::string> found, expected;
@@ -91,8 +91,10 @@ TEST(Optimizers, EachHasTheStatesAndScalarsOfItsEntry) {
 }
 
 TEST(Optimizers, AnUnknownOneIsRefusedWithAllNames) {
-  EXPECT_EQ(error_of([] { find_optimizer("adamax"); }),
-            "unknown optimizer; found 'adamax'; expected one of sgd, adam, adamw, lamb, lars, adafactor, lion");
+  EXPECT_EQ(
+      error_of([] { find_optimizer("adamax"); }),
+      "unknown optimizer; found 'adamax'; expected one of sgd, adam, adamw, lamb, lars, adafactor, lion, rmsprop, "
+      "centered_rmsprop, adagrad");
   EXPECT_THAT(error_of([] { small({"train.optimizer.kind=adamax"}); }), HasSubstr("expected sgd, adam, adamw, lamb"));
 }
 
@@ -158,9 +160,10 @@ TEST(Groups, GiveEachWeightItsRateAndDecay) {
 }
 
 TEST(Groups, FrozenWeightsKeepTheirBitsAndHaveNoStates) {
-  const std::string frozen = "train.groups=[{name = \"still\", weights = [\"bert.embeddings.*\", \"*.0.*\"], frozen = true}]";
-  for (const Settings& held : std::vector<Settings>{
-           {}, {"train.precision=bf16", "train.weights=split", "train.optimizer.state=bf16"}}) {
+  const std::string frozen =
+      "train.groups=[{name = \"still\", weights = [\"bert.embeddings.*\", \"*.0.*\"], frozen = true}]";
+  for (const Settings& held :
+       std::vector<Settings>{{}, {"train.precision=bf16", "train.weights=split", "train.optimizer.state=bf16"}}) {
     Settings more = held;
     more.push_back(frozen);
     const Preparation ready = prepare(small(more));
@@ -177,8 +180,8 @@ TEST(Groups, FrozenWeightsKeepTheirBitsAndHaveNoStates) {
     }
     EXPECT_GT(still, 10);
     std::string expected;
-    for (const char* layout : {"", "p=2 head=first", "r=2 rts=weights,grads,optimizer", "t=2",
-                               "p=2 phases=2 offload=weights,optimizer"}) {
+    for (const char* layout :
+         {"", "p=2 head=first", "r=2 rts=weights,grads,optimizer", "t=2", "p=2 phases=2 offload=weights,optimizer"}) {
       SCOPED_TRACE(layout);
       Training trainer = make_training(prepare(small(more, layout)), {.threads = 1});
       trainer.initialize();
@@ -189,7 +192,8 @@ TEST(Groups, FrozenWeightsKeepTheirBitsAndHaveNoStates) {
         trainer.read_state(name, bytes);
         return bytes;
       };
-      const std::string one = "bert.embeddings.word_embeddings.weight", other = "cls.predictions.transform.dense.weight";
+      const std::string one = "bert.embeddings.word_embeddings.weight",
+                        other = "cls.predictions.transform.dense.weight";
       const auto before = bytes_of(one), moving = bytes_of(other);
       trainer.step(), trainer.step();
       EXPECT_EQ(bytes_of(one), before);
@@ -277,7 +281,8 @@ TEST(GivenRates, ThatAreWrongLeaveAllAsItWas) {
             "learning_rate.head");
   EXPECT_THAT(error_of([&] { trainer.step({{"learning_rate.head", NAN}}); }),
               HasSubstr("learning_rate.head: not a rate of a step"));
-  EXPECT_THAT(error_of([&] { trainer.step({{"learning_rate", -1}}); }), HasSubstr("expected a finite number, 0 or more"));
+  EXPECT_THAT(error_of([&] { trainer.step({{"learning_rate", -1}}); }),
+              HasSubstr("expected a finite number, 0 or more"));
   EXPECT_EQ(trainer.weights_hash(), before);
   EXPECT_EQ(trainer.steps_done(), 0);
   EXPECT_TRUE(trainer.whole());

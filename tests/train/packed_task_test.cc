@@ -98,9 +98,7 @@ class Unpacked final : public MadeSource {
  public:
   Unpacked(std::shared_ptr<const Source> packed, std::shared_ptr<const Source> like)
       : packed_(std::move(packed)), like_(std::move(like)) {}
-  Signature signature(int64_t count) const override {
-    return like_->signature(count);
-  }
+  Signature signature(int64_t count) const override { return like_->signature(count); }
 
   Batch batch(int64_t first_sample, int64_t count) const override {
     const Batch from = packed_->make(first_sample / count * kRows, kRows);

@@ -63,9 +63,7 @@ class OneARow final : public MadeSource {
       known_[std::vector<int32_t>(ids.begin(), ids.begin() + std::count(mask.begin(), mask.end(), 1))] = i;
     }
   }
-  Signature signature(int64_t count) const override {
-    return samples_->signature(count);
-  }
+  Signature signature(int64_t count) const override { return samples_->signature(count); }
 
   Batch batch(int64_t first_sample, int64_t count) const override {
     const Batch packed = packed_->make(first_sample / count * packed_rows_, packed_rows_);
@@ -136,7 +134,8 @@ Preparation unpacked(const Preparation& packed, const std::vector<std::string>& 
                            .max_predictions = static_cast<int32_t>(*packed.recipe.data.max_predictions),
                            .seed = static_cast<uint64_t>(packed.recipe.train.seed),
                            .vary_lengths = true};
-  result.workload.train = std::make_shared<OneARow>(packed.workload.train, rows, make_synthetic_bert_batches(97, options));
+  result.workload.train =
+      std::make_shared<OneARow>(packed.workload.train, rows, make_synthetic_bert_batches(97, options));
   return result;
 }
 
@@ -156,9 +155,9 @@ class Packed : public ::testing::TestWithParam<Shapes> {};
 TEST_P(Packed, TrainsWithTheBitsOfUnpackedRows) {
   const auto [algorithm, depth, rows, threads, next_sentence] = GetParam();
   const std::string next = next_sentence ? "true" : "false";
-  const Preparation packed = prepare(recipe_of({"data.packing=" + std::string(algorithm), "data.next_sentence=" + next,
-                                                "data.packing_depth=" + std::to_string(depth),
-                                                "train.micro_batch=" + std::to_string(rows)}));
+  const Preparation packed =
+      prepare(recipe_of({"data.packing=" + std::string(algorithm), "data.next_sentence=" + next,
+                         "data.packing_depth=" + std::to_string(depth), "train.micro_batch=" + std::to_string(rows)}));
   const std::vector<std::string> plain = {"train.sums=in-order", "data.next_sentence=" + next};
   Preparation single = unpacked(packed, plain, rows);
   const auto source = std::static_pointer_cast<const OneARow>(single.workload.train);
@@ -207,8 +206,9 @@ TEST(PackedRecipe, TellsWhatDoesNotGoTogether) {
   EXPECT_THAT(error({"data.packing=best"}), AllOf(HasSubstr("unknown choice"), HasSubstr("nnlshp")));
   EXPECT_THAT(error({"data.packing=lpfhp", "data.packing_depth=0"}),
               AllOf(HasSubstr("out of range"), HasSubstr("data.packing_depth"), HasSubstr("from 1 to 256")));
-  EXPECT_THAT(error({"data.packing=lpfhp", "data.packing_depth=81"}),
-              AllOf(HasSubstr("more sequences than tokens in a row"), HasSubstr("81"), HasSubstr("1 to"), HasSubstr("80")));
+  EXPECT_THAT(
+      error({"data.packing=lpfhp", "data.packing_depth=81"}),
+      AllOf(HasSubstr("more sequences than tokens in a row"), HasSubstr("81"), HasSubstr("1 to"), HasSubstr("80")));
   EXPECT_THAT(error({"data.packing=nnlshp", "data.packing_depth=9"}),
               AllOf(HasSubstr("too many ways to fill a row"), HasSubstr("data.packing_depth"), HasSubstr("lpfhp")));
   EXPECT_THAT(error({"data.packing=lpfhp", "model.kind=gpt2", "model.preset=mini"}),
@@ -219,7 +219,8 @@ TEST(PackedRecipe, TellsWhatDoesNotGoTogether) {
 }
 
 TEST(PackedRecipe, EvaluatesWithPerplexityAndAccuracies) {
-  Training trainer = make_training(prepare(recipe_of({"data.packing=lpfhp", "train.micro_batch=4", "train.evaluation.batches=2"})), {});
+  Training trainer = make_training(
+      prepare(recipe_of({"data.packing=lpfhp", "train.micro_batch=4", "train.evaluation.batches=2"})), {});
   trainer.initialize();
   const Numbers numbers = trainer.evaluate();
   EXPECT_NEAR(number_of(numbers, "perplexity"), std::exp(number_of(numbers, "mlm_loss")), 1e-9);
@@ -242,7 +243,8 @@ TEST(PackedRecipe, LongerRowsBeginWithTheWeightsOfShorterOnes) {
     saved = first.save(folder / "checkpoints");
     for (const StateTensor& each : first.model().weights) weights[each.name] = state(first, each);
   }
-  Training second = make_training(prepare(recipe_of(with(packing, {"data.sequence_length=64", "model.init_from=" + saved.string()}))), {});
+  Training second = make_training(
+      prepare(recipe_of(with(packing, {"data.sequence_length=64", "model.init_from=" + saved.string()}))), {});
   second.initialize();
   EXPECT_EQ(second.steps_done(), 0);
   for (const StateTensor& each : second.compiled().states) {

@@ -7,8 +7,8 @@
 
 #include "parity_recipe.h"
 #include "ramet/base/file.h"
-#include "ramet/train/training.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/train/training.h"
 
 namespace ramet::tests {
 namespace {

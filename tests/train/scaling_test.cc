@@ -7,10 +7,10 @@
 #include <functional>
 
 #include "ramet/base/error.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/scales.h"
 #include "ramet/train/step.h"
 #include "ramet/train/training.h"
-#include "ramet/recipe/prepare.h"
 
 namespace ramet::tests {
 namespace {
@@ -134,8 +134,8 @@ TEST(UnitScaledRecipe, RefusesWeightsOfUnscaledModelsAndDoesNotExport) {
     }
     return "no error";
   };
-  const std::string imported =
-      says([](Training& trainer) { trainer.initialize(); }, {"train.scaling=unit", "model.init_from=model.safetensors"});
+  const std::string imported = says([](Training& trainer) { trainer.initialize(); },
+                                    {"train.scaling=unit", "model.init_from=model.safetensors"});
   EXPECT_THAT(imported, HasSubstr("weights of a model without scaling cannot be the first ones of a scaled model"));
   const std::string exported = says(
       [](Training& trainer) {

@@ -39,8 +39,8 @@ class EncoderDecoder {
     }
     const Tensor labels = build_.input("labels", DType::kI32, {kBatch, kLength}, kTokenAxes);
     const Tensor rows = reshape(model_.norm(y, "decoder.norm", 1e-5), {kBatch * kLength, kHidden});
-    const CrossEntropy next = cross_entropy(model_.dense(rows, "head", kWords, kVocab, kEmbed),
-                                            reshape(labels, {kBatch * kLength}), kWords);
+    const CrossEntropy next =
+        cross_entropy(model_.dense(rows, "head", kWords, kVocab, kEmbed), reshape(labels, {kBatch * kLength}), kWords);
     build_.output("loss", next.loss);
     build_.output("correct", next.correct);
     build_.output("count", next.count);
@@ -63,8 +63,7 @@ class EncoderDecoder {
     };
     AttentionOptions options;
     options.causal = causal;
-    const Tensor mixed =
-        attention(heads(x, ".query"), heads(memory, ".key"), heads(memory, ".value"), {}, {}, options);
+    const Tensor mixed = attention(heads(x, ".query"), heads(memory, ".key"), heads(memory, ".value"), {}, {}, options);
     const Tensor out =
         model_.dense(reshape(mixed, {kBatch, kLength, kHidden}), path + ".out", kHidden, kEmbed, LogicalAxis{"heads"});
     return model_.norm(add(x, model_.drop(out, 0.1, path + ".drop")), path + ".norm", 1e-5);
@@ -80,12 +79,22 @@ class EncoderDecoder {
 };
 
 Training make_stacks(const std::string& layout, bool declares = true) {
-  const std::vector<std::string> settings = {
-                                "model.kind=gpt2", "model.preset=mini", "model.layers=5", "model.hidden=32",
-                                "model.heads=4", "model.vocabulary_size=96", "model.max_positions=16",
-                                "data.sequence_length=16", "train.micro_batch=2", "train.accumulation=4",
-                                "train.lanes=2", "train.chunks=2", "train.precision=f32",
-                                "train.schedule.learning_rate=0.01", "train.schedule.warmup_steps=1", "train.seed=5"};
+  const std::vector<std::string> settings = {"model.kind=gpt2",
+                                             "model.preset=mini",
+                                             "model.layers=5",
+                                             "model.hidden=32",
+                                             "model.heads=4",
+                                             "model.vocabulary_size=96",
+                                             "model.max_positions=16",
+                                             "data.sequence_length=16",
+                                             "train.micro_batch=2",
+                                             "train.accumulation=4",
+                                             "train.lanes=2",
+                                             "train.chunks=2",
+                                             "train.precision=f32",
+                                             "train.schedule.learning_rate=0.01",
+                                             "train.schedule.warmup_steps=1",
+                                             "train.seed=5"};
   const Recipe recipe = parse_recipe("", "stacks.toml", ".", settings);
   Preparation made = prepare(recipe);
   Model model;

@@ -11,9 +11,9 @@
 #include "ramet/ir/text.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/build.h"
+#include "ramet/recipe/prepare.h"
 #include "ramet/train/training.h"
 #include "ramet/transform/differentiate.h"
-#include "ramet/recipe/prepare.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -43,7 +43,8 @@ int count(const Graph& graph, const std::string& op) {
 }
 
 TEST(TrainingStep, IsSoundForEveryOptimizerAndPrecision) {
-  for (const char* optimizer : {"sgd", "adam", "adamw", "lamb", "lars", "adafactor", "lion"})
+  for (const char* optimizer :
+       {"sgd", "adam", "adamw", "lamb", "lars", "adafactor", "lion", "rmsprop", "centered_rmsprop", "adagrad"})
     for (const char* precision : {"f32", "bf16", "f16"}) {
       const StepGraph step =
           step_of(tiny({"train.optimizer.kind=" + std::string(optimizer), "train.precision=" + std::string(precision),
@@ -242,10 +243,10 @@ TEST(Trainer, TheLossScaleTakesNoPart) {
 }
 
 TEST(Trainer, ClippingActsOnTheNorm) {
-  Training trainer = make_training(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd", "train.optimizer.momentum=0",
-                                "train.optimizer.weight_decay=0", "train.schedule.kind=constant",
-                                "train.schedule.learning_rate=1"})),
-                  {.threads = 1});
+  Training trainer = make_training(prepare(tiny({"train.clip_norm=0.001", "train.optimizer.kind=sgd",
+                                                 "train.optimizer.momentum=0", "train.optimizer.weight_decay=0",
+                                                 "train.schedule.kind=constant", "train.schedule.learning_rate=1"})),
+                                   {.threads = 1});
   trainer.initialize();
   const auto& weights = trainer.model().weights;
   std::vector<std::vector<float>> before;

@@ -50,7 +50,8 @@ Model model_of(const std::string& scope = "layer", int64_t hidden = 16) {
   model.name = "rows";
   model.forward = network(true, &model.weights, scope, hidden);
   model.evaluate = network(false, nullptr, scope, hidden);
-  model.inputs = {{.name = "rows", .type = {DType::kF32, {kBatch, kWidth}}, .axes = {"batch", ""}, .low = -9, .high = 9}};
+  model.inputs = {
+      {.name = "rows", .type = {DType::kF32, {kBatch, kWidth}}, .axes = {"batch", ""}, .low = -9, .high = 9}};
   model.metrics = {{.name = "loss", .numerator = "loss", .how = Metric::How::kMean},
                    share_metric("near_share", "near", "counted")};
   model.guards = {"loss"};
@@ -63,14 +64,17 @@ class Rows : public Source {
  public:
   explicit Rows(bool counting = true, int64_t bad = -1) : counting_(counting), bad_(bad) {}
   Signature signature(int64_t count) const override {
-    return {{"rows", {DType::kF32, {count, kWidth}}}, {"wanted", {DType::kF32, {count}}}, {"counts", {DType::kBool, {count}}}};
+    return {{"rows", {DType::kF32, {count, kWidth}}},
+            {"wanted", {DType::kF32, {count}}},
+            {"counts", {DType::kBool, {count}}}};
   }
   void fill(int64_t first, int64_t count, const Places& places) const override {
     auto* rows = reinterpret_cast<float*>(places.tensors[0]);
     auto* wanted = reinterpret_cast<float*>(places.tensors[1]);
     for (int64_t i = 0; i < count; ++i) {
       const RandomStream stream(1, RandomPurpose::kTest, static_cast<uint64_t>(first + i), 0);
-      for (int64_t j = 0; j < kWidth; ++j) rows[i * kWidth + j] = static_cast<float>(stream.uniform(static_cast<uint64_t>(j)));
+      for (int64_t j = 0; j < kWidth; ++j)
+        rows[i * kWidth + j] = static_cast<float>(stream.uniform(static_cast<uint64_t>(j)));
       wanted[i] = rows[i * kWidth] + rows[i * kWidth + 1];
       if (first + i == bad_) rows[i * kWidth] = 10;
       places.tensors[2][i] = std::byte(counting_);
@@ -170,7 +174,8 @@ TEST(Workload, InputsThatAreNotTheModelsAreRefusedBeforeTheFirstStep) {
   EXPECT_THAT(error_of([&] { Training(workload(other), options(), {}, {}); }), HasSubstr("another number of axes"));
   other = model_of();
   other.inputs.push_back({.name = "none", .type = {DType::kF32, {1}}});
-  EXPECT_THAT(error_of([&] { Training(workload(other), options(), {}, {}); }), HasSubstr("read by no graph; found 'none'"));
+  EXPECT_THAT(error_of([&] { Training(workload(other), options(), {}, {}); }),
+              HasSubstr("read by no graph; found 'none'"));
   other = model_of();
   other.metrics.push_back(share_metric("x", "no_such", "counted"));
   EXPECT_THAT(error_of([&] { Training(workload(other), options(), {}, {}); }), HasSubstr("found 'no_such'"));
@@ -182,13 +187,15 @@ TEST(Workload, InputsThatAreNotTheModelsAreRefusedBeforeTheFirstStep) {
 
 TEST(Workload, ANumberOutsideItsLimitsEndsTheRunAndLosesNothing) {
   const TemporaryFolder folder;
-  Training training(workload(model_of(), std::make_shared<Rows>(true, 2 * 4 * kBatch + 1)), options(), {}, {.threads = 1});
+  Training training(workload(model_of(), std::make_shared<Rows>(true, 2 * 4 * kBatch + 1)), options(), {},
+                    {.threads = 1});
   training.initialize();
-  EXPECT_THAT(error_of([&] {
-                std::span<TrainingObserver* const> none;
-                train::train(training, {.checkpoints = folder / "checkpoints"}, none);
-              }),
-              HasSubstr("'rows' of sample 33, element 0: a value of the data is outside what the model takes; found 10"));
+  EXPECT_THAT(
+      error_of([&] {
+        std::span<TrainingObserver* const> none;
+        train::train(training, {.checkpoints = folder / "checkpoints"}, none);
+      }),
+      HasSubstr("'rows' of sample 33, element 0: a value of the data is outside what the model takes; found 10"));
   const auto saved = list_checkpoints(folder / "checkpoints");
   ASSERT_EQ(saved.size(), 1u);
   EXPECT_EQ(Checkpoint(saved[0]).info().step, 2);
@@ -253,11 +260,12 @@ TEST(Observers, OneThatFailsStopsNeitherTheRunNorTheOthers) {
   Stopper stopper(stop);
   std::vector<std::string> errors;
   TrainingObserver* const observers[] = {&broken, &stopper};
-  const TrainingResult result = train::train(training,
-                                      {.checkpoints = folder / "checkpoints",
-                                       .stop = &stop,
-                                       .on_observer_error = [&](const std::string& error) { errors.push_back(error); }},
-                                      observers);
+  const TrainingResult result =
+      train::train(training,
+                   {.checkpoints = folder / "checkpoints",
+                    .stop = &stop,
+                    .on_observer_error = [&](const std::string& error) { errors.push_back(error); }},
+                   observers);
   EXPECT_TRUE(result.interrupted);
   EXPECT_THAT(stopper.steps, ::testing::ElementsAre(1, 2)) << "the request is heard after the step";
   EXPECT_THAT(errors, ::testing::ElementsAre("at the start", "in a step", "in a step"));

@@ -1,6 +1,6 @@
 #include "ramet/api/engine.h"
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::api {
 namespace {
@@ -26,6 +26,14 @@ struct FillOptimizer {
     to.kind = "adafactor", to.weight_decay = from.weight_decay, to.clip_threshold = from.clip_threshold;
     to.decay_rate = from.decay_rate, to.factored = from.factored, to.relative_step = from.relative_step;
     to.scale_parameter = from.scale_parameter, to.first_moment = from.first_moment;
+  }
+  void operator()(const v0::Rmsprop& from) const {
+    to.kind = from.centered ? "centered_rmsprop" : "rmsprop";
+    to.beta2 = from.alpha, to.epsilon = from.epsilon, to.weight_decay = from.weight_decay, to.momentum = from.momentum;
+  }
+  void operator()(const v0::Adagrad& from) const {
+    to.kind = "adagrad", to.rate_decay = from.rate_decay, to.first_sum = from.first_sum;
+    to.epsilon = from.epsilon, to.weight_decay = from.weight_decay;
   }
 
  private:
@@ -106,6 +114,9 @@ train::TrainOptions engine_options(const v0::TrainOptions& from, const v0::Model
 }
 
 train::Where engine_where(int threads, int64_t device_memory, const std::string& device) {
+  if (threads < 0 || device_memory < 0)
+    throw Error({.what = threads < 0 ? "a number of threads is below 0" : "a size of memory is below 0",
+                 .found = std::to_string(threads < 0 ? threads : device_memory)});
   train::Where where;
   where.threads = threads, where.device_memory = device_memory, where.device = device;
   return where;
@@ -132,10 +143,10 @@ SampleViews::SampleViews(const train::SampleProgram& program, const model::Model
 
 void SampleViews::check_whole(const train::SampleProgram& program, const std::string& where) const {
   if (program.batch() > 0 && count_ % program.batch() != 0)
-    throw Error({.what = "samples that are no whole micro-batches",
-                 .where = where,
-                 .found = std::to_string(count_) + " samples",
-                 .expected = "a multiple of " + std::to_string(program.batch())});
+    throw ShapeError({.what = "samples that are no whole micro-batches",
+                      .where = where,
+                      .found = std::to_string(count_) + " samples",
+                      .expected = "a multiple of " + std::to_string(program.batch())});
 }
 
 v0::Arrays run_request(const train::SampleProgram& program, const model::Model& model, const v0::NamedViews& samples,

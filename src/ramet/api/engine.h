@@ -24,6 +24,9 @@ Layout engine_layout(const std::string& text);
 std::string precision_name(v0::Precision precision);
 v0::Metrics metrics_of(const NamedNumbers& numbers);
 
+/// The memory that a program takes; its text is left empty.
+v0::MemoryPlan memory_of(std::span<const program::Executable> stages, const layout::Layout& layout);
+
 /// Samples of the caller's, as a program on request takes them. Nothing is copied.
 class SampleViews {
  public:

@@ -27,6 +27,12 @@ void rethrow_at(const Error& error, const std::source_location& place) {
   throw_alike(error, std::move(parts));
 }
 
+void check_type(const std::string& name, const TensorType& type) {
+  for (const int64_t extent : type.shape.dims())
+    if (extent < 0) throw ShapeError({.what = "an extent is below 0", .where = "'" + name + "'", .found = type.text()});
+  (void)type.bytes();
+}
+
 std::string where_of(const Declarations& declared, const std::source_location& place) {
   return "model '" + declared.model + "' at " + ir::origin_of(place);
 }

@@ -39,6 +39,8 @@ auto at_place(const std::source_location& place, const Act& act) {
     rethrow_at(error, place);
   }
 }
+/// Throws ShapeError for an extent below 0, and Error for more bytes than there are.
+void check_type(const std::string& name, const TensorType& type);
 /// "model 'digits' at mlp.cc:12"
 std::string where_of(const Declarations& declared, const std::source_location& place);
 

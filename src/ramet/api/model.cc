@@ -118,6 +118,7 @@ Tensor Builder::weight(const std::string& name, Shape shape, const Init& init, c
   } else {
     transform::StateTensor weight{name, type, transform::StateKind::kWeight, {}, ""};
     api::at_place(place, [&] {
+      api::check_type(name, type);
       weight.init = api::engine_init(init, type, name);
       weight.axes = api::engine_axes(options.axes, type, name);
     });
@@ -221,6 +222,7 @@ Tensor ProgramBuilder::input(const std::string& name, DType dtype, Shape shape, 
                    .expected = declared.text()});
     return graphs_->tensor({known, ir::kNoValue});
   }
+  api::at_place(place, [&] { api::check_type(name, {dtype, shape}); });
   auto axes = input_axes(name, shape, options, graphs_->declared(), place);
   return graphs_->tensor({build.input(name, dtype, std::move(shape), std::move(axes)).id, ir::kNoValue});
 }
@@ -256,6 +258,7 @@ Tensor ModelBuilder::input(const std::string& name, DType dtype, Shape shape, co
   api::Declarations& declared = *state_->declared;
   if (declared.find_input(name))
     throw Error({.what = "two inputs of one name", .where = api::where_of(declared, place), .found = "'" + name + "'"});
+  api::at_place(place, [&] { api::check_type(name, {dtype, shape}); });
   const auto axes = input_axes(name, shape, options, declared, place);
   declared.inputs.push_back({name, {dtype, shape}, axes, options.low, options.high});
   return graphs_->build_each(place, [&](int, ir::GraphBuilder& build) {
@@ -286,6 +289,7 @@ Tensor ModelBuilder::state(const std::string& name, TensorType type, StateRole r
     throw Error({.what = "two states of one name", .where = api::where_of(declared, place), .found = "'" + name + "'"});
   transform::StateTensor state{name, type, kind_of(role), {}, ""};
   api::at_place(place, [&] {
+    api::check_type(name, type);
     state.init = api::engine_init(init, type, name);
     state.axes = api::engine_axes(options.axes, type, name);
   });

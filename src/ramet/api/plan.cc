@@ -12,6 +12,20 @@
 #include "ramet/sim/simulate.h"
 #include "ramet/train/facts.h"
 
+namespace ramet::api {
+
+v0::MemoryPlan memory_of(std::span<const program::Executable> stages, const layout::Layout& layout) {
+  v0::MemoryPlan memory;
+  for (const auto& stage : stages) {
+    memory.device_bytes.push_back(stage.planned_bytes());
+    memory.streaming_bytes += stage.streaming_bytes * layout.devices() / layout.p;
+  }
+  memory.svg = layout.is_single() ? report::memory_svg(stages[0]) : report::memory_svg(stages);
+  return memory;
+}
+
+}  // namespace ramet::api
+
 namespace ramet::v0 {
 namespace {
 
@@ -39,10 +53,7 @@ Plan plan(const Model& model, const TrainOptions& options, const PlanOptions& ho
   const train::CompiledWorkload compiled = machine ? train::compile_workload(engine, asked, layout, *machine, where)
                                                    : train::compile_workload(engine, asked, layout, where);
   Plan plan;
-  for (const auto& stage : compiled.stages) {
-    plan.device_bytes.push_back(stage.planned_bytes());
-    plan.streaming_bytes += stage.streaming_bytes * layout.devices() / layout.p;
-  }
+  static_cast<MemoryPlan&>(plan) = api::memory_of(compiled.stages, layout);
   report::DevicesReport devices = report::devices_report(compiled.stages, layout::print_layout(layout), 0);
   if (how.time) {
     const sim::SimulationOptions simulated{.streams_to_files = layout.streams_to_files()};

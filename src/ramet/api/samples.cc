@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::api {
 
@@ -51,10 +51,10 @@ int64_t check_views(const Inputs& inputs, const v0::NamedViews& views, const std
     if (std::none_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.first == name; }))
       wrong("'" + name + "' is no input");
   if (!found.empty())
-    throw Error({.what = "arrays that are not what the model reads",
-                 .where = where,
-                 .found = found,
-                 .expected = "for each sample " + expected});
+    throw ShapeError({.what = "arrays that are not what the model reads",
+                      .where = where,
+                      .found = found,
+                      .expected = "for each sample " + expected});
   return samples;
 }
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "ramet/api/log.h"
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/memory.h"
@@ -123,12 +123,12 @@ StepResult Training::step(const NamedViews& samples, const StepOptions& options)
                  .remedy = "Call step() without samples"});
   const int64_t count = api::check_views(api::inputs_of(state_->model.contents().engine), samples, where);
   if (count != samples_per_step())
-    throw Error({.what = "samples that are not those of one step",
-                 .where = where,
-                 .found = std::to_string(count) + " samples",
-                 .expected = std::to_string(samples_per_step()) + ": " + std::to_string(state_->model.micro_batch()) +
-                             " of a micro-batch x " + std::to_string(state_->options.micro_batches) +
-                             " micro-batches"});
+    throw ShapeError({.what = "samples that are not those of one step",
+                      .where = where,
+                      .found = std::to_string(count) + " samples",
+                      .expected = std::to_string(samples_per_step()) + ": " +
+                                  std::to_string(state_->model.micro_batch()) + " of a micro-batch x " +
+                                  std::to_string(state_->options.micro_batches) + " micro-batches"});
   const api::StepSource::Guard guard(*state_->caller, samples, engine.steps_done() * count, count);
   return state_->result_of(engine.step(scalars_of(options)));
 }
@@ -332,6 +332,12 @@ void Training::load_weights(const std::string& path) {
 }
 
 std::string Training::weights_hash() const { return state_->engine->weights_hash(); }
+
+MemoryPlan Training::memory() const {
+  MemoryPlan memory = api::memory_of(state_->engine->cluster().stages(), state_->engine->layout());
+  memory.text = plan();
+  return memory;
+}
 
 std::string Training::plan() const {
   const train::Training& engine = *state_->engine;

@@ -8,8 +8,8 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/console.h"
 #include "ramet/machine/machine_toml.h"
-#include "ramet/report/search.h"
 #include "ramet/recipe/plan_recipe.h"
+#include "ramet/report/search.h"
 
 namespace ramet::cli {
 namespace {

@@ -1,8 +1,8 @@
 // The command that shows what packing sequences is worth.
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fmt/format.h>
 
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
@@ -84,14 +84,12 @@ void add_pack(CLI::App& app, Session& session) {
   command->add_option("--algorithm", arguments->algorithms, "one or more of spfhp, lpfhp and nnlshp (default: all)")
       ->check(CLI::IsMember({"spfhp", "lpfhp", "nnlshp"}));
   command
-      ->add_option("--depth", arguments->depths,
-                   "most sequences of a row, one or more; 0: no limit (default: several)")
+      ->add_option("--depth", arguments->depths, "most sequences of a row, one or more; 0: no limit (default: several)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
   add_json_option(*command, session);
-  command->callback([arguments, &session] {
-    session.action = [arguments, &session] { return run_pack(*arguments, session.json); };
-  });
+  command->callback(
+      [arguments, &session] { session.action = [arguments, &session] { return run_pack(*arguments, session.json); }; });
 }
 
 }  // namespace ramet::cli

@@ -69,15 +69,17 @@ void add_score(CLI::App& app, Session& session) {
                    "squad, squad2, cmrc2018, drcd, conll2003, mrpc, stsb, tnews, ... (docs/tasks.md lists all)")
       ->type_name("TASK")
       ->required();
-  command->add_option("data", arguments->data, "the published file with the right answers")->type_name("DATA")->required();
+  command->add_option("data", arguments->data, "the published file with the right answers")
+      ->type_name("DATA")
+      ->required();
   command
-      ->add_option("predictions", arguments->predictions,
-                   "reading comprehension: JSON of id to answer; GLUE: TSV of index and prediction; CLUE: JSON lines of id "
-                   "and label; CoNLL: columns, the predicted label last (without it: in DATA, behind the right one)")
+      ->add_option(
+          "predictions", arguments->predictions,
+          "reading comprehension: JSON of id to answer; GLUE: TSV of index and prediction; CLUE: JSON lines of id "
+          "and label; CoNLL: columns, the predicted label last (without it: in DATA, behind the right one)")
       ->type_name("PREDICTIONS");
   command
-      ->add_option("--no-answer", arguments->no_answer,
-                   "squad2: JSON of id to the probability that there is no answer")
+      ->add_option("--no-answer", arguments->no_answer, "squad2: JSON of id to the probability that there is no answer")
       ->type_name("FILE");
   command
       ->add_option("--no-answer-threshold", arguments->threshold,

@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/data/arrays.h"
 
@@ -22,11 +22,11 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 
 [[noreturn]] void fail(const std::string& source, std::string what, std::string found = "", std::string expected = "",
                        std::string remedy = "") {
-  throw Error({.what = std::move(what),
-               .where = source,
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .remedy = std::move(remedy)});
+  throw FormatError({.what = std::move(what),
+                     .where = source,
+                     .found = std::move(found),
+                     .expected = std::move(expected),
+                     .remedy = std::move(remedy)});
 }
 
 template <typename T>

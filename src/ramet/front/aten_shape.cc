@@ -199,6 +199,9 @@ Tensor pad_constant(Tensor a, std::vector<int64_t> low, std::vector<int64_t> hig
 std::vector<Tensor> pad_by_mode(const Translation& at, const char* name, const std::string& mode) {
   const auto [low, high] = amounts(at, name);
   if (mode == "constant") return {pad_constant(self(at), low, high, at.number("value", 0))};
+  const auto cuts = [](int64_t amount) { return amount < 0; };
+  if (mode == "wrap" && (std::any_of(low.begin(), low.end(), cuts) || std::any_of(high.begin(), high.end(), cuts)))
+    at.refuse("a circular padding by negative amounts is not supported", "Cut with a slice, and pad then");
   return {ops::pad_by(self(at), low, high, mode)};
 }
 std::vector<Tensor> pad(const Translation& at) {

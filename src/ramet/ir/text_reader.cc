@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "ramet/base/base64.h"
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::ir {
 namespace {
@@ -28,10 +28,10 @@ void TextReader::fail(const std::string& what, const std::string& expected) cons
   std::string found;
   for (size_t i = position_; i < text_.size() && i < position_ + 20 && text_[i] != '\n'; ++i)
     found += std::isprint(static_cast<unsigned char>(text_[i])) ? text_[i] : '?';
-  throw Error({.what = what,
-               .where = text_of_place(position_),
-               .found = position_ >= text_.size() ? "the end of the text" : "'" + found + "'",
-               .expected = expected});
+  throw FormatError({.what = what,
+                     .where = text_of_place(position_),
+                     .found = position_ >= text_.size() ? "the end of the text" : "'" + found + "'",
+                     .expected = expected});
 }
 
 void TextReader::fail_at(size_t place, const std::string& what, const std::string& expected) {

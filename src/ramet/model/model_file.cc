@@ -6,7 +6,7 @@
 #include <map>
 #include <system_error>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/model/model_text.h"
 #include "ramet/weights/safetensors.h"
@@ -80,7 +80,7 @@ void write_pieces(FileWriter& file, const std::string& text, const std::vector<T
 /// Text and tensors of a file; of one without large tensors the latter are nothing.
 std::pair<std::string_view, std::string_view> split(std::string_view file, const std::string& source) {
   if (!file.starts_with("ramet model "))
-    throw Error({.what = "this is no file of a model",
+    throw FormatError({.what = "this is no file of a model",
                  .where = source,
                  .found = "another beginning",
                  .expected = "'ramet model " + std::to_string(kModelTextVersion) + "'",
@@ -92,7 +92,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view file, const
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), bytes);
   const auto begin = static_cast<size_t>(end - rest.data()) + 1;
   if (error != std::errc() || begin > rest.size() || *end != '\n' || bytes != rest.size() - begin)
-    throw Error({.what = "the tensors of the file are cut short or damaged",
+    throw FormatError({.what = "the tensors of the file are cut short or damaged",
                  .where = source + ":" + std::to_string(std::count(text.begin(), text.end(), '\n') + 1),
                  .found = std::to_string(rest.size() - std::min(begin, rest.size())) + " bytes",
                  .expected = std::to_string(bytes)});
@@ -112,7 +112,7 @@ std::map<std::string, TensorData> tensors_of(std::string_view bytes, const std::
       std::memcpy(tensor.data.data(), bytes.data() + header.data_offset + entry.begin, tensor.data.size());
     TensorData data(std::move(tensor));
     if (data.hash().hex() != entry.name)
-      throw Error({.what = "the bytes of a tensor are damaged",
+      throw FormatError({.what = "the bytes of a tensor are damaged",
                    .where = where,
                    .found = "hash " + data.hash().hex(),
                    .expected = entry.name.substr(0, 64)});

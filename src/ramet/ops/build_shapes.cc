@@ -5,7 +5,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/ops/build_indexing.h"
 
 namespace ramet::ops {
@@ -15,7 +15,7 @@ using Dims = std::vector<int64_t>;
 
 [[noreturn]] void refuse_call(const std::string& op, const Tensor& a, const std::string& what, const std::string& found,
                               const std::string& expected) {
-  throw Error({.what = what, .where = op + " of " + a.type().text(), .found = found, .expected = expected});
+  throw ShapeError({.what = what, .where = op + " of " + a.type().text(), .found = found, .expected = expected});
 }
 
 int axis_in(const std::string& op, const Tensor& a, int64_t axis) {

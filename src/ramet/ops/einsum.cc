@@ -2,7 +2,7 @@
 #include <map>
 #include <string>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/ops/build.h"
 
 namespace ramet::ops {
@@ -22,7 +22,7 @@ struct Equation {
 
 [[noreturn]] void refuse(const std::string& equation, const std::string& what, const std::string& found = "",
                          const std::string& expected = "") {
-  throw Error({.what = what, .where = "einsum '" + equation + "'", .found = found, .expected = expected});
+  throw ShapeError({.what = what, .where = "einsum '" + equation + "'", .found = found, .expected = expected});
 }
 
 Equation parse_equation(std::string_view text) {

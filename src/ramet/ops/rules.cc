@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/ops/build.h"
 
 namespace ramet::ops {
@@ -24,7 +24,7 @@ std::string describe(int input, const std::string& operand) {
 
 void refuse(const NodeSignature& node, const std::string& what, const std::string& found, const std::string& expected,
             const std::string& remedy) {
-  throw Error({.what = what, .where = node.text(), .found = found, .expected = expected, .remedy = remedy});
+  throw ShapeError({.what = what, .where = node.text(), .found = found, .expected = expected, .remedy = remedy});
 }
 
 void require_floating(const NodeSignature& node, int input, const std::string& operand) {

@@ -2,7 +2,7 @@
 #include <limits>
 #include <map>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/program/executable.h"
 
@@ -54,7 +54,8 @@ class Reader {
     list.resize(length(least));
   }
   [[noreturn]] void fail(const std::string& what, const std::string& found = "") const {
-    throw Error({.what = what, .where = source_, .found = found, .remedy = "Delete it; it will be compiled again"});
+    throw FormatError(
+        {.what = what, .where = source_, .found = found, .remedy = "Delete it; it will be compiled again"});
   }
   bool at_end() const { return rest_.empty(); }
 

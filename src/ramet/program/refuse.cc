@@ -80,12 +80,13 @@ void refuse_memory(const Executable& exe, const CompileOptions& options, const B
       more.empty() && states > limit)
     add("nothing on one device like this, for weights and optimizer states alone take " + format_size(states));
   add("--device-memory of " + std::to_string(need) + " bytes or more");
-  throw DoesNotFit({.what = "the training step does not fit into device memory",
-                    .where = exe.mesh.p > 1 ? "device memory of stage " + std::to_string(exe.stage) : "device memory",
-                    .found = format_size(need) + " needed (" + breakdown(exe) + ")",
-                    .expected = "at most " + format_size(limit),
-                    .remedy = remedy},
-                   need, exe.stage);
+  throw StepDoesNotFit(
+      {.what = "the training step does not fit into device memory",
+       .where = exe.mesh.p > 1 ? "device memory of stage " + std::to_string(exe.stage) : "device memory",
+       .found = format_size(need) + " needed (" + breakdown(exe) + ")",
+       .expected = "at most " + format_size(limit),
+       .remedy = remedy},
+      need, exe.stage);
 }
 
 }  // namespace ramet::program

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/program/compile.h"
 
 namespace ramet::program {
@@ -20,10 +20,11 @@ struct Advice {
   int64_t bytes = 0;
 };
 
-/// A program that needs more memory than its device has.
-class DoesNotFit : public Error {
+/// A step that needs more memory than its device has.
+class StepDoesNotFit : public DoesNotFit {
  public:
-  DoesNotFit(ErrorParts parts, int64_t needed, int stage) : Error(std::move(parts)), needed_(needed), stage_(stage) {}
+  StepDoesNotFit(ErrorParts parts, int64_t needed, int stage)
+      : DoesNotFit(std::move(parts)), needed_(needed), stage_(stage) {}
   int64_t needed() const { return needed_; }  ///< bytes
   int stage() const { return stage_; }        ///< of the pipeline
 
@@ -32,8 +33,8 @@ class DoesNotFit : public Error {
   int stage_;
 };
 
-/// Throws the Error (DoesNotFit) of a program that does not fit into `options.device_memory`: the bytes of each class,
-/// the node at which most bytes are live, and the changes that would make the step fit, each with an estimate.
+/// Throws the Error (StepDoesNotFit) of a program that does not fit into `options.device_memory`: the bytes of each
+/// class, the node at which most bytes are live, and the changes that would make the step fit, each with an estimate.
 [[noreturn]] void refuse_memory(const Executable& executable, const CompileOptions& options,
                                 const BytesUnder& plan_bytes, const std::vector<Advice>& more = {});
 

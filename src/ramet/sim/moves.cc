@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/machine/network.h"
 #include "ramet/ops/collective.h"
@@ -75,12 +75,12 @@ Moves::Moves(std::span<const Executable> stages, const Machine& machine, bool st
       streams_(stages.size(), {-1, -1}) {
   check_devices(machine, stages[0].mesh);
   if (const std::string lack = lack_of_streaming(stages, machine, streams_to_files); !lack.empty())
-    throw Error({.what = "what is streamed does not fit into streaming memory",
-                 .where = "machine " + machine.name,
-                 .found = lack,
-                 .remedy =
-                     "Stream less (layout.offload), shard it among more devices (t, rts), or, of activations, take "
-                     "fewer micro-batches a replica"});
+    throw DoesNotFit(
+        {.what = "what is streamed does not fit into streaming memory",
+         .where = "machine " + machine.name,
+         .found = lack,
+         .remedy = "Stream less (layout.offload), shard it among more devices (t, rts), or, of activations, take "
+                   "fewer micro-batches a replica"});
   const Network network(machine);
   for (const LinkLevel& level : machine.links) channels_.push_back({.name = level.name, .bandwidth = 0, .links = 0});
   for (int64_t link = 0; link < network.links(); ++link) {

@@ -172,7 +172,7 @@ Outcome WorkloadPlanner::evaluate(const Candidate& candidate) {
     else
       stages = compile_decided(steps_->decided(batch, layout), layout, library, how);
     return outcome_of(candidate, stages);
-  } catch (const DoesNotFit& error) {
+  } catch (const StepDoesNotFit& error) {
     outcome.bytes = error.needed();
     outcome.refused_stage = error.stage();
     outcome.refused = error.parts().found + " on " + error.parts().where;

@@ -26,6 +26,7 @@ struct OptimizerOptions {
   std::string trust = "all";
   double weight_norm_cap = 0, trust_coefficient = 1e-3;
   bool factored = true, relative_step = false, scale_parameter = true, first_moment = false;
+  std::optional<double> rate_decay, first_sum;  ///< absent: 0
   double clip_threshold = 1, decay_rate = 0.8, square_epsilon = 1e-30, scale_epsilon = 1e-3;
 };
 

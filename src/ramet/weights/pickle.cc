@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::weights {
 namespace {
@@ -57,11 +57,11 @@ class Unpickler {
   const Value& value(Id id) const { return values_[id]; }
   [[noreturn]] void refuse(const std::string& what, const std::string& found = "",
                            const std::string& remedy = "") const {
-    throw Error({.what = what,
-                 .where = source_ + " byte " + std::to_string(at_),
-                 .found = found,
-                 .expected = "a table of tensors as torch.save writes it",
-                 .remedy = remedy});
+    throw FormatError({.what = what,
+                       .where = source_ + " byte " + std::to_string(at_),
+                       .found = found,
+                       .expected = "a table of tensors as torch.save writes it",
+                       .remedy = remedy});
   }
 
  private:
@@ -235,7 +235,7 @@ class Unpickler {
         const Id item = pop();
         top(Kind::kList).items.push_back(item);
         return;
-      }            // APPEND
+      }  // APPEND
       case 'e': {  // APPENDS
         const std::vector<Id> items = pop_mark();
         Value& list = top(Kind::kList);
@@ -247,7 +247,7 @@ class Unpickler {
         const Id item = pop(), key = pop();
         set_items({key, item});
         return;
-      }                                            // SETITEM
+      }  // SETITEM
       case 'u': set_items(pop_mark()); return;     // SETITEMS
       case 'q': remember(take_number(1)); return;  // BINPUT
       case 'r': remember(take_number(4)); return;  // LONG_BINPUT

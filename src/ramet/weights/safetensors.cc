@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "ramet/base/error.h"
+#include "ramet/base/error_types.h"
 
 namespace ramet::weights {
 namespace {
@@ -144,10 +144,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   [[noreturn]] void fail(const std::string& what, const std::string& found = "",
                          const std::string& expected = "") const {
-    throw Error({.what = what,
-                 .where = source_ + (tensor_.empty() ? "" : ", tensor " + quote_name(tensor_)),
-                 .found = found,
-                 .expected = expected});
+    throw FormatError({.what = what,
+                       .where = source_ + (tensor_.empty() ? "" : ", tensor " + quote_name(tensor_)),
+                       .found = found,
+                       .expected = expected});
   }
   bool unexpected(const std::string& found) const {
     switch (place_) {

@@ -5,9 +5,8 @@ namespace {
 
 void build(WeightUpdate& update) {
   const OptimizerOptions& options = update.options();
-  const LionResult next =
-      lion(update.value(), update.gradient(), update.state("m"), update.rate(), update.grad_scale(),
-           {.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = update.weight_decay()});
+  const LionResult next = lion(update.value(), update.gradient(), update.state("m"), update.rate(), update.grad_scale(),
+                               {.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = update.weight_decay()});
   update.write(next.weight, {{"m", next.m}});
 }
 

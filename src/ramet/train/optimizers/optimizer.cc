@@ -5,6 +5,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
+#include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/rounding.h"
 #include "ramet/train/held_weights.h"
 
@@ -17,11 +18,15 @@ OptimizerDef lamb_optimizer();
 OptimizerDef lars_optimizer();
 OptimizerDef adafactor_optimizer();
 OptimizerDef lion_optimizer();
+OptimizerDef rmsprop_optimizer();
+OptimizerDef centered_rmsprop_optimizer();
+OptimizerDef adagrad_optimizer();
 
 const std::vector<OptimizerDef>& optimizers() {
-  static const std::vector<OptimizerDef> all = {sgd_optimizer(),  adam_optimizer(), adamw_optimizer(),
-                                                lamb_optimizer(), lars_optimizer(), adafactor_optimizer(),
-                                                lion_optimizer()};
+  static const std::vector<OptimizerDef> all = {sgd_optimizer(),    adam_optimizer(),    adamw_optimizer(),
+                                                lamb_optimizer(),   lars_optimizer(),    adafactor_optimizer(),
+                                                lion_optimizer(),   rmsprop_optimizer(), centered_rmsprop_optimizer(),
+                                                adagrad_optimizer()};
   return all;
 }
 
@@ -53,7 +58,9 @@ WeightUpdate::WeightUpdate(const OptimizerDef& optimizer, const TrainOptions& tr
     std::vector<LogicalAxis> axes = weight().axes;
     if (state.form != OptimizerState::Form::kWhole && !axes.empty())
       axes = {axes[state.form == OptimizerState::Form::kRows ? 0 : 1]};
-    states.push_back({name_of(state), type_of(state), StateKind::kOptimizer, {}, weight().group, axes});
+    StateInit init;
+    if (state.first) init = {StateInit::Kind::kConstant, state.first(options_)};
+    states.push_back({name_of(state), type_of(state), StateKind::kOptimizer, init, weight().group, axes});
     states.back().of = weight().name;
     states.back().role = state.name;
   }
@@ -107,6 +114,15 @@ StateForm WeightUpdate::form() {
   if ((!held.whole() && !held.split) || options_.state != "f32")
     form.rounding = drawn_rounding(build_, train_, weight().name);
   return form;
+}
+
+Tensor WeightUpdate::unless_overflow(Tensor next, Tensor before) const {
+  return select(is_finite(grad_scale()), next, before);
+}
+
+Tensor WeightUpdate::decayed_gradient() {
+  const Tensor true_size = multiply(gradient(), grad_scale());
+  return weight_decay() == 0 ? true_size : add(true_size, scale(value(), weight_decay()));
 }
 
 void WeightUpdate::write_weight(Tensor next, Tensor low) {

@@ -25,6 +25,8 @@ struct OptimizerState {
   bool narrow = true;  ///< held in the type `OptimizerOptions::state`; otherwise in f32
   /// Whether a weight has it; null: each one.
   bool (*kept)(const OptimizerOptions& options, const StateTensor& weight) = nullptr;
+  /// The value that it begins with; null: 0.
+  double (*first)(const OptimizerOptions& options) = nullptr;
 };
 
 /// A number that the update takes at each step, beside the learning rate.
@@ -102,6 +104,12 @@ class WeightUpdate {
   Tensor value();
   /// For ops that read and write the held form: low halves and draws.
   StateForm form();
+
+  /// `next` where the gradient's scale is finite, else `before`: for updates made of element-wise ops. Ops of
+  /// optimizers see to it themselves.
+  Tensor unless_overflow(Tensor next, Tensor before) const;
+  /// The gradient times its scale, and with the decay of the weight added to it.
+  Tensor decayed_gradient();
 
   /// The weight after the step, its low half where form() had one, and the states; those that are not valid are left
   /// out.
