@@ -65,6 +65,8 @@ def model(class_name, config_class, **settings):
         for part in module.modules():  # some heads have a rate of their own when the configuration gives none
             if isinstance(part, nn.Dropout):
                 part.p = 0.0
+            if hasattr(part, "gelu_impl"):  # BLOOM has a gradient of its own for the same function
+                part.gelu_impl = nn.GELU(approximate="tanh")
         return module
 
     return make
