@@ -110,7 +110,8 @@ Made made_of_calls(const Json& request, GraphBuilder& build) {
 
 /// The tensors are the inputs alone.
 Made made_of_program(const Json& request, Graph& graph, GraphBuilder& build) {
-  front::TracedProgram program = front::read_torch_program(request.at("program").get<std::string>(), "the request");
+  const auto text = request.at("program").get<std::string>();
+  front::TracedProgram program = front::read_torch_program(std::string_view(text), "the request");
   program = front::fuse_patterns(std::move(program));
   front::Importer::Options options{.trains = true};
   for (size_t i = 0; i < program.inputs.size(); ++i) {

@@ -7,7 +7,7 @@ computes it with the CPU's kernels, and the gradients of all floating inputs tha
 compares Ramet's own ops in the same way. Samples that torch.export itself refuses, or whose arguments Ramet has no element type for, are
 counted apart. The exit status is 1 when a sample is wrong.
 
-usage: bench/torch_ops.py [--only PATTERN ...] [--most N] [--server PATH] [--summary] [--verbose]
+usage: bench/torch_ops.py [--only PATTERN ...] [--most N] [--server PATH] [--reference] [--summary]
 """
 import sys
 import pathlib
@@ -119,12 +119,12 @@ def run_sample(op, sample, server, row):
         return True
 
     if answer["outputs"] is None:
-        return row.refuse("result", reason_of(answer["refused"]))
+        return row.refuse("result", sample, reason_of(answer["refused"]))
     outputs = [out.float() if out.dtype == torch.float64 else out for out in outputs]
     if not compare("result", answer["outputs"], outputs, table.rtol if table else opinfo.RTOL, 0) or wanted is None:
         return None
     if answer["gradients"] is None:
-        return row.refuse("gradient", answer["gradient_refused"])
+        return row.refuse("gradient", sample, answer["gradient_refused"])
     return compare("gradient", answer["gradients"], wanted, table.gradient_rtol if table else opinfo.RTOL, 1)
 
 
@@ -155,17 +155,6 @@ def run_op(op, server, most, apart):
     return row
 
 
-def print_refusals(rows):
-    reasons = collections.defaultdict(list)
-    for row in rows:
-        for way in row.reasons:
-            for reason, count in row.reasons[way].items():
-                reasons[(way, reason)].append((count, row.name))
-    for (way, reason), ops in sorted(reasons.items(), key=lambda item: -sum(count for count, _ in item[1])):
-        names = ", ".join(f"{name} {count}" for count, name in sorted(ops, key=lambda one: (-one[0], one[1])))
-        print(f"- {sum(count for count, _ in ops)} {way}s: {reason}: {names}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", default=["*"], help="operators whose names match one of these patterns")
@@ -191,7 +180,7 @@ def main():
             print("WRONG", line, flush=True)
     if not arguments.summary:
         opinfo.print_table(rows)
-    print_refusals(rows)
+    opinfo.print_refusals(rows)
     print("not compared: " + ", ".join(f"{count} {reason}" for reason, count in apart.most_common()))
     opinfo.print_summary(rows, [])
     return 1 if any(row.wrong for row in rows) else 0
