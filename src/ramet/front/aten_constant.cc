@@ -77,6 +77,7 @@ std::vector<Tensor> logspace(const Translation& at) {
   return computed(at, [&](int64_t i) { return std::pow(base, start + step * static_cast<double>(i)); });
 }
 std::vector<Tensor> eye(const Translation& at) {
+  if (at.result().shape.rank() != 2) at.refuse("an identity matrix has two dimensions");
   const Shape& shape = at.result().shape;
   const Tensor rows = ops::iota(at.build(), DType::kI32, shape, 0),
                columns = ops::iota(at.build(), DType::kI32, shape, 1);
@@ -86,6 +87,7 @@ std::vector<Tensor> eye(const Translation& at) {
 /// The coordinates of a triangle, [2, n].
 std::vector<Tensor> triangle(const Translation& at, bool lower) {
   const int64_t rows = at.integer("row"), columns = at.integer("col"), offset = at.integer("offset", 0);
+  if (at.result().shape.rank() != 2) at.refuse("the coordinates of a triangle are a matrix");
   std::vector<std::pair<int64_t, int64_t>> places;
   const auto count = static_cast<size_t>(at.result().shape.dim(1));
   for (int64_t i = 0; i < rows && places.size() < count; ++i) {

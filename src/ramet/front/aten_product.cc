@@ -22,6 +22,13 @@ Tensor general_matmul(Tensor a, Tensor b) {
 }
 
 Tensor argument(const Translation& at, std::string_view name) { return in_type(at.tensor(name), at.result().dtype); }
+/// The same of an argument that must have this many dimensions.
+Tensor argument(const Translation& at, std::string_view name, int rank) {
+  const Tensor made = argument(at, name);
+  if (made.shape().rank() != rank)
+    at.refuse("argument '" + std::string(name) + "' does not have " + std::to_string(rank) + " dimensions");
+  return made;
+}
 
 std::vector<Tensor> linear(const Translation& at) {
   Tensor input = argument(at, "input");
@@ -51,7 +58,7 @@ std::vector<Tensor> dot(const Translation& at) {
   return {general_matmul(argument(at, "self"), argument(at, at.has("tensor") ? "tensor" : "other"))};
 }
 std::vector<Tensor> outer(const Translation& at) {
-  const Tensor a = argument(at, "self"), b = argument(at, "vec2");
+  const Tensor a = argument(at, "self", 1), b = argument(at, "vec2", 1);
   return {ops::multiply(ops::reshape(a, {a.dim(0), 1}), ops::reshape(b, {1, b.dim(0)}))};
 }
 std::vector<Tensor> inner(const Translation& at) {
@@ -71,7 +78,7 @@ std::vector<Tensor> add_product(const Translation& at, Tensor product) {
   return {ops::add(self, product)};
 }
 std::vector<Tensor> addmm(const Translation& at) {
-  const Tensor self = argument(at, "self"), a = argument(at, "mat1"), b = argument(at, "mat2");
+  const Tensor self = argument(at, "self"), a = argument(at, "mat1", 2), b = argument(at, "mat2", 2);
   const bool plain = at.number("alpha", 1) == 1 && at.number("beta", 1) == 1;
   if (plain && self.shape().rank() == 1 && self.dim(0) == b.dim(1)) return {ops::linear(a, b, self, false)};
   return add_product(at, ops::matmul(a, b));
@@ -86,7 +93,7 @@ std::vector<Tensor> addmv(const Translation& at) {
   return add_product(at, general_matmul(argument(at, "mat"), argument(at, "vec")));
 }
 std::vector<Tensor> addr(const Translation& at) {
-  const Tensor a = argument(at, "vec1"), b = argument(at, "vec2");
+  const Tensor a = argument(at, "vec1", 1), b = argument(at, "vec2", 1);
   return add_product(at, ops::multiply(ops::reshape(a, {a.dim(0), 1}), ops::reshape(b, {1, b.dim(0)})));
 }
 
@@ -109,7 +116,7 @@ std::vector<Tensor> multi_dot(const Translation& at) {
 
 /// y[..., k] = sum over i and j of a[..., i] weight[k, i, j] b[..., j]
 std::vector<Tensor> bilinear(const Translation& at) {
-  const Tensor a = argument(at, "input1"), b = argument(at, "input2"), weight = argument(at, "weight");
+  const Tensor a = argument(at, "input1"), b = argument(at, "input2"), weight = argument(at, "weight", 3);
   const int64_t out = weight.dim(0), left = weight.dim(1), right = weight.dim(2);
   const Tensor rows = ops::reshape(a, {-1, left});
   // [N, left] x [left, out * right]

@@ -73,6 +73,7 @@ std::vector<Tensor> move_dimensions(const Translation& at) {
 // --- cuts ---
 
 std::vector<Tensor> slice(const Translation& at) {
+  if (rank(at) == 0) at.refuse("a slice of a tensor without dimensions");
   const int64_t axis = axis_of(at, "dim", rank(at), 0);
   return {ops::slice_axis(self(at), axis, at.integer("start", 0),
                           at.integer("end", self(at).shape()[static_cast<int>(axis)]), at.integer("step", 1))};
@@ -81,6 +82,7 @@ std::vector<Tensor> select(const Translation& at) {
   return {ops::select_index(self(at), axis_of(at, "dim", rank(at)), at.integer("index"))};
 }
 std::vector<Tensor> narrow(const Translation& at) {
+  if (rank(at) == 0) at.refuse("a slice of a tensor without dimensions");
   const int64_t axis = axis_of(at, "dim", rank(at)), extent = self(at).shape()[static_cast<int>(axis)];
   int64_t start = at.integer("start");
   if (start < 0) start += extent;
@@ -91,7 +93,10 @@ std::vector<Tensor> split(const Translation& at) {
   const int64_t axis = axis_of(at, at.has("axis") ? "axis" : "dim", rank(at), 0);
   const size_t count = at.call().outputs.size();
   std::vector<int64_t> sizes;
-  for (size_t i = 0; i < count; ++i) sizes.push_back(at.result(i).shape.dim(static_cast<int>(axis)));
+  for (size_t i = 0; i < count; ++i) {
+    if (at.result(i).shape.rank() != rank(at) || rank(at) == 0) at.refuse("a piece of another rank than the tensor");
+    sizes.push_back(at.result(i).shape.dim(static_cast<int>(axis)));
+  }
   return ops::split(self(at), sizes, axis);
 }
 /// Elements along one dimension, which the results lack.
@@ -254,6 +259,7 @@ std::vector<Tensor> trace(const Translation& at) {
 
 Tensor part(const Translation& at) { return in_type(at.tensor("src"), at.result().dtype); }
 std::vector<Tensor> slice_scatter(const Translation& at) {
+  if (rank(at) == 0) at.refuse("a slice of a tensor without dimensions");
   const int64_t axis = axis_of(at, "dim", rank(at), 0);
   const int64_t extent = self(at).shape()[static_cast<int>(axis)];
   const int64_t start = at.integer("start", 0), stop = at.integer("end", extent), step = at.integer("step", 1);
