@@ -1,5 +1,6 @@
 // A traced module as a model: its tensors, inputs, outputs and graphs.
 #include <algorithm>
+#include <set>
 
 #include "ramet/base/error_types.h"
 #include "ramet/front/importer.h"
@@ -65,7 +66,12 @@ class ModuleImport {
   void find_programs() {
     if (!module_.training && !module_.evaluation) refuse("a module without a program");
     for (auto* program : {&module_.training, &module_.evaluation})
-      if (*program) check_types(**program), narrow_doubles(**program), ** program = fuse_patterns(std::move(**program));
+      if (*program) {
+        check_types(**program);
+        check_order(**program);
+        narrow_doubles(**program);
+        **program = fuse_patterns(std::move(**program));
+      }
     evaluation_ = module_.evaluation ? &*module_.evaluation : &*module_.training;
   }
 
@@ -85,6 +91,25 @@ class ModuleImport {
         refuse("inputs of f64 are not supported", "'" + input.target + "' " + type->second.text(), "f32",
                "Export the module with an example of float32");
     }
+  }
+
+  /// Every value is made once, and before it is read.
+  void check_order(const TracedProgram& program) const {
+    std::set<std::string, std::less<>> made;
+    const auto make = [&](const std::string& value) {
+      if (!value.empty() && !made.insert(value).second)
+        refuse("two values of the program have one name", "'" + value + "'");
+    };
+    const auto read = [&](const std::string& value, const std::string& reader) {
+      if (!value.empty() && !made.count(value))
+        refuse("a value of the program is read before it is made", "'" + value + "', read by " + reader);
+    };
+    for (const TracedInput& input : program.inputs) make(input.value);
+    for (const TracedCall& call : program.calls) {
+      each_tensor_of(call, [&](const std::string& value) { read(value, call.op); });
+      for (const std::string& output : call.outputs) make(output);
+    }
+    for (const TracedOutput& output : program.outputs) read(output.value, "an output");
   }
 
   // --- tensors ---

@@ -10,14 +10,6 @@ namespace {
 
 using Kind = TracedArgument::Kind;
 
-void each_tensor_of(const TracedArgument& argument, const std::function<void(const std::string&)>& visit) {
-  if (argument.kind == Kind::kTensor) visit(argument.text);
-  for (const TracedArgument& one : argument.list) each_tensor_of(one, visit);
-}
-void each_tensor_of(const TracedCall& call, const std::function<void(const std::string&)>& visit) {
-  for (const auto& [name, argument] : call.arguments) each_tensor_of(argument, visit);
-}
-
 /// Checks of types at run time, which a program of fixed types does not need.
 bool only_checks(const TracedCall& call) { return call.op == "aten._assert_tensor_metadata"; }
 
@@ -164,15 +156,17 @@ TracedProgram PatternProgram::finish() {
 
 // --- products and sums of element-wise calls ---
 
-Factors factors_of(const PatternProgram& program, const std::string& value, bool root) {
+Factors factors_of(const PatternProgram& program, const std::string& value, bool root, int depth) {
+  constexpr int kMostCalls = 16;  // no pattern has a longer chain of products
   const TracedCall* call = program.maker(value);
   const auto leaf = [&] { return Factors{1, {value}}; };
-  if (!call || call->outputs.size() != 1 || (!root && !program.read_once(value))) return leaf();
+  if (!call || call->outputs.size() != 1 || (!root && !program.read_once(value)) || depth == kMostCalls) return leaf();
   const auto part = [&](const char* name) {
     const TracedArgument* argument = call->find(name);
     if (!argument) return Factors{std::nan("")};
     if (const auto number = number_of(*argument)) return Factors{*number};
-    return argument->kind == Kind::kTensor ? factors_of(program, argument->text, false) : Factors{std::nan("")};
+    return argument->kind == Kind::kTensor ? factors_of(program, argument->text, false, depth + 1)
+                                           : Factors{std::nan("")};
   };
   Factors made;
   if (call->op == "aten.mul") {
@@ -192,8 +186,9 @@ Factors factors_of(const PatternProgram& program, const std::string& value, bool
     return leaf();
   }
   // Types that change within the product are not those of one function.
+  const TensorType* type = program.type(value);
   for (const std::string& each : made.values)
-    if (!program.type(each) || program.type(each)->dtype != program.type(value)->dtype) return leaf();
+    if (!type || !program.type(each) || program.type(each)->dtype != type->dtype) return leaf();
   return std::isnan(made.number) ? leaf() : made;
 }
 
@@ -208,10 +203,12 @@ std::string plus_number(const PatternProgram& program, const std::string& value,
 
 TracedProgram fuse_patterns(TracedProgram program) {
   PatternProgram patterns(std::move(program));
-  for (size_t i = 0; i < patterns.calls().size(); ++i)
+  for (size_t i = 0; i < patterns.calls().size(); ++i) {
+    if (patterns.calls()[i].outputs.empty()) continue;
     for (const auto fuse :
          {fuse_attention, fuse_gelu, fuse_layer_norm, fuse_rms_norm, fuse_norm_weight, fuse_cross_entropy})
       if (fuse(patterns, i)) break;
+  }
   return patterns.finish();
 }
 

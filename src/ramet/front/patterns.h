@@ -74,7 +74,8 @@ struct Factors {
   double number = 1;
   std::vector<std::string> values{};
 };
-Factors factors_of(const PatternProgram& program, const std::string& value, bool root = true);
+/// `depth`: of calls that were already taken apart; a chain is followed for a few calls only.
+Factors factors_of(const PatternProgram& program, const std::string& value, bool root = true, int depth = 0);
 /// The other summand of `number` + value, read once; "" where the value is no such sum.
 std::string plus_number(const PatternProgram& program, const std::string& value, double number);
 

@@ -2,6 +2,7 @@
 
 #include "ramet/base/house.h"
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,6 +42,9 @@ struct TracedCall {
 
   const TracedArgument* find(std::string_view name) const;
 };
+
+/// Visits the names of all tensors among the arguments of a call, those in lists too.
+void each_tensor_of(const TracedCall& call, const std::function<void(const std::string&)>& visit);
 
 /// What a tensor that enters a program is.
 struct TracedInput {
