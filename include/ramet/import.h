@@ -31,7 +31,7 @@ struct TorchModule {
   /// The loss is a mean over this many items of a micro-batch: name of a scalar output; "": over samples.
   std::string loss_items{};
   /// Meaning of weights' dimensions for tensor shards: pattern of weights' names, and one axis a dimension. The first
-  /// pattern that matches counts. Axes of other weights are inferred from chains of products.
+  /// pattern that matches counts. Weights without axes stay whole.
   std::vector<std::pair<std::string, std::vector<WeightAxis>>> axes{};
   /// Paths of the modules that are parts, as "encoder.layer.*"; empty: lists of modules of one class.
   std::vector<std::string> parts{};
