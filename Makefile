@@ -51,7 +51,7 @@ debug: setup ## every test, without optimisation
 
 core: setup ## the quick tests without oneDNN, ICU and MPI, without optimisation, with the standard library's checks
 	$(call compile,core)
-	scripts/run_tests.py --build build-core --no-scripts base ir ops transform machine layout program device runtime data weights model track sim report
+	scripts/run_tests.py --build build-core --no-scripts base ir ops transform machine layout program device runtime data weights model front track sim report
 
 asan: setup ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call compile,asan)
