@@ -13,15 +13,6 @@ namespace {
 /// The most bytes that one value has which is computed before the program runs.
 constexpr int64_t kMostKnownBytes = int64_t{64} << 20;
 
-void each_tensor(const TracedArgument& argument, const std::function<void(const std::string&)>& visit) {
-  if (argument.kind == TracedArgument::Kind::kTensor) visit(argument.text);
-  for (const TracedArgument& one : argument.list) each_tensor(one, visit);
-}
-
-void each_tensor(const TracedCall& call, const std::function<void(const std::string&)>& visit) {
-  for (const auto& [name, argument] : call.arguments) each_tensor(argument, visit);
-}
-
 /// Whether an operator can stand in a program behind run_decompositions: those that change their arguments, and calls
 /// of inner graphs, cannot.
 bool is_decomposed(std::string_view op) {
@@ -33,7 +24,7 @@ bool is_decomposed(std::string_view op) {
 Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
     : program_(program), build_(graph), options_(std::move(options)) {
   for (const TracedCall& call : program_.calls)
-    if (!options_.skip.count(&call)) each_tensor(call, [&](const std::string& name) { reads_.insert(name); });
+    if (!options_.skip.count(&call)) each_tensor_of(call, [&](const std::string& name) { reads_.insert(name); });
   for (const TracedOutput& output : program_.outputs) reads_.insert(output.value);
   reads_.insert(options_.wanted.begin(), options_.wanted.end());
   // Data inputs stand in the graph in the program's order, whether they are read or not.
@@ -74,7 +65,7 @@ Tensor Importer::value(const std::string& name) {
 
 bool Importer::depends_on_refused(const TracedCall& call) const {
   bool any = false;
-  each_tensor(call, [&](const std::string& name) { any = any || refused_.count(name); });
+  each_tensor_of(call, [&](const std::string& name) { any = any || refused_.count(name); });
   return any;
 }
 
@@ -110,7 +101,7 @@ void Importer::translate(const TracedCall& call) {
     if (const auto reason = program_.untyped.find(name); reason != program_.untyped.end() && reads(name))
       throw Error({.what = "value '" + name + "' is not supported: " + reason->second});
   };
-  each_tensor(call, check);
+  each_tensor_of(call, check);
   NodeInfo info(call.module);
   std::replace(info.name.begin(), info.name.end(), '.', '/');
   info.origin = call.origin;
@@ -395,7 +386,7 @@ bool Translation::complex(std::string_view name) const {
   const TracedArgument* argument = given(call_, name);
   if (!argument) return false;
   bool any = false;
-  each_tensor(*argument, [&](const std::string& value) { any = any || importer_.is_complex(value); });
+  each_tensor_of(*argument, [&](const std::string& value) { any = any || importer_.is_complex(value); });
   return any;
 }
 

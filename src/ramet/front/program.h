@@ -43,7 +43,8 @@ struct TracedCall {
   const TracedArgument* find(std::string_view name) const;
 };
 
-/// Visits the names of all tensors among the arguments of a call, those in lists too.
+/// Visits the names of all tensors of an argument, or of all arguments of a call; those in lists too.
+void each_tensor_of(const TracedArgument& argument, const std::function<void(const std::string&)>& visit);
 void each_tensor_of(const TracedCall& call, const std::function<void(const std::string&)>& visit);
 
 /// What a tensor that enters a program is.
@@ -63,7 +64,8 @@ struct TracedOutput {
   std::string target;  ///< of a mutation: name of the buffer
 };
 
-/// A traced program in neutral form, whoever wrote it. Shapes are fixed; every call is free of side effects.
+/// A traced program, in a form that does not depend on the file it was read from. Shapes are fixed, and no call has
+/// side effects.
 struct TracedProgram {
   std::map<std::string, TensorType, std::less<>> types{};  ///< of tensors, by name
   /// Tensors without a type, and why: "its shape [s0, 4] is not fixed".

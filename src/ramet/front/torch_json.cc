@@ -330,14 +330,10 @@ std::string Reader::origin_of_trace(const std::string& trace) {
 
 }  // namespace
 
-namespace {
-
 void each_tensor_of(const TracedArgument& argument, const std::function<void(const std::string&)>& visit) {
   if (argument.kind == TracedArgument::Kind::kTensor) visit(argument.text);
   for (const TracedArgument& one : argument.list) each_tensor_of(one, visit);
 }
-
-}  // namespace
 
 void each_tensor_of(const TracedCall& call, const std::function<void(const std::string&)>& visit) {
   for (const auto& [name, argument] : call.arguments) each_tensor_of(argument, visit);
