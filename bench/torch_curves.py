@@ -7,8 +7,8 @@
 Each model trains with PyTorch (gradient accumulation) and with ramet.torch, in f32, from the same weights, on the same
 batches, without dropout. Reported: the largest relative difference of losses over all steps (bar 1e-4; 1e-3 with batch
 norm), the largest difference of buffers after the last step (bar 1e-4), and for each layout whether the hash of the weights
-after `--layout-steps` steps is that of one device. Networks with batch norm train in PyTorch in f64, too: how far PyTorch's own
-f32 curve and buffers are from those tells what rounding alone does. Their rate is so low that this distance is small.
+after `--layout-steps` steps is that of one device. Networks with batch norm, and models beyond the bar, train in PyTorch in f64,
+too: how far PyTorch's own f32 curve and buffers are from those tells what rounding alone does. The rate of batch norm is so low that this distance is small.
 Needs the Python package (RAMET_PYTHON) and the peers: scripts/setup.sh --peers.
 """
 
@@ -34,7 +34,7 @@ from peers import torch_zoo
 MICRO, MICRO_BATCHES = 4, 2
 RATE = 3e-4  # at which PyTorch's f32 stays close to its f64 for networks with batch norm
 LAYOUTS = ["p=2", "r=2 rts=optimizer", "phases=2 offload=optimizer recompute=layer", "t=2"]
-INSTEAD = "r=2 t=2"  # for a model that one of the layouts refuses
+INSTEAD = ["r=2 t=2", "r=2 rts=weights,grads,optimizer"]  # for a model that some of the layouts refuse
 BAR, BAR_WITH_BATCH_NORM, BAR_OF_BUFFERS = 1e-4, 1e-3, 1e-4
 
 
@@ -115,14 +115,14 @@ def measure(name, steps, layout_steps, layouts):
            "first_loss": round(expected[0], 5), "last_loss": round(expected[-1], 5),
            "largest_difference": max(found), "at_step": found.index(max(found)) + 1, "bar": bar,
            "buffers": distance_of_buffers(mine, reference), "import_seconds": round(seconds, 1)}
-    if normed:
+    if normed or max(found) > bar:
         exact, exact_losses = train_with_torch(name, batches, torch.float64)
         row["f64"] = {"torch": max(distances(expected, exact_losses)), "ramet": max(distances(losses, exact_losses)),
                       "torch_buffers": distance_of_buffers(reference, exact), "ramet_buffers": distance_of_buffers(mine, exact)}
     del step
     row["layouts"] = {layout: hash_on(name, source, layout, batches[:layout_steps], hash_of_one) for layout in layouts}
-    if any(each.startswith("refused") for each in row["layouts"].values()):
-        row["layouts"][INSTEAD] = hash_on(name, source, INSTEAD, batches[:layout_steps], hash_of_one)
+    for layout in INSTEAD[:sum(each.startswith("refused") for each in row["layouts"].values())]:
+        row["layouts"][layout] = hash_on(name, source, layout, batches[:layout_steps], hash_of_one)
     same = [each for each in row["layouts"].values() if each == "same"]
     row["met"] = max(found) <= bar and row["buffers"] <= BAR_OF_BUFFERS and "DIFFERENT" not in row["layouts"].values() and \
         len(same) >= len(layouts)

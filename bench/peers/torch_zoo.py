@@ -245,7 +245,8 @@ MODELS = {
 
 
 # Modules without a list of layers: where a pipeline may cut them.
-PARTS = {"mlp": ["network.1", "network.4", "network.6"], "lstm": ["embed", "network", "head"], "gru": ["embed", "network", "head"]}
+PARTS = {"mlp": ["network.1", "network.4", "network.6"], "lstm": ["embed", "network", "head"], "gru": ["embed", "network", "head"],
+         "mobilenet_v3_small": [f"network.features.{i}" for i in range(13)]}
 
 
 def without_dropout(module):
