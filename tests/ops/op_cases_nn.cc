@@ -411,6 +411,10 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .inputs = {{{DType::kF16, {5}}, 0, 0, {0, 0x1p-14, 0x1p-15, -0x1p-24, 1}}},
                    .expected = {exact(2 * 1024)},
                    .low_types = false});
+  cases.push_back({.op = "count_underflow",
+                   .name = "of a matrix",
+                   .inputs = {{{DType::kF16, {4, 6}}, -0x1p-13, 0x1p-13}},
+                   .low_types = false});
   cases.push_back({.op = "exact_sum",
                    .name = "three",
                    .inputs = {{accumulator, 0, 0, exact(4294967295)},
@@ -550,6 +554,11 @@ void add_optimizers(std::vector<OpCase>& cases) {
        .inputs = {{{DType::kBF16, {3}}, 0, 0, {1, 1.0078125, -2}}, {{DType::kU16, {3}}, 0, 0, {0, 49152, 16384}}},
        .expected = {{1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}},
        .low_types = false});
+  cases.push_back({.op = "join_halves",
+                   .name = "matrix",
+                   .inputs = {{{DType::kBF16, {4, 6}}}, {{DType::kU16, {4, 6}}, 0, 65535}},
+                   .low_types = false});
+  cases.push_back({.op = "split_halves", .name = "matrix", .inputs = {{{DType::kF32, {4, 6}}}}, .low_types = false});
   cases.push_back({.op = "split_halves",
                    .name = "by_hand",
                    .inputs = {{{DType::kF32, {3}}, 0, 0, {1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}}},
