@@ -26,7 +26,7 @@ IMAGES = {"data.mean": "0.5, 0.5, 0.5", "data.deviation": "0.25, 0.25, 0.25", "d
 # name: (settings, bar). Sizes are also those of bench/peers/torch_curve.py.
 CASES = {
     "resnet": ({**IMAGES, "model.kind": "resnet", "model.preset": "18", "model.stem": "small", "model.width": 16, "model.classes": 10,
-                "train.schedule.learning_rate": 0.002}, 1e-3),
+                "train.schedule.learning_rate": 0.0001}, 1e-3),
     "vit": ({**IMAGES, "model.kind": "vit", "model.preset": "tiny", "model.patch": 8, "model.classes": 10, "train.schedule.learning_rate": 0.01}, 1e-4),
     "unet": ({**IMAGES, "model.kind": "unet", "model.preset": "mini", "model.width": 16, "model.classes": 4,
               "train.schedule.learning_rate": 0.0005}, 1e-3),
