@@ -105,8 +105,7 @@ TEST(Sparse, AProductIsTheDenseOneInOrderWhateverTheBlocks) {
         for (const int64_t parts : {1, 2}) {
           const HostTensor expected = dense_product(x, matrix, transpose, parts);
           for (const Dims& block : kBlocks) {
-            const Sparse sparse =
-                sparse_of(matrix, transpose ? parts : 1, transpose ? 1 : parts, block[0], block[1]);
+            const Sparse sparse = sparse_of(matrix, transpose ? parts : 1, transpose ? 1 : parts, block[0], block[1]);
             Attributes attributes{{"cell", sparse.cell}, {"dtype", DType::kF32}};
             if (transpose) attributes.set("transpose", true);
             for (const int threads : {1, 3})
@@ -121,8 +120,8 @@ TEST(Sparse, AProductIsTheDenseOneInOrderWhateverTheBlocks) {
 
 TEST(Sparse, DensityOneGivesTheBitsOfTheDenseKernel) {
   const HostTensor matrix = masked(DType::kF32, 48, 80, 1.0), x = random_tensor(DType::kF32, {70, 80}, 14);
-  const HostTensor dense = interpret_node(
-      node_of("matmul", {x, matrix}, {{"transpose_b", true}, {"in_order", true}}), cpu_backend(), {x, matrix}, 2)[0];
+  const HostTensor dense = interpret_node(node_of("matmul", {x, matrix}, {{"transpose_b", true}, {"in_order", true}}),
+                                          cpu_backend(), {x, matrix}, 2)[0];
   const Sparse sparse = sparse_of(matrix, 1, 1, 8, 8);
   EXPECT_EQ(numbers(run("sparse_matmul", {x, sparse.values, sparse.index}, {{"cell", sparse.cell}})), numbers(dense));
 }

@@ -69,10 +69,8 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
   const CaseInput values = f32({cells_down, cells_across, slots, rows, columns});
   const CaseInput of_rows = with(cells_down * cell[0]), of_columns = with(cells_across * cell[1]);
   const std::string name = "drawn_" + std::to_string(number);
-  cases.push_back({.op = "sparse_matmul",
-                   .name = name,
-                   .inputs = {of_columns, values, stored},
-                   .attributes = {{"cell", cell}}});
+  cases.push_back(
+      {.op = "sparse_matmul", .name = name, .inputs = {of_columns, values, stored}, .attributes = {{"cell", cell}}});
   cases.push_back({.op = "sparse_matmul",
                    .name = name + "_transposed",
                    .inputs = {of_rows, values, stored},

@@ -44,8 +44,8 @@ int64_t tokens_of(const NodeSignature& node, int input, const std::string& opera
   require_rank(node, input, operand, 1);
   const Shape& shape = node.inputs[static_cast<size_t>(input)].shape;
   if (shape.dim(-1) != width)
-    refuse(node, "the last dimension of " + operand + " does not fit the sparse matrix",
-           std::to_string(shape.dim(-1)), std::to_string(width));
+    refuse(node, "the last dimension of " + operand + " does not fit the sparse matrix", std::to_string(shape.dim(-1)),
+           std::to_string(width));
   int64_t tokens = 1;
   for (int axis = 0; axis + 1 < shape.rank(); ++axis) tokens *= shape[axis];
   return tokens;
@@ -76,8 +76,7 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
   require_shape(node, 1, "values", Shape{index[0], index[1], index[2], values[3], values[4]});
   form.transpose = node.attributes.get_bool_or("transpose", false);
   form.tokens = tokens_of(node, 0, "x", form.in());
-  const DType dtype =
-      node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[0].dtype;
+  const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[0].dtype;
   if (!is_floating(dtype)) refuse(node, "the output must be floating", "dtype=" + std::string(name_of(dtype)));
   form.output = {dtype, with_last(node.inputs[0].shape, form.out())};
   return form;
@@ -195,11 +194,13 @@ std::vector<Tensor> outer_gradient(GradientContext& context) {
 
 Cost matmul_cost(const NodeSignature& node) {
   const SparseMatmulForm form = sparse_matmul_form(node);
-  return streaming_cost(node, 2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
+  return streaming_cost(node,
+                        2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
 }
 Cost outer_cost(const NodeSignature& node) {
   const SparseOuterForm form = sparse_outer_form(node);
-  return streaming_cost(node, 2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
+  return streaming_cost(node,
+                        2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
 }
 
 /// The sum in f32, then its rounding.
@@ -216,21 +217,21 @@ Tensor sum_apart(SimplifyContext& context) {
 
 void register_sparse_ops(OpRegistry& registry) {
   const AttributeSpec cell = required_attribute("cell", Kind::kInts, "rows and columns of a cell");
-  registry.add({.name = "sparse_matmul",
-                .doc = "x [...,columns] x (block-sparse matrix)^T -> [...,rows]: values [R,C,slots,i,j] at the blocks of "
-                       "index i32 [R,C,slots], numbers in their cell; sums are f32, in order",
-                .min_inputs = 3,
-                .max_inputs = 3,
-                .attributes = {cell,
-                               optional_attribute("transpose", Kind::kBool,
-                                                  "x [...,rows] x matrix -> [...,columns] (false)"),
-                               optional_attribute("dtype", Kind::kDType, "of the output (x's)")},
-                .infer = [](const NodeSignature& node) { return std::vector{sparse_matmul_form(node).output}; },
-                .gradient = matmul_gradient,
-                .apart = sum_apart,
-                .sharding = matmul_rule,
-                .cost = matmul_cost,
-                .precision = OpDef::Precision::kLow});
+  registry.add(
+      {.name = "sparse_matmul",
+       .doc = "x [...,columns] x (block-sparse matrix)^T -> [...,rows]: values [R,C,slots,i,j] at the blocks of "
+              "index i32 [R,C,slots], numbers in their cell; sums are f32, in order",
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attributes = {cell,
+                      optional_attribute("transpose", Kind::kBool, "x [...,rows] x matrix -> [...,columns] (false)"),
+                      optional_attribute("dtype", Kind::kDType, "of the output (x's)")},
+       .infer = [](const NodeSignature& node) { return std::vector{sparse_matmul_form(node).output}; },
+       .gradient = matmul_gradient,
+       .apart = sum_apart,
+       .sharding = matmul_rule,
+       .cost = matmul_cost,
+       .precision = OpDef::Precision::kLow});
   registry.add({.name = "sparse_outer",
                 .doc = "a [...,rows], b [...,columns] -> f32 [R,C,slots,i,j]: sums over the leading dimensions of the "
                        "products at the stored blocks of index i32 [R,C,slots]",

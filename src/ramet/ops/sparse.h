@@ -50,8 +50,8 @@ struct SparseMatmulForm {
 /// Throws Error naming the node when the operands do not fit.
 SparseMatmulForm sparse_matmul_form(const NodeSignature& node);
 
-/// A node `sparse_outer`: for a [tokens, rows] and b [tokens, columns], sum over tokens of a[t, i] b[t, j] at the stored
-/// elements, f32.
+/// A node `sparse_outer`: for a [tokens, rows] and b [tokens, columns], sum over tokens of a[t, i] b[t, j] at the
+/// stored elements, f32.
 ///
 /// Order of the sum: parts of kOuterTokens tokens, one after another, from +0. In a part, lane l of 16 is a chain of
 /// fused multiply-adds over its tokens; then lane l += lane l + 8, + 4, + 2, + 1. Of f32, token t belongs to lane t mod

@@ -1,5 +1,5 @@
-// Products with block-sparse matrices. Tokens lie along vectors: a panel holds 64 tokens of every feature, so one layout
-// serves all block sizes and both directions, and a stored zero or the size of a block changes no bit.
+// Products with block-sparse matrices. Tokens lie along vectors: a panel holds 64 tokens of every feature, so one
+// layout serves all block sizes and both directions, and a stored zero or the size of a block changes no bit.
 
 #include "ramet/kernel/cpu/sparse.h"
 
@@ -59,7 +59,8 @@ void pack_square(const T* x, int64_t width, int64_t first, int64_t count, const 
   HWY_ALIGN float turned[kSquare * kPanelTokens];
   Transpose32(reinterpret_cast<const uint32_t*>(rows), kSquare, reinterpret_cast<uint32_t*>(turned), kPanelTokens,
               kPanelTokens, rounded);
-  for (int64_t f = 0; f < count; ++f) std::copy_n(turned + f * kPanelTokens, kPanelTokens, panel + (first + f) * stride);
+  for (int64_t f = 0; f < count; ++f)
+    std::copy_n(turned + f * kPanelTokens, kPanelTokens, panel + (first + f) * stride);
 }
 
 /// Tokens [begin, begin + tokens) of y from a panel [width][64].
@@ -168,9 +169,9 @@ void run_panel(const SparseProduct& call, const float* panel, float* sums, float
 
 // --- sampled dense x dense ---
 
-constexpr int kPieces = static_cast<int>(kReduceLanes / kLanes);                // vectors of one accumulator
-constexpr int kSide = kPieces == 1 ? 4 : kPieces == 2 ? 2 : 1;                  // of a tile of accumulators
-constexpr int kGroup = kPieces == 1 ? 8 : kPieces == 2 ? 4 : 1;                 // accumulators of one row
+constexpr int kPieces = static_cast<int>(kReduceLanes / kLanes);  // vectors of one accumulator
+constexpr int kSide = kPieces == 1 ? 4 : kPieces == 2 ? 2 : 1;    // of a tile of accumulators
+constexpr int kGroup = kPieces == 1 ? 8 : kPieces == 2 ? 4 : 1;   // accumulators of one row
 
 /// The sum of 16 lanes: lane l += lane l + 8, + 4, + 2, + 1.
 template <int kCount>
@@ -281,8 +282,9 @@ void SparsePanels(const SparseProduct& call, int64_t begin, int64_t end, float* 
     const int64_t first = p * kPanelTokens, tokens = std::min(kPanelTokens, call.form.tokens - first);
     WithStorage(call.in, call.x, [&](auto* x) {
       for (int64_t f = 0; f < in; f += kSquare)
-        pack_square(x, in, f, std::min(kSquare, in - f), [&](int64_t i) { return i < tokens ? first + i : -1; }, panel,
-                    kPanelTokens);
+        pack_square(
+            x, in, f, std::min(kSquare, in - f), [&](int64_t i) { return i < tokens ? first + i : -1; }, panel,
+            kPanelTokens);
     });
     run_panel(call, panel, sums, result);
     WithStorage(call.form.output.dtype, call.y, [&](auto* y) {
@@ -365,7 +367,8 @@ SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* in
   const int64_t keys = lines.lines * lines.parts, entries = grid.cells() * grid.slots;
   int32_t *first = room, *other = first + keys + 1, *block = other + entries;
   std::fill_n(first, keys + 1, 0);
-  // Calls visit(key, along, number of the block) for the blocks in their order: `along` is the block's place in the sum.
+  // Calls visit(key, along, number of the block) for the blocks in their order: `along` is the block's place in the
+  // sum.
   const auto walk = [&](const auto& visit) {
     int64_t number = 0;
     for (int64_t r = 0; r < grid.cells_down; ++r)
@@ -378,8 +381,8 @@ SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* in
             visit((c * grid.blocks_across() + column) * lines.parts + r, r * grid.cell_rows + row * grid.block_rows,
                   number);
           else
-            visit((r * grid.blocks_down() + row) * lines.parts + c,
-                  c * grid.cell_columns + column * grid.block_columns, number);
+            visit((r * grid.blocks_down() + row) * lines.parts + c, c * grid.cell_columns + column * grid.block_columns,
+                  number);
         }
       }
   };
@@ -421,8 +424,8 @@ int64_t panel_room(const ops::SparseMatmulForm& form) {
 int64_t matmul_scratch(const NodeSignature& node, int threads) {
   const ops::SparseMatmulForm form = ops::sparse_matmul_form(node);
   const bool widen = node.inputs[1].dtype != DType::kF32;
-  return rounded(lines_room(form.grid, form.transpose) * 4) +
-         rounded(widen ? form.grid.stored_elements() * 4 : 0) + threads * rounded(panel_room(form) * 4);
+  return rounded(lines_room(form.grid, form.transpose) * 4) + rounded(widen ? form.grid.stored_elements() * 4 : 0) +
+         threads * rounded(panel_room(form) * 4);
 }
 
 void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, const KernelContext& context) {

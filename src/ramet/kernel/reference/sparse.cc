@@ -41,12 +41,11 @@ void sparse_matmul(const ReferenceOperands& operands) {
     }
     for (int64_t to = 0; to < form.out(); ++to) {
       const auto sum = [&](int64_t part) { return sums[static_cast<size_t>(part * form.out() + to)]; };
-      const double value =
-          form.output.dtype == DType::kF64
-              ? tree_combine<double>(0, parts, sum, [](double x, double y) { return x + y; })
-              : tree_combine<float>(
-                    0, parts, [&](int64_t part) { return static_cast<float>(sum(part)); },
-                    [](float x, float y) { return x + y; });
+      const double value = form.output.dtype == DType::kF64
+                               ? tree_combine<double>(0, parts, sum, [](double x, double y) { return x + y; })
+                               : tree_combine<float>(
+                                     0, parts, [&](int64_t part) { return static_cast<float>(sum(part)); },
+                                     [](float x, float y) { return x + y; });
       operands.set(0, token * form.out() + to, value);
     }
   }
