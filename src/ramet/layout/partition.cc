@@ -147,7 +147,7 @@ class Partitioner {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
       spread.cuts = cuts_of_state(state, mesh_, step_.axes);
-      spread.flat_parts = rts_of(step_.placed_as(state));
+      if (state.type.shape.rank() > 0) spread.flat_parts = rts_of(step_.placed_as(state));
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
     }
