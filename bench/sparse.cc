@@ -35,7 +35,7 @@ double dense_time(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transp
   std::string why;
   std::optional<BlockedMatrix> blocking;
   std::unique_ptr<PreparedMatmul> prepared;
-  for (BlockProduct kind : {BlockProduct::kOnednn, BlockProduct::kPlain}) {
+  for (BlockProduct kind : {BlockProduct::kTiles, BlockProduct::kOnednn, BlockProduct::kPlain}) {
     blocking = PreparedMatmul::preferred_blocking(kind, form);
     prepared = PreparedMatmul::make(kind, form, DType::kF32, blocking, team.size(), &why);
     if (prepared) break;

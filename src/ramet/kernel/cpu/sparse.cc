@@ -196,18 +196,59 @@ HWY_INLINE float sum_of_lanes(const Vf (&pieces)[kCount]) {
 #endif
 }
 
-/// Sums of products of `kA` rows of a with `kB` rows of b, each at its own place; `store(i, j, sum)`.
-template <int kA, int kB, typename Store>
-HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* const* b, const Store& store) {
-  const Df d;
-  Vf sums[kA][kB][kPieces];
-  RAMET_UNROLL
-  for (int i = 0; i < kA; ++i) {
+/// The sums of the lanes of `kCount` accumulators, each in the order of sum_of_lanes, one after another.
+template <int kCount>
+HWY_INLINE void sums_of_lanes(const Vf (&sums)[kCount][kPieces], float* out) {
+#if HWY_TARGET != HWY_SCALAR
+  // Vectors of 16 lanes: each level adds the halves of two vectors' lanes, side by side in one vector.
+  if constexpr (kPieces == 1 && (kCount == 16 || kCount == 8)) {
+    const Df d;
+    const hn::Repartition<double, Df> pairs;
+    const auto halves = [&](Vf a, Vf b) {
+      return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+    };
+    const auto quarters = [&](Vf a, Vf b) {
+      return hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a), hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
+    };
+    const auto eighths = [&](Vf a, Vf b) {
+      const auto x = hn::BitCast(pairs, a), y = hn::BitCast(pairs, b);
+      return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, x, y)),
+                     hn::BitCast(d, hn::InterleaveUpper(pairs, x, y)));
+    };
+    const auto lanes = [&](Vf a, Vf b) {
+      return hn::Add(hn::OddEven(hn::Shuffle2301(b), a), hn::OddEven(b, hn::Shuffle2301(a)));
+    };
+    constexpr int kHalf = kCount / 2;
+    Vf made[kHalf];
     RAMET_UNROLL
-    for (int j = 0; j < kB; ++j) {
-      RAMET_UNROLL
-      for (int p = 0; p < kPieces; ++p) sums[i][j][p] = hn::Zero(d);
+    for (int i = 0; i < kHalf; ++i) made[i] = halves(sums[i][0], sums[i + kHalf][0]);
+    RAMET_UNROLL
+    for (int i = 0; i < kHalf / 2; ++i) made[i] = quarters(made[i], made[i + kHalf / 2]);
+    RAMET_UNROLL
+    for (int i = 0; i < kHalf / 4; ++i) made[i] = eighths(made[i], made[i + kHalf / 4]);
+    if constexpr (kCount == 16) {
+      hn::StoreU(lanes(made[0], made[1]), d, out);
+    } else {
+      // The eight sums are in the even lanes.
+      HWY_ALIGN float twice[16];
+      hn::Store(lanes(made[0], made[0]), d, twice);
+      for (int i = 0; i < kCount; ++i) out[i] = twice[2 * i];
     }
+    return;
+  }
+#endif
+  for (int i = 0; i < kCount; ++i) out[i] = sum_of_lanes(sums[i]);
+}
+
+/// Sums of products of `kA` rows of a with `kB` rows of b, each at its own place: out [kA][kB].
+template <int kA, int kB>
+HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* const* b, float* out) {
+  const Df d;
+  Vf sums[kA * kB][kPieces];
+  RAMET_UNROLL
+  for (int i = 0; i < kA * kB; ++i) {
+    RAMET_UNROLL
+    for (int p = 0; p < kPieces; ++p) sums[i][p] = hn::Zero(d);
   }
   for (int64_t t = 0; t < tokens; t += kReduceLanes) {
     RAMET_UNROLL
@@ -219,15 +260,11 @@ HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* c
       for (int i = 0; i < kA; ++i) {
         const Vf left = hn::Load(d, a[i] + t + p * kLanes);
         RAMET_UNROLL
-        for (int j = 0; j < kB; ++j) sums[i][j][p] = hn::MulAdd(left, right[j], sums[i][j][p]);
+        for (int j = 0; j < kB; ++j) sums[i * kB + j][p] = hn::MulAdd(left, right[j], sums[i * kB + j][p]);
       }
     }
   }
-  RAMET_UNROLL
-  for (int i = 0; i < kA; ++i) {
-    RAMET_UNROLL
-    for (int j = 0; j < kB; ++j) store(i, j, sum_of_lanes(sums[i][j]));
-  }
+  sums_of_lanes(sums, out);
 }
 
 HWY_INLINE void put_sum(const SparseOuter& call, int64_t element, float sum) {
@@ -246,9 +283,10 @@ void outer_blocks(const SparseOuter& call, int64_t top, int64_t begin, int64_t e
           b[s] = call.b + (call.lines.other[e] + j + s) * kOuterTokens;
         }
         const int64_t element = call.lines.block[e] * grid.block_elements() + i * grid.block_columns + j;
-        outer_tile<kSide, kSide>(call.tokens, a, b, [&](int k, int l, float sum) {
-          put_sum(call, element + k * grid.block_columns + l, sum);
-        });
+        float sums[kSide * kSide];
+        outer_tile<kSide, kSide>(call.tokens, a, b, sums);
+        for (int k = 0; k < kSide; ++k)
+          for (int l = 0; l < kSide; ++l) put_sum(call, element + k * grid.block_columns + l, sums[k * kSide + l]);
       }
 }
 
@@ -266,9 +304,9 @@ void outer_row(const SparseOuter& call, int64_t top, int64_t i, int64_t begin, i
       b[g] = call.b + (call.lines.other[e] + j) * kOuterTokens;
       element[g] = call.lines.block[e] * grid.block_elements() + i * wide + j;
     }
-    outer_tile<1, kGroup>(call.tokens, &a, b, [&](int, int g, float sum) {
-      if (g < group) put_sum(call, element[g], sum);
-    });
+    float sums[kGroup];
+    outer_tile<1, kGroup>(call.tokens, &a, b, sums);
+    for (int64_t g = 0; g < group; ++g) put_sum(call, element[g], sums[g]);
   }
 }
 
