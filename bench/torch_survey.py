@@ -37,6 +37,7 @@ import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STORE = ROOT / "build" / "survey"
+BEGIN, END = "<!-- table by bench/torch_survey.py -->", "<!-- end of the table -->"
 PROGRAM = ROOT / "build" / "bench" / "torch_step"
 sys.path.append(str(ROOT / "build" / "python"))  # of the target ramet_python
 
@@ -265,6 +266,30 @@ def table(results):
     print(f"{'all':15} {sum(total.values()):4} models: " + ", ".join(f"{n} {key}" for key, n in sorted(total.items())))
 
 
+def row_of(name, result):
+    """A model's row of the page."""
+    if "loss_error" not in result:
+        return f"| {name} | {result['status']} | | | {result.get('why', '')[:200]} |".replace("\n", " ")
+    note = ""
+    if "error_to_f64" in result:
+        note = f"to f64: {result['error_to_f64']:.0e}, PyTorch's f32 {result['torch_error_to_f64']:.0e}"
+    if "nearby" in result:
+        note += f", PyTorch's f32 nearby up to {max(result['nearby']):.0e}"
+    return f"| {name} | {result['status']} | {result['loss_error']:.0e} | {result['weight_error']:.0e} | {note} |"
+
+
+def write_docs(results, names):
+    page = ROOT / "docs" / "pytorch-models.md"
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN, 1)
+    run = [name for name in names if name in results]
+    stepped = [name for name in run if "loss_error" in results[name]]
+    head = f"Of {len(names)} models {len(run)} were run; {len(stepped)} of them import and take a step, and " \
+           f"{sum(results[name]['status'] == 'agrees' for name in run)} agree with PyTorch."
+    lines = [head, "", "| model | result | loss | weights | |", "| --- | --- | ---: | ---: | --- |"]
+    lines += [row_of(name, results[name]) for name in run]
+    page.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + rest.split(END, 1)[1], encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], help="regular expressions of names")
@@ -272,6 +297,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="also models that agreed before")
     parser.add_argument("--export-again", action="store_true")
     parser.add_argument("--table", action="store_true", help="print the results that there are")
+    parser.add_argument("--write-docs", action="store_true", help="the table in docs/pytorch-models.md, from the results")
     parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
     parser.add_argument("--timeout", type=int, default=600)
     options = parser.parse_args()
@@ -287,6 +313,9 @@ def main():
     import torch
     torch.set_num_threads(1)
     import survey_models
+    if options.write_docs:
+        write_docs(results, list(survey_models.models()))
+        return
     chosen = survey_models.matching(options.only)
     if options.seed:
         chosen = {f"{name}, seed {options.seed}": make for name, make in chosen.items()}

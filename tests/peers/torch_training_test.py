@@ -342,6 +342,18 @@ class Traps(unittest.TestCase):
         step(**batch())
         self.assertNotEqual(step.weights_hash(), before)
 
+    def test_an_operator_of_torch_library_is_refused_by_its_name(self):
+        @torch.library.custom_op("ramet_test::twice", mutates_args=())
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        twice.register_fake(torch.empty_like)
+        twice.register_autograd(lambda context, gradient: gradient * 2)
+        module = Rows(lambda self, x: twice(self.w * x).sum())
+        with self.assertRaisesRegex(ramet.UnsupportedOp, r"ramet_test\.twice"):
+            rt.training_model(module, torch.optim.SGD(module.parameters(), lr=1.0), example=torch.ones(1, 3),
+                              options=rt.Options(**TINY))
+
     def test_two_models_in_one_process(self):
         alone = [self.make()(**batch(seed=i)).loss for i in range(2)]
         first, second = self.make(), self.make()
