@@ -165,6 +165,16 @@ RAMET_API Tensor matmul(Operand a, Operand b, bool transpose_a = false, bool tra
 /// a weight^T + bias: [..., in] -> [..., out], with weight [out, in] and bias [out]. Without transpose_weight the
 /// weight is [in, out].
 RAMET_API Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_weight = true);
+/// The product with a block-sparse matrix (ramet/sparse.h): a [..., columns] by the transposed matrix gives [...,
+/// rows]; with `transpose`, a [..., rows] by the matrix gives [..., columns]. `values` [R, C, slots, block rows, block
+/// columns] and `index` i32 [R, C, slots] are those of a SparseCells whose R x C cells have `cell_rows` x
+/// `cell_columns` elements. The sums are f32, in order of the stored elements in each cell; neither zeros nor the size
+/// of blocks change a bit. An index that does not ascend within its cell is an error at run time.
+RAMET_API Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
+                               bool transpose = false);
+/// The sums over all leading dimensions of a[..., i] b[..., j] at the stored elements, f32: the gradient of `values`.
+RAMET_API Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns,
+                              int64_t block_rows, int64_t block_columns);
 /// Einstein summation, such as "bhqd,bhkd->bhqk".
 RAMET_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
                         const std::source_location& place = std::source_location::current());

@@ -11,6 +11,7 @@
 #include "ramet/ops/build_recurrent.h"
 #include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_shapes.h"
+#include "ramet/ops/build_sparse.h"
 
 namespace ramet::v0 {
 namespace {
@@ -287,6 +288,20 @@ Tensor matmul(Operand a, Operand b, bool transpose_a, bool transpose_b, std::opt
 Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_weight) {
   return apply([&](ir::Tensor x, ir::Tensor w, ir::Tensor b) { return ops::linear(x, w, b, transpose_weight); }, a,
                weight, bias);
+}
+Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
+                     bool transpose) {
+  return apply([&](ir::Tensor x, ir::Tensor v,
+                   ir::Tensor i) { return ops::sparse_matmul(x, v, i, {cell_rows, cell_columns}, transpose); },
+               a, values, index);
+}
+Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns, int64_t block_rows,
+                    int64_t block_columns) {
+  return apply(
+      [&](ir::Tensor x, ir::Tensor y, ir::Tensor i) {
+        return ops::sparse_outer(x, y, i, {cell_rows, cell_columns}, block_rows, block_columns);
+      },
+      a, b, index);
 }
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, const std::source_location& place) {
   return apply_list([&](const std::vector<ir::Tensor>& all) { return ops::einsum(equation, all); }, operands, place);
