@@ -23,6 +23,7 @@
 #include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_resize.h"
 #include "ramet/ops/build_shapes.h"
+#include "ramet/ops/build_sparse.h"
 
 #include "ramet/ramet.h"
 
@@ -78,6 +79,10 @@ struct In {
   Tensor three;        // f32[12,3]
   Tensor of_three;     // f32[12,4]
   Tensor twelve;       // f32[12]
+  Tensor both_rows;    // f32[2,2]
+  Tensor eight;        // f32[2,8]
+  Tensor stored;       // f32[1,2,2,1,2]
+  Tensor slots;        // i32[1,2,2]
   Tensor one_gate;     // f32[4,3]
   Tensor of_one;       // f32[4,4]
   Tensor none{};
@@ -136,6 +141,10 @@ In<Tensor> inputs_by(const Make& make) {
   made.three = next(f32, {12, 3});
   made.of_three = next(f32, {12, 4});
   made.twelve = next(f32, Shape{12});
+  made.both_rows = next(f32, {2, 2});
+  made.eight = next(f32, {2, 8});
+  made.stored = next(f32, {1, 2, 2, 1, 2});
+  made.slots = next(i32, {1, 2, 2});
   made.one_gate = next(f32, {4, 3});
   made.of_one = next(f32, {4, 4});
   return made;
@@ -312,6 +321,12 @@ void add_products(std::vector<Case>& cases) {
   BOTH(matmul, matmul(in.a, in.a, true, false, DType::kF32));
   BOTH(matmul, matmul(in.a, in.a, false, true, DType::kBF16));
   BOTH(linear, linear(in.a, in.square, in.row, false));
+  EACH(sparse_matmul, (v0::sparse_matmul(in.eight, in.stored, in.slots, 2, 4)),
+       (ops::sparse_matmul(in.eight, in.stored, in.slots, {2, 4})));
+  EACH(sparse_matmul, (v0::sparse_matmul(in.both_rows, in.stored, in.slots, 2, 4, true)),
+       (ops::sparse_matmul(in.both_rows, in.stored, in.slots, {2, 4}, true)));
+  EACH(sparse_outer, (v0::sparse_outer(in.both_rows, in.eight, in.slots, 2, 4, 1, 2)),
+       (ops::sparse_outer(in.both_rows, in.eight, in.slots, {2, 4}, 1, 2)));
   BOTH(einsum, einsum("nab,bc->nac", std::vector{in.a, in.square}));
   BOTH(convolution, convolution(in.image, in.filter, in.none,
                                 {.strides = {1, 2}, .dilations = {2, 1}, .low = {1, 2}, .high = {3, 0}, .groups = 2}));
