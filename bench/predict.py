@@ -54,13 +54,15 @@ NETWORK_LAYOUTS = [("", 0, 0), ("p=2", 0, 0), ("r=2", 0, 0), ("t=2", 0, 0), ("ph
                    ("", 0, 1), ("p=2", 2, 0), ("r=2", 2, 0), ("r=2 rts=optimizer", 0, 0), ("p=2 r=2", 0, 0), ("p=2 phases=2 offload=optimizer", 0, 0)]
 
 
-def network_cases():
+def network_cases(only):
     """Every network on one device, and each layout with one network after the other: (settings, layout, devices, ranks, threads)."""
     chosen = [(name, NETWORK_LAYOUTS[0]) for name in NETWORKS]
     names = list(NETWORKS)
     for number, layout in enumerate(NETWORK_LAYOUTS[1:]):
         chosen += [(names[(2 * number + step) % len(names)], layout) for step in range(2)]
     for name, (layout, ranks, threads) in chosen:
+        if only and name not in only:
+            continue
         devices = 1
         for word in layout.split():
             if word[:2] in ("p=", "t=", "r="):
@@ -210,6 +212,7 @@ def main():
     parser.add_argument("--shortest", type=float, default=0.05, help="seconds of a step that is worth measuring")
     parser.add_argument("--longest", type=float, default=5)
     parser.add_argument("--networks", action="store_true", help="the list of networks and layouts instead of random cases")
+    parser.add_argument("--only", choices=list(NETWORKS), action="append", help="with --networks: these alone")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end with status 3 after about so long; the next call goes on")
     parser.add_argument("--processors", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
@@ -220,7 +223,7 @@ def main():
     RUNS.mkdir(parents=True)
     load = os.getloadavg()[0]
     cases, refused = [], 0
-    listed = list(network_cases()) if options.networks else []
+    listed = list(network_cases(options.only)) if options.networks else []
     wanted = len(listed) or options.cases
     until = time.monotonic() + 60 * options.minutes
     while len(cases) + (refused if listed else 0) < wanted:
