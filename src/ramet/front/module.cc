@@ -6,6 +6,7 @@
 #include "ramet/front/importer.h"
 #include "ramet/front/patterns.h"
 #include "ramet/ir/part_of.h"
+#include "ramet/transform/infer_axes.h"
 
 namespace ramet::front {
 namespace {
@@ -474,11 +475,19 @@ class ModuleImport {
              "Set requires_grad, and compute the loss outside of torch.no_grad()");
   }
 
+  /// The axes that the graph implies, and in place of them those that patterns give.
   void set_axes() {
+    const InferredAxes inferred = infer_axes(model_.forward);
+    for (auto* states : {&model_.weights, &model_.states})
+      for (StateTensor& state : *states)
+        if (const auto found = inferred.states.find(state.name); found != inferred.states.end())
+          state.axes = found->second;
+    model_.axes.insert(inferred.shards.begin(), inferred.shards.end());
+    model_.units_of_axes = inferred.units;
     for (StateTensor& weight : model_.weights)
       for (const auto& [pattern, axes] : module_.axes) {
         if (!matches_name(pattern, weight.name)) continue;
-        if (std::ssize(axes) != weight.type.shape.rank())
+        if (!axes.empty() && std::ssize(axes) != weight.type.shape.rank())
           refuse("a weight gets axes of another number than it has dimensions",
                  "'" + pattern + "' gives '" + weight.name + "' " + std::to_string(axes.size()),
                  std::to_string(weight.type.shape.rank()));

@@ -243,12 +243,37 @@ std::vector<TensorType> infer_slice(const NodeSignature& node) {
   return {{a.dtype, Shape(std::move(dims))}};
 }
 
-/// Axes along which a slice or pad changes something.
-std::vector<int> changed_axes(const NodeSignature& node) {
-  std::vector<int> axes;
-  for (int axis = 0; axis < node.inputs[0].shape.rank(); ++axis)
-    if (node.inputs[0].shape.dim(axis) != node.outputs[0].shape.dim(axis)) axes.push_back(axis);
-  return axes;
+/// Into how many parts a dimension's last factor is cut: those before it are whole.
+int64_t parts_of_last(const ShardingRule::Dim& dim, const Dims& parts) {
+  return dim.empty() ? 1 : parts[at(dim.back())];
+}
+
+/// Slice and pad: a dimension that changes falls into blocks of which whole ones stay or go, where start and stop allow
+/// it; each block may be cut. `start` and `step` of a dimension: of the narrow operand in the wide one.
+ShardingRule block_sharding(const NodeSignature& node, const Dims& start, const Dims& step) {
+  const Shape &in = node.inputs[0].shape, &out = node.outputs[0].shape;
+  RuleBuilder rule;
+  ShardingRule::Operand input, output;
+  for (int axis = 0; axis < in.rank(); ++axis) {
+    const int64_t from = in.dim(axis), to = out.dim(axis);
+    const int64_t block = step[at(axis)] == 1 ? std::gcd(std::gcd(from, to), start[at(axis)]) : 1;
+    if (from == to) {
+      input.push_back({rule.factor(from)});
+      output.push_back(input.back());
+    } else if (block <= 1) {
+      input.push_back({rule.factor(from, true)});
+      output.push_back({rule.factor(to, true)});
+    } else {
+      const int shared = rule.factor(block);
+      const auto blocks = [&](int64_t extent) {
+        return extent == block ? ShardingRule::Dim{shared}
+                               : ShardingRule::Dim{rule.factor(extent / block, true), shared};
+      };
+      input.push_back(blocks(from));
+      output.push_back(blocks(to));
+    }
+  }
+  return rule.input(input).output(output).build();
 }
 
 OpDef slice_op() {
@@ -276,14 +301,17 @@ OpDef slice_op() {
   op.simplify = [](SimplifyContext& c) {
     return c.node.op->infer(c.node)[0] == c.node.inputs[0] ? c.inputs[0] : Tensor{};
   };
-  op.sharding = [](const NodeSignature& node) { return same_dims_sharding(node, changed_axes(node)); };
+  op.sharding = [](const NodeSignature& node) {
+    return block_sharding(node, node.attributes.get_ints("start"), per_dimension(node, "stride", 1));
+  };
   op.localize = [](const NodeSignature& node, const Dims& parts, const ShardingRule& rule) {
     Attributes attributes = node.attributes;
-    Dims stop = attributes.get_ints("stop");
-    for (size_t i = 0; i < stop.size(); ++i)
-      if (node.inputs[0].shape.dims()[i] == node.outputs[0].shape.dims()[i])
-        stop[i] = local_extent(rule.inputs[0][i], parts, rule);
-    return attributes.set("stop", stop);
+    Dims start = attributes.get_ints("start"), stop = attributes.get_ints("stop");
+    for (size_t i = 0; i < stop.size(); ++i) {
+      const int64_t cut = parts_of_last(rule.inputs[0][i], parts);
+      start[i] /= cut, stop[i] /= cut;
+    }
+    return attributes.set("start", start).set("stop", stop);
   };
   op.cost = [](const NodeSignature& node) {
     Cost cost;
@@ -337,7 +365,20 @@ OpDef pad_op() {
   op.simplify = [](SimplifyContext& c) {
     return c.node.op->infer(c.node)[0] == c.node.inputs[0] ? c.inputs[0] : Tensor{};
   };
-  op.sharding = [](const NodeSignature& node) { return same_dims_sharding(node, changed_axes(node)); };
+  op.sharding = [](const NodeSignature& node) {
+    Dims steps = per_dimension(node, "interior", 0);
+    for (int64_t& step : steps) ++step;
+    return block_sharding(node, per_dimension(node, "low", 0), steps);
+  };
+  op.localize = [](const NodeSignature& node, const Dims& parts, const ShardingRule& rule) {
+    Attributes attributes = node.attributes;
+    Dims low = attributes.get_ints("low"), high = attributes.get_ints("high");
+    for (size_t i = 0; i < low.size(); ++i) {
+      const int64_t cut = parts_of_last(rule.inputs[0][i], parts);
+      low[i] /= cut, high[i] /= cut;
+    }
+    return attributes.set("low", low).set("high", high);
+  };
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
   op.scaling = part_rule();
@@ -365,17 +406,28 @@ std::vector<TensorType> infer_concat(const NodeSignature& node) {
   return {{first.dtype, shape}};
 }
 
-/// Both ops: dimension `axis` stays whole in every operand, the others are shared.
+/// Both ops: dimension `axis` of every operand is a number of blocks, whose extent divides that of every piece. Each
+/// block may be cut, and so may the other dimensions.
 ShardingRule joint_sharding(const NodeSignature& node) {
   RuleBuilder rule;
   const Shape& shape = node.inputs[0].shape;
   const int axis = axis_attribute(node, "axis", shape.rank());
+  int64_t block = 0;
+  for (const auto* types : {&node.inputs, &node.outputs})
+    for (const TensorType& type : *types) block = std::gcd(block, type.shape.dim(axis));
   std::vector<int> factors;
-  for (int i = 0; i < shape.rank(); ++i) factors.push_back(i == axis ? -1 : rule.factor(shape.dim(i)));
+  for (int i = 0; i < shape.rank(); ++i)
+    factors.push_back(rule.factor(i == axis ? block : shape.dim(i), i == axis && block <= 1));
   const auto operand = [&](const TensorType& type) {
     ShardingRule::Operand dims;
-    for (int i = 0; i < shape.rank(); ++i)
-      dims.push_back({i == axis ? rule.factor(type.shape.dim(i), true) : factors[at(i)]});
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (i != axis || type.shape.dim(i) == block)
+        dims.push_back({factors[at(i)]});
+      else if (block <= 1)
+        dims.push_back({rule.factor(type.shape.dim(i), true)});
+      else
+        dims.push_back({rule.factor(type.shape.dim(i) / block, true), factors[at(i)]});
+    }
     return dims;
   };
   for (const TensorType& type : node.inputs) rule.input(operand(type));
@@ -442,6 +494,13 @@ OpDef split_op() {
     return std::vector{concat(parts, c.node.attributes.get_int("axis"))};
   };
   op.sharding = joint_sharding;
+  op.localize = [](const NodeSignature& node, const Dims& parts, const ShardingRule& rule) {
+    Attributes attributes = node.attributes;
+    Dims sizes = attributes.get_ints("sizes");
+    const auto axis = at(axis_attribute(node, "axis", node.inputs[0].shape.rank()));
+    for (size_t i = 0; i < sizes.size(); ++i) sizes[i] /= parts_of_last(rule.outputs[i][axis], parts);
+    return attributes.set("sizes", sizes);
+  };
   op.cost = [](const NodeSignature& node) { return streaming_cost(node, 0); };
   op.cheap = true;
   op.scaling = splitting_rule();

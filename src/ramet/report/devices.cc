@@ -70,6 +70,18 @@ class TrafficCounter {
   std::map<std::string, DeviceReport::Traffic> traffic_;
 };
 
+constexpr const char* kNotCut = "not cut";
+
+/// The logical axes of a weight that tensor shards cut.
+std::string cut_axes(const StatePlace& place) {
+  std::string text;
+  for (const Cut& cut : place.sharding.cuts) {
+    const auto dim = static_cast<size_t>(cut.dim);
+    if (dim < place.tensor.axes.size()) text += (text.empty() ? "" : " and ") + place.tensor.axes[dim].name;
+  }
+  return text.empty() ? kNotCut : text;
+}
+
 DeviceReport report_of(const Executable& exe) {
   DeviceReport report;
   report.stage = exe.stage;
@@ -80,6 +92,9 @@ DeviceReport report_of(const Executable& exe) {
   report.between = report.planned_bytes - std::accumulate(report.at_peak.begin(), report.at_peak.end(), int64_t{0});
   for (const Buffer& buffer : exe.streaming)
     report.streaming[static_cast<size_t>(buffer.kind)] += buffer.stride() * buffer.slots;
+  for (const StatePlace& place : exe.states)
+    if (place.tensor.kind == StateKind::kWeight && !place.tensor.low_half)
+      report.weights[cut_axes(place)] += place.sharding.local().bytes();
   std::set<int32_t> supersteps;
   for (const ProgramStep& step : exe.train().steps) supersteps.insert(step.superstep);
   report.supersteps = static_cast<int64_t>(supersteps.size());
@@ -124,6 +139,20 @@ void add_memory(std::string& text, const DevicesReport& report) {
   for (size_t k = 0; k < kBufferClassCount; ++k)
     add_class(k, cells_of(report, [k](const DeviceReport& stage) { return stage.streaming[k]; }));
   add_row(text, "planned", cells_of(report, [](const DeviceReport& stage) { return stage.streaming_bytes; }));
+}
+
+/// How tensor shards share the weights.
+void add_shards(std::string& text, const DevicesReport& report) {
+  std::set<std::string> axes;
+  for (const DeviceReport& stage : report.stages)
+    for (const auto& [name, bytes] : stage.weights) axes.insert(name);
+  if (axes.size() == axes.count(kNotCut)) return;
+  text += "weights, by what tensor shards cut\n";
+  for (const std::string& name : axes)
+    add_row(text, name, cells_of(report, [&](const DeviceReport& stage) {
+              const auto found = stage.weights.find(name);
+              return found == stage.weights.end() ? int64_t{0} : found->second;
+            }));
 }
 
 void add_traffic(std::string& text, const DevicesReport& report) {
@@ -196,6 +225,7 @@ std::string text_of(const DevicesReport& report) {
   }
   add_row(text, "", names);
   add_memory(text, report);
+  add_shards(text, report);
   add_traffic(text, report);
   add_row(text, "supersteps", supersteps);
   text += "most bytes are live at\n";

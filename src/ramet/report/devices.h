@@ -23,6 +23,9 @@ struct DeviceReport {
   int64_t between = 0;  ///< of the arena: bytes that the placement leaves free at that time
   std::array<int64_t, kBufferClassCount> streaming{};  ///< of streaming memory
   int64_t supersteps = 0;                              ///< of a training step
+  /// Bytes of the weights that the device holds, by the logical axis that tensor shards cut ("heads", "mlp and embed");
+  /// "not cut": all of them.
+  std::map<std::string, int64_t> weights;
 
   /// Traffic of a training step.
   struct Traffic {
