@@ -54,31 +54,36 @@ class Seed:
             objects([self.args.build / "bench/batches", RECIPE, "--out", self.folder / "new", *plain])
             (self.folder / "new").rename(self.batches)
         start = [RECIPE, *settings, f"--set=model.init_from={self.first}", "--run", self.run]
-        ours = self.go_on("ramet", [self.args.build / "ramet", "train", *(["--resume", self.run] if any(self.run.glob("checkpoints/*")) else start),
-                                    "--threads", self.args.threads, "--json"])
-        if not any(map(self.is_end, ours)):
+        ours = [self.args.build / "ramet", "train", *(["--resume", self.run] if any(self.run.glob("checkpoints/*")) else start),
+                "--threads", self.args.threads, "--json"]
+        theirs = [*self.peer, "--from", self.first, "--batches", self.batches, "--micro-batch", self.args.micro_batch,
+                  "--test-images", self.args.test_batches * self.args.micro_batch, "--state", self.folder / "torch.pt"]
+        ours, theirs = self.go_on({"ramet": ours, "torch": theirs})
+        if not any(map(self.is_end, ours)) or not any(map(self.is_end, theirs)):
             return None
         accuracy = next(line["held_out_accuracy"] for line in reversed(ours) if "held_out_accuracy" in line)
         losses = {line["step"]: line["loss"] for line in ours if line.get("event") == "step"}
-        theirs = self.go_on("torch", [*self.peer, "--from", self.first, "--batches", self.batches, "--micro-batch", self.args.micro_batch,
-                                      "--test-images", self.args.test_batches * self.args.micro_batch, "--state", self.folder / "torch.pt"])
-        return ({"losses": [losses[step] for step in sorted(losses)], "accuracy": accuracy}, theirs[-1]) if any(map(self.is_end, theirs)) else None
+        return {"losses": [losses[step] for step in sorted(losses)], "accuracy": accuracy}, theirs[-1]
 
-    def go_on(self, side, command):
-        """All lines that a side has printed, once it has ended by itself or was interrupted because the time is up."""
-        kept = self.folder / f"{side}.jsonl"
-        if not any(map(self.is_end, self.lines(kept))) and time.monotonic() < self.until:
-            words = [str(word) for word in command]
-            with kept.open("a") as out, (self.folder / f"{side}.errors").open("w") as errors:
-                work = subprocess.Popen(words, stdout=out, stderr=errors, cwd=ROOT)
-                try:
-                    status = work.wait(None if math.isinf(self.until) else max(30, self.until - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    work.send_signal(signal.SIGINT)
-                    status = work.wait()
+    def go_on(self, commands):
+        """All lines that each side has printed, once both have ended by themselves or were interrupted because the time is up."""
+        kept = {side: self.folder / f"{side}.jsonl" for side in commands}
+        works = {}
+        for side, command in commands.items():
+            if not any(map(self.is_end, self.lines(kept[side]))) and time.monotonic() < self.until:
+                with kept[side].open("a") as out, (self.folder / f"{side}.errors").open("w") as errors:
+                    works[side] = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, cwd=ROOT)
+        for side, work in works.items():
+            try:
+                status = work.wait(None if math.isinf(self.until) else max(30, self.until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                work.send_signal(signal.SIGINT)
+                status = work.wait()
             if status != 0:
-                sys.exit(f"{' '.join(words)} failed:\n{(self.folder / f'{side}.errors').read_text()[-2000:]}")
-        return self.lines(kept)
+                for other in works.values():
+                    other.terminate()
+                sys.exit(f"{side} failed:\n{(self.folder / f'{side}.errors').read_text()[-2000:]}")
+        return [self.lines(file) for file in kept.values()]
 
     @staticmethod
     def lines(file):
@@ -100,7 +105,7 @@ def main():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--micro-batch", type=int, default=64)
     parser.add_argument("--test-batches", type=int, default=156, help="held-out micro-batches: 156 of 64 are 9984 images")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of each side; both sides work at the same time")
     parser.add_argument("--seconds", type=float, default=math.inf, help="end after about so long; go on when called again")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with the programs")
     parser.add_argument("--keep", action="store_true", help="keep build/fashion at the end")

@@ -15,7 +15,7 @@ import os
 import statistics
 import sys
 
-from peers.sides import comparison_arguments, first_processors, run, runners_of
+from peers.sides import comparison_arguments, first_processors, run, runners_of, warm
 
 
 def command_of(runner, precision, args):
@@ -63,6 +63,9 @@ def main():
     parser.add_argument("--layout", default="", help="of Ramet: recompute=layer, for one")
     args = parser.parse_args()
     runners = runners_of(args)
+    if args.warm:
+        warm(command_of, args.only or ["f32", "bf16"], runners, args)
+        return 0
     processors = first_processors(args.threads)
     for precision in args.only or ["f32", "bf16"]:
         compare(precision, args, measure(precision, args, runners, processors))

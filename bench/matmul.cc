@@ -43,7 +43,7 @@ void run_one(const Case& one, DType dtype, ThreadTeam& team, double peak, double
   std::string why;
   std::optional<BlockedMatrix> blocking;
   std::unique_ptr<PreparedMatmul> prepared;
-  for (BlockProduct next : {BlockProduct::kOnednn, BlockProduct::kPlain}) {
+  for (BlockProduct next : {BlockProduct::kTiles, BlockProduct::kOnednn, BlockProduct::kPlain}) {
     kind = next;
     blocking = PreparedMatmul::preferred_blocking(kind, form);
     prepared = PreparedMatmul::make(kind, form, DType::kF32, blocking, team.size(), &why);

@@ -102,12 +102,11 @@ def run_sample(op, sample, server, row):
                "inputs": [{"dtype": opinfo.DTYPES[tensor.dtype], "shape": list(tensor.shape)} for tensor in inputs]}
     answer = server.ask(request, [opinfo.array_of(tensor) for tensor in inputs])
     wide = functools.cache(lambda: opinfo.wide_answer(op, sample, [True] * len(outputs), weights, leaves))
-    table = opinfo.opinfo_table.TABLE.get(op.name)
 
-    def compare(way, found, expected, rtol, which):
+    def compare(way, found, expected, which):
         def fault_of(tensors):
             return next((f"{way} {i}: {fault}" for i, fault in enumerate(
-                opinfo.differs(mine, opinfo.array_of(tensor), rtol) for mine, tensor in zip(found, tensors)) if fault), None)
+                opinfo.differs(mine, opinfo.array_of(tensor)) for mine, tensor in zip(found, tensors)) if fault), None)
         fault = fault_of(expected)
         if not fault:
             row.agree(way)
@@ -121,11 +120,11 @@ def run_sample(op, sample, server, row):
     if answer["outputs"] is None:
         return row.refuse("result", sample, reason_of(answer["refused"]))
     outputs = [out.float() if out.dtype == torch.float64 else out for out in outputs]
-    if not compare("result", answer["outputs"], outputs, table.rtol if table else opinfo.RTOL, 0) or wanted is None:
+    if not compare("result", answer["outputs"], outputs, 0) or wanted is None:
         return None
     if answer["gradients"] is None:
         return row.refuse("gradient", sample, answer["gradient_refused"])
-    return compare("gradient", answer["gradients"], wanted, table.gradient_rtol if table else opinfo.RTOL, 1)
+    return compare("gradient", answer["gradients"], wanted, 1)
 
 
 def reason_of(refusal):

@@ -18,7 +18,7 @@ import os
 import statistics
 import sys
 
-from peers.sides import comparison_arguments, first_processors, run, runners_of
+from peers.sides import comparison_arguments, first_processors, run, runners_of, warm
 
 NETWORKS = ["resnet-50", "efficientnet-b0", "convnext-tiny", "vit-base"]
 CASES = {f"{network}-{precision}": (network, precision) for precision in ("bf16", "f32") for network in NETWORKS}
@@ -81,6 +81,9 @@ def main():
     args = parser.parse_args()
     formats = [", channels last"] if args.channels_last_only else ["", ", channels last"]
     runners = [name for side in runners_of(args) for name in ([side] if side == "ramet" else [side + each for each in formats])]
+    if args.warm:
+        warm(command_of, args.only or CASES, runners, args)
+        return 0
     processors = first_processors(args.threads)
     for case in args.only or CASES:
         compare(case, args, measure(case, args, runners, processors))

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "const std::vector<int64_t>&": ("std::vector<int64_t>", "{0}"),
     "std::vector<double>": ("std::vector<double>", "{0}"),
     "const std::vector<Tensor>&": ("std::vector<OperandArgument>", "tensors_of({0})"),
+    "const std::vector<RecurrentWeights>&": ("const std::vector<ramet::RecurrentWeights>&", "{0}"),
     "LossReduction": ("std::string", "reduction_of({0})"),
     "Builder&": ("PyBuilder&", "{0}.get()"),
 }

@@ -185,6 +185,7 @@ DECODERS = {
     "BLOOM": ("Bloom", {"n_layer": 2, "n_head": 4}),
     "Llama": ("Llama", {"num_key_value_heads": 2}),
     "Mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 8}),
+    "Mixtral": ("Mixtral", {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}),
     "Qwen2": ("Qwen2", {"num_key_value_heads": 2}),
     "OPT": ("OPT", {"ffn_dim": 128, "word_embed_proj_dim": 64}),
     "Gemma": ("Gemma", {"num_key_value_heads": 2, "head_dim": 16}),

@@ -847,16 +847,14 @@ def _(p, anchor, positive, negative, distance_function=None, margin=1.0, swap=Fa
     return p.op("triplet_margin_loss", anchor, positive, negative, margin=margin, p=2.0, epsilon=1e-6, swap=swap, reduction=reduction)
 
 
-@entry("nn.functional.linear_cross_entropy", gradient_rtol=1e-3, reason="logits of hundreds, whose log of a sum of exponentials is kept in f32")
+@entry("nn.functional.linear_cross_entropy")
 def _(p, a, linear_weight, target, linear_bias=None, weight=None, ignore_index=-100, label_smoothing=0.0, reduction="mean", options=None):
-    if linear_weight.rank != 2 or target.rank > a.rank:
-        raise Refused("classes of several dimensions")
-    rows = a if a.rank > 1 else p.reshape(a, (1, a.count))
-    made = p.op("matmul", rows, linear_weight, transpose_b=True)
+    # The first dimension of the weight is that of classes, the others are positions with a loss of their own.
+    made = p.op("matmul", p.reshape(a, (a.count // a.shape[-1], a.shape[-1])),
+                p.reshape(linear_weight, (linear_weight.count // a.shape[-1], a.shape[-1])), transpose_b=True)
+    made = p.reshape(made, (*a.shape[:-1], *linear_weight.shape[:-1]))
     if linear_bias is not None:
         made = p.op("add", made, linear_bias)
-    if a.rank == 1:
-        made = p.reshape(made, (linear_weight.shape[0],))
     return result(p, p.op("cross_entropy_loss", made, target, weight, ignore_index=ignore_index, reduction=reduction,
                           label_smoothing=label_smoothing))
 

@@ -97,16 +97,16 @@ def plain(value):
 NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32",
          torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool"}
 # `no_gradients`: why PyTorch's gradients prove nothing. Variants of an OpInfo named "grad" are compared all the same.
-Entry = collections.namedtuple("Entry", "build rtol gradient_rtol reason no_gradients")
+Entry = collections.namedtuple("Entry", "build no_gradients")
 TABLE = {}
 
 
-def entry(*names, rtol=1e-4, gradient_rtol=None, reason="", no_gradients=""):
-    """Enters a function under the names of OpInfos; another tolerance needs a reason."""
+def entry(*names, no_gradients=""):
+    """Enters a function under the names of OpInfos."""
     def enter(build):
         for name in names:
             assert name not in TABLE, name
-            TABLE[name] = Entry(build, rtol, gradient_rtol or rtol, reason, no_gradients)
+            TABLE[name] = Entry(build, no_gradients)
         return build
     return enter
 

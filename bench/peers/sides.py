@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 PEERS = ["torch eager", "torch compiled"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -29,6 +30,7 @@ def objects(command, processors=None):
     if processors:
         if str(command[0]) == sys.executable:  # PyTorch
             environment |= {"OMP_NUM_THREADS": str(len(processors)), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
+            environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build/inductor"))
         limit = lambda: os.sched_setaffinity(0, processors)
     words = [str(word) for word in command]
     result = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, preexec_fn=limit)
@@ -50,6 +52,8 @@ def comparison_arguments(description, cases):
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--without", choices=PEERS, action="append", default=[],
                         help="leave a peer out (compiled needs minutes to warm up; eager is slow on long sequences)")
+    parser.add_argument("--warm", action="store_true",
+                        help="measure nothing: run PyTorch's compiled sides for a step, so that build/inductor has what a later run would compile")
     return parser
 
 
@@ -59,3 +63,14 @@ def runners_of(args):
     if len(runners) == 1:
         sys.exit("every peer is left out: nothing to compare with")
     return runners
+
+
+def warm(command_of, cases, runners, args):
+    """Compiles what the cases' compiled sides need into inductor's cache. `command_of(runner, case, args)` is a side's command."""
+    args.steps = 1
+    for case in cases:
+        for name in runners:
+            if "compiled" in name:
+                start = time.monotonic()
+                run(command_of(name, case, args), first_processors(args.threads))
+                print(f"  {case} {name}: {time.monotonic() - start:.0f} s", flush=True)

@@ -1,5 +1,5 @@
 """Trains a small network in f32 on samples that build/bench/batches wrote, with SGD and momentum, and prints its losses
-as one JSON object, beside those of the same training with other sums (two threads, channels last). With --first it only writes the weights to begin from.
+as one JSON object, beside those of the same training with other sums (two threads, channels last) and in f64. With --first it only writes the weights to begin from.
 
     python bench/peers/torch_curve.py --model unet --first build/first.safetensors
     python bench/peers/torch_curve.py --model unet --from build/first.safetensors --batches build/batches --micro-batch 4
@@ -29,20 +29,23 @@ def loss_of(model, network, load, rows, normalise):
         logits, _ = network(tokens, None)
         return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
     labels = torch.from_numpy(load("masks" if model == "unet" else "labels")[rows].copy()).long()
-    return functional.cross_entropy(network(normalise(torch.from_numpy(load("images")[rows].copy()))), labels)
+    images = normalise(torch.from_numpy(load("images")[rows].copy())).to(next(network.parameters()).dtype)
+    return functional.cross_entropy(network(images), labels)
 
 
 def network_of(model):
     return LanguageModel(**LSTM) if model == "lstm" else make(model, **SIZES[model])
 
 
-def train(args, threads=1, channels_last=False):
-    """The losses of the steps."""
+def train(args, threads=1, channels_last=False, wide=False):
+    """The losses of the steps; `wide`: computed in f64."""
     torch.set_num_threads(threads)
     network = network_of(args.model)
     network.load_state_dict(load_file(args.start))
     if channels_last:
         network = network.to(memory_format=torch.channels_last)
+    if wide:
+        network = network.double()
     normalise = Images([0.5] * 3, [0.25] * 3)
     arrays = {}
     load = lambda name: arrays.setdefault(name, numpy.load(args.batches / f"{name}.npy", mmap_mode="r"))
@@ -77,7 +80,7 @@ def main():
     others = [train(args, threads=2)]
     if args.model != "lstm":
         others.append(train(args, channels_last=True))
-    print(json.dumps({"losses": train(args), "others": others}))
+    print(json.dumps({"losses": train(args), "others": others, "wide": train(args, wide=True)}))
 
 
 if __name__ == "__main__":

@@ -152,14 +152,57 @@ def clip():
         clip_batch, "loss"
 
 
+def beit():
+    import transformers
+    return transformers.BeitForImageClassification(transformers.BeitConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=IMAGE, patch_size=8,
+        use_relative_position_bias=True, num_labels=CLASSES)), pixels, "loss"
+
+
+def bloom():
+    import transformers
+    module = transformers.BloomForCausalLM(transformers.BloomConfig(
+        vocab_size=WORDS, hidden_size=32, n_layer=2, n_head=4, use_cache=False, bos_token_id=1, eos_token_id=2, pad_token_id=0))
+    for block in module.transformer.h:  # BLOOM has a gradient of its own for the same function
+        block.mlp.gelu_impl = nn.GELU(approximate="tanh")
+    return module, words(), "loss"
+
+
+class Denoiser(nn.Module):
+    """Predicts the noise of an image at a step of a diffusion, given some text."""
+
+    def __init__(self):
+        super().__init__()
+        import diffusers
+        self.network = diffusers.UNet2DConditionModel(
+            sample_size=16, in_channels=4, out_channels=4, layers_per_block=1, block_out_channels=(16, 32),
+            cross_attention_dim=16, attention_head_dim=8, norm_num_groups=4,
+            down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
+
+    def forward(self, sample, timestep, text, noise):
+        found = self.network(sample, timestep, encoder_hidden_states=text, return_dict=False)[0]
+        return {"loss": nn.functional.mse_loss(found, noise)}
+
+
+def noisy_images(samples, generator):
+    return {"sample": torch.randn(samples, 4, 16, 16, generator=generator),
+            "timestep": torch.randint(0, 1000, (samples,), generator=generator),
+            "text": torch.randn(samples, 6, 16, generator=generator),
+            "noise": torch.randn(samples, 4, 16, 16, generator=generator)}
+
+
+SPEECH = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, conv_dim=(16, 16, 16),
+              conv_kernel=(10, 3, 3), conv_stride=(5, 2, 2), num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
+              apply_spec_augment=False, layerdrop=0.0, num_labels=CLASSES, classifier_proj_size=16)
+
 MODELS = {
     "mlp": vision(mlp, 8),
-    "resnet18": torchvision_model("resnet18", 32),
-    "resnet50": torchvision_model("resnet50", 32),
+    "resnet": transformer("ResNetForImageClassification", "ResNetConfig", pixels, embedding_size=16, hidden_sizes=[32, 64],
+                          depths=[1, 1], layer_type="basic", num_labels=CLASSES),
+    "regnet": transformer("RegNetForImageClassification", "RegNetConfig", pixels, embedding_size=16, hidden_sizes=[32, 64],
+                          depths=[1, 1], groups_width=16, num_labels=CLASSES),
     "mobilenet_v3_small": torchvision_model("mobilenet_v3_small"),
-    "efficientnet_b0": torchvision_model("efficientnet_b0"),
     "densenet": vision(densenet),
-    "shufflenet_v2": torchvision_model("shufflenet_v2_x0_5"),
     "convnext": vision(convnext),
     "vit": vision(vit),
     "swin": vision(swin),
@@ -168,6 +211,8 @@ MODELS = {
     "bert": transformer("BertForMaskedLM", "BertConfig", **SMALL, max_position_embeddings=64),
     "roberta": transformer("RobertaForMaskedLM", "RobertaConfig", **SMALL, max_position_embeddings=64),
     "albert": transformer("AlbertForMaskedLM", "AlbertConfig", **SMALL, embedding_size=16, max_position_embeddings=64),
+    "deberta": transformer("DebertaForMaskedLM", "DebertaConfig", **SMALL, max_position_embeddings=64,
+                           relative_attention=True, pos_att_type=["c2p", "p2c"]),
     "electra": transformer("ElectraForSequenceClassification", "ElectraConfig", labelled(words()), **SMALL,
                            embedding_size=16, max_position_embeddings=64, num_labels=CLASSES),
     "distilbert": transformer("DistilBertForSequenceClassification", "DistilBertConfig", labelled(words()),
@@ -177,6 +222,9 @@ MODELS = {
                         use_cache=False, bos_token_id=1, eos_token_id=2),
     "llama": transformer("LlamaForCausalLM", "LlamaConfig", **DECODER, num_key_value_heads=2),
     "qwen2": transformer("Qwen2ForCausalLM", "Qwen2Config", **DECODER, num_key_value_heads=2),
+    "mistral": transformer("MistralForCausalLM", "MistralConfig", **DECODER, num_key_value_heads=2, sliding_window=8),
+    "gpt_neox": transformer("GPTNeoXForCausalLM", "GPTNeoXConfig", **DECODER),
+    "bloom": bloom,
     "opt": transformer("OPTForCausalLM", "OPTConfig", vocab_size=WORDS, hidden_size=32, num_hidden_layers=2,
                        num_attention_heads=4, ffn_dim=64, max_position_embeddings=64, word_embed_proj_dim=32,
                        use_cache=False, bos_token_id=1, eos_token_id=2, pad_token_id=0),
@@ -186,15 +234,19 @@ MODELS = {
     "bart": transformer("BartForConditionalGeneration", "BartConfig", **ENCODER_DECODER, max_position_embeddings=64),
     "whisper": transformer("WhisperForConditionalGeneration", "WhisperConfig", whisper_batch, **ENCODER_DECODER,
                            num_mel_bins=20, max_source_positions=16, max_target_positions=16, apply_spec_augment=False),
-    "wav2vec2": transformer("Wav2Vec2ForSequenceClassification", "Wav2Vec2Config", speech_batch, hidden_size=32,
-                            num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, conv_dim=(16, 16, 16),
-                            conv_kernel=(10, 3, 3), conv_stride=(5, 2, 2), num_conv_pos_embeddings=16,
-                            num_conv_pos_embedding_groups=4, apply_spec_augment=False, layerdrop=0.0, num_labels=CLASSES,
-                            classifier_proj_size=16),
-    "hf_vit": transformer("ViTForImageClassification", "ViTConfig", pixels, hidden_size=32, num_hidden_layers=2,
+    "wav2vec2": transformer("Wav2Vec2ForSequenceClassification", "Wav2Vec2Config", speech_batch, **SPEECH),
+    "hubert": transformer("HubertForSequenceClassification", "HubertConfig", speech_batch, **SPEECH),
+    "vit_of_transformers": transformer("ViTForImageClassification", "ViTConfig", pixels, hidden_size=32, num_hidden_layers=2,
                           num_attention_heads=4, intermediate_size=64, image_size=IMAGE, patch_size=8, num_labels=CLASSES),
+    "beit": beit,
     "clip": clip,
+    "unet": lambda: (Denoiser(), noisy_images, "loss"),
 }
+
+
+# Modules without a list of layers: where a pipeline may cut them.
+PARTS = {"mlp": ["network.1", "network.4", "network.6"], "lstm": ["embed", "network", "head"], "gru": ["embed", "network", "head"],
+         "mobilenet_v3_small": [f"network.features.{i}" for i in range(13)]}
 
 
 def without_dropout(module):

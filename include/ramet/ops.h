@@ -148,7 +148,8 @@ RAMET_API Tensor argsort(Operand a, int64_t axis = -1, bool descending = false);
 /// The k greatest (or least) elements along any axis, in order, and their i32 indices.
 RAMET_API std::pair<Tensor, Tensor> top_k(Operand a, int64_t k, int64_t axis, bool largest = true);
 /// How many elements of `sorted` (ascending along the last axis) are less than each value; with `right`, or equal: i32.
-RAMET_API Tensor search_sorted(Operand sorted, Operand values, bool right = false);
+/// `sorter` may give the indices that bring `sorted` into order, as argsort does.
+RAMET_API Tensor search_sorted(Operand sorted, Operand values, bool right = false, Operand sorter = Tensor());
 RAMET_API Tensor cumprod(Operand a, int64_t axis);
 /// The greatest (least) element so far and its i32 index.
 RAMET_API std::pair<Tensor, Tensor> cummax(Operand a, int64_t axis);
@@ -164,6 +165,16 @@ RAMET_API Tensor matmul(Operand a, Operand b, bool transpose_a = false, bool tra
 /// a weight^T + bias: [..., in] -> [..., out], with weight [out, in] and bias [out]. Without transpose_weight the
 /// weight is [in, out].
 RAMET_API Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_weight = true);
+/// The product with a block-sparse matrix (ramet/sparse.h): a [..., columns] by the transposed matrix gives [...,
+/// rows]; with `transpose`, a [..., rows] by the matrix gives [..., columns]. `values` [R, C, slots, block rows, block
+/// columns] and `index` i32 [R, C, slots] are those of a SparseCells whose R x C cells have `cell_rows` x
+/// `cell_columns` elements. The sums are f32, in order of the stored elements in each cell; neither zeros nor the size
+/// of blocks change a bit. An index that does not ascend within its cell is an error at run time.
+RAMET_API Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
+                               bool transpose = false);
+/// The sums over all leading dimensions of a[..., i] b[..., j] at the stored elements, f32: the gradient of `values`.
+RAMET_API Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns,
+                              int64_t block_rows, int64_t block_columns);
 /// Einstein summation, such as "bhqd,bhkd->bhqk".
 RAMET_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
                         const std::source_location& place = std::source_location::current());
@@ -239,6 +250,8 @@ RAMET_API Tensor lp_pool(Operand a, const PoolOptions& options, double power);
 /// Pooling to given extents: output o of a dimension takes elements floor(o n / size) to ceil((o + 1) n / size) - 1.
 RAMET_API Tensor adaptive_average_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last = false);
 RAMET_API Tensor adaptive_max_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last = false);
+RAMET_API std::pair<Tensor, Tensor> adaptive_max_pool_with_indices(Operand a, const std::vector<int64_t>& sizes,
+                                                                   bool channels_last = false);
 /// Over all of the space, whose dimensions become 1.
 RAMET_API Tensor global_average_pool(Operand a, bool channels_last = false);
 RAMET_API Tensor global_max_pool(Operand a, bool channels_last = false);
@@ -326,6 +339,13 @@ RAMET_API Recurrent gru(Operand input, const RecurrentWeights& weights, Operand 
                         const RecurrentOptions& options = {});
 RAMET_API Recurrent rnn(Operand input, const RecurrentWeights& weights, Operand hidden = Tensor(),
                         const RecurrentOptions& options = {});
+/// Layers of the cell "lstm", "gru" or "rnn", each over the outputs of the layer before. There are `weights` for each
+/// layer, or, with `both_directions`, for each layer the forward and the backward direction, whose outputs stand side by
+/// side. States are [layers directions, B, R], and of LSTM f32[layers directions, B, H].
+RAMET_API Recurrent recurrent_layers(const std::string& kind, Operand input,
+                                     const std::vector<RecurrentWeights>& weights, bool both_directions = false,
+                                     Operand hidden = Tensor(), Operand cell = Tensor(),
+                                     const RecurrentOptions& options = {});
 
 /// The loss is the mean of -log softmax(logits)[label] over the rows whose label is >= 0, with logits [N, V] and labels
 /// i32[N]. Without such a row it is 0.

@@ -14,6 +14,7 @@
 #include "ramet/place.h"        // other places than lines of C++
 #include "ramet/plan.h"         // predicted memory and time
 #include "ramet/predict.h"      // prediction with a trained model
+#include "ramet/sparse.h"       // block-sparse matrices and layers
 #include "ramet/tensor.h"       // values of a model under construction
 #include "ramet/train.h"        // training
 #include "ramet/types.h"        // element types and shapes

@@ -15,15 +15,6 @@ const std::pair<const char*, ramet::StateRole> kRoles[] = {{"constant", ramet::S
                                                            {"chained", ramet::StateRole::kChained},
                                                            {"kept", ramet::StateRole::kKept}};
 
-/// A meaning of a dimension: a name, or a name and a number of blocks.
-using AxisArgument = std::variant<std::string, std::pair<std::string, int64_t>>;
-
-ramet::WeightAxis axis_of(const AxisArgument& given) {
-  if (const auto* name = std::get_if<std::string>(&given)) return {*name};
-  const auto& [name, blocks] = std::get<1>(given);
-  return {name, blocks};
-}
-
 std::vector<ramet::WeightAxis> axes_of(const std::vector<AxisArgument>& given) {
   std::vector<ramet::WeightAxis> axes;
   for (const AxisArgument& each : given) axes.push_back(axis_of(each));
@@ -336,6 +327,12 @@ void bind_model(nb::module_& m) {
 }
 
 }  // namespace
+
+ramet::WeightAxis axis_of(const AxisArgument& given) {
+  if (const auto* name = std::get_if<std::string>(&given)) return {*name};
+  const auto& [name, blocks] = std::get<1>(given);
+  return {name, blocks};
+}
 
 ramet::ProgramBuilder& PyProgramBuilder::get() {
   if (!builder_) throw ramet::Error({.what = "the builder of a program that is built"});

@@ -33,9 +33,14 @@ class PyProgramBuilder : public PyBuilder {
   ramet::ProgramBuilder* builder_;
 };
 
+/// A meaning of a dimension: a name, or a name and a number of blocks.
+using AxisArgument = std::variant<std::string, std::pair<std::string, int64_t>>;
+ramet::WeightAxis axis_of(const AxisArgument& given);
+
 void bind_tensor(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_builder(nb::module_& m);
+void bind_sparse(nb::module_& m);
 void bind_errors(nb::module_& m);
 void bind_options(nb::module_& m);
 void bind_data(nb::module_& m);

@@ -8,6 +8,7 @@ NB_MODULE(_ramet, m) {
   bind_tensor(m);
   bind_ops(m);
   bind_builder(m);
+  bind_sparse(m);
   bind_options(m);
   bind_data(m);
   bind_log(m);

@@ -260,6 +260,30 @@ TEST(CpuMap, RoundsAsTheUnfusedChainDoes) {
   expect_same_bits(fused, run("1:%1=scale[0.3](%0)->%1", space, gelu, {narrow}, 1), "chain");
 }
 
+TEST(CpuMap, LooksUpBf16NumbersWithTheBitsOfTheFunction) {
+  // All numbers of bf16, beside the same in f32, from which the function computes.
+  const Shape space{1 << 16};
+  Bytes narrow({DType::kBF16, space}), wide({DType::kF32, space});
+  for (int64_t i = 0; i < space.elements(); ++i) {
+    const auto bits = static_cast<uint32_t>(i);
+    const uint32_t widened = bits << 16;
+    std::memcpy(narrow.data.data() + i * 2, &bits, 2);
+    std::memcpy(wide.data.data() + i * 4, &widened, 4);
+  }
+  const Bytes gradient = filled(DType::kBF16, space, 5), wide_gradient = filled(DType::kF32, space, 6);
+  for (const std::string op : {"gelu", "gelu_tanh", "silu"})
+    for (const DType result : {DType::kF32, DType::kBF16})
+      for (const bool rounds : {false, true}) {
+        const std::vector<TensorType> outputs{{result, space}};
+        const std::string one = "1:%1=" + op + (rounds ? "(%0);%2=round_bf16(%1)->%2" : "(%0)->%1");
+        const std::string two = "2:%2=" + op + (rounds ? "_grad(%0,%1);%3=round_bf16(%2)->%3" : "_grad(%0,%1)->%2");
+        expect_same_bits(run(one, space, {wide}, outputs, 1), run(one, space, {narrow}, outputs, 2), op);
+        for (const Bytes& other : {gradient, wide_gradient})
+          expect_same_bits(run(two, space, {wide, other}, outputs, 1), run(two, space, {narrow, other}, outputs, 2),
+                           op + "_grad");
+      }
+}
+
 TEST(CpuMap, CastsAsElementsDo) {
   const std::vector<double> values{0,     -0.0,  1,     -1,   1.5, -2.5,     3e9,       -3e9, 1e20,
                                    -1e20, 65504, 70000, 1e-8, NAN, INFINITY, -INFINITY, 300};

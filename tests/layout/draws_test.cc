@@ -49,6 +49,7 @@ void build_forward(GraphBuilder& build, bool noise) {
     if (noise) change = drop_path(change, by(name + ".path"), 0.3);
     x = add(x, change);
   }
+  x = multiply(x, build.state("temperature", DType::kF32, {}));
   const Tensor logits = matmul(x, build.state("head", DType::kF32, {kClasses, kFeatures}), false, true);
   build.output("loss",
                cross_entropy_loss(logits, labels,
@@ -66,6 +67,7 @@ Model noisy_model() {
     model.weights.push_back(weight(name + ".up", {kHidden, kFeatures}, {{"mlp"}, {"embed"}}));
     model.weights.push_back(weight(name + ".down", {kFeatures, kHidden}, {{"embed"}, {"mlp"}}));
   }
+  model.weights.push_back(weight("temperature", {}, {}));
   model.weights.push_back(weight("head", {kClasses, kFeatures}, {{""}, {"embed"}}));
   model.inputs = {{"x", {DType::kF32, {kSamples, kFeatures}}, {"batch", ""}},
                   {"labels", {DType::kI32, {kSamples}}, {"batch"}}};
@@ -112,8 +114,9 @@ TEST(Draws, AreTheSameOnAnyLayout) {
   PlainMachine plain(step, weights);
   plain.derive();
   for (int64_t number = 0; number < 2; ++number) plain.run_step(number, feed(number), scalars(number));
-  EXPECT_NE(plain.states().at("head"), weights.at("head"));
-  for (const char* text : {"p=2", "r=2", "t=2", "p=2 t=2", "r=2 t=2 rts=optimizer"}) {
+  for (const char* name : {"head", "temperature"}) EXPECT_NE(plain.states().at(name), weights.at(name)) << name;
+  for (const char* text :
+       {"p=2", "r=2", "t=2", "p=2 t=2", "r=2 t=2 rts=optimizer", "r=2 rts=weights,grads,optimizer"}) {
     SCOPED_TRACE(text);
     const DeviceGraphs graphs = partition(step, parse_layout(text));
     verify(graphs, "partition");

@@ -348,6 +348,8 @@ TEST(NormsAndPools, SayWhatDoesNotFit) {
   EXPECT_THAT(pool({2, 3, 4}, {.taps = {2}, .strides = {int64_t{1} << 40}}), HasSubstr("expected 1 to 2^20"));
   EXPECT_THAT(pool({2, 3}, {.taps = {2}}), HasSubstr("wrong rank; found f32[2,3]; expected rank 3 to 5"));
   EXPECT_THAT(pool({2, 3, 0}, {.taps = {1}}), HasSubstr("extent out of range in spatial dimension 0"));
+  EXPECT_THAT(refusal([](GraphBuilder& build) { batch_norm(build.input("a", DType::kF64, {2, 3}), {}, {}, 1e-5); }),
+              HasSubstr("statistics of channels are f32; found f64[2,3]; expected f32, bf16 or f16"));
   const auto norm = [&](Shape shape, Shape gain) {
     return refusal([&](GraphBuilder& build) {
       batch_norm(build.input("a", kF32, shape), build.input("gain", kF32, gain), {}, 1e-5);

@@ -24,6 +24,7 @@ const std::vector<OpCase>& op_cases() {
     add_loss_cases(all);
     add_resize_cases(all);
     add_recurrent_cases(all);
+    add_sparse_cases(all);
     return all;
   }();
   return cases;

@@ -335,10 +335,7 @@ void add_loss(std::vector<OpCase>& cases, const std::string& name, Shape shape, 
   in_order.name += "_in_order";
   in_order.attributes.set("in_order", true);
   cases.push_back(in_order);
-  const auto sums = interpret_node(signature_of(loss), reference_backend(), inputs_of(loss));
-  cases.push_back({.op = "cross_entropy_grad",
-                   .name = name,
-                   .inputs = {found, {sums[3].type, 0, 0, sums[3].values()}, scalar(3), scalar(1.5)}});
+  cases.push_back({.op = "cross_entropy_grad", .name = name, .inputs = {found, scalar(3), scalar(1.5)}});
 }
 
 void add_losses(std::vector<OpCase>& cases) {
@@ -348,14 +345,13 @@ void add_losses(std::vector<OpCase>& cases) {
   add_loss(cases, "chunks", {4, 12}, values, {2, -1, 0, 11}, 4);
   add_loss(cases, "chunks_of_one", {4, 12}, values, {2, -1, 0, 11}, 12);
   add_loss(cases, "padding", {4, 12}, values, {2, -1, 0, 9}, 4, {}, 10);
-  add_loss(cases, "all_ignored", {2, 3}, {1, 2, 3, 4, 5, 7}, {-1, -1}, 1, {{0}, {0}, {0}, {}});
+  add_loss(cases, "all_ignored", {2, 3}, {1, 2, 3, 4, 5, 7}, {-1, -1}, 1, {{0}, {0}, {0}});
   // torch.nn.functional.cross_entropy([[1, 2, 3], [3, 1, 1], [0, 0, 0]], [2, 1, 0]); the first of equals is the argmax.
-  const std::vector<std::vector<double>> peer{
-      {1.2485876731114583}, {3}, {2}, {3.4076059644443806, 3.2395447662218846, 1.0986122886681098}};
+  const std::vector<std::vector<double>> peer{{1.2485876731114583}, {3}, {2}};
   cases.push_back({.op = "cross_entropy",
                    .name = "no_rows",
                    .inputs = {f32({0, 2, 4})},
-                   .expected = {{0}, {0}, {0}, {}},
+                   .expected = {{0}, {0}, {0}},
                    .gradient_tolerance = 0});
   for (int64_t chunks : {1, 3}) {
     OpCase made{.op = "softmax_statistics",
@@ -414,6 +410,10 @@ void add_optimizers(std::vector<OpCase>& cases) {
                    .name = "of_f16",
                    .inputs = {{{DType::kF16, {5}}, 0, 0, {0, 0x1p-14, 0x1p-15, -0x1p-24, 1}}},
                    .expected = {exact(2 * 1024)},
+                   .low_types = false});
+  cases.push_back({.op = "count_underflow",
+                   .name = "of a matrix",
+                   .inputs = {{{DType::kF16, {4, 6}}, -0x1p-13, 0x1p-13}},
                    .low_types = false});
   cases.push_back({.op = "exact_sum",
                    .name = "three",
@@ -554,6 +554,11 @@ void add_optimizers(std::vector<OpCase>& cases) {
        .inputs = {{{DType::kBF16, {3}}, 0, 0, {1, 1.0078125, -2}}, {{DType::kU16, {3}}, 0, 0, {0, 49152, 16384}}},
        .expected = {{1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}},
        .low_types = false});
+  cases.push_back({.op = "join_halves",
+                   .name = "matrix",
+                   .inputs = {{{DType::kBF16, {4, 6}}}, {{DType::kU16, {4, 6}}, 0, 65535}},
+                   .low_types = false});
+  cases.push_back({.op = "split_halves", .name = "matrix", .inputs = {{{DType::kF32, {4, 6}}}}, .low_types = false});
   cases.push_back({.op = "split_halves",
                    .name = "by_hand",
                    .inputs = {{{DType::kF32, {3}}, 0, 0, {1, 1.0078125 - 16384 * 0x1p-23, -2 - 16384 * 0x1p-22}}},

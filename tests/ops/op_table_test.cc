@@ -86,6 +86,41 @@ TEST(OpTable, EveryOpHasACase) {
         << op->name << " has no line in the case table (tests/ops/op_cases_*.cc)";
 }
 
+/// Names of the ops of some cases.
+std::set<std::string> ops_of(const std::vector<OpCase>& cases) {
+  std::set<std::string> names;
+  for (const OpCase& op_case : cases) names.insert(op_case.op);
+  return names;
+}
+
+TEST(OpTable, EveryGradientIsComparedWithDifferences) {
+  // Statistics depend on each other: tests of whole losses differentiate them. Roundings have the gradient of the
+  // identity, not that of their steps.
+  const std::set<std::string> elsewhere{"cross_entropy", "cross_entropy_rows", "round_bf16", "round_f16"};
+  const std::set<std::string> compared = ops_of(gradient_cases());
+  for (const OpDef* op : OpRegistry::instance().all()) {
+    if (!op->gradient || op->exchange != Exchange::kNone) continue;
+    EXPECT_NE(compared.count(op->name), elsewhere.count(op->name)) << op->name;
+  }
+}
+
+/// Whether a case is computed in parts along a factor.
+bool is_split(const OpCase& op_case, const ShardingRule::Factor& factor) {
+  return !factor.whole && factor.size >= 2 && factor.size % 2 == 0 && op_case.in_reference;
+}
+
+TEST(OpTable, EveryRuleWithFreeFactorsIsSplit) {
+  std::set<std::string> free, split;
+  for (const OpCase& op_case : op_cases()) {
+    const NodeSignature node = signature_of(op_case);
+    for (const ShardingRule::Factor& factor : node.op->sharding(node).factors) {
+      if (!factor.whole) free.insert(op_case.op);
+      if (is_split(op_case, factor)) split.insert(op_case.op);
+    }
+  }
+  for (const std::string& op : free) EXPECT_TRUE(split.contains(op)) << op;
+}
+
 TEST(OpTable, EveryEntryIsWhole) {
   for (const OpDef* op : OpRegistry::instance().all()) {
     EXPECT_FALSE(op->doc.empty()) << op->name;
@@ -383,9 +418,7 @@ TEST_P(EveryCase, ShardsAsItsRuleSays) {
   expect_extents(rule, rule.inputs, node.inputs);
   expect_extents(rule, rule.outputs, node.outputs);
   for (int factor = 0; factor < static_cast<int>(rule.factors.size()); ++factor) {
-    const ShardingRule::Factor& split = rule.factors[static_cast<size_t>(factor)];
-    if (split.whole || split.size < 2 || split.size % 2 != 0 || !op_case.in_reference) continue;
-    expect_splits(op_case, node, rule, factor);
+    if (is_split(op_case, rule.factors[static_cast<size_t>(factor)])) expect_splits(op_case, node, rule, factor);
   }
 }
 

@@ -12,7 +12,8 @@ import unittest
 import zipfile
 
 import torch_support
-from torch_support import Net, batch, seeded
+from torch_support import Net, Rows, batch, seeded
+from torch_export_test import FUNCTIONS
 import torch
 from torch import nn
 
@@ -121,6 +122,46 @@ class Steps(unittest.TestCase):
             losses = tuple(step(**batch(16, seed=i)).loss for i in range(3))
             found.add((losses, step.weights_hash()))
         self.assertEqual(len(found), 1)
+
+
+class Regions(unittest.TestCase):
+    def test_gradients_of_regions_and_in_place_operations_are_those_of_pytorch(self):
+        x = torch.tensor([0.3, -1.2, 2.0])[None]
+        for function in FUNCTIONS:
+            with self.subTest(function.__name__):
+                theirs, mine = (Rows(lambda self, x, function=function: function(self, x[0]).square().sum()) for _ in range(2))
+                value = theirs(x)
+                value.backward()
+                step = rt.training_model(mine, torch.optim.SGD(mine.parameters(), lr=1.0), example=x,
+                                         options=rt.Options(**TINY))
+                self.assertAlmostEqual(step(x).loss, value.item(), delta=1e-5 * max(1, abs(value.item())))
+                after = step.state_dict()
+                for name, each in theirs.named_parameters():
+                    expected = each.detach() if each.grad is None else each.detach() - each.grad
+                    torch.testing.assert_close(after[name], expected, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+                torch.testing.assert_close(after.get("b", theirs.b), theirs.b)
+
+    def test_slices_are_assigned_and_views_changed_in_a_layer(self):
+        class Sliced(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(6, 6)
+
+            def forward(self, x):
+                h = self.line(x)
+                h[:, :2] = h[:, 2:4] * 2
+                h[:, 5:].mul_(3)
+                h.view(-1, 2, 3)[:, 1, 0] = 0.5
+                h[x > 0.5] = 0.25
+                return h.square().mean()
+
+        theirs, mine = two(Sliced)
+        x = batch()["x"]
+        theirs(x).backward()
+        step = rt.training_model(mine, torch.optim.SGD(mine.parameters(), lr=1.0), example=x, options=rt.Options(**TINY))
+        step(x)
+        for name, each in theirs.named_parameters():
+            torch.testing.assert_close(step.state_dict()[name], each.detach() - each.grad, rtol=1e-5, atol=1e-6)
 
 
 class Weights(unittest.TestCase):
@@ -300,6 +341,18 @@ class Traps(unittest.TestCase):
         self.assertEqual(step.steps_done, 1)
         step(**batch())
         self.assertNotEqual(step.weights_hash(), before)
+
+    def test_an_operator_of_torch_library_is_refused_by_its_name(self):
+        @torch.library.custom_op("ramet_test::twice", mutates_args=())
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        twice.register_fake(torch.empty_like)
+        twice.register_autograd(lambda context, gradient: gradient * 2)
+        module = Rows(lambda self, x: twice(self.w * x).sum())
+        with self.assertRaisesRegex(ramet.UnsupportedOp, r"ramet_test\.twice"):
+            rt.training_model(module, torch.optim.SGD(module.parameters(), lr=1.0), example=torch.ones(1, 3),
+                              options=rt.Options(**TINY))
 
     def test_two_models_in_one_process(self):
         alone = [self.make()(**batch(seed=i)).loss for i in range(2)]

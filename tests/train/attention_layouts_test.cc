@@ -1,5 +1,5 @@
-// A small model whose attention has grouped heads, biases with gradients, a window, rotary positions and dropout, on
-// any layout.
+// Small models on any layout: attention with grouped heads, T5's relative bias, a window, rotary positions and dropout;
+// and Swin's windows, shifted or not, with its table of relative places.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,21 +12,43 @@
 #include "ramet/data/source.h"
 #include "ramet/model/blocks.h"
 #include "ramet/ops/build_attention.h"
+#include "ramet/ops/build_shapes.h"
 #include "ramet/train/training.h"
 
 namespace ramet::tests {
 namespace {
 
+/// What the two layers of a model attend to.
+enum class Attends { kSequence, kWindows };
+
 constexpr int64_t kBatch = 3, kLength = 12, kFeatures = 6, kWidth = 16, kHeadCount = 8, kHeadSize = 4, kClasses = 5;
+
+// Windows of a grid of 6 x 2 places, two a sample; every second layer has them shifted by one place down and right.
+constexpr int64_t kRows = 6, kColumns = 2, kTall = 3, kWindows = kRows / kTall, kPlaces = kTall * kColumns;
+
+/// Which places of a shifted window see each other: those that were neighbours before the grid was rolled.
+HostTensor shifted_mask() {
+  HostTensor mask({DType::kBool, {kBatch * kWindows, 1, kPlaces, kPlaces}});
+  const auto region = [](int64_t window, int64_t place) {
+    const int64_t row = window * kTall + place / kColumns, column = place % kColumns;
+    return (row < kRows - 1 ? 0 : 2) + (column < kColumns - 1 ? 0 : 1);
+  };
+  for (int64_t i = 0; i < mask.elements(); ++i) {
+    const int64_t key = i % kPlaces, query = i / kPlaces % kPlaces, window = i / (kPlaces * kPlaces) % kWindows;
+    mask.set(i, region(window, query) == region(window, key));
+  }
+  return mask;
+}
 
 class Network {
  public:
   /// Without `weights` the graph is that of evaluations, without dropout.
-  Network(Graph& graph, std::vector<StateTensor>* weights, int64_t key_heads)
+  Network(Graph& graph, std::vector<StateTensor>* weights, int64_t key_heads, Attends attends)
       : model_(graph, weights, 0.3, weights != nullptr, 1),
         build_(model_.build()),
         trains_(weights != nullptr),
-        key_heads_(key_heads) {}
+        key_heads_(key_heads),
+        attends_(attends) {}
 
   void write() {
     const Tensor rows = build_.input("rows", DType::kF32, {kBatch, kLength, kFeatures}, {"batch", "positions", ""});
@@ -34,7 +56,8 @@ class Network {
     Tensor x = model_.projection(rows, "first", kWidth, kEmbed, kNoAxis);
     for (int i = 0; i < 2; ++i) {
       PartScope part(build_, "layer", i);
-      x = add(x, attend(x, "layer." + std::to_string(i), i == 0));
+      const std::string path = "layer." + std::to_string(i);
+      x = add(x, attends_ == Attends::kWindows ? in_windows(x, path, i == 1) : attend(x, path, i == 0));
     }
     const Tensor pooled = reshape(slice(x, {0, kLength - 1, 0}, {kBatch, kLength, kWidth}), {kBatch, kWidth});
     const CrossEntropy measured = cross_entropy(model_.projection(pooled, "head", kClasses, kNoAxis, kNoAxis), labels);
@@ -44,7 +67,25 @@ class Network {
 
  private:
   Tensor heads_of(Tensor x, const std::string& name, int64_t heads, int64_t size) {
-    return reshape(model_.projection(x, name, heads * size, kHeads, kEmbed), {kBatch, kLength, heads, size});
+    return reshape(model_.projection(x, name, heads * size, kHeads, kEmbed), {x.dim(0), x.dim(1), heads, size});
+  }
+
+  Tensor in_windows(Tensor x, const std::string& path, bool shifted) {
+    Tensor grid = reshape(x, {kBatch, kRows, kColumns, kWidth});
+    if (shifted) grid = roll(grid, {-1, -1}, {1, 2});
+    const Tensor windows = reshape(grid, {kBatch * kWindows, kPlaces, kWidth});
+    const Tensor table =
+        model_.matrix(path + ".table", {(2 * kTall - 1) * (2 * kColumns - 1), kHeadCount}, {kNoAxis, kHeads});
+    ScoreOptions scores{.bias = relative_bias(table, constant(build_, TensorData(swin_places(kTall, kColumns))))};
+    if (shifted) scores.mask = constant(build_, TensorData(shifted_mask()));
+    const Tensor mixed = attention_with(heads_of(windows, path + ".query", kHeadCount, kHeadSize),
+                                        heads_of(windows, path + ".key", key_heads_, kHeadSize),
+                                        heads_of(windows, path + ".value", key_heads_, kHeadSize), scores);
+    const Tensor out = model_.projection(reshape(mixed, {kBatch * kWindows, kPlaces, kHeadCount * kHeadSize}),
+                                         path + ".out", kWidth, kEmbed, kHeads);
+    grid = reshape(out, {kBatch, kRows, kColumns, kWidth});
+    if (shifted) grid = roll(grid, {1, 1}, {1, 2});
+    return reshape(grid, {kBatch, kLength, kWidth});
   }
 
   /// The first layer has a bias for each head, the second one for all.
@@ -70,13 +111,14 @@ class Network {
   GraphBuilder& build_;
   const bool trains_;
   int64_t key_heads_;
+  Attends attends_;
 };
 
-Model attention_model(int64_t key_heads) {
+Model attention_model(int64_t key_heads, Attends attends) {
   Model model;
   model.name = "attention";
-  Network(model.forward, &model.weights, key_heads).write();
-  Network(model.evaluate, nullptr, key_heads).write();
+  Network(model.forward, &model.weights, key_heads, attends).write();
+  Network(model.evaluate, nullptr, key_heads, attends).write();
   model.inputs = {
       {.name = "rows",
        .type = {DType::kF32, {kBatch, kLength, kFeatures}},
@@ -122,11 +164,13 @@ struct Outcome {
 struct Trained {
   Outcome outcome;
   std::set<std::string> shapes;  ///< of the queries of all attentions
+  std::set<std::string> biases;  ///< shapes of the biases of all attentions, and of their gradients
 };
 
-Trained train(const std::string& layout, const std::string& precision, int threads = 1, int64_t key_heads = 4) {
+Trained train(const std::string& layout, const std::string& precision, int threads = 1, int64_t key_heads = 4,
+              Attends attends = Attends::kSequence) {
   Workload workload;
-  workload.model = attention_model(key_heads);
+  workload.model = attention_model(key_heads, attends);
   workload.train = workload.held_out = std::make_shared<Rows>();
   workload.units = {.name = "rows"};
   TrainOptions options;
@@ -142,8 +186,13 @@ Trained train(const std::string& layout, const std::string& precision, int threa
   trained.outcome.evaluation = training.evaluate();
   trained.outcome.hash = training.weights_hash();
   for (const Executable& exe : training.cluster().stages())
-    for (const Call& call : exe.calls)
-      if (call.node.op->name == "attention") trained.shapes.insert(call.node.inputs[0].shape.text());
+    for (const Call& call : exe.calls) {
+      if (call.node.op->name == "attention") {
+        trained.shapes.insert(call.node.inputs[0].shape.text());
+        trained.biases.insert(call.node.inputs[3].shape.text());
+      }
+      if (call.node.op->name == "attention_grad") trained.biases.insert(call.node.outputs.back().shape.text());
+    }
   return trained;
 }
 
@@ -160,8 +209,28 @@ TEST(AttentionLayouts, HaveTheBitsOfOneDevice) {
                                 : std::string(layout).find("t=2") != std::string::npos ? "4"
                                                                                        : "8";
       EXPECT_EQ(many.shapes, std::set<std::string>{"[3,12," + heads + ",4]"}) << "heads are cut with their groups";
+      EXPECT_EQ(many.biases, (std::set<std::string>{"[1,1,12,12]", "[1," + heads + ",12,12]"}));
     }
     EXPECT_EQ(train("", precision, 3).outcome, one.outcome);
+  }
+}
+
+/// Tables of relative places, and their gradients, are cut by heads.
+TEST(AttentionLayouts, OfShiftedWindowsHaveTheBitsOfOneDevice) {
+  for (const char* precision : {"f32", "bf16"}) {
+    const Trained one = train("", precision, 1, 8, Attends::kWindows);
+    EXPECT_LT(one.outcome.losses.back(), one.outcome.losses.front());
+    EXPECT_EQ(one.biases, std::set<std::string>{"[1,8,6,6]"});
+    for (const char* layout :
+         {"t=2", "t=4", "r=2", "t=2 r=2", "p=2 t=2 r=2 rts=weights,grads,optimizer recompute=layer"}) {
+      SCOPED_TRACE(std::string(precision) + " " + layout);
+      const Trained many = train(layout, precision, 1, 8, Attends::kWindows);
+      EXPECT_EQ(many.outcome, one.outcome);
+      const std::string heads = std::string(layout).find("t=4") != std::string::npos   ? "2"
+                                : std::string(layout).find("t=2") != std::string::npos ? "4"
+                                                                                       : "8";
+      EXPECT_EQ(many.biases, std::set<std::string>{"[1," + heads + ",6,6]"});
+    }
   }
 }
 

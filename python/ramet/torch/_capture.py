@@ -68,8 +68,12 @@ def refuse_function(cls, *arguments, **keywords):
     """In place of torch.autograd.Function.apply."""
     if cls.__module__ == "torch.utils.checkpoint" and cls.__name__ == "CheckpointFunction":
         return arguments[0](*arguments[2:])  # the same numbers; Ramet's layout decides what is computed again
-    if not torch.is_grad_enabled():
+    # PyTorch's loops are traced as they are: _loops.py unrolls them, and Ramet derives their gradients.
+    if not torch.is_grad_enabled() or cls.__module__.startswith("torch._higher_order_ops."):
         return cls.forward(torch.autograd.function.FunctionCtx(), *arguments, **keywords)
+    if cls.__module__ == "torch._library.autograd":
+        # An operator of torch.library: the table of operators says what it is.
+        return super(torch.autograd.Function, cls).apply(*arguments, **keywords)
     what = "a backward hook of a module" if cls.__name__ == "BackwardHookFunction" else \
         f"a gradient of one's own: torch.autograd.Function {cls.__name__}"
     raise UnsupportedOp(what, where=place_now(),

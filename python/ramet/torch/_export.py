@@ -9,7 +9,7 @@ from torch import nn
 
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
-from . import _capture, _marks
+from . import _capture, _loops, _marks
 from ._places import place_in, place_of, place_of_error, users_stack
 from ._structure import InputTree, OutputTree
 
@@ -194,6 +194,7 @@ def trace(module, inputs: InputTree, example, training, loss=None, items=None, s
         exported = _exported(program, tuple(arguments), module)
         tree, names = made
         _refuse_unknown_sizes(exported)
+        _loops.unroll(exported)
         _marks.set_marks(exported)
         try:
             exported = exported.run_decompositions({})

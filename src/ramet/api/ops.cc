@@ -11,6 +11,7 @@
 #include "ramet/ops/build_recurrent.h"
 #include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_shapes.h"
+#include "ramet/ops/build_sparse.h"
 
 namespace ramet::v0 {
 namespace {
@@ -214,8 +215,9 @@ Tensor argsort(Operand a, int64_t axis, bool descending) {
 std::pair<Tensor, Tensor> top_k(Operand a, int64_t k, int64_t axis, bool largest) {
   return apply_pair([&](ir::Tensor x) { return ops::top_k(x, k, axis, largest); }, a);
 }
-Tensor search_sorted(Operand sorted, Operand values, bool right) {
-  return apply([&](ir::Tensor s, ir::Tensor v) { return ops::search_sorted(s, v, right); }, sorted, values);
+Tensor search_sorted(Operand sorted, Operand values, bool right, Operand sorter) {
+  return apply([&](ir::Tensor s, ir::Tensor v, ir::Tensor by) { return ops::search_sorted(s, v, right, by); }, sorted,
+               values, sorter);
 }
 Tensor cumprod(Operand a, int64_t axis) {
   return apply([&](ir::Tensor x) { return ops::cumprod(x, axis); }, a);
@@ -287,6 +289,20 @@ Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_weight) {
   return apply([&](ir::Tensor x, ir::Tensor w, ir::Tensor b) { return ops::linear(x, w, b, transpose_weight); }, a,
                weight, bias);
 }
+Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
+                     bool transpose) {
+  return apply([&](ir::Tensor x, ir::Tensor v,
+                   ir::Tensor i) { return ops::sparse_matmul(x, v, i, {cell_rows, cell_columns}, transpose); },
+               a, values, index);
+}
+Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns, int64_t block_rows,
+                    int64_t block_columns) {
+  return apply(
+      [&](ir::Tensor x, ir::Tensor y, ir::Tensor i) {
+        return ops::sparse_outer(x, y, i, {cell_rows, cell_columns}, block_rows, block_columns);
+      },
+      a, b, index);
+}
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, const std::source_location& place) {
   return apply_list([&](const std::vector<ir::Tensor>& all) { return ops::einsum(equation, all); }, operands, place);
 }
@@ -346,13 +362,7 @@ Tensor max_pool(Operand a, const PoolOptions& options) {
   return apply([&](ir::Tensor x) { return ops::max_pool(x, engine_options(options)); }, a);
 }
 std::pair<Tensor, Tensor> max_pool_with_indices(Operand a, const PoolOptions& options) {
-  const auto made = apply_many(
-      [&](ir::Tensor x) {
-        const auto [values, indices] = ops::max_pool_with_indices(x, engine_options(options));
-        return std::vector<ir::Tensor>{values, indices};
-      },
-      a);
-  return {made[0], made[1]};
+  return apply_pair([&](ir::Tensor x) { return ops::max_pool_with_indices(x, engine_options(options)); }, a);
 }
 Tensor average_pool(Operand a, const PoolOptions& options, int64_t divisor) {
   return apply([&](ir::Tensor x) { return ops::average_pool(x, engine_options(options), divisor); }, a);
@@ -365,6 +375,10 @@ Tensor adaptive_average_pool(Operand a, const std::vector<int64_t>& sizes, bool 
 }
 Tensor adaptive_max_pool(Operand a, const std::vector<int64_t>& sizes, bool channels_last) {
   return apply([&](ir::Tensor x) { return ops::adaptive_max_pool(x, sizes, channels_last); }, a);
+}
+std::pair<Tensor, Tensor> adaptive_max_pool_with_indices(Operand a, const std::vector<int64_t>& sizes,
+                                                         bool channels_last) {
+  return apply_pair([&](ir::Tensor x) { return ops::adaptive_max_pool_with_indices(x, sizes, channels_last); }, a);
 }
 Tensor global_average_pool(Operand a, bool channels_last) {
   return apply([&](ir::Tensor x) { return ops::global_average_pool(x, channels_last); }, a);
@@ -485,18 +499,21 @@ Tensor rotary(Operand a, const RotaryOptions& options) {
 
 namespace {
 
-/// A recurrent layer: `op` is a function on the engine's tensors and options.
+/// Recurrent layers: `op` is a function on the engine's tensors and options.
 template <typename Op>
-Recurrent recurrent(const Operand& input, const RecurrentWeights& weights, const Operand& hidden, const Operand& cell,
-                    const RecurrentOptions& options, const Op& op) {
+Recurrent recurrent(const Operand& input, const std::vector<RecurrentWeights>& weights, const Operand& hidden,
+                    const Operand& cell, const RecurrentOptions& options, const Op& op) {
   Graphs& graphs = Graphs::of(input);
-  check_together(graphs, input.place(),
-                 {&weights.input, &weights.hidden, &weights.input_bias, &weights.hidden_bias, &weights.projection,
-                  &weights.peepholes, &options.lengths, &hidden.tensor(), &cell.tensor()});
+  check_together(graphs, input.place(), {&options.lengths, &hidden.tensor(), &cell.tensor()});
+  for (const RecurrentWeights& each : weights)
+    check_together(graphs, input.place(),
+                   {&each.input, &each.hidden, &each.input_bias, &each.hidden_bias, &each.projection, &each.peepholes});
   const std::vector<Tensor> results = graphs.build_each(input.place(), [&](int which, ir::GraphBuilder&) {
     const auto in = [&](const Tensor& tensor) { return graphs.in(which, tensor); };
-    const ops::RecurrentWeights own{in(weights.input),       in(weights.hidden),     in(weights.input_bias),
-                                    in(weights.hidden_bias), in(weights.projection), in(weights.peepholes)};
+    std::vector<ops::RecurrentWeights> own;
+    for (const RecurrentWeights& each : weights)
+      own.push_back({in(each.input), in(each.hidden), in(each.input_bias), in(each.hidden_bias), in(each.projection),
+                     in(each.peepholes)});
     const ops::RecurrentOptions how{options.reverse, in(options.lengths), options.reset_after, options.relu};
     const ops::Recurrent made = op(in(input.tensor()), own, in(hidden.tensor()), in(cell.tensor()), how);
     std::vector<ir::Tensor> all{made.output, made.hidden};
@@ -506,19 +523,37 @@ Recurrent recurrent(const Operand& input, const RecurrentWeights& weights, const
   return {results[0], results[1], results.size() > 2 ? results[2] : Tensor()};
 }
 
+ops::RecurrentCell recurrent_cell(const std::string& kind, const std::source_location& place) {
+  if (kind == "lstm") return ops::RecurrentCell::kLstm;
+  if (kind == "gru") return ops::RecurrentCell::kGru;
+  if (kind == "rnn") return ops::RecurrentCell::kRnn;
+  throw Error({.what = "there is no such recurrent cell",
+               .where = "recurrent_layers at " + ir::origin_of(place),
+               .found = kind,
+               .expected = "lstm, gru or rnn"});
+}
+
 }  // namespace
 
 Recurrent lstm(Operand input, const RecurrentWeights& weights, Operand hidden, Operand cell,
                const RecurrentOptions& options) {
-  return recurrent(input, weights, hidden, cell, options, [](auto... all) { return ops::lstm(all...); });
+  return recurrent(input, {weights}, hidden, cell, options,
+                   [](auto x, auto& own, auto h, auto c, auto& how) { return ops::lstm(x, own[0], h, c, how); });
 }
 Recurrent gru(Operand input, const RecurrentWeights& weights, Operand hidden, const RecurrentOptions& options) {
-  return recurrent(input, weights, hidden, Tensor(), options,
-                   [](auto x, auto& own, auto h, auto, auto& how) { return ops::gru(x, own, h, how); });
+  return recurrent(input, {weights}, hidden, Tensor(), options,
+                   [](auto x, auto& own, auto h, auto, auto& how) { return ops::gru(x, own[0], h, how); });
 }
 Recurrent rnn(Operand input, const RecurrentWeights& weights, Operand hidden, const RecurrentOptions& options) {
-  return recurrent(input, weights, hidden, Tensor(), options,
-                   [](auto x, auto& own, auto h, auto, auto& how) { return ops::rnn(x, own, h, how); });
+  return recurrent(input, {weights}, hidden, Tensor(), options,
+                   [](auto x, auto& own, auto h, auto, auto& how) { return ops::rnn(x, own[0], h, how); });
+}
+Recurrent recurrent_layers(const std::string& kind, Operand input, const std::vector<RecurrentWeights>& weights,
+                           bool both_directions, Operand hidden, Operand cell, const RecurrentOptions& options) {
+  const ops::RecurrentCell which = recurrent_cell(kind, input.place());
+  return recurrent(input, weights, hidden, cell, options, [&](auto x, auto& own, auto h, auto c, auto& how) {
+    return ops::recurrent_layers(which, x, own, both_directions, h, c, how);
+  });
 }
 
 Tensor dropout(Operand a, double rate) {

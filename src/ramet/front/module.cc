@@ -33,6 +33,22 @@ TensorData as_type(const TensorData& data, DType dtype) {
   return TensorData(std::move(made));
 }
 
+/// The most that a sum over a mask can be, which is the number of the mask's elements. 0: the value is no such sum.
+int64_t most_of_mask(const Tensor& sum) {
+  const Graph& graph = sum.builder->graph();
+  int64_t summed = 0;
+  for (ValueId value = sum.id; graph.type(value).dtype != DType::kBool;) {
+    const NodeId producer = graph.value(value).producer;
+    if (producer == kNoNode) return 0;
+    const Node& node = graph.node(producer);
+    const std::string_view op = node.op->name;
+    if (op != "cast" && op != "reshape" && op != "reduce_sum") return 0;
+    value = node.inputs[0];
+    if (op == "reduce_sum") summed = std::max(summed, graph.type(value).elements());
+  }
+  return summed;
+}
+
 /// Builds the model of one module.
 class ModuleImport {
  public:
@@ -410,7 +426,9 @@ class ModuleImport {
       const std::string* items = value_of(module_.loss_items);
       if (!items || importer.value(*items).shape().elements() != 1)
         refuse("the number of the loss's items is no output that is one number", "'" + module_.loss_items + "'");
-      importer.build().output("loss.items", scalar(importer, *items));
+      const Tensor number = scalar(importer, *items);
+      importer.build().output("loss.items", number);
+      if (&graph == &model_.forward) model_.limit_items("loss", most_of_mask(number));
     }
     std::erase_if(model_.metrics, [&](const Metric& metric) {
       if (metric.name == "loss") return false;

@@ -147,7 +147,7 @@ class Partitioner {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
       spread.cuts = cuts_of_state(state, mesh_, step_.axes);
-      spread.flat_parts = rts_of(step_.placed_as(state));
+      if (state.type.shape.rank() > 0) spread.flat_parts = rts_of(step_.placed_as(state));
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
     }
@@ -368,10 +368,11 @@ class Partitioner {
     if (step_.state(name).kind == StateKind::kConstant) return;
     const auto [at, fresh] = owner_.emplace(name, stage);
     if (!fresh && at->second != stage)
-      throw Error({.what = "a state is used on two pipeline stages",
-                   .where = "'" + name + "'",
-                   .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
-                   .remedy = "Keep its uses on one stage: head=first puts the loss head beside the embeddings"});
+      throw Error(
+          {.what = "a state is used on two pipeline stages",
+           .where = "'" + name + "'",
+           .found = "stages " + std::to_string(at->second) + " and " + std::to_string(stage),
+           .remedy = "Where the loss head alone is the second use, set head=first; else use p=1 with r, t or phases"});
     const auto [group, first] = part_.emplace(name, part);
     if (!first) group->second = std::min(group->second, part);
   }

@@ -96,6 +96,9 @@ std::vector<TensorType> infer_sums(const NodeSignature& node) {
 
 std::vector<TensorType> infer_normalize(const NodeSignature& node) {
   require_floating(node, 0, "a");
+  if (node.inputs[0].dtype == DType::kF64)
+    refuse(node, "statistics of channels are f32", node.inputs[0].text(), "f32, bf16 or f16",
+           "Cast the operand to f32");
   require_rank(node, 0, "a", 2);
   const Shape& shape = node.inputs[0].shape;
   check_vector(node, 1, "mean", shape, is_channels_last(node));

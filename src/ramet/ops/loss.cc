@@ -58,14 +58,13 @@ std::vector<TensorType> infer_softmax_statistics_grad(const NodeSignature& node)
 
 std::vector<TensorType> infer_cross_entropy(const NodeSignature& node) {
   check_statistics(node, 0, "statistics");
-  return {scalar_f32(), scalar_f32(), scalar_f32(), {DType::kF32, Shape{node.inputs[0].shape[0]}}};
+  return {scalar_f32(), scalar_f32(), scalar_f32()};
 }
 
 std::vector<TensorType> infer_cross_entropy_grad(const NodeSignature& node) {
   check_statistics(node, 0, "statistics");
-  require_type(node, 1, "lse", {DType::kF32, Shape{node.inputs[0].shape[0]}});
-  require_type(node, 2, "count", scalar_f32());
-  require_type(node, 3, "dloss", scalar_f32());
+  require_type(node, 1, "count", scalar_f32());
+  require_type(node, 2, "dloss", scalar_f32());
   return {node.inputs[0]};
 }
 
@@ -80,12 +79,9 @@ std::vector<Tensor> softmax_statistics_gradient(GradientContext& context) {
 
 /// The numbers of rows and of right ones do not change with the logits, so that only the loss has a gradient.
 std::vector<Tensor> cross_entropy_gradient(GradientContext& context) {
-  if (context.output_gradients[3].valid())
-    refuse(context.node, "output 3 (lse) has no gradient", "", "", "Use log_softmax to differentiate through it");
   const Tensor dloss = context.output_gradients[0];
   if (!dloss.valid()) return std::vector<Tensor>(1);
-  return {context.build.op("cross_entropy_grad",
-                           {context.inputs[0], context.outputs[3], context.outputs[1], cast_to(dloss, DType::kF32)})};
+  return {context.build.op("cross_entropy_grad", {context.inputs[0], context.outputs[1], cast_to(dloss, DType::kF32)})};
 }
 
 std::function<Cost(const NodeSignature&)> flops_each(double flops) {
@@ -162,28 +158,27 @@ void register_loss_ops(OpRegistry& registry) {
   registry.add(
       {.name = "cross_entropy",
        .doc = "(statistics [n,chunks,4] of softmax_statistics) -> mean loss f32[] of the rows with a label, their "
-              "number f32[], the number of those whose argmax is the label f32[], log-sum-exp f32[n]",
+              "number f32[], the number of those whose argmax is the label f32[]",
        .min_inputs = 1,
        .max_inputs = 1,
        .attributes = {{"in_order", Kind::kBool, false, "the sum over rows is one chain of additions in their order"}},
        .infer = infer_cross_entropy,
        .gradient = cross_entropy_gradient,
-       .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([!n,!c,!f])->([],[],[],[!n])", node); },
+       .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([!n,!c,!f])->([],[],[])", node); },
        .cost = flops_each(6),
        .full_inputs = {0},
        .scaling = cross_entropy_scaling()});
   registry.add(
       {.name = "cross_entropy_grad",
-       .doc = "(statistics [n,chunks,4], lse f32[n], count f32[], dloss f32[]) -> dstatistics, 0 in ignored rows",
-       .min_inputs = 4,
-       .max_inputs = 4,
+       .doc = "(statistics [n,chunks,4], count f32[], dloss f32[]) -> dstatistics, 0 in ignored rows",
+       .min_inputs = 3,
+       .max_inputs = 3,
        .attributes = {},
        .infer = infer_cross_entropy_grad,
        .gradient = {},
-       .sharding =
-           [](const NodeSignature& node) { return ShardingRule::parse("([n,!c,!f],[n],[],[])->[n,!c,!f]", node); },
+       .sharding = [](const NodeSignature& node) { return ShardingRule::parse("([n,!c,!f],[],[])->[n,!c,!f]", node); },
        .cost = flops_each(6),
-       .full_inputs = {0, 1, 2, 3}});
+       .full_inputs = {0, 1, 2}});
 }
 
 CrossEntropy cross_entropy(Tensor logits, Tensor labels, int64_t classes) {

@@ -22,9 +22,8 @@ std::vector<TensorType> infer_rows(const NodeSignature& node) {
 
 std::vector<TensorType> infer_rows_grad(const NodeSignature& node) {
   check_statistics(node);
-  require_type(node, 1, "lse", rows_of(node));
-  require_type(node, 2, "dlse", rows_of(node));
-  require_type(node, 3, "dloss", rows_of(node));
+  require_type(node, 1, "dlse", rows_of(node));
+  require_type(node, 2, "dloss", rows_of(node));
   return {node.inputs[0]};
 }
 
@@ -35,7 +34,7 @@ std::vector<Tensor> rows_gradient(GradientContext& context) {
     return given.valid() ? given : zeros(context.build, context.node.outputs[output]);
   };
   if (!context.output_gradients[0].valid() && !context.output_gradients[1].valid()) return std::vector<Tensor>(1);
-  return {context.build.op("cross_entropy_rows_grad", {context.inputs[0], context.outputs[0], slope(0), slope(1)})};
+  return {context.build.op("cross_entropy_rows_grad", {context.inputs[0], slope(0), slope(1)})};
 }
 
 std::function<Cost(const NodeSignature&)> flops_each(double flops) {
@@ -61,16 +60,16 @@ void register_loss_row_ops(OpRegistry& registry) {
        .full_inputs = {0}});
   registry.add(
       {.name = "cross_entropy_rows_grad",
-       .doc = "(statistics [n,chunks,4], lse f32[n], dlse f32[n], dloss f32[n]) -> dstatistics",
-       .min_inputs = 4,
-       .max_inputs = 4,
+       .doc = "(statistics [n,chunks,4], dlse f32[n], dloss f32[n]) -> dstatistics",
+       .min_inputs = 3,
+       .max_inputs = 3,
        .attributes = {},
        .infer = infer_rows_grad,
        .gradient = {},
        .sharding =
-           [](const NodeSignature& node) { return ShardingRule::parse("([n,!c,!f],[n],[n],[n])->[n,!c,!f]", node); },
+           [](const NodeSignature& node) { return ShardingRule::parse("([n,!c,!f],[n],[n])->[n,!c,!f]", node); },
        .cost = flops_each(6),
-       .full_inputs = {0, 1, 2, 3}});
+       .full_inputs = {0, 1, 2}});
 }
 
 }  // namespace ramet::ops

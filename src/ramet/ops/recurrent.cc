@@ -536,6 +536,13 @@ Recurrent recurrent_layers(RecurrentCell kind, Tensor input, const std::vector<R
                  .where = "recurrent_layers in '" + input.builder->scope_path() + "'",
                  .found = std::to_string(weights.size()) + " sets of weights",
                  .expected = "a multiple of " + std::to_string(directions) + ", and at least one layer"});
+  for (const Tensor states : {hidden, cell})
+    if (states.valid() && (states.shape().rank() != 3 || states.dim(0) != std::ssize(weights)))
+      throw Error(
+          {.what = "the states of recurrent layers have the wrong shape",
+           .where = "recurrent_layers in '" + input.builder->scope_path() + "'",
+           .found = states.type().text(),
+           .expected = "[" + std::to_string(weights.size()) + ",batch,units], a state for each set of weights"});
   const auto state_of = [](Tensor states, size_t index) -> Tensor {
     if (!states.valid()) return {};
     const auto at = static_cast<int64_t>(index);

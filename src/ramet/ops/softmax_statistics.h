@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ramet/ops/position.h"
+#include "ramet/ops/reduce_order.h"
 
 namespace ramet::ops {
 
@@ -36,6 +37,21 @@ struct SoftmaxSum {
     if (a.most == b.most) return {a.most, a.sum + b.sum};
     if (a.most > b.most) return {a.most, a.sum + b.sum * exp(b.most - a.most)};
     return {b.most, a.sum * exp(a.most - b.most) + b.sum};
+  }
+
+  /// Of a row whose chunks have the statistics `get(chunk, which)`.
+  template <typename Get, typename Exp>
+  static SoftmaxSum of_row(int64_t chunks, const Get& get, const Exp& exp) {
+    return tree_combine<SoftmaxSum>(
+        0, chunks, [&](int64_t chunk) { return SoftmaxSum{get(chunk, kChunkMost), get(chunk, kChunkSum)}; },
+        [&](const SoftmaxSum& a, const SoftmaxSum& b) { return joined(a, b, exp); });
+  }
+
+  /// exp(reference - log-sum-exp of the row), for a reference <= `most`. Maximum and sum stay apart: their logarithm as
+  /// one number has few bits behind the point where logits are great.
+  template <typename Exp>
+  T share(T reference, const Exp& exp) const {
+    return exp(reference - most) / sum;
   }
 };
 

@@ -8,8 +8,9 @@
 namespace ramet::kernel {
 namespace {
 
-constexpr int64_t kTileRows = 16, kTileColumns = 16, kPanelColumns = 64;
-constexpr int64_t kDepth = 128;  // units of k of one pass: 64 columns of b stay in the first-level cache
+constexpr int64_t kTileRows = 16, kTileColumns = 16;
+constexpr int64_t kDepth = 128;  // units of k of one pass: a panel of b and a strip of a stay in the first-level cache
+constexpr int64_t kTileBytes = kTileRows * kAmxUnits * 4;
 
 // Tiles 0 to 3 are sums (2 x 2), 4 and 5 rows of a, 6 and 7 columns of b.
 struct alignas(64) TileShapes {
@@ -38,7 +39,7 @@ void load_shapes(int64_t rows, int64_t units) {
 /// A strip of up to 32 rows by 32 or 16 columns, over `groups` groups of `units` units.
 struct Strip {
   const char* a;
-  int64_t a_stride;  // bytes
+  int64_t a_stride, a_group;  // bytes between rows, between groups
   const char* b;
   int64_t b_stride;  // bytes
   char* c;
@@ -77,7 +78,7 @@ void strip(const Strip& s) {
       _tile_dpbf16ps(2, 5, 6);
     }
     if constexpr (kTwoRows && kTwoColumns) _tile_dpbf16ps(3, 5, 7);
-    a += 4 * s.units, below += 4 * s.units, b += s.units * s.b_stride;
+    a += s.a_group, below += s.a_group, b += s.units * s.b_stride;
   }
   _tile_stored(0, s.c, s.c_stride);
   if constexpr (kTwoColumns) _tile_stored(1, s.c + 64, s.c_stride);
@@ -93,19 +94,42 @@ void strip_of(const Strip& s, int64_t rows, int64_t columns) {
     two_columns ? strip<false, true>(s) : strip<false, false>(s);
 }
 
+/// Where a holds unit k, which begins a group, of row i, which begins a strip.
+const char* rows_of(const AmxProduct& p, int64_t i, int64_t k) {
+  const auto* a = static_cast<const char*>(p.a);
+  return p.a_strip ? a + i / kAmxRows * p.a_strip + k / kAmxUnits * 2 * kTileBytes : a + i * p.a_stride + 4 * k;
+}
+
+/// Asks for the memory of the result of a strip at (row, column), a share of its rows at each of its last passes.
+void ask_for_result(const AmxProduct& p, int64_t row, int64_t rows, int64_t column, int64_t k) {
+  constexpr int64_t kLine = 64, kLastPasses = 4;
+  const int64_t all = std::max<int64_t>(1, p.k / kDepth), passes = std::min(all, kLastPasses);
+  const int64_t number = k / kDepth - (all - passes);
+  if (number < 0) return;
+  const char* result = static_cast<const char*>(p.result) + column * p.result_size;
+  const int64_t bytes = std::min(2 * kTileColumns, p.n - column) * p.result_size;
+  for (int64_t i = rows * number / passes; i < std::min(rows, rows * (number + 1) / passes); ++i)
+    for (int64_t byte = 0; byte < bytes; byte += kLine)
+      _mm_prefetch(result + (row + i) * p.result_stride + byte, _MM_HINT_T1);
+}
+
 /// Rows [row, row_end) in strips of `rows`, units [k, k_end) in groups of `units`: tiles of one set of shapes.
 void pass(const AmxProduct& p, int64_t row, int64_t row_end, int64_t rows, int64_t k, int64_t k_end, int64_t units) {
   if (row >= row_end || k >= k_end) return;
   load_shapes(rows, units);
-  for (; k < k_end; k += kDepth) {
-    const int64_t depth = std::min(kDepth, k_end - k);
-    for (int64_t column = 0; column < p.n; column += kPanelColumns) {
-      const uint32_t* panel = p.b + column / kPanelColumns * p.panel_stride + k * p.b_stride;
-      const int64_t columns = std::min(kPanelColumns, p.n - column);
+  for (int64_t depth; k < k_end; k += depth) {
+    // The last passes share what is left: a short one would have the sums loaded and stored for little.
+    const int64_t left = k_end - k;
+    depth = left >= 2 * kDepth || left <= kDepth ? std::min(kDepth, left) : left / (2 * kAmxUnits) * kAmxUnits;
+    for (int64_t column = 0; column < p.n; column += p.panel_columns) {
+      const uint32_t* panel = p.b + column / p.panel_columns * p.panel_stride + k * p.b_stride;
+      const int64_t columns = std::min(p.panel_columns, p.n - column);
       for (int64_t i = row; i < row_end; i += rows)
-        for (int64_t j = 0; j < columns; j += 2 * kTileColumns)
-          strip_of({.a = static_cast<const char*>(p.a) + i * p.a_stride + 4 * k,
-                    .a_stride = p.a_stride,
+        for (int64_t j = 0; j < columns; j += 2 * kTileColumns) {
+          if (p.result) ask_for_result(p, i, rows, column + j, k);
+          strip_of({.a = rows_of(p, i, k),
+                    .a_stride = p.a_strip ? 4 * kAmxUnits : p.a_stride,
+                    .a_group = p.a_strip ? 2 * kTileBytes : 4 * units,
                     .b = reinterpret_cast<const char*>(panel + j),
                     .b_stride = 4 * p.b_stride,
                     .c = reinterpret_cast<char*>(p.c + i * p.c_stride + column + j),
@@ -114,6 +138,7 @@ void pass(const AmxProduct& p, int64_t row, int64_t row_end, int64_t rows, int64
                     .units = units,
                     .add = p.add || k > 0},
                    rows, columns - j);
+        }
     }
   }
 }
@@ -148,6 +173,61 @@ void transpose_units(const uint32_t* in, int64_t in_stride, int64_t rows, uint32
   exchange<1>(units);
   RAMET_UNROLL
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * out_stride, units[i]);
+}
+
+namespace {
+
+/// A group of up to 32 numbers of up to 32 rows that lie one after another.
+void pack_group(const uint16_t* in, int64_t stride, int64_t rows, int64_t k, char* out) {
+  const auto some = static_cast<__mmask32>(k >= 32 ? 0xffffffffu : (1u << k) - 1);
+  for (int64_t i = 0; i < rows; ++i)
+    _mm512_storeu_si512(out + i * 4 * kAmxUnits, _mm512_maskz_loadu_epi16(some, in + i * stride));
+}
+
+/// The same of numbers whose rows are columns of the source: 16 rows.
+void pack_turned_tile(const uint16_t* in, int64_t stride, int64_t rows, int64_t k, char* out) {
+  const auto some = static_cast<__mmask16>(rows >= 16 ? 0xffffu : (1u << rows) - 1);
+  const auto numbers = [&](int64_t at) {
+    return at < k ? _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_maskz_loadu_epi16(some, in + at * stride))
+                  : _mm512_setzero_si512();
+  };
+  __m512i units[16];
+  RAMET_UNROLL
+  for (int i = 0; i < 16; ++i)
+    units[i] = _mm512_or_si512(numbers(2 * i), _mm512_maskz_slli_epi32(0xffff, numbers(2 * i + 1), 16));
+  exchange<8>(units);
+  exchange<4>(units);
+  exchange<2>(units);
+  exchange<1>(units);
+  RAMET_UNROLL
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * 4 * kAmxUnits, units[i]);
+}
+
+}  // namespace
+
+void pack_rows(const uint16_t* in, int64_t stride, bool transposed, int64_t rows, int64_t k, int64_t strip_bytes,
+               void* out) {
+  constexpr int64_t kGroup = 2 * kAmxUnits;
+  const auto place = [&](int64_t i, int64_t at) {
+    return static_cast<char*>(out) + i / kAmxRows * strip_bytes + at / kGroup * 2 * kTileBytes +
+           i % kAmxRows * 4 * kAmxUnits;
+  };
+  if (!transposed) {
+    for (int64_t i = 0; i < rows; i += kAmxRows)
+      for (int64_t at = 0; at < k; at += kGroup)
+        pack_group(in + i * stride + at, stride, std::min(kAmxRows, rows - i), k - at, place(i, at));
+    return;
+  }
+  for (int64_t at = 0; at < k; at += kGroup)
+    for (int64_t i = 0; i < rows; i += kTileRows) {
+      // Rows of the source are far apart: a processor does not look ahead to the next group by itself.
+      const int64_t next = at + kGroup;
+      for (int64_t number = next + kGroup * i / rows; number < std::min(k, next + kGroup * (i + kTileRows) / rows);
+           ++number)
+        for (int64_t ahead = 0; ahead < rows; ahead += 32)
+          _mm_prefetch(reinterpret_cast<const char*>(in + number * stride + ahead), _MM_HINT_T0);
+      pack_turned_tile(in + at * stride + i, stride, rows - i, k - at, place(i, at));
+    }
 }
 
 void amx_product(const AmxProduct& p) {

@@ -139,7 +139,12 @@ template <typename B, typename O>
 void FinishOf(const float* sum, int64_t n, const B* bias, const float* c, O* out) {
   const F32 df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
-  for (int64_t i = 0; i < n; i += lanes) {
+  int64_t i = 0;
+  if (!bias && !c)
+    for (; i + lanes <= n; i += lanes) StoreF32(df, hn::LoadU(df, sum + i), out + i);
+  else if (!c)
+    for (; i + lanes <= n; i += lanes) StoreF32(df, hn::Add(hn::LoadU(df, sum + i), LoadF32(df, bias + i)), out + i);
+  for (; i < n; i += lanes) {
     const int64_t left = n - i;
     auto value = LoadSome(sum + i, left);
     if (bias) value = hn::Add(value, LoadSome(bias + i, left));
@@ -151,13 +156,16 @@ void FinishOf(const float* sum, int64_t n, const B* bias, const float* c, O* out
   }
 }
 
-void FinishRow(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
-               const float* c, void* out, DType out_type) {
-  TreeRows(sums, 0, chunks, chunk_stride, n);
-  WithStorage(bias ? bias_type : DType::kF32, bias, [&](auto* typed_bias) {
-    WithStorage(out_type, out, [&](auto* typed_out) {
+void FinishRows(const SumRows& rows) {
+  WithStorage(rows.bias ? rows.bias_type : DType::kF32, rows.bias, [&](auto* bias) {
+    WithStorage(rows.out_type, rows.out, [&](auto* typed_out) {
       using O = std::remove_cvref_t<decltype(*typed_out)>;
-      FinishOf(sums, n, typed_bias, c, const_cast<O*>(typed_out));
+      for (int64_t i = 0; i < rows.rows; ++i) {
+        float* sums = rows.sums + i * rows.sum_stride;
+        char* out = rows.outs ? rows.outs[i] + rows.out_offset : rows.out + i * rows.out_stride;
+        TreeRows(sums, 0, rows.chunks, rows.chunk_stride, rows.n);
+        FinishOf(sums, rows.n, bias, rows.c ? rows.c + i * rows.c_stride : nullptr, reinterpret_cast<O*>(out));
+      }
     });
   });
 }
@@ -172,7 +180,7 @@ HWY_AFTER_NAMESPACE();
 namespace ramet::kernel {
 HWY_EXPORT(FillBlocks);
 HWY_EXPORT(CopyBlock);
-HWY_EXPORT(FinishRow);
+HWY_EXPORT(FinishRows);
 
 void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin,
                  int64_t end, void* out) {
@@ -184,10 +192,7 @@ void copy_block(const void* source, DType type, int64_t stride, bool transposed,
   HWY_DYNAMIC_DISPATCH(CopyBlock)(source, type, stride, transposed, rows, cols, compute, out_stride, out);
 }
 
-void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
-                const float* c, void* out, DType out_type) {
-  HWY_DYNAMIC_DISPATCH(FinishRow)(sums, chunks, chunk_stride, n, bias, bias_type, c, out, out_type);
-}
+void finish_rows(const SumRows& rows) { HWY_DYNAMIC_DISPATCH(FinishRows)(rows); }
 
 std::string BlockedMatrix::format() const {
   return "blocked " + std::string(name_of(compute)) + " " + std::to_string(k) + " " + std::to_string(n) + " " +

@@ -49,9 +49,23 @@ void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, D
 void copy_block(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,
                 DType compute, int64_t out_stride, void* out);
 
-/// out[i] = round(sum + c[i] + bias[i]) for a row of n, where sum is the tree over `chunks` rows at distance
-/// `chunk_stride` in `sums` (docs/architecture.md). `bias` and `c` may be null. `sums` is overwritten.
-void finish_row(float* sums, int64_t chunks, int64_t chunk_stride, int64_t n, const void* bias, DType bias_type,
-                const float* c, void* out, DType out_type);
+/// Sums of a product on their way to its result, row by row: out[i] = round(sum + c[i] + bias[i]), where sum is the
+/// tree over the chunks (docs/architecture.md).
+struct SumRows {
+  float* sums;         ///< is overwritten
+  int64_t sum_stride;  ///< floats between rows
+  int64_t rows, n;
+  int64_t chunks = 1, chunk_stride = 0;  ///< rows of further chunks are `chunk_stride` floats apart
+  const void* bias = nullptr;            ///< of all rows
+  DType bias_type = DType::kF32;
+  const float* c = nullptr;
+  int64_t c_stride = 0;
+  DType out_type = DType::kF32;
+  char* out = nullptr;  ///< of rows `out_stride` bytes apart
+  int64_t out_stride = 0;
+  char* const* outs = nullptr;  ///< instead: the memory of each row, of which `out_offset` bytes are left out
+  int64_t out_offset = 0;
+};
+void finish_rows(const SumRows& rows);
 
 }  // namespace ramet::kernel

@@ -252,9 +252,17 @@ void DenseConvolution::Parts::finish(int64_t item, int64_t row, int64_t rows, in
   const char* bias_at =
       bias ? static_cast<const char*>(bias) + column(item) * static_cast<int64_t>(size_of(bias_type)) : nullptr;
   const int64_t width = filter.panel_width(item % filter.panels());
-  for (int64_t i = 0; i < rows; ++i)
-    finish_row(own.sums + i * width, form.chunks, chunk_sums, columns(item), bias_at, bias_type, nullptr,
-               own.outs[row + i] + column(item) * out_size(), form.result.dtype);
+  finish_rows({.sums = own.sums,
+               .sum_stride = width,
+               .rows = rows,
+               .n = columns(item),
+               .chunks = form.chunks,
+               .chunk_stride = chunk_sums,
+               .bias = bias_at,
+               .bias_type = bias_type,
+               .out_type = form.result.dtype,
+               .outs = own.outs + row,
+               .out_offset = column(item) * out_size()});
 }
 
 /// Items [first, last) of the rows of a block.

@@ -125,7 +125,7 @@ class Trial {
     }
   }
 
-  /// Rounding, bias and accumulation inside oneDNN against the same by finish_row.
+  /// Rounding, bias and accumulation inside oneDNN against the same by finish_rows.
   void check_forms(DType out) {
     std::vector<Form> forms{{out, std::nullopt, false}, {out, DType::kF32, false}};
     if (compute_ == DType::kBF16) forms.push_back({out, DType::kBF16, false});
@@ -134,14 +134,18 @@ class Trial {
       const auto found = product(form, 0, sample_.m, 0, sample_.n);
       const DType bias_type = form.bias.value_or(DType::kF32);
       const auto bias = random_matrix(4, sample_.n, bias_type), c = random_matrix(3, sample_.m * sample_.n, out);
-      std::vector<char> expected(found.size()), row(static_cast<size_t>(sample_.n) * 4);
-      for (int64_t i = 0; i < sample_.m; ++i) {
-        std::memcpy(row.data(), whole_.data() + i * sample_.n * 4, row.size());
-        const char* c_row = c.data() + static_cast<size_t>(i * sample_.n) * size_of(out);
-        finish_row(reinterpret_cast<float*>(row.data()), 1, 0, sample_.n, form.bias ? bias.data() : nullptr, bias_type,
-                   form.accumulate ? reinterpret_cast<const float*>(c_row) : nullptr,
-                   expected.data() + static_cast<size_t>(i * sample_.n) * size_of(out), out);
-      }
+      std::vector<char> expected(found.size()), sums = whole_;
+      finish_rows({.sums = reinterpret_cast<float*>(sums.data()),
+                   .sum_stride = sample_.n,
+                   .rows = sample_.m,
+                   .n = sample_.n,
+                   .bias = form.bias ? bias.data() : nullptr,
+                   .bias_type = bias_type,
+                   .c = form.accumulate ? reinterpret_cast<const float*>(c.data()) : nullptr,
+                   .c_stride = sample_.n,
+                   .out_type = out,
+                   .out = expected.data(),
+                   .out_stride = sample_.n * static_cast<int64_t>(size_of(out))});
       if (expected != found)
         differs(form.bias ? "fused bias" : form.accumulate ? "accumulation" : "rounding of the output");
     }

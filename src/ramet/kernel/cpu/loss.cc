@@ -52,23 +52,25 @@ float exp_negative(float x) { return hn::GetLane(ExpNegative(Df(), hn::Set(Df(),
 
 using Sum = SoftmaxSum<float>;
 
+Sum sum_of_row(const float* statistics, int64_t chunks) {
+  return Sum::of_row(
+      chunks, [statistics](int64_t chunk, int which) { return statistics[chunk * kStatistics + which]; }, exp_negative);
+}
+
 void join(const JoinArguments& call, int64_t begin, int64_t end) {
   const Df d;
   for (int64_t row = begin; row < end; ++row) {
     const float* chunks = call.statistics + row * call.chunks * kStatistics;
-    const Sum all = tree_combine<Sum>(
-        0, call.chunks,
-        [&](int64_t i) { return Sum{chunks[i * kStatistics + kChunkMost], chunks[i * kStatistics + kChunkSum]}; },
-        [](const Sum& a, const Sum& b) { return Sum::joined(a, b, exp_negative); });
-    const float lse = all.most + hn::GetLane(Log(d, hn::Set(d, all.sum)));
-    call.lse[row] = lse;
+    const Sum all = sum_of_row(chunks, call.chunks);
+    const float log_sum = hn::GetLane(Log(d, hn::Set(d, all.sum)));
+    if (call.lse) call.lse[row] = all.most + log_sum;
     call.losses[row] = 0;
     call.states[row] = 0;
     bool greater_before = false;
     for (int64_t i = 0; i < call.chunks; ++i) {
       const float* chunk = chunks + i * kStatistics;
       if (chunk[kChunkLabel] != 0) {
-        call.losses[row] = lse - chunk[kChunkLogit];
+        call.losses[row] = all.most - chunk[kChunkLogit] + log_sum;
         const bool first = chunk[kChunkLabel] == 2 && !greater_before && chunk[kChunkMost] == all.most;
         call.states[row] = first ? 2 : 1;
       }
@@ -81,10 +83,11 @@ void join_grad(const JoinArguments& call, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const float* chunks = call.statistics + row * call.chunks * kStatistics;
     float* slopes = call.slopes + row * call.chunks * kStatistics;
+    const Sum all = sum_of_row(chunks, call.chunks);
     bool counted = false;
     for (int64_t i = 0; i < call.chunks; ++i) counted = counted || chunks[i * kStatistics + kChunkLabel] != 0;
     for (int64_t i = 0; i < call.chunks; ++i, chunks += kStatistics, slopes += kStatistics) {
-      const float dsum = counted ? exp_negative(chunks[kChunkMost] - call.lse[row]) * call.factor : 0.0f;
+      const float dsum = counted ? all.share(chunks[kChunkMost], exp_negative) * call.factor : 0.0f;
       const float dlogit = chunks[kChunkLabel] != 0 ? -call.factor : 0.0f;
       slopes[kChunkMost] = counted ? dsum * chunks[kChunkSum] : 0.0f;
       slopes[kChunkSum] = dsum;
@@ -98,11 +101,12 @@ void rows_grad(const JoinArguments& call, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const float* chunks = call.statistics + row * call.chunks * kStatistics;
     float* slopes = call.slopes + row * call.chunks * kStatistics;
+    const Sum all = sum_of_row(chunks, call.chunks);
     bool counted = false;
     for (int64_t i = 0; i < call.chunks; ++i) counted = counted || chunks[i * kStatistics + kChunkLabel] != 0;
-    const float all = counted ? call.dlse[row] + call.dlosses[row] : call.dlse[row];
+    const float slope = counted ? call.dlse[row] + call.dlosses[row] : call.dlse[row];
     for (int64_t i = 0; i < call.chunks; ++i, chunks += kStatistics, slopes += kStatistics) {
-      const float dsum = all == 0 ? 0.0f : exp_negative(chunks[kChunkMost] - call.lse[row]) * all;
+      const float dsum = slope == 0 ? 0.0f : all.share(chunks[kChunkMost], exp_negative) * slope;
       const float dlogit = chunks[kChunkLabel] != 0 ? -call.dlosses[row] : 0.0f;
       slopes[kChunkMost] = dsum * chunks[kChunkSum];
       slopes[kChunkSum] = dsum;
@@ -274,7 +278,6 @@ void run_join(const NodeSignature& node, const KernelContext& context) {
   JoinArguments call;
   call.chunks = node.inputs[0].shape[1];
   call.statistics = static_cast<const float*>(context.inputs[0]);
-  call.lse = static_cast<float*>(context.outputs[3]);
   call.losses = static_cast<float*>(context.scratch);
   call.states = reinterpret_cast<uint8_t*>(call.losses + rows);
   const auto loop = cpu::loss_loops(DType::kF32).join;
@@ -299,9 +302,7 @@ void run_join_grad(const NodeSignature& node, const KernelContext& context) {
   JoinArguments call;
   call.chunks = node.inputs[0].shape[1];
   call.statistics = static_cast<const float*>(context.inputs[0]);
-  // Read only.
-  call.lse = const_cast<float*>(static_cast<const float*>(context.inputs[1]));
-  call.factor = *static_cast<const float*>(context.inputs[3]) / *static_cast<const float*>(context.inputs[2]);
+  call.factor = *static_cast<const float*>(context.inputs[2]) / *static_cast<const float*>(context.inputs[1]);
   call.slopes = static_cast<float*>(context.outputs[0]);
   const auto loop = cpu::loss_loops(DType::kF32).join_grad;
   context.team.split(node.inputs[0].shape[0], join_grain(call.chunks),
@@ -328,10 +329,8 @@ void run_rows_grad(const NodeSignature& node, const KernelContext& context) {
   JoinArguments call;
   call.chunks = node.inputs[0].shape[1];
   call.statistics = static_cast<const float*>(context.inputs[0]);
-  // Read only.
-  call.lse = const_cast<float*>(static_cast<const float*>(context.inputs[1]));
-  call.dlse = static_cast<const float*>(context.inputs[2]);
-  call.dlosses = static_cast<const float*>(context.inputs[3]);
+  call.dlse = static_cast<const float*>(context.inputs[1]);
+  call.dlosses = static_cast<const float*>(context.inputs[2]);
   call.slopes = static_cast<float*>(context.outputs[0]);
   const auto loop = cpu::loss_loops(DType::kF32).rows_grad;
   context.team.split(node.inputs[0].shape[0], join_grain(call.chunks),

@@ -22,8 +22,8 @@ struct LossArguments {
 struct JoinArguments {
   int64_t chunks = 1;
   const float* statistics = nullptr;
-  float* lse = nullptr;            ///< [rows]; of the gradient: read
-  float* losses = nullptr;         ///< [rows]: lse - logit of the label, 0 where the row is ignored
+  float* lse = nullptr;            ///< [rows], or none
+  float* losses = nullptr;         ///< [rows]: log-sum-exp less the logit of the label, 0 where the row is ignored
   uint8_t* states = nullptr;       ///< [rows]: 0 ignored, 1 wrong, 2 the label is the first of the greatest logits
   float factor = 0;                ///< dloss / count
   const float* dlse = nullptr;     ///< [rows], of the gradient of single rows

@@ -13,7 +13,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ramet/kernel/cpu/bf16_table-inl.h"
 #include "ramet/kernel/cpu/convert-inl.h"
+#include "ramet/kernel/cpu/map_memory-inl.h"
 #include "ramet/kernel/cpu/math-inl.h"
 #include "ramet/kernel/cpu/philox-inl.h"
 
@@ -25,12 +27,6 @@ using cpu::kMapPad;
 using cpu::MapForm;
 using cpu::StepCall;
 using cpu::StepFunction;
-
-using Df = hn::ScalableTag<float>;
-using Di = hn::RebindToSigned<Df>;
-using Du = hn::RebindToUnsigned<Df>;
-using Vf = hn::Vec<Df>;
-using Vi = hn::Vec<Di>;
 
 /// f32 result that holds the bf16 rounding.
 struct Rounded {
@@ -45,7 +41,6 @@ HWY_INLINE void StoreF32(Df df, Vf value, Rounded* to) {
 namespace {
 
 HWY_INLINE int64_t padded(int64_t count) { return (count + kMapPad - 1) / kMapPad * kMapPad; }
-HWY_INLINE int64_t lanes() { return static_cast<int64_t>(hn::Lanes(Df())); }
 
 // --- operations on vectors: of one, two or three operands ---
 
@@ -134,14 +129,24 @@ RAMET_MAP_OP(RoundBf16Op, round_bf16(d, a))
 RAMET_MAP_OP(RoundF16Op, round_f16(d, a))
 RAMET_MAP_OP(TanhGradOp, hn::Mul(b, hn::NegMulAdd(a, a, one(d))))
 RAMET_MAP_OP(SigmoidGradOp, hn::Mul(hn::Mul(b, a), hn::Sub(one(d), a)))
-RAMET_MAP_OP(SiluGradOp, hn::Mul(b, silu_slope(d, a)))
+RAMET_MAP_OP(SiluSlopeOp, silu_slope(d, a))
 RAMET_MAP_OP(ReluGradOp, hn::IfThenElseZero(hn::Gt(a, hn::Zero(d)), b))
 RAMET_MAP_OP(LeakyReluGradOp, below_zero(d, a, hn::Mul(p, b), b))
 RAMET_MAP_OP(EluGradOp, below_zero(d, a, hn::Mul(hn::Mul(p, Exp(d, a)), b), b))
-RAMET_MAP_OP(GeluGradOp, hn::Mul(b, GeluSlope(d, a)))
-RAMET_MAP_OP(GeluTanhGradOp, hn::Mul(b, GeluTanhSlope(d, a)))
+RAMET_MAP_OP(GeluSlopeOp, GeluSlope(d, a))
+RAMET_MAP_OP(GeluTanhSlopeOp, GeluTanhSlope(d, a))
 RAMET_MAP_OP(ClampGradOp, hn::IfThenElseZero(hn::And(hn::Ge(a, p), hn::Le(a, q)), b))
 #undef RAMET_MAP_OP
+
+/// b Slope(a).
+template <class SlopeOp>
+struct SlopeGradOp {
+  using Slope = SlopeOp;
+  static HWY_INLINE Vf apply(Df d, Vf a, Vf b, Vf p, Vf q) { return hn::Mul(b, Slope::apply(d, a, a, p, q)); }
+};
+using SiluGradOp = SlopeGradOp<SiluSlopeOp>;
+using GeluGradOp = SlopeGradOp<GeluSlopeOp>;
+using GeluTanhGradOp = SlopeGradOp<GeluTanhSlopeOp>;
 
 // --- loops ---
 
@@ -496,16 +501,54 @@ StepFunction binary_form(MapForm a, MapForm b, MapForm result) {
   return b == MapForm::kBf16 ? binary_result<Op, float, Bf16>(result) : binary_result<Op, float, float>(result);
 }
 
+// Of bf16 numbers by table, which is made here, before any step runs.
+template <class Op>
+struct Tabled {
+  template <class A, class R>
+  struct Loop {
+    static void run(const StepCall& call) {
+      if constexpr (std::is_same_v<A, Bf16>)
+        look_up<Op>(static_cast<const Bf16*>(call.operands[0]), padded(call.count), static_cast<R*>(call.result));
+      else
+        unary<Op, A, R>(call);
+    }
+  };
+};
+template <class Op>
+StepFunction tabled_form(MapForm a, MapForm result) {
+  if (a == MapForm::kBf16) bf16_table<Op>();
+  return unary_form<Tabled<Op>::template Loop>(a, result);
+}
+template <class Op, class B, class R>
+void multiply_slope(const StepCall& call) {
+  multiply_looked_up<typename Op::Slope>(static_cast<const Bf16*>(call.operands[0]),
+                                         static_cast<const B*>(call.operands[1]), padded(call.count),
+                                         static_cast<R*>(call.result));
+}
+template <class Op, class B>
+StepFunction slope_result(MapForm result) {
+  if (result == MapForm::kBf16) return &multiply_slope<Op, B, Bf16>;
+  return result == MapForm::kRounded ? &multiply_slope<Op, B, Rounded> : &multiply_slope<Op, B, float>;
+}
+template <class Op>
+StepFunction slope_form(MapForm a, MapForm b, MapForm result) {
+  if (a != MapForm::kBf16) return binary_form<Op>(a, b, result);
+  bf16_table<typename Op::Slope>();
+  return b == MapForm::kBf16 ? slope_result<Op, Bf16>(result) : slope_result<Op, float>(result);
+}
+
 StepFunction find_form(std::string_view name, MapForm a, MapForm b, MapForm result) {
   if (name == "add") return binary_form<AddOp>(a, b, result);
   if (name == "subtract") return binary_form<SubtractOp>(a, b, result);
   if (name == "multiply") return binary_form<MultiplyOp>(a, b, result);
-  if (name == "gelu_grad") return binary_form<GeluGradOp>(a, b, result);
-  if (name == "gelu_tanh_grad") return binary_form<GeluTanhGradOp>(a, b, result);
+  if (name == "gelu_grad") return slope_form<GeluGradOp>(a, b, result);
+  if (name == "gelu_tanh_grad") return slope_form<GeluTanhGradOp>(a, b, result);
+  if (name == "silu_grad") return slope_form<SiluGradOp>(a, b, result);
   if (name == "scale") return unary_form<Unary<ScaleOp>::Loop>(a, result);
   if (name == "relu") return unary_form<Unary<ReluOp>::Loop>(a, result);
-  if (name == "gelu") return unary_form<Unary<GeluOp>::Loop>(a, result);
-  if (name == "gelu_tanh") return unary_form<Unary<GeluTanhOp>::Loop>(a, result);
+  if (name == "gelu") return tabled_form<GeluOp>(a, result);
+  if (name == "gelu_tanh") return tabled_form<GeluTanhOp>(a, result);
+  if (name == "silu") return tabled_form<SiluOp>(a, result);
   if (name == "round_bf16") return unary_form<Unary<RoundBf16Op>::Loop>(a, result);
   if (name == "stop_gradient") return unary_form<Unary<CopyOp>::Loop>(a, result);
   if (name == "dropout") return unary_form<DropoutLoop>(a, result);
@@ -517,148 +560,6 @@ StepFunction find_step(std::string_view name, DType type, MapForm a, MapForm b, 
   if (type != DType::kF32) return nullptr;
   if (a == MapForm::kF32 && b == MapForm::kF32 && result == MapForm::kF32) return find_float(name);
   return find_form(name, a, b, result);
-}
-
-// --- loads and stores ---
-
-template <class T, class R, R (*Widen)(T)>
-void load_each(const void* from, int64_t stride, int64_t count, void* to) {
-  const auto* source = static_cast<const T*>(from);
-  auto* target = static_cast<R*>(to);
-  if (stride == 0) {
-    const hn::ScalableTag<R> d;
-    const auto value = hn::Set(d, Widen(*source));
-    const auto step = static_cast<int64_t>(hn::Lanes(d));
-    int64_t i = 0;
-    for (; i + step <= count; i += step) hn::StoreU(value, d, target + i);
-    for (; i < count; ++i) target[i] = hn::GetLane(value);
-  } else {
-    for (int64_t i = 0; i < count; ++i) target[i] = Widen(source[i * stride]);
-  }
-}
-template <class T>
-T same(T value) {
-  return value;
-}
-int32_t truth(uint8_t value) { return value != 0; }
-template <class T>
-int32_t widened(T value) {
-  return value;
-}
-template <class T>
-T shortened(int32_t value) {
-  return static_cast<T>(value);
-}
-float bf16_value(uint16_t bits) { return bf16_to_f32(bits); }
-
-template <class T>
-void load_plain(const void* from, int64_t stride, int64_t count, void* to) {
-  if (stride == 1)
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
-  else
-    load_each<T, T, same<T>>(from, stride, count, to);
-}
-template <class T, float (*Widen)(decltype(T::bits))>
-void load_narrow(const void* from, int64_t stride, int64_t count, void* to) {
-  if (stride != 1) return load_each<decltype(T::bits), float, Widen>(from, stride, count, to);
-  const Df d;
-  const auto* source = static_cast<const T*>(from);
-  auto* target = static_cast<float*>(to);
-  int64_t i = 0;
-  for (; i + lanes() <= count; i += lanes()) hn::StoreU(LoadF32(d, source + i), d, target + i);
-  for (; i < count; ++i) target[i] = Widen(source[i].bits);
-}
-
-cpu::LoadFunction find_load(DType dtype) {
-  switch (dtype) {
-    case DType::kF32: return &load_plain<float>;
-    case DType::kBF16: return &load_narrow<Bf16, bf16_value>;
-    case DType::kF16: return &load_narrow<F16, f16_to_f32>;
-    case DType::kF8E4M3: return &load_narrow<F8E4M3, f8e4m3_to_f32>;
-    case DType::kF8E5M2: return &load_narrow<F8E5M2, f8e5m2_to_f32>;
-    case DType::kI32: return &load_plain<int32_t>;
-    case DType::kI64: return &load_plain<int64_t>;
-    case DType::kBool: return &load_each<uint8_t, int32_t, truth>;
-    case DType::kU8: return &load_each<uint8_t, int32_t, widened<uint8_t>>;
-    case DType::kU16: return &load_each<uint16_t, int32_t, widened<uint16_t>>;
-    case DType::kI8: return &load_each<int8_t, int32_t, widened<int8_t>>;
-    case DType::kI16: return &load_each<int16_t, int32_t, widened<int16_t>>;
-    case DType::kU32: return &load_plain<uint32_t>;
-    case DType::kU64: return &load_plain<uint64_t>;
-    case DType::kF64: return nullptr;
-  }
-  return nullptr;
-}
-
-template <class T>
-void store_plain(const void* from, int64_t count, void* to) {
-  std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
-}
-template <class R, class T, T (*Narrow)(R)>
-void store_each(const void* from, int64_t count, void* to) {
-  const auto* source = static_cast<const R*>(from);
-  auto* target = static_cast<T*>(to);
-  for (int64_t i = 0; i < count; ++i) target[i] = Narrow(source[i]);
-}
-uint8_t truth_byte(int32_t value) { return value != 0; }
-
-template <class T, uint16_t (*Narrow)(float)>
-void store_half(const void* from, int64_t count, void* to) {
-  const Df d;
-  const auto* source = static_cast<const float*>(from);
-  auto* target = static_cast<T*>(to);
-  int64_t i = 0;
-  for (; i + lanes() <= count; i += lanes()) StoreF32(d, hn::LoadU(d, source + i), target + i);
-  for (; i < count; ++i) target[i].bits = Narrow(source[i]);
-}
-
-template <DType type>
-void store_f8(const void* from, int64_t count, void* to) {
-  cpu::rounding_loops().narrow(type, static_cast<const float*>(from), count, to, nullptr, false);
-}
-
-cpu::StoreFunction find_store(DType dtype) {
-  switch (dtype) {
-    case DType::kF32: return &store_plain<float>;
-    case DType::kBF16: return &store_half<Bf16, f32_to_bf16>;
-    case DType::kF16: return &store_half<F16, f32_to_f16>;
-    case DType::kF8E4M3: return &store_f8<DType::kF8E4M3>;
-    case DType::kF8E5M2: return &store_f8<DType::kF8E5M2>;
-    case DType::kI32: return &store_plain<int32_t>;
-    case DType::kI64: return &store_plain<int64_t>;
-    case DType::kBool: return &store_each<int32_t, uint8_t, truth_byte>;
-    case DType::kU8: return &store_each<int32_t, uint8_t, shortened<uint8_t>>;
-    case DType::kU16: return &store_each<int32_t, uint16_t, shortened<uint16_t>>;
-    case DType::kI8: return &store_each<int32_t, int8_t, shortened<int8_t>>;
-    case DType::kI16: return &store_each<int32_t, int16_t, shortened<int16_t>>;
-    case DType::kU32: return &store_plain<uint32_t>;
-    case DType::kU64: return &store_plain<uint64_t>;
-    case DType::kF64: return nullptr;
-  }
-  return nullptr;
-}
-
-// --- sums ---
-
-void add_to(const float* from, int64_t count, float* sums) {
-  const Df d;
-  int64_t i = 0;
-  for (; i + lanes() <= count; i += lanes())
-    hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, from + i)), d, sums + i);
-  for (; i < count; ++i) sums[i] += from[i];
-}
-
-void add_to_lanes(const float* from, int64_t count, float* sums) {
-  const Df d;
-  constexpr int64_t kLanes = 16;
-  constexpr int64_t kVectors = kLanes / static_cast<int64_t>(hn::MaxLanes(Df()));
-  Vf lane[kVectors];
-  const int64_t width = lanes(), whole = count / kLanes * kLanes;
-  for (int64_t v = 0; v < kVectors; ++v) lane[v] = hn::LoadU(d, sums + v * width);
-  for (int64_t i = 0; i < whole; i += kLanes)
-    for (int64_t v = 0; v < kVectors; ++v) lane[v] = hn::Add(lane[v], hn::LoadU(d, from + i + v * width));
-  for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(lane[v], d, sums + v * width);
-  for (int64_t i = whole; i < count; ++i) sums[i - whole] += from[i];
 }
 
 }  // namespace

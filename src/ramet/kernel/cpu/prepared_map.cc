@@ -167,10 +167,15 @@ void MapEvaluator::Prepared::add_step(const MapProgram& program, const MapProgra
   } else {
     made.plain = loop_of(info, type);
     made.wraps = is_short(result.type) && info.types != MapOpTypes::kSelect;
+    // Of inputs that are bf16 alone: some loops prepare tables for them.
+    const auto may_be = [&](size_t operand, MapForm form) {
+      const auto source = static_cast<size_t>(made.operands[operand]);  // none: beyond all inputs
+      return form == kF32 || (source < inputs.size() && inputs[source].dtype == DType::kBF16);
+    };
     for (MapForm a : {kF32, kBf16})
       for (MapForm b : {kF32, kBf16})
         for (MapForm r : {kF32, kBf16, MapForm::kRounded})
-          if (type == DType::kF32 && (b == kF32 || (info.arity == 2 && !dropout)))
+          if (type == DType::kF32 && may_be(0, a) && (b == kF32 || (info.arity == 2 && !dropout && may_be(1, b))))
             made.forms[static_cast<int>(a)][static_cast<int>(b)][static_cast<int>(r)] =
                 loops.step(info.name, type, a, b, r);
   }

@@ -19,6 +19,9 @@ constexpr int64_t kAlign = 64;
 constexpr int64_t kRowGrain = 16;           // threads' shares of rows are cut at multiples of it
 constexpr int64_t kBlockBytes = 512 << 10;  // of a copied block of a: half of a second-level cache
 constexpr int64_t kBufferedColumns = 512;   // of a block of sums
+constexpr int64_t kTileColumns = 256;       // the same of tiles
+constexpr int64_t kTileStrips = 8;          // of a block of rows of tiles
+constexpr int64_t kPackedColumns = 128;     // least columns that are worth packing rows for
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t round_down(int64_t value, int64_t step) { return std::max(step, value / step * step); }
@@ -53,8 +56,9 @@ struct PreparedMatmul::Parts {
   int threads = 1;
   bool whole_products = false;  // each thread takes products of the batch for itself
   bool by_columns = false;      // threads share column blocks, not rows
-  bool copies_a = false;        // a block of a is transposed, converted or cut into chunks first
-  bool buffered = false;        // sums go to a buffer in f32, and out through finish_row
+  bool copies_a = false;        // a block of a is transposed, converted, cut into chunks or packed first
+  bool packs_a = false;         // for tiles
+  bool buffered = false;        // sums go to a buffer in f32, and out through finish_rows
   int64_t row_block = 0, column_block = 0;
   std::string implementation = "plain";
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<onednn::Gemm>> gemms;  // by rows and columns
@@ -66,9 +70,15 @@ struct PreparedMatmul::Parts {
   int64_t copied_k() const {
     return kind == BlockProduct::kTiles ? (blocked.k_chunk() + 1) / 2 * 2 : blocked.k_chunk();
   }
-  /// Floats between rows of a buffer of sums: tiles write sixteen at a time.
+  /// Floats between rows of a buffer of sums: tiles write sixteen at a time, and their rows begin in different sets of
+  /// the first-level cache if they are an odd number of lines apart.
   int64_t sums_stride(int64_t columns) const {
-    return kind == BlockProduct::kTiles ? (columns + 15) / 16 * 16 : columns;
+    return kind == BlockProduct::kTiles ? ((columns + 15) / 16 | 1) * 16 : columns;
+  }
+  /// Bytes of a chunk of so many copied rows of a.
+  int64_t copied_bytes(int64_t rows) const {
+    if (packs_a) return (rows + kAmxRows - 1) / kAmxRows * packed_strip_bytes(blocked.k_chunk());
+    return rows * copied_k() * element();
   }
   int64_t rank_bytes() const { return a_bytes + sums_bytes + gemm_bytes; }
   int64_t blocked_copies() const { return form.blocked ? 0 : whole_products ? threads : 1; }
@@ -83,6 +93,7 @@ struct PreparedMatmul::Parts {
   void product(int64_t index, Range rows, Range columns, int rank, const char* b, const Operands& at) const;
   void block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a,
              const Operands& at) const;
+  void copy_rows(const char* from, int64_t rows, char* to) const;
   void run(const Operands& at, ThreadTeam& team) const;
   void run_whole_products(const Operands& at, ThreadTeam& team) const;
 };
@@ -101,7 +112,10 @@ void PreparedMatmul::Parts::choose_blocks() {
   const bool few_rows = form.m < kRowGrain * threads && blocked.blocks() >= threads;
   whole_products = threads > 1 && form.batch >= threads;
   by_columns = threads > 1 && !whole_products && few_rows;
-  copies_a = form.transpose_a || form.a.dtype != blocked.compute || form.chunks > 1 || copied_k() != form.k;
+  packs_a = kind == BlockProduct::kTiles && form.a.dtype == DType::kBF16 &&
+            (form.transpose_a || form.n >= kPackedColumns) &&
+            (form.chunk_blocks == 1 || form.run() % (2 * kAmxUnits) == 0);
+  copies_a = packs_a || form.transpose_a || form.a.dtype != blocked.compute || form.chunks > 1 || copied_k() != form.k;
   buffered = kind != BlockProduct::kOnednn || form.chunks > 1 || by_columns || form.output.dtype == DType::kF16 ||
              (form.has_bias && bias == DType::kF16) ||
              (blocked.compute == DType::kF32 && (form.output.dtype != DType::kF32 || bias != DType::kF32));
@@ -111,9 +125,14 @@ void PreparedMatmul::Parts::choose_blocks() {
     row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
   if (buffered) row_block = std::min<int64_t>(row_block, 128);
   // Tiles go through k in passes: what a pass reads of a fits, and each block of b serves as many rows as it can.
-  if (kind == BlockProduct::kTiles) row_block = std::min<int64_t>(form.m, 256);
+  if (kind == BlockProduct::kTiles) {
+    const int64_t strips = (row_share(0).size() + kAmxRows - 1) / kAmxRows,
+                  blocks = (strips + kTileStrips - 1) / kTileStrips;
+    row_block = blocks ? (strips + blocks - 1) / blocks * kAmxRows : 1;
+  }
   row_block = std::max<int64_t>(1, std::min(row_block, form.m));
-  column_block = buffered ? std::min(form.n, round_down(kBufferedColumns / form.chunks, blocked.n_block)) : form.n;
+  const int64_t columns = kind == BlockProduct::kTiles ? kTileColumns : kBufferedColumns;
+  column_block = buffered ? std::min(form.n, round_down(columns / form.chunks, blocked.n_block)) : form.n;
 }
 
 bool PreparedMatmul::Parts::make_gemm(int64_t rows, int64_t columns, std::string* why) {
@@ -151,7 +170,7 @@ bool PreparedMatmul::Parts::make_gemms(std::string* why) {
 
 void PreparedMatmul::Parts::size_scratch() {
   if (!form.blocked) blocked_bytes = aligned(blocked.bytes());
-  if (copies_a) a_bytes = aligned(row_block * form.chunks * copied_k() * element());
+  if (copies_a) a_bytes = aligned(form.chunks * copied_bytes(row_block));
   if (buffered) sums_bytes = aligned(form.chunks * row_block * sums_stride(column_block) * 4);
 }
 
@@ -172,23 +191,28 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   }
   const int64_t stride = sums_stride(columns.size()), chunk_sums = rows.size() * stride, k = copied_k();
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
-    const char* a_chunk = a + chunk * rows.size() * k * element();
+    const char* a_chunk = a + chunk * copied_bytes(rows.size());
     const char* b_chunk = b_block + chunk * blocked.chunk_bytes();
     float* to = sums + chunk * chunk_sums;
     if (gemm)
       gemm->run(rank, a_chunk, b_chunk, nullptr, to, own + a_bytes + sums_bytes);
     else if (kind == BlockProduct::kTiles)
       amx_product({.m = rows.size(),
-                   .n = stride,
+                   .n = (columns.size() + 15) / 16 * 16,
                    .k = k / 2,
                    .a = a_chunk,
                    .a_stride = 2 * k,
+                   .a_strip = packs_a ? packed_strip_bytes(k) : 0,
                    .b = reinterpret_cast<const uint32_t*>(b_chunk),
                    .b_stride = blocked.n_block,
                    .panel_stride = blocked.block_bytes() / 4,
+                   .panel_columns = blocked.n_block,
                    .c = to,
                    .c_stride = stride,
-                   .add = false});
+                   .add = false,
+                   .result = out,
+                   .result_stride = form.n * out_size,
+                   .result_size = out_size});
     else
       plain_product(rows.size(), columns.size(), k, reinterpret_cast<const float*>(a_chunk),
                     reinterpret_cast<const float*>(b_chunk), to, columns.size());
@@ -197,10 +221,37 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   const char* bias_at = form.has_bias
                             ? static_cast<const char*>(at.extra) + columns.begin * static_cast<int64_t>(size_of(bias))
                             : nullptr;
-  for (int64_t i = 0; i < rows.size(); ++i)
-    finish_row(sums + i * stride, form.chunks, chunk_sums, columns.size(), bias_at, bias,
-               c ? c + (index * form.m + rows.begin + i) * form.n + columns.begin : nullptr,
-               out + i * form.n * out_size, form.output.dtype);
+  finish_rows({.sums = sums,
+               .sum_stride = stride,
+               .rows = rows.size(),
+               .n = columns.size(),
+               .chunks = form.chunks,
+               .chunk_stride = chunk_sums,
+               .bias = bias_at,
+               .bias_type = bias,
+               .c = c ? c + (index * form.m + rows.begin) * form.n + columns.begin : nullptr,
+               .c_stride = form.n,
+               .out_type = form.output.dtype,
+               .out = out,
+               .out_stride = form.n * out_size});
+}
+
+/// Copies so many rows of a, the first at `from`, chunk by chunk.
+void PreparedMatmul::Parts::copy_rows(const char* from, int64_t rows, char* to) const {
+  const int64_t size = static_cast<int64_t>(size_of(form.a.dtype));
+  const int64_t k = copied_k(), stride = form.transpose_a ? form.m : form.k, run = form.run();
+  if (!packs_a && k != blocked.k_chunk()) std::memset(to, 0, static_cast<size_t>(form.chunks * copied_bytes(rows)));
+  for (int64_t chunk = 0; chunk < form.chunks; ++chunk)
+    for (int64_t part = 0; part < form.chunk_blocks; ++part) {
+      const int64_t first = (part * form.chunks + chunk) * run * (form.transpose_a ? stride : 1);
+      char* chunk_to = to + chunk * copied_bytes(rows);
+      if (packs_a)
+        pack_rows(reinterpret_cast<const uint16_t*>(from) + first, stride, form.transpose_a, rows, run,
+                  packed_strip_bytes(blocked.k_chunk()), chunk_to + packed_strip_bytes(part * run));
+      else
+        copy_block(from + first * size, form.a.dtype, stride, form.transpose_a, rows, run, blocked.compute, k,
+                   chunk_to + part * run * element());
+    }
 }
 
 void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, int rank, const char* b,
@@ -213,15 +264,7 @@ void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, in
     const Range some{i, std::min(rows.end, i + row_block)};
     const char* block_a = a + i * form.k * size;
     if (copies_a) {
-      const int64_t k = copied_k(), stride = form.transpose_a ? form.m : form.k, run = form.run();
-      if (k != blocked.k_chunk()) std::memset(copy, 0, static_cast<size_t>(form.chunks * some.size() * k * element()));
-      for (int64_t chunk = 0; chunk < form.chunks; ++chunk)
-        for (int64_t part = 0; part < form.chunk_blocks; ++part) {
-          const int64_t at = (part * form.chunks + chunk) * run;
-          const int64_t first = form.transpose_a ? at * stride + i : i * stride + at;
-          copy_block(a + first * size, form.a.dtype, stride, form.transpose_a, some.size(), run, blocked.compute, k,
-                     copy + (chunk * some.size() * k + part * run) * element());
-        }
+      copy_rows(a + (form.transpose_a ? i : i * form.k) * size, some.size(), copy);
       block_a = copy;
     }
     for (int64_t j = columns.begin; j < columns.end; j += column_block)
@@ -292,7 +335,7 @@ std::optional<BlockedMatrix> PreparedMatmul::preferred_blocking(BlockProduct kin
   if (kind == BlockProduct::kTiles) {
     if (!bf16 || cpu_level() < CpuLevel::kAmxBf16) return std::nullopt;
     blocked.compute = DType::kBF16;
-    blocked.n_block = 64;
+    blocked.n_block = kAmxPanel;
     return blocked;
   }
   if (bf16) {

@@ -24,7 +24,7 @@ enum class BlockProduct {
 ///
 /// Every element is the same sum in the same order whatever the team, the blocks and the layout of b: threads own whole
 /// rows (or, for few rows, whole column blocks), a block is one single-threaded product over all of a chunk's k, and
-/// chunks are combined by `finish_row`.
+/// chunks are combined by `finish_rows`.
 class PreparedMatmul {
  public:
   /// Null, with the reason in `why`, when this kind does not take the product. `bias` is the type of input 2 of a

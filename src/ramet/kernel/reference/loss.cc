@@ -85,26 +85,25 @@ void run_softmax_statistics_grad(const ReferenceOperands& operands) {
   });
 }
 
+using Sum = SoftmaxSum<double>;
+
+double exponential(double x) { return std::exp(x); }
+
 void run_cross_entropy(const ReferenceOperands& operands) {
   const Shape& shape = operands.input_type(0).shape;
   const int64_t rows = shape[0], chunks = shape[1];
-  using Sum = SoftmaxSum<double>;
   double loss = 0, count = 0, correct = 0;
   for (int64_t row = 0; row < rows; ++row) {
     const auto value = [&](int64_t chunk, int which) {
       return operands.get(0, (row * chunks + chunk) * kStatistics + which);
     };
-    const Sum all = tree_combine<Sum>(
-        0, chunks, [&](int64_t chunk) { return Sum{value(chunk, kChunkMost), value(chunk, kChunkSum)}; },
-        [](const Sum& a, const Sum& b) { return Sum::joined(a, b, [](double x) { return std::exp(x); }); });
-    const double lse = all.most + std::log(all.sum);
-    operands.set(3, row, lse);
+    const Sum all = Sum::of_row(chunks, value, exponential);
     int64_t first = 0;
     for (int64_t chunk = 1; chunk < chunks; ++chunk)
       if (value(chunk, kChunkMost) > value(first, kChunkMost)) first = chunk;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       if (value(chunk, kChunkLabel) == 0) continue;
-      loss += lse - value(chunk, kChunkLogit);
+      loss += all.most - value(chunk, kChunkLogit) + std::log(all.sum);
       count += 1;
       correct += value(chunk, kChunkLabel) == 2 && chunk == first;
     }
@@ -121,10 +120,11 @@ void run_cross_entropy_grad(const ReferenceOperands& operands) {
     const auto at = [&](int64_t chunk, int which) { return (row * chunks + chunk) * kStatistics + which; };
     bool counted = false;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) counted = counted || operands.get(0, at(chunk, kChunkLabel)) != 0;
-    const double factor = counted ? operands.get(3, 0) / operands.get(2, 0) : 0;
+    const double factor = counted ? operands.get(2, 0) / operands.get(1, 0) : 0;
+    const Sum all =
+        Sum::of_row(chunks, [&](int64_t chunk, int which) { return operands.get(0, at(chunk, which)); }, exponential);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const double share = std::exp(operands.get(0, at(chunk, kChunkMost)) - operands.get(1, row));
-      const double dsum = counted ? share * factor : 0;
+      const double dsum = counted ? all.share(operands.get(0, at(chunk, kChunkMost)), exponential) * factor : 0;
       operands.set(0, at(chunk, kChunkMost), counted ? dsum * operands.get(0, at(chunk, kChunkSum)) : 0);
       operands.set(0, at(chunk, kChunkSum), dsum);
       operands.set(0, at(chunk, kChunkLogit), operands.get(0, at(chunk, kChunkLabel)) != 0 ? -factor : 0);

@@ -1,11 +1,14 @@
 #include <cmath>
 
 #include "ramet/kernel/reference/reference.h"
-#include "ramet/ops/reduce_order.h"
 #include "ramet/ops/softmax_statistics.h"
 
 namespace ramet::kernel {
 namespace {
+
+using Sum = SoftmaxSum<double>;
+
+double exponential(double x) { return std::exp(x); }
 
 double statistic(const ReferenceOperands& operands, int64_t row, int64_t chunk, int which) {
   return operands.get(0, (row * operands.input_type(0).shape[1] + chunk) * kStatistics + which);
@@ -13,17 +16,14 @@ double statistic(const ReferenceOperands& operands, int64_t row, int64_t chunk, 
 
 void run_rows(const ReferenceOperands& operands) {
   const Shape& shape = operands.input_type(0).shape;
-  using Sum = SoftmaxSum<double>;
   for (int64_t row = 0; row < shape[0]; ++row) {
     const auto value = [&](int64_t chunk, int which) { return statistic(operands, row, chunk, which); };
-    const Sum all = tree_combine<Sum>(
-        0, shape[1], [&](int64_t chunk) { return Sum{value(chunk, kChunkMost), value(chunk, kChunkSum)}; },
-        [](const Sum& a, const Sum& b) { return Sum::joined(a, b, [](double x) { return std::exp(x); }); });
-    const double lse = all.most + std::log(all.sum);
+    const Sum all = Sum::of_row(shape[1], value, exponential);
+    const double log_sum = std::log(all.sum);
     double loss = 0, counted = 0;
     for (int64_t chunk = 0; chunk < shape[1]; ++chunk)
-      if (value(chunk, kChunkLabel) != 0) loss = lse - value(chunk, kChunkLogit), counted = 1;
-    operands.set(0, row, lse);
+      if (value(chunk, kChunkLabel) != 0) loss = all.most - value(chunk, kChunkLogit) + log_sum, counted = 1;
+    operands.set(0, row, all.most + log_sum);
     operands.set(1, row, loss);
     operands.set(2, row, counted);
   }
@@ -32,7 +32,9 @@ void run_rows(const ReferenceOperands& operands) {
 void run_rows_grad(const ReferenceOperands& operands) {
   const Shape& shape = operands.input_type(0).shape;
   for (int64_t row = 0; row < shape[0]; ++row) {
-    const double dlse = operands.get(2, row), dloss = operands.get(3, row);
+    const double dlse = operands.get(1, row), dloss = operands.get(2, row);
+    const Sum sum = Sum::of_row(
+        shape[1], [&](int64_t chunk, int which) { return statistic(operands, row, chunk, which); }, exponential);
     bool counted = false;
     for (int64_t chunk = 0; chunk < shape[1]; ++chunk)
       counted = counted || statistic(operands, row, chunk, kChunkLabel) != 0;
@@ -41,8 +43,7 @@ void run_rows_grad(const ReferenceOperands& operands) {
       const auto set = [&](int which, double value) {
         operands.set(0, (row * shape[1] + chunk) * kStatistics + which, value);
       };
-      const double dsum =
-          all == 0 ? 0 : std::exp(statistic(operands, row, chunk, kChunkMost) - operands.get(1, row)) * all;
+      const double dsum = all == 0 ? 0 : sum.share(statistic(operands, row, chunk, kChunkMost), exponential) * all;
       set(kChunkMost, dsum * statistic(operands, row, chunk, kChunkSum));
       set(kChunkSum, dsum);
       set(kChunkLogit, statistic(operands, row, chunk, kChunkLabel) != 0 ? -dloss : 0);

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ramet/model.h"
+
+namespace ramet::v0 {
+
+/// Rows and columns of the blocks of a sparse matrix. {1, 1}: elements one by one.
+struct BlockSize {
+  int64_t rows = 1, columns = 1;
+  friend bool operator==(const BlockSize&, const BlockSize&) = default;
+};
+
+// The formats that other libraries use. All numbers are f32; rows and columns are those of the whole matrix.
+
+/// Stored elements one by one, in order of rows, then columns.
+struct CooMatrix {
+  int64_t rows = 0, columns = 0;
+  std::vector<int64_t> row, column;
+  std::vector<float> values;
+};
+/// Stored elements of row i: first[i] to first[i + 1].
+struct CsrMatrix {
+  int64_t rows = 0, columns = 0;
+  std::vector<int64_t> first, column;
+  std::vector<float> values;
+};
+/// Stored elements of column j: first[j] to first[j + 1].
+struct CscMatrix {
+  int64_t rows = 0, columns = 0;
+  std::vector<int64_t> first, row;
+  std::vector<float> values;
+};
+/// CSR of blocks; `column` counts blocks, and each block's values are row-major (torch.sparse_bsr_tensor).
+struct BsrMatrix {
+  int64_t rows = 0, columns = 0;
+  BlockSize block{};
+  std::vector<int64_t> first, column;
+  std::vector<float> values;
+};
+/// COO of blocks; `row` and `column` count blocks (the triplets of Graphcore's ipu_sparse_ops).
+struct SparseTriplets {
+  int64_t rows = 0, columns = 0;
+  BlockSize block{};
+  std::vector<int64_t> row, column;
+  std::vector<float> values;
+};
+/// The operands of `sparse_matmul`: the matrix as a grid of equal cells, each of which stores the same number of
+/// blocks.
+struct SparseCells {
+  int64_t cells_down = 1, cells_across = 1;
+  int64_t cell_rows = 0, cell_columns = 0;
+  BlockSize block{};
+  int64_t slots = 0;           ///< stored blocks of a cell
+  std::vector<int32_t> index;  ///< [cells_down, cells_across, slots]: numbers of blocks in their cell, ascending
+  std::vector<float> values;   ///< [cells_down, cells_across, slots, block.rows, block.columns]
+};
+
+/// A block-sparse matrix, f32. Its stored blocks are in order, row of blocks by row of blocks. Two matrices of the same
+/// block size that store the same blocks are equal, whatever format they came from. Immutable.
+///
+/// The functions that read another format throw ShapeError where sizes do not fit, and FormatError for a place outside
+/// of the matrix or stored twice; both name the entry. Entries may come in any order.
+class RAMET_API SparseMatrix {
+ public:
+  /// The blocks that have an element other than 0. `numbers` is row-major.
+  static SparseMatrix from_dense(int64_t rows, int64_t columns, std::span<const float> numbers, BlockSize block = {});
+  static SparseMatrix from(const CooMatrix& matrix);
+  static SparseMatrix from(const CsrMatrix& matrix);
+  static SparseMatrix from(const CscMatrix& matrix);
+  static SparseMatrix from(const BsrMatrix& matrix);
+  static SparseMatrix from(const SparseTriplets& matrix);
+  static SparseMatrix from(const SparseCells& matrix);
+
+  int64_t rows() const { return rows_; }
+  int64_t columns() const { return columns_; }
+  BlockSize block() const { return block_; }
+  /// Number of stored blocks, and the share of the matrix that they cover.
+  int64_t stored_blocks() const { return static_cast<int64_t>(numbers_.size()); }
+  double density() const;
+
+  std::vector<float> dense() const;  ///< row-major
+  CooMatrix coo() const;             ///< all elements of the stored blocks, zeros too
+  CsrMatrix csr() const;
+  CscMatrix csc() const;
+  BsrMatrix bsr() const;
+  SparseTriplets triplets() const;
+  /// Throws ShapeError, with the counts, unless the cells divide the matrix into whole blocks and store equally many.
+  SparseCells cells(int64_t cells_down = 1, int64_t cells_across = 1) const;
+  /// The same matrix in blocks of another size: those that hold a stored element. Smaller blocks that divide this
+  /// size lose nothing and add nothing.
+  SparseMatrix with_block(BlockSize block) const;
+
+  friend bool operator==(const SparseMatrix&, const SparseMatrix&) = default;
+
+ private:
+  SparseMatrix(int64_t rows, int64_t columns, BlockSize block);
+  static SparseMatrix sorted(int64_t rows, int64_t columns, BlockSize block, std::vector<int64_t> numbers,
+                             std::span<const float> values);
+  int64_t blocks_across() const { return columns_ / block_.columns; }
+  int64_t block_elements() const { return block_.rows * block_.columns; }
+  int64_t rows_ = 0, columns_ = 0;
+  BlockSize block_{};
+  std::vector<int64_t> numbers_{};  // of the stored blocks, ascending
+  std::vector<float> values_{};
+};
+
+struct SparseLayerOptions {
+  double density = 0.1;  ///< share of each cell's blocks that are stored: rounded to a whole number, at least one
+  BlockSize block{};
+  int64_t cells_down = 1, cells_across = 1;  ///< layouts with tensor shards deal whole cells to devices
+  uint64_t seed = 0;                         ///< of the pattern
+  Init init = Init::normal(0.02);            ///< of the stored values
+  bool bias = true;                          ///< whether there is the weight "NAME.bias"
+  WeightAxis rows{}, columns{};              ///< meaning of the two dimensions of cells
+};
+/// A linear layer [..., in] -> [..., out] whose weight [out, in] is block-sparse with a fixed random pattern: in each
+/// cell as many blocks, each set of blocks equally likely. It declares the weight "NAME.values" (a SparseCells' values)
+/// and the constant "NAME.index". Throws ShapeError where cells or blocks do not divide the weight.
+RAMET_API Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name, int64_t out,
+                                     const SparseLayerOptions& options = {});
+
+}  // namespace ramet::v0

@@ -1,0 +1,267 @@
+#include "ramet/ops/sparse.h"
+
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/ops/build_sparse.h"
+#include "ramet/ops/network_rules.h"
+
+namespace ramet::ops {
+namespace {
+
+using Kind = AttributeSpec::Kind;
+using Dims = std::vector<int64_t>;
+
+/// Attribute `name`: two positive numbers.
+Dims pair_attribute(const NodeSignature& node, const std::string& name) {
+  const Dims& pair = node.attributes.get_ints(name);
+  if (pair.size() != 2 || pair[0] < 1 || pair[1] < 1)
+    refuse(node, name + " must be two positive numbers: rows and columns", std::to_string(pair.size()) + " numbers");
+  return pair;
+}
+
+std::string times(int64_t a, int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
+
+/// The grid of the index in input `at`, with cells and blocks of these sizes.
+SparseGrid grid_of(const NodeSignature& node, size_t at, const Dims& cell, int64_t block_rows, int64_t block_columns) {
+  require_dtype(node, static_cast<int>(at), "index", {DType::kI32});
+  require_rank(node, static_cast<int>(at), "index", 3, 3);
+  const Shape& shape = node.inputs[at].shape;
+  SparseGrid grid{shape[0], shape[1], cell[0], cell[1], block_rows, block_columns, shape[2]};
+  if (block_rows < 1 || block_columns < 1 || grid.cell_rows % block_rows != 0 || grid.cell_columns % block_columns != 0)
+    refuse(node, "blocks must divide a cell", "blocks of " + times(block_rows, block_columns),
+           "divisors of a cell of " + times(cell[0], cell[1]));
+  if (grid.cells() < 1) refuse(node, "the index has no cell", shape.text(), "at least one cell");
+  if (grid.slots > grid.blocks())
+    refuse(node, "a cell stores more blocks than it has", std::to_string(grid.slots),
+           "at most " + std::to_string(grid.blocks()));
+  return grid;
+}
+
+/// Product of all dimensions but the last, which must be `width`.
+int64_t tokens_of(const NodeSignature& node, int input, const std::string& operand, int64_t width) {
+  require_floating(node, input, operand);
+  require_rank(node, input, operand, 1);
+  const Shape& shape = node.inputs[static_cast<size_t>(input)].shape;
+  if (shape.dim(-1) != width)
+    refuse(node, "the last dimension of " + operand + " does not fit the sparse matrix", std::to_string(shape.dim(-1)),
+           std::to_string(width));
+  int64_t tokens = 1;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) tokens *= shape[axis];
+  return tokens;
+}
+
+Shape with_last(const Shape& shape, int64_t last) {
+  Dims dims = shape.dims();
+  dims.back() = last;
+  return Shape(std::move(dims));
+}
+
+void require_same_type(const NodeSignature& node, const std::string& names) {
+  if (node.inputs[0].dtype != node.inputs[1].dtype)
+    refuse(node, names + " are of different types", node.inputs[0].text() + " and " + node.inputs[1].text(), "one type",
+           "Cast one of them");
+}
+
+}  // namespace
+
+SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
+  require_floating(node, 1, "values");
+  require_rank(node, 1, "values", 5, 5);
+  require_same_type(node, "x and values");
+  const Shape& values = node.inputs[1].shape;
+  SparseMatmulForm form;
+  form.grid = grid_of(node, 2, pair_attribute(node, "cell"), values[3], values[4]);
+  const Shape& index = node.inputs[2].shape;
+  require_shape(node, 1, "values", Shape{index[0], index[1], index[2], values[3], values[4]});
+  form.transpose = node.attributes.get_bool_or("transpose", false);
+  form.tokens = tokens_of(node, 0, "x", form.in());
+  const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[0].dtype;
+  if (!is_floating(dtype)) refuse(node, "the output must be floating", "dtype=" + std::string(name_of(dtype)));
+  form.output = {dtype, with_last(node.inputs[0].shape, form.out())};
+  return form;
+}
+
+SparseOuterForm sparse_outer_form(const NodeSignature& node) {
+  require_same_type(node, "a and b");
+  const Dims block = pair_attribute(node, "block");
+  SparseOuterForm form;
+  form.grid = grid_of(node, 2, pair_attribute(node, "cell"), block[0], block[1]);
+  form.tokens = tokens_of(node, 0, "a", form.grid.rows());
+  const int64_t tokens = tokens_of(node, 1, "b", form.grid.columns());
+  const Dims &a = node.inputs[0].shape.dims(), &b = node.inputs[1].shape.dims();
+  if (a.size() != b.size() || tokens != form.tokens || !std::equal(a.begin(), a.end() - 1, b.begin()))
+    refuse(node, "the leading dimensions of a and b differ", node.inputs[0].text() + " and " + node.inputs[1].text());
+  return form;
+}
+
+void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const int32_t* index) {
+  const int64_t blocks = grid.blocks();
+  for (int64_t cell = 0; cell < grid.cells(); ++cell, index += grid.slots) {
+    int64_t before = -1;
+    for (int64_t slot = 0; slot < grid.slots; ++slot) {
+      if (index[slot] > before && index[slot] < blocks) {
+        before = index[slot];
+        continue;
+      }
+      throw Error({.what = "the numbers of stored blocks must ascend, and lie in their cell",
+                   .where = node.text() + ", cell " + std::to_string(cell) + ", slot " + std::to_string(slot),
+                   .found = std::to_string(index[slot]) + " behind " + std::to_string(before),
+                   .expected = "a greater number, at most " + std::to_string(blocks - 1)},
+                  ErrorKind::kFailure);
+    }
+  }
+}
+
+namespace {
+
+/// Factors of the grid in a rule: cells and the elements of a cell, each down and across.
+struct GridFactors {
+  int r, c, cell_rows, cell_columns;
+};
+GridFactors grid_factors(RuleBuilder& rule, const SparseGrid& grid, ShardingRule::Reduce down,
+                         ShardingRule::Reduce across) {
+  GridFactors factors{};
+  factors.r = rule.factor(grid.cells_down, false, down);
+  factors.c = rule.factor(grid.cells_across, false, across);
+  factors.cell_rows = rule.factor(grid.cell_rows, true, down);
+  factors.cell_columns = rule.factor(grid.cell_columns, true, across);
+  return factors;
+}
+
+/// Cells are free, across and down; where a product sums over them, shards hold partial sums of whole cells.
+ShardingRule matmul_rule(const NodeSignature& node) {
+  using Reduce = ShardingRule::Reduce;
+  const SparseMatmulForm form = sparse_matmul_form(node);
+  RuleBuilder rule;
+  ShardingRule::Operand x;
+  const Shape& shape = node.inputs[0].shape;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) x.push_back({rule.factor(shape[axis])});
+  ShardingRule::Operand y = x;
+  const GridFactors grid = grid_factors(rule, form.grid, form.transpose ? Reduce::kSum : Reduce::kNone,
+                                        form.transpose ? Reduce::kNone : Reduce::kSum);
+  const ShardingRule::Dim rows{grid.r, grid.cell_rows}, columns{grid.c, grid.cell_columns};
+  x.push_back(form.transpose ? rows : columns);
+  y.push_back(form.transpose ? columns : rows);
+  const int slots = rule.factor(form.grid.slots, true, Reduce::kSum);
+  const int i = rule.factor(form.grid.block_rows, true, Reduce::kSum);
+  const int j = rule.factor(form.grid.block_columns, true, Reduce::kSum);
+  rule.input(x).input({{grid.r}, {grid.c}, {slots}, {i}, {j}}).input({{grid.r}, {grid.c}, {slots}});
+  return rule.output(y).build();
+}
+
+/// Tokens are never cut: they are the samples of a micro-batch.
+ShardingRule outer_rule(const NodeSignature& node) {
+  using Reduce = ShardingRule::Reduce;
+  const SparseOuterForm form = sparse_outer_form(node);
+  RuleBuilder rule;
+  ShardingRule::Operand a, b;
+  const Shape& shape = node.inputs[0].shape;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) a.push_back({rule.factor(shape[axis], true, Reduce::kSum)});
+  b = a;
+  const int r = rule.factor(form.grid.cells_down), c = rule.factor(form.grid.cells_across);
+  a.push_back({r, rule.factor(form.grid.cell_rows, true, Reduce::kSum)});
+  b.push_back({c, rule.factor(form.grid.cell_columns, true, Reduce::kSum)});
+  const int slots = rule.factor(form.grid.slots, true);
+  rule.input(a).input(b).input({{r}, {c}, {slots}});
+  const int i = rule.factor(form.grid.block_rows, true), j = rule.factor(form.grid.block_columns, true);
+  return rule.output({{r}, {c}, {slots}, {i}, {j}}).build();
+}
+
+std::vector<Tensor> matmul_gradient(GradientContext& context) {
+  const SparseMatmulForm form = sparse_matmul_form(context.node);
+  const Tensor x = context.inputs[0], values = context.inputs[1], index = context.inputs[2];
+  const Tensor dy = cast_to(context.output_gradients[0], x.dtype());
+  const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns};
+  std::vector<Tensor> gradients(3);
+  if (context.needed[0]) gradients[0] = sparse_matmul(dy, values, index, cell, !form.transpose);
+  if (context.needed[1])
+    gradients[1] = sparse_outer(form.transpose ? x : dy, form.transpose ? dy : x, index, cell, form.grid.block_rows,
+                                form.grid.block_columns);
+  return gradients;
+}
+
+std::vector<Tensor> outer_gradient(GradientContext& context) {
+  const SparseOuterForm form = sparse_outer_form(context.node);
+  const Tensor a = context.inputs[0], b = context.inputs[1], index = context.inputs[2];
+  const Tensor values = cast_to(context.output_gradients[0], a.dtype());
+  const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns};
+  std::vector<Tensor> gradients(3);
+  if (context.needed[0]) gradients[0] = sparse_matmul(b, values, index, cell);
+  if (context.needed[1]) gradients[1] = sparse_matmul(a, values, index, cell, true);
+  return gradients;
+}
+
+Cost matmul_cost(const NodeSignature& node) {
+  const SparseMatmulForm form = sparse_matmul_form(node);
+  return streaming_cost(node,
+                        2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
+}
+Cost outer_cost(const NodeSignature& node) {
+  const SparseOuterForm form = sparse_outer_form(node);
+  return streaming_cost(node,
+                        2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
+}
+
+/// The sum in f32, then its rounding.
+Tensor sum_apart(SimplifyContext& context) {
+  const SparseMatmulForm form = sparse_matmul_form(context.node);
+  if (form.output.dtype == DType::kF32) return {};
+  Attributes attributes = context.node.attributes;
+  attributes.set("dtype", DType::kF32);
+  const std::vector<Tensor> inputs(context.inputs.begin(), context.inputs.end());
+  return cast(context.build.ops("sparse_matmul", inputs, std::move(attributes)).at(0), form.output.dtype);
+}
+
+}  // namespace
+
+void register_sparse_ops(OpRegistry& registry) {
+  const AttributeSpec cell = required_attribute("cell", Kind::kInts, "rows and columns of a cell");
+  registry.add(
+      {.name = "sparse_matmul",
+       .doc = "x [...,columns] x (block-sparse matrix)^T -> [...,rows]: values [R,C,slots,i,j] at the blocks of "
+              "index i32 [R,C,slots], numbers in their cell; sums are f32, in order",
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attributes = {cell,
+                      optional_attribute("transpose", Kind::kBool, "x [...,rows] x matrix -> [...,columns] (false)"),
+                      optional_attribute("dtype", Kind::kDType, "of the output (x's)")},
+       .infer = [](const NodeSignature& node) { return std::vector{sparse_matmul_form(node).output}; },
+       .gradient = matmul_gradient,
+       .apart = sum_apart,
+       .sharding = matmul_rule,
+       .cost = matmul_cost,
+       .precision = OpDef::Precision::kLow});
+  registry.add({.name = "sparse_outer",
+                .doc = "a [...,rows], b [...,columns] -> f32 [R,C,slots,i,j]: sums over the leading dimensions of the "
+                       "products at the stored blocks of index i32 [R,C,slots]",
+                .min_inputs = 3,
+                .max_inputs = 3,
+                .attributes = {cell, required_attribute("block", Kind::kInts, "rows and columns of a block")},
+                .infer =
+                    [](const NodeSignature& node) {
+                      const SparseGrid grid = sparse_outer_form(node).grid;
+                      return std::vector<TensorType>{{DType::kF32, Shape{grid.cells_down, grid.cells_across, grid.slots,
+                                                                         grid.block_rows, grid.block_columns}}};
+                    },
+                .gradient = outer_gradient,
+                .sharding = outer_rule,
+                .cost = outer_cost,
+                .precision = OpDef::Precision::kLow});
+}
+
+Tensor sparse_matmul(Tensor x, Tensor values, Tensor index, const SparseCell& cell, bool transpose,
+                     std::optional<DType> dtype) {
+  Attributes attributes{{"cell", Dims{cell.rows, cell.columns}}};
+  if (transpose) attributes.set("transpose", true);
+  if (dtype && *dtype != x.dtype()) attributes.set("dtype", *dtype);
+  return x.builder->op("sparse_matmul", {x, values, index}, std::move(attributes));
+}
+
+Tensor sparse_outer(Tensor a, Tensor b, Tensor index, const SparseCell& cell, int64_t block_rows,
+                    int64_t block_columns) {
+  return a.builder->op("sparse_outer", {a, b, index},
+                       {{"cell", Dims{cell.rows, cell.columns}}, {"block", Dims{block_rows, block_columns}}});
+}
+
+}  // namespace ramet::ops

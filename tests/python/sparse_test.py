@@ -1,0 +1,70 @@
+"""Block-sparse matrices and layers in Python."""
+import unittest
+
+import numpy as np
+
+import ramet
+
+
+def matrix(rows=8, columns=12, seed=1):
+    random = np.random.default_rng(seed)
+    return np.where(random.random((rows, columns)) < 0.3, random.standard_normal((rows, columns)), 0).astype(np.float32)
+
+
+class Formats(unittest.TestCase):
+    def test_every_format_comes_back(self):
+        dense = matrix()
+        for block in ((1, 1), (2, 2), (4, 3)):
+            sparse = ramet.SparseMatrix.from_dense(dense, block=block)
+            np.testing.assert_array_equal(sparse.dense(), dense)
+            self.assertEqual(sparse.block, block)
+            row, column, values = sparse.triplets()
+            self.assertEqual(values.shape, (sparse.stored_blocks, *block))
+            self.assertEqual(ramet.SparseMatrix.from_coo(row, column, values, dense.shape, block=block), sparse)
+            self.assertEqual(ramet.SparseMatrix.from_csr(*sparse.bsr(), dense.shape, block=block), sparse)
+            self.assertEqual(ramet.SparseMatrix.from_cells(*sparse.cells(), cell=dense.shape), sparse)
+            elements = sparse.with_block((1, 1))
+            self.assertEqual(ramet.SparseMatrix.from_coo(*sparse.coo(), dense.shape), elements)
+            self.assertEqual(ramet.SparseMatrix.from_csr(*sparse.csr(), dense.shape), elements)
+            self.assertEqual(ramet.SparseMatrix.from_csc(*sparse.csc(), dense.shape), elements)
+
+    def test_refusals_are_of_their_own_types(self):
+        with self.assertRaises(ramet.ShapeError):
+            ramet.SparseMatrix.from_dense(matrix(), block=(3, 3))
+        with self.assertRaises(ramet.FormatError) as caught:
+            ramet.SparseMatrix.from_coo([0, 9], [0, 0], [1.0, 2.0], (8, 8))
+        self.assertIn("row of entry 1", caught.exception.where)
+
+
+class Layers(unittest.TestCase):
+    def test_a_product_is_that_of_the_dense_matrix(self):
+        weight, x = matrix(), np.random.default_rng(2).standard_normal((4, 12)).astype(np.float32)
+        values, index = ramet.SparseMatrix.from_dense(weight, block=(2, 2)).cells()
+        m = ramet.ModelBuilder("product")
+        a = m.input("x", "f32", [4, 12])
+        stored = m.weight("stored", values.shape, ramet.Init.numbers(values))
+        pattern = m.state("pattern", "i32", index.shape, "constant", ramet.Init.numbers(index))
+        y = ramet.sparse_matmul(a, stored, pattern, 8, 12)
+        m.loss(ramet.reduce_mean(y * y))
+        m.output("y", y)
+        np.testing.assert_allclose(ramet.Predictor(m.build(), threads=1).predict({"x": x})["y"], x @ weight.T, atol=1e-5)
+
+    def test_a_layer_trains_to_the_same_bits_on_two_layouts(self):
+        x = np.random.default_rng(3).standard_normal((16, 16)).astype(np.float32)
+        hashes = set()
+        for layout in ("", "t=2"):
+            m = ramet.ModelBuilder("layer")
+            a = m.input("x", "f32", [16, 16])
+            h = ramet.relu(ramet.sparse_linear_layer(m, a, "up", 32, density=0.25, block=(4, 4), cells=(2, 1), rows="mlp"))
+            y = ramet.sparse_linear_layer(m, h, "down", 16, density=0.25, block=(4, 4), cells=(1, 2), columns="mlp")
+            m.loss(ramet.reduce_mean(y * y))
+            m.axis_units("mlp", 2)
+            training = ramet.Training(m.build(), layout=layout, chunks=2, threads=1)
+            for _ in range(2):
+                training.step({"x": x})
+            hashes.add(training.weights_hash())
+        self.assertEqual(len(hashes), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
