@@ -1,11 +1,16 @@
 // Where the time of a training step goes, by kernel and by node, beside what was predicted.
-// usage: profile [RECIPE.toml] [--set a.b=c ...] [--steps N] [--threads N] [--nodes] [--recompute LEVEL]
+// usage: profile [RECIPE.toml | MODULE.pt2] [--set a.b=c ...] [--steps N] [--threads N] [--nodes] [--recompute LEVEL]
+// A module (ramet.torch.save) trains with AdamW, clipping at 1 and products in bf16, on random samples; its integers
+// are 1 to 9.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "ramet/api/contents.h"
+#include "ramet/api/engine.h"
 #include "ramet/base/file.h"
 #include "ramet/base/thread_team.h"
 #include "ramet/measure/probe.h"
@@ -17,6 +22,8 @@
 #include "ramet/train/initialize.h"
 #include "ramet/train/step.h"
 #include "ramet/transport/process.h"
+
+#include "ramet/import.h"
 
 namespace {
 
@@ -54,28 +61,74 @@ ProfileArguments parse(int count, char** words) {
   return wanted;
 }
 
-void set_weights(Engine& engine, const Preparation& ready) {
+/// What is profiled: a model, how it is trained, and a batch of it.
+struct Work {
+  model::Model model;
+  train::TrainOptions options;
+  Batch batch;
+  double samples = 0;  ///< or tokens, of a step
+};
+
+/// Random samples, without meaning: integers from 1 to 9.
+Batch random_batch(const std::vector<model::InputSpec>& inputs) {
+  Batch batch;
+  std::mt19937 random(1);
+  for (const model::InputSpec& input : inputs) {
+    const TensorType& type = input.type;
+    batch.tensors.push_back({input.name, type, {}});
+    batch.tensors.back().bytes.resize(static_cast<size_t>(type.bytes()));
+    std::byte* bytes = batch.tensors.back().bytes.data();
+    for (int64_t i = 0; i < type.elements(); ++i) {
+      if (type.dtype == DType::kF32) reinterpret_cast<float*>(bytes)[i] = std::normal_distribution<float>()(random);
+      if (type.dtype == DType::kI64) reinterpret_cast<int64_t*>(bytes)[i] = 1 + random() % 9;
+      if (type.dtype == DType::kI32) reinterpret_cast<int32_t*>(bytes)[i] = static_cast<int32_t>(1 + random() % 9);
+      if (type.dtype == DType::kBool) bytes[i] = std::byte{1};
+    }
+  }
+  return batch;
+}
+
+Work work_of_module(const std::string& path) {
+  const v0::Model module = v0::load_torch(path);
+  v0::TrainOptions options;
+  options.precision = v0::Precision::kBF16;
+  options.max_gradient_norm = 1;
+  const v0::Model::Contents& contents = module.contents();
+  Work work{contents.engine, api::engine_options(options, contents), {}, 0};
+  work.batch = random_batch(work.model.inputs);
+  work.samples = static_cast<double>(contents.micro_batch);
+  return work;
+}
+
+Work work_of_recipe(const ProfileArguments& wanted) {
+  const Recipe recipe = wanted.recipe.empty()
+                            ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
+                            : load_recipe(wanted.recipe, wanted.settings);
+  const Preparation ready = prepare(recipe);
+  return {ready.workload.model, ready.options, ready.workload.train->make(0, ready.recipe.train.micro_batch),
+          static_cast<double>(ready.units_per_step())};
+}
+
+void set_weights(Engine& engine, uint64_t seed) {
   ThreadTeam team(engine.threads());
   for (const StatePlace& state : engine.executable().states) {
-    if (state.tensor.kind != StateKind::kWeight) continue;
-    engine.fill_state(state.tensor.name, state.tensor.type, [&](std::span<std::byte> bytes) {
-      initialize_state(state.tensor, static_cast<uint64_t>(ready.recipe.train.seed), bytes, team);
-    });
+    if (state.tensor.kind == StateKind::kDerived) continue;
+    engine.fill_state(state.tensor.name, state.tensor.type,
+                      [&](std::span<std::byte> bytes) { initialize_as_held(state.tensor, seed, bytes, team); });
   }
   engine.run_derive();
 }
 
 /// Best seconds of a step; the first one warms up and is not counted.
-double run_steps(Engine& engine, const Preparation& ready, int64_t steps) {
-  const int64_t batch = ready.recipe.train.micro_batch;
-  const Batch data = ready.workload.train->make(0, batch);
+double run_steps(Engine& engine, const Batch& data, int64_t steps) {
   const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
     for (const NamedTensor& tensor : data.tensors) sink.set(tensor.name, tensor.type, tensor.bytes.data());
   };
   std::vector<ScalarValue> scalars;
   for (const Segment& segment : engine.executable().segments)
     for (const Binding& scalar : segment.scalars)
-      if (scalar.name != "counter") scalars.push_back({scalar.name, scalar.name == "learning_rate" ? 1e-4 : 0.5});
+      if (scalar.name != "counter")
+        scalars.push_back({scalar.name, scalar.name.starts_with("learning_rate") ? 1e-4 : 0.5});
   engine.run_step(0, feed, scalars);
   double best = 1e30;
   engine.profile(true);
@@ -92,12 +145,9 @@ double run_steps(Engine& engine, const Preparation& ready, int64_t steps) {
 
 int main(int count, char** words) try {
   const ProfileArguments wanted = parse(count, words);
-  const Recipe recipe = wanted.recipe.empty()
-                            ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
-                            : load_recipe(wanted.recipe, wanted.settings);
-  const Preparation ready = prepare(recipe);
+  const Work work = wanted.recipe.ends_with(".pt2") ? work_of_module(wanted.recipe) : work_of_recipe(wanted);
   auto start = Clock::now();
-  Executable compiled = compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), wanted.compile);
+  Executable compiled = compile(make_training_step(work.model, work.options), cpu_backend(), wanted.compile);
   std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
   start = Clock::now();
   const Machine machine = local_machine(compiled, cpu_backend());
@@ -106,13 +156,12 @@ int main(int count, char** words) try {
               machine.device.peak(DType::kF32) * 1e-9, machine.device.peak(DType::kBF16) * 1e-9,
               machine.bandwidth() * 1e-9, machine.device.overhead * 1e6, since(start));
   Engine engine(std::move(compiled), cpu_backend());
-  set_weights(engine, ready);
-  const double seconds = run_steps(engine, ready, wanted.steps);
-  const auto tokens = static_cast<double>(ready.units_per_step());
+  set_weights(engine, 1);
+  const double seconds = run_steps(engine, work.batch, wanted.steps);
   std::printf("predicted %.3f s a step (%.0f%% of it from measured calls), measured %.3f s: %+.1f%%\n",
               predicted.seconds, 100 * predicted.measured_share, seconds, 100 * (predicted.seconds / seconds - 1));
-  std::printf("%.0f tokens/s, %.1f GF/s in matrix products by the model's count\n", tokens / seconds,
-              ready.workload.model.flops_per_token * tokens / seconds * 1e-9);
+  std::printf("%.1f samples or tokens/s, %.1f GF/s in matrix products by the model's count\n", work.samples / seconds,
+              work.model.flops_per_token * work.samples / seconds * 1e-9);
   std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(),
               format_size(measured_peak_bytes()).c_str());
   std::printf(

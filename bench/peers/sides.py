@@ -24,12 +24,15 @@ def first_processors(threads):
     return set(own[:threads])
 
 
-def objects(command, processors=None):
-    """The JSON objects that the command prints, a line each. Without processors it runs on all that there are."""
+def objects(command, processors=None, bound=True):
+    """The JSON objects that the command prints, a line each. Without processors it runs on all that there are. `bound`:
+    the threads of OpenMP, which PyTorch uses, are bound each to a processor. OpenMP binds the main thread, too, and threads
+    of other libraries that it makes would share its processor."""
     environment, limit = dict(os.environ), None
     if processors:
         if str(command[0]) == sys.executable:  # PyTorch
-            environment |= {"OMP_NUM_THREADS": str(len(processors)), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
+            environment |= {"OMP_NUM_THREADS": str(len(processors))}
+            environment |= {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"} if bound else {}
             environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build/inductor"))
         limit = lambda: os.sched_setaffinity(0, processors)
     words = [str(word) for word in command]
@@ -39,9 +42,9 @@ def objects(command, processors=None):
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
 
-def run(command, processors):
+def run(command, processors, bound=True):
     """The last of them."""
-    return objects(command, processors)[-1]
+    return objects(command, processors, bound)[-1]
 
 
 def comparison_arguments(description, cases):

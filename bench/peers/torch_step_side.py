@@ -1,7 +1,8 @@
 """One side of bench/torch_step.py: some training steps of a model of transformers, with Ramet or with PyTorch, in bf16.
 
-Prints one JSON object: the median seconds of a step, seconds until the first step (export, import, compilation, or
-torch.compile's first step), the overhead of Python (Ramet: the call's time without the step's own), and peak memory.
+Prints one JSON object: the median seconds of a step, seconds until the first step is done (with export, import and
+compilation, which Ramet's side gives one by one, or torch.compile), the overhead of Python (Ramet: the call's time without
+the step's own), peak memory of the process, and what it took before there was a model.
 """
 
 import argparse
@@ -47,10 +48,12 @@ CASES = {
 }
 
 
-def ramet_step(module, optimizer, batch):
+def ramet_step(module, optimizer, batch, args, found):
     import ramet.torch as rt
-    step = rt.training_model(module, optimizer, example=batch, loss="loss",
-                             options=rt.Options(precision="bf16", max_grad_norm=1.0, threads=torch.get_num_threads()))
+    step = rt.training_model(module, optimizer, example=batch, loss="loss", options=rt.Options(
+        precision="bf16", max_grad_norm=1.0, threads=args.threads, layout=args.layout,
+        device_memory=args.device_memory or None))
+    found |= {name + "_seconds": seconds for name, seconds in step.build_seconds.items()}
 
     def run():
         began = time.perf_counter()
@@ -73,20 +76,29 @@ def torch_step(module, optimizer, batch, compiled):
     return train
 
 
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=list(CASES), required=True)
     parser.add_argument("--side", choices=["ramet", "torch eager", "torch compiled"], required=True)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--layout", default="", help="of Ramet, such as recompute=cheap")
+    parser.add_argument("--device-memory", default="", help="that Ramet's program may take, such as 1.9GiB")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     make, make_batch = CASES[args.case]
+    if args.side == "ramet":
+        import ramet.torch  # a part of what the process has before there is a model
+    found = {"imported_bytes": peak_bytes()}
     module, batch = without_dropout(make()).train(), make_batch()
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=args.side != "ramet")
     began = time.perf_counter()
-    run = ramet_step(module, optimizer, batch) if args.side == "ramet" else \
+    run = ramet_step(module, optimizer, batch, args, found) if args.side == "ramet" else \
         torch_step(module, optimizer, batch, args.side == "torch compiled")
     run()
     ready = time.perf_counter() - began
@@ -95,9 +107,8 @@ def main():
         began = time.perf_counter()
         overheads.append(run())
         seconds.append(time.perf_counter() - began)
-    print(json.dumps({"step_seconds": statistics.median(seconds), "ready_seconds": ready,
-                      "overhead_seconds": statistics.median(overheads),
-                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    print(json.dumps(found | {"step_seconds": statistics.median(seconds), "ready_seconds": ready,
+                              "overhead_seconds": statistics.median(overheads), "peak_bytes": peak_bytes()}))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 import warnings
 
 import torch
@@ -81,12 +82,18 @@ class TrainingModel:
     was given stays the source of learning rates: they are read from its `param_groups` at each step.
     """
 
-    def __init__(self, source, options: Options):
+    def __init__(self, source, options: Options, began):
+        """`began`: time.perf_counter() before the export."""
         self._source, self._process = source, os.getpid()
         self.options = options
+        exported = time.perf_counter()
         self._model = source.model(options)
+        imported = time.perf_counter()
         self._train_options = _train_options(source, self._model, options)
         self._training = ramet.Training(self._model, self._train_options)
+        self.build_seconds = {"export": exported - began, "import": imported - exported,
+                              "compile": time.perf_counter() - imported}
+        """How long torch.export took for the programs, Ramet's import of them, and their compilation with all memory."""
         self._states = set(self._training.states())
         self._groups = {group.name for group in self._train_options.groups if not group.frozen}
         self._plan = None
@@ -300,4 +307,5 @@ def training_model(module, optimizer, example, loss=None, options=None):
         options = Options()
     if not isinstance(options, Options):
         raise Error("no options", where="options", found=type(options).__name__, expected="ramet.torch.Options(...)")
-    return TrainingModel(source_of_training(module, example, loss, optimizer, options), options)
+    began = time.perf_counter()
+    return TrainingModel(source_of_training(module, example, loss, optimizer, options), options, began)
