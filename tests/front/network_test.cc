@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "front/call_support.h"
 #include "ramet/transform/differentiate.h"
@@ -144,6 +145,18 @@ TEST(NetworkOperators, AnOperatorThatCannotDoAsToldSaysSo) {
       .results = {f32_type({2, 2})},
       .operands = {{"w", ramp({3, 2})}, {"i", i64({2}, {0, 1})}}};
   EXPECT_THAT(refusal(call), HasSubstr("gradients scaled by how often an index occurs"));
+}
+
+TEST(NetworkOperators, AnIntegerMayBeWrittenAsAFloatWithinItsRange) {
+  const auto pool = [](double size) {
+    return RecordedCall{.op = "aten.max_pool2d",
+                        .arguments = {{"self", tensor("x")}, {"kernel_size", traced::list({number(size)})}},
+                        .results = {f32_type({2, 1, 2})},
+                        .operands = {{"x", ramp({2, 2, 4})}}};
+  };
+  expect_values(pool(2.0).run()[0], {6, 8, 14, 16});
+  for (const double size : {2.5, 0x1p63, -0x1p64, 1e300, std::numeric_limits<double>::infinity(), std::nan("")})
+    EXPECT_THAT(refusal(pool(size)), HasSubstr("an integer")) << size;
 }
 
 TEST(LossOperators, CtcTargetsInOneDimensionAreCutByTheirLengths) {

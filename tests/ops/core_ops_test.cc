@@ -211,7 +211,7 @@ TEST_F(CoreOps, ShardingRulesReadAsTheyShould) {
   EXPECT_EQ(sharding_of(reduce_sum(a_, {0})), "([!a,b])->[b]");
   EXPECT_EQ(sharding_of(reduce_max(a_, {0})), "([a,b])->[b]");
   EXPECT_EQ(sharding_of(gather(a_, input("at", DType::kI32, {3}))), "([a,c],[b])->[b,c]");
-  EXPECT_EQ(sharding_of(concat({a_, a_}, 1)), "([a,!b],[a,!c])->[a,!d]");
+  EXPECT_EQ(sharding_of(concat({a_, a_}, 1)), "([a,b],[a,b])->[a,!c*b]");
   EXPECT_EQ(sharding_of(build_.op(
                 "map", {a_}, {{"program", "1:%1=exp(%0)->sum_rows(%1)"}, {"shape", Dims{4, 6}}, {"dtypes", "f32"}})),
             "([a,b])->[b]");

@@ -1,6 +1,7 @@
 #include "ramet/front/importer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "ramet/base/error.h"
@@ -265,7 +266,9 @@ bool is_plain(const TracedArgument& argument) {
 /// A number of an argument: a tensor of one element counts where its value is known.
 int64_t integer_of(const TracedArgument& argument, std::string_view name) {
   if (argument.kind == Kind::kInt || argument.kind == Kind::kBool) return argument.integer;
-  if (argument.kind == Kind::kFloat && argument.number == static_cast<double>(static_cast<int64_t>(argument.number)))
+  // The cast is defined within the range of int64_t only, whose bounds are powers of two; NaN is outside of it.
+  const bool in_range = argument.number >= -0x1p63 && argument.number < 0x1p63;
+  if (argument.kind == Kind::kFloat && in_range && argument.number == std::trunc(argument.number))
     return static_cast<int64_t>(argument.number);
   refuse_argument(name, "an integer");
 }
