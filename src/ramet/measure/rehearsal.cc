@@ -11,6 +11,10 @@
 #include <set>
 #include <thread>
 
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
 #include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/kernel/devices.h"
@@ -29,6 +33,25 @@ void fill_feed(std::byte* data, const TensorType& type) {
   constexpr double kRate = 0.001;
   for (int64_t i = 0; i < type.elements(); ++i) store_element(data, type.dtype, i, is_floating(type.dtype) ? kRate : 1);
 }
+
+/// While it lives, this thread, and the threads that it starts, compute with 0 in place of denormal numbers, which cost
+/// a processor a hundred times the time of others. The numbers of a rehearsal shrink from layer to layer and from step
+/// to step of a recurrent layer, where those of a training do not.
+class NoDenormals {
+ public:
+#ifdef __SSE__
+  NoDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero); }
+  ~NoDenormals() { _mm_setcsr(before_); }
+
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  const unsigned before_;
+#else
+  NoDenormals() {}
+#endif
+  NoDenormals(const NoDenormals&) = delete;
+  NoDenormals& operator=(const NoDenormals&) = delete;
+};
 
 /// Segments that wait for a message before they run.
 std::set<int32_t> segments_that_wait(const std::vector<ProgramStep>& program) {
@@ -356,6 +379,7 @@ bool rehearse(Machine& machine, std::span<const Executable> stages, const Backen
   std::atomic<size_t> at_work{lanes.size()};
   std::atomic<bool> stop{false}, failed{false};
   const auto rehearse_lane = [&](Lane& lane) {
+    const NoDenormals on_all_threads;
     try {
       lane.device = find_device().make(stages[0].threads);
       lane.queue = lane.device->make_queue();
