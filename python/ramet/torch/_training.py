@@ -82,8 +82,8 @@ class TrainingModel:
     was given stays the source of learning rates: they are read from its `param_groups` at each step.
     """
 
-    def __init__(self, source, options: Options, began):
-        """`began`: time.perf_counter() before the export."""
+    def __init__(self, source, options: Options, began=None):
+        """`began`: time.perf_counter() before the export; None: the source was made before."""
         self._source, self._process = source, os.getpid()
         self.options = options
         exported = time.perf_counter()
@@ -91,7 +91,7 @@ class TrainingModel:
         imported = time.perf_counter()
         self._train_options = _train_options(source, self._model, options)
         self._training = ramet.Training(self._model, self._train_options)
-        self.build_seconds = {"export": exported - began, "import": imported - exported,
+        self.build_seconds = {"export": exported - (began or exported), "import": imported - exported,
                               "compile": time.perf_counter() - imported}
         """How long torch.export took for the programs, Ramet's import of them, and their compilation with all memory."""
         self._states = set(self._training.states())
