@@ -222,6 +222,8 @@ class Threads(unittest.TestCase):
                 act()
 
     def test_control_c_ends_fit_between_steps(self):
+        # A process that a shell started in the background ignores the signal.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         training = models.training(train=ramet.Data.arrays(models.rows(4096)), steps=10 ** 6)
         timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
