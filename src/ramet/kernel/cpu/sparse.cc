@@ -93,9 +93,29 @@ void run_tokens(const SparseLines& lines, const BlockStrides& at, const float* v
     run_line<kCount, kWide>(lines, at, values, panel + t, begin, end, out + t);
 }
 
+/// The same of blocks of one element: kWide vectors of tokens. The processor itself looks far enough ahead.
+template <int kWide>
+void run_singles(const SparseLines& lines, const float* panel, int64_t begin, int64_t end, float* out) {
+  const Df d;
+  for (int64_t t = 0; t < kPanelTokens; t += kWide * kLanes) {
+    Vf sums[kWide];
+    RAMET_UNROLL
+    for (int u = 0; u < kWide; ++u) sums[u] = hn::Zero(d);
+    for (const cpu::SparseSingle *e = lines.singles + begin, *last = lines.singles + end; e != last; ++e) {
+      const float* x = panel + e->at + t;
+      const Vf factor = hn::Set(d, e->value);
+      RAMET_UNROLL
+      for (int u = 0; u < kWide; ++u) sums[u] = hn::MulAdd(factor, hn::Load(d, x + u * kLanes), sums[u]);
+    }
+    RAMET_UNROLL
+    for (int u = 0; u < kWide; ++u) hn::Store(sums[u], d, out + t + u * kLanes);
+  }
+}
+
 /// Up to kRows elements of a line: more elements meet fewer tokens at once.
 void run_some(int64_t count, const SparseLines& lines, const BlockStrides& at, const float* values, const float* panel,
               int64_t begin, int64_t end, float* out) {
+  if (lines.singles) return run_singles<kVectors>(lines, panel, begin, end, out);
   switch (count) {
     case 1: return run_tokens<1, kVectors>(lines, at, values, panel, begin, end, out);
     case 2: return run_tokens<2, kVectors>(lines, at, values, panel, begin, end, out);
@@ -361,6 +381,16 @@ void SparseOuterLines(const SparseOuter& call, int64_t begin, int64_t end, int32
     }
 }
 
+/// Entries [begin, end) of blocks of one element.
+void SparseGather(DType dtype, const void* values, const SparseLines& lines, int64_t begin, int64_t end,
+                  cpu::SparseSingle* to) {
+  WithStorage(dtype, values, [&](auto* from) {
+    const hn::CappedTag<float, 1> d;
+    for (int64_t e = begin; e < end; ++e)
+      to[e] = {lines.other[e] * static_cast<int32_t>(kPanelTokens), hn::GetLane(LoadF32(d, from + lines.block[e]))};
+  });
+}
+
 void SparseWiden(DType dtype, const void* values, int64_t begin, int64_t end, float* to) {
   WithStorage(dtype, values, [&](auto* from) { ConvertRow(from + begin, end - begin, to + begin); });
 }
@@ -374,6 +404,7 @@ namespace ramet::kernel {
 HWY_EXPORT(SparsePanels);
 HWY_EXPORT(SparsePack);
 HWY_EXPORT(SparseOuterLines);
+HWY_EXPORT(SparseGather);
 HWY_EXPORT(SparseWiden);
 
 namespace {
@@ -458,10 +489,15 @@ int64_t panel_room(const ops::SparseMatmulForm& form) {
   return (form.in() + cpu::line_group(high) * high + 8 * parts) * kPanelTokens;
 }
 
+/// Bytes of the values as the product reads them, where the node's own will not do.
+int64_t values_room(const NodeSignature& node, const SparseGrid& grid) {
+  if (grid.block_elements() == 1) return grid.stored_elements() * static_cast<int64_t>(sizeof(cpu::SparseSingle));
+  return node.inputs[1].dtype == DType::kF32 ? 0 : grid.stored_elements() * 4;
+}
+
 int64_t matmul_scratch(const NodeSignature& node, int threads) {
   const ops::SparseMatmulForm form = ops::sparse_matmul_form(node);
-  const bool widen = node.inputs[1].dtype != DType::kF32;
-  return rounded(lines_room(form.grid, form.transpose) * 4) + rounded(widen ? form.grid.stored_elements() * 4 : 0) +
+  return rounded(lines_room(form.grid, form.transpose) * 4) + rounded(values_room(node, form.grid)) +
          threads * rounded(panel_room(form) * 4);
 }
 
@@ -472,7 +508,14 @@ void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, co
   SparseProduct call{.form = form, .in = node.inputs[0].dtype, .x = context.inputs[0], .y = context.outputs[0]};
   call.lines = make_lines(form.grid, form.transpose, index, room.take<int32_t>(lines_room(form.grid, form.transpose)));
   call.values = static_cast<const float*>(context.inputs[1]);
-  if (const DType dtype = node.inputs[1].dtype; dtype != DType::kF32) {
+  const DType dtype = node.inputs[1].dtype;
+  if (form.grid.block_elements() == 1) {
+    auto* singles = room.take<cpu::SparseSingle>(form.grid.stored_elements());
+    context.team.split(form.grid.stored_elements(), 4096, [&](int64_t begin, int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(SparseGather)(dtype, context.inputs[1], call.lines, begin, end, singles);
+    });
+    call.lines.singles = singles;
+  } else if (dtype != DType::kF32) {
     float* values = room.take<float>(form.grid.stored_elements());
     context.team.split(form.grid.stored_elements(), 4096, [&](int64_t begin, int64_t end, int) {
       HWY_DYNAMIC_DISPATCH(SparseWiden)(dtype, context.inputs[1], begin, end, values);
