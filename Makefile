@@ -110,6 +110,6 @@ lint: ## the rules of the tree, formatting and clang-tidy
 	scripts/tidy.sh build $(JOBS)
 
 clean: ## remove the build folders
-	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz
+	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz build-pip build-wheel
 
 .PHONY: help setup build demo test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean
