@@ -13,8 +13,9 @@ mkdir -p build-wheel/wheels dist
 "$python" -m pip wheel . --quiet --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir build-wheel/wheels \
   -C build-dir=build-wheel -C cmake.define.RAMET_WHEEL=ON -C cmake.define.Python_EXECUTABLE="$(realpath -s "$python")"
 rm -f dist/ramet-*.whl
-# auditwheel copies the libraries in under names of their own, and refuses a platform that the wheel does not fit.
-PATH="$PWD/.venv/bin:$PATH" "$python" -m auditwheel repair --strip --plat "$platform" --wheel-dir dist build-wheel/wheels/*.whl >/dev/null
+# auditwheel copies the libraries in under names of their own, and refuses a platform that the wheel does not fit. It
+# finds the libicudata of python/icu_data.cc before the system's.
+LD_LIBRARY_PATH="$PWD/build-wheel/python" PATH="$PWD/.venv/bin:$PATH" "$python" -m auditwheel repair --strip --plat "$platform" --wheel-dir dist build-wheel/wheels/*.whl >/dev/null
 wheel=$(echo dist/ramet-*.whl)
 bytes=$(stat -c %s "$wheel")
 echo "$wheel: $((bytes / 1024 / 1024)) MiB"

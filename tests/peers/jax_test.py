@@ -8,7 +8,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 try:
     import jax
 except ImportError:
-    skip_all("JAX is not installed; scripts/setup.sh --trackers installs it")
+    skip_all("JAX is not installed; scripts/setup.sh --peers installs it")
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,7 +50,7 @@ class Training(unittest.TestCase):
 
     def test_the_same_bits_on_layouts(self):
         hashes = {}
-        for layout in ("", "p=2", "r=2", "t=2", "p=2 t=2 rts=optimizer"):
+        for layout in ("", "p=2 head=first", "r=2", "t=2", "p=2 t=2 head=first rts=optimizer"):
             step = compiled(models.language_loss, models.language_params(), models.language_batch(2), layout=layout,
                             micro_batches=4, lanes=2, chunks=2, axes=AXES)
             for seed in range(3):

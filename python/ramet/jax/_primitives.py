@@ -18,11 +18,12 @@ TABLE = {"conv_general_dilated": convolution, "dot_general": dot_general, "gathe
 UNARY = {"abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
          "atanh": "atanh", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "digamma": "digamma", "erf": "erf",
          "erfc": "erfc", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "floor": "floor", "is_finite": "is_finite",
-         "lgamma": "lgamma", "log": "log", "log1p": "log1p", "logistic": "sigmoid", "neg": "negate", "not": "bitwise_not",
+         "lgamma": "lgamma", "log": "log", "log1p": "log1p", "logistic": "sigmoid", "neg": "negate",
          "rsqrt": "rsqrt", "sign": "sign", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "square": "square", "tan": "tan",
          "tanh": "tanh"}
-BINARY = {"and": "bitwise_and", "atan2": "atan2", "eq": "equal", "ge": "greater_equal", "gt": "greater",
-          "le": "less_equal", "lt": "less", "ne": "not_equal", "or": "bitwise_or", "rem": "fmod", "xor": "bitwise_xor"}
+BINARY = {"atan2": "atan2", "eq": "equal", "ge": "greater_equal", "gt": "greater",
+          "le": "less_equal", "lt": "less", "ne": "not_equal", "rem": "fmod"}
+BITWISE = {"and": ramet.bitwise_and, "or": ramet.bitwise_or, "xor": ramet.bitwise_xor}
 REDUCTIONS = {"reduce_and": ramet.all, "reduce_max": ramet.reduce_max, "reduce_min": ramet.reduce_min,
               "reduce_or": ramet.any, "reduce_prod": ramet.reduce_prod, "reduce_sum": ramet.reduce_sum}
 UNCHANGED = ("copy", "copy_p", "optimization_barrier", "sharding_constraint")
@@ -49,6 +50,10 @@ def enter_tables():
     for name, op in BINARY.items():
         TABLE[name] = lambda values, equation, a, b, op=op: broadcast(
             ramet.map_binary(op, values.operand(a), values.operand(b)), result_shape(equation))
+    for name, op in BITWISE.items():
+        TABLE[name] = lambda values, equation, a, b, op=op: broadcast(
+            op(values.operand(a), values.operand(b)), result_shape(equation))
+    TABLE["not"] = lambda values, equation, a: ramet.bitwise_not(a)
     for name, op in REDUCTIONS.items():
         TABLE[name] = lambda values, equation, a, op=op: op(a, list(equation.params["axes"])) \
             if equation.params["axes"] else a

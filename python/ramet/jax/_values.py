@@ -28,7 +28,7 @@ class Values:
         number = scalar_of(value)
         if number is not None:
             return self.builder.full(value.dtype.name, list(value.shape), number)
-        return self.builder.constant(list(value.shape), np.ascontiguousarray(value))
+        return self.builder.constant(np.ascontiguousarray(value))
 
     def operand(self, value):
         """The same for an op that broadcasts: of one number only, where all are equal."""

@@ -74,6 +74,8 @@ class Walk:
         if length * len(inner.jaxpr.eqns) > MOST_UNROLLED:
             return self._refused(equation, f"scan of {length} steps, which is too long to unroll")
         consts, carried = params["num_consts"], params["num_carry"]
+        if length == 0 and len(inner.jaxpr.outvars) > carried:
+            return self._refused(equation, "scan of no steps, whose stacked results have no elements")
         carry, rows = inputs[consts:consts + carried], inputs[consts + carried:]
         made = []
         for i in range(length)[::-1] if params["reverse"] else range(length):
@@ -92,8 +94,8 @@ class Walk:
     @staticmethod
     def _computed(equation, inputs):
         """What does not depend on weights and inputs is computed here, by JAX."""
-        functions, params = equation.primitive.get_bind_params(equation.params)
-        results = equation.primitive.bind(*functions, *(jax.numpy.asarray(each) for each in inputs), **params)
+        params = equation.primitive.get_bind_params(equation.params)
+        results = equation.primitive.bind(*(jax.numpy.asarray(each) for each in inputs), **params)
         results = results if equation.primitive.multiple_results else [results]
         return [np.asarray(each) for each in results]
 
