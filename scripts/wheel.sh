@@ -15,7 +15,11 @@ mkdir -p build-wheel/wheels dist
 rm -f dist/ramet-*.whl
 # auditwheel copies the libraries in under names of their own, and refuses a platform that the wheel does not fit. It
 # finds the libicudata of python/icu_data.cc before the system's.
-LD_LIBRARY_PATH="$PWD/build-wheel/python" PATH="$PWD/.venv/bin:$PATH" "$python" -m auditwheel repair --strip --plat "$platform" --wheel-dir dist build-wheel/wheels/*.whl >/dev/null
+if ! LD_LIBRARY_PATH="$PWD/build-wheel/python" PATH="$PWD/.venv/bin:$PATH" "$python" -m auditwheel repair --strip \
+  --plat "$platform" --wheel-dir dist build-wheel/wheels/*.whl >build-wheel/auditwheel.log 2>&1; then
+  cat build-wheel/auditwheel.log >&2
+  exit 1
+fi
 wheel=$(echo dist/ramet-*.whl)
 bytes=$(stat -c %s "$wheel")
 echo "$wheel: $((bytes / 1024 / 1024)) MiB"

@@ -1,8 +1,10 @@
 """ramet.jax: functions of plain JAX train as in JAX itself, with the same bits on any layout; what is refused."""
+import contextlib
+import io
 import os
 import unittest
 
-from package_support import skip_all
+from package_support import ROOT, program_in, skip_all
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 try:
@@ -15,6 +17,7 @@ import numpy as np
 
 import jax_support as models
 import ramet.jax
+from ramet.jax._primitives import TABLE
 
 AXES = {"layers.*.up": ["", "mlp"], "layers.*.up_bias": ["mlp"], "layers.*.down": ["mlp", ""]}
 
@@ -82,6 +85,7 @@ class Training(unittest.TestCase):
                 "along": lambda x: jnp.cumsum(x, 2) + jnp.sort(x, 2) + jax.lax.cumprod(x, 1, reverse=True) +
                 jnp.flip(x, 1) + jax.lax.top_k(x, 5)[0],
                 "counts": lambda x: x.argmax(2).astype("f4") + (x > 0.5).all(2) + (x > 0.5).any(2),
+                "order": lambda x: jnp.argsort(x, 2).astype("f4") + jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
                 "split": lambda x: sum(jnp.split(x, 5, 2)), "roll": lambda x: jnp.roll(x, 2, 1),
                 "dynamic": lambda x: jax.lax.dynamic_slice(x, (0, 1, 2), (4, 2, 2)),
                 "known": lambda x: x * jnp.linspace(0, 1, 5) + jnp.eye(3, 5) + jax.nn.one_hot(jnp.arange(3), 5),
@@ -91,6 +95,42 @@ class Training(unittest.TestCase):
                 model = ramet.jax.model(loss, jnp.full((3, 5), 0.01), a)
                 got = ramet.Training(model, threads=1).evaluate({"batch": a})["loss"]
                 self.assertAlmostEqual(got / float(loss(jnp.full((3, 5), 0.01), a)), 1, places=5)
+
+
+    def test_gradients_stop_where_jax_stops_them(self):
+        params, batch = jnp.linspace(-1, 1, 12).reshape(3, 4), np.ones((2, 3), "f4")
+
+        def loss(params, batch):
+            x = batch @ (params * jax.lax.stop_gradient(params) + jax.nn.relu(params) + jnp.sin(params))
+            return (x ** 2).mean()
+        step = compiled(loss, params, batch, optimizer=ramet.Sgd(), schedule=ramet.Schedule(learning_rate=0.1))
+        step(batch)
+        np.testing.assert_allclose(step.params, params - 0.1 * jax.grad(loss)(params, batch), rtol=1e-5, atol=1e-6)
+
+    def test_a_scan_of_no_steps(self):
+        params, batch = jnp.ones((3, 3)), np.ones((2, 3), "f4")
+
+        def loss(params, batch):
+            return jax.lax.scan(lambda x, w: (x @ w, None), batch @ params, jnp.zeros((0, 3, 3)))[0].mean()
+        self.assertEqual(compiled(loss, params, batch).evaluate(batch)["loss"], 3.0)
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "scan of no steps"):
+            ramet.jax.model(lambda p, b: (b @ p).mean() + jax.lax.scan(lambda x, w: (x, 2 * w), b, jnp.zeros((0, 3)))[1].sum(),
+                            params, batch)
+
+
+class Page(unittest.TestCase):
+    PATH = "docs/jax-tensorflow.md"
+
+    def test_the_program_runs_as_it_stands(self):
+        names = {}
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(program_in(self.PATH, "import ramet, ramet.jax"), self.PATH, "exec"), names)
+        first = names["loss"]({"up": names["params"]["up"], "down": jnp.zeros((32, 1))}, names["batch"])[0]
+        self.assertLess(names["result"].loss, float(first))
+
+    def test_it_lists_the_primitives(self):
+        quoted = " ".join(line[2:] for line in (ROOT / self.PATH).read_text().splitlines() if line.startswith("> "))
+        self.assertEqual(quoted.split(), sorted(TABLE))
 
 
 class Refusals(unittest.TestCase):

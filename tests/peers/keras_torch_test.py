@@ -1,10 +1,13 @@
 """Models of Keras on PyTorch train with Ramet as in Keras itself, with running statistics."""
+import contextlib
+import io
+import os
 import pathlib
 import tempfile
 import unittest
 
 import keras_support as support
-from package_support import skip_all
+from package_support import program_in, skip_all
 
 try:
     keras = support.use_backend("torch")
@@ -43,6 +46,18 @@ class Keras(unittest.TestCase):
         step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.0),
                                  example={"inputs": inputs, "targets": targets}, loss="loss")
         self.assertEqual(len({step(inputs=inputs, targets=targets).loss for _ in range(4)}), 4)
+
+    def test_the_program_of_the_page_runs_as_it_stands(self):
+        path, names, before = "docs/jax-tensorflow.md", {}, os.getcwd()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            os.chdir(folder)
+            self.addCleanup(os.chdir, before)
+            exec(compile(program_in(path, "import ramet.keras, ramet.torch"), path, "exec"), names)
+            again = keras.models.load_model("trained.keras")
+            os.chdir(before)
+        trained = names["model"].predict_on_batch(names["x"])
+        np.testing.assert_allclose(again.predict_on_batch(names["x"]), trained, atol=1e-6)
+        self.assertGreater((trained.argmax(1) == names["batch"]["targets"]).mean(), 0.6)
 
     def test_another_backend_is_refused(self):
         with self.assertRaisesRegex(ramet.Error, "KERAS_BACKEND=jax"):

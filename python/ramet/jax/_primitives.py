@@ -2,6 +2,8 @@
 and returns the results; Refusal says why it cannot."""
 import math
 
+import numpy as np
+
 import ramet
 
 from ._contractions import convolution, dot_general
@@ -290,9 +292,21 @@ TABLE.update(cumsum=running(ramet.cumsum), cumprod=running(ramet.cumprod),
 
 @primitive("sort")
 def sort(values, equation, *operands):
-    if len(operands) != 1:
+    axis = equation.params["dimension"]
+    if len(operands) == 1:
+        return [ramet.sort(operands[0], axis)[0]]
+    if len(operands) != 2 or equation.params["num_keys"] != 1 or not is_numbering(operands[1], axis):
         raise Refusal("of several arrays together")
-    return [ramet.sort(operands[0], equation.params["dimension"])[0]]
+    return list(ramet.sort(operands[0], axis))
+
+
+def is_numbering(value, axis):
+    """Whether a known value counts 0, 1, 2, ... along an axis, as jnp.argsort sorts together with its argument."""
+    if not is_known(value) or value.dtype.name != "int32":
+        return False
+    shape = [1] * value.ndim
+    shape[axis] = value.shape[axis]
+    return bool((value == np.arange(value.shape[axis]).reshape(shape)).all())
 
 
 @primitive("top_k")
