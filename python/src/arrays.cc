@@ -185,35 +185,46 @@ ArrayArgument::ArrayArgument(nb::handle given, std::optional<DType> list_type) {
   feeds.add("", object, list_type);
 }
 
-nb::object to_python(const ramet::TensorType& type, std::vector<std::byte> bytes, bool torch) {
-  DType dtype = type.dtype;
-  const bool is_f8 = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
-  if (is_f8 || (dtype == DType::kBF16 && !torch)) {
-    const ramet::Array array("", type, std::move(bytes));
-    const std::vector<float> numbers = array.floats();
-    bytes.resize(numbers.size() * sizeof(float));
-    std::memcpy(bytes.data(), numbers.data(), bytes.size());
-    dtype = DType::kF32;
-  }
-  auto owned = std::make_unique<std::vector<std::byte>>(std::move(bytes));
-  void* const data = owned->data();
-  const nb::capsule owner(owned.get(),
-                          [](void* memory) noexcept { delete static_cast<std::vector<std::byte>*>(memory); });
-  owned.release();
+namespace {
+
+/// Memory as an array of NumPy or PyTorch, which keeps the owner.
+nb::object array_of(const ramet::Shape& extents, DType dtype, const std::byte* data, std::shared_ptr<const void> owner,
+                    bool torch) {
+  auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+  const nb::capsule capsule(kept.get(),
+                            [](void* memory) noexcept { delete static_cast<std::shared_ptr<const void>*>(memory); });
+  kept.release();
   nb::dlpack::dtype code{};
   for (const Code& each : kCodes)
     if (each.dtype == dtype) code = {each.code, each.bits, 1};
   std::vector<size_t> shape;
-  for (const int64_t extent : type.shape.dims()) shape.push_back(static_cast<size_t>(extent));
-  if (torch) return nb::cast(nb::ndarray<nb::pytorch>(data, shape.size(), shape.data(), owner, nullptr, code));
-  return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, code));
+  for (const int64_t extent : extents.dims()) shape.push_back(static_cast<size_t>(extent));
+  void* const memory = const_cast<std::byte*>(data);  // of the object alone, which may change it
+  if (torch) return nb::cast(nb::ndarray<nb::pytorch>(memory, shape.size(), shape.data(), capsule, nullptr, code));
+  return nb::cast(nb::ndarray<nb::numpy>(memory, shape.size(), shape.data(), capsule, nullptr, code));
 }
 
-nb::dict to_python(const ramet::Arrays& arrays, bool torch) {
+nb::object to_python(const ramet::Array& array, const std::shared_ptr<const void>& owner, bool torch) {
+  const DType dtype = array.type().dtype;
+  const bool is_f8 = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+  if (!is_f8 && (dtype != DType::kBF16 || torch))
+    return array_of(array.shape(), dtype, array.bytes().data(), owner, torch);
+  const auto numbers = std::make_shared<std::vector<float>>(array.floats());
+  const auto* const bytes = reinterpret_cast<const std::byte*>(numbers->data());
+  return array_of(array.shape(), DType::kF32, bytes, numbers, torch);
+}
+
+}  // namespace
+
+nb::object to_python(ramet::Array array) {
+  const auto owned = std::make_shared<const ramet::Array>(std::move(array));
+  return to_python(*owned, owned, false);
+}
+
+nb::dict to_python(ramet::Arrays arrays, bool torch) {
+  const auto owned = std::make_shared<const ramet::Arrays>(std::move(arrays));
   nb::dict made;
-  for (const ramet::Array& array : arrays)
-    made[array.name().c_str()] =
-        to_python(array.type(), std::vector<std::byte>(array.bytes().begin(), array.bytes().end()), torch);
+  for (const ramet::Array& array : *owned) made[array.name().c_str()] = to_python(array, owned, torch);
   return made;
 }
 

@@ -40,10 +40,10 @@ struct ArrayArgument {
   explicit ArrayArgument(nb::handle array, std::optional<ramet::DType> list_type = std::nullopt);
 };
 
-/// An array as an object of NumPy, or of PyTorch with `torch`. Its memory belongs to the object. NumPy has no bf16 and
-/// no f8: there the numbers become f32.
-nb::object to_python(const ramet::TensorType& type, std::vector<std::byte> bytes, bool torch);
-/// A dictionary of arrays by name.
-nb::dict to_python(const ramet::Arrays& arrays, bool torch);
+/// An array as an object of NumPy. Its memory belongs to the object, without a copy. NumPy has no bf16 and no f8: there
+/// the numbers become f32.
+nb::object to_python(ramet::Array array);
+/// A dictionary of arrays of NumPy, or of PyTorch with `torch`, by name. They share what owns their memory.
+nb::dict to_python(ramet::Arrays arrays, bool torch);
 
 }  // namespace ramet_python

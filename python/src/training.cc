@@ -189,12 +189,11 @@ nb::object weight_of(PyTraining& self, const std::string& name) {
   });
   std::vector<std::byte> bytes(numbers.size() * sizeof(float));
   std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return to_python({ramet::DType::kF32, type.shape}, std::move(bytes), false);
+  return to_python(ramet::Array(name, {ramet::DType::kF32, type.shape}, std::move(bytes)));
 }
 
 nb::object state_of(PyTraining& self, const std::string& name) {
-  const ramet::Array array = self.run("state", [&](ramet::Training& training) { return training.state(name); });
-  return to_python(array.type(), {array.bytes().begin(), array.bytes().end()}, false);
+  return to_python(self.run("state", [&](ramet::Training& training) { return training.state(name); }));
 }
 
 void set_weight(PyTraining& self, const std::string& name, nb::object numbers) {
