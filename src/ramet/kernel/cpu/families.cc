@@ -17,11 +17,8 @@ void add_all(Backend& backend) {
   add_cpu_gather(backend);
   add_cpu_take(backend);
   add_cpu_sparse(backend);
-<<<<<<< HEAD
   add_cpu_neighbors(backend);
-=======
   add_cpu_sparse_rows(backend);
->>>>>>> integration
   add_cpu_order(backend);
   add_cpu_cache(backend);
   add_cpu_recurrent(backend);
