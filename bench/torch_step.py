@@ -48,6 +48,7 @@ def words_of(args, case, side):
     words = ["--case", case, "--side", side, "--steps", args.steps, "--threads", args.threads]
     if side == "ramet":
         words += ["--layout", args.layout, "--device-memory", args.device_memory]
+        words += ["--release-module"] if args.release_module else []
     return words
 
 
@@ -71,6 +72,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--layout", default="")
     parser.add_argument("--device-memory", default="")
+    parser.add_argument("--release-module", action="store_true")
     args = parser.parse_args()
     runners, processors, results = runners_of(args), first_processors(args.threads), Results(args.results)
     for case in args.only or CASES:

@@ -52,7 +52,7 @@ def ramet_step(module, optimizer, batch, args, found):
     import ramet.torch as rt
     step = rt.training_model(module, optimizer, example=batch, loss="loss", options=rt.Options(
         precision="bf16", max_grad_norm=1.0, threads=args.threads, layout=args.layout,
-        device_memory=args.device_memory or None))
+        device_memory=args.device_memory or None, release_module=args.release_module))
     found |= {name + "_seconds": seconds for name, seconds in step.build_seconds.items()}
 
     def run():
@@ -88,6 +88,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", default="", help="of Ramet, such as recompute=cheap")
     parser.add_argument("--device-memory", default="", help="that Ramet's program may take, such as 1.9GiB")
+    parser.add_argument("--release-module", action="store_true", help="Ramet: the module gives its weights' memory back")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
