@@ -40,6 +40,8 @@ struct TorchModule {
   std::vector<std::pair<std::string, std::vector<WeightAxis>>> axes{};
   /// Paths of the modules that are parts, as "encoder.layer.*"; empty: lists of modules of one class.
   std::vector<std::string> parts{};
+  /// With `training`: whether there is a program that gives the module's outputs. It takes the memory that they need.
+  bool predicts = true;
   uint64_t seed = 0;  ///< of random numbers
 };
 

@@ -89,15 +89,18 @@ void bind_import(nb::module_& m) {
       "import_torch",
       [=](const std::string& name, std::string training, std::string evaluation,
           const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs, const std::string& loss,
-          const std::string& loss_items, const AxesArgument& axes, std::vector<std::string> parts, uint64_t seed) {
-        const ramet::TorchModule module = module_of(name, std::move(training), std::move(evaluation), tensors,
-                                                    std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+          const std::string& loss_items, const AxesArgument& axes, std::vector<std::string> parts, uint64_t seed,
+          bool predicts) {
+        ramet::TorchModule module = module_of(name, std::move(training), std::move(evaluation), tensors,
+                                              std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+        module.predicts = predicts;
         const nb::gil_scoped_release released;
         return ramet::import_torch(module);
       },
       nb::kw_only(), "name"_a = "module", "training"_a = "", "evaluation"_a = "",
       "tensors"_a = std::vector<const PyTorchTensor*>{}, "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
       "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
+      "predicts"_a = true,
       "A module that torch.export has traced as a model of Ramet (see ramet/import.h). `training` and `evaluation` are "
       "the texts of models/model.json of a .pt2 file.");
   m.def(

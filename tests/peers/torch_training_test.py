@@ -276,6 +276,14 @@ class Weights(unittest.TestCase):
         with self.assertRaisesRegex(ramet.Error, "weights cannot be updated in the backward pass while gradients are clipped"):
             make(early, update_in_backward=True, max_grad_norm=1.0)
 
+    def test_predictions_may_be_left_out(self):
+        module = seeded(Net)
+        step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=batch(), loss="loss",
+                                 options=rt.Options(predicts=False, **TINY))
+        self.assertTrue(step(**batch()).loss > step.evaluate(**batch()).loss)
+        with self.assertRaisesRegex(ramet.Error, r"predict\(\): a program without predictions"):
+            step.predict(**batch())
+
     def test_moments_of_bf16_go_on_in_torch_and_back(self):
         module, other = two()
         make = lambda m, optimizer: rt.training_model(m, optimizer, example=batch(), loss="loss",

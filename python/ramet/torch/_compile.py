@@ -40,7 +40,7 @@ class Source:
                      for name, tensor, storage, trained in tensors],
             outputs=self.evaluation.outputs, loss=self.loss, loss_items=self.loss_items,
             axes=[(pattern, list(axes)) for pattern, axes in options.axes.items()], parts=list(options.parts),
-            seed=options.seed)
+            seed=options.seed, predicts=options.predicts)
 
     def model(self, options):
         return ramet.import_torch(**self.arguments(options, Weights(self.module, self.trained)))

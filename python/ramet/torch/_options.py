@@ -43,6 +43,8 @@ class Options:
     """Of all devices together; 0: as the layout says, else all processors."""
     device_memory: int | str | None = None
     """Bytes that a device may use, as "4GiB"; None: what is available."""
+    predicts: bool = True
+    """Whether there is predict(). Its outputs (such as logits in f32) may need more memory than a step."""
     update_in_backward: bool = False
     """Each weight is updated as soon as its gradient is there, so gradients are not all in memory at once. Needs one
     micro-batch, no max_grad_norm and a fixed loss_scale. A gradient that is not finite then leaves some weights updated."""
@@ -71,6 +73,7 @@ class Options:
                     "a positive number, or None for an automatic one")
         self._check("moments", self.moments in ("f32", "bf16"), "f32, bf16")
         self._check("update_in_backward", isinstance(self.update_in_backward, bool), "True or False")
+        self._check("predicts", isinstance(self.predicts, bool), "True or False")
         self._check("release_module", isinstance(self.release_module, bool), "True or False")
         self._check("layout", isinstance(self.layout, str), 'a text such as "p=2 r=2"')
         self._check("axes", isinstance(self.axes, Mapping), "a dictionary from patterns of names to axes")

@@ -218,6 +218,8 @@ class TrainingModel:
     def predict(self, *arguments, **keywords):
         """The module's outputs for these samples, in evaluation mode, in the module's own structure."""
         self._check_process()
+        if not self.options.predicts:
+            raise Error("a program without predictions", where="predict()", remedy="Compile with Options(predicts=True)")
         return self._source.outputs(self._training.predict(self._tensors(arguments, keywords, "predict()")))
 
     # --- weights ---

@@ -51,6 +51,7 @@ front::TracedModule options_of(const TorchModule& module) {
     made.axes.emplace_back(pattern, std::move(logical));
   }
   made.parts = module.parts;
+  made.predicts = module.predicts;
   made.seed = module.seed;
   return made;
 }

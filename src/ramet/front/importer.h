@@ -38,6 +38,7 @@ struct TracedModule {
   std::vector<ModuleTensor> tensors{};
   std::vector<std::string> outputs{};
   std::string loss{}, loss_items{};
+  bool predicts = true;
   std::vector<std::pair<std::string, std::vector<LogicalAxis>>> axes{};
   std::vector<std::string> parts{};
   uint64_t seed = 0;

@@ -455,6 +455,7 @@ class ModuleImport {
 
   /// The program that gives the module's outputs, without its scalars where it has others: they would need labels.
   void write_predictions(Importer& importer) {
+    if (trains() && !module_.predicts) return;
     std::vector<GraphOutput> outputs, scalars;
     for (const auto& [name, value] : user_outputs(*evaluation_)) {
       const Tensor tensor = importer.value(value);
