@@ -4,10 +4,10 @@
 #include "ramet/kernel/cpu/sparse.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/sparse_lines.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/kernel/cpu/unroll.h"
 #include "ramet/ops/reduce_order.h"
@@ -414,156 +414,126 @@ using cpu::SparseLines;
 using cpu::SparseOuter;
 using cpu::SparseProduct;
 
-int64_t line_count(const SparseGrid& grid, bool transpose) {
-  return transpose ? grid.cells_across * grid.blocks_across() : grid.cells_down * grid.blocks_down();
-}
-
-/// Numbers that make_lines needs.
-int64_t lines_room(const SparseGrid& grid, bool transpose) {
-  const int64_t parts = transpose ? grid.cells_down : grid.cells_across;
-  return line_count(grid, transpose) * parts + 1 + 2 * (grid.cells() * grid.slots + cpu::kAhead);
-}
-
-/// Sorts the stored blocks by line and part. `room` takes lines_room numbers.
-SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* index, int32_t* room) {
-  SparseLines lines;
-  lines.parts = transpose ? grid.cells_down : grid.cells_across;
-  lines.lines = line_count(grid, transpose);
-  lines.high = transpose ? grid.block_columns : grid.block_rows;
-  const int64_t keys = lines.lines * lines.parts, entries = grid.cells() * grid.slots;
-  int32_t *first = room, *other = first + keys + 1, *block = other + entries + cpu::kAhead;
-  std::fill_n(other + entries, cpu::kAhead, 0);
-  std::fill_n(first, keys + 1, 0);
-  // Calls visit(key, along, number of the block) for the blocks in their order: `along` is the block's place in the
-  // sum.
-  const auto walk = [&](const auto& visit) {
-    int64_t number = 0;
-    for (int64_t r = 0; r < grid.cells_down; ++r)
-      for (int64_t c = 0; c < grid.cells_across; ++c) {
-        int64_t row = 0, row_end = grid.blocks_across();
-        for (int64_t slot = 0; slot < grid.slots; ++slot, ++number) {
-          for (; index[number] >= row_end; ++row) row_end += grid.blocks_across();
-          const int64_t column = index[number] - (row_end - grid.blocks_across());
-          if (transpose)
-            visit((c * grid.blocks_across() + column) * lines.parts + r, r * grid.cell_rows + row * grid.block_rows,
-                  number);
-          else
-            visit((r * grid.blocks_down() + row) * lines.parts + c, c * grid.cell_columns + column * grid.block_columns,
-                  number);
-        }
-      }
-  };
-  walk([&](int64_t key, int64_t, int64_t) { ++first[key]; });
-  std::exclusive_scan(first, first + keys + 1, first, 0);
-  walk([&](int64_t key, int64_t along, int64_t number) {
-    other[first[key]] = static_cast<int32_t>(along);
-    block[first[key]++] = static_cast<int32_t>(number);
-  });
-  // Each start has moved to its end: the next key's start.
-  std::copy_backward(first, first + keys, first + keys + 1);
-  first[0] = 0;
-  lines.first = first, lines.other = other, lines.block = block;
-  return lines;
-}
-
-int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-/// Scratch of a kernel, dealt out in pieces that begin at multiples of 64 bytes.
-class Room {
- public:
-  explicit Room(void* scratch) : at_(static_cast<char*>(scratch)) {}
-  template <typename T>
-  T* take(int64_t count) {
-    T* piece = reinterpret_cast<T*>(at_);
-    at_ += rounded(count * static_cast<int64_t>(sizeof(T)));
-    return piece;
-  }
-
- private:
-  char* at_;
-};
-
 int64_t panel_room(const ops::SparseMatmulForm& form) {
   const int64_t parts = form.transpose ? form.grid.cells_down : form.grid.cells_across;
   const int64_t high = form.transpose ? form.grid.block_columns : form.grid.block_rows;
-  return (form.in() + cpu::line_group(high) * high + 8 * parts) * kPanelTokens;
+  return cpu::scratch_bytes((form.in() + cpu::line_group(high) * high + 8 * parts) * kPanelTokens * 4);
 }
 
-/// Bytes of the values as the product reads them, where the node's own will not do.
-int64_t values_room(const NodeSignature& node, const SparseGrid& grid) {
-  if (grid.block_elements() == 1) return grid.stored_elements() * static_cast<int64_t>(sizeof(cpu::SparseSingle));
-  return node.inputs[1].dtype == DType::kF32 ? 0 : grid.stored_elements() * 4;
+/// Bytes of the values of all products as they are read, where the node's own will not do.
+int64_t values_room(const NodeSignature& node, const ops::SparseMatmulForm& form) {
+  const int64_t elements = form.groups.count * form.grid.stored_elements();
+  if (form.grid.block_elements() == 1)
+    return cpu::scratch_bytes(elements * static_cast<int64_t>(sizeof(cpu::SparseSingle)));
+  return node.inputs[1].dtype == DType::kF32 ? 0 : cpu::scratch_bytes(elements * 4);
 }
 
 int64_t matmul_scratch(const NodeSignature& node, int threads) {
   const ops::SparseMatmulForm form = ops::sparse_matmul_form(node);
-  return rounded(lines_room(form.grid, form.transpose) * 4) + rounded(values_room(node, form.grid)) +
-         threads * rounded(panel_room(form) * 4);
+  return cpu::lines_scratch(form.grid, form.transpose, form.groups) + values_room(node, form) +
+         threads * panel_room(form);
+}
+
+/// Splits [0, groups * count) over the team and calls body(group, begin, end, rank) for the parts of each group.
+template <typename Body>
+void split_groups(ThreadTeam& team, int64_t groups, int64_t count, int64_t grain, const Body& body) {
+  team.split(groups * count, grain, [&](int64_t begin, int64_t end, int rank) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t group = at / count, last = std::min(end, (group + 1) * count);
+      body(group, at - group * count, last - group * count, rank);
+      at = last;
+    }
+  });
 }
 
 void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, const KernelContext& context) {
-  const auto* index = static_cast<const int32_t*>(context.inputs[2]);
-  ops::check_sparse_index(node, form.grid, index);
-  Room room(context.scratch);
-  SparseProduct call{.form = form, .in = node.inputs[0].dtype, .x = context.inputs[0], .y = context.outputs[0]};
-  call.lines = make_lines(form.grid, form.transpose, index, room.take<int32_t>(lines_room(form.grid, form.transpose)));
-  call.values = static_cast<const float*>(context.inputs[1]);
+  cpu::Room room(context.scratch);
+  const cpu::SparsePatterns patterns(node, 2, form.grid, form.transpose, form.groups, context, room);
   const DType dtype = node.inputs[1].dtype;
+  const int64_t stored = form.grid.stored_elements(), groups = form.groups.count;
+  const auto* values = static_cast<const float*>(context.inputs[1]);
+  cpu::SparseSingle* singles = nullptr;
   if (form.grid.block_elements() == 1) {
-    auto* singles = room.take<cpu::SparseSingle>(form.grid.stored_elements());
-    context.team.split(form.grid.stored_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SparseGather)(dtype, context.inputs[1], call.lines, begin, end, singles);
+    singles = room.take<cpu::SparseSingle>(groups * stored);
+    split_groups(context.team, groups, stored, 4096, [&](int64_t group, int64_t begin, int64_t end, int) {
+      const char* from = static_cast<const char*>(context.inputs[1]) + group * stored * size_of(dtype);
+      HWY_DYNAMIC_DISPATCH(SparseGather)(dtype, from, patterns.of(group), begin, end, singles + group * stored);
     });
-    call.lines.singles = singles;
   } else if (dtype != DType::kF32) {
-    float* values = room.take<float>(form.grid.stored_elements());
-    context.team.split(form.grid.stored_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SparseWiden)(dtype, context.inputs[1], begin, end, values);
+    float* wide = room.take<float>(groups * stored);
+    context.team.split(groups * stored, 4096, [&](int64_t begin, int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(SparseWiden)(dtype, context.inputs[1], begin, end, wide);
     });
-    call.values = values;
+    values = wide;
   }
-  const int64_t size = rounded(panel_room(form) * 4) / 4;
+  const int64_t size = panel_room(form) / 4;
   float* panels = room.take<float>(size * context.team.size());
-  context.team.split((form.tokens + kPanelTokens - 1) / kPanelTokens, 1, [&](int64_t begin, int64_t end, int rank) {
+  const int64_t count = (form.tokens + kPanelTokens - 1) / kPanelTokens;
+  const auto x_bytes = static_cast<int64_t>(size_of(node.inputs[0].dtype)) * form.tokens * form.in();
+  const auto y_bytes = static_cast<int64_t>(size_of(form.output.dtype)) * form.tokens * form.out();
+  split_groups(context.team, groups, count, 1, [&](int64_t group, int64_t begin, int64_t end, int rank) {
+    SparseProduct call{.form = form,
+                       .lines = patterns.of(group),
+                       .in = node.inputs[0].dtype,
+                       .x = static_cast<const char*>(context.inputs[0]) + group * x_bytes,
+                       .values = values + group * stored,
+                       .y = static_cast<char*>(context.outputs[0]) + group * y_bytes};
+    if (singles) call.lines.singles = singles + group * stored;
     HWY_DYNAMIC_DISPATCH(SparsePanels)(call, begin, end, panels + rank * size);
   });
 }
 
 int64_t outer_scratch(const NodeSignature& node, int) {
-  const SparseGrid grid = ops::sparse_outer_form(node).grid;
-  return rounded(lines_room(grid, false) * 4) + rounded(line_count(grid, false) * 4) +
+  const ops::SparseOuterForm form = ops::sparse_outer_form(node);
+  const SparseGrid& grid = form.grid;
+  return cpu::lines_scratch(grid, false, form.groups) + cpu::scratch_bytes(cpu::line_count(grid, false) * 4) +
          (grid.rows() + grid.columns()) * kOuterTokens * 4;
 }
 
-void run_outer(const NodeSignature& node, const ops::SparseOuterForm& form, const KernelContext& context) {
+/// One product: its operands, and room for as many lines and packed rows as outer_scratch counts.
+struct OuterRoom {
+  int32_t* next;
+  float *a, *b;
+};
+void run_outer(const ops::SparseOuterForm& form, DType dtype, const void* left, const void* right, SparseOuter call,
+               const OuterRoom& room, ThreadTeam& team) {
   const SparseGrid& grid = form.grid;
-  const auto* index = static_cast<const int32_t*>(context.inputs[2]);
-  ops::check_sparse_index(node, grid, index);
-  Room room(context.scratch);
-  SparseOuter call{.grid = grid, .out = static_cast<float*>(context.outputs[0])};
-  call.lines = make_lines(grid, false, index, room.take<int32_t>(lines_room(grid, false)));
-  auto* next = room.take<int32_t>(call.lines.lines);
-  float* a = room.take<float>(grid.rows() * kOuterTokens);
-  float* b = room.take<float>(grid.columns() * kOuterTokens);
-  call.a = a, call.b = b;
+  call.a = room.a, call.b = room.b;
   if (form.tokens == 0) std::fill_n(call.out, grid.stored_elements(), 0.0f);
   for (int64_t first = 0; first < form.tokens; first += kOuterTokens) {
     const int64_t tokens = std::min(kOuterTokens, form.tokens - first);
     call.tokens = (tokens + 31) / 32 * 32;
     call.first = first == 0;
-    const auto pack = [&](int input, int64_t width, float* to) {
-      context.team.split(width, kPanelTokens, [&](int64_t begin, int64_t end, int) {
-        HWY_DYNAMIC_DISPATCH(SparsePack)(node.inputs[static_cast<size_t>(input)].dtype,
-                                         context.inputs[static_cast<size_t>(input)], width, first, tokens, begin, end,
-                                         to);
+    const auto pack = [&](const void* source, int64_t width, float* to) {
+      team.split(width, kPanelTokens, [&](int64_t begin, int64_t end, int) {
+        HWY_DYNAMIC_DISPATCH(SparsePack)(dtype, source, width, first, tokens, begin, end, to);
       });
     };
-    pack(0, grid.rows(), a);
-    pack(1, grid.columns(), b);
-    context.team.split(call.lines.lines, 1, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, begin, end, next);
+    pack(left, grid.rows(), room.a);
+    pack(right, grid.columns(), room.b);
+    team.split(call.lines.lines, 1, [&](int64_t begin, int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, begin, end, room.next);
     });
   }
+}
+
+void run_outers(const NodeSignature& node, const ops::SparseOuterForm& form, const KernelContext& context) {
+  const SparseGrid& grid = form.grid;
+  cpu::Room room(context.scratch);
+  const cpu::SparsePatterns patterns(node, 2, grid, false, form.groups, context, room);
+  OuterRoom own{};
+  own.next = room.take<int32_t>(cpu::line_count(grid, false));
+  own.a = room.take<float>(grid.rows() * kOuterTokens);
+  own.b = room.take<float>(grid.columns() * kOuterTokens);
+  const DType dtype = node.inputs[0].dtype;
+  const auto bytes = static_cast<int64_t>(size_of(dtype)) * form.tokens;
+  for (int64_t group = 0; group < form.groups.count; ++group)
+    run_outer(form, dtype, static_cast<const char*>(context.inputs[0]) + group * bytes * grid.rows(),
+              static_cast<const char*>(context.inputs[1]) + group * bytes * grid.columns(),
+              {.grid = grid,
+               .lines = patterns.of(group),
+               .out = static_cast<float*>(context.outputs[0]) + group * grid.stored_elements()},
+              own, context.team);
 }
 
 std::string refuse_types(const NodeSignature& node) {
@@ -589,7 +559,7 @@ void add_cpu_sparse(Backend& backend) {
       [](const NodeSignature& node, int) {
         cpu_level();
         return [node, form = ops::sparse_outer_form(node)](const KernelContext& context) {
-          run_outer(node, form, context);
+          run_outers(node, form, context);
         };
       },
       outer_scratch);
