@@ -26,11 +26,12 @@ test: setup ## every test
 	$(call compile,release)
 	scripts/run_tests.py --build build
 
-test-peers: setup ## the Python package; runs exchanged with MLflow, TensorBoard and W&B themselves
+test-peers: setup ## the Python package and its wheel; runs exchanged with MLflow, TensorBoard and W&B themselves
 	scripts/setup.sh --peers --trackers --python
+	scripts/wheel.sh
 	cmake --preset release -DRAMET_PYTHON=ON --log-level=WARNING >/dev/null
 	cmake --build --preset release -j $(JOBS) --target ramet_cli --target ramet_python_stub
-	.venv/bin/python scripts/run_tests.py --build build peers python
+	.venv/bin/python scripts/run_tests.py --build build peers python wheel
 
 python: setup ## the Python package in build/python: PYTHONPATH=build/python .venv/bin/python -c "import ramet"
 	scripts/setup.sh --python
@@ -110,6 +111,6 @@ lint: ## the rules of the tree, formatting and clang-tidy
 	scripts/tidy.sh build $(JOBS)
 
 clean: ## remove the build folders
-	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz
+	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz build-pip build-wheel
 
 .PHONY: help setup build demo test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean

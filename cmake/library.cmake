@@ -17,19 +17,17 @@ if(DNNL_LIBRARY_FOUND)
   target_link_libraries(ramet_onednn INTERFACE ${DNNL_LIBRARY} gomp)
   list(APPEND RAMET_PARTS ramet_onednn)
 endif()
-if(ICU_FOUND AND RAMET_WHEEL)
-  # Properties of characters, case and normal forms are in ICU's code; 31 MB of data hold all else, of which Ramet needs
-  # the sentence rules alone.
-  find_library(ICU_STATIC libicuuc.a REQUIRED)
-  add_library(ramet_icu_data STATIC ${PROJECT_SOURCE_DIR}/python/icu_data.cc)
-  target_link_libraries(ramet_icu_data PRIVATE ICU::uc)
-  set_target_properties(ramet_icu_data PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  list(APPEND RAMET_PARTS ${ICU_STATIC} $<TARGET_FILE:ramet_icu_data> ${CMAKE_DL_LIBS})
-elseif(ICU_FOUND)
+if(ICU_FOUND)
   list(APPEND RAMET_PARTS ICU::uc ICU::i18n)
 endif()
 if(CURL_FOUND)
   list(APPEND RAMET_PARTS CURL::libcurl)
+endif()
+if(METIS_FOUND)
+  add_library(ramet_metis INTERFACE IMPORTED GLOBAL)
+  target_include_directories(ramet_metis INTERFACE ${METIS_HEADERS})
+  target_link_libraries(ramet_metis INTERFACE ${METIS_LIBRARY})
+  list(APPEND RAMET_PARTS ramet_metis)
 endif()
 
 add_library(ramet_objects OBJECT ${RAMET_SOURCES} ${RAMET_MACHINE_PRESETS})
@@ -38,7 +36,9 @@ set_target_properties(ramet_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_
 target_include_directories(ramet_objects PRIVATE include src)
 target_link_libraries(ramet_objects PRIVATE ${RAMET_HEADERS} ${RAMET_PARTS})
 if(RAMET_VERIFY)
-  target_compile_definitions(ramet_objects PRIVATE RAMET_VERIFY=1)
+  # Of the files that read it alone: ccache has the others for builds with and without it.
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/ramet/program/compile.cc ${PROJECT_SOURCE_DIR}/src/ramet/program/pass_log.cc
+               APPEND PROPERTY COMPILE_DEFINITIONS RAMET_VERIFY=1)
 endif()
 
 # A library of the objects for users of the public headers.

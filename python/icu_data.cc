@@ -1,4 +1,5 @@
-// ICU's data, with nothing in it, for wheels: what needs data then fails with an error of ICU's.
+// A libicudata without data, for wheels. Properties of characters, case and canonical normal forms are in the code of
+// libicuuc; whatever else needs data, as the ends of sentences do, fails with an error of ICU's.
 #include <unicode/udata.h>
 #include <unicode/utypes.h>
 

@@ -8,13 +8,18 @@ glibc=$(ldd --version | sed -n '1s/.* \([0-9]*\)\.\([0-9]*\)$/\1_\2/p')
 platform=manylinux_${glibc}_$(uname -m)
 most_bytes=$((30 * 1024 * 1024))
 
-rm -rf build/wheels
-mkdir -p build/wheels dist
-"$python" -m pip wheel . --quiet --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir build/wheels \
-  -C build-dir=build/wheel -C cmake.define.RAMET_WHEEL=ON -C cmake.define.Python_EXECUTABLE="$(realpath -s "$python")"
+rm -rf build-wheel/wheels
+mkdir -p build-wheel/wheels dist
+"$python" -m pip wheel . --quiet --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir build-wheel/wheels \
+  -C build-dir=build-wheel -C cmake.define.RAMET_WHEEL=ON -C cmake.define.Python_EXECUTABLE="$(realpath -s "$python")"
 rm -f dist/ramet-*.whl
-# auditwheel copies the libraries in under names of their own, and refuses a platform that the wheel does not fit.
-PATH="$PWD/.venv/bin:$PATH" "$python" -m auditwheel repair --strip --plat "$platform" --wheel-dir dist build/wheels/*.whl >/dev/null
+# auditwheel copies the libraries in under names of their own, and refuses a platform that the wheel does not fit. It
+# finds the libicudata of python/icu_data.cc before the system's.
+if ! LD_LIBRARY_PATH="$PWD/build-wheel/python" PATH="$PWD/.venv/bin:$PATH" "$python" -m auditwheel repair --strip \
+  --plat "$platform" --wheel-dir dist build-wheel/wheels/*.whl >build-wheel/auditwheel.log 2>&1; then
+  cat build-wheel/auditwheel.log >&2
+  exit 1
+fi
 wheel=$(echo dist/ramet-*.whl)
 bytes=$(stat -c %s "$wheel")
 echo "$wheel: $((bytes / 1024 / 1024)) MiB"

@@ -170,11 +170,26 @@ RAMET_API Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_
 /// columns] and `index` i32 [R, C, slots] are those of a SparseCells whose R x C cells have `cell_rows` x
 /// `cell_columns` elements. The sums are f32, in order of the stored elements in each cell; neither zeros nor the size
 /// of blocks change a bit. An index that does not ascend within its cell is an error at run time.
+/// Values of 6 dimensions [G, R, C, slots, ...] are those of G matrices, each for its part a[g] of a; the index may be
+/// [G, R, C, slots], too.
 RAMET_API Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
                                bool transpose = false);
 /// The sums over all leading dimensions of a[..., i] b[..., j] at the stored elements, f32: the gradient of `values`.
+/// With `grouped`, the first dimension of a, b and the result is the number of a matrix.
 RAMET_API Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns,
-                              int64_t block_rows, int64_t block_columns);
+                              int64_t block_rows, int64_t block_columns, bool grouped = false);
+/// Softmax over the stored elements of each row of a sparse matrix (or of several). `keep` is "all", "lower" (columns
+/// up to the row, as causal attention needs) or "upper" (columns from the row on); other elements become 0.
+RAMET_API Tensor sparse_softmax(Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
+                                const std::string& keep = "all");
+/// Rows `numbers` [I...] of a sparse table as dense rows [I..., columns]: an embedding. With the values and the index
+/// of a sparse_matmul, the embedding is tied to it.
+RAMET_API Tensor sparse_gather(Operand numbers, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns);
+/// softmax(scale q k^T) v over the stored blocks of a matrix [queries, keys] that all leading dimensions share: q [...,
+/// queries, depth], k [..., keys, depth], v [..., keys, width] -> [..., queries, width]. `keep` as in sparse_softmax.
+RAMET_API Tensor sparse_attention(Operand q, Operand k, Operand v, Operand index, int64_t cell_rows,
+                                  int64_t cell_columns, int64_t block_rows, int64_t block_columns, double scale,
+                                  const std::string& keep = "all");
 /// Einstein summation, such as "bhqd,bhkd->bhqk".
 RAMET_API Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
                         const std::source_location& place = std::source_location::current());
@@ -340,8 +355,8 @@ RAMET_API Recurrent gru(Operand input, const RecurrentWeights& weights, Operand 
 RAMET_API Recurrent rnn(Operand input, const RecurrentWeights& weights, Operand hidden = Tensor(),
                         const RecurrentOptions& options = {});
 /// Layers of the cell "lstm", "gru" or "rnn", each over the outputs of the layer before. There are `weights` for each
-/// layer, or, with `both_directions`, for each layer the forward and the backward direction, whose outputs stand side by
-/// side. States are [layers directions, B, R], and of LSTM f32[layers directions, B, H].
+/// layer, or, with `both_directions`, for each layer the forward and the backward direction, whose outputs stand side
+/// by side. States are [layers directions, B, R], and of LSTM f32[layers directions, B, H].
 RAMET_API Recurrent recurrent_layers(const std::string& kind, Operand input,
                                      const std::vector<RecurrentWeights>& weights, bool both_directions = false,
                                      Operand hidden = Tensor(), Operand cell = Tensor(),

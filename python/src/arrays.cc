@@ -118,11 +118,17 @@ std::vector<std::byte> narrowed(const std::string& name, const ramet::ArrayView&
   return bytes;
 }
 
-std::optional<DType> input_type(const ramet::Model* model, const std::string& name) {
-  if (!model) return std::nullopt;
-  const auto inputs = model->inputs();
+/// The type of a micro-batch of an input; nothing where the model has no such input.
+std::optional<ramet::TensorType> input_type(const ramet::Model& model, const std::string& name) {
+  const auto inputs = model.inputs();
   if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) return std::nullopt;
-  return model->type_of(name).dtype;
+  return model.type_of(name);
+}
+
+ramet::Shape shape_of(const Imported& array) {
+  std::vector<int64_t> dims;
+  for (size_t axis = 0; axis < array.ndim(); ++axis) dims.push_back(static_cast<int64_t>(array.shape(axis)));
+  return ramet::Shape(std::move(dims));
 }
 
 /// The array as nanobind sees it. bf16 of ml_dtypes is an array of u16 to it.
@@ -162,6 +168,7 @@ void Feeds::add(const std::string& name, nb::handle given, std::optional<DType> 
   }
   if (dtype == DType::kI64 && wanted == DType::kI32) view = owned(DType::kI32, narrowed(name, view));
   views_.emplace_back(name, view);
+  shapes_.push_back(shape_of(array));
   kept_.push_back(nb::cast(array));
   kept_.push_back(std::move(object));
 }
@@ -170,8 +177,29 @@ Feeds::Feeds(const nb::dict& arrays, const ramet::Model* model) {
   for (const auto& [name, array] : arrays) {
     if (!nb::isinstance<nb::str>(name)) refuse("", "a name of type " + class_name(name));
     const auto text = nb::cast<std::string>(name);
-    add(text, array, input_type(model, text));
+    const auto type = model ? input_type(*model, text) : std::nullopt;
+    add(text, array, type ? std::optional(type->dtype) : std::nullopt);
   }
+  if (model) check_samples(*model);
+}
+
+void Feeds::check_samples(const ramet::Model& model) const {
+  std::string found, expected;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    const std::string& name = views_[i].first;
+    const auto type = input_type(model, name);
+    if (!type) continue;
+    const auto& wanted = type->shape.dims();
+    const auto& dims = shapes_[i].dims();
+    if (dims.size() == wanted.size() && std::equal(dims.begin() + 1, dims.end(), wanted.begin() + 1)) continue;
+    found += (found.empty() ? "" : ", ") +
+             ("'" + name + "' " + ramet::TensorType{views_[i].second.dtype(), shapes_[i]}.text());
+    expected += (expected.empty() ? "" : ", ") + ("'" + name + "' " + type->text());
+  }
+  if (!found.empty())
+    throw ramet::ShapeError({.what = "arrays of another shape than the model reads",
+                             .found = found,
+                             .expected = expected + ", with any number of samples as the first dimension"});
 }
 
 ArrayArgument::ArrayArgument(nb::handle given, std::optional<DType> list_type) {
@@ -179,41 +207,50 @@ ArrayArgument::ArrayArgument(nb::handle given, std::optional<DType> list_type) {
   nb::object object = prepared(given, "", list_type, torch);
   std::optional<DType> known;
   const Imported array = import_array(object, "", known);
-  std::vector<int64_t> dims;
-  for (size_t axis = 0; axis < array.ndim(); ++axis) dims.push_back(static_cast<int64_t>(array.shape(axis)));
-  shape = ramet::Shape(std::move(dims));
+  shape = shape_of(array);
   feeds.add("", object, list_type);
 }
 
-nb::object to_python(const ramet::TensorType& type, std::vector<std::byte> bytes, bool torch) {
-  DType dtype = type.dtype;
-  const bool is_f8 = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
-  if (is_f8 || (dtype == DType::kBF16 && !torch)) {
-    const ramet::Array array("", type, std::move(bytes));
-    const std::vector<float> numbers = array.floats();
-    bytes.resize(numbers.size() * sizeof(float));
-    std::memcpy(bytes.data(), numbers.data(), bytes.size());
-    dtype = DType::kF32;
-  }
-  auto owned = std::make_unique<std::vector<std::byte>>(std::move(bytes));
-  void* const data = owned->data();
-  const nb::capsule owner(owned.get(),
-                          [](void* memory) noexcept { delete static_cast<std::vector<std::byte>*>(memory); });
-  owned.release();
+namespace {
+
+/// Memory as an array of NumPy or PyTorch, which keeps the owner.
+nb::object array_of(const ramet::Shape& extents, DType dtype, const std::byte* data, std::shared_ptr<const void> owner,
+                    bool torch) {
+  auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+  const nb::capsule capsule(kept.get(),
+                            [](void* memory) noexcept { delete static_cast<std::shared_ptr<const void>*>(memory); });
+  kept.release();
   nb::dlpack::dtype code{};
   for (const Code& each : kCodes)
     if (each.dtype == dtype) code = {each.code, each.bits, 1};
   std::vector<size_t> shape;
-  for (const int64_t extent : type.shape.dims()) shape.push_back(static_cast<size_t>(extent));
-  if (torch) return nb::cast(nb::ndarray<nb::pytorch>(data, shape.size(), shape.data(), owner, nullptr, code));
-  return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, code));
+  for (const int64_t extent : extents.dims()) shape.push_back(static_cast<size_t>(extent));
+  void* const memory = const_cast<std::byte*>(data);  // of the object alone, which may change it
+  if (torch) return nb::cast(nb::ndarray<nb::pytorch>(memory, shape.size(), shape.data(), capsule, nullptr, code));
+  return nb::cast(nb::ndarray<nb::numpy>(memory, shape.size(), shape.data(), capsule, nullptr, code));
 }
 
-nb::dict to_python(const ramet::Arrays& arrays, bool torch) {
+nb::object to_python(const ramet::Array& array, const std::shared_ptr<const void>& owner, bool torch) {
+  const DType dtype = array.type().dtype;
+  const bool is_f8 = dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+  if (!is_f8 && (dtype != DType::kBF16 || torch))
+    return array_of(array.shape(), dtype, array.bytes().data(), owner, torch);
+  const auto numbers = std::make_shared<std::vector<float>>(array.floats());
+  const auto* const bytes = reinterpret_cast<const std::byte*>(numbers->data());
+  return array_of(array.shape(), DType::kF32, bytes, numbers, torch);
+}
+
+}  // namespace
+
+nb::object to_python(ramet::Array array) {
+  const auto owned = std::make_shared<const ramet::Array>(std::move(array));
+  return to_python(*owned, owned, false);
+}
+
+nb::dict to_python(ramet::Arrays arrays, bool torch) {
+  const auto owned = std::make_shared<const ramet::Arrays>(std::move(arrays));
   nb::dict made;
-  for (const ramet::Array& array : arrays)
-    made[array.name().c_str()] =
-        to_python(array.type(), std::vector<std::byte>(array.bytes().begin(), array.bytes().end()), torch);
+  for (const ramet::Array& array : *owned) made[array.name().c_str()] = to_python(array, owned, torch);
   return made;
 }
 

@@ -17,7 +17,7 @@ template <typename T>
 nb::object array_of(const std::vector<T>& numbers, const ramet::Shape& shape) {
   std::vector<std::byte> bytes(numbers.size() * sizeof(T));
   std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return to_python({ramet::dtype_of<T>(), shape}, std::move(bytes), false);
+  return to_python(ramet::Array("", {ramet::dtype_of<T>(), shape}, std::move(bytes)));
 }
 template <typename T>
 nb::object array_of(const std::vector<T>& numbers) {

@@ -49,9 +49,34 @@ ramet::Tensor power_of(const ramet::Tensor& a, double exponent) {
        .remedy = "Use ramet.power(a, exponents) with a tensor of exponents, as builder.full gives"});
 }
 
+/// While entered, ops of this thread are of this place, and not of the line that calls them.
+class GivenPlace {
+ public:
+  GivenPlace(std::string file, int line) : file_(std::move(file)), line_(line) {}
+  void enter() {
+    outer_ = current;
+    current = this;
+  }
+  void leave() { current = outer_; }
+  const std::string& file() const { return file_; }
+  int line() const { return line_; }
+
+  static thread_local const GivenPlace* current;
+
+ private:
+  const std::string file_;
+  const int line_;
+  const GivenPlace* outer_ = nullptr;
+};
+thread_local const GivenPlace* GivenPlace::current = nullptr;
+
 }  // namespace
 
 AtCaller::AtCaller() {
+  if (const GivenPlace* const given = GivenPlace::current) {
+    place_.emplace(given->file(), given->line());
+    return;
+  }
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
   while (frame) {
@@ -110,6 +135,11 @@ void bind_tensor(nb::module_& m) {
   m.def(
       "dtype", [](const DTypeArgument& given) { return given.dtype(); }, "given"_a,
       "The DType of a name or of a type of NumPy or PyTorch.");
+
+  nb::class_<GivenPlace>(m, "_at_place")
+      .def(nb::init<std::string, int>(), "file"_a, "line"_a)
+      .def("__enter__", &GivenPlace::enter)
+      .def("__exit__", [](GivenPlace& self, nb::args) { self.leave(); });
 
   nb::class_<Tensor> tensor(m, "Tensor",
                             "A value of a model under construction. It has a type, but no numbers yet. The operators "

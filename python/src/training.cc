@@ -65,6 +65,8 @@ class PyTraining {
  public:
   PyTraining(const ramet::Model& model, const ramet::TrainOptions& options, const PyData& train, const PyData& held_out)
       : kept_train_(train.kept), kept_held_out_(held_out.kept) {
+    for (const auto& kept : {kept_train_, kept_held_out_})
+      if (kept) kept->check_samples(model);
     const nb::gil_scoped_release released;
     engine_.emplace(model, options, train.data, held_out.data);
   }
@@ -189,12 +191,11 @@ nb::object weight_of(PyTraining& self, const std::string& name) {
   });
   std::vector<std::byte> bytes(numbers.size() * sizeof(float));
   std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return to_python({ramet::DType::kF32, type.shape}, std::move(bytes), false);
+  return to_python(ramet::Array(name, {ramet::DType::kF32, type.shape}, std::move(bytes)));
 }
 
 nb::object state_of(PyTraining& self, const std::string& name) {
-  const ramet::Array array = self.run("state", [&](ramet::Training& training) { return training.state(name); });
-  return to_python(array.type(), {array.bytes().begin(), array.bytes().end()}, false);
+  return to_python(self.run("state", [&](ramet::Training& training) { return training.state(name); }));
 }
 
 void set_weight(PyTraining& self, const std::string& name, nb::object numbers) {

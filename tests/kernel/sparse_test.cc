@@ -118,12 +118,136 @@ TEST(Sparse, AProductIsTheDenseOneInOrderWhateverTheBlocks) {
       }
 }
 
-TEST(Sparse, DensityOneGivesTheBitsOfTheDenseKernel) {
-  const HostTensor matrix = masked(DType::kF32, 48, 80, 1.0), x = random_tensor(DType::kF32, {70, 80}, 14);
-  const HostTensor dense = interpret_node(node_of("matmul", {x, matrix}, {{"transpose_b", true}, {"in_order", true}}),
-                                          cpu_backend(), {x, matrix}, 2)[0];
-  const Sparse sparse = sparse_of(matrix, 1, 1, 8, 8);
-  EXPECT_EQ(numbers(run("sparse_matmul", {x, sparse.values, sparse.index}, {{"cell", sparse.cell}})), numbers(dense));
+TEST(Sparse, DensityOneGivesTheBitsOfTheDenseKernelThatSumsInOrder) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const int64_t parts : {1, 2, 5})
+      for (const bool transpose : {false, true}) {
+        // A long sum, which a dense kernel might cut.
+        const HostTensor matrix = masked(dtype, 640, 1600, 1.0);
+        const HostTensor x = random_tensor(dtype, {70, transpose ? 640 : 1600}, 14);
+        Attributes dense{{"in_order", true}, {"dtype", DType::kF32}};
+        if (!transpose) dense.set("transpose_b", true);
+        if (parts > 1) dense.set("chunks", parts);
+        const HostTensor expected =
+            interpret_node(node_of("matmul", {x, matrix}, dense), cpu_backend(), {x, matrix}, 2)[0];
+        const Sparse sparse = sparse_of(matrix, transpose ? parts : 1, transpose ? 1 : parts, 8, 8);
+        Attributes attributes{{"cell", sparse.cell}, {"dtype", DType::kF32}};
+        if (transpose) attributes.set("transpose", true);
+        EXPECT_EQ(numbers(run("sparse_matmul", {x, sparse.values, sparse.index}, attributes)), numbers(expected))
+            << name_of(dtype) << " parts " << parts << " transpose " << transpose;
+      }
+}
+
+/// Several tensors one behind another, as a new first dimension.
+HostTensor stacked(const std::vector<HostTensor>& parts) {
+  Dims dims = parts[0].type.shape.dims();
+  dims.insert(dims.begin(), static_cast<int64_t>(parts.size()));
+  HostTensor all(TensorType{parts[0].type.dtype, Shape(dims)});
+  int64_t at = 0;
+  for (const HostTensor& part : parts)
+    for (int64_t i = 0; i < part.elements(); ++i) all.set(at++, part.get(i));
+  return all;
+}
+
+std::vector<float> joined(const std::vector<std::vector<float>>& parts) {
+  std::vector<float> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST(Sparse, SeveralProductsGiveTheBitsOfEach) {
+  for (const bool own_index : {false, true}) {
+    std::vector<HostTensor> x, dy, values, index;
+    std::vector<std::vector<float>> products, outers;
+    Dims cell;
+    for (int group = 0; group < 3; ++group) {
+      HostTensor matrix = random_tensor(DType::kF32, {32, 48}, static_cast<uint64_t>(20 + group));
+      // Every second block, or others for each product.
+      const auto stores = [&](int64_t i) { return (i / 48 / 4 + i % 48 / 8 + (own_index ? group : 0)) % 2 == 0; };
+      for (int64_t i = 0; i < matrix.elements(); ++i)
+        if (!stores(i)) matrix.set(i, 0.0);
+      const Sparse sparse = sparse_of(matrix, 1, 2, 4, 8);
+      cell = sparse.cell;
+      x.push_back(random_tensor(DType::kF32, {130, 48}, static_cast<uint64_t>(30 + group)));
+      dy.push_back(random_tensor(DType::kF32, {130, 32}, static_cast<uint64_t>(40 + group)));
+      values.push_back(sparse.values), index.push_back(sparse.index);
+      products.push_back(numbers(run("sparse_matmul", {x.back(), sparse.values, sparse.index}, {{"cell", cell}})));
+      outers.push_back(
+          numbers(run("sparse_outer", {dy.back(), x.back(), sparse.index}, {{"cell", cell}, {"block", Dims{4, 8}}})));
+    }
+    const HostTensor pattern = own_index ? stacked(index) : index[0];
+    for (const int threads : {1, 4}) {
+      EXPECT_EQ(numbers(run("sparse_matmul", {stacked(x), stacked(values), pattern}, {{"cell", cell}}, threads)),
+                joined(products));
+      EXPECT_EQ(numbers(run("sparse_outer", {stacked(dy), stacked(x), pattern},
+                            {{"cell", cell}, {"block", Dims{4, 8}}, {"grouped", true}}, threads)),
+                joined(outers));
+    }
+  }
+}
+
+/// The dense matrix of values at the blocks of an index in one row of cells.
+std::vector<float> dense_of(const HostTensor& values, const HostTensor& index, const Dims& cell, const Dims& block,
+                            int64_t cells) {
+  const int64_t across = cell[1] / block[1], slots = index.type.shape.dim(-1), width = cells * cell[1];
+  std::vector<float> dense(static_cast<size_t>(cell[0] * width));
+  int64_t element = 0;
+  for (int64_t slot = 0; slot < index.elements(); ++slot) {
+    const auto number = static_cast<int64_t>(index.get(slot));
+    for (int64_t i = 0; i < block[0]; ++i)
+      for (int64_t j = 0; j < block[1]; ++j)
+        dense[static_cast<size_t>((number / across * block[0] + i) * width + slot / slots * cell[1] +
+                                  number % across * block[1] + j)] = static_cast<float>(values.get(element++));
+  }
+  return dense;
+}
+
+TEST(Sparse, ASoftmaxHasTheSameBitsWhateverTheBlocksAndCells) {
+  // Every block of 16 x 16 is full or empty, so all sizes of blocks store the same elements.
+  HostTensor scores = random_tensor(DType::kF32, {64, 160}, 17);
+  for (int64_t i = 0; i < scores.elements(); ++i)
+    if ((i / 160 / 16 + i % 160 / 16) % 2 == 1) scores.set(i, 0.0);
+  for (const std::string keep : {"all", "lower", "upper"}) {
+    std::vector<float> expected;
+    for (const Dims& block : kBlocks)
+      for (const int64_t cells : {1, 5}) {
+        const Sparse sparse = sparse_of(scores, 1, cells, block[0], block[1]);
+        const Attributes attributes{{"cell", sparse.cell}, {"keep", keep}};
+        const HostTensor y = run("sparse_softmax", {sparse.values, sparse.index}, attributes, 3);
+        const HostTensor dx = run("sparse_softmax_grad", {y, sparse.values, sparse.index}, attributes, 2);
+        std::vector<float> all = dense_of(y, sparse.index, sparse.cell, block, cells);
+        const std::vector<float> gradient = dense_of(dx, sparse.index, sparse.cell, block, cells);
+        all.insert(all.end(), gradient.begin(), gradient.end());
+        if (expected.empty()) expected = all;
+        EXPECT_EQ(all, expected) << keep << " block " << block[0] << "x" << block[1] << " cells " << cells;
+      }
+    for (int64_t row = 0; row < 64; ++row) {
+      double sum = 0;
+      for (int64_t column = 0; column < 160; ++column) sum += expected[static_cast<size_t>(row * 160 + column)];
+      const bool some = keep == "all" || (keep == "upper" ? true : row >= 16 * (row / 16 % 2));
+      EXPECT_NEAR(sum, some ? 1 : 0, 1e-5) << keep << " row " << row;
+    }
+  }
+}
+
+TEST(Sparse, RefusesRowsOutsideOfTheTable) {
+  const HostTensor values = random_tensor(DType::kF32, {1, 1, 2, 2, 2}, 2);
+  const HostTensor index = HostTensor::of(DType::kI32, {1, 1, 2}, {0, 3});
+  for (const double number : {-1.0, 4.0})
+    for (const std::string kernel : {"hwy", "reference"})
+      for (const std::string op : {"sparse_gather", "sparse_scatter_add"}) {
+        const HostTensor numbers = HostTensor::of(DType::kI64, {2}, {0, number});
+        Attributes attributes{{"cell", Dims{4, 4}}};
+        if (op == "sparse_scatter_add") attributes.set("block", Dims{2, 2});
+        const std::vector<HostTensor> inputs{
+            numbers, op == "sparse_gather" ? values : random_tensor(DType::kF32, {2, 4}, 3), index};
+        try {
+          interpret_node(node_of(op, inputs, attributes), cpu_backend(), inputs, 1, kernel);
+          ADD_FAILURE() << "not refused";
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), testing::HasSubstr("outside of the sparse table"));
+        }
+      }
 }
 
 /// The sum of one element, as ops/sparse.h defines it.

@@ -34,6 +34,52 @@ void add_hand_made(std::vector<OpCase>& cases) {
                               given(kF32, {2, 8}, {1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 1, 1, 1, 1, 1}), index},
                    .attributes = {{"cell", Dims{2, 4}}, {"block", Dims{1, 2}}},
                    .expected = {{4, 5, 10, 12, 10, 11, 18, 20}}});
+  cases.push_back({.op = "sparse_gather",
+                   .name = "by_hand",
+                   .inputs = {given(kI32, {3}, {1, 0, 1}), values, index},
+                   .attributes = {{"cell", Dims{2, 4}}},
+                   .expected = {{0, 0, 3, 4, 0, 0, 7, 8, 1, 2, 0, 0, 0, 0, 5, 6, 0, 0, 3, 4, 0, 0, 7, 8}}});
+  cases.push_back(
+      {.op = "sparse_scatter_add",
+       .name = "by_hand",
+       .inputs = {given(kI32, {3}, {1, 0, 1}),
+                  given(kF32, {3, 8}, {1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}), index},
+       .attributes = {{"cell", Dims{2, 4}}, {"block", Dims{1, 2}}},
+       .expected = {{1, 1, 5, 6, 1, 1, 9, 10}}});
+  // Rows 0 and 1 of four columns in blocks of 2 x 2: row 0 keeps column 0, row 1 columns 0 and 1.
+  const CaseInput scores = given(kF32, {1, 1, 2, 2, 2}, {0, 5, 1, 1, 3, 3, 3, 3});
+  cases.push_back({.op = "sparse_softmax",
+                   .name = "by_hand_lower",
+                   .inputs = {scores, given(kI32, {1, 1, 2}, {0, 1})},
+                   .attributes = {{"cell", Dims{2, 4}}, {"keep", std::string("lower")}},
+                   .expected = {{1, 0, 0.5, 0.5, 0, 0, 0, 0}}});
+  cases.push_back({.op = "sparse_softmax",
+                   .name = "by_hand_upper",
+                   .inputs = {given(kF32, {1, 1, 2, 2, 2}, {3, 3, 9, 3, 3, 3, 3, 3}), given(kI32, {1, 1, 2}, {0, 1})},
+                   .attributes = {{"cell", Dims{2, 4}}, {"keep", std::string("upper")}},
+                   .expected = {{0.25, 0.25, 0, 1. / 3, 0.25, 0.25, 1. / 3, 1. / 3}}});
+}
+
+/// The ops on rows of a matrix that is [rows, columns], with these values and stored blocks.
+void add_rows(std::vector<OpCase>& cases, const std::string& name, const CaseInput& values, const CaseInput& stored,
+              const Dims& cell, const Dims& block, int64_t rows, int64_t columns, int64_t count) {
+  for (const std::string keep : {"all", "lower", "upper"}) {
+    const Attributes attributes{{"cell", cell}, {"keep", keep}};
+    cases.push_back(
+        {.op = "sparse_softmax", .name = name + "_" + keep, .inputs = {values, stored}, .attributes = attributes});
+    cases.push_back({.op = "sparse_softmax_grad",
+                     .name = name + "_" + keep,
+                     .inputs = {values, values, stored},
+                     .attributes = attributes,
+                     .gradient_tolerance = 0});
+  }
+  const CaseInput numbers{.type = {kI32, {count}}, .low = 0, .high = static_cast<double>(rows - 1)};
+  cases.push_back(
+      {.op = "sparse_gather", .name = name, .inputs = {numbers, values, stored}, .attributes = {{"cell", cell}}});
+  cases.push_back({.op = "sparse_scatter_add",
+                   .name = name,
+                   .inputs = {numbers, f32({count, columns}), stored},
+                   .attributes = {{"cell", cell}, {"block", block}}});
 }
 
 /// Grids of cells and blocks of any shape, none, some or all of the blocks stored, tokens in one or two dimensions.
@@ -69,6 +115,20 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
   const CaseInput values = f32({cells_down, cells_across, slots, rows, columns});
   const CaseInput of_rows = with(cells_down * cell[0]), of_columns = with(cells_across * cell[1]);
   const std::string name = "drawn_" + std::to_string(number);
+  add_rows(cases, name, values, stored, cell, Dims{rows, columns}, cells_down * cell[0], cells_across * cell[1],
+           tokens);
+  // Three products at once, with one pattern or with one each.
+  const auto three = [](CaseInput input, bool repeats) {
+    Dims dims = input.type.shape.dims();
+    dims.insert(dims.begin(), 3);
+    input.type.shape = Shape(dims);
+    if (repeats) {
+      const std::vector<double> once = input.values;
+      for (int i = 0; i < 2; ++i) input.values.insert(input.values.end(), once.begin(), once.end());
+    }
+    return input;
+  };
+  const CaseInput shared = number % 2 == 0 ? stored : three(stored, true);
   cases.push_back(
       {.op = "sparse_matmul", .name = name, .inputs = {of_columns, values, stored}, .attributes = {{"cell", cell}}});
   cases.push_back({.op = "sparse_matmul",
@@ -79,6 +139,19 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
                    .name = name,
                    .inputs = {of_rows, of_columns, stored},
                    .attributes = {{"cell", cell}, {"block", Dims{rows, columns}}}});
+  if (number % 4 > 1) return;
+  cases.push_back({.op = "sparse_matmul",
+                   .name = name + "_three",
+                   .inputs = {three(of_columns, false), three(values, false), shared},
+                   .attributes = {{"cell", cell}}});
+  cases.push_back({.op = "sparse_outer",
+                   .name = name + "_three",
+                   .inputs = {three(of_rows, false), three(of_columns, false), shared},
+                   .attributes = {{"cell", cell}, {"block", Dims{rows, columns}}, {"grouped", true}}});
+  cases.push_back({.op = "sparse_softmax",
+                   .name = name + "_three",
+                   .inputs = {three(values, false), shared},
+                   .attributes = {{"cell", cell}, {"keep", std::string("lower")}}});
 }
 
 }  // namespace

@@ -2,18 +2,11 @@
 
 import contextlib
 import io
-import re
 import unittest
 
-from torch_support import ROOT
+from package_support import program_in
+import torch_support  # noqa: F401  (finds the package, or skips)
 import torch
-
-
-def first_program(path):
-    """The first indented block that imports ramet.torch."""
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", (ROOT / path).read_text(), re.M)
-    program = next(block for block in blocks if "import torch, ramet.torch" in block)
-    return "\n".join(line[4:] for line in program.split("\n"))
 
 
 class Programs(unittest.TestCase):
@@ -21,7 +14,7 @@ class Programs(unittest.TestCase):
         torch.manual_seed(0)
         printed, names = io.StringIO(), {}
         with contextlib.redirect_stdout(printed):
-            exec(compile(first_program(path), path, "exec"), names)
+            exec(compile(program_in(path, "import torch, ramet.torch"), path, "exec"), names)
         return printed.getvalue().split(), names
 
     def test_docs(self):

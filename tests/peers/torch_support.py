@@ -1,28 +1,6 @@
-"""What the tests of ramet.torch share: where the package is, and small modules."""
+"""What the tests of ramet.torch share: PyTorch, and small modules."""
 
-import os
-import pathlib
-import sys
-import unittest
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILD = pathlib.Path(os.environ.get("RAMET_BUILD_DIR", ROOT / "build"))
-sys.path.insert(0, str(BUILD / "python"))
-
-
-def skip_all(reason):
-    """Ends the program that imports this module, with one skipped test."""
-    class All(unittest.TestCase):
-        @unittest.skip(reason)
-        def test_all(self):
-            pass
-
-    sys.modules["__main__"].All = All
-    unittest.main()
-
-
-if not list((BUILD / "python" / "ramet").glob("_ramet*.so")):
-    skip_all("the Python package is not built (cmake -DRAMET_PYTHON=ON, target ramet_python)")
+from package_support import BUILD, ROOT, skip_all  # noqa: F401  (other tests take them from here)
 
 try:
     import torch

@@ -72,12 +72,31 @@ class Wheel(unittest.TestCase):
 
     def test_what_is_in_it(self):
         self.assertLess(self.wheel.stat().st_size, 30 << 20)
-        self.assertRegex(self.wheel.name, r"-cp3\d+-cp3\d+-manylinux_2_\d+_x86_64\.whl$")
+        self.assertRegex(self.wheel.name, r"-cp3\d+-cp3\d+-manylinux_2_\d+_x86_64(\.manylinux_2_\d+_x86_64)?\.whl$")
         names = zipfile.ZipFile(self.wheel).namelist()
         for name in ("ramet/py.typed", "ramet/_ramet.pyi", "ramet/bin/ramet", "ramet/licenses/libdnnl2.txt"):
             self.assertIn(name, names)
         self.assertTrue(any(name.endswith("licenses/LICENSE") for name in names), names)
         self.assertFalse([name for name in names if name.endswith((".cc", ".h", ".a"))])
+
+    def test_each_library_has_its_licence(self):
+        licences = [path.stem for path in self.package.glob("ramet/licenses/*.txt")]
+        of_others = {"libcrypto": "libssl", "libOpenCL": "ocl-icd-libopencl", "libicudata": "libicu", "libicuuc": "libicu",}
+        libraries = {re.split(r"-[0-9a-f]{8}[.]", path.name)[0] for path in (self.package / "ramet.libs").iterdir()}
+        self.assertIn("libdnnl", libraries)
+        for library in libraries:
+            package = of_others.get(library, library)
+            self.assertTrue([each for each in licences if each.startswith(package)], library)
+
+    def test_reads_text_beyond_ascii(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder) / "text.txt"
+            text.write_text("Ünïcödé ünïcödé STRASSE ΑΒΓ αβγ\n" * 9)
+            self.run_checked([self.environment / "bin/ramet", "vocab", "--kind", "wordpiece", "--size", "64", "--out",
+                              pathlib.Path(folder) / "vocab", text])
+            words = (pathlib.Path(folder) / "vocab/vocab.txt").read_text().split()
+        for word in ("unicode", "strasse", "αβγ"):
+            self.assertIn(word, words)
 
     def test_needs_no_library_of_this_machine(self):
         for binary in [*self.package.glob("ramet/*.so"), self.package / "ramet/bin/ramet"]:

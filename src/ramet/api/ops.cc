@@ -296,12 +296,29 @@ Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows
                a, values, index);
 }
 Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns, int64_t block_rows,
-                    int64_t block_columns) {
+                    int64_t block_columns, bool grouped) {
   return apply(
       [&](ir::Tensor x, ir::Tensor y, ir::Tensor i) {
-        return ops::sparse_outer(x, y, i, {cell_rows, cell_columns}, block_rows, block_columns);
+        return ops::sparse_outer(x, y, i, {cell_rows, cell_columns}, block_rows, block_columns, grouped);
       },
       a, b, index);
+}
+Tensor sparse_softmax(Operand values, Operand index, int64_t cell_rows, int64_t cell_columns, const std::string& keep) {
+  return apply([&](ir::Tensor v, ir::Tensor i) { return ops::sparse_softmax(v, i, {cell_rows, cell_columns}, keep); },
+               values, index);
+}
+Tensor sparse_gather(Operand numbers, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns) {
+  return apply(
+      [&](ir::Tensor n, ir::Tensor v, ir::Tensor i) { return ops::sparse_gather(n, v, i, {cell_rows, cell_columns}); },
+      numbers, values, index);
+}
+Tensor sparse_attention(Operand q, Operand k, Operand v, Operand index, int64_t cell_rows, int64_t cell_columns,
+                        int64_t block_rows, int64_t block_columns, double scale, const std::string& keep) {
+  return apply(
+      [&](ir::Tensor x, ir::Tensor y, ir::Tensor z, ir::Tensor i) {
+        return ops::sparse_attention(x, y, z, i, {cell_rows, cell_columns}, block_rows, block_columns, scale, keep);
+      },
+      q, k, v, index);
 }
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, const std::source_location& place) {
   return apply_list([&](const std::vector<ir::Tensor>& all) { return ops::einsum(equation, all); }, operands, place);

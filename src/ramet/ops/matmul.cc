@@ -98,9 +98,7 @@ MatmulForm matmul_form(const NodeSignature& node) {
     refuse(node, "chunks must divide the contracted dimension", "chunks=" + std::to_string(form.chunks),
            "a divisor of " + std::to_string(form.k), "Choose train.chunks that divides every width of the model");
 
-  if (form.in_order && (form.chunks > 1 || form.a.dtype != DType::kF32))
-    refuse(node, "only an f32 product in one part has its sums in order",
-           form.a.text() + ", chunks=" + std::to_string(form.chunks));
+  if (form.in_order && narrow) refuse(node, "products of 8-bit floats have no sums in order", form.a.text());
 
   form.chunk_blocks = node.attributes.get_int_or("chunk_blocks", 1);
   if (form.chunk_blocks < 1 || form.chunk_blocks > form.k + 1 || form.k / form.chunks % form.chunk_blocks != 0)
@@ -316,7 +314,7 @@ std::vector<AttributeSpec> product_attributes(bool linear) {
     specs.push_back({"transpose_a", Kind::kBool, false, "swap the last two dimensions of a"});
     specs.push_back({"transpose_b", Kind::kBool, false, "swap the last two dimensions of b"});
     specs.push_back({"accumulate", Kind::kBool, false, "add to input c: out = c + a b, f32"});
-    specs.push_back({"in_order", Kind::kBool, false, "f32: one chain of multiply-adds over k, in order"});
+    specs.push_back({"in_order", Kind::kBool, false, "one chain of f32 multiply-adds over the k of each chunk, in order"});
   }
   specs.push_back({"dtype", Kind::kDType, false, "type of the output (default: a's; f32 with accumulate)"});
   specs.push_back({"chunks", Kind::kInt, false, "equal parts of the contraction, summed apart, then by a tree (1)"});

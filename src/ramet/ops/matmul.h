@@ -22,7 +22,7 @@ struct MatmulForm {
   /// Contiguous k of one block of one chunk.
   int64_t run() const { return k / (chunks * chunk_blocks); }
   std::vector<int64_t> a_index, b_index;  ///< for each product, which matrix of a and of b it reads
-  bool in_order = false;                  ///< all k in one chain of fused multiply-adds, in order: zeros do not show
+  bool in_order = false;                  ///< a part is one chain of fused multiply-adds, in order: zeros do not show
   bool has_bias = false;                  ///< input 2 is the bias [n] (linear)
   bool accumulate = false;                ///< input 2 is c, f32, of the output's shape
   bool blocked = false;                   ///< input 1 is bytes in a kernel's own format, `b` its logical type

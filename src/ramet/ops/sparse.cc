@@ -12,42 +12,23 @@ namespace {
 using Kind = AttributeSpec::Kind;
 using Dims = std::vector<int64_t>;
 
-/// Attribute `name`: two positive numbers.
-Dims pair_attribute(const NodeSignature& node, const std::string& name) {
-  const Dims& pair = node.attributes.get_ints(name);
-  if (pair.size() != 2 || pair[0] < 1 || pair[1] < 1)
-    refuse(node, name + " must be two positive numbers: rows and columns", std::to_string(pair.size()) + " numbers");
-  return pair;
-}
-
 std::string times(int64_t a, int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
 
-/// The grid of the index in input `at`, with cells and blocks of these sizes.
-SparseGrid grid_of(const NodeSignature& node, size_t at, const Dims& cell, int64_t block_rows, int64_t block_columns) {
-  require_dtype(node, static_cast<int>(at), "index", {DType::kI32});
-  require_rank(node, static_cast<int>(at), "index", 3, 3);
-  const Shape& shape = node.inputs[at].shape;
-  SparseGrid grid{shape[0], shape[1], cell[0], cell[1], block_rows, block_columns, shape[2]};
-  if (block_rows < 1 || block_columns < 1 || grid.cell_rows % block_rows != 0 || grid.cell_columns % block_columns != 0)
-    refuse(node, "blocks must divide a cell", "blocks of " + times(block_rows, block_columns),
-           "divisors of a cell of " + times(cell[0], cell[1]));
-  if (grid.cells() < 1) refuse(node, "the index has no cell", shape.text(), "at least one cell");
-  if (grid.slots > grid.blocks())
-    refuse(node, "a cell stores more blocks than it has", std::to_string(grid.slots),
-           "at most " + std::to_string(grid.blocks()));
-  return grid;
-}
-
-/// Product of all dimensions but the last, which must be `width`.
-int64_t tokens_of(const NodeSignature& node, int input, const std::string& operand, int64_t width) {
+/// Product of all dimensions but the last, which must be `width`, and the first of several products, which must be
+/// their number.
+int64_t tokens_of(const NodeSignature& node, int input, const std::string& operand, int64_t width,
+                  const SparseGroups& groups, bool grouped) {
   require_floating(node, input, operand);
-  require_rank(node, input, operand, 1);
+  require_rank(node, input, operand, grouped ? 2 : 1);
   const Shape& shape = node.inputs[static_cast<size_t>(input)].shape;
   if (shape.dim(-1) != width)
     refuse(node, "the last dimension of " + operand + " does not fit the sparse matrix", std::to_string(shape.dim(-1)),
            std::to_string(width));
+  if (grouped && shape[0] != groups.count)
+    refuse(node, "the first dimension of " + operand + " is not the number of products", std::to_string(shape[0]),
+           std::to_string(groups.count));
   int64_t tokens = 1;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis) tokens *= shape[axis];
+  for (int axis = grouped; axis + 1 < shape.rank(); ++axis) tokens *= shape[axis];
   return tokens;
 }
 
@@ -65,17 +46,62 @@ void require_same_type(const NodeSignature& node, const std::string& names) {
 
 }  // namespace
 
+std::vector<int64_t> sparse_pair(const NodeSignature& node, const std::string& name) {
+  const Dims& pair = node.attributes.get_ints(name);
+  if (pair.size() != 2 || pair[0] < 1 || pair[1] < 1)
+    refuse(node, name + " must be two positive numbers: rows and columns", std::to_string(pair.size()) + " numbers");
+  return pair;
+}
+
+SparseGrid sparse_grid_of(const NodeSignature& node, size_t at, const Dims& cell, int64_t block_rows,
+                          int64_t block_columns, SparseGroups* groups) {
+  require_dtype(node, static_cast<int>(at), "index", {DType::kI32});
+  require_rank(node, static_cast<int>(at), "index", 3, groups ? 4 : 3);
+  const Shape& shape = node.inputs[at].shape;
+  SparseGrid grid{shape.dim(-3), shape.dim(-2), cell[0], cell[1], block_rows, block_columns, shape.dim(-1)};
+  if (block_rows < 1 || block_columns < 1 || grid.cell_rows % block_rows != 0 || grid.cell_columns % block_columns != 0)
+    refuse(node, "blocks must divide a cell", "blocks of " + times(block_rows, block_columns),
+           "divisors of a cell of " + times(cell[0], cell[1]));
+  if (grid.cells() < 1) refuse(node, "the index has no cell", shape.text(), "at least one cell");
+  if (grid.slots > grid.blocks())
+    refuse(node, "a cell stores more blocks than it has", std::to_string(grid.slots),
+           "at most " + std::to_string(grid.blocks()));
+  if (groups) {
+    groups->own_index = shape.rank() == 4;
+    if (groups->own_index) groups->count = shape[0];
+  }
+  return grid;
+}
+
+namespace {
+
+/// The grid of the values in input `at` and the index in the last input; `groups`: they may be those of several
+/// products.
+SparseGrid grid_of_values(const NodeSignature& node, int at, const std::string& operand, SparseGroups* groups) {
+  require_floating(node, at, operand);
+  require_rank(node, at, operand, 5, groups ? 6 : 5);
+  const Shape& values = node.inputs[static_cast<size_t>(at)].shape;
+  const bool grouped = values.rank() == 6;
+  const SparseGrid grid = sparse_grid_of(node, node.inputs.size() - 1, sparse_pair(node, "cell"), values.dim(-2),
+                                         values.dim(-1), grouped ? groups : nullptr);
+  Dims expected{grid.cells_down, grid.cells_across, grid.slots, grid.block_rows, grid.block_columns};
+  if (grouped) {
+    if (!groups->own_index) groups->count = values[0];
+    expected.insert(expected.begin(), groups->count);
+  }
+  require_shape(node, at, operand, Shape(expected));
+  return grid;
+}
+
+}  // namespace
+
 SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
   require_floating(node, 1, "values");
-  require_rank(node, 1, "values", 5, 5);
   require_same_type(node, "x and values");
-  const Shape& values = node.inputs[1].shape;
   SparseMatmulForm form;
-  form.grid = grid_of(node, 2, pair_attribute(node, "cell"), values[3], values[4]);
-  const Shape& index = node.inputs[2].shape;
-  require_shape(node, 1, "values", Shape{index[0], index[1], index[2], values[3], values[4]});
+  form.grid = grid_of_values(node, 1, "values", &form.groups);
   form.transpose = node.attributes.get_bool_or("transpose", false);
-  form.tokens = tokens_of(node, 0, "x", form.in());
+  form.tokens = tokens_of(node, 0, "x", form.in(), form.groups, node.inputs[1].shape.rank() == 6);
   const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[0].dtype;
   if (!is_floating(dtype)) refuse(node, "the output must be floating", "dtype=" + std::string(name_of(dtype)));
   form.output = {dtype, with_last(node.inputs[0].shape, form.out())};
@@ -84,20 +110,48 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
 
 SparseOuterForm sparse_outer_form(const NodeSignature& node) {
   require_same_type(node, "a and b");
-  const Dims block = pair_attribute(node, "block");
+  const Dims block = sparse_pair(node, "block");
+  const bool grouped = node.attributes.get_bool_or("grouped", false);
   SparseOuterForm form;
-  form.grid = grid_of(node, 2, pair_attribute(node, "cell"), block[0], block[1]);
-  form.tokens = tokens_of(node, 0, "a", form.grid.rows());
-  const int64_t tokens = tokens_of(node, 1, "b", form.grid.columns());
+  form.grid = sparse_grid_of(node, 2, sparse_pair(node, "cell"), block[0], block[1], grouped ? &form.groups : nullptr);
+  if (grouped && !form.groups.own_index && node.inputs[0].shape.rank() > 0) form.groups.count = node.inputs[0].shape[0];
+  form.tokens = tokens_of(node, 0, "a", form.grid.rows(), form.groups, grouped);
+  const int64_t tokens = tokens_of(node, 1, "b", form.grid.columns(), form.groups, grouped);
   const Dims &a = node.inputs[0].shape.dims(), &b = node.inputs[1].shape.dims();
   if (a.size() != b.size() || tokens != form.tokens || !std::equal(a.begin(), a.end() - 1, b.begin()))
     refuse(node, "the leading dimensions of a and b differ", node.inputs[0].text() + " and " + node.inputs[1].text());
   return form;
 }
 
-void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const int32_t* index) {
+SparseSoftmaxForm sparse_softmax_form(const NodeSignature& node) {
+  SparseSoftmaxForm form;
+  form.grid = grid_of_values(node, 0, "values", &form.groups);
+  const std::string keep = node.attributes.has("keep") ? node.attributes.get_string("keep") : "all";
+  if (keep != "all" && keep != "lower" && keep != "upper")
+    refuse(node, "unknown part of a matrix", "keep=" + keep, "all, lower or upper");
+  form.keep = keep == "all" ? SparseKeep::kAll : keep == "lower" ? SparseKeep::kLower : SparseKeep::kUpper;
+  return form;
+}
+
+SparseRowsForm sparse_rows_form(const NodeSignature& node) {
+  require_dtype(node, 0, "numbers", {DType::kI32, DType::kI64});
+  SparseRowsForm form{.grid = {}, .numbers = node.inputs[0].shape.elements()};
+  if (!node.attributes.has("block")) {
+    form.grid = grid_of_values(node, 1, "values", nullptr);
+    return form;
+  }
+  const Dims block = sparse_pair(node, "block");
+  form.grid = sparse_grid_of(node, 2, sparse_pair(node, "cell"), block[0], block[1], nullptr);
+  Dims rows = node.inputs[0].shape.dims();
+  rows.push_back(form.grid.columns());
+  require_floating(node, 1, "rows");
+  require_shape(node, 1, "rows", Shape(std::move(rows)));
+  return form;
+}
+
+void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const int32_t* index, int64_t patterns) {
   const int64_t blocks = grid.blocks();
-  for (int64_t cell = 0; cell < grid.cells(); ++cell, index += grid.slots) {
+  for (int64_t cell = 0; cell < patterns * grid.cells(); ++cell, index += grid.slots) {
     int64_t before = -1;
     for (int64_t slot = 0; slot < grid.slots; ++slot) {
       if (index[slot] > before && index[slot] < blocks) {
@@ -111,6 +165,15 @@ void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const
                   ErrorKind::kFailure);
     }
   }
+}
+
+void check_sparse_number(const NodeSignature& node, const SparseGrid& grid, int64_t i, int64_t number) {
+  if (number >= 0 && number < grid.rows()) return;
+  throw Error({.what = "a number of a row is outside of the sparse table",
+               .where = node.text() + ", number " + std::to_string(i),
+               .found = std::to_string(number),
+               .expected = "at least 0 and less than " + std::to_string(grid.rows())},
+              ErrorKind::kFailure);
 }
 
 namespace {
@@ -134,9 +197,11 @@ ShardingRule matmul_rule(const NodeSignature& node) {
   using Reduce = ShardingRule::Reduce;
   const SparseMatmulForm form = sparse_matmul_form(node);
   RuleBuilder rule;
-  ShardingRule::Operand x;
+  ShardingRule::Operand x, values, index;
   const Shape& shape = node.inputs[0].shape;
   for (int axis = 0; axis + 1 < shape.rank(); ++axis) x.push_back({rule.factor(shape[axis])});
+  if (node.inputs[1].shape.rank() == 6) values.push_back(x[0]);
+  if (form.groups.own_index) index.push_back(x[0]);
   ShardingRule::Operand y = x;
   const GridFactors grid = grid_factors(rule, form.grid, form.transpose ? Reduce::kSum : Reduce::kNone,
                                         form.transpose ? Reduce::kNone : Reduce::kSum);
@@ -146,8 +211,9 @@ ShardingRule matmul_rule(const NodeSignature& node) {
   const int slots = rule.factor(form.grid.slots, true, Reduce::kSum);
   const int i = rule.factor(form.grid.block_rows, true, Reduce::kSum);
   const int j = rule.factor(form.grid.block_columns, true, Reduce::kSum);
-  rule.input(x).input({{grid.r}, {grid.c}, {slots}, {i}, {j}}).input({{grid.r}, {grid.c}, {slots}});
-  return rule.output(y).build();
+  for (const int factor : {grid.r, grid.c, slots}) values.push_back({factor}), index.push_back({factor});
+  values.push_back({i}), values.push_back({j});
+  return rule.input(x).input(values).input(index).output(y).build();
 }
 
 /// Tokens are never cut: they are the samples of a micro-batch.
@@ -155,17 +221,21 @@ ShardingRule outer_rule(const NodeSignature& node) {
   using Reduce = ShardingRule::Reduce;
   const SparseOuterForm form = sparse_outer_form(node);
   RuleBuilder rule;
-  ShardingRule::Operand a, b;
+  ShardingRule::Operand a, b, index, out;
   const Shape& shape = node.inputs[0].shape;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis) a.push_back({rule.factor(shape[axis], true, Reduce::kSum)});
+  const bool grouped = node.attributes.get_bool_or("grouped", false);
+  if (grouped) out.push_back({rule.factor(form.groups.count)});
+  if (form.groups.own_index) index = out;
+  a = out;
+  for (int axis = grouped; axis + 1 < shape.rank(); ++axis) a.push_back({rule.factor(shape[axis], true, Reduce::kSum)});
   b = a;
   const int r = rule.factor(form.grid.cells_down), c = rule.factor(form.grid.cells_across);
   a.push_back({r, rule.factor(form.grid.cell_rows, true, Reduce::kSum)});
   b.push_back({c, rule.factor(form.grid.cell_columns, true, Reduce::kSum)});
   const int slots = rule.factor(form.grid.slots, true);
-  rule.input(a).input(b).input({{r}, {c}, {slots}});
-  const int i = rule.factor(form.grid.block_rows, true), j = rule.factor(form.grid.block_columns, true);
-  return rule.output({{r}, {c}, {slots}, {i}, {j}}).build();
+  for (const int factor : {r, c, slots}) index.push_back({factor}), out.push_back({factor});
+  out.push_back({rule.factor(form.grid.block_rows, true)}), out.push_back({rule.factor(form.grid.block_columns, true)});
+  return rule.input(a).input(b).input(index).output(out).build();
 }
 
 std::vector<Tensor> matmul_gradient(GradientContext& context) {
@@ -177,7 +247,7 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
   if (context.needed[0]) gradients[0] = sparse_matmul(dy, values, index, cell, !form.transpose);
   if (context.needed[1])
     gradients[1] = sparse_outer(form.transpose ? x : dy, form.transpose ? dy : x, index, cell, form.grid.block_rows,
-                                form.grid.block_columns);
+                                form.grid.block_columns, values.shape().rank() == 6);
   return gradients;
 }
 
@@ -192,15 +262,16 @@ std::vector<Tensor> outer_gradient(GradientContext& context) {
   return gradients;
 }
 
+Cost product_cost(const NodeSignature& node, int64_t tokens, const SparseGrid& grid) {
+  return streaming_cost(node, 2.0 * static_cast<double>(tokens) * static_cast<double>(grid.stored_elements()));
+}
 Cost matmul_cost(const NodeSignature& node) {
   const SparseMatmulForm form = sparse_matmul_form(node);
-  return streaming_cost(node,
-                        2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
+  return product_cost(node, form.groups.count * form.tokens, form.grid);
 }
 Cost outer_cost(const NodeSignature& node) {
   const SparseOuterForm form = sparse_outer_form(node);
-  return streaming_cost(node,
-                        2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.grid.stored_elements()));
+  return product_cost(node, form.groups.count * form.tokens, form.grid);
 }
 
 /// The sum in f32, then its rounding.
@@ -220,7 +291,8 @@ void register_sparse_ops(OpRegistry& registry) {
   registry.add(
       {.name = "sparse_matmul",
        .doc = "x [...,columns] x (block-sparse matrix)^T -> [...,rows]: values [R,C,slots,i,j] at the blocks of "
-              "index i32 [R,C,slots], numbers in their cell; sums are f32, in order",
+              "index i32 [R,C,slots], numbers in their cell; sums are f32, in order. Values [G,R,C,slots,i,j] are "
+              "those of G products, as is then the first dimension of x; the index may be [G,R,C,slots]",
        .min_inputs = 3,
        .max_inputs = 3,
        .attributes = {cell,
@@ -233,16 +305,21 @@ void register_sparse_ops(OpRegistry& registry) {
        .cost = matmul_cost,
        .precision = OpDef::Precision::kLow});
   registry.add({.name = "sparse_outer",
-                .doc = "a [...,rows], b [...,columns] -> f32 [R,C,slots,i,j]: sums over the leading dimensions of the "
-                       "products at the stored blocks of index i32 [R,C,slots]",
+                .doc =
+                    "a [...,rows], b [...,columns] -> f32 [R,C,slots,i,j]: sums over the leading dimensions of the "
+                    "products at the stored blocks of index i32 [R,C,slots]; with grouped=true the first dimension of "
+                    "a, b and the result (and of an index of 4 dimensions) is the product's number",
                 .min_inputs = 3,
                 .max_inputs = 3,
-                .attributes = {cell, required_attribute("block", Kind::kInts, "rows and columns of a block")},
+                .attributes = {cell, required_attribute("block", Kind::kInts, "rows and columns of a block"),
+                               optional_attribute("grouped", Kind::kBool, "several products (false)")},
                 .infer =
                     [](const NodeSignature& node) {
-                      const SparseGrid grid = sparse_outer_form(node).grid;
-                      return std::vector<TensorType>{{DType::kF32, Shape{grid.cells_down, grid.cells_across, grid.slots,
-                                                                         grid.block_rows, grid.block_columns}}};
+                      const SparseOuterForm form = sparse_outer_form(node);
+                      const SparseGrid& grid = form.grid;
+                      Dims dims{grid.cells_down, grid.cells_across, grid.slots, grid.block_rows, grid.block_columns};
+                      if (node.attributes.get_bool_or("grouped", false)) dims.insert(dims.begin(), form.groups.count);
+                      return std::vector<TensorType>{{DType::kF32, Shape(std::move(dims))}};
                     },
                 .gradient = outer_gradient,
                 .sharding = outer_rule,
@@ -258,10 +335,11 @@ Tensor sparse_matmul(Tensor x, Tensor values, Tensor index, const SparseCell& ce
   return x.builder->op("sparse_matmul", {x, values, index}, std::move(attributes));
 }
 
-Tensor sparse_outer(Tensor a, Tensor b, Tensor index, const SparseCell& cell, int64_t block_rows,
-                    int64_t block_columns) {
-  return a.builder->op("sparse_outer", {a, b, index},
-                       {{"cell", Dims{cell.rows, cell.columns}}, {"block", Dims{block_rows, block_columns}}});
+Tensor sparse_outer(Tensor a, Tensor b, Tensor index, const SparseCell& cell, int64_t block_rows, int64_t block_columns,
+                    bool grouped) {
+  Attributes attributes{{"cell", Dims{cell.rows, cell.columns}}, {"block", Dims{block_rows, block_columns}}};
+  if (grouped) attributes.set("grouped", true);
+  return a.builder->op("sparse_outer", {a, b, index}, std::move(attributes));
 }
 
 }  // namespace ramet::ops

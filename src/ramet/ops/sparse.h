@@ -37,12 +37,21 @@ struct SparseGrid {
   int64_t stored_elements() const { return cells() * slots * block_elements(); }
 };
 
+/// Several products at once: `count` matrices of one grid, which share one pattern or have one each (an index of 4
+/// dimensions). The first dimension of every operand but a shared index is then the matrix.
+struct SparseGroups {
+  int64_t count = 1;
+  bool own_index = false;
+  int64_t patterns() const { return own_index ? count : 1; }
+};
+
 /// A node `sparse_matmul`: x [tokens, columns] by the transposed matrix gives [tokens, rows]; with `transpose`, x
-/// [tokens, rows] by the matrix gives [tokens, columns].
+/// [tokens, rows] by the matrix gives [tokens, columns]. Values of 6 dimensions are those of several products.
 struct SparseMatmulForm {
   SparseGrid grid;
+  SparseGroups groups;
   bool transpose = false;
-  int64_t tokens = 0;
+  int64_t tokens = 0;  ///< of one product
   TensorType output;
   int64_t in() const { return transpose ? grid.rows() : grid.columns(); }
   int64_t out() const { return transpose ? grid.columns() : grid.rows(); }
@@ -50,8 +59,8 @@ struct SparseMatmulForm {
 /// Throws Error naming the node when the operands do not fit.
 SparseMatmulForm sparse_matmul_form(const NodeSignature& node);
 
-/// A node `sparse_outer`: for a [tokens, rows] and b [tokens, columns], sum over tokens of a[t, i] b[t, j] at the
-/// stored elements, f32.
+/// A node `sparse_outer` (with `grouped`: several products): for a [tokens, rows] and b [tokens, columns], sum over
+/// tokens of a[t, i] b[t, j] at the stored elements, f32.
 ///
 /// Order of the sum: parts of kOuterTokens tokens, one after another, from +0. In a part, lane l of 16 is a chain of
 /// fused multiply-adds over its tokens; then lane l += lane l + 8, + 4, + 2, + 1. Of f32, token t belongs to lane t mod
@@ -59,12 +68,46 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node);
 /// instructions for pairs do.
 struct SparseOuterForm {
   SparseGrid grid;
-  int64_t tokens = 0;
+  SparseGroups groups;
+  int64_t tokens = 0;  ///< of one product
 };
 SparseOuterForm sparse_outer_form(const NodeSignature& node);
 inline constexpr int64_t kOuterTokens = 512;
 
+/// Which elements of stored blocks take part: all, or those at or below (above) the diagonal of the matrix.
+enum class SparseKeep { kAll, kLower, kUpper };
+
+/// A node `sparse_softmax` or `sparse_softmax_grad`: over the stored elements of each row of a matrix. Elements that do
+/// not take part become 0.
+///
+/// Order of the sums over a row: lane l of 16 is a chain over the columns that are l mod 16, ascending; then lane l +=
+/// lane l + 8, + 4, + 2, + 1. So the size of the blocks changes no bit.
+struct SparseSoftmaxForm {
+  SparseGrid grid;
+  SparseGroups groups;
+  SparseKeep keep = SparseKeep::kAll;
+};
+SparseSoftmaxForm sparse_softmax_form(const NodeSignature& node);
+
+/// A node `sparse_gather` (values are input 1, the index input 2) or `sparse_scatter_add` (the index is input 2): rows
+/// of a sparse table by numbers i32 or i64. Sums over equal numbers are chains of additions in order of position.
+struct SparseRowsForm {
+  SparseGrid grid;
+  int64_t numbers = 0;  ///< how many rows are asked for
+};
+SparseRowsForm sparse_rows_form(const NodeSignature& node);
+
+/// Throws Error unless `number`, the i-th of a node's, is that of a row.
+void check_sparse_number(const NodeSignature& node, const SparseGrid& grid, int64_t i, int64_t number);
+
+/// The grid of the index in input `at`, with cells and blocks of these sizes; of the index of several products, if
+/// `groups` is not null.
+SparseGrid sparse_grid_of(const NodeSignature& node, size_t at, const std::vector<int64_t>& cell, int64_t block_rows,
+                          int64_t block_columns, SparseGroups* groups);
+/// The attribute `name`: two positive numbers.
+std::vector<int64_t> sparse_pair(const NodeSignature& node, const std::string& name);
+
 /// Throws Error unless the numbers of every cell ascend within the cell's blocks. `index` is what a node's index holds.
-void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const int32_t* index);
+void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const int32_t* index, int64_t patterns = 1);
 
 }  // namespace ramet::ops

@@ -61,7 +61,7 @@ SentenceBreaks::SentenceBreaks() : state_(std::make_unique<State>()) {
   state_->iterator.reset(icu::BreakIterator::createSentenceInstance(icu::Locale("en@ss=standard"), status));
   if (U_FAILURE(status))
     throw Error({.what = std::string("ICU gives no sentence rules: ") + u_errorName(status),
-                 .remedy = "Install ICU's data (Debian: libicu72)"},
+                 .remedy = "Install ICU's data (Debian: libicu72); a wheel of the Python package has none"},
                 ErrorKind::kFailure);
 }
 

@@ -4,21 +4,23 @@
 #include "ramet/kernel/cpu/sparse.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/sparse_lines.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/kernel/cpu/unroll.h"
 #include "ramet/ops/reduce_order.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/sparse.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "ramet/kernel/cpu/blocking-inl.h"
 #include "ramet/kernel/cpu/rows-inl.h"
+#include "ramet/kernel/cpu/sparse_panels-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
@@ -31,52 +33,9 @@ using cpu::SparseOuter;
 using cpu::SparseProduct;
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
-constexpr int kRows = 4;                        // of a block that one pass computes
-constexpr int kVectors = kLanes >= 16 ? 4 : 2;  // of tokens
-constexpr int64_t kStep = kVectors * kLanes;    // tokens of one pass
-constexpr int64_t kSquare = 64;                 // features that one transposition takes
-
-// --- packing ---
-
-/// Features [first, first + count) of 64 tokens as rows of a panel with `stride` tokens. `token(i)` is the row of x for
-/// the i-th token of the panel, or -1 for a zero.
-template <typename T, typename TokenOf>
-void pack_square(const T* x, int64_t width, int64_t first, int64_t count, const TokenOf& token, float* panel,
-                 int64_t stride) {
-  HWY_ALIGN float rows[kPanelTokens * kSquare];
-  for (int64_t i = 0; i < kPanelTokens; ++i) {
-    const int64_t from = token(i);
-    float* row = rows + i * kSquare;
-    if (from < 0 || count < kSquare) std::fill_n(row, kSquare, 0.0f);
-    if (from >= 0) ConvertRow(x + from * width + first, count, row);
-  }
-  const int64_t rounded = (count + 3) / 4 * 4;
-  if (rounded == count) {
-    Transpose32(reinterpret_cast<const uint32_t*>(rows), kSquare, reinterpret_cast<uint32_t*>(panel + first * stride),
-                stride, kPanelTokens, count);
-    return;
-  }
-  HWY_ALIGN float turned[kSquare * kPanelTokens];
-  Transpose32(reinterpret_cast<const uint32_t*>(rows), kSquare, reinterpret_cast<uint32_t*>(turned), kPanelTokens,
-              kPanelTokens, rounded);
-  for (int64_t f = 0; f < count; ++f)
-    std::copy_n(turned + f * kPanelTokens, kPanelTokens, panel + (first + f) * stride);
-}
-
-/// Tokens [begin, begin + tokens) of y from a panel [width][64].
-template <typename T>
-void unpack_panel(const float* panel, int64_t width, int64_t begin, int64_t tokens, T* y) {
-  HWY_ALIGN float rows[kPanelTokens * kSquare];
-  for (int64_t first = 0; first < width; first += kSquare) {
-    const int64_t count = std::min(kSquare, width - first), whole = count / 4 * 4;
-    Transpose32(reinterpret_cast<const uint32_t*>(panel + first * kPanelTokens), kPanelTokens,
-                reinterpret_cast<uint32_t*>(rows), kSquare, whole, kPanelTokens);
-    for (int64_t f = whole; f < count; ++f)
-      for (int64_t t = 0; t < tokens; ++t) rows[t * kSquare + f] = panel[(first + f) * kPanelTokens + t];
-    for (int64_t t = 0; t < tokens; ++t)
-      ConvertRow<float, T>(rows + t * kSquare, count, y + (begin + t) * width + first);
-  }
-}
+constexpr int kVectors = kLanes >= 16 ? 4 : 2;  // of tokens that up to four rows of a block meet in one pass
+constexpr int kFolds = kLanes >= 16 ? 2 : 1;    // eight rows meet a half of them, where there are registers for eight
+constexpr int kRows = 4 * kFolds;               // of a block that one pass computes
 
 // --- sparse x dense ---
 
@@ -89,47 +48,81 @@ BlockStrides strides_of(const SparseGrid& grid, bool transpose) {
   return {grid.block_elements(), grid.block_columns, 1, grid.block_columns};
 }
 
-/// kCount elements of a line for kStep tokens: chains over the blocks [begin, end), stored at out[i * 64].
-template <int kCount>
+/// kCount elements of a line for kWide vectors of tokens: chains over the blocks [begin, end), stored at out[i * 64].
+template <int kCount, int kWide>
 HWY_INLINE void run_line(const SparseLines& lines, const BlockStrides& at, const float* values, const float* panel,
                          int64_t begin, int64_t end, float* out) {
   const Df d;
-  Vf sums[kCount][kVectors];
+  Vf sums[kCount][kWide];
   RAMET_UNROLL
   for (int i = 0; i < kCount; ++i) {
     RAMET_UNROLL
-    for (int u = 0; u < kVectors; ++u) sums[i][u] = hn::Zero(d);
+    for (int u = 0; u < kWide; ++u) sums[i][u] = hn::Zero(d);
   }
   for (int64_t e = begin; e < end; ++e) {
     const float* x = panel + int64_t{lines.other[e]} * kPanelTokens;
     const float* value = values + int64_t{lines.block[e]} * at.block;
-    for (int64_t j = 0; j < at.along; ++j, x += kPanelTokens, value += at.sum) {
-      Vf tokens[kVectors];
+    // The panel is in the second-level cache, and the stored blocks lie anywhere in it.
+    const float* later = panel + int64_t{lines.other[e + cpu::kAhead]} * kPanelTokens;
+    for (int64_t j = 0; j < at.along; ++j, x += kPanelTokens, later += kPanelTokens, value += at.sum) {
+      Vf tokens[kWide];
       RAMET_UNROLL
-      for (int u = 0; u < kVectors; ++u) tokens[u] = hn::Load(d, x + u * kLanes);
+      for (int u = 0; u < kWide; ++u) {
+        tokens[u] = hn::Load(d, x + u * kLanes);
+        hwy::Prefetch(later + u * kLanes);
+      }
       RAMET_UNROLL
       for (int i = 0; i < kCount; ++i) {
         const Vf factor = hn::Set(d, value[i * at.line]);
         RAMET_UNROLL
-        for (int u = 0; u < kVectors; ++u) sums[i][u] = hn::MulAdd(factor, tokens[u], sums[i][u]);
+        for (int u = 0; u < kWide; ++u) sums[i][u] = hn::MulAdd(factor, tokens[u], sums[i][u]);
       }
     }
   }
   RAMET_UNROLL
   for (int i = 0; i < kCount; ++i) {
     RAMET_UNROLL
-    for (int u = 0; u < kVectors; ++u) hn::Store(sums[i][u], d, out + i * kPanelTokens + u * kLanes);
+    for (int u = 0; u < kWide; ++u) hn::Store(sums[i][u], d, out + i * kPanelTokens + u * kLanes);
   }
 }
 
+template <int kCount, int kWide>
+void run_tokens(const SparseLines& lines, const BlockStrides& at, const float* values, const float* panel,
+                int64_t begin, int64_t end, float* out) {
+  for (int64_t t = 0; t < kPanelTokens; t += kWide * kLanes)
+    run_line<kCount, kWide>(lines, at, values, panel + t, begin, end, out + t);
+}
+
+/// The same of blocks of one element: kWide vectors of tokens. The processor itself looks far enough ahead.
+template <int kWide>
+void run_singles(const SparseLines& lines, const float* panel, int64_t begin, int64_t end, float* out) {
+  const Df d;
+  for (int64_t t = 0; t < kPanelTokens; t += kWide * kLanes) {
+    Vf sums[kWide];
+    RAMET_UNROLL
+    for (int u = 0; u < kWide; ++u) sums[u] = hn::Zero(d);
+    for (const cpu::SparseSingle *e = lines.singles + begin, *last = lines.singles + end; e != last; ++e) {
+      const float* x = panel + e->at + t;
+      const Vf factor = hn::Set(d, e->value);
+      RAMET_UNROLL
+      for (int u = 0; u < kWide; ++u) sums[u] = hn::MulAdd(factor, hn::Load(d, x + u * kLanes), sums[u]);
+    }
+    RAMET_UNROLL
+    for (int u = 0; u < kWide; ++u) hn::Store(sums[u], d, out + t + u * kLanes);
+  }
+}
+
+/// Up to kRows elements of a line: more elements meet fewer tokens at once.
 void run_some(int64_t count, const SparseLines& lines, const BlockStrides& at, const float* values, const float* panel,
               int64_t begin, int64_t end, float* out) {
-  for (int64_t t = 0; t < kPanelTokens; t += kStep) switch (count) {
-      case 1: run_line<1>(lines, at, values, panel + t, begin, end, out + t); break;
-      case 2: run_line<2>(lines, at, values, panel + t, begin, end, out + t); break;
-      case 3: run_line<3>(lines, at, values, panel + t, begin, end, out + t); break;
-      default: run_line<kRows>(lines, at, values, panel + t, begin, end, out + t); break;
-    }
+  if (lines.singles) return run_singles<kVectors>(lines, panel, begin, end, out);
+  switch (count) {
+    case 1: return run_tokens<1, kVectors>(lines, at, values, panel, begin, end, out);
+    case 2: return run_tokens<2, kVectors>(lines, at, values, panel, begin, end, out);
+    case 3: return run_tokens<3, kVectors>(lines, at, values, panel, begin, end, out);
+    case kRows: return run_tokens<kRows, kVectors / kFolds>(lines, at, values, panel, begin, end, out);
+    default: return run_tokens<4, kVectors>(lines, at, values, panel, begin, end, out);
+  }
 }
 
 /// sums[0] = the balanced tree over `parts` rows of sums, each `count` numbers.
@@ -143,16 +136,16 @@ void combine_parts(float* sums, int64_t parts, int64_t count) {
     hn::Store(hn::Add(hn::Load(d, sums + i), hn::Load(d, sums + half * count + i)), d, sums + i);
 }
 
-/// One panel of tokens: all lines.
-void run_panel(const SparseProduct& call, const float* panel, float* sums, float* out) {
+/// Lines [begin, end) of one panel of tokens, to the rows of `out`.
+void run_lines(const SparseProduct& call, const float* panel, int64_t begin, int64_t end, float* sums, float* out) {
   const SparseGrid& grid = call.form.grid;
   const SparseLines& lines = call.lines;
   const BlockStrides at = strides_of(grid, call.form.transpose);
-  const int64_t high = call.form.transpose ? grid.block_columns : grid.block_rows;
-  for (int64_t line = 0; line < lines.lines; ++line)
-    for (int64_t i = 0; i < high; i += kRows) {
-      const int64_t count = std::min<int64_t>(kRows, high - i);
-      float* to = out + (line * high + i) * kPanelTokens;
+  const int64_t high = lines.high;
+  for (int64_t line = begin; line < end; ++line)
+    for (int64_t i = 0, count; i < high; i += count) {
+      count = high - i >= kRows ? kRows : std::min<int64_t>(4, high - i);
+      float* to = out + ((line - begin) * high + i) * kPanelTokens;
       const int32_t* first = lines.first + line * lines.parts;
       const float* values = call.values + i * at.line;
       if (lines.parts == 1) {
@@ -176,9 +169,9 @@ constexpr int kGroup = kPieces == 1 ? 8 : kPieces == 2 ? 4 : 1;   // accumulator
 /// The sum of 16 lanes: lane l += lane l + 8, + 4, + 2, + 1.
 template <int kCount>
 HWY_INLINE float sum_of_lanes(const Vf (&pieces)[kCount]) {
-#if HWY_TARGET == HWY_SCALAR
-  float lane[kReduceLanes];
-  for (int p = 0; p < kCount; ++p) hn::Store(pieces[p], Df(), lane + p);
+#if HWY_MAX_BYTES < 32
+  HWY_ALIGN float lane[kReduceLanes];
+  for (int p = 0; p < kCount; ++p) hn::Store(pieces[p], Df(), lane + p * kLanes);
   for (int64_t width = kReduceLanes / 2; width > 0; width /= 2)
     for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
   return lane[0];
@@ -240,9 +233,11 @@ HWY_INLINE void sums_of_lanes(const Vf (&sums)[kCount][kPieces], float* out) {
   for (int i = 0; i < kCount; ++i) out[i] = sum_of_lanes(sums[i]);
 }
 
-/// Sums of products of `kA` rows of a with `kB` rows of b, each at its own place: out [kA][kB].
+/// Sums of products of `kA` rows of a with `kB` rows of b, each at its own place: out [kA][kB]. The rows `next` of b
+/// are read afterwards.
 template <int kA, int kB>
-HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* const* b, float* out) {
+HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* const* b, const float* const* next,
+                           float* out) {
   const Df d;
   Vf sums[kA * kB][kPieces];
   RAMET_UNROLL
@@ -251,6 +246,8 @@ HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* c
     for (int p = 0; p < kPieces; ++p) sums[i][p] = hn::Zero(d);
   }
   for (int64_t t = 0; t < tokens; t += kReduceLanes) {
+    RAMET_UNROLL
+    for (int j = 0; j < kB; ++j) hwy::Prefetch(next[j] + t);
     RAMET_UNROLL
     for (int p = 0; p < kPieces; ++p) {
       Vf right[kB];
@@ -274,20 +271,26 @@ HWY_INLINE void put_sum(const SparseOuter& call, int64_t element, float sum) {
 /// Blocks whose sides are multiples of the tile's.
 void outer_blocks(const SparseOuter& call, int64_t top, int64_t begin, int64_t end) {
   const SparseGrid& grid = call.grid;
-  for (int64_t e = begin; e < end; ++e)
-    for (int64_t i = 0; i < grid.block_rows; i += kSide)
-      for (int64_t j = 0; j < grid.block_columns; j += kSide) {
-        const float *a[kSide], *b[kSide];
-        for (int s = 0; s < kSide; ++s) {
-          a[s] = call.a + (top + i + s) * kOuterTokens;
-          b[s] = call.b + (call.lines.other[e] + j + s) * kOuterTokens;
-        }
-        const int64_t element = call.lines.block[e] * grid.block_elements() + i * grid.block_columns + j;
-        float sums[kSide * kSide];
-        outer_tile<kSide, kSide>(call.tokens, a, b, sums);
-        for (int k = 0; k < kSide; ++k)
-          for (int l = 0; l < kSide; ++l) put_sum(call, element + k * grid.block_columns + l, sums[k * kSide + l]);
-      }
+  const int64_t across = grid.block_columns / kSide, tiles = grid.block_rows / kSide * across;
+  const int64_t count = (end - begin) * tiles;
+  const auto place = [&](int64_t n, const float** rows) {
+    const int64_t column = call.lines.other[begin + n / tiles] + n % across * kSide;
+    for (int s = 0; s < kSide; ++s) rows[s] = call.b + (column + s) * kOuterTokens;
+  };
+  const float *a[kSide], *b[kSide], *next[kSide];
+  if (count > 0) place(0, next);
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t i = n % tiles / across * kSide, j = n % across * kSide;
+    for (int s = 0; s < kSide; ++s) a[s] = call.a + (top + i + s) * kOuterTokens;
+    std::copy_n(next, kSide, b);
+    place(std::min(n + 1, count - 1), next);
+    float sums[kSide * kSide];
+    outer_tile<kSide, kSide>(call.tokens, a, b, next, sums);
+    const int64_t block = call.lines.block[begin + n / tiles];
+    const int64_t element = block * grid.block_elements() + i * grid.block_columns + j;
+    for (int k = 0; k < kSide; ++k)
+      for (int l = 0; l < kSide; ++l) put_sum(call, element + k * grid.block_columns + l, sums[k * kSide + l]);
+  }
 }
 
 /// Any blocks: the stored elements of one row, a few at a time.
@@ -295,40 +298,47 @@ void outer_row(const SparseOuter& call, int64_t top, int64_t i, int64_t begin, i
   const SparseGrid& grid = call.grid;
   const int64_t wide = grid.block_columns, count = (end - begin) * wide;
   const float* a = call.a + (top + i) * kOuterTokens;
-  for (int64_t n = 0; n < count; n += kGroup) {
-    const float* b[kGroup];
-    int64_t element[kGroup];
-    const int64_t group = std::min<int64_t>(kGroup, count - n);
+  const auto place = [&](int64_t n, const float** rows) {
     for (int64_t g = 0; g < kGroup; ++g) {
-      const int64_t at = n + std::min(g, group - 1), e = begin + at / wide, j = at % wide;
-      b[g] = call.b + (call.lines.other[e] + j) * kOuterTokens;
-      element[g] = call.lines.block[e] * grid.block_elements() + i * wide + j;
+      const int64_t at = std::min(n + g, count - 1);
+      rows[g] = call.b + (call.lines.other[begin + at / wide] + at % wide) * kOuterTokens;
     }
+  };
+  const float *b[kGroup], *next[kGroup];
+  if (count > 0) place(0, next);
+  for (int64_t n = 0; n < count; n += kGroup) {
+    std::copy_n(next, kGroup, b);
+    place(n + kGroup, next);
     float sums[kGroup];
-    outer_tile<1, kGroup>(call.tokens, &a, b, sums);
-    for (int64_t g = 0; g < group; ++g) put_sum(call, element[g], sums[g]);
+    outer_tile<1, kGroup>(call.tokens, &a, b, next, sums);
+    for (int64_t g = 0; g < std::min<int64_t>(kGroup, count - n); ++g) {
+      const int64_t block = call.lines.block[begin + (n + g) / wide];
+      put_sum(call, block * grid.block_elements() + i * wide + (n + g) % wide, sums[g]);
+    }
   }
 }
 
 }  // namespace
 
-/// Panels [begin, end) of a product; `room` has a panel of the inputs, one of the outputs, and the sums of the parts.
+/// Panels [begin, end) of a product; `room` has a panel of the inputs, some lines of the outputs, and the sums of the
+/// parts.
 void SparsePanels(const SparseProduct& call, int64_t begin, int64_t end, float* room) {
-  const int64_t in = call.form.in(), out = call.form.out();
-  float *panel = room, *result = panel + in * kPanelTokens, *sums = result + out * kPanelTokens;
+  const int64_t in = call.form.in(), out = call.form.out(), group = cpu::line_group(call.lines.high);
+  float *panel = room, *result = panel + in * kPanelTokens, *sums = result + group * call.lines.high * kPanelTokens;
   for (int64_t p = begin; p < end; ++p) {
     const int64_t first = p * kPanelTokens, tokens = std::min(kPanelTokens, call.form.tokens - first);
     WithStorage(call.in, call.x, [&](auto* x) {
-      for (int64_t f = 0; f < in; f += kSquare)
-        pack_square(
-            x, in, f, std::min(kSquare, in - f), [&](int64_t i) { return i < tokens ? first + i : -1; }, panel,
-            kPanelTokens);
+      pack_square(x, in, 0, in, [&](int64_t i) { return i < tokens ? first + i : -1; }, panel, kPanelTokens);
     });
-    run_panel(call, panel, sums, result);
-    WithStorage(call.form.output.dtype, call.y, [&](auto* y) {
-      using T = std::remove_cvref_t<decltype(*y)>;
-      unpack_panel(result, out, first, tokens, const_cast<T*>(y));
-    });
+    for (int64_t line = 0; line < call.lines.lines; line += group) {
+      const int64_t last = std::min(call.lines.lines, line + group);
+      WithStorage(call.form.output.dtype, call.y, [&](auto* y) {
+        using T = std::remove_cvref_t<decltype(*y)>;
+        T* to = const_cast<T*>(y) + first * out + line * call.lines.high;
+        run_lines(call, panel, line, last, sums, result);
+        unpack_panel(result, (last - line) * call.lines.high, tokens, to, out);
+      });
+    }
   }
 }
 
@@ -351,18 +361,34 @@ void SparsePack(DType dtype, const void* source, int64_t width, int64_t first, i
       });
 }
 
-/// Lines [begin, end) of one part of a sparse_outer.
-void SparseOuterLines(const SparseOuter& call, int64_t begin, int64_t end) {
+/// Lines [begin, end) of one part of a sparse_outer, a band of columns after another: the rows of b that a band needs
+/// stay in the second-level cache. `next` has room for a number a line.
+void SparseOuterLines(const SparseOuter& call, int64_t begin, int64_t end, int32_t* next) {
   const SparseGrid& grid = call.grid;
+  const SparseLines& lines = call.lines;
   const bool tiles = grid.block_rows % kSide == 0 && grid.block_columns % kSide == 0 && kSide > 1;
-  for (int64_t line = begin; line < end; ++line) {
-    const int32_t* first = call.lines.first + line * call.lines.parts;
-    const int64_t last = first[call.lines.parts], top = line * grid.block_rows;
-    if (tiles)
-      outer_blocks(call, top, first[0], last);
-    else
-      for (int64_t i = 0; i < grid.block_rows; ++i) outer_row(call, top, i, first[0], last);
-  }
+  for (int64_t line = begin; line < end; ++line) next[line] = lines.first[line * lines.parts];
+  for (int64_t band = 0; band < grid.columns(); band += cpu::kOuterBand)
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t first = next[line], all = lines.first[(line + 1) * lines.parts], top = line * grid.block_rows;
+      int64_t last = first;
+      while (last < all && lines.other[last] < band + cpu::kOuterBand) ++last;
+      next[line] = static_cast<int32_t>(last);
+      if (tiles)
+        outer_blocks(call, top, first, last);
+      else
+        for (int64_t i = 0; i < grid.block_rows; ++i) outer_row(call, top, i, first, last);
+    }
+}
+
+/// Entries [begin, end) of blocks of one element.
+void SparseGather(DType dtype, const void* values, const SparseLines& lines, int64_t begin, int64_t end,
+                  cpu::SparseSingle* to) {
+  WithStorage(dtype, values, [&](auto* from) {
+    const hn::CappedTag<float, 1> d;
+    for (int64_t e = begin; e < end; ++e)
+      to[e] = {lines.other[e] * static_cast<int32_t>(kPanelTokens), hn::GetLane(LoadF32(d, from + lines.block[e]))};
+  });
 }
 
 void SparseWiden(DType dtype, const void* values, int64_t begin, int64_t end, float* to) {
@@ -378,6 +404,7 @@ namespace ramet::kernel {
 HWY_EXPORT(SparsePanels);
 HWY_EXPORT(SparsePack);
 HWY_EXPORT(SparseOuterLines);
+HWY_EXPORT(SparseGather);
 HWY_EXPORT(SparseWiden);
 
 namespace {
@@ -387,139 +414,126 @@ using cpu::SparseLines;
 using cpu::SparseOuter;
 using cpu::SparseProduct;
 
-int64_t line_count(const SparseGrid& grid, bool transpose) {
-  return transpose ? grid.cells_across * grid.blocks_across() : grid.cells_down * grid.blocks_down();
-}
-
-/// Numbers that make_lines needs.
-int64_t lines_room(const SparseGrid& grid, bool transpose) {
-  const int64_t parts = transpose ? grid.cells_down : grid.cells_across;
-  return line_count(grid, transpose) * parts + 1 + 2 * grid.cells() * grid.slots;
-}
-
-/// Sorts the stored blocks by line and part. `room` takes lines_room numbers.
-SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* index, int32_t* room) {
-  SparseLines lines;
-  lines.parts = transpose ? grid.cells_down : grid.cells_across;
-  lines.lines = line_count(grid, transpose);
-  const int64_t keys = lines.lines * lines.parts, entries = grid.cells() * grid.slots;
-  int32_t *first = room, *other = first + keys + 1, *block = other + entries;
-  std::fill_n(first, keys + 1, 0);
-  // Calls visit(key, along, number of the block) for the blocks in their order: `along` is the block's place in the
-  // sum.
-  const auto walk = [&](const auto& visit) {
-    int64_t number = 0;
-    for (int64_t r = 0; r < grid.cells_down; ++r)
-      for (int64_t c = 0; c < grid.cells_across; ++c) {
-        int64_t row = 0, row_end = grid.blocks_across();
-        for (int64_t slot = 0; slot < grid.slots; ++slot, ++number) {
-          for (; index[number] >= row_end; ++row) row_end += grid.blocks_across();
-          const int64_t column = index[number] - (row_end - grid.blocks_across());
-          if (transpose)
-            visit((c * grid.blocks_across() + column) * lines.parts + r, r * grid.cell_rows + row * grid.block_rows,
-                  number);
-          else
-            visit((r * grid.blocks_down() + row) * lines.parts + c, c * grid.cell_columns + column * grid.block_columns,
-                  number);
-        }
-      }
-  };
-  walk([&](int64_t key, int64_t, int64_t) { ++first[key]; });
-  std::exclusive_scan(first, first + keys + 1, first, 0);
-  walk([&](int64_t key, int64_t along, int64_t number) {
-    other[first[key]] = static_cast<int32_t>(along);
-    block[first[key]++] = static_cast<int32_t>(number);
-  });
-  // Each start has moved to its end: the next key's start.
-  std::copy_backward(first, first + keys, first + keys + 1);
-  first[0] = 0;
-  lines.first = first, lines.other = other, lines.block = block;
-  return lines;
-}
-
-int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-/// Scratch of a kernel, dealt out in pieces that begin at multiples of 64 bytes.
-class Room {
- public:
-  explicit Room(void* scratch) : at_(static_cast<char*>(scratch)) {}
-  template <typename T>
-  T* take(int64_t count) {
-    T* piece = reinterpret_cast<T*>(at_);
-    at_ += rounded(count * static_cast<int64_t>(sizeof(T)));
-    return piece;
-  }
-
- private:
-  char* at_;
-};
-
 int64_t panel_room(const ops::SparseMatmulForm& form) {
   const int64_t parts = form.transpose ? form.grid.cells_down : form.grid.cells_across;
-  return (form.in() + form.out() + 4 * parts) * kPanelTokens;
+  const int64_t high = form.transpose ? form.grid.block_columns : form.grid.block_rows;
+  return cpu::scratch_bytes((form.in() + cpu::line_group(high) * high + 8 * parts) * kPanelTokens * 4);
+}
+
+/// Bytes of the values of all products as they are read, where the node's own will not do.
+int64_t values_room(const NodeSignature& node, const ops::SparseMatmulForm& form) {
+  const int64_t elements = form.groups.count * form.grid.stored_elements();
+  if (form.grid.block_elements() == 1)
+    return cpu::scratch_bytes(elements * static_cast<int64_t>(sizeof(cpu::SparseSingle)));
+  return node.inputs[1].dtype == DType::kF32 ? 0 : cpu::scratch_bytes(elements * 4);
 }
 
 int64_t matmul_scratch(const NodeSignature& node, int threads) {
   const ops::SparseMatmulForm form = ops::sparse_matmul_form(node);
-  const bool widen = node.inputs[1].dtype != DType::kF32;
-  return rounded(lines_room(form.grid, form.transpose) * 4) + rounded(widen ? form.grid.stored_elements() * 4 : 0) +
-         threads * rounded(panel_room(form) * 4);
+  return cpu::lines_scratch(form.grid, form.transpose, form.groups) + values_room(node, form) +
+         threads * panel_room(form);
+}
+
+/// Splits [0, groups * count) over the team and calls body(group, begin, end, rank) for the parts of each group.
+template <typename Body>
+void split_groups(ThreadTeam& team, int64_t groups, int64_t count, int64_t grain, const Body& body) {
+  team.split(groups * count, grain, [&](int64_t begin, int64_t end, int rank) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t group = at / count, last = std::min(end, (group + 1) * count);
+      body(group, at - group * count, last - group * count, rank);
+      at = last;
+    }
+  });
 }
 
 void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, const KernelContext& context) {
-  const auto* index = static_cast<const int32_t*>(context.inputs[2]);
-  ops::check_sparse_index(node, form.grid, index);
-  Room room(context.scratch);
-  SparseProduct call{.form = form, .in = node.inputs[0].dtype, .x = context.inputs[0], .y = context.outputs[0]};
-  call.lines = make_lines(form.grid, form.transpose, index, room.take<int32_t>(lines_room(form.grid, form.transpose)));
-  call.values = static_cast<const float*>(context.inputs[1]);
-  if (const DType dtype = node.inputs[1].dtype; dtype != DType::kF32) {
-    float* values = room.take<float>(form.grid.stored_elements());
-    context.team.split(form.grid.stored_elements(), 4096, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SparseWiden)(dtype, context.inputs[1], begin, end, values);
+  cpu::Room room(context.scratch);
+  const cpu::SparsePatterns patterns(node, 2, form.grid, form.transpose, form.groups, context, room);
+  const DType dtype = node.inputs[1].dtype;
+  const int64_t stored = form.grid.stored_elements(), groups = form.groups.count;
+  const auto* values = static_cast<const float*>(context.inputs[1]);
+  cpu::SparseSingle* singles = nullptr;
+  if (form.grid.block_elements() == 1) {
+    singles = room.take<cpu::SparseSingle>(groups * stored);
+    split_groups(context.team, groups, stored, 4096, [&](int64_t group, int64_t begin, int64_t end, int) {
+      const char* from = static_cast<const char*>(context.inputs[1]) + group * stored * size_of(dtype);
+      HWY_DYNAMIC_DISPATCH(SparseGather)(dtype, from, patterns.of(group), begin, end, singles + group * stored);
     });
-    call.values = values;
+  } else if (dtype != DType::kF32) {
+    float* wide = room.take<float>(groups * stored);
+    context.team.split(groups * stored, 4096, [&](int64_t begin, int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(SparseWiden)(dtype, context.inputs[1], begin, end, wide);
+    });
+    values = wide;
   }
-  const int64_t size = rounded(panel_room(form) * 4) / 4;
+  const int64_t size = panel_room(form) / 4;
   float* panels = room.take<float>(size * context.team.size());
-  context.team.split((form.tokens + kPanelTokens - 1) / kPanelTokens, 1, [&](int64_t begin, int64_t end, int rank) {
+  const int64_t count = (form.tokens + kPanelTokens - 1) / kPanelTokens;
+  const auto x_bytes = static_cast<int64_t>(size_of(node.inputs[0].dtype)) * form.tokens * form.in();
+  const auto y_bytes = static_cast<int64_t>(size_of(form.output.dtype)) * form.tokens * form.out();
+  split_groups(context.team, groups, count, 1, [&](int64_t group, int64_t begin, int64_t end, int rank) {
+    SparseProduct call{.form = form,
+                       .lines = patterns.of(group),
+                       .in = node.inputs[0].dtype,
+                       .x = static_cast<const char*>(context.inputs[0]) + group * x_bytes,
+                       .values = values + group * stored,
+                       .y = static_cast<char*>(context.outputs[0]) + group * y_bytes};
+    if (singles) call.lines.singles = singles + group * stored;
     HWY_DYNAMIC_DISPATCH(SparsePanels)(call, begin, end, panels + rank * size);
   });
 }
 
 int64_t outer_scratch(const NodeSignature& node, int) {
-  const SparseGrid grid = ops::sparse_outer_form(node).grid;
-  return rounded(lines_room(grid, false) * 4) + (grid.rows() + grid.columns()) * kOuterTokens * 4;
+  const ops::SparseOuterForm form = ops::sparse_outer_form(node);
+  const SparseGrid& grid = form.grid;
+  return cpu::lines_scratch(grid, false, form.groups) + cpu::scratch_bytes(cpu::line_count(grid, false) * 4) +
+         (grid.rows() + grid.columns()) * kOuterTokens * 4;
 }
 
-void run_outer(const NodeSignature& node, const ops::SparseOuterForm& form, const KernelContext& context) {
+/// One product: its operands, and room for as many lines and packed rows as outer_scratch counts.
+struct OuterRoom {
+  int32_t* next;
+  float *a, *b;
+};
+void run_outer(const ops::SparseOuterForm& form, DType dtype, const void* left, const void* right, SparseOuter call,
+               const OuterRoom& room, ThreadTeam& team) {
   const SparseGrid& grid = form.grid;
-  const auto* index = static_cast<const int32_t*>(context.inputs[2]);
-  ops::check_sparse_index(node, grid, index);
-  Room room(context.scratch);
-  SparseOuter call{.grid = grid, .out = static_cast<float*>(context.outputs[0])};
-  call.lines = make_lines(grid, false, index, room.take<int32_t>(lines_room(grid, false)));
-  float* a = room.take<float>(grid.rows() * kOuterTokens);
-  float* b = room.take<float>(grid.columns() * kOuterTokens);
-  call.a = a, call.b = b;
+  call.a = room.a, call.b = room.b;
   if (form.tokens == 0) std::fill_n(call.out, grid.stored_elements(), 0.0f);
   for (int64_t first = 0; first < form.tokens; first += kOuterTokens) {
     const int64_t tokens = std::min(kOuterTokens, form.tokens - first);
     call.tokens = (tokens + 31) / 32 * 32;
     call.first = first == 0;
-    const auto pack = [&](int input, int64_t width, float* to) {
-      context.team.split(width, kPanelTokens, [&](int64_t begin, int64_t end, int) {
-        HWY_DYNAMIC_DISPATCH(SparsePack)(node.inputs[static_cast<size_t>(input)].dtype,
-                                         context.inputs[static_cast<size_t>(input)], width, first, tokens, begin, end,
-                                         to);
+    const auto pack = [&](const void* source, int64_t width, float* to) {
+      team.split(width, kPanelTokens, [&](int64_t begin, int64_t end, int) {
+        HWY_DYNAMIC_DISPATCH(SparsePack)(dtype, source, width, first, tokens, begin, end, to);
       });
     };
-    pack(0, grid.rows(), a);
-    pack(1, grid.columns(), b);
-    context.team.split(call.lines.lines, 1, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, begin, end);
+    pack(left, grid.rows(), room.a);
+    pack(right, grid.columns(), room.b);
+    team.split(call.lines.lines, 1, [&](int64_t begin, int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, begin, end, room.next);
     });
   }
+}
+
+void run_outers(const NodeSignature& node, const ops::SparseOuterForm& form, const KernelContext& context) {
+  const SparseGrid& grid = form.grid;
+  cpu::Room room(context.scratch);
+  const cpu::SparsePatterns patterns(node, 2, grid, false, form.groups, context, room);
+  OuterRoom own{};
+  own.next = room.take<int32_t>(cpu::line_count(grid, false));
+  own.a = room.take<float>(grid.rows() * kOuterTokens);
+  own.b = room.take<float>(grid.columns() * kOuterTokens);
+  const DType dtype = node.inputs[0].dtype;
+  const auto bytes = static_cast<int64_t>(size_of(dtype)) * form.tokens;
+  for (int64_t group = 0; group < form.groups.count; ++group)
+    run_outer(form, dtype, static_cast<const char*>(context.inputs[0]) + group * bytes * grid.rows(),
+              static_cast<const char*>(context.inputs[1]) + group * bytes * grid.columns(),
+              {.grid = grid,
+               .lines = patterns.of(group),
+               .out = static_cast<float*>(context.outputs[0]) + group * grid.stored_elements()},
+              own, context.team);
 }
 
 std::string refuse_types(const NodeSignature& node) {
@@ -545,7 +559,7 @@ void add_cpu_sparse(Backend& backend) {
       [](const NodeSignature& node, int) {
         cpu_level();
         return [node, form = ops::sparse_outer_form(node)](const KernelContext& context) {
-          run_outer(node, form, context);
+          run_outers(node, form, context);
         };
       },
       outer_scratch);

@@ -1,22 +1,17 @@
 #pragma once
 
 #include "ramet/base/dtype.h"
-#include "ramet/ops/sparse.h"
+#include "ramet/kernel/cpu/sparse_lines.h"
 
 namespace ramet::kernel::cpu {
 
 /// Tokens of a panel: features by tokens, so that a stored element meets a vector of tokens.
 inline constexpr int64_t kPanelTokens = 64;
 
-/// The stored blocks in the order of a product's outputs. A line is a row of blocks (a column, if transposed) of the
-/// whole matrix; `parts` are the cells along the sum. The blocks of line g in part p are first[g * parts + p] to
-/// first[g * parts + p + 1], in ascending order.
-struct SparseLines {
-  int64_t lines = 0, parts = 0;
-  const int32_t* first = nullptr;
-  const int32_t* other = nullptr;  ///< where the block begins along the sum, in elements of the whole matrix
-  const int32_t* block = nullptr;  ///< which block of `values` it is
-};
+/// Columns of a sparse_outer's second operand that are in use together: 768 KiB.
+inline constexpr int64_t kOuterBand = 384;
+/// Lines whose results are written to memory together, for lines of `high` elements.
+inline constexpr int64_t line_group(int64_t high) { return high >= 64 ? 1 : 64 / high; }
 
 /// One `sparse_matmul`, with values in f32.
 struct SparseProduct {
