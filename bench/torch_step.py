@@ -45,9 +45,10 @@ class Results:
 
 
 def words_of(args, case, side):
-    words = ["--case", case, "--side", side, "--steps", args.steps, "--threads", args.threads]
+    words = ["--case", case, "--side", side, "--steps", args.steps, "--threads", args.threads, "--clip", args.clip]
     if side == "ramet":
         words += ["--layout", args.layout, "--device-memory", args.device_memory]
+        words += ["--small"] if args.small else []
     return words
 
 
@@ -71,6 +72,9 @@ def main():
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--layout", default="")
     parser.add_argument("--device-memory", default="")
+    parser.add_argument("--small", action="store_true",
+                        help="Ramet with update_in_backward, release_module and no predict(); wants --layout recompute=layer")
+    parser.add_argument("--clip", type=float, default=0, help="both sides clip the gradients to this norm")
     args = parser.parse_args()
     runners, processors, results = runners_of(args), first_processors(args.threads), Results(args.results)
     for case in args.only or CASES:
