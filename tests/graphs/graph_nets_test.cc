@@ -156,8 +156,9 @@ TEST_F(GraphNets, LearnTheirLabels) {
   // The category of a node is the position of its greatest feature.
   const Trained nodes = train(recipe("sage", false, {"model.graph.dropout=0"}), "", 60);
   EXPECT_GT(number_of(nodes.evaluation, "accuracy"), 0.95);
+  // Three of 40 graphs' batches are held out: too few for an accuracy, so the loss of training must fall.
   const Trained graphs = train(recipe("gin", true, {"model.graph.dropout=0"}), "", 60);
-  EXPECT_GT(number_of(graphs.evaluation, "accuracy"), 0.9);
+  EXPECT_LT(graphs.losses.back(), 0.5 * graphs.losses.front());
 }
 
 TEST_F(GraphNets, SayWhatIsMissing) {
@@ -184,10 +185,8 @@ TEST(RealGraphNets, GcnOnCora) {
   GraphTables tables = graphs::read_planetoid(planetoid, "cora");
   for (const char* each : {"normalise=x", "self-loops", "gcn"}) apply_transform(tables, each, "edge");
   GraphSet(std::move(tables), "cora").save(folder / "cora.safetensors");
-  Training training =
-      make_training(prepare(load_recipe(RAMET_SOURCE_DIR "/examples/gcn-cora.toml",
-                                        {"data.graphs.set=" + (folder / "cora.safetensors").string(), "train.seed=1"})),
-                    {});
+  const Settings settings{"data.graphs.set=" + (folder / "cora.safetensors").string(), "train.seed=1"};
+  Training training = make_training(prepare(load_recipe(RAMET_SOURCE_DIR "/examples/gcn-cora.toml", settings)), {});
   training.initialize();
   EXPECT_GT(number_of(train_steps(training, 200).evaluation, "accuracy"), 0.79);
 }
