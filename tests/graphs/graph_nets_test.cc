@@ -161,6 +161,12 @@ TEST_F(GraphNets, LearnTheirLabels) {
   EXPECT_LT(graphs.losses.back(), 0.5 * graphs.losses.front());
 }
 
+TEST_F(GraphNets, RecipesArePrintedAsTheyAreRead) {
+  const Recipe complete = prepare(recipe("gat", false)).recipe;
+  const std::string text = print_recipe(complete);
+  EXPECT_EQ(print_recipe(prepare(parse_recipe(text, "printed.toml", ".", {})).recipe), text);
+}
+
 TEST_F(GraphNets, SayWhatIsMissing) {
   const auto error = [&](const std::string& kind, bool of_graphs, const Settings& more) {
     return error_of([&] { prepare(recipe(kind, of_graphs, more)); });

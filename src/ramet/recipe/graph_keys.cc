@@ -6,7 +6,7 @@ std::vector<RecipeKey> graph_keys() {
   using Kind = RecipeKey::Kind;
   return {
       {.name = "model.graph.layers",
-       .after = "model.momentum",
+       .after = "model.init_from",
        .doc = "layers of messages",
        .field = RAMET_FIELD(model.graph.layers),
        .low = 1,
@@ -42,7 +42,7 @@ std::vector<RecipeKey> graph_keys() {
        .choices = {"sum", "mean", "max"},
        .quiet = true},
       {.name = "data.graphs.set",
-       .after = "data.kind",
+       .after = "data.prefetch",
        .doc = "graph set that `ramet graphs prepare` wrote",
        .field = RAMET_FIELD(data.graphs.set),
        .kind = Kind::kPath,
